@@ -1,0 +1,1 @@
+"""From many runs to one clear graph."""

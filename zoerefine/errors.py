@@ -1,0 +1,28 @@
+"""Faults that a person can mend, and how a command line tells them."""
+
+import os
+import sys
+from collections.abc import Callable
+
+
+class UserError(Exception):
+    """One sentence for the user: what is wrong, where, and what to do.
+
+    Command lines print it as a single line and exit with code 2; every other exception is a
+    defect of ours and keeps its traceback.
+    """
+
+
+def run_command(main: Callable[[], int | None]) -> int:
+    """Run a command line's `main` and return the process exit code."""
+    try:
+        return main() or 0
+    except UserError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `zoerefine show RUN | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -1,0 +1,1 @@
+"""From a run to one file that runs the refiner: engines, bundles, verification."""

@@ -1,0 +1,1 @@
+"""From an engine bundle and pictures to refined depth."""

@@ -1,0 +1,1 @@
+"""From a commit and a config to a run: mirrors, workspaces, provenance, executors."""

@@ -1,0 +1,1 @@
+"""Refiners: networks that correct metric depth."""

@@ -1,0 +1,35 @@
+"""Progress bars with rates and time left, and the lines a command says beside them."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+Item = TypeVar("Item")
+
+
+def bar(total: int, label: str, unit: str, initial: int = 0) -> "tqdm[Any]":
+    """A bar on stderr. Where stderr is no terminal it draws every few seconds, not tenths."""
+    return tqdm(
+        total=total,
+        initial=initial,
+        desc=label,
+        unit=unit,
+        leave=True,
+        dynamic_ncols=True,
+        mininterval=0.1 if sys.stderr.isatty() else 5.0,
+    )
+
+
+def track(items: Iterable[Item], total: int, label: str, unit: str) -> Iterator[Item]:
+    """Yield `items` while a bar counts them."""
+    with bar(total, label, unit) as progress:
+        for item in items:
+            yield item
+            progress.update()
+
+
+def say(line: str) -> None:
+    """Print a line for the user without tearing a bar that is being drawn."""
+    tqdm.write(line, file=sys.stderr)

@@ -1,0 +1,172 @@
+"""The run directory: what one run leaves, where each part lies, and who may write it.
+
+    runs/<name>/<id>/
+      config.yaml       fully resolved, frozen       metrics.jsonl   one object a log step
+      provenance.json   what ran, on what            results.json    final metrics by split
+      status.json       running, finished, ...       log.txt         output, where launched
+      checkpoints/      last.pt, best.safetensors    tb/             TensorBoard
+      weights.sha256    digest of the best weights   engine/  report/
+
+One process writes (it holds the lock); everybody may read.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from zoerefine.errors import UserError
+from zoerefine.files import write_json
+
+RUN_FOLDER = "ZOEREFINE_RUN_FOLDER"
+STATES = ("running", "finished", "failed", "killed")
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `status.json` says. Times are seconds since the epoch; `ended` is 0 while running."""
+
+    state: str
+    reason: str = ""
+    started: float = 0.0
+    ended: float = 0.0
+    pid: int = 0
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """A run's folder, and the names of its parts."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def provenance_file(self) -> Path:
+        return self.path / "provenance.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def results_file(self) -> Path:
+        return self.path / "results.json"
+
+    @property
+    def status_file(self) -> Path:
+        return self.path / "status.json"
+
+    @property
+    def log_file(self) -> Path:
+        return self.path / "log.txt"
+
+    @property
+    def weights_digest_file(self) -> Path:
+        return self.path / "weights.sha256"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tb"
+
+    @property
+    def engine(self) -> Path:
+        return self.path / "engine"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report"
+
+    def status(self) -> Status:
+        """The recorded state; a run that says `running` while nobody holds its lock was killed."""
+        try:
+            status = Status(**json.loads(self.status_file.read_text()))
+        except FileNotFoundError:
+            return Status("killed", "never started")
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{self.status_file} is damaged: {error}") from None
+        if status.state == "running" and not self._is_locked():
+            return Status("killed", "its process is gone", status.started)
+        return status
+
+    def set_status(self, state: str, reason: str = "") -> None:
+        """Record `state`, one of `STATES`, with the reason where it failed."""
+        assert state in STATES, state
+        now = time.time()
+        running = state == "running"
+        started = now if running else self.status().started
+        ended = 0.0 if running else now
+        status = Status(state, reason, started, ended, os.getpid(), socket.gethostname())
+        write_json(self.status_file, asdict(status))
+
+    def read_json(self, path: Path) -> dict[str, Any]:
+        """One of the run's JSON documents. Raises `UserError` where it is absent or damaged."""
+        try:
+            value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{self.path} has no {path.name}: is it a finished run?") from None
+        except ValueError as error:
+            raise UserError(f"{path} is damaged: {error}") from None
+        return value
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The rows of `metrics.jsonl`; a last row that a kill cut short is left out."""
+        if not self.metrics_file.exists():
+            return []
+        rows = []
+        with open(self.metrics_file, encoding="utf-8") as file:
+            for line in file:
+                if line.endswith("\n"):
+                    rows.append(json.loads(line))
+        return rows
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the right to write; yields the lock's file descriptor.
+
+        A launcher hands the descriptor to its child, so the lock lives as long as either. In
+        that child (`ZOEREFINE_RUN_FOLDER` names this folder) the lock is already ours.
+        Raises `UserError` where another process writes this run.
+        """
+        if launched_run() == self:
+            yield -1
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{self.path} is being written by another process") from None
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _is_locked(self) -> bool:
+        try:
+            with open(self.path / ".lock") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            pass
+        return False
+
+
+def launched_run() -> RunDir | None:
+    """The run directory that a launcher made for this process, if one did."""
+    folder = os.environ.get(RUN_FOLDER)
+    return RunDir(Path(folder)) if folder else None

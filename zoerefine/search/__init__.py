@@ -1,0 +1,1 @@
+"""From lists in a config to the best trial."""
