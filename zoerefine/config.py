@@ -71,6 +71,8 @@ TRAIN:
   EMA: 0.99               # decay of the averaged weights; 0: none
   PRECISION: auto         # auto | fp32 | bf16
   EVAL_EVERY: 1           # epochs
+  LOG_EVERY: 10           # steps
+  CHECKPOINT_S: 60.0      # seconds between checkpoints, at least; epochs' ends included
   DETERMINISTIC: true
 
 STUDY:

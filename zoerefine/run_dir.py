@@ -155,6 +155,27 @@ class RunDir:
         finally:
             os.close(descriptor)
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the lock and record the state: running, then finished, failed or killed.
+
+        Under a launcher both are the launcher's to do, and this does nothing.
+        """
+        if launched_run() == self:
+            yield
+            return
+        with self.locked():
+            self.set_status("running")
+            try:
+                yield
+            except KeyboardInterrupt:
+                self.set_status("killed", "interrupted")
+                raise
+            except BaseException as error:
+                self.set_status("failed", str(error) or type(error).__name__)
+                raise
+            self.set_status("finished")
+
     def _is_locked(self) -> bool:
         try:
             with open(self.path / ".lock") as file:

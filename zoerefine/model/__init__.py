@@ -1,1 +1,28 @@
 """Refiners: networks that correct metric depth."""
+
+from torch import nn
+
+from zoerefine.errors import UserError
+from zoerefine.model.refiner import Refiner
+from zoerefine.model.small import SmallUNet
+
+BACKBONES = {"small": SmallUNet}
+
+
+def build_refiner(name: str, base: int, max_log: float) -> Refiner:
+    """A new refiner with random weights and zero heads: it returns its input until trained.
+
+    Args:
+        name: one of `BACKBONES`.
+        base: channels of the first level.
+        max_log: bound of the correction in log depth.
+    """
+    if name not in BACKBONES:
+        raise UserError(f"MODEL.NAME {name!r} is no refiner; known: {', '.join(BACKBONES)}")
+    if base < 1 or max_log <= 0:
+        raise UserError(f"MODEL.BASE and MODEL.MAX_LOG must be positive, got {base} and {max_log}")
+    backbone: nn.Module = BACKBONES[name](base)
+    return Refiner(backbone, max_log)
+
+
+__all__ = ["BACKBONES", "Refiner", "build_refiner"]

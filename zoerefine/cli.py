@@ -1,0 +1,42 @@
+"""The console script: `zoerefine VERB ...`, the same commands as the scripts in platform/."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from zoerefine import __version__
+from zoerefine.errors import run_command
+
+VERBS = {
+    "run": "a commit and a config become a run (platform/run_from_commit.py)",
+    "train": "train a refiner from this tree",
+    "search": "search what the config lists",
+    "export": "a run becomes an engine bundle",
+    "infer": "an engine bundle refines depth pictures",
+    "analyze": "many runs become one clear graph",
+    "reproduce": "run a run again and compare",
+    "data": "make, check, split and pack a data set",
+    "show": "print a run or an engine bundle for people",
+    "demo": "the whole way on a small synthetic world",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; returns the process exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["--version"]:
+        print(f"zoerefine {__version__}")
+        return 0
+    if not words or words[0] not in VERBS:
+        asked_for_help = words[:1] in (["-h"], ["--help"])
+        print(usage(), file=sys.stdout if asked_for_help else sys.stderr)
+        return 0 if asked_for_help else 2
+    command = importlib.import_module(f"zoerefine.commands.{words[0]}")
+    return run_command(lambda: command.main(words[1:]))
+
+
+def usage() -> str:
+    """The list of verbs."""
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {text}" for verb, text in VERBS.items()]
+    return "\n".join(["usage: zoerefine VERB ...  (zoerefine VERB --help says more)", "", *lines])

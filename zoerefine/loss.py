@@ -1,0 +1,135 @@
+"""Losses on metric depth: masked, weighted towards moving objects, summed from a list of terms.
+
+A term is a function of (refined_m, truth_m, weight), all float32 [B, 1, H, W], with weight 0
+where there is no measurement, and returns a scalar.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoerefine.errors import UserError
+
+Term = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+NEAREST_M = 1e-3  # depth is clamped here before a logarithm
+GRADIENT_SCALES = 4
+
+
+def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
+    """Mean of `values` under `weight`; 0 where nothing weighs anything (no measurement at all)."""
+    return (values * weight).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
+
+
+def log_error(refined_m: Tensor, truth_m: Tensor) -> Tensor:
+    """log refined - log truth; meaningless (but finite) where there is no measurement."""
+    return refined_m.clamp(min=NEAREST_M).log() - truth_m.clamp(min=NEAREST_M).log()
+
+
+def mse(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
+    """Squared error in square metres."""
+    return weighted_mean((refined_m - truth_m).square(), weight)
+
+
+def l1(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
+    """Absolute error in metres."""
+    return weighted_mean((refined_m - truth_m).abs(), weight)
+
+
+def l1_log(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
+    """Absolute error of log depth: the relative error, for small ones."""
+    return weighted_mean(log_error(refined_m, truth_m).abs(), weight)
+
+
+def silog(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
+    """10 sqrt(var(g) + 0.15 mean(g)^2), g the log error: ZoeDepth's training loss."""
+    g = log_error(refined_m, truth_m)
+    mean = weighted_mean(g, weight)
+    variance = weighted_mean((g - mean).square(), weight)
+    # The square root's slope is infinite at 0.
+    return 10 * (variance + 0.15 * mean.square() + 1e-8).sqrt()
+
+
+def berhu(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
+    """Reverse Huber: |e| below c, (e^2 + c^2) / 2c above, c = max|e| / 5 (Laina et al. 2016)."""
+    error = (refined_m - truth_m).abs() * (weight > 0)
+    c = (error.detach().amax() / 5).clamp(min=NEAREST_M)
+    return weighted_mean(torch.where(error <= c, error, (error.square() + c * c) / (2 * c)), weight)
+
+
+def gradient(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
+    """Gradient of the log error at four scales (MegaDepth, Li and Snavely 2018, eq. 4)."""
+    g = log_error(refined_m, truth_m)
+    total = g.new_zeros(())
+    for scale in range(GRADIENT_SCALES):
+        step = 2**scale
+        coarse, w = g[..., ::step, ::step], weight[..., ::step, ::step]
+        for axis in (-1, -2):
+            if coarse.shape[axis] < 2:
+                continue
+            low, high = slice_pair(w, axis)
+            both = torch.minimum(low, high)  # a difference counts only where both ends do
+            total = total + weighted_mean(coarse.diff(dim=axis).abs(), both)
+    return total
+
+
+def slice_pair(values: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Neighbours along an axis: all but the last, and all but the first."""
+    length = values.shape[axis] - 1
+    return values.narrow(axis, 0, length), values.narrow(axis, 1, length)
+
+
+TERMS: dict[str, Term] = {
+    "mse": mse,
+    "l1": l1,
+    "l1_log": l1_log,
+    "silog": silog,
+    "berhu": berhu,
+    "gradient": gradient,
+}
+
+
+class Loss:
+    """A weighted sum of terms.
+
+    Args:
+        terms: a list of `{name, weight}`; names are keys of `TERMS`.
+        object_weight: lambda of the first implementation: weight of moving-object pixels, while
+            all others weigh 1 - lambda. In 0..1.
+    """
+
+    def __init__(self, terms: Sequence[Mapping[str, Any]], object_weight: float) -> None:
+        self.terms = [_checked_term(term) for term in terms]
+        if not self.terms:
+            raise UserError("LOSS.TERMS is empty: give a list of {name, weight}")
+        if not 0 <= object_weight <= 1:
+            raise UserError(f"LOSS.OBJECT_WEIGHT must lie in 0..1, got {object_weight}")
+        self.object_weight = object_weight
+
+    def __call__(
+        self, refined_m: Tensor, zoe_m: Tensor, truth_m: Tensor, objects: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a batch and its terms by name (detached, before weighting).
+
+        All [B, 1, H, W]; depths float32 metres with 0 as no measurement, objects uint8 ids.
+        """
+        valid = (truth_m > 0) & (zoe_m > 0)
+        moving = torch.where(objects > 0, self.object_weight, 1 - self.object_weight)
+        weight = valid * moving.to(refined_m.dtype)
+        total = refined_m.new_zeros(())
+        parts = {}
+        for name, factor in self.terms:
+            value = TERMS[name](refined_m, truth_m, weight)
+            parts[name] = value.detach()
+            total = total + factor * value
+        return total, parts
+
+
+def _checked_term(term: Mapping[str, Any]) -> tuple[str, float]:
+    if set(term) != {"name", "weight"}:
+        raise UserError(f"LOSS.TERMS: a term is {{name, weight}}, got {dict(term)}")
+    if term["name"] not in TERMS:
+        raise UserError(f"LOSS.TERMS: no term {term['name']!r}; known: {', '.join(TERMS)}")
+    return term["name"], float(term["weight"])

@@ -1,0 +1,139 @@
+"""Checkpoints: the whole state for an exact resume, and the best weights for everybody else.
+
+`checkpoints/step-<step>-<digest>.pt` carries the first half of its SHA-256 in its name, so a
+damaged file is known by itself and the one before it is used. `checkpoints/best.safetensors`
+holds weights alone; `weights.sha256` is the digest of its tensors.
+"""
+
+import hashlib
+import io
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from zoerefine.config import load_config
+from zoerefine.errors import UserError
+from zoerefine.files import replacing, write_text
+from zoerefine.model import build_refiner
+from zoerefine.progress import say
+from zoerefine.run_dir import RunDir
+
+KEPT = 2
+
+
+class CheckpointWriter:
+    """Writes checkpoints in a background thread, one at a time, and keeps the last two."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def save(self, step: int, state: dict[str, Any]) -> None:
+        """Copy `state` now, write it while training goes on."""
+        self.wait()
+        snapshot = _copied(state)
+        self._thread = threading.Thread(target=self._write, args=(step, snapshot))
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until the write under way is on the disk; raises what went wrong there."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise UserError(f"the checkpoint in {self.folder} could not be written: {error}")
+
+    def _write(self, step: int, state: dict[str, Any]) -> None:
+        try:
+            buffer = io.BytesIO()
+            torch.save(state, buffer)
+            data = buffer.getvalue()
+            with replacing(self.folder / f"step-{step:09d}-{_digest(data)}.pt") as path:
+                path.write_bytes(data)
+            for old in checkpoint_files(self.folder)[KEPT:]:
+                old.unlink()
+        except OSError as error:
+            self._error = error
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """The run's checkpoints, newest first."""
+    return sorted(folder.glob("step-*.pt"), reverse=True)
+
+
+def load_checkpoint(folder: Path, device: torch.device) -> dict[str, Any] | None:
+    """The newest undamaged checkpoint, or None where there is none to go on from."""
+    for path in checkpoint_files(folder):
+        data = path.read_bytes()
+        if path.stem.endswith(_digest(data)):
+            state: dict[str, Any] = torch.load(
+                io.BytesIO(data), map_location=device, weights_only=True
+            )
+            return state
+        say(f"{path} is damaged (its digest does not fit its name); using the one before it")
+    return None
+
+
+def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
+    """Publish the best weights and their digest."""
+    weights = {name: t.detach().cpu().contiguous() for name, t in weights.items()}
+    with replacing(run.checkpoints / "best.safetensors") as path:
+        save_file(weights, path)
+    write_text(run.weights_digest_file, weights_digest(weights) + "\n")
+
+
+def load_best(run: RunDir, refiner: nn.Module) -> None:
+    """Put the run's best weights into `refiner`.
+
+    Raises `UserError` where the run has none, or they are not the ones that it recorded.
+    """
+    path = run.checkpoints / "best.safetensors"
+    try:
+        weights = load_file(path)
+        recorded = run.weights_digest_file.read_text().strip()
+    except FileNotFoundError:
+        raise UserError(f"{run.path} has no trained weights: train it first") from None
+    except SafetensorError as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+    if recorded != weights_digest(weights):
+        raise UserError(f"{path} does not fit {run.weights_digest_file.name}: it was altered")
+    refiner.load_state_dict(weights)
+
+
+def load_refiner(run: RunDir) -> nn.Module:
+    """The run's best refiner on the CPU, in evaluation mode, float32; errors as `load_best`."""
+    cfg = load_config(run.config_file)
+    refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG)
+    load_best(run, refiner)
+    return refiner.eval()
+
+
+def weights_digest(weights: dict[str, Tensor]) -> str:
+    """SHA-256 over names, types, shapes and bytes of the tensors, in the order of their names."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name].cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copied(item) for item in value]
+    return value

@@ -1,0 +1,115 @@
+"""Held-out metrics: the pseudo depth's own, a global scale's, and the refiner's, side by side."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from zoerefine.data.prefetch import DeviceBatch
+from zoerefine.metrics import DepthMetrics, counted, picture_metrics
+
+Depths = dict[str, Tensor]
+Groups = dict[str, dict[str, DepthMetrics]]
+
+
+def fit_log_scale(batches: Iterable[DeviceBatch]) -> float:
+    """The best single factor for the pseudo depth, as a logarithm: the trivial baseline.
+
+    The median over pictures of each picture's median log(truth / pseudo), on training pictures.
+    """
+    medians = []
+    for batch in batches:
+        mask = counted(batch.depth_m, batch.zoe_m)
+        for truth, zoe, valid in zip(batch.depth_m, batch.zoe_m, mask, strict=True):
+            if valid.any():
+                medians.append((truth[valid].log() - zoe[valid].log()).median().item())
+    return float(np.median(medians)) if medians else 0.0
+
+
+@torch.no_grad()
+def evaluate(
+    refiner: nn.Module,
+    batches: Iterable[DeviceBatch],
+    log_scale: float,
+    scene_of: np.ndarray,
+    dtype: torch.dtype,
+) -> dict[str, Any]:
+    """Metrics over all pictures, over moving objects, and by scene.
+
+    Args:
+        refiner: in any mode; it is evaluated in evaluation mode.
+        batches: the pictures, in any order and grouping.
+        log_scale: from `fit_log_scale`.
+        scene_of: the scene's name of each cache index.
+        dtype: the number format that it computes in, as in training.
+
+    Returns:
+        {"pseudo": metrics, "global_scale": metrics, "refined": metrics,
+         "objects": {the same three}, "scenes": {scene: {the same three}}}
+    """
+    refiner.eval()
+    groups: Groups = {}
+    for batch in batches:
+        mask = counted(batch.depth_m, batch.zoe_m)
+        moving = mask & (batch.objects > 0)
+        scenes = scene_of[batch.index.numpy()]
+        for which, depth_m in predict_all(refiner, batch, log_scale, dtype).items():
+            rows = picture_metrics(depth_m, batch.depth_m, mask)
+            _group(groups, "all", which).add(rows)
+            for scene in np.unique(scenes):
+                _group(groups, f"scenes/{scene}", which).add(
+                    rows[torch.from_numpy(scenes == scene)]
+                )
+            _group(groups, "objects", which).add(picture_metrics(depth_m, batch.depth_m, moving))
+    return _report(groups)
+
+
+def predict_all(
+    refiner: nn.Module, batch: DeviceBatch, log_scale: float, dtype: torch.dtype
+) -> Depths:
+    """The three depths that are compared, float32 [B, 1, H, W] metres each."""
+    with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
+        refined = refiner(batch.rgb01, batch.zoe_m)
+    return {
+        "pseudo": batch.zoe_m,
+        "global_scale": batch.zoe_m * float(np.exp(log_scale)),
+        "refined": refined,
+    }
+
+
+@torch.no_grad()
+def evaluate_shuffled(
+    refiner: nn.Module, batches: Iterable[DeviceBatch], dtype: torch.dtype
+) -> dict[str, float]:
+    """The refiner's metrics when each picture gets the pseudo depth of another one.
+
+    A refiner that had learned the scenes by heart would not mind; one that corrects the depth
+    it is given must fail.
+    """
+    refiner.eval()
+    metrics = DepthMetrics()
+    for batch in batches:
+        zoe_m = batch.zoe_m.roll(1, 0)
+        with torch.autocast(zoe_m.device.type, dtype, enabled=dtype != torch.float32):
+            refined = refiner(batch.rgb01, zoe_m)
+        metrics.add(picture_metrics(refined, batch.depth_m, counted(batch.depth_m, zoe_m)))
+    return metrics.compute()
+
+
+def _group(groups: Groups, name: str, which: str) -> DepthMetrics:
+    return groups.setdefault(name, {}).setdefault(which, DepthMetrics())
+
+
+def _report(groups: Groups) -> dict[str, Any]:
+    computed = {
+        name: {which: metrics.compute() for which, metrics in group.items()}
+        for name, group in groups.items()
+    }
+    scenes = {
+        name.removeprefix("scenes/"): values
+        for name, values in sorted(computed.items())
+        if name.startswith("scenes/")
+    }
+    return {**computed.get("all", {}), "objects": computed.get("objects", {}), "scenes": scenes}

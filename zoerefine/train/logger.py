@@ -1,0 +1,51 @@
+"""What a run writes while it trains: metrics.jsonl and TensorBoard, without double rows."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from zoerefine.run_dir import RunDir
+
+
+class RunLog:
+    """Appends rows to `metrics.jsonl` and the same numbers to TensorBoard.
+
+    `offset` is the length of metrics.jsonl in bytes; a resumed run cuts the file back to the
+    offset in its checkpoint, so rows that were written after it do not stand twice.
+    """
+
+    def __init__(self, run: RunDir, offset: int = 0, step: int = 0) -> None:
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        run.path.mkdir(parents=True, exist_ok=True)
+        self._file = run.metrics_file.open("ab")
+        self._file.truncate(offset)
+        self._board = SummaryWriter(str(run.tensorboard), purge_step=step or None)
+
+    @property
+    def offset(self) -> int:
+        """Bytes of metrics.jsonl so far, all of them handed to the system."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.seek(0, os.SEEK_END)
+
+    def write(self, phase: str, step: int, epoch: int, values: Mapping[str, Any]) -> None:
+        """Log one row. Nested values become TensorBoard tags joined by '/'."""
+        row = {"phase": phase, "step": step, "epoch": epoch, **values}
+        self._file.write(json.dumps(row).encode() + b"\n")
+        self._file.flush()
+        for tag, value in _flat(values, phase):
+            self._board.add_scalar(tag, value, step)
+
+    def close(self) -> None:
+        self._board.close()
+        self._file.close()
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> list[tuple[str, float]]:
+    rows: list[tuple[str, float]] = []
+    for key, value in values.items():
+        tag = f"{prefix}/{key}"
+        rows += _flat(value, tag) if isinstance(value, Mapping) else [(tag, value)]
+    return rows

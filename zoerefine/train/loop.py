@@ -1,0 +1,193 @@
+"""The training loop: from a packed cache to the best weights and their metrics."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from yacs.config import CfgNode
+
+from zoerefine.data.augment import augment
+from zoerefine.data.cache import Cache
+from zoerefine.data.dataset import Split
+from zoerefine.errors import UserError
+from zoerefine.files import write_json
+from zoerefine.progress import bar, say
+from zoerefine.run_dir import RunDir
+from zoerefine.train.checkpoint import CheckpointWriter, load_best, load_checkpoint, save_best
+from zoerefine.train.clock import StepClock
+from zoerefine.train.logger import RunLog
+from zoerefine.train.signals import StopSignals
+from zoerefine.train.trainer import Trainer
+
+# Told (epoch, validation AbsRel) after each evaluation; True asks to end the run there.
+Report = Callable[[int, float], bool]
+
+
+def train(
+    cfg: CfgNode,
+    run: RunDir,
+    cache: Cache,
+    split: Split,
+    report: Report | None = None,
+    test: bool = True,
+) -> dict[str, Any]:
+    """Train a refiner, or go on from the run's last checkpoint to the very same weights.
+
+    Args:
+        cfg: the resolved configuration.
+        run: where everything is written; the caller holds its lock.
+        cache: the packed data set.
+        split: the scenes to train on, to choose the best weights by, and to report on.
+        report: ends the run early where it returns True (pruning).
+        test: whether to evaluate on the test scenes at the end.
+
+    Returns:
+        What `results.json` holds.
+
+    Raises:
+        UserError: the loss is not finite; the frames of that batch are named in a file.
+        KeyboardInterrupt: a signal asked to stop; a checkpoint has been written.
+    """
+    loop = Loop(cfg, run, Trainer(cfg, cache, split), report)
+    with StopSignals() as loop.stop:
+        loop.run_epochs()
+    results = loop.results(test)
+    write_json(run.results_file, results)
+    return results
+
+
+class Loop:
+    """One process's part in a run: what it logs, when it saves, and why it stops."""
+
+    def __init__(self, cfg: CfgNode, run: RunDir, trainer: Trainer, report: Report | None) -> None:
+        self.cfg, self.run, self.trainer, self.report = cfg, run, trainer, report
+        state = load_checkpoint(run.checkpoints, trainer.device)
+        if state:
+            trainer.restore(state)
+            say(f"{run.path}: going on from step {trainer.step} of {trainer.steps}")
+        self.pruned = bool(state and state["pruned"])
+        self.log = RunLog(run, state["log_offset"] if state else 0, trainer.step)
+        self.writer = CheckpointWriter(run.checkpoints)
+        self.saved_at = time.monotonic()
+        self.clock = StepClock(trainer.device)
+        self.stop = StopSignals()
+
+    def run_epochs(self) -> None:
+        """All epochs that are left."""
+        images = len(self.trainer.loader.indices)
+        first = self.trainer.step // len(self.trainer.loader)
+        with bar(self.cfg.TRAIN.EPOCHS * images, "training", "img", first * images) as self.bar:
+            for epoch in range(first, self.cfg.TRAIN.EPOCHS):
+                if self.pruned:
+                    break
+                self.run_epoch(epoch)
+                if (
+                    epoch + 1
+                ) % self.cfg.TRAIN.EVAL_EVERY == 0 or epoch + 1 == self.cfg.TRAIN.EPOCHS:
+                    self.after_epoch(epoch)
+                self.save_if_due(last=self.pruned or epoch + 1 == self.cfg.TRAIN.EPOCHS)
+        self.writer.wait()
+        self.log.close()
+
+    def run_epoch(self, epoch: int) -> None:
+        """Every batch of an epoch that has not been trained on yet."""
+        options = self.cfg.AUGMENT
+        transform = partial(
+            augment,
+            seed=self.cfg.SEED,
+            epoch=epoch,
+            flip=options.FLIP,
+            color=options.COLOR,
+            scale=options.SCALE,
+        )
+        batches = self.trainer.prefetch(self.trainer.loader, transform)
+        previous: tuple[Tensor, Tensor] | None = None
+        self.clock.restart()
+        for batch in batches:
+            loss, terms = self.trainer.step_once(batch)
+            self.clock.step(len(batch.index), batches.wait_s, batches.copy_s)
+            self.bar.update(len(batch.index))
+            # One step late, so that a GPU has the next step to do while the CPU looks.
+            self.check_finite(previous)
+            previous = loss, batch.index
+            if self.trainer.step % self.cfg.TRAIN.LOG_EVERY == 0:
+                self.log_step(epoch, loss, terms)
+            if self.trainer.step % len(self.trainer.loader):
+                self.save_if_due()
+        self.check_finite(previous)
+
+    def log_step(self, epoch: int, loss: Tensor, terms: dict[str, Tensor]) -> None:
+        """One row: the loss now, and where the time since the last row went."""
+        values = {name: value.item() for name, value in terms.items()}
+        timing = self.clock.take()
+        self.bar.set_postfix_str(f"loss {loss.item():.3f}, data wait {timing['wait_share']:.1%}")
+        row = {"loss": loss.item(), **values, "lr": self.trainer.learning_rate(), **timing}
+        self.log.write("train", self.trainer.step, epoch, row)
+
+    def after_epoch(self, epoch: int) -> None:
+        """Evaluate on the validation scenes, keep the best weights, ask whether to go on."""
+        if not self.trainer.split.val:
+            return
+        metrics = self.trainer.evaluate(self.trainer.split.val)
+        del metrics["scenes"]
+        self.log.write("val", self.trainer.step, epoch, metrics)
+        abs_rel = metrics["refined"]["abs_rel"]
+        if abs_rel < self.trainer.best:
+            self.trainer.best = abs_rel
+            save_best(self.run, self.trainer.weights.state_dict())
+        self.pruned = bool(self.report and self.report(epoch, abs_rel))
+
+    def save_if_due(self, last: bool = False) -> None:
+        """Write a checkpoint when it is time, or when a signal asks the run to stop."""
+        due = time.monotonic() - self.saved_at >= self.cfg.TRAIN.CHECKPOINT_S
+        if not (due or last or self.stop.asked):
+            return
+        state = self.trainer.state()
+        self.writer.save(
+            self.trainer.step, {**state, "pruned": self.pruned, "log_offset": self.log.offset}
+        )
+        self.saved_at = time.monotonic()
+        if self.stop.asked:
+            self.writer.wait()
+            raise KeyboardInterrupt
+
+    def check_finite(self, previous: tuple[Tensor, Tensor] | None) -> None:
+        """Stop at a loss that is no number, and leave the names of the frames that made it."""
+        if previous is None or torch.isfinite(previous[0]):
+            return
+        names = [self.trainer.cache.frame_name(i) for i in previous[1].tolist()]
+        path = self.run.path / "not_finite.json"
+        write_json(path, {"step": self.trainer.step - 1, "frames": names})
+        raise UserError(
+            f"the loss of step {self.trainer.step - 1} is {previous[0].item()}: look at the frames "
+            f"in {path}, or lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
+        )
+
+    def results(self, test: bool) -> dict[str, Any]:
+        """Metrics of the best weights, and what they cost."""
+        trainer, split = self.trainer, self.trainer.split
+        if not split.val:  # nothing to choose by: the last weights are the ones
+            save_best(self.run, trainer.weights.state_dict())
+        load_best(self.run, trainer.weights)
+        results = {
+            "schema": 1,
+            "data": trainer.cache.label,
+            "pseudo_label": trainer.cache.pseudo_label,
+            "data_digest": trainer.cache.dataset_digest,
+            "scenes": {"train": split.train, "val": split.val, "test": split.test},
+            "parameters": sum(p.numel() for p in trainer.refiner.parameters()),
+            "epochs": self.trainer.step // len(trainer.loader),
+            "pruned": self.pruned,
+            "log_scale": trainer.log_scale,
+            **self.clock.totals(),
+        }
+        if split.val:
+            results["val"] = trainer.evaluate(split.val)
+        if test and split.test:
+            results["test"] = trainer.evaluate(split.test)
+            results["test_scenes"] = results["test"].pop("scenes")
+            results["test"]["shuffled"] = trainer.evaluate_shuffled(split.test)
+        return results
