@@ -20,7 +20,8 @@ GRADIENT_SCALES = 4
 
 def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
     """Mean of `values` under `weight`; 0 where nothing weighs anything (no measurement at all)."""
-    return (values * weight).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
+    total = weight.sum()
+    return (values * weight).sum() / torch.where(total > 0, total, 1.0)
 
 
 def log_error(refined_m: Tensor, truth_m: Tensor) -> Tensor:

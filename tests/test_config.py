@@ -1,0 +1,89 @@
+"""Configurations: typed merge, exact dump, errors that name the key."""
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoerefine.config import (
+    config_digest,
+    defaults,
+    load_config,
+    resolve_path,
+    save_config,
+    to_dict,
+)
+from zoerefine.errors import UserError
+
+
+def write(folder, text):
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_file_and_pairs_override_the_defaults_in_that_order(tmp_path):
+    path = write(tmp_path, "TRAIN: {LR: 1e-4, EPOCHS: 3}\n")
+    cfg = load_config(path, ["TRAIN.EPOCHS", "7", "MODEL.NAME", "small"])
+    assert (cfg.TRAIN.LR, cfg.TRAIN.EPOCHS, cfg.MODEL.NAME) == (1e-4, 7, "small")
+    assert cfg.TRAIN.CLIP == defaults().TRAIN.CLIP
+
+
+def test_an_int_is_taken_for_a_float_and_nothing_else(tmp_path):
+    assert load_config(write(tmp_path, "TRAIN: {LR: 1}")).TRAIN.LR == 1.0
+    with pytest.raises(UserError, match=r"TRAIN\.EPOCHS must be int, got float 2\.5"):
+        load_config(write(tmp_path, "TRAIN: {EPOCHS: 2.5}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("MODEL: {NAMEE: small}", r"no config key MODEL\.NAMEE; did you mean MODEL\.NAME\?"),
+        ("MODEL: small", "MODEL is a group of keys"),
+        ("TRAIN: {LR: fast}", r"TRAIN\.LR must be float, got str 'fast'"),
+        ("TRAIN: {DETERMINISTIC: 1}", r"TRAIN\.DETERMINISTIC must be bool"),
+        ("SEED: true", "SEED must be int"),
+        ("- 1", "must be a mapping"),
+        ("a: [", "is not YAML"),
+        ("SEED: !!python/object/apply:os.system ['true']", "is not YAML"),
+    ],
+)
+def test_bad_config_is_one_sentence_with_the_key(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
+        load_config(write(tmp_path, text))
+
+
+def test_a_missing_file_and_a_lonely_key_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"no config file .*absent\.yaml"):
+        load_config(tmp_path / "absent.yaml")
+    with pytest.raises(UserError, match=r"'TRAIN\.LR' has no value"):
+        load_config(write(tmp_path, ""), ["TRAIN.LR"])
+
+
+AWKWARD = st.sampled_from(["", "a # b", "yes", "2020-01-01", "051", "lr: 3", "null", "1e-4", "é\n"])
+
+
+@given(name=AWKWARD | st.text(st.characters(exclude_categories=["Cs"])), lr=st.floats(0, 1e9))
+def test_saved_configs_load_back_to_the_same_values(tmp_path_factory, name, lr):
+    path = tmp_path_factory.mktemp("config") / "config.yaml"
+    cfg = defaults()
+    cfg.RUN.NAME, cfg.TRAIN.LR = name, lr
+    cfg.SEARCH = type(cfg)({"TRAIN": {"LR": [1e-4, lr]}})
+    save_config(cfg, path)
+    assert to_dict(load_config(path)) == to_dict(cfg)
+    assert yaml.safe_load(path.read_text()) == to_dict(cfg)
+
+
+def test_digest_ignores_places_and_where_asked_the_seed():
+    first, second = defaults(), defaults()
+    second.RUN.NAME, second.DATA.ROOT, second.CACHE.ROOT = "other", "/elsewhere", "/caches"
+    assert config_digest(first) == config_digest(second)
+    second.SEED = 1
+    assert config_digest(first) != config_digest(second)
+    assert config_digest(first, without_seed=True) == config_digest(second, without_seed=True)
+
+
+def test_relative_paths_mean_the_callers_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOEREFINE_CALLER_FOLDER", str(tmp_path))
+    assert resolve_path("data/x") == tmp_path / "data" / "x"
+    assert str(resolve_path("/data/x")) == "/data/x"

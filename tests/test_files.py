@@ -1,0 +1,60 @@
+"""Files are whole or absent, also when their writer dies."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from zoerefine.files import digest_file, digest_json, replacing, replacing_folder, write_json
+
+WRITER = """
+import sys
+from zoerefine.files import write_text
+while True:
+    for letter in "ab":
+        write_text(sys.argv[1], letter * 300_000)
+"""
+
+
+def test_a_killed_writer_leaves_one_whole_version(tmp_path):
+    path = tmp_path / "file"
+    for delay in (0.3, 0.35, 0.4):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, path])
+        while not path.exists():
+            time.sleep(0.01)
+        time.sleep(delay)
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        assert path.read_text() in ("a" * 300_000, "b" * 300_000)
+
+
+def test_an_error_leaves_the_old_file_and_no_litter(tmp_path):
+    path = tmp_path / "file.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(RuntimeError), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == '{\n  "a": 1\n}\n'
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_is_replaced_whole(tmp_path):
+    path = tmp_path / "folder"
+    for name in ("first", "second"):
+        with replacing_folder(path) as temporary:
+            (temporary / name).touch()
+    assert [p.name for p in path.iterdir()] == ["second"]
+    with pytest.raises(RuntimeError), replacing_folder(path) as temporary:
+        raise RuntimeError
+    assert [p.name for p in path.iterdir()] == ["second"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_digests_depend_on_content_alone(tmp_path):
+    assert digest_json({"b": 1, "a": [2.0]}) == digest_json({"a": [2.0], "b": 1})
+    assert digest_json({"a": 1}) != digest_json({"a": 2})
+    (tmp_path / "x").write_bytes(b"abc")
+    known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert digest_file(tmp_path / "x") == known

@@ -1,0 +1,111 @@
+"""Losses: known values, masks, the weighting of moving objects, gradients that stay finite."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoerefine.errors import UserError
+from zoerefine.loss import TERMS, Loss
+
+
+def batch(seed=0, height=9, width=11):
+    generator = torch.Generator().manual_seed(seed)
+    truth = torch.rand(2, 1, height, width, generator=generator) * 8 + 0.5
+    refined = truth * torch.exp(0.3 * torch.randn(truth.shape, generator=generator))
+    truth[torch.rand(truth.shape, generator=generator) < 0.3] = 0
+    objects = (torch.rand(truth.shape, generator=generator) < 0.2).to(torch.uint8)
+    return refined, torch.ones_like(truth), truth, objects
+
+
+def value(name, refined, zoe, truth, objects, object_weight=0.5):
+    return Loss([{"name": name, "weight": 1.0}], object_weight)(refined, zoe, truth, objects)[0]
+
+
+def test_terms_equal_their_formulas():
+    refined, zoe, truth, objects = batch()
+    keep = truth > 0
+    e = (refined - truth)[keep].double()
+    g = refined[keep].double().log() - truth[keep].double().log()
+    c = e.abs().max() / 5
+    expected = {
+        "mse": e.square().mean(),
+        "l1": e.abs().mean(),
+        "l1_log": g.abs().mean(),
+        "silog": 10 * math.sqrt(g.var(unbiased=False) + 0.15 * g.mean() ** 2),
+        "berhu": torch.where(e.abs() <= c, e.abs(), (e**2 + c**2) / (2 * c)).mean(),
+    }
+    for name, wanted in expected.items():
+        ours = value(name, refined, zoe, truth, objects).item()
+        assert ours == pytest.approx(float(wanted), rel=1e-4), name
+
+
+def test_gradient_term_by_hand():
+    truth = torch.ones(1, 1, 1, 3)
+    refined = torch.tensor([1.0, math.e, math.e]).view(1, 1, 1, 3)
+    # scale 1: |1|, |0| -> mean 1/2; scale 2: pixels 0 and 2 -> 1; coarser: one pixel -> nothing
+    objects = torch.zeros_like(truth, dtype=torch.uint8)
+    assert value("gradient", refined, truth, truth, objects).item() == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("name", TERMS)
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 1000), junk=st.floats(0, 1e4))
+def test_what_the_refiner_says_where_nothing_was_measured_does_not_matter(name, seed, junk):
+    refined, zoe, truth, objects = batch(seed)
+    spoiled = torch.where(truth > 0, refined, torch.tensor(junk))
+    first = value(name, refined, zoe, truth, objects)
+    assert torch.equal(first, value(name, spoiled, zoe, truth, objects))
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_without_any_measurement_loss_and_gradient_are_finite(name):
+    refined, zoe, truth, objects = batch()
+    refined.requires_grad_()
+    loss = value(name, refined, zoe, truth * 0, objects)
+    loss.backward()
+    assert loss.item() == pytest.approx(0, abs=1e-2)
+    assert refined.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["l1_log", "silog", "gradient"])
+def test_log_terms_do_not_change_when_both_depths_are_scaled(name):
+    refined, zoe, truth, objects = batch()
+    first = value(name, refined, zoe, truth, objects).item()
+    assert value(name, refined * 3, zoe, truth * 3, objects).item() == pytest.approx(
+        first, rel=1e-4
+    )
+
+
+def test_object_weight_1_counts_objects_alone_and_0_all_else():
+    refined, zoe, truth, objects = batch()
+    inside = (truth > 0) & (objects > 0)
+    outside = (truth > 0) & (objects == 0)
+    error = (refined - truth).abs()
+    on_objects = value("l1", refined, zoe, truth, objects, object_weight=1.0)
+    elsewhere = value("l1", refined, zoe, truth, objects, object_weight=0.0)
+    assert on_objects.item() == pytest.approx(error[inside].mean().item(), rel=1e-5)
+    assert elsewhere.item() == pytest.approx(error[outside].mean().item(), rel=1e-5)
+
+
+def test_weights_add_up_and_terms_are_reported():
+    tensors = batch()
+    loss = Loss([{"name": "l1", "weight": 2.0}, {"name": "mse", "weight": 0.5}], 0.5)
+    total, terms = loss(*tensors)
+    assert total.item() == pytest.approx(2 * terms["l1"].item() + 0.5 * terms["mse"].item())
+
+
+@pytest.mark.parametrize(
+    ("terms", "weight", "message"),
+    [
+        ([], 0.5, r"LOSS\.TERMS is empty"),
+        ([{"name": "l3", "weight": 1.0}], 0.5, "no term 'l3'; known: mse"),
+        ([{"name": "l1"}], 0.5, r"a term is \{name, weight\}"),
+        ([{"name": "l1", "weight": 1.0}], 1.5, "OBJECT_WEIGHT must lie in 0..1"),
+    ],
+)
+def test_bad_settings_are_named(terms, weight, message):
+    with pytest.raises(UserError, match=message):
+        Loss(terms, weight)

@@ -1,0 +1,79 @@
+"""Metrics against an independent NumPy implementation of the protocol, and their exactness."""
+
+import math
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoerefine.metrics import NAMES, DepthMetrics, counted, picture_metrics
+
+
+def reference(pred, gt):
+    """The nine metrics of one picture, written from their definitions over valid pixels."""
+    pred = np.clip(pred, 1e-3, 10)
+    d = np.log(pred) - np.log(gt)
+    thresh = np.maximum(gt / pred, pred / gt)
+    return {
+        "abs_rel": np.mean(np.abs(gt - pred) / gt),
+        "sq_rel": np.mean((gt - pred) ** 2 / gt),
+        "rmse": math.sqrt(np.mean((gt - pred) ** 2)),
+        "rmse_log": math.sqrt(np.mean(d**2)),
+        "log10": np.mean(np.abs(np.log10(gt) - np.log10(pred))),
+        "silog": 100 * np.std(d),
+        "delta1": np.mean(thresh < 1.25),
+        "delta2": np.mean(thresh < 1.25**2),
+        "delta3": np.mean(thresh < 1.25**3),
+    }
+
+
+def pictures(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    truth = torch.rand(count, 1, 6, 7, generator=generator) * 12
+    truth[torch.rand(truth.shape, generator=generator) < 0.3] = 0
+    depth = truth * torch.exp(0.5 * torch.randn(truth.shape, generator=generator)) + 1e-2
+    return depth, truth
+
+
+def accumulate(depth, truth, sizes):
+    metrics = DepthMetrics()
+    for d, t in zip(depth.split(sizes), truth.split(sizes), strict=True):
+        metrics.add(picture_metrics(d, t, counted(t, d)))
+    return metrics.compute()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_every_metric_equals_the_reference(seed):
+    depth, truth = pictures(1, seed)
+    ours = accumulate(depth, truth, 1)
+    keep = (truth > 1e-3) & (truth < 10)
+    theirs = reference(depth[keep].double().numpy(), truth[keep].double().numpy())
+    assert set(ours) == set(NAMES) == set(theirs)
+    for name, value in theirs.items():
+        assert math.isclose(ours[name], value, rel_tol=1e-9, abs_tol=1e-12), name
+
+
+def test_any_grouping_into_batches_gives_the_same_bits():
+    depth, truth = pictures(7, 0)
+    whole = accumulate(depth, truth, 7)
+    assert accumulate(depth, truth, 1) == whole
+    assert accumulate(depth, truth, 3) == whole
+
+
+def test_a_picture_without_truth_does_not_count():
+    depth, truth = pictures(3, 1)
+    alone = accumulate(depth, truth, 3)
+    depth, truth = torch.cat([depth, depth[:1]]), torch.cat([truth, torch.zeros_like(truth[:1])])
+    assert accumulate(depth, truth, 4) == alone
+    assert accumulate(depth[3:], truth[3:], 1) == {}
+
+
+def test_a_perfect_prediction_and_a_known_one():
+    truth = torch.full((1, 1, 2, 2), 2.0)
+    perfect = accumulate(truth, truth, 1)
+    assert (perfect["abs_rel"], perfect["rmse"], perfect["delta1"]) == (0, 0, 1)
+    double = accumulate(truth * 2, truth, 1)
+    assert (double["abs_rel"], double["rmse"], double["silog"]) == (1, 2, 0)
+    assert (double["delta2"], double["delta3"]) == (0, 0)

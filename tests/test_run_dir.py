@@ -1,0 +1,71 @@
+"""The run directory: states, the lock, rows cut short."""
+
+import subprocess
+import sys
+
+import pytest
+
+from zoerefine.errors import UserError
+from zoerefine.run_dir import RUN_FOLDER, RunDir
+
+HOLD = """
+import sys
+from pathlib import Path
+from zoerefine.run_dir import RunDir
+with RunDir(Path(sys.argv[1])).writing():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_writing_records_what_became_of_the_run(tmp_path):
+    run = RunDir(tmp_path / "run")
+    assert run.status().state == "killed"
+    with run.writing():
+        assert run.status().state == "running"
+    assert run.status().state == "finished"
+    with pytest.raises(ZeroDivisionError), run.writing():
+        _ = 1 / 0
+    assert (run.status().state, run.status().reason) == ("failed", "division by zero")
+
+
+def test_one_writer_at_a_time_and_a_killed_one_is_known(tmp_path):
+    run = RunDir(tmp_path / "run")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, run.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout.readline() == b"held\n"
+    assert run.status().state == "running"
+    with pytest.raises(UserError, match="being written by another process"), run.writing():
+        pass
+    holder.kill()
+    holder.wait()
+    assert run.status().state == "killed"
+    with run.writing():
+        pass
+    assert run.status().state == "finished"
+
+
+def test_under_a_launcher_lock_and_status_are_not_touched(tmp_path, monkeypatch):
+    run = RunDir(tmp_path / "run")
+    monkeypatch.setenv(RUN_FOLDER, str(run.path))
+    with run.writing():
+        assert not run.status_file.exists()
+
+
+def test_a_row_cut_short_by_a_kill_is_left_out(tmp_path):
+    run = RunDir(tmp_path)
+    run.metrics_file.write_text('{"step": 1}\n{"step": 2}\n{"ste')
+    assert run.metrics() == [{"step": 1}, {"step": 2}]
+
+
+def test_damaged_documents_are_named(tmp_path):
+    run = RunDir(tmp_path)
+    with pytest.raises(UserError, match=r"has no results\.json"):
+        run.read_json(run.results_file)
+    run.results_file.write_text("{")
+    with pytest.raises(UserError, match=r"results\.json is damaged"):
+        run.read_json(run.results_file)
+    run.status_file.write_text('{"state": "running", "surprise": 1}')
+    with pytest.raises(UserError, match=r"status\.json is damaged"):
+        run.status()
