@@ -16,8 +16,8 @@ def pick_device() -> torch.device:
 def has_bf16(device: torch.device) -> bool:
     """Whether bfloat16 arithmetic is in hardware there, and so worth using."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def compute_dtype(precision: str, device: torch.device) -> torch.dtype:

@@ -69,7 +69,7 @@ def test_gradient_reaches_every_parameter(name):
 
 
 def test_unknown_refiners_and_bad_sizes_are_refused_by_name():
-    with pytest.raises(UserError, match=r"MODEL\.NAME 'huge' is no refiner; known: small"):
+    with pytest.raises(UserError, match=r"MODEL\.NAME 'huge' is no refiner; known: small, unet"):
         build_refiner("huge", 8, 1.0)
     with pytest.raises(UserError, match=r"MODEL\.BASE"):
         build_refiner("small", 0, 1.0)

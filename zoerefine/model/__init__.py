@@ -5,8 +5,9 @@ from torch import nn
 from zoerefine.errors import UserError
 from zoerefine.model.refiner import Refiner
 from zoerefine.model.small import SmallUNet
+from zoerefine.model.unet import ResNetUNet
 
-BACKBONES = {"small": SmallUNet}
+BACKBONES = {"small": SmallUNet, "unet": ResNetUNet}
 
 
 def build_refiner(name: str, base: int, max_log: float) -> Refiner:
@@ -19,8 +20,10 @@ def build_refiner(name: str, base: int, max_log: float) -> Refiner:
     """
     if name not in BACKBONES:
         raise UserError(f"MODEL.NAME {name!r} is no refiner; known: {', '.join(BACKBONES)}")
-    if base < 1 or max_log <= 0:
-        raise UserError(f"MODEL.BASE and MODEL.MAX_LOG must be positive, got {base} and {max_log}")
+    if base < 4 or max_log <= 0:
+        raise UserError(
+            f"MODEL.BASE must be 4 or more and MODEL.MAX_LOG positive, got {base} and {max_log}"
+        )
     backbone: nn.Module = BACKBONES[name](base)
     return Refiner(backbone, max_log)
 

@@ -24,6 +24,9 @@ class Refiner(nn.Module):
     [B, 1, H', W'] and one number per picture [B, 1, 1, 1], both in log depth.
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, backbone: nn.Module, max_log: float) -> None:
         super().__init__()
         self.backbone = backbone

@@ -30,7 +30,8 @@ class Trainer:
         self.dtype = compute_dtype(cfg.TRAIN.PRECISION, self.device)
         make_deterministic(cfg.SEED, cfg.TRAIN.DETERMINISTIC)
         refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG)
-        self.refiner = refiner.to(self.device, memory_format=torch.channels_last)
+        refiner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.refiner = refiner.to(self.device)
         self.averaged = AveragedModel(
             self.refiner,
             multi_avg_fn=get_ema_multi_avg_fn(cfg.TRAIN.EMA),
@@ -80,10 +81,11 @@ class Trainer:
     def learning_rate(self) -> float:
         """Linear warm-up, then half a cosine down to zero: a pure function of the step."""
         warmup = max(1, round(self.cfg.TRAIN.WARMUP * self.steps))
+        peak: float = self.cfg.TRAIN.LR
         if self.step < warmup:
-            return float(self.cfg.TRAIN.LR) * (self.step + 1) / warmup
+            return peak * (self.step + 1) / warmup
         done = (self.step - warmup) / max(1, self.steps - warmup)
-        return float(self.cfg.TRAIN.LR) * 0.5 * (1 + math.cos(math.pi * done))
+        return peak * 0.5 * (1 + math.cos(math.pi * done))
 
     def step_once(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Forward, loss, backward, one optimiser step; returns the loss and its terms."""

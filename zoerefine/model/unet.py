@@ -1,0 +1,90 @@
+"""The UNet with a ResNet18 encoder: the first implementation's network, with our two heads.
+
+Parameter names of the encoder are torchvision's (`conv1`, `bn1`, `layer1.0.conv1`, ...), so that
+its ImageNet weights load; the first layer has a fourth channel for log depth.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zoerefine.model.refiner import ScaleHead, zero_start
+
+BLOCKS = 2  # residual blocks a stage: ResNet18
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions and a shortcut (He et al. 2016, ResNet18's block)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = F.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        return F.relu(out + self.downsample(x))
+
+
+class ResNetUNet(nn.Module):
+    """[B, 4, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`.
+
+    `base` is the channels of the first level; 64 is ResNet18 proper (14 million parameters).
+    """
+
+    stride = 32
+
+    def __init__(self, base: int) -> None:
+        super().__init__()
+        widths = [base, base, 2 * base, 4 * base, 8 * base]
+        self.conv1 = nn.Conv2d(4, base, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(base)
+        self.layer1 = stage(base, base, 1)
+        self.layer2 = stage(base, 2 * base, 2)
+        self.layer3 = stage(2 * base, 4 * base, 2)
+        self.layer4 = stage(4 * base, 8 * base, 2)
+        # What each decoder level brings in from above, joins from the side, and gives down.
+        above = [widths[4], 4 * base, 2 * base, base, base // 2]
+        beside = [*widths[3::-1], 0]
+        below = [*above[1:], base // 4]
+        self.decoder = nn.ModuleList(
+            decode(deep + skip, out) for deep, skip, out in zip(above, beside, below, strict=True)
+        )
+        self.scale = ScaleHead(widths[-1])
+        self.local = zero_start(nn.Conv2d(below[-1], 1, 1))
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        skips = [F.relu(self.bn1(self.conv1(inputs)))]  # [B, base, H/2, W/2]
+        x = self.layer1(F.max_pool2d(skips[0], 3, 2, 1))  # [B, base, H/4, W/4]
+        for layer in (self.layer2, self.layer3, self.layer4):
+            skips.append(x)
+            x = layer(x)
+        scale = self.scale(x)  # x: [B, 8 base, H/32, W/32]
+        for level in self.decoder:
+            x = F.interpolate(x, scale_factor=2.0)
+            if skips:
+                x = torch.cat([x, skips.pop()], 1)
+            x = level(x)
+        return self.local(x), scale
+
+
+def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    """One resolution of the encoder."""
+    rest = [BasicBlock(outputs, outputs, 1) for _ in range(BLOCKS - 1)]
+    return nn.Sequential(BasicBlock(inputs, outputs, stride), *rest)
+
+
+def decode(inputs: int, outputs: int) -> nn.Sequential:
+    """One resolution of the decoder: two 3x3 convolutions."""
+    layers: list[nn.Module] = []
+    for channels in (inputs, outputs):
+        layers.append(nn.Conv2d(channels, outputs, 3, padding=1, bias=False))
+        layers += [nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers)
