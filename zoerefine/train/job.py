@@ -1,15 +1,20 @@
 """A training job: config -> data set -> cache -> run."""
 
-import sys
 from pathlib import Path
-from typing import Any
 
 from yacs.config import CfgNode
 
 from zoerefine.config import config_digest, load_config, resolve_path, save_config
+from zoerefine.data.cache import Cache, build_cache
+from zoerefine.data.dataset import Split, open_dataset, split_scenes
 from zoerefine.errors import UserError
+from zoerefine.launch import provenance
+from zoerefine.launch.git import head_commit
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir, launched_run
+from zoerefine.train.loop import train
+
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def open_run(cfg: CfgNode) -> RunDir:
@@ -18,11 +23,9 @@ def open_run(cfg: CfgNode) -> RunDir:
     The same commit and configuration find the same run again, so an unfinished one goes on.
     Raises `UserError` where the folder belongs to another configuration.
     """
-    from zoerefine.launch.provenance import tree_commit
-
     run = launched_run()
     if run is None:
-        commit = tree_commit(Path(__file__).parent) or "untracked"
+        commit = head_commit(CHECKOUT) or "untracked"
         name = f"{commit[:8]}-{config_digest(cfg)[:8]}"
         run = RunDir(resolve_path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
     if run.config_file.exists() and load_config(run.config_file) != cfg:
@@ -32,26 +35,40 @@ def open_run(cfg: CfgNode) -> RunDir:
     return run
 
 
-def prepare(cfg: CfgNode) -> tuple[Any, Any]:
+def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
     """The packed cache of the configured data, built where needed, and its split by scene."""
-    from zoerefine.data.cache import build_cache
-    from zoerefine.data.dataset import open_dataset, split_scenes
-
-    dataset = open_dataset(resolve_path(cfg.DATA.ROOT))
-    split = split_scenes(
-        dataset, cfg.DATA.VAL_FRACTION, cfg.DATA.TEST_FRACTION, cfg.DATA.SPLIT_SEED
-    )
+    if not cfg.DATA.ROOT:
+        raise UserError("DATA.ROOT is empty: give a data folder, e.g. DATA.ROOT data/synthetic")
+    data, size = cfg.DATA, cfg.CACHE
     cache = build_cache(
-        dataset, cfg.CACHE.HEIGHT, cfg.CACHE.WIDTH, resolve_path(cfg.CACHE.ROOT), cfg.CACHE.WORKERS
+        open_dataset(resolve_path(data.ROOT)),
+        size.HEIGHT,
+        size.WIDTH,
+        resolve_path(size.ROOT),
+        size.WORKERS,
+        data.MAX_BROKEN,
     )
-    return cache, split
+    scenes = sorted(set(cache.scene.tolist()))
+    return cache, split_scenes(scenes, data.VAL_FRACTION, data.TEST_FRACTION, data.SPLIT_SEED)
+
+
+def record_provenance(run: RunDir, cfg: CfgNode, cache: Cache) -> None:
+    """What this job knows; under a launcher, what the launcher wrote stays beside it."""
+    facts = {
+        "seed": cfg.SEED,
+        "config_digest": config_digest(cfg),
+        "dataset_digest": cache.dataset_digest,
+        "cache_digest": cache.digest,
+        **provenance.job_facts(),
+        **provenance.device_facts(),
+    }
+    if launched_run() != run:
+        facts |= provenance.source_facts(CHECKOUT) | provenance.machine_facts()
+    provenance.add(run, **facts)
 
 
 def run_training(cfg: CfgNode) -> RunDir:
     """Train as configured; a finished run is left as it is, an unfinished one goes on."""
-    from zoerefine.launch import provenance
-    from zoerefine.train.loop import train
-
     run = open_run(cfg)
     if run.results_file.exists():
         say(f"{run.path} is finished: nothing to do")
@@ -59,6 +76,6 @@ def run_training(cfg: CfgNode) -> RunDir:
     say(f"writing to {run.path}")
     with run.writing():
         cache, split = prepare(cfg)
-        provenance.write(run, cfg, sys.argv, cache.dataset_digest, cache.digest)
+        record_provenance(run, cfg, cache)
         train(cfg, run, cache, split)
     return run

@@ -172,7 +172,7 @@ class Loop:
         if not split.val:  # nothing to choose by: the last weights are the ones
             save_best(self.run, trainer.weights.state_dict())
         load_best(self.run, trainer.weights)
-        results = {
+        results: dict[str, Any] = {
             "schema": 1,
             "data": trainer.cache.label,
             "pseudo_label": trainer.cache.pseudo_label,

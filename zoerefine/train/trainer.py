@@ -85,7 +85,7 @@ class Trainer:
         if self.step < warmup:
             return peak * (self.step + 1) / warmup
         done = (self.step - warmup) / max(1, self.steps - warmup)
-        return peak * 0.5 * (1 + math.cos(math.pi * done))
+        return peak * (1 + math.cos(math.pi * done)) / 2
 
     def step_once(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Forward, loss, backward, one optimiser step; returns the loss and its terms."""

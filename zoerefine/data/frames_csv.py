@@ -1,0 +1,58 @@
+"""A folder with a `frames.csv`: columns clip, rgb, depth, pseudo, and if wanted objects, scene.
+
+Paths are relative to the folder. Depth is a 16-bit png in millimetres, pseudo depth a 16-bit png
+with metres = value / 256; 0 is no measurement. Without a scene column a clip is its own scene.
+"""
+
+import csv
+from pathlib import Path
+
+from zoerefine.data.dataset import ZOE_SCALE, Clip, Dataset, Frame
+from zoerefine.errors import UserError
+
+LIST = "frames.csv"
+DEPTH_SCALE = 0.001
+NEEDED = {"clip", "rgb", "depth", "pseudo"}
+
+
+def fits(root: Path) -> bool:
+    """Whether a folder has this layout."""
+    return (root / LIST).is_file()
+
+
+def read(root: Path) -> Dataset:
+    """Read the list and check that its files are there."""
+    with open(root / LIST, encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        missing = NEEDED - set(rows.fieldnames or ())
+        if missing:
+            raise UserError(f"{root / LIST} lacks the columns {', '.join(sorted(missing))}")
+        frames = tuple(_frame(root, row, rows.line_num) for row in rows)
+    scenes = {frame.clip: frame.scene for frame in frames}
+    return Dataset(
+        root=root,
+        layout="frames_csv",
+        label=f"real frames listed in {root.name}/{LIST}",
+        pseudo_label="pseudo depth",
+        depth_scale=DEPTH_SCALE,
+        zoe_scale=ZOE_SCALE,
+        frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
+        clips=tuple(Clip(name, scene) for name, scene in sorted(scenes.items())),
+    )
+
+
+def _frame(root: Path, row: dict[str, str | None], line: int) -> Frame:
+    def path(column: str) -> Path | None:
+        value = row.get(column)
+        if not value:
+            return None
+        resolved = root / value
+        if not resolved.is_file():
+            raise UserError(f"{root / LIST} line {line}: no file {value} ({column})")
+        return resolved
+
+    clip, rgb = row["clip"] or "", path("rgb")
+    if not clip or rgb is None:
+        raise UserError(f"{root / LIST} line {line}: clip and rgb must not be empty")
+    scene = row.get("scene") or clip
+    return Frame(clip, rgb.stem, scene, rgb, path("depth"), path("pseudo"), path("objects"))

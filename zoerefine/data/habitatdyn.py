@@ -1,0 +1,90 @@
+"""HabitatDyn's folders, names and encodings (and the synthetic world's, which are the same).
+
+    <root>/video_name_mapping.txt                                    clip id, tab, title
+    <root>/habitat_sim_DAVIS/JPEGImages/480p/<clip>/<frame>.jpg      RGB
+    <root>/habitat_sim_DAVIS/Annotations/480p_depth/<clip>/*.png     8 bit, 255 = 10 m or more
+    <root>/habitat_sim_DAVIS/Annotations/480p_objectID/<clip>/*.png  moving objects, 0 = none
+    <root>/zoe_depth_raw/<clip>/<frame>.png                          16 bit, metres * 256
+
+An 8-bit depth v is kept as the uint16 v * 257, which is exact: v / 255 * 10 m = v * 257 / 65535
+* 10 m. 255 says "10 m or more" and is kept as 0, no measurement.
+"""
+
+from pathlib import Path
+
+from zoerefine.data.dataset import ZOE_SCALE, Clip, Dataset, Frame
+from zoerefine.errors import UserError
+
+RGB = "habitat_sim_DAVIS/JPEGImages/480p"
+DEPTH = "habitat_sim_DAVIS/Annotations/480p_depth"
+OBJECTS = "habitat_sim_DAVIS/Annotations/480p_objectID"
+ZOE = "zoe_depth_raw"
+TITLES = "video_name_mapping.txt"
+SYNTHETIC_MARK = "synthetic.json"
+
+DEPTH_SCALE = 10 / 65535
+CLIPS_PER_SCENE = 54
+
+
+def fits(root: Path) -> bool:
+    """Whether a folder has this layout."""
+    return (root / RGB).is_dir()
+
+
+def read(root: Path) -> Dataset:
+    """Pair the files of all frames by name."""
+    synthetic = (root / SYNTHETIC_MARK).exists()
+    folders = sorted(path for path in (root / RGB).iterdir() if path.is_dir())
+    frames = tuple(frame for folder in folders for frame in _clip_frames(root, folder.name))
+    return Dataset(
+        root=root,
+        layout="habitatdyn",
+        label="synthetic world (HabitatDyn's layout, not its data)" if synthetic else "HabitatDyn",
+        pseudo_label="synthetic pseudo depth" if synthetic else "ZoeDepth",
+        depth_scale=DEPTH_SCALE,
+        zoe_scale=ZOE_SCALE,
+        frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
+        clips=_clips(root, [folder.name for folder in folders]),
+    )
+
+
+def scene_of(clip: str) -> str:
+    """The scene of a clip: 54 clips to a scene, in order."""
+    if not clip.isdecimal():
+        raise UserError(f"clip folder {clip!r} should be a number, as HabitatDyn's are")
+    return f"scene{int(clip) // CLIPS_PER_SCENE:02d}"
+
+
+def _clip_frames(root: Path, clip: str) -> list[Frame]:
+    """All frames that have a picture; each must have depth, object ids and pseudo depth too."""
+    fields = {field: root / field / clip for field in (DEPTH, OBJECTS, ZOE)}
+    present = {field: _stems(folder) for field, folder in fields.items()}
+    frames = []
+    for rgb in sorted((root / RGB / clip).glob("*.jpg")):
+        paths = {
+            field: folder / f"{rgb.stem}.png" if rgb.stem in present[field] else None
+            for field, folder in fields.items()
+        }
+        frames.append(
+            Frame(clip, rgb.stem, scene_of(clip), rgb, paths[DEPTH], paths[ZOE], paths[OBJECTS])
+        )
+    return frames
+
+
+def _stems(folder: Path) -> set[str]:
+    return {path.stem for path in folder.glob("*.png")} if folder.is_dir() else set()
+
+
+def _clips(root: Path, names: list[str]) -> tuple[Clip, ...]:
+    """Titles from the name mapping; a title's last _field is the speed in m/s."""
+    titles = {}
+    if (root / TITLES).exists():
+        for line in (root / TITLES).read_text(encoding="utf-8").splitlines():
+            clip, _, title = line.partition("\t")
+            titles[clip.strip()] = title.strip()
+    clips = []
+    for name in names:
+        title = titles.get(name, "")
+        speed = title.rpartition("_")[2]
+        clips.append(Clip(name, scene_of(name), title, int(speed) if speed.isdecimal() else 0))
+    return tuple(clips)
