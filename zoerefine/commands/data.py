@@ -1,0 +1,78 @@
+"""zoerefine data: make, check and pack a data set."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one of the verbs."""
+    parser = argparse.ArgumentParser(prog="data", description="Make, check and pack a data set.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    verb = verbs.add_parser("synthesize", help="write a synthetic world in HabitatDyn's layout")
+    verb.add_argument("folder", type=Path)
+    for name, default, text in (
+        ("scenes", 12, "rooms"),
+        ("clips", 2, "clips a scene"),
+        ("frames", 16, "frames a clip"),
+        ("seed", 0, "the same seed gives the same bytes"),
+        ("family-b", 0, "how many of the last scenes err in another way than the rest"),
+        ("height", 480, "pixels"),
+        ("width", 640, "pixels"),
+    ):
+        verb.add_argument(f"--{name}", type=int, default=default, help=f"{text} ({default})")
+    verb.set_defaults(run=synthesize)
+
+    verb = verbs.add_parser("inspect", help="say what a folder holds and what is wrong with it")
+    verb.add_argument("folder", type=Path)
+    verb.add_argument("--picture", type=Path, help="a contact sheet to write (contact_sheet.png)")
+    verb.set_defaults(run=inspect)
+
+    verb = verbs.add_parser("pack", help="pack a data set into a cache, as training would")
+    verb.add_argument("--config", required=True, metavar="FILE")
+    verb.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
+    verb.set_defaults(run=pack)
+
+    args = parser.parse_args(argv)
+    args.run(args)
+    return 0
+
+
+def synthesize(args: argparse.Namespace) -> None:
+    """Write the synthetic world."""
+    from zoerefine.data.synthetic import synthesize
+
+    synthesize(
+        args.folder,
+        args.scenes,
+        args.clips,
+        args.frames,
+        args.seed,
+        args.height,
+        args.width,
+        family_b_scenes=args.family_b,
+    )
+    print(args.folder)
+
+
+def inspect(args: argparse.Namespace) -> None:
+    """Print scenes, clips, frames, ranges and faults; draw a contact sheet."""
+    from zoerefine.data.dataset import open_dataset
+    from zoerefine.data.inspect import contact_sheet, inspect
+
+    dataset = open_dataset(args.folder)
+    print(inspect(dataset))
+    if args.picture:
+        contact_sheet(dataset, args.picture)
+        print(args.picture)
+
+
+def pack(args: argparse.Namespace) -> None:
+    """Pack what the config names."""
+    from zoerefine.config import load_config
+    from zoerefine.train.job import prepare
+
+    cache, split = prepare(load_config(args.config, args.overrides))
+    print(f"train on {len(split.train)} scenes, choose by {len(split.val)}, test {len(split.test)}")
+    print(cache.folder)

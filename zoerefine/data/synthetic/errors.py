@@ -1,0 +1,182 @@
+"""How the synthetic pseudo depth errs: like a real network, in part predictably.
+
+The logarithm of the pseudo depth is that of the true depth, softened at edges and with small
+moving objects faded into what is behind them, plus
+
+    e = s(t) + w(u, v) + m(u, v) + n(u, v)
+
+s, one number a picture (about 40% of the squared error): a constant bias, a part that follows
+what the picture shows, and a part that drifts on its own, with time constants of a real recording.
+w, a warp of low spatial frequency (about 37%): range compression, a slope over the picture's
+rows, a share that follows smoothed brightness, and a smooth random field that drifts.
+m, of middle frequency (8 to 40 pixels at 640x480): follows the texture.
+n, fine noise.
+
+Every coefficient varies by scene. Family "b" has other functional forms of the same size, to
+test whether a refiner has learned more than to invert family "a".
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+Array = np.ndarray
+
+BIAS = 0.15
+DRIFT_FRAMES = 70.0  # the drift's correlation falls to 1/e in so many frames of 24 Hz
+FIELD_CELLS = (4, 5)  # the random warp's grid
+
+
+@dataclass(frozen=True)
+class SceneErrors:
+    """Coefficients of one scene."""
+
+    family: str
+    scale_by_depth: float
+    scale_by_light: float
+    compression: float
+    slope: float
+    warp_by_light: float
+    texture: float
+    edge_px: float  # at 640 pixels width
+    fading: float
+
+
+@dataclass(frozen=True)
+class ClipErrors:
+    """What drifts through one clip: scale [frames] and random warp [frames, *FIELD_CELLS]."""
+
+    scale: Array
+    field: Array
+
+
+def scene_errors(rng: np.random.Generator, family: str) -> SceneErrors:
+    """Draw a scene's coefficients around those of the family."""
+
+    def about(value: float) -> float:
+        return float(value * rng.uniform(0.7, 1.3))
+
+    return SceneErrors(
+        family=family,
+        scale_by_depth=about(-0.5),
+        scale_by_light=about(1.2),
+        compression=about(0.25),
+        slope=about(0.18),
+        warp_by_light=about(0.8),
+        texture=about(0.6),
+        edge_px=about(5.0),
+        fading=about(0.5),
+    )
+
+
+def clip_errors(rng: np.random.Generator, frames: int, stride: int) -> ClipErrors:
+    """Draw a clip's drifts: stationary first-order processes, and a little white jitter."""
+    keep = np.exp(-stride / DRIFT_FRAMES)
+    scale = drift(rng, frames, keep, ()) * 0.055 + rng.standard_normal(frames) * 0.015
+    return ClipErrors(scale, drift(rng, frames, keep, FIELD_CELLS) * 0.09)
+
+
+def drift(rng: np.random.Generator, frames: int, keep: float, shape: tuple[int, ...]) -> Array:
+    """x[t] = keep x[t-1] + sqrt(1 - keep^2) noise, of unit variance: [frames, *shape]."""
+    values = rng.standard_normal((frames, *shape))
+    for t in range(1, frames):
+        values[t] = keep * values[t - 1] + np.sqrt(1 - keep**2) * values[t]
+    return values
+
+
+def pseudo_depth(
+    depth_m: Array,
+    rgb: Array,
+    ids: Array,
+    scene: SceneErrors,
+    clip: ClipErrors,
+    frame: int,
+    rng: np.random.Generator,
+) -> Array:
+    """The pseudo depth of one picture, float32 [H, W], metres.
+
+    Args:
+        depth_m: float32 [H, W], the truth.
+        rgb: uint8 [H, W, 3], what the network would have seen.
+        ids: uint8 [H, W], moving objects.
+        frame: the picture's number in its clip.
+        rng: for the fine noise.
+    """
+    height, width = depth_m.shape
+    px = width / 640
+    log_depth = soften(np.log(depth_m), ids, scene, px)
+    light = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY).astype(np.float32) / 255
+    smooth_light = blur(light, 45 * px)
+    smooth_depth = blur(log_depth, 30 * px)
+    field = cv2.resize(
+        clip.field[frame].astype(np.float32), (width, height), interpolation=cv2.INTER_CUBIC
+    )
+    error = (
+        scale_error(log_depth, light, scene)
+        + warp_error(smooth_depth, smooth_light, scene)
+        + scene.texture * (blur(light, 4 * px) - blur(light, 16 * px))
+        + np.float32(clip.scale[frame])
+        + field
+        + fine_noise(rng, height, width, px)
+    )
+    return np.exp(log_depth + error).astype(np.float32)
+
+
+def scale_error(log_depth: Array, light: Array, scene: SceneErrors) -> Array:
+    """The predictable part of a picture's scale: of its depth and of its brightness."""
+    if scene.family == "a":
+        seen = log_depth.mean() - 0.9
+        value = scene.scale_by_depth * seen + scene.scale_by_light * (light.mean() - 0.45)
+    else:  # of how much is near, and of contrast
+        near = (log_depth < 0.5).mean() - 0.2
+        value = -scene.scale_by_depth * near + scene.scale_by_light * (light.std() - 0.18)
+    return np.float32(BIAS + value)
+
+
+def warp_error(smooth_depth: Array, smooth_light: Array, scene: SceneErrors) -> Array:
+    """The predictable warp: of range, of place in the picture, and of brightness."""
+    rows = np.linspace(-1, 1, smooth_depth.shape[0], dtype=np.float32)[:, None]
+    columns = np.linspace(-1, 1, smooth_depth.shape[1], dtype=np.float32)[None, :]
+    spread = smooth_depth - smooth_depth.mean()
+    light = smooth_light - smooth_light.mean()
+    if scene.family == "a":
+        place = scene.slope * rows
+        compressed = -scene.compression * spread
+    else:  # a lens-like bowl, and compression of what is far only
+        place = 2 * scene.slope * (rows**2 + columns**2 - 2 / 3) / 2
+        compressed = -2 * scene.compression * np.maximum(spread, 0) ** 2
+    return place + compressed + scene.warp_by_light * light
+
+
+def soften(log_depth: Array, ids: Array, scene: SceneErrors, px: float) -> Array:
+    """Bleed edges, and let moving objects sink into what is around them, small ones most."""
+    soft = blur(log_depth, scene.edge_px * px)
+    if not ids.any():
+        return soft
+    moving = (ids > 0).astype(np.float32)
+    around = blur(log_depth * (1 - moving), 40 * px) / np.maximum(blur(1 - moving, 40 * px), 0.05)
+    # Blurred over the size of a small object, its mask says how large it is.
+    solidity = blur(moving, 15 * px)
+    sink = scene.fading * moving * (1 - solidity)
+    sink = blur(sink, 2 * px)
+    return soft + sink * (around - soft)
+
+
+def fine_noise(rng: np.random.Generator, height: int, width: int, px: float) -> Array:
+    """Noise of about two pixels' size, standard deviation near 0.04."""
+    noise = rng.standard_normal((height, width), np.float32)
+    return 0.2 * blur(noise, 1.5 * px)
+
+
+def blur(values: Array, sigma: float) -> Array:
+    """A Gaussian blur; a wide one is done on a smaller picture."""
+    shrink = max(1, int(sigma / 4))
+    if shrink == 1:
+        return cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_REPLICATE)
+    height, width = values.shape
+    small = cv2.resize(
+        values, (-(-width // shrink), -(-height // shrink)), interpolation=cv2.INTER_AREA
+    )
+    small = cv2.GaussianBlur(small, (0, 0), sigma / shrink, borderType=cv2.BORDER_REPLICATE)
+    return cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)

@@ -1,0 +1,189 @@
+"""Writes a synthetic world as HabitatDyn's files, the same bytes for the same settings."""
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from zoerefine.data import habitatdyn
+from zoerefine.data.synthetic.errors import (
+    ClipErrors,
+    SceneErrors,
+    clip_errors,
+    pseudo_depth,
+    scene_errors,
+)
+from zoerefine.data.synthetic.render import Camera, render
+from zoerefine.data.synthetic.world import (
+    FRAME_RATE,
+    Mover,
+    Pose,
+    Scene,
+    camera_path,
+    make_movers,
+    make_scene,
+    place,
+)
+from zoerefine.errors import UserError
+from zoerefine.files import replacing_folder, write_json
+from zoerefine.progress import bar, say
+
+VERSION = 1
+STRIDE = 4  # one frame of four at 24 Hz, so that short clips show motion
+SEMANTIC = "habitat_sim_DAVIS/Annotations/480p"
+STATS = "stats_info/480p"
+FASTEST_PNG = [cv2.IMWRITE_PNG_COMPRESSION, 1]
+SENSOR_NOISE = 3.0  # standard deviation, of 255
+FARTHEST_M = 10.0
+
+
+@dataclass(frozen=True)
+class ClipPlan:
+    """Everything that decides the frames of one clip."""
+
+    name: str
+    title: str
+    speed: int
+    scene: Scene
+    errors: SceneErrors
+    drifts: ClipErrors
+    movers: tuple[Mover, ...]
+    poses: list[Pose]
+    seed: tuple[int, ...]
+
+
+def synthesize(
+    root: str | Path,
+    scenes: int,
+    clips: int,
+    frames: int,
+    seed: int,
+    height: int = 480,
+    width: int = 640,
+    workers: int = 0,
+    family_b_scenes: int = 0,
+) -> None:
+    """Make a world of `scenes` with `clips` each of `frames` each, published by rename.
+
+    The last `family_b_scenes` scenes get the second family of errors. A world that is there with
+    the same settings is used again.
+
+    Raises:
+        UserError: settings that make no world, or another world (or other files) at `root`.
+    """
+    root = Path(root)
+    if min(scenes, clips, frames) < 1 or clips > habitatdyn.CLIPS_PER_SCENE:
+        raise UserError(
+            f"a world needs 1 or more scenes, frames and clips, and at most "
+            f"{habitatdyn.CLIPS_PER_SCENE} clips a scene; got {scenes}, {frames} and {clips}"
+        )
+    settings = {
+        "what": "a synthetic world in HabitatDyn's layout; its numbers say nothing of HabitatDyn",
+        "version": VERSION,
+        "seed": seed,
+        "scenes": {
+            f"scene{k:02d}": "b" if k >= scenes - family_b_scenes else "a" for k in range(scenes)
+        },
+        "clips": clips,
+        "frames": frames,
+        "height": height,
+        "width": width,
+    }
+    if is_there(root, settings):
+        say(f"using the synthetic world in {root}")
+        return
+    with replacing_folder(root) as folder:
+        plans = [
+            plan_clip(seed, scene, clip, frames, family)
+            for scene, family in enumerate(settings["scenes"].values())  # type: ignore[attr-defined]
+            for clip in range(clips)
+        ]
+        write_world(folder, plans, Camera(height, width), workers or os.cpu_count() or 1)
+        write_json(folder / habitatdyn.SYNTHETIC_MARK, settings)
+
+
+def is_there(root: Path, settings: dict[str, Any]) -> bool:
+    """Whether this very world is at `root`. Raises `UserError` where something else is."""
+    if not root.exists() or not any(root.iterdir()):
+        return False
+    mark = root / habitatdyn.SYNTHETIC_MARK
+    if mark.exists() and json.loads(mark.read_text()) == settings:
+        return True
+    raise UserError(f"{root} holds something else: delete it, or synthesize to another folder")
+
+
+def plan_clip(seed: int, scene_number: int, clip: int, frames: int, family: str) -> ClipPlan:
+    """Draw a clip's motion and errors; each clip has a random stream of its own."""
+    scene = make_scene(seed, scene_number)
+    number = scene_number * habitatdyn.CLIPS_PER_SCENE + clip
+    rng = np.random.default_rng([seed, scene_number, clip])
+    movers = make_movers(rng, scene.size, int(rng.choice([3, 6])))
+    speed = int(rng.integers(1, 4))
+    kinds = sorted({mover.kind for mover in movers})
+    return ClipPlan(
+        name=f"{number:04d}",
+        title=f"scene{scene_number:02d}_{'_'.join(kinds)}_{len(movers)}_{speed}",
+        speed=speed,
+        scene=scene,
+        errors=scene_errors(np.random.default_rng([seed, scene_number, 0, 1]), family),
+        drifts=clip_errors(rng, frames, STRIDE),
+        movers=movers,
+        poses=camera_path(rng, scene, frames, STRIDE),
+        seed=(seed, scene_number, clip),
+    )
+
+
+def write_world(root: Path, plans: list[ClipPlan], camera: Camera, workers: int) -> None:
+    titles = "".join(f"{plan.name}\t{plan.title}\n" for plan in plans)
+    (root / habitatdyn.TITLES).write_text(titles, encoding="utf-8")
+    for plan in plans:
+        for field in (habitatdyn.RGB, SEMANTIC, *_depth_fields(), STATS):
+            (root / field / plan.name).mkdir(parents=True)
+        names = {"0": "background"} | {str(i): m.kind for i, m in enumerate(plan.movers, 1)}
+        write_json(root / STATS / plan.name / "semantic_id_to_name.json", names)
+    jobs = [(plan, frame) for plan in plans for frame in range(len(plan.poses))]
+    with (
+        bar(len(jobs), "synthesizing", "frame") as progress,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        for _ in pool.map(lambda job: write_frame(root, camera, *job), jobs):
+            progress.update()
+
+
+def _depth_fields() -> Iterator[str]:
+    return iter((habitatdyn.DEPTH, habitatdyn.OBJECTS, habitatdyn.ZOE))
+
+
+def write_frame(root: Path, camera: Camera, plan: ClipPlan, frame: int) -> None:
+    """Render one frame and write its five files."""
+    rng = np.random.default_rng([*plan.seed, frame])
+    seconds = frame * STRIDE / FRAME_RATE
+    solids = [place(mover, seconds, plan.speed) for mover in plan.movers]
+    view = render(camera, plan.scene, plan.poses[frame], solids)
+    noise = rng.standard_normal(view.rgb.shape, np.float32)
+    rgb = np.clip(view.rgb + SENSOR_NOISE * noise, 0, 255).astype(np.uint8)
+    zoe_m = pseudo_depth(view.depth_m, rgb, view.ids, plan.errors, plan.drifts, frame, rng)
+    depth_u8 = np.rint(np.clip(view.depth_m / FARTHEST_M, 0, 1) * 255).astype(np.uint8)
+    zoe_u16 = np.clip(np.rint(zoe_m * 256), 1, 65535).astype(np.uint16)
+    name = f"{frame:05d}"
+    rgb_path = root / habitatdyn.RGB / plan.name / f"{name}.jpg"
+    write(rgb_path, cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 95])
+    for field, picture in (
+        (SEMANTIC, (view.ids > 0).astype(np.uint8)),
+        (habitatdyn.DEPTH, depth_u8),
+        (habitatdyn.OBJECTS, view.ids),
+        (habitatdyn.ZOE, zoe_u16),
+    ):
+        write(root / field / plan.name / f"{name}.png", picture, FASTEST_PNG)
+
+
+def write(path: Path, picture: np.ndarray, options: list[int]) -> None:
+    """Encode and write a picture; OpenCV's own writer would not say why it failed."""
+    _, data = cv2.imencode(path.suffix, picture, options)
+    path.write_bytes(data.tobytes())
