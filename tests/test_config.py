@@ -68,6 +68,7 @@ def test_saved_configs_load_back_to_the_same_values(tmp_path_factory, name, lr):
     path = tmp_path_factory.mktemp("config") / "config.yaml"
     cfg = defaults()
     cfg.RUN.NAME, cfg.TRAIN.LR = name, lr
+    cfg.RUN.ROOT, cfg.CACHE.ROOT = "/runs", "/caches"
     cfg.SEARCH = type(cfg)({"TRAIN": {"LR": [1e-4, lr]}})
     save_config(cfg, path)
     assert to_dict(load_config(path)) == to_dict(cfg)

@@ -17,6 +17,7 @@ from yacs.config import CfgNode
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json, write_text
 
+PATHS = (("RUN", "ROOT"), ("DATA", "ROOT"), ("CACHE", "ROOT"))
 CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
 
 DEFAULTS = """
@@ -28,10 +29,10 @@ RUN:
 
 DATA:
   ROOT: ""                # a HabitatDyn folder, or a folder with a frames.csv
-  SPLIT_FILE: ""          # made by `data.py split`; empty: split by the fractions below
   SPLIT_SEED: 0
-  VAL_FRACTION: 0.15      # shares of the scenes; at least one scene each
+  VAL_FRACTION: 0.15      # shares of the scenes; at least one scene each unless 0
   TEST_FRACTION: 0.15
+  TEST_SCENES: []         # scenes that are tested whatever the fractions say
   MAX_BROKEN: 0.01        # share of unreadable frames above which packing is an error
 
 CACHE:
@@ -77,10 +78,9 @@ TRAIN:
 
 STUDY:
   TRIALS: 20
-  WORKERS: 1
-  STORAGE: ""             # empty: SQLite in the run; or a database URL
   EPOCHS: 0               # epochs of a trial; 0: TRAIN.EPOCHS
-  THEN: ""                # "" | train: train the best trial's configuration at full length
+  THEN: ""                # train: the best trial's configuration at full length, validation
+                          # scenes included
 
 SEARCH: {}                # mirrors this tree; [a, b] is a choice, {low, high, log, step} a range
 
@@ -96,7 +96,7 @@ def defaults() -> CfgNode:
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
-    """The defaults, then the YAML file, then trailing `KEY VALUE` pairs; frozen.
+    """The defaults, then the YAML file, then trailing `KEY VALUE` pairs; frozen, paths absolute.
 
     Raises `UserError` for a missing file, bad YAML, an unknown key or a value of another type,
     each with the full key path.
@@ -104,6 +104,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
     cfg = defaults()
     merge(cfg, read_yaml(path), source=str(path))
     merge_pairs(cfg, overrides)
+    for group, key in PATHS:
+        if cfg[group][key]:
+            cfg[group][key] = str(resolve_path(cfg[group][key]))
     cfg.freeze()
     return cfg
 

@@ -230,7 +230,6 @@ class _Builder:
         frames = list(self.dataset.frames)
         if self.faults:
             frames = self.leave_out_broken(max_broken)
-        self.records.flush()
         sync_file(self.partial / "records.bin")
         write_json(self.partial / "cache.json", self.header(frames))
         (self.partial / "state.bin").unlink()
@@ -287,5 +286,5 @@ def content_digest(records: np.ndarray, frames: list[Frame]) -> str:
 
 def _mapped(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """A writable map of a file of that many bytes, made (sparse, zeros) where it is not there."""
-    mode = "r+" if path.exists() and path.stat().st_size == np.prod(shape) else "w+"
-    return np.memmap(path, np.uint8, mode, shape=shape)
+    there = path.exists() and path.stat().st_size == np.prod(shape)
+    return np.memmap(path, np.uint8, "r+" if there else "w+", shape=shape)

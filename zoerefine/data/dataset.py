@@ -109,15 +109,24 @@ def open_dataset(root: str | Path) -> Dataset:
 
 
 def split_scenes(
-    scenes: Sequence[str], val_fraction: float, test_fraction: float, seed: int
+    scenes: Sequence[str],
+    val_fraction: float,
+    test_fraction: float,
+    seed: int,
+    test_scenes: Sequence[str] = (),
 ) -> Split:
     """Deal scenes out in a seeded order: the first to test, the next to validation, the rest to
     training. A fraction above 0 gets at least one scene; moving validation to 0 gives its
-    scenes to training and leaves the test scenes as they were.
+    scenes to training and leaves the test scenes as they were. `test_scenes` are tested anyway.
 
-    Raises `UserError` where nothing is left to train on.
+    Raises `UserError` where nothing is left to train on, or a test scene does not exist.
     """
-    names = sorted(scenes)
+    unknown = set(test_scenes) - set(scenes)
+    if unknown:
+        raise UserError(
+            f"DATA.TEST_SCENES: no scene {min(unknown)}; there are {min(scenes)} to {max(scenes)}"
+        )
+    names = sorted(set(scenes) - set(test_scenes))
     order = [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
     test = _share(len(names), test_fraction)
     val = _share(len(names), val_fraction)
@@ -126,7 +135,7 @@ def split_scenes(
             f"{len(names)} scenes cannot be split into {val} to validate, {test} to test and some "
             "to train on: lower DATA.VAL_FRACTION or DATA.TEST_FRACTION, or add scenes"
         )
-    parts = order[test + val :], order[test : test + val], order[:test]
+    parts = order[test + val :], order[test : test + val], [*order[:test], *test_scenes]
     return Split(*(tuple(sorted(part)) for part in parts))
 
 

@@ -40,12 +40,10 @@ def inspect(dataset: Dataset) -> str:
             look_at(frame, dataset, found)
         except UserError as error:
             found.faults.append(str(error))
-    clips = Counter(
-        frame.scene for frame in {(f.scene, f.clip): f for f in dataset.frames}.values()
-    )
+    clips = len({frame.clip for frame in dataset.frames})
     lines = [
         f"{dataset.root}: {dataset.label}",
-        f"  {len(dataset.scenes)} scenes, {sum(clips.values())} clips, {len(dataset.frames)} frames",
+        f"  {len(dataset.scenes)} scenes, {clips} clips, {len(dataset.frames)} frames",
         f"  sizes: {', '.join(f'{size} ({n})' for size, n in found.sizes.most_common())}",
         f"  without pseudo depth: {_clips_lacking_zoe(dataset) or 'none'}",
     ]

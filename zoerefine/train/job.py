@@ -1,10 +1,11 @@
 """A training job: config -> data set -> cache -> run."""
 
 from pathlib import Path
+from typing import Any
 
 from yacs.config import CfgNode
 
-from zoerefine.config import config_digest, load_config, resolve_path, save_config
+from zoerefine.config import config_digest, load_config, save_config
 from zoerefine.data.cache import Cache, build_cache
 from zoerefine.data.dataset import Split, open_dataset, split_scenes
 from zoerefine.errors import UserError
@@ -27,7 +28,7 @@ def open_run(cfg: CfgNode) -> RunDir:
     if run is None:
         commit = head_commit(CHECKOUT) or "untracked"
         name = f"{commit[:8]}-{config_digest(cfg)[:8]}"
-        run = RunDir(resolve_path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
+        run = RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
     if run.config_file.exists() and load_config(run.config_file) != cfg:
         raise UserError(f"{run.path} belongs to another configuration: give another RUN.NAME")
     run.path.mkdir(parents=True, exist_ok=True)
@@ -41,20 +42,31 @@ def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
         raise UserError("DATA.ROOT is empty: give a data folder, e.g. DATA.ROOT data/synthetic")
     data, size = cfg.DATA, cfg.CACHE
     cache = build_cache(
-        open_dataset(resolve_path(data.ROOT)),
+        open_dataset(data.ROOT),
         size.HEIGHT,
         size.WIDTH,
-        resolve_path(size.ROOT),
+        Path(size.ROOT),
         size.WORKERS,
         data.MAX_BROKEN,
     )
     scenes = sorted(set(cache.scene.tolist()))
-    return cache, split_scenes(scenes, data.VAL_FRACTION, data.TEST_FRACTION, data.SPLIT_SEED)
+    fractions = data.VAL_FRACTION, data.TEST_FRACTION
+    return cache, split_scenes(scenes, *fractions, data.SPLIT_SEED, data.TEST_SCENES)
 
 
-def record_provenance(run: RunDir, cfg: CfgNode, cache: Cache) -> None:
-    """What this job knows; under a launcher, what the launcher wrote stays beside it."""
-    facts = {
+def record_provenance(
+    run: RunDir, cfg: CfgNode, cache: Cache, parent: RunDir | None = None
+) -> None:
+    """What this job knows; under a launcher, what the launcher wrote stays beside it.
+
+    A trial has the origin of its `parent`, the study.
+    """
+    facts: dict[str, Any] = {}
+    if parent is not None:
+        facts |= parent.read_json(parent.provenance_file)
+    elif launched_run() != run:
+        facts |= provenance.source_facts(CHECKOUT) | provenance.machine_facts()
+    facts |= {
         "seed": cfg.SEED,
         "config_digest": config_digest(cfg),
         "dataset_digest": cache.dataset_digest,
@@ -62,8 +74,6 @@ def record_provenance(run: RunDir, cfg: CfgNode, cache: Cache) -> None:
         **provenance.job_facts(),
         **provenance.device_facts(),
     }
-    if launched_run() != run:
-        facts |= provenance.source_facts(CHECKOUT) | provenance.machine_facts()
     provenance.add(run, **facts)
 
 

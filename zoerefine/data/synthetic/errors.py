@@ -123,7 +123,7 @@ def pseudo_depth(
     return np.exp(log_depth + error).astype(np.float32)
 
 
-def scale_error(log_depth: Array, light: Array, scene: SceneErrors) -> Array:
+def scale_error(log_depth: Array, light: Array, scene: SceneErrors) -> np.float32:
     """The predictable part of a picture's scale: of its depth and of its brightness."""
     if scene.family == "a":
         seen = log_depth.mean() - 0.9

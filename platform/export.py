@@ -1,0 +1,11 @@
+"""Turn a run into an engine bundle. The command is zoerefine/commands/export.py."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+
+from zoerefine.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["export", *sys.argv[1:]]))

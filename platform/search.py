@@ -1,0 +1,11 @@
+"""Search what a config lists: config -> a study. The command is zoerefine/commands/search.py."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+
+from zoerefine.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["search", *sys.argv[1:]]))
