@@ -34,6 +34,14 @@ def read_depth(path: Path) -> Array:
     return np.where(depth == 255, 0, depth.astype(np.uint16) * 257)
 
 
+def read_truth_m(path: Path) -> Array:
+    """True depth in metres, float64 [H, W]: of HabitatDyn's 8 bits, or of 16-bit millimetres."""
+    depth = _one_channel(path, _decode(path, cv2.IMREAD_UNCHANGED))
+    if depth.dtype == np.uint16:
+        return depth * 0.001
+    return np.where(depth == 255, 0, depth / 255 * 10)
+
+
 def read_zoe(path: Path) -> Array:
     """Pseudo depth as uint16 [H, W], metres = value / 256."""
     zoe = _one_channel(path, _decode(path, cv2.IMREAD_UNCHANGED))
