@@ -1,5 +1,6 @@
 """One clear graph over many runs: how they learned, where they ended, what it costs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from zoerefine.files import replacing
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 PSEUDO_COLOR = "0.45"
 FORMATS = ("png", "pdf", "svg")
+Texts = dict[Path, str]
 WIDTH_IN, HEIGHT_IN = 11, 4.3
 
 
@@ -47,7 +49,7 @@ def score(run: Run) -> float | None:
     return run.metric("test", "refined", "abs_rel") if value is None else value
 
 
-def label_runs(runs: list[Run]) -> dict[Path, str]:
+def label_runs(runs: list[Run]) -> Texts:
     """Short names: the run's own, and the settings in which it differs."""
     keys = [key for key in differing(runs) if not key.startswith(("TRAIN.EPOCHS", "DATA."))]
     labels = {}
@@ -63,9 +65,7 @@ def brief(value: Any) -> str:
     return f"{value:.2g}" if isinstance(value, float) else str(value)[:24]
 
 
-def draw_curves(
-    axis: Any, runs: list[Run], names: dict[Path, str], colors: dict[Path, str]
-) -> None:
+def draw_curves(axis: Any, runs: list[Run], names: Texts, colors: Texts) -> None:
     """Validation AbsRel over epochs, each curve labelled where it ends."""
     axis.set_title("learning: validation AbsRel", loc="left", fontsize=10)
     axis.set_xlabel("epoch")
@@ -92,7 +92,7 @@ def draw_curves(
     axis.set_xlim(right=axis.get_xlim()[1] * 1.25)
 
 
-def label_ends(axis: Any, ends: list[tuple[float, float, str, str]]) -> None:
+def label_ends(axis: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
     """Names beside the curves' ends, moved apart where they would overlap."""
     low, high = axis.get_ylim()
     gap, lowest = (high - low) * 0.055, -float("inf")
@@ -103,9 +103,7 @@ def label_ends(axis: Any, ends: list[tuple[float, float, str, str]]) -> None:
                       bbox={"boxstyle": "square,pad=0.3", "fc": "none", "ec": "none"})  # fmt: skip
 
 
-def draw_finals(
-    axis: Any, runs: list[Run], names: dict[Path, str], colors: dict[Path, str]
-) -> None:
+def draw_finals(axis: Any, runs: list[Run], names: Texts, colors: Texts) -> None:
     """Where each run ended, best at the top, against the pseudo depth on the same scenes."""
     axis.set_title("in the end: held-out AbsRel", loc="left", fontsize=10)
     finished = sorted((run for run in runs if score(run) is not None), key=lambda r: score(r) or 0)
@@ -124,13 +122,13 @@ def draw_finals(
     axis.set_xlabel("AbsRel (bar: the pseudo depth's own)")
 
 
-def tick(run: Run, names: dict[Path, str]) -> str:
+def tick(run: Run, names: Texts) -> str:
     """A row's name; the test scenes are other scenes, so that is said."""
     on_test = run.metric("val", "refined", "abs_rel") is None
     return names[run.path] + (" (test scenes)" if on_test else "")
 
 
-def draw_cost(axis: Any, runs: list[Run], names: dict[Path, str], colors: dict[Path, str]) -> None:
+def draw_cost(axis: Any, runs: list[Run], names: Texts, colors: Texts) -> None:
     """Accuracy against the engine's latency, or where nothing is exported, against size."""
     exported = any(run.engine for run in runs)
     axis.set_title("what it costs", loc="left", fontsize=10)

@@ -181,6 +181,7 @@ class Loop:
             "parameters": sum(p.numel() for p in trainer.refiner.parameters()),
             "epochs": self.trainer.step // len(trainer.loader),
             "pruned": self.pruned,
+            "untrained_max_change_m": trainer.untrained_change(),
             "log_scale": trainer.log_scale,
             **self.clock.totals(),
         }

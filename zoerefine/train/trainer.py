@@ -117,6 +117,14 @@ class Trainer:
         batches = self.prefetch(self.load(scenes, seed=1, shuffle=True))
         return evaluate_shuffled(self.weights, batches, self.dtype)
 
+    @torch.no_grad()
+    def untrained_change(self) -> float:
+        """How far a refiner of this kind moves depth before it has learned anything: 0, exactly."""
+        model = self.cfg.MODEL
+        untrained = build_refiner(model.NAME, model.BASE, model.MAX_LOG).to(self.device).eval()
+        batch = next(self.some_training_pictures())
+        return (untrained(batch.rgb01, batch.zoe_m) - batch.zoe_m).abs().max().item()
+
     def state(self) -> dict[str, Any]:
         """Everything that decides what comes next. The position in the epoch follows from step."""
         return {

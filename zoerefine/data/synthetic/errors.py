@@ -59,11 +59,11 @@ def scene_errors(rng: np.random.Generator, family: str) -> SceneErrors:
 
     return SceneErrors(
         family=family,
-        scale_by_depth=about(-0.5),
+        scale_by_depth=about(-0.55),
         scale_by_light=about(1.2),
         compression=about(0.25),
-        slope=about(0.18),
-        warp_by_light=about(0.8),
+        slope=about(0.2),
+        warp_by_light=about(0.85),
         texture=about(0.6),
         edge_px=about(5.0),
         fading=about(0.5),
@@ -125,28 +125,23 @@ def pseudo_depth(
 
 def scale_error(log_depth: Array, light: Array, scene: SceneErrors) -> np.float32:
     """The predictable part of a picture's scale: of its depth and of its brightness."""
-    if scene.family == "a":
-        seen = log_depth.mean() - 0.9
-        value = scene.scale_by_depth * seen + scene.scale_by_light * (light.mean() - 0.45)
-    else:  # of how much is near, and of contrast
-        near = (log_depth < 0.5).mean() - 0.2
-        value = -scene.scale_by_depth * near + scene.scale_by_light * (light.std() - 0.18)
+    seen, bright = log_depth.mean() - 0.9, light.mean() - 0.45
+    if scene.family == "b":  # saturating, and of the middle values
+        seen = np.tanh(2 * (np.median(log_depth) - 0.9)) / 1.5
+        bright = np.tanh(4 * (np.median(light) - 0.45)) / 3
+    value = scene.scale_by_depth * seen + scene.scale_by_light * bright
     return np.float32(BIAS + value)
 
 
 def warp_error(smooth_depth: Array, smooth_light: Array, scene: SceneErrors) -> Array:
     """The predictable warp: of range, of place in the picture, and of brightness."""
     rows = np.linspace(-1, 1, smooth_depth.shape[0], dtype=np.float32)[:, None]
-    columns = np.linspace(-1, 1, smooth_depth.shape[1], dtype=np.float32)[None, :]
     spread = smooth_depth - smooth_depth.mean()
     light = smooth_light - smooth_light.mean()
-    if scene.family == "a":
-        place = scene.slope * rows
-        compressed = -scene.compression * spread
-    else:  # a lens-like bowl, and compression of what is far only
-        place = 2 * scene.slope * (rows**2 + columns**2 - 2 / 3) / 2
-        compressed = -2 * scene.compression * np.maximum(spread, 0) ** 2
-    return place + compressed + scene.warp_by_light * light
+    if scene.family == "b":  # steep at the picture's ends, and saturating in range
+        rows = 1.5 * rows**3
+        spread = np.tanh(2 * spread) / 1.5
+    return scene.slope * rows - scene.compression * spread + scene.warp_by_light * light
 
 
 def soften(log_depth: Array, ids: Array, scene: SceneErrors, px: float) -> Array:

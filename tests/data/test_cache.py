@@ -1,0 +1,131 @@
+"""The packed cache: contents, reuse, changes, damage, kills."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from zoerefine.data.cache import build_cache, open_cache
+from zoerefine.data.dataset import open_dataset
+from zoerefine.data.decode import read_frame
+from zoerefine.errors import UserError
+
+SIZE = 24, 32
+
+
+def build(world, root, **options):
+    return build_cache(open_dataset(world), *SIZE, root, workers=2, **options)
+
+
+def test_every_field_of_every_record_is_its_files(world, tmp_path):
+    dataset, cache = open_dataset(world), build(world, tmp_path)
+    assert len(cache) == len(dataset.frames)
+    for index, frame in enumerate(dataset.frames):
+        assert cache.frame_name(index) == f"{frame.scene}/{frame.clip}/{frame.name}"
+        record = cache.read(index)
+        for name, values in read_frame(frame, *SIZE).items():
+            np.testing.assert_array_equal(record[name], values)
+    assert cache.records.shape[1] % 4096 == 0
+
+
+def test_the_packed_size_of_the_house_plan_is_96_pages(world, tmp_path):
+    cache = build_cache(open_dataset(world), 192, 256, tmp_path, workers=2)
+    assert cache.records.shape[1] == 96 * 4096
+
+
+def test_indices_of_scenes(world, tmp_path):
+    cache = build(world, tmp_path)
+    np.testing.assert_array_equal(
+        cache.indices(("scene01", "scene03")), [4, 5, 6, 7, 12, 13, 14, 15]
+    )
+
+
+def test_a_valid_cache_is_used_again_and_a_change_makes_another(world, tmp_path, capsys):
+    copy = tmp_path / "world"
+    shutil.copytree(world, copy)
+    first = build(copy, tmp_path / "caches")
+    stamp = (first.folder / "records.bin").stat().st_mtime_ns
+    assert build(copy, tmp_path / "caches").folder == first.folder
+    assert (first.folder / "records.bin").stat().st_mtime_ns == stamp
+    assert "using the packed cache" in capsys.readouterr().err
+    frame = open_dataset(copy).frames[0]
+    frame.zoe.write_bytes(open_dataset(copy).frames[1].zoe.read_bytes())
+    assert build(copy, tmp_path / "caches").folder != first.folder
+
+
+def test_the_same_data_elsewhere_have_the_same_contents_digest(world, tmp_path):
+    shutil.copytree(world, tmp_path / "copy", copy_function=shutil.copyfile)
+    first, second = build(world, tmp_path / "a"), build(tmp_path / "copy", tmp_path / "b")
+    assert first.dataset_digest == second.dataset_digest
+    assert first.digest != second.digest
+
+
+def test_broken_frames_are_left_out_and_named_or_too_many(world, tmp_path, capsys):
+    copy = tmp_path / "world"
+    shutil.copytree(world, copy)
+    path = open_dataset(copy).frames[3].depth
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(UserError, match=r"1 of 16 frames cannot be packed.*0000/00003\.png"):
+        build(copy, tmp_path / "caches")
+    cache = build(copy, tmp_path / "caches", max_broken=0.1)
+    assert len(cache) == 15
+    assert "scene00/0000/00003" not in [cache.frame_name(i) for i in range(15)]
+    assert str(path) in (cache.folder / "broken.json").read_text()
+    np.testing.assert_array_equal(
+        cache.read(3)["rgb"], read_frame(open_dataset(copy).frames[4], *SIZE)["rgb"]
+    )
+
+
+@pytest.mark.parametrize("damage", ["header", "records", "schema", "gone"])
+def test_a_damaged_cache_says_what_to_do(world, tmp_path, damage):
+    folder = build(world, tmp_path).folder
+    if damage == "header":
+        (folder / "cache.json").write_text("{")
+    elif damage == "records":
+        os.truncate(folder / "records.bin", 5000)
+    elif damage == "schema":
+        header = json.loads((folder / "cache.json").read_text())
+        (folder / "cache.json").write_text(json.dumps(header | {"schema": 99}))
+    else:
+        shutil.rmtree(folder)
+    with pytest.raises(UserError, match="delete|make one"):
+        open_cache(folder)
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from zoerefine.data.cache import build_cache
+from zoerefine.data.dataset import open_dataset
+build_cache(open_dataset(sys.argv[1]), 192, 256, Path(sys.argv[2]), 1)
+"""
+
+
+def test_killed_builds_resume_to_the_same_bytes(world, tmp_path):
+    command = [sys.executable, "-c", BUILD, world]
+    subprocess.run([*command, tmp_path / "calm"], check=True, capture_output=True)
+    for delay in np.linspace(0.0, 0.1, 6):
+        builder = subprocess.Popen([*command, tmp_path / "killed"], stderr=subprocess.DEVNULL)
+        while builder.poll() is None and not list(tmp_path.glob("killed/*.partial/state.bin")):
+            time.sleep(0.002)
+        time.sleep(delay)
+        builder.send_signal(signal.SIGKILL)
+        builder.wait()
+    subprocess.run([*command, tmp_path / "killed"], check=True, capture_output=True)
+    calm, killed = (next(tmp_path.glob(f"{name}/*/records.bin")) for name in ("calm", "killed"))
+    assert calm.read_bytes() == killed.read_bytes()
+    assert not list(tmp_path.glob("killed/*.partial"))
+
+
+def test_concurrent_builds_make_one_cache(world, tmp_path):
+    command = [sys.executable, "-c", BUILD, world, tmp_path]
+    builders = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
+    outputs = [builder.communicate()[1].decode() for builder in builders]
+    assert [builder.returncode for builder in builders] == [0, 0, 0]
+    assert sum("using the packed cache" in output for output in outputs) == 2

@@ -1,0 +1,154 @@
+"""The loader: the right bytes in the right order, whatever the threads, resumed anywhere."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoerefine.data.augment import augment
+from zoerefine.data.cache import build_cache
+from zoerefine.data.dataset import open_dataset
+from zoerefine.data.loader import Loader
+from zoerefine.data.prefetch import Prefetcher
+from zoerefine.errors import UserError
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def cache(world, tmp_path_factory):
+    root = tmp_path_factory.mktemp("caches")
+    return build_cache(open_dataset(world), 24, 32, root, workers=2)
+
+
+def loader(cache, batch=3, seed=0, **options):
+    return Loader(cache, np.arange(len(cache)), batch, seed, **options)
+
+
+def indices(batches):
+    return [batch.index.tolist() for batch in batches]
+
+
+def test_batches_hold_what_the_cache_holds(cache):
+    for batch in loader(cache):
+        for row, index in enumerate(batch.index.tolist()):
+            record = cache.read(index)
+            np.testing.assert_array_equal(batch.rgb[row].permute(1, 2, 0), record["rgb"])
+            for name in ("zoe", "depth", "objects"):
+                np.testing.assert_array_equal(getattr(batch, name)[row, 0], record[name])
+        assert (batch.rgb.dtype, batch.zoe.dtype) == (torch.uint8, torch.uint16)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    batch=st.integers(1, 20),
+    seed=st.integers(0, 5),
+    threads=st.integers(1, 4),
+    tier=st.sampled_from(["mmap", "ram"]),
+    stop=st.integers(0, 20),
+)
+def test_order_depends_on_seed_and_epoch_alone_and_resumes_anywhere(
+    cache, batch, seed, threads, tier, stop
+):
+    plain = loader(cache, batch, seed, threads=1)
+    expected = [indices(plain), indices(plain)]
+    assert sorted(sum(expected[0], [])) == list(range(len(cache)))
+    assert all(len(epoch) == len(plain) for epoch in expected)
+    first = loader(cache, batch, seed, threads=threads, tier=tier)
+    seen = []
+    for number, item in enumerate(first):
+        if number == stop:
+            break
+        seen.append(item.index.tolist())
+    again = loader(cache, batch, seed, threads=threads, tier=tier)
+    again.load_state_dict({"epoch": 0, "batch": len(seen)})
+    assert seen + indices(again) == expected[0]
+    assert indices(again) == expected[1]
+
+
+def test_epochs_and_seeds_differ_and_no_shuffle_keeps_the_order(cache):
+    plain = loader(cache)
+    assert indices(plain) != indices(plain)
+    assert indices(loader(cache, seed=1)) != indices(loader(cache, seed=0))
+    assert sum(indices(loader(cache, shuffle=False)), []) == list(range(len(cache)))
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
+def test_ranks_share_every_sample_once(cache, world_size):
+    ranks = [loader(cache, rank=rank, world=world_size) for rank in range(world_size)]
+    samples = [i for rank in ranks for batch in indices(rank) for i in batch]
+    assert sorted(samples) == list(range(len(cache)))
+
+
+def test_state_says_how_many_batches_were_handed_out(cache):
+    plain = loader(cache)
+    iterator = iter(plain)
+    next(iterator)
+    next(iterator)
+    assert plain.state_dict() == {"epoch": 0, "batch": 2}
+
+
+def test_bad_settings_are_named(cache):
+    with pytest.raises(UserError, match="no frames to load"):
+        Loader(cache, np.array([], np.int64), 4, 0)
+    with pytest.raises(UserError, match=r"LOADER\.TIER"):
+        loader(cache, tier="tape")
+    with pytest.raises(UserError, match=r"LOADER\.BATCH"):
+        loader(cache, batch=0)
+
+
+def prefetcher(cache, **options):
+    return Prefetcher(loader(cache), CPU, cache.depth_scale, cache.zoe_scale, **options)
+
+
+def test_prefetched_batches_are_metres_and_stay_valid(cache):
+    kept = list(prefetcher(cache))
+    assert [b.index.tolist() for b in kept] == indices(loader(cache))
+    for batch in kept:
+        for row, index in enumerate(batch.index.tolist()):
+            record = cache.read(index)
+            depth_m = record["depth"].astype(np.float64) * cache.depth_scale
+            np.testing.assert_allclose(batch.depth_m[row, 0], depth_m, rtol=1e-6)
+            zoe_m = record["zoe"].astype(np.float64) / 256
+            np.testing.assert_allclose(batch.zoe_m[row, 0], zoe_m, rtol=1e-6)
+            rgb01 = record["rgb"].transpose(2, 0, 1) / 255
+            np.testing.assert_allclose(batch.rgb01[row], rgb01, atol=1e-6)
+
+
+def test_leaving_early_stops_the_thread_and_errors_come_through(cache):
+    for _ in prefetcher(cache):
+        break
+
+    def fail(batch):
+        raise ZeroDivisionError("in the thread")
+
+    with pytest.raises(ZeroDivisionError, match="in the thread"):
+        list(prefetcher(cache, transform=fail))
+
+
+def test_augmentation_depends_on_seed_epoch_and_index_alone(cache):
+    batch = next(iter(prefetcher(cache)))
+    options = {"flip": 0.5, "color": 0.3, "scale": 0.1}
+    whole = augment(batch, seed=1, epoch=2, **options)
+    one = type(batch)(*(field[1:2] for field in vars(batch).values()))
+    alone = augment(one, seed=1, epoch=2, **options)
+    torch.testing.assert_close(alone.rgb01, whole.rgb01[1:2])
+    assert torch.equal(alone.zoe_m, whole.zoe_m[1:2])
+    other = augment(batch, seed=1, epoch=3, **options)
+    assert not torch.equal(other.rgb01, whole.rgb01)
+
+
+def test_a_flip_moves_all_fields_together_and_colour_moves_rgb_alone(cache):
+    batch = next(iter(prefetcher(cache)))
+    flipped = augment(batch, 0, 0, flip=1.0, color=0.0, scale=0.0)
+    for name in ("rgb01", "zoe_m", "depth_m", "objects"):
+        assert torch.equal(getattr(flipped, name), getattr(batch, name).flip(3)), name
+    colored = augment(batch, 0, 0, flip=0.0, color=0.5, scale=0.0)
+    assert not torch.equal(colored.rgb01, batch.rgb01)
+    assert torch.equal(colored.zoe_m, batch.zoe_m)
+    assert torch.equal(colored.depth_m, batch.depth_m)
+    scaled = augment(batch, 0, 0, flip=0.0, color=0.0, scale=0.2)
+    ratio = scaled.zoe_m / batch.zoe_m
+    assert ratio.std(dim=(1, 2, 3)).max() < 1e-6
+    assert ratio.mean(dim=(1, 2, 3)).std() > 1e-3
