@@ -17,7 +17,7 @@ from zoerefine.run_dir import RunDir
 CHECKOUT = Path(__file__).resolve().parents[1]
 STUDY = Path("runs/demo/latest")
 SYNTHETIC = Path("data/synthetic")
-SYNTHETIC_SIZE = ("--scenes", 12, "--clips", 2, "--frames", 10)
+SYNTHETIC_SIZE = ("--scenes", 20, "--clips", 1, "--frames", 12)
 FEW_SCENES = 8
 SHOWN = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 

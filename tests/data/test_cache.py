@@ -94,7 +94,7 @@ def test_a_damaged_cache_says_what_to_do(world, tmp_path, damage):
         (folder / "cache.json").write_text(json.dumps(header | {"schema": 99}))
     else:
         shutil.rmtree(folder)
-    with pytest.raises(UserError, match="delete|make one"):
+    with pytest.raises(UserError, match=r"delete|make one"):
         open_cache(folder)
 
 

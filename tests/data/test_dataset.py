@@ -74,7 +74,7 @@ def test_a_frames_csv_gives_the_same_frames_with_its_own_scenes(world, tmp_path)
 
 
 def test_faults_of_folders_are_named(world, tmp_path):
-    with pytest.raises(UserError, match="no data folder .*absent"):
+    with pytest.raises(UserError, match=r"no data folder .*absent"):
         open_dataset(tmp_path / "absent")
     with pytest.raises(UserError, match="is no data set"):
         open_dataset(tmp_path)

@@ -26,6 +26,10 @@ def loader(cache, batch=3, seed=0, **options):
     return Loader(cache, np.arange(len(cache)), batch, seed, **options)
 
 
+def flat(lists):
+    return [item for items in lists for item in items]
+
+
 def indices(batches):
     return [batch.index.tolist() for batch in batches]
 
@@ -53,7 +57,7 @@ def test_order_depends_on_seed_and_epoch_alone_and_resumes_anywhere(
 ):
     plain = loader(cache, batch, seed, threads=1)
     expected = [indices(plain), indices(plain)]
-    assert sorted(sum(expected[0], [])) == list(range(len(cache)))
+    assert sorted(flat(expected[0])) == list(range(len(cache)))
     assert all(len(epoch) == len(plain) for epoch in expected)
     first = loader(cache, batch, seed, threads=threads, tier=tier)
     seen = []
@@ -71,14 +75,14 @@ def test_epochs_and_seeds_differ_and_no_shuffle_keeps_the_order(cache):
     plain = loader(cache)
     assert indices(plain) != indices(plain)
     assert indices(loader(cache, seed=1)) != indices(loader(cache, seed=0))
-    assert sum(indices(loader(cache, shuffle=False)), []) == list(range(len(cache)))
+    assert flat(indices(loader(cache, shuffle=False))) == list(range(len(cache)))
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5])
 def test_ranks_share_every_sample_once(cache, world_size):
     ranks = [loader(cache, rank=rank, world=world_size) for rank in range(world_size)]
-    samples = [i for rank in ranks for batch in indices(rank) for i in batch]
-    assert sorted(samples) == list(range(len(cache)))
+    samples = [flat(indices(rank)) for rank in ranks]
+    assert sorted(flat(samples)) == list(range(len(cache)))
 
 
 def test_state_says_how_many_batches_were_handed_out(cache):
