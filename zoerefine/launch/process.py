@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from zoerefine.launch.provenance import HIDDEN, add, environment_secrets
+from zoerefine.launch.provenance import add, hide_secrets
 from zoerefine.run_dir import RunDir
 
 CHUNK = 65536
@@ -75,18 +75,15 @@ class Log:
         self.file = file
         self.last = ""
         self._rest = b""
-        self._secrets = [secret.encode() for secret in environment_secrets()]
 
     def write(self, data: bytes) -> None:
         """Take output as it comes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            line = line.rstrip(b"\r").rpartition(b"\r")[2]
-            for secret in self._secrets:
-                line = line.replace(secret, HIDDEN.encode())
-            self.file.write(line + b"\n")
-            if line.strip():
-                self.last = line.decode(errors="replace").strip()
+            last_state = line.rstrip(b"\r").rpartition(b"\r")[2]
+            text = hide_secrets(last_state.decode(errors="surrogateescape"))
+            self.file.write(text.encode(errors="surrogateescape") + b"\n")
+            self.last = text.strip() or self.last
         self.file.flush()
 
 

@@ -1,6 +1,5 @@
 """provenance.json: enough about a run that a stranger can run it again, and no secret."""
 
-import json
 import os
 import platform
 import re
@@ -17,6 +16,7 @@ from zoerefine.launch.git import git_bytes, head_commit, uncommitted_files
 from zoerefine.run_dir import RunDir
 
 SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE", re.I)
+URL_CREDENTIALS = re.compile(r"(\w+://)[^/\s\"'@]+@")
 HIDDEN = "***"
 
 
@@ -77,16 +77,21 @@ def job_facts(argv: Sequence[str] = sys.argv) -> dict[str, Any]:
 
 def without_secrets(value: Any) -> Any:
     """The same JSON value with URL credentials and the environment's secrets blotted out."""
-    text = json.dumps(value, ensure_ascii=False)
-    for secret in environment_secrets():
-        text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], HIDDEN)
-    return json.loads(re.sub(r"(\w+://)[^/\s\"@]+@", rf"\1{HIDDEN}@", text))
+    if isinstance(value, str):
+        return hide_secrets(value)
+    if isinstance(value, dict):
+        return {key: without_secrets(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(item) for item in value]
+    return value
 
 
-def environment_secrets() -> list[str]:
-    """Values of environment variables that are named like a secret, longest first."""
+def hide_secrets(text: str) -> str:
+    """A text with URL credentials and the values of variables named like a secret blotted out."""
     values = {v for k, v in os.environ.items() if SECRET_NAME.search(k) and len(v) >= 4}
-    return sorted(values, key=len, reverse=True)
+    for secret in sorted(values, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return URL_CREDENTIALS.sub(rf"\1{HIDDEN}@", text)
 
 
 def without_credentials(url: str) -> str:

@@ -23,7 +23,7 @@ FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SOME_HASH = re.compile(r"[0-9a-f]{4,40}")
 REF = re.compile(r"[\w][\w./@^~+#-]*")
 URL = re.compile(r"(file|https?|ssh|git)://[^\s]+")
-SSH_FORM = re.compile(r"[\w.-]+(@[\w.-]+)?:(?!:)[^\s]+")
+SSH_FORM = re.compile(r"[\w.-]+(@[\w.-]+)?:(?!:|//)[^\s]+")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,203 @@
+"""run_from_commit: what runs is the commit, and what is recorded is what ran."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from zoerefine.run_dir import RunDir
+
+SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "run_from_commit.py"
+
+
+@pytest.fixture
+def launch(tmp_path, repository, config):
+    """Launch the repository's job; more words come last."""
+    environment = os.environ | {"ZOEREFINE_HOME": str(tmp_path / "home")}
+
+    def command(*words, commit=None, repo=None):
+        return [
+            *(sys.executable, SCRIPT, "--repo", repo or repository.folder),
+            *("--commit", commit or repository.first, "--config", config),
+            *("--module", "job.py", *words),
+        ]
+
+    def run(*words, env=None, background=False, **options):
+        start = subprocess.Popen if background else subprocess.run
+        more = {} if background else {"timeout": 60}
+        return start(
+            list(map(str, command(*words, **options))),
+            cwd=tmp_path,
+            env=environment | (env or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **more,
+        )
+
+    return run
+
+
+def only_run(tmp_path):
+    (folder,) = (p for p in (tmp_path / "runs" / "job").iterdir() if p.name != "latest")
+    return RunDir(folder)
+
+
+def test_the_commit_runs_in_its_own_workspace_and_is_recorded(launch, repository, config, tmp_path):
+    done = launch("KEY", "other")
+    assert done.returncode == 0, done.stderr
+    assert "version one" in done.stdout
+    assert "config KEY: value ['KEY', 'other']" in done.stdout
+    run = only_run(tmp_path)
+    assert done.stdout.splitlines()[-1] == str(run.path)
+    assert run.status().state == "finished"
+    assert "version one" in run.log_file.read_text()
+    known = json.loads(run.provenance_file.read_text())
+    assert known["commit"] == repository.first
+    assert known["overrides"] == ["KEY", "other"]
+    assert known["exit_status"] == 0
+    assert (run.path / "input.yaml").read_text() == config.read_text()
+    workspace = done.stdout.split("folder ")[1].splitlines()[0]
+    assert workspace.startswith(str(tmp_path / "home"))
+    assert f"first on the path {workspace}" in done.stdout
+    assert (tmp_path / "runs" / "job" / "latest").resolve() == run.path
+
+
+def test_a_finished_run_is_left_alone_and_an_unfinished_one_goes_on(launch, config, tmp_path):
+    assert launch().returncode == 0
+    again = launch()
+    assert (again.returncode, "version" in again.stdout) == (0, False)
+    assert "is finished: nothing to do" in again.stderr
+    config.write_text("fail: 1")
+    for _ in range(2):
+        failed = launch()
+        assert failed.returncode == 1
+        assert "version one" in failed.stdout
+    states = {RunDir(p).status().state for p in (tmp_path / "runs" / "job").glob("[0-9a-f]*-*")}
+    assert states == {"finished", "failed"}
+    assert "it went wrong" in failed.stdout
+
+
+def test_uncommitted_changes_are_refused_or_recorded_and_applied(launch, repository, tmp_path):
+    (repository.folder / "version.txt").write_text("changed")
+    (repository.folder / "new file.bin").write_bytes(bytes(range(256)))
+    refused = launch(commit="HEAD")
+    assert refused.returncode == 2
+    assert "version.txt" in refused.stderr
+    assert "new file.bin" in refused.stderr
+    assert not (tmp_path / "runs").exists()
+    done = launch("--allow-dirty", commit="HEAD")
+    assert "version changed" in done.stdout, done.stderr
+    run = only_run(tmp_path)
+    assert "new file.bin" in (run.path / "uncommitted.patch").read_bytes().decode(errors="replace")
+    assert json.loads(run.provenance_file.read_text())["dirty_digest"]
+    # The user's own tree and index are as they were.
+    status = repository.git("status", "--porcelain").splitlines()
+    assert [line.strip() for line in status] == ["M version.txt", '?? "new file.bin"']
+
+
+def test_an_older_commit_ignores_the_changes_of_the_working_tree(launch, repository):
+    (repository.folder / "version.txt").write_text("changed")
+    assert "version one" in launch().stdout
+
+
+def test_the_older_spellings_mean_the_same(tmp_path, repository, config):
+    words = [
+        *(sys.executable, SCRIPT, "--repo_url", f"file://{repository.folder}"),
+        *("--branch_name", "main", "--commit_hash", repository.first),
+        *("--cfg_path", config, "--cfg_path_arg_name", "config"),
+        *("--copies_base_path", tmp_path / "copies", "--module_path", "job.py"),
+    ]
+    done = subprocess.run(list(map(str, words)), cwd=tmp_path, capture_output=True, text=True)
+    assert "version one" in done.stdout, done.stderr
+    assert (tmp_path / "copies" / "workspaces").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--module", "absent.py"], "the commit has no script absent.py"),
+        (["--module", "../../outside.py"], "the commit has no script"),
+        (["--module", "os; import this"], "neither a script's path nor a module's name"),
+        (["--config", "absent.yaml"], "no config file absent.yaml"),
+        (["--commit", "0123456789"], "no commit, tag or branch '0123456789'"),
+        (["--repo", "/absent/folder"], "neither an existing folder nor"),
+        (["--runs", "runs", "KEY"], "'KEY' has no value"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_leaves_nothing(launch, tmp_path, words, message):
+    done = launch(*words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.glob("runs/*/*/provenance.json"))
+
+
+def test_ctrl_c_stops_gracefully_and_the_status_says_so(launch, config, tmp_path):
+    config.write_text("wait: 1")
+    running = launch(background=True)
+    while "waiting" not in running.stdout.readline():
+        pass
+    running.send_signal(signal.SIGINT)
+    output, _ = running.communicate(timeout=30)
+    assert "stopped with a checkpoint" in output
+    assert running.returncode == 130
+    assert only_run(tmp_path).status().state == "killed"
+
+
+def test_a_second_launch_of_a_live_run_is_refused(launch, config):
+    config.write_text("wait: 1")
+    running = launch(background=True)
+    while "waiting" not in running.stdout.readline():
+        pass
+    second = launch()
+    assert second.returncode == 2
+    assert "being written by another process" in second.stderr
+    running.send_signal(signal.SIGTERM)
+    running.communicate(timeout=30)
+
+
+def test_killed_launches_leave_a_state_from_which_the_same_command_succeeds(launch, tmp_path):
+    for delay in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3):
+        running = launch(background=True)
+        time.sleep(delay)
+        running.kill()
+        running.communicate()
+        time.sleep(0.1)
+    deadline = time.monotonic() + 20
+    done = launch()
+    while done.returncode and time.monotonic() < deadline:  # the last child may still be alive
+        time.sleep(0.2)
+        done = launch()
+    assert done.returncode == 0, done.stderr
+    assert only_run(tmp_path).status().state == "finished"
+
+
+def test_simultaneous_launches_of_several_commits_all_work(launch, repository, tmp_path):
+    commits = [repository.commit(f"number {n}") for n in range(4)]
+    running = [
+        launch("KEY", f"{copy}", commit=commit, background=True)
+        for commit in commits
+        for copy in range(2)
+    ]
+    outputs = [process.communicate(timeout=120) for process in running]
+    assert [process.returncode for process in running] == [0] * 8, outputs
+    for number, (output, _) in enumerate(outputs):
+        assert f"version number {number // 2}" in output
+
+
+def test_no_secret_reaches_a_file(launch, config, tmp_path):
+    config.write_text("KEY: value\n")
+    env = {"MY_API_TOKEN": "tok-51c2a7e8", "DB_PASSWORD": "hunter2hunter2"}
+    done = launch("URL", "https://me:pw-93fe@host/x", "KEY", "tok-51c2a7e8", env=env)
+    assert done.returncode == 0, done.stderr
+    for path in only_run(tmp_path).path.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            for secret in (b"tok-51c2a7e8", b"hunter2hunter2", b"pw-93fe"):
+                assert secret not in data, path

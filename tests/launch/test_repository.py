@@ -1,0 +1,132 @@
+"""What a repository argument and a ref mean, and which are refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoerefine.errors import UserError
+from zoerefine.launch.repository import check_ref, fetch_commit, mirror_of, open_source
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+def test_refs_mean_what_git_users_expect(repository, home):
+    repository.git("tag", "light", repository.first)
+    repository.git("tag", "-a", "full", "-m", "annotated", repository.first)
+    repository.git("branch", "side/branch", repository.first)
+    for text in (str(repository.folder), f"file://{repository.folder}"):
+        source = open_source(text)
+        for ref in (repository.first, repository.first[:8], "light", "full", "side/branch"):
+            assert fetch_commit(source, ref, home)[1] == repository.first, (text, ref)
+        for ref in ("main", "HEAD"):
+            assert fetch_commit(source, ref, home)[1] == repository.second, (text, ref)
+
+
+def test_a_new_commit_is_fetched_and_a_moved_branch_is_seen(repository, home):
+    source = open_source(f"file://{repository.folder}")
+    assert fetch_commit(source, "main", home)[1] == repository.second
+    third = repository.commit("three")
+    assert fetch_commit(source, "main", home)[1] == third
+
+
+def test_a_known_commit_needs_no_fetch(repository, home):
+    source = open_source(f"file://{repository.folder}")
+    fetch_commit(source, repository.first, home)
+    repository.folder.rename(repository.folder.with_name("gone"))
+    assert fetch_commit(source, repository.first, home)[1] == repository.first
+
+
+def test_the_commit_must_be_on_the_branch_where_one_is_given(repository, home):
+    source = open_source(str(repository.folder))
+    repository.git("branch", "old", repository.first)
+    assert fetch_commit(source, repository.first, home, "main")[1] == repository.first
+    with pytest.raises(UserError, match=r"branch old .* does not hold"):
+        fetch_commit(source, repository.second, home, "old")
+
+
+def test_unknown_refs_and_folders_are_named(repository, home, tmp_path):
+    source = open_source(str(repository.folder))
+    for ref in ("0" * 40, "abcdef0", "no-such-branch"):
+        with pytest.raises(UserError, match=f"'?{ref}|{ref}"):
+            fetch_commit(source, ref, home)
+    with pytest.raises(UserError, match="without a git repository"):
+        open_source(str(tmp_path))
+    with pytest.raises(UserError, match="cannot be fetched"):
+        fetch_commit(open_source(f"file://{tmp_path}/absent"), "main", home)
+
+
+def test_an_ambiguous_hash_asks_for_more_digits(repository, home):
+    seen = {repository.first, repository.second}
+    for number in range(3000):
+        tree = repository.git("rev-parse", "HEAD^{tree}")
+        made = repository.git("commit-tree", tree, "-m", str(number))
+        if any(made[:4] == other[:4] for other in seen):
+            repository.git("branch", "twin", made)
+            break
+        seen.add(made)
+        if number > 400:
+            pytest.skip("no two hashes began alike")
+    else:
+        pytest.skip("no two hashes began alike")
+    other = next(o for o in seen if o[:4] == made[:4])
+    repository.git("branch", "twin2", other)
+    with pytest.raises(UserError, match="give more digits"):
+        fetch_commit(open_source(str(repository.folder)), made[:4], home)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ext::sh -c touch% /tmp/owned",
+        "--upload-pack=touch /tmp/owned",
+        "-",
+        "",
+        "http://host/repo\n--option",
+        "host::path",
+        "ftp://host/repo",
+        "fd::17",
+    ],
+)
+def test_hostile_repositories_are_refused(text):
+    with pytest.raises(UserError, match="--repo"):
+        open_source(text)
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        "--output=/tmp/x",
+        "-h",
+        "a..b",
+        "HEAD@{1}",
+        "a b",
+        "",
+        "$(true)",
+        ";id",
+        "a\nb",
+        "^main",
+        ":/x",
+    ],
+)
+def test_hostile_refs_are_refused(ref):
+    with pytest.raises(UserError, match="no commit, tag or branch"):
+        check_ref(ref)
+
+
+@given(st.text(st.characters(exclude_categories=["L", "N"]), min_size=1))
+def test_no_ref_without_a_letter_or_digit_first_passes(ref):
+    if not ref.startswith("_"):
+        with pytest.raises(UserError):
+            check_ref(ref)
+
+
+def test_names_and_credentials(home):
+    assert open_source("https://host/team/tight.git").name == "tight"
+    assert open_source("git@host:team/repo.git").name == "repo"
+    assert open_source("ssh://git@host/team/digit").name == "digit"
+    secret = open_source("https://user:s3cret@host/team/repo.git")
+    assert secret.shown == "https://host/team/repo.git"
+    assert "s3cret" not in str(mirror_of(secret, home))
