@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from zoerefine.data.synthetic import synthesize
+from zoerefine.run_dir import RunDir
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -38,18 +39,37 @@ def tiny(tmp_path, world, monkeypatch):
     return path
 
 
+@pytest.fixture(scope="session")
+def study(world, tmp_path_factory):
+    """A finished study with its best run trained and exported. Tests must not change it."""
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "study.yaml").write_text(
+        TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, ")
+        + "STUDY: {TRIALS: 3, EPOCHS: 1, THEN: train}\n"
+        + "SEARCH:\n  TRAIN: {LR: {low: 1.0e-4, high: 1.0e-2, log: true}}\n"
+        + "  MODEL: {MAX_LOG: [0.5, 1]}\n"
+    )
+    found = run_script(folder, "search", "--config", "study.yaml")
+    assert found.returncode == 0, found.stderr
+    run = RunDir(Path(found.stdout.splitlines()[-1]))
+    exported = run_script(folder, "export", run.path / "best")
+    assert exported.returncode == 0, exported.stderr
+    return run
+
+
 @pytest.fixture
 def script(tmp_path):
     """Run a script of platform/ in the test's folder: script("train", ...) -> finished process."""
 
-    def run(name, *words, env=None):
-        return subprocess.run(
-            [sys.executable, CHECKOUT / "platform" / f"{name}.py", *map(str, words)],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+    return lambda name, *words: run_script(tmp_path, name, *words)
 
-    return run
+
+def run_script(folder, name, *words):
+    """Run platform/<name>.py in a folder."""
+    return subprocess.run(
+        [sys.executable, CHECKOUT / "platform" / f"{name}.py", *map(str, words)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )

@@ -14,9 +14,7 @@ VERBS = {
     "export": "a run becomes an engine bundle",
     "infer": "an engine bundle refines depth pictures",
     "analyze": "many runs become one clear graph",
-    "reproduce": "run a run again and compare",
     "data": "make, check, split and pack a data set",
-    "show": "print a run or an engine bundle for people",
     "demo": "the whole way on a small synthetic world",
 }
 

@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
 
     verb = verbs.add_parser("inspect", help="say what a folder holds and what is wrong with it")
     verb.add_argument("folder", type=Path)
-    verb.add_argument("--picture", type=Path, help="a contact sheet to write (contact_sheet.png)")
+    verb.add_argument("--picture", type=Path, help="a contact sheet to write")
     verb.set_defaults(run=inspect)
 
     verb = verbs.add_parser("pack", help="pack a data set into a cache, as training would")
@@ -35,8 +35,7 @@ def main(argv: Sequence[str]) -> int:
     verb.set_defaults(run=pack)
 
     args = parser.parse_args(argv)
-    args.run(args)
-    return 0
+    return int(args.run(args) or 0)
 
 
 def synthesize(args: argparse.Namespace) -> None:
@@ -56,16 +55,18 @@ def synthesize(args: argparse.Namespace) -> None:
     print(args.folder)
 
 
-def inspect(args: argparse.Namespace) -> None:
-    """Print scenes, clips, frames, ranges and faults; draw a contact sheet."""
+def inspect(args: argparse.Namespace) -> int:
+    """Print scenes, clips, frames, ranges and faults (exit code 1); draw a contact sheet."""
     from zoerefine.data.dataset import open_dataset
     from zoerefine.data.inspect import contact_sheet, inspect
 
     dataset = open_dataset(args.folder)
-    print(inspect(dataset))
+    report, faults = inspect(dataset)
+    print(report)
     if args.picture:
         contact_sheet(dataset, args.picture)
         print(args.picture)
+    return 1 if faults else 0
 
 
 def pack(args: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """Says what a data set holds and what is wrong with it, and draws a contact sheet."""
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ SHEET_COLUMNS = 4
 THUMB = (120, 160)  # rows, columns of one picture on the contact sheet
 FAR_M = 10.0  # the colour scale's end
 FAULTS_SHOWN = 20
+NEAREST = cv2.INTER_NEAREST
 
 
 @dataclass
@@ -32,8 +34,8 @@ class Findings:
     faults: list[str] = field(default_factory=list)
 
 
-def inspect(dataset: Dataset) -> str:
-    """Read every frame and report, in lines for people."""
+def inspect(dataset: Dataset) -> tuple[str, int]:
+    """Read every frame; returns lines for people, and how many frames cannot be used."""
     found = Findings()
     for frame in track(dataset.frames, len(dataset.frames), "reading", "frame"):
         try:
@@ -55,7 +57,7 @@ def inspect(dataset: Dataset) -> str:
         ]
     lines.append(f"  faults: {len(found.faults) or 'none'}")
     lines += [f"    {fault}" for fault in found.faults[:FAULTS_SHOWN]]
-    return "\n".join(lines)
+    return "\n".join(lines), len(found.faults)
 
 
 def look_at(frame: Frame, dataset: Dataset, found: Findings) -> None:
@@ -104,9 +106,10 @@ def _cell(frame: Frame, dataset: Dataset) -> np.ndarray:
         (frame.zoe, read_zoe, dataset.zoe_scale),
     ):
         grey = np.zeros(THUMB, np.float32)
-        if depth_file is not None:
-            small = cv2.resize(read(depth_file), (columns, rows), interpolation=cv2.INTER_NEAREST)
-            grey = small * np.float32(scale / FAR_M * 255)
+        with suppress(UserError):  # the report names what is broken; here it stays black
+            if depth_file is not None:
+                small = cv2.resize(read(depth_file), (columns, rows), interpolation=NEAREST)
+                grey = small * np.float32(scale / FAR_M * 255)
         colored = cv2.applyColorMap(np.clip(grey, 0, 255).astype(np.uint8), cv2.COLORMAP_VIRIDIS)
         depths.append(np.where(grey[..., None] > 0, colored, 0))
     return np.vstack([picture, np.hstack(depths)])

@@ -40,6 +40,8 @@ def export(run: RunDir, engine: str = "auto", precision: str = "auto") -> Path:
     cfg = load_config(run.config_file)
     if engine == "auto":
         engine = "tensorrt" if tensorrt.available() else "torchscript"
+    if engine == "tensorrt":
+        tensorrt.import_runtime()
     device = torch.device("cuda" if engine == "tensorrt" else "cpu")
     size = cfg.CACHE.HEIGHT, cfg.CACHE.WIDTH
     rgb_u8, zoe_u16 = (tensor.to(device) for tensor in sample_frames(cfg.DATA.ROOT))

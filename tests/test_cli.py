@@ -1,0 +1,69 @@
+"""The commands: help for each, the same from platform/ and from the console script."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zoerefine.cli import VERBS
+
+PLATFORM = Path(__file__).resolve().parents[1] / "platform"
+SCRIPTS = sorted(path.stem for path in PLATFORM.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_explains_itself_without_loading_torch(name):
+    code = (
+        "import runpy, sys\n"
+        "sys.argv = [sys.argv[1], '--help']\n"
+        "try: runpy.run_path(sys.argv[0], run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "heavy = {'torch', 'cv2', 'matplotlib', 'optuna'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code, PLATFORM / f"{name}.py"],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "usage:" in done.stdout
+
+
+def test_platform_is_no_package():
+    assert not (PLATFORM / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_of_the_console_script_explains_itself(verb):
+    done = console(verb, "--help")
+    assert (done.returncode, "usage:" in done.stdout) == (0, True), done.stderr
+
+
+def console(*words):
+    command = [sys.executable, "-m", "zoerefine", *words]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_list_of_verbs_and_a_wrong_one():
+    wrong = console("tran")
+    assert (wrong.returncode, "usage: zoerefine VERB" in wrong.stderr) == (2, True)
+    listed = console("--help")
+    assert (listed.returncode, all(verb in listed.stdout for verb in VERBS)) == (0, True)
+
+
+def test_a_data_set_is_inspected_with_its_faults(world, script, tmp_path):
+    import shutil
+
+    shutil.copytree(world, tmp_path / "world")
+    spoiled = next((tmp_path / "world" / "zoe_depth_raw").rglob("*.png"))
+    spoiled.write_bytes(b"")
+    done = script("data", "inspect", "world", "--picture", "sheet.png")
+    assert done.returncode == 1, done.stderr
+    assert "4 scenes, 4 clips, 16 frames" in done.stdout
+    assert "faults: 1" in done.stdout
+    assert spoiled.name in done.stdout
+
+
+def test_packing_says_where_it_wrote(tiny, script):
+    done = script("data", "pack", "--config", tiny)
+    assert done.returncode == 0, done.stderr
+    assert (Path(done.stdout.splitlines()[-1]) / "cache.json").exists()

@@ -1,0 +1,191 @@
+"""Training: it learns, it is the same again, and a kill changes nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from zoerefine.errors import UserError
+from zoerefine.run_dir import RunDir
+from zoerefine.train.checkpoint import (
+    CheckpointWriter,
+    checkpoint_files,
+    load_checkpoint,
+    load_refiner,
+)
+
+SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "train.py"
+
+
+def train(script, config, name, *overrides):
+    done = script("train", "--config", config, "RUN.NAME", name, *overrides)
+    assert done.returncode == 0, done.stderr
+    return RunDir(Path(done.stdout.strip().splitlines()[-1]))
+
+
+def losses(run):
+    return [(row["step"], row["loss"]) for row in run.metrics() if row["phase"] == "train"]
+
+
+def test_a_run_holds_everything_the_contract_names(tiny, script):
+    run = train(script, tiny, "first")
+    assert run.status().state == "finished"
+    assert list(run.checkpoints.glob("step-*.pt"))
+    assert list(run.tensorboard.glob("events.*"))
+    results = run.read_json(run.results_file)
+    assert results["schema"] == 1
+    assert "synthetic" in results["data"]
+    for split in ("val", "test"):
+        assert set(results[split]) >= {"pseudo", "refined", "global_scale"}
+        assert results[split]["refined"]["abs_rel"] > 0
+    assert results["untrained_max_change_m"] == 0
+    assert set(results["test_scenes"]) == set(results["scenes"]["test"])
+    row = next(row for row in run.metrics() if row["phase"] == "train")
+    assert {"wait_s", "copy_s", "compute_s", "images_per_s", "wait_share", "lr"} <= set(row)
+    known = run.read_json(run.provenance_file)
+    assert {"commit", "dataset_digest", "cache_digest", "torch", "seed"} <= set(known)
+    refiner = load_refiner(run)
+    assert not refiner.training
+
+
+def test_the_same_configuration_gives_the_same_bits_and_another_seed_others(tiny, script):
+    digests = [
+        train(script, tiny, name, "SEED", seed).weights_digest_file.read_text()
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_finished_run_is_not_trained_again(tiny, script):
+    run = train(script, tiny, "once")
+    stamp = run.results_file.stat().st_mtime_ns
+    assert train(script, tiny, "once") == run
+    assert run.results_file.stat().st_mtime_ns == stamp
+
+
+def test_training_beats_pseudo_depth_and_global_scale_on_unseen_scenes(tmp_path, script):
+    script("data", "synthesize", "world", "--scenes", 12, "--clips", 1, "--frames", 8,
+           "--height", 96, "--width", 128)  # fmt: skip
+    config = tmp_path / "learn.yaml"
+    config.write_text(
+        "DATA: {ROOT: world, VAL_FRACTION: 0.0}\nCACHE: {HEIGHT: 48, WIDTH: 64}\n"
+        "LOADER: {BATCH: 8}\nMODEL: {BASE: 8}\nTRAIN: {EPOCHS: 25, LR: 5.0e-3, EMA: 0.95}\n"
+    )
+    run = train(script, config, "learn")
+    test = run.read_json(run.results_file)["test"]
+    refined = test["refined"]["abs_rel"]
+    assert refined < 0.75 * test["pseudo"]["abs_rel"]
+    assert refined < 0.8 * test["global_scale"]["abs_rel"]
+    # Given another frame's pseudo depth, the gain is gone: it was not learned by heart.
+    assert test["shuffled"]["abs_rel"] > test["pseudo"]["abs_rel"]
+
+
+def test_killed_runs_resume_to_the_same_bits_and_the_same_rows(tiny, script, tmp_path):
+    overrides = ["TRAIN.EPOCHS", "6", "TRAIN.CHECKPOINT_S", "0.0"]
+    calm = train(script, tiny, "calm", *overrides)
+    command = [sys.executable, SCRIPT, "--config", tiny, "RUN.NAME", "killed", *overrides]
+    kills = 0
+    for delay in (0.0, 0.1, 0.25, 0.4):
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        before = set(tmp_path.glob("runs/killed/*/checkpoints/step-*"))
+        while process.poll() is None:
+            if set(tmp_path.glob("runs/killed/*/checkpoints/step-*")) - before:
+                break
+            time.sleep(0.005)
+        time.sleep(delay)
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    killed = train(script, tiny, "killed", *overrides)
+    assert kills >= 2
+    assert killed.weights_digest_file.read_text() == calm.weights_digest_file.read_text()
+    assert losses(killed) == losses(calm)
+    results = [run.read_json(run.results_file) for run in (calm, killed)]
+    assert results[0]["test"] == results[1]["test"]
+
+
+def test_a_signal_stops_with_a_checkpoint_and_the_same_command_goes_on(tiny, script, tmp_path):
+    overrides = ["TRAIN.EPOCHS", "400"]
+    command = [sys.executable, SCRIPT, "--config", tiny, "RUN.NAME", "stopped", *overrides]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob("runs/stopped/*/checkpoints/best.safetensors")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on" in errors
+    (folder,) = (tmp_path / "runs" / "stopped").iterdir()
+    assert RunDir(folder).status().state == "killed"
+    step = load_checkpoint(RunDir(folder).checkpoints, torch.device("cpu"))["step"]
+    assert step > 0
+
+
+def test_a_loss_that_is_no_number_stops_with_the_frames_names(tiny, script, tmp_path):
+    done = script("train", "--config", tiny, "RUN.NAME", "nan", "TRAIN.LR", "1e30",
+                  "TRAIN.CLIP", "1e30", "TRAIN.WARMUP", "0.0", "TRAIN.EPOCHS", "20",
+                  "TRAIN.PRECISION", "fp32")  # fmt: skip
+    assert done.returncode == 2
+    assert "look at the frames" in done.stderr
+    (folder,) = (tmp_path / "runs" / "nan").iterdir()
+    frames = json.loads((folder / "not_finite.json").read_text())["frames"]
+    assert all(name.startswith("scene") for name in frames)
+    assert RunDir(folder).status().state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["MODEL.NAMEE", "x"], "no config key MODEL.NAMEE; did you mean MODEL.NAME?"),
+        (["TRAIN.LR", "fast"], "TRAIN.LR must be float"),
+        (["DATA.ROOT", "absent"], "no data folder"),
+        (["DATA.ROOT", ""], "DATA.ROOT is empty"),
+        (["TRAIN.PRECISION", "int3"], "TRAIN.PRECISION must be"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tiny, script, words, message):
+    done = script("train", "--config", tiny, *words)
+    assert done.returncode == 2
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1
+    assert message in errors[0]
+
+
+def test_a_picture_cut_short_stops_packing_and_is_named(tiny, script, world, tmp_path):
+    import shutil
+
+    shutil.copytree(world, tmp_path / "world")
+    path = next((tmp_path / "world" / "zoe_depth_raw").rglob("*.png"))
+    os.truncate(path, 100)
+    done = script("train", "--config", tiny, "DATA.ROOT", "world")
+    assert done.returncode == 2
+    assert path.name in done.stderr
+    assert "cut short" in done.stderr
+    assert not list(tmp_path.glob("caches/*/cache.json"))
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, capsys):
+    writer = CheckpointWriter(tmp_path)
+    for step in (1, 2, 3):
+        writer.save(step, {"step": step, "weights": torch.full((1000,), float(step))})
+    writer.wait()
+    newest, older = checkpoint_files(tmp_path)
+    data = bytearray(newest.read_bytes())
+    data[2000] ^= 1
+    newest.write_bytes(data)
+    assert load_checkpoint(tmp_path, torch.device("cpu"))["step"] == 2
+    assert "is damaged" in capsys.readouterr().err
+    older.unlink()
+    assert load_checkpoint(tmp_path, torch.device("cpu")) is None
+
+
+def test_altered_weights_are_refused(tiny, script):
+    run = train(script, tiny, "altered")
+    run.weights_digest_file.write_text("0" * 64)
+    with pytest.raises(UserError, match="it was altered"):
+        load_refiner(run)
