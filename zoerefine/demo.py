@@ -68,7 +68,8 @@ def command(script: str, *words: object) -> None:
     argv = [f"platform/{script}.py", *map(str, words)]
     print(f"$ python {shlex.join(argv)}", flush=True)
     code = subprocess.run([sys.executable, *argv], check=False).returncode
-    if code:
+    broken_frames = script in ("data", "infer") and code == 1  # named, and left out
+    if code and not broken_frames:
         raise UserError(f"the demo stopped: {argv[0]} ended with exit code {code}, see above")
 
 
