@@ -22,5 +22,5 @@ def main(argv: Sequence[str]) -> int:
 
     from zoerefine.demo import run_demo
 
-    run_demo(Path(args.data) if args.data else None)
+    run_demo(Path(args.data).resolve() if args.data else None)
     return 0

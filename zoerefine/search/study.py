@@ -30,7 +30,6 @@ def run_study(cfg: CfgNode) -> RunDir:
     if cfg.STUDY.THEN not in ("", "train"):
         raise UserError(f"STUDY.THEN must be empty or train, got {cfg.STUDY.THEN!r}")
     run = open_run(cfg)
-    say(f"writing to {run.path}")
     with run.writing():
         cache, split = prepare(cfg)
         if not split.val:

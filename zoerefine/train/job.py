@@ -33,6 +33,8 @@ def open_run(cfg: CfgNode) -> RunDir:
         raise UserError(f"{run.path} belongs to another configuration: give another RUN.NAME")
     run.path.mkdir(parents=True, exist_ok=True)
     save_config(cfg, run.config_file)
+    if launched_run() is None:  # a launcher has said so already
+        say(f"writing to {run.path}")
     return run
 
 
@@ -83,7 +85,6 @@ def run_training(cfg: CfgNode) -> RunDir:
     if run.results_file.exists():
         say(f"{run.path} is finished: nothing to do")
         return run
-    say(f"writing to {run.path}")
     with run.writing():
         cache, split = prepare(cfg)
         record_provenance(run, cfg, cache)
