@@ -169,7 +169,7 @@ def print_tables(summary: dict[str, Any]) -> None:
         ("pseudo", f"{label}, as it is"),
         ("global_scale", f"{label}, best single factor of the training scenes"),
         ("refined", "refined"),
-        ("shuffled", f"refined, given another frame's {label}"),
+        ("shuffled", f"refined, given another scene's {label}"),
     ):
         table.add_row(title, *(f"{summary[which][name]:.3f}" for name in SHOWN))
     console.print(table)

@@ -82,7 +82,7 @@ def test_training_beats_pseudo_depth_and_global_scale_on_unseen_scenes(tmp_path,
     refined = test["refined"]["abs_rel"]
     assert refined < 0.75 * test["pseudo"]["abs_rel"]
     assert refined < 0.8 * test["global_scale"]["abs_rel"]
-    # Given another frame's pseudo depth, the gain is gone: it was not learned by heart.
+    # Given another scene's pseudo depth, the gain is gone: it was not learned by heart.
     assert test["shuffled"]["abs_rel"] > test["pseudo"]["abs_rel"]
 
 

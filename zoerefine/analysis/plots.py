@@ -85,8 +85,9 @@ def draw_curves(axis: Any, runs: list[Run], names: Texts, colors: Texts) -> None
         pseudo = curves[0].curve.pseudo  # type: ignore[union-attr]
         axis.axhline(pseudo, color=PSEUDO_COLOR, linestyle="--", linewidth=1)
         label = curves[0].results.get("pseudo_label", "pseudo depth")
-        axis.annotate(label, (0.98, pseudo), ha="right", xycoords=("axes fraction", "data"), xytext=(0, 3),
-                      textcoords="offset points", fontsize=8, color=PSEUDO_COLOR)  # fmt: skip
+        axis.annotate(label, (0.98, pseudo), xycoords=("axes fraction", "data"), xytext=(0, 3),
+                      textcoords="offset points", fontsize=8, color=PSEUDO_COLOR,
+                      ha="right")  # fmt: skip
     axis.set_ylim(bottom=0)
     label_ends(axis, ends)
     axis.set_xlim(right=axis.get_xlim()[1] * 1.25)

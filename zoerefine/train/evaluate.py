@@ -81,17 +81,21 @@ def predict_all(
 
 @torch.no_grad()
 def evaluate_shuffled(
-    refiner: nn.Module, batches: Iterable[DeviceBatch], dtype: torch.dtype
+    refiner: nn.Module,
+    batches: Iterable[DeviceBatch],
+    others: Iterable[DeviceBatch],
+    dtype: torch.dtype,
 ) -> dict[str, float]:
-    """The refiner's metrics when each picture gets the pseudo depth of another one.
+    """The refiner's metrics when each picture gets a pseudo depth from `others`.
 
-    A refiner that had learned the scenes by heart would not mind; one that corrects the depth
-    it is given must fail.
+    A refiner that told depth from the picture alone would not mind; one that corrects the depth
+    it is given must fail. Frames of one clip are too alike for this: `others` are other scenes.
     """
     refiner.eval()
     metrics = DepthMetrics()
-    for batch in batches:
-        zoe_m = batch.zoe_m.roll(1, 0)
+    for batch, other in zip(batches, others, strict=False):
+        repeats = -(-len(batch.zoe_m) // len(other.zoe_m))
+        zoe_m = other.zoe_m.repeat(repeats, 1, 1, 1)[: len(batch.zoe_m)]
         with torch.autocast(zoe_m.device.type, dtype, enabled=dtype != torch.float32):
             refined = refiner(batch.rgb01, zoe_m)
         metrics.add(picture_metrics(refined, batch.depth_m, counted(batch.depth_m, zoe_m)))

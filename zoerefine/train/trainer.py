@@ -113,9 +113,10 @@ class Trainer:
         return evaluate(self.weights, batches, self.log_scale, self.cache.scene, self.dtype)
 
     def evaluate_shuffled(self, scenes: tuple[str, ...]) -> dict[str, float]:
-        """Metrics when each picture gets the pseudo depth of another (see there)."""
+        """Metrics when each picture gets the pseudo depth of a training scene (see there)."""
         batches = self.prefetch(self.load(scenes, seed=1, shuffle=True))
-        return evaluate_shuffled(self.weights, batches, self.dtype)
+        others = self.prefetch(self.load(self.split.train, seed=1, shuffle=True))
+        return evaluate_shuffled(self.weights, batches, others, self.dtype)
 
     @torch.no_grad()
     def untrained_change(self) -> float:
