@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,20 @@ def script(tmp_path):
     """Run a script of platform/ in the test's folder: script("train", ...) -> finished process."""
 
     return lambda name, *words: run_script(tmp_path, name, *words)
+
+
+@pytest.fixture
+def wait_until():
+    """Wait for a condition while a process lives: wait_until(condition, process)."""
+
+    def wait(condition, process, seconds=120):
+        end = time.monotonic() + seconds
+        while not condition():
+            assert process.poll() is None, f"it ended with {process.returncode} too early"
+            assert time.monotonic() < end, "it took too long"
+            time.sleep(0.01)
+
+    return wait
 
 
 def run_script(folder, name, *words):

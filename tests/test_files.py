@@ -18,12 +18,11 @@ while True:
 """
 
 
-def test_a_killed_writer_leaves_one_whole_version(tmp_path):
+def test_a_killed_writer_leaves_one_whole_version(tmp_path, wait_until):
     path = tmp_path / "file"
     for delay in (0.3, 0.35, 0.4):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, path])
-        while not path.exists():
-            time.sleep(0.01)
+        wait_until(path.exists, writer)
         time.sleep(delay)
         writer.send_signal(signal.SIGKILL)
         writer.wait()

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import cv2
 import numpy as np
@@ -65,14 +64,13 @@ def test_a_world_is_used_again_and_another_is_not_overwritten(tmp_path, capsys):
         synthesize(tmp_path / "none", **(SMALL | {"frames": 0}))
 
 
-def test_a_killed_generation_leaves_nothing_half_made(tmp_path):
+def test_a_killed_generation_leaves_nothing_half_made(tmp_path, wait_until):
     code = (
         "import sys; from zoerefine.data.synthetic import synthesize\n"
         "synthesize(sys.argv[1], 4, 1, 50, 0)"
     )
     writer = subprocess.Popen([sys.executable, "-c", code, tmp_path / "world"])
-    while not list(tmp_path.glob(".world*/zoe_depth_raw/*/*.png")):
-        time.sleep(0.01)
+    wait_until(lambda: list(tmp_path.glob(".world*/zoe_depth_raw/*/*.png")), writer)
     writer.kill()
     writer.wait()
     assert not (tmp_path / "world").exists()

@@ -141,8 +141,7 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(launch, tmp_path, words, m
 def test_ctrl_c_stops_gracefully_and_the_status_says_so(launch, config, tmp_path):
     config.write_text("wait: 1")
     running = launch(background=True)
-    while "waiting" not in running.stdout.readline():
-        pass
+    assert any("waiting" in line for line in running.stdout)
     running.send_signal(signal.SIGINT)
     output, _ = running.communicate(timeout=30)
     assert "stopped with a checkpoint" in output
@@ -153,8 +152,7 @@ def test_ctrl_c_stops_gracefully_and_the_status_says_so(launch, config, tmp_path
 def test_a_second_launch_of_a_live_run_is_refused(launch, config):
     config.write_text("wait: 1")
     running = launch(background=True)
-    while "waiting" not in running.stdout.readline():
-        pass
+    assert any("waiting" in line for line in running.stdout)
     second = launch()
     assert second.returncode == 2
     assert "being written by another process" in second.stderr

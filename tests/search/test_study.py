@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import optuna
@@ -49,29 +48,30 @@ def test_best_yaml_alone_gives_the_same_run(study, script):
     assert again.weights_digest_file.read_text() == best.weights_digest_file.read_text()
 
 
-def test_a_killed_study_goes_on_without_losing_or_repeating_a_trial(tiny, script, tmp_path):
+def test_a_killed_study_goes_on_without_losing_or_repeating_a_trial(
+    tiny, script, tmp_path, wait_until
+):
     tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.01}}}\n")
     words = ["--config", tiny, "--trials", "3", "TRAIN.EPOCHS", "10"]
     process = subprocess.Popen(
         [sys.executable, SCRIPT, *words], cwd=tmp_path, stderr=subprocess.DEVNULL
     )
-    while not list(tmp_path.glob("runs/tiny/*/trials/0001/checkpoints/*")):
-        time.sleep(0.01)
+    wait_until(lambda: list(tmp_path.glob("runs/tiny/*/trials/0001/checkpoints/*")), process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     done = script("search", *words)
     assert done.returncode == 0, done.stderr
     run = RunDir(Path(done.stdout.splitlines()[-1]))
     assert [trial.state.name for trial in trials_of(run)] == ["COMPLETE"] * 3
-    assert "trial 1 of 3" not in done.stderr
-    assert "trial 2 of 3" in done.stderr
+    assert "trial 0 (of 3)" not in done.stderr
+    assert "trial 1 (of 3)" in done.stderr
 
 
 def test_a_value_that_was_tried_is_not_trained_again(tiny, script, tmp_path):
     tiny.write_text(tiny.read_text() + "SEARCH: {MODEL: {MAX_LOG: [0.5]}}\n")
     done = script("search", "--config", tiny, "--trials", "2", "TRAIN.EPOCHS", "1")
     assert done.returncode == 0, done.stderr
-    assert "the same as trial 1" in done.stderr
+    assert "the same as trial 0" in done.stderr
     assert len(list(tmp_path.glob("runs/tiny/*/trials/*"))) == 1
 
 

@@ -110,12 +110,11 @@ def test_killed_runs_resume_to_the_same_bits_and_the_same_rows(tiny, script, tmp
     assert results[0]["test"] == results[1]["test"]
 
 
-def test_a_signal_stops_with_a_checkpoint_and_the_same_command_goes_on(tiny, script, tmp_path):
+def test_a_signal_stops_with_a_checkpoint_and_the_same_command_goes_on(tiny, tmp_path, wait_until):
     overrides = ["TRAIN.EPOCHS", "400"]
     command = [sys.executable, SCRIPT, "--config", tiny, "RUN.NAME", "stopped", *overrides]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while not list(tmp_path.glob("runs/stopped/*/checkpoints/best.safetensors")):
-        time.sleep(0.01)
+    wait_until(lambda: list(tmp_path.glob("runs/stopped/*/checkpoints/best.safetensors")), process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -97,11 +97,10 @@ def label_ends(axis: Any, ends: Sequence[tuple[float, float, str, str]]) -> None
     """Names beside the curves' ends, moved apart where they would overlap."""
     low, high = axis.get_ylim()
     gap, lowest = (high - low) * 0.055, -float("inf")
+    nudge = 0.03 * (axis.get_xlim()[1] - axis.get_xlim()[0])
     for x, y, name, color in sorted(ends, key=lambda end: end[1]):
         lowest = max(y, lowest + gap)
-        axis.annotate(name, (x, y), xytext=(x, lowest), textcoords="data", fontsize=8, color=color,
-                      va="center", ha="left", annotation_clip=False,
-                      bbox={"boxstyle": "square,pad=0.3", "fc": "none", "ec": "none"})  # fmt: skip
+        axis.text(x + nudge, lowest, name, fontsize=8, color=color, va="center")
 
 
 def draw_finals(axis: Any, runs: list[Run], names: Texts, colors: Texts) -> None:
@@ -132,7 +131,7 @@ def tick(run: Run, names: Texts) -> str:
 def draw_cost(axis: Any, runs: list[Run], names: Texts, colors: Texts) -> None:
     """Accuracy against the engine's latency, or where nothing is exported, against size."""
     exported = any(run.engine for run in runs)
-    axis.set_title("what it costs", loc="left", fontsize=10)
+    axis.set_title("what it costs: held-out AbsRel", loc="left", fontsize=10)
     axis.set_xlabel("engine latency, ms a frame" if exported else "parameters, millions")
     for run in runs:
         value = score(run)

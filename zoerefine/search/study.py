@@ -71,10 +71,10 @@ class Study:
     def run_trial(self, trial: optuna.Trial) -> None:
         """Train one configuration and tell the study its validation AbsRel."""
         values = {parameter.key: parameter.suggest(trial) for parameter in self.space}
-        say(f"trial {trial.number + 1} of {self.cfg.STUDY.TRIALS}: {shown(values)}")
+        say(f"trial {trial.number} (of {self.cfg.STUDY.TRIALS}): {shown(values)}")
         twin = self.same_trial(trial)
         if twin is not None:
-            say(f"  the same as trial {twin.number + 1}, AbsRel {twin.value:.4f}")
+            say(f"  the same as trial {twin.number}, AbsRel {twin.value:.4f}")
             self.optuna.tell(trial, twin.value)
             return
 
@@ -137,7 +137,7 @@ class Study:
         cfg.DATA.VAL_FRACTION = 0.0
         cfg.freeze()
         save_config(cfg, self.run.path / "best.yaml")
-        say(f"best: trial {trial.number + 1}, AbsRel {trial.value:.4f}, {shown(values)}")
+        say(f"best: trial {trial.number}, AbsRel {trial.value:.4f}, {shown(values)}")
         return cfg
 
     def train_best(self, cfg: CfgNode) -> Values:
