@@ -86,5 +86,5 @@ def run_script(folder, name, *words):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )

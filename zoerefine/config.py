@@ -37,14 +37,13 @@ DATA:
 
 CACHE:
   ROOT: caches
-  MODE: build             # build | rebuild
   HEIGHT: 192             # records are packed at this size
   WIDTH: 256
   WORKERS: 0              # decoding threads; 0: one per core
 
 LOADER:
   BATCH: 64
-  TIER: auto              # auto | mmap | ram | device
+  TIER: auto              # auto | mmap | ram
   THREADS: 2
 
 AUGMENT:
@@ -83,10 +82,6 @@ STUDY:
                           # scenes included
 
 SEARCH: {}                # mirrors this tree; [a, b] is a choice, {low, high, log, step} a range
-
-EXPORT:
-  ENGINE: auto            # auto | torchscript | tensorrt
-  PRECISION: auto         # auto | fp32 | bf16
 """
 
 

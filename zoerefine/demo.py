@@ -28,6 +28,8 @@ def run_demo(data: Path | None) -> None:
     Raises:
         UserError: a step failed; its own message stands above.
     """
+    if not (CHECKOUT / ".git").exists():
+        raise UserError(f"the demo launches its own repository, and {CHECKOUT} is no git clone")
     start = time.monotonic()
     os.chdir(CHECKOUT)
     if data is None:

@@ -70,6 +70,7 @@ def test_a_frames_csv_gives_the_same_frames_with_its_own_scenes(world, tmp_path)
     assert dataset.layout == "frames_csv"
     assert dataset.scenes == ("0000", "0054", "0108", "0162")
     assert dataset.depth_scale == 0.001
+    assert len(dataset.source_digest()) == 64  # of files outside the folder, too
     assert [f.rgb for f in dataset.frames] == [f.rgb for f in open_dataset(world).frames]
 
 

@@ -10,7 +10,7 @@ from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 
 # Where a run went, how long and from where: not what makes one run differ from another.
-NOT_SETTINGS = {"RUN", "SEED", "STUDY", "SEARCH", "EXPORT"}
+NOT_SETTINGS = {"RUN", "SEED", "STUDY", "SEARCH"}
 NOT_SETTING_KEYS = {"DATA.ROOT", "CACHE.ROOT", "CACHE.WORKERS"}
 
 

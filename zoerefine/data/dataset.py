@@ -1,6 +1,7 @@
 """A data set as files: scenes of clips of frames, read by one of two layouts."""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,7 +74,7 @@ class Dataset:
         for frame in self.frames:
             for path in frame.files:
                 stat = path.stat()
-                rows.append([str(path.relative_to(self.root)), stat.st_size, stat.st_mtime_ns])
+                rows.append([os.path.relpath(path, self.root), stat.st_size, stat.st_mtime_ns])
         return digest_json([self.layout, self.depth_scale, self.zoe_scale, rows])
 
 
