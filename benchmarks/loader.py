@@ -17,8 +17,9 @@ import torch
 from PIL import Image
 
 from zoerefine.data.cache import Cache, build_cache
-from zoerefine.data.dataset import Dataset, open_dataset
+from zoerefine.data.dataset import Dataset
 from zoerefine.data.loader import Loader
+from zoerefine.data.readers import open_dataset
 from zoerefine.data.synthetic import synthesize
 from zoerefine.progress import track
 

@@ -45,7 +45,7 @@ def test_a_training_launched_from_this_commit_is_one_whole_run(tiny, tmp_path, w
 
 @pytest.mark.skipif(not REAL, reason="ZOEREFINE_REAL_DATA names no folder of real frames")
 def test_real_frames_are_refined_better_than_by_a_global_scale(tmp_path, script):
-    from zoerefine.data.dataset import open_dataset
+    from zoerefine.data.readers import open_dataset
 
     last = open_dataset(REAL).scenes[-1]
     done = script(

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from zoerefine.data.dataset import Dataset, Frame, open_dataset
+from zoerefine.data.dataset import Dataset, Frame
+from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.metrics import LOWER_IS_BETTER

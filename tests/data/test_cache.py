@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from zoerefine.data.cache import build_cache, open_cache
-from zoerefine.data.dataset import open_dataset
 from zoerefine.data.decode import read_frame
+from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 
 SIZE = 24, 32
@@ -102,7 +102,7 @@ BUILD = """
 import sys
 from pathlib import Path
 from zoerefine.data.cache import build_cache
-from zoerefine.data.dataset import open_dataset
+from zoerefine.data.readers import open_dataset
 build_cache(open_dataset(sys.argv[1]), 192, 256, Path(sys.argv[2]), 1)
 """
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoerefine.data import habitatdyn
-from zoerefine.data.dataset import open_dataset, split_scenes
+from zoerefine.data.dataset import split_scenes
 from zoerefine.data.decode import read_depth, read_objects, read_rgb, read_zoe
+from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 
 

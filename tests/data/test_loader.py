@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from zoerefine.data.augment import augment
 from zoerefine.data.cache import build_cache
-from zoerefine.data.dataset import open_dataset
 from zoerefine.data.loader import Loader
 from zoerefine.data.prefetch import Prefetcher
+from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 
 CPU = torch.device("cpu")

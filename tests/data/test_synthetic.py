@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 import pytest
 
-from zoerefine.data.dataset import open_dataset
 from zoerefine.data.decode import read_depth, read_objects, read_zoe
+from zoerefine.data.readers import open_dataset
 from zoerefine.data.synthetic import synthesize
 from zoerefine.data.synthetic.errors import clip_errors, drift
 from zoerefine.data.synthetic.render import Camera, render

@@ -57,8 +57,8 @@ def synthesize(args: argparse.Namespace) -> None:
 
 def inspect(args: argparse.Namespace) -> int:
     """Print scenes, clips, frames, ranges and faults (exit code 1); draw a contact sheet."""
-    from zoerefine.data.dataset import open_dataset
     from zoerefine.data.inspect import contact_sheet, inspect
+    from zoerefine.data.readers import open_dataset
 
     dataset = open_dataset(args.folder)
     report, faults = inspect(dataset)

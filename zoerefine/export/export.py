@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from zoerefine import __version__
 from zoerefine.config import load_config
-from zoerefine.data.dataset import open_dataset
 from zoerefine.data.decode import read_rgb, read_zoe
+from zoerefine.data.readers import open_dataset
 from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
 from zoerefine.export import tensorrt, verify

@@ -43,6 +43,20 @@ class Shipped(nn.Module):
         return units.squeeze(1).to(torch.int32).to(torch.uint16)
 
 
+class Typed(nn.Module):
+    """A backbone that computes in another number format between float32 ends."""
+
+    def __init__(self, backbone: nn.Module, stride: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.stride = stride
+        self.inner = backbone.to(dtype)
+        self.dtype = dtype
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        local, scale = self.inner(inputs.to(self.dtype))
+        return local.float(), scale.float()
+
+
 def area_mean(values: Tensor, size: list[int]) -> Tensor:
     """Mean over the area of each new pixel."""
     return F.interpolate(values, size, mode="area")

@@ -9,26 +9,13 @@ import copy
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from zoerefine.errors import UserError
+from zoerefine.export.module import Typed
 from zoerefine.model import Refiner
 
 BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimisation profile
-
-
-class Typed(nn.Module):
-    """A backbone in another number format between float32 ends."""
-
-    def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.stride = int(backbone.stride)  # type: ignore[arg-type]
-        self.inner = backbone.to(dtype)
-        self.dtype = dtype
-
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        local, scale = self.inner(inputs.to(self.dtype))
-        return local.float(), scale.float()
 
 
 def available() -> bool:
@@ -65,7 +52,7 @@ def build_core(refiner: Refiner, height: int, width: int, precision: str) -> nn.
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
     core = copy.deepcopy(refiner).eval().cuda()
     if dtype != torch.float32:
-        core.backbone = Typed(core.backbone, dtype)
+        core.backbone = Typed(core.backbone, core.stride, dtype)
     best = BATCHES[1]  # a batch of 1 would be taken for a constant
     example = (
         torch.rand(best, 3, height, width, device="cuda"),

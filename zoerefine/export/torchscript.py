@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 
-from zoerefine.export.module import Shipped
+from zoerefine.export.module import Shipped, Typed
 from zoerefine.model import Refiner
 
 
@@ -23,20 +22,6 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*`torch\.jit\.\w+` is (deprecated|not supp)")
         yield
-
-
-class LowPrecision(nn.Module):
-    """A backbone that computes in bfloat16 between float32 ends."""
-
-    def __init__(self, backbone: nn.Module) -> None:
-        super().__init__()
-        self.stride = int(backbone.stride)  # type: ignore[arg-type]
-        # Batch norm is folded into the convolutions first: its statistics need float32.
-        self.inner = fuse(backbone.eval()).to(torch.bfloat16)
-
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        local, scale = self.inner(inputs.to(torch.bfloat16))
-        return local.float(), scale.float()
 
 
 def build_torchscript(
@@ -50,7 +35,8 @@ def build_torchscript(
     """
     core = copy.deepcopy(refiner)
     if precision == "bf16":
-        core.backbone = LowPrecision(core.backbone)
+        # Batch norm is folded into the convolutions first: its statistics need float32.
+        core.backbone = Typed(fuse(core.backbone.eval()), core.stride, torch.bfloat16)
     core.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     example = torch.rand(2, 3, height, width), torch.rand(2, 1, height, width) + 1
     with quiet(), torch.no_grad():

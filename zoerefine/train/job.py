@@ -7,7 +7,8 @@ from yacs.config import CfgNode
 
 from zoerefine.config import config_digest, load_config, save_config
 from zoerefine.data.cache import Cache, build_cache
-from zoerefine.data.dataset import Split, open_dataset, split_scenes
+from zoerefine.data.dataset import Split, split_scenes
+from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 from zoerefine.launch import provenance
 from zoerefine.launch.git import head_commit
