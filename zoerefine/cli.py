@@ -9,6 +9,8 @@ from zoerefine.errors import run_command
 
 VERBS = {
     "run": "a commit and a config become a run (platform/run_from_commit.py)",
+    "show": "what a run was, and the command that runs it again",
+    "reproduce": "a run becomes the same run again, compared",
     "train": "train a refiner from this tree",
     "search": "search what the config lists",
     "export": "a run becomes an engine bundle",

@@ -35,12 +35,11 @@ class Repository:
         folder.mkdir()
         self.git("init", "--quiet", "--initial-branch", "main")
 
-    def git(self, *words):
-        who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
-        done = subprocess.run(
-            ["git", *who, *words], cwd=self.folder, capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
+    def git(self, *words, stdin=""):
+        who = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always"]
+        words = ["git", *who, *map(str, words)]
+        options = {"cwd": self.folder, "capture_output": True, "text": True, "check": True}
+        return subprocess.run(words, input=stdin, **options).stdout.strip()
 
     def commit(self, version):
         (self.folder / "job.py").write_text(JOB)

@@ -80,7 +80,7 @@ def test_a_finished_run_is_left_alone_and_an_unfinished_one_goes_on(launch, conf
         assert "version one" in failed.stdout
     states = {RunDir(p).status().state for p in (tmp_path / "runs" / "job").glob("[0-9a-f]*-*")}
     assert states == {"finished", "failed"}
-    assert "it went wrong" in failed.stdout
+    assert "it went wrong" in failed.stderr
 
 
 def test_uncommitted_changes_are_refused_or_recorded_and_applied(launch, repository, tmp_path):

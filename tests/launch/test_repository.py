@@ -1,11 +1,14 @@
 """What a repository argument and a ref mean, and which are refused."""
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
-from zoerefine.launch.repository import check_ref, fetch_commit, mirror_of, open_source
+from zoerefine.launch.repository import check_ref, fetch_commit, mirror_of
+from zoerefine.launch.source import open_source
 
 
 @pytest.fixture
@@ -59,22 +62,27 @@ def test_unknown_refs_and_folders_are_named(repository, home, tmp_path):
 
 
 def test_an_ambiguous_hash_asks_for_more_digits(repository, home):
-    seen = {repository.first, repository.second}
-    for number in range(3000):
-        tree = repository.git("rev-parse", "HEAD^{tree}")
-        made = repository.git("commit-tree", tree, "-m", str(number))
-        if any(made[:4] == other[:4] for other in seen):
-            repository.git("branch", "twin", made)
-            break
-        seen.add(made)
-        if number > 400:
-            pytest.skip("no two hashes began alike")
-    else:
-        pytest.skip("no two hashes began alike")
-    other = next(o for o in seen if o[:4] == made[:4])
-    repository.git("branch", "twin2", other)
-    with pytest.raises(UserError, match="give more digits"):
-        fetch_commit(open_source(str(repository.folder)), made[:4], home)
+    first, second = twins(repository)
+    repository.git("branch", "twin", first)
+    repository.git("branch", "other", second)
+    for text in (str(repository.folder), f"file://{repository.folder}"):
+        with pytest.raises(UserError, match=r"means 2 commits .* give more digits"):
+            fetch_commit(open_source(text), first[:4], home)
+        assert fetch_commit(open_source(text), first[:12], home)[1] == first
+
+
+def twins(repository):
+    """Two commits whose hashes begin alike."""
+    tree = repository.git("rev-parse", "HEAD^{tree}")
+    seen = {}
+    for number in range(5000):
+        text = f"tree {tree}\nauthor A <a> 1 +0000\ncommitter A <a> 1 +0000\n\n{number}\n"
+        digest = hashlib.sha1(f"commit {len(text)}\0{text}".encode()).hexdigest()
+        if digest[:4] in seen:
+            for body in (text, seen[digest[:4]]):
+                yield repository.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=body)
+            return
+        seen[digest[:4]] = text
 
 
 @pytest.mark.parametrize(
@@ -128,5 +136,5 @@ def test_names_and_credentials(home):
     assert open_source("git@host:team/repo.git").name == "repo"
     assert open_source("ssh://git@host/team/digit").name == "digit"
     secret = open_source("https://user:s3cret@host/team/repo.git")
-    assert secret.shown == "https://host/team/repo.git"
+    assert secret.url == "https://host/team/repo.git"
     assert "s3cret" not in str(mirror_of(secret, home))

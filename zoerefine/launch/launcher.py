@@ -1,23 +1,34 @@
 """Launch: a commit, a config and a module become one recorded run."""
 
 import os
+import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from zoerefine.config import CALLER_FOLDER, read_yaml
 from zoerefine.errors import UserError
-from zoerefine.files import digest_json, replacing, write_text
+from zoerefine.files import digest_json, replacing
 from zoerefine.launch import provenance
+from zoerefine.launch.changes import Changes, take_changes
+from zoerefine.launch.environment import job_environment, job_python
+from zoerefine.launch.git import GitError, git, git_bytes
 from zoerefine.launch.process import run_child
-from zoerefine.launch.repository import fetch_commit, open_source
-from zoerefine.launch.workspace import take_diff, workspace
+from zoerefine.launch.repository import fetch_commit
+from zoerefine.launch.secrets import find_secret
+from zoerefine.launch.source import Source, open_source
+from zoerefine.launch.workspace import workspace
 from zoerefine.progress import say
-from zoerefine.run_dir import RUN_FOLDER, RunDir
+from zoerefine.run_dir import RunDir
+
+PATIENCE_S = 15.0  # for a job to end whose launcher was killed
+YAML = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
@@ -27,12 +38,15 @@ class Job:
     Attributes:
         repo: a folder or URL.
         ref: a commit, tag or branch.
-        config: the YAML file that the module is given.
+        config: the file that the module is given: one here, or else one of the commit.
         module: `package.module`, or the path of a script inside the repository.
         overrides: KEY VALUE words passed on behind the config.
+        arguments: more words for the module, before the overrides.
         config_flag: the option by which the module takes its config.
         branch: if not empty, the commit must be on it.
         allow_dirty: record uncommitted changes of a local source and apply them.
+        environment: `current`, or `venv`: made from the commit's own lock file.
+        caller: relative paths in the config start here.
     """
 
     repo: str
@@ -40,19 +54,71 @@ class Job:
     config: Path
     module: str = "zoerefine.train"
     overrides: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     config_flag: str = "--config"
     branch: str = ""
     allow_dirty: bool = False
+    environment: str = "current"
+    caller: Path = field(default_factory=Path.cwd)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job with everything that could be looked up: what it is known by, and what it needs."""
+
+    job: Job
+    source: Source
+    mirror: Path
+    commit: str
+    changes: Changes
+    config: bytes
+    tree: dict[str, Any]
+    home: Path
+
+    @property
+    def identity(self) -> str:
+        """The same job has the same one: SHA-256 of what decides what runs."""
+        job = self.job
+        config = self.tree or self.config.hex()
+        what = [self.commit, self.changes.digest, config, job.module, job.overrides]
+        return digest_json([*what, job.config_flag, job.arguments, job.environment])
+
+    @property
+    def name(self) -> str:
+        """RUN.NAME as the job will see it, else the config file's name."""
+        name = str(setting(self.tree, self.job.overrides, "RUN.NAME") or self.job.config.stem)
+        if not name or "/" in name or name.startswith(".") or not name.isprintable():
+            raise UserError(f"RUN.NAME {name!r} cannot be a folder's name")
+        return name
+
+    @property
+    def seed(self) -> int:
+        """SEED as the job will see it, else 0."""
+        seed = setting(self.tree, self.job.overrides, "SEED")
+        return seed if isinstance(seed, int) and not isinstance(seed, bool) else 0
+
+    def run(self, runs: Path | None) -> RunDir:
+        """Where this job's run lies: below `runs`, or RUN.ROOT, or ./runs."""
+        root = setting(self.tree, self.job.overrides, "RUN.ROOT")
+        runs = runs or self.job.caller / (root if isinstance(root, str) and root else "runs")
+        return RunDir((runs / self.name / f"{self.commit[:8]}-{self.identity[:8]}").resolve())
+
+    @property
+    def input_name(self) -> str:
+        """What the config is called in the run: input.yaml, or input with its own ending."""
+        suffix = self.job.config.suffix
+        return "input.yaml" if suffix in YAML else f"input{suffix}"
 
 
 def default_home() -> Path:
     """Where mirrors and workspaces live: $ZOEREFINE_HOME, or the user's cache folder."""
     if home := os.environ.get("ZOEREFINE_HOME"):
-        return Path(home)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zoerefine"
+        return Path(home).expanduser().resolve()
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache).resolve() / "zoerefine"
 
 
-def launch(job: Job, runs: Path, home: Path) -> tuple[RunDir, int]:
+def launch(job: Job, runs: Path | None, home: Path) -> tuple[RunDir, int]:
     """Run a job in a workspace at its commit; returns the run and the job's exit code.
 
     The same job finds its run again: a finished one is left as it is, another goes on.
@@ -60,88 +126,186 @@ def launch(job: Job, runs: Path, home: Path) -> tuple[RunDir, int]:
     Raises:
         UserError: anything that is wrong before the job's first line runs.
     """
+    plan = make_plan(job, home)
+    run = plan.run(runs)
+    return run, start(plan, run)
+
+
+def make_plan(job: Job, home: Path) -> Plan:
+    """Look everything up that a job needs, and fetch its commit; nothing is written but mirrors."""
     if len(job.overrides) % 2:
         raise UserError(f"overrides come as KEY VALUE pairs; {job.overrides[-1]!r} has no value")
-    tree = read_yaml(job.config)
     source = open_source(job.repo)
+    config = read_local_config(job)
     mirror, commit = fetch_commit(source, job.ref, home, job.branch)
-    diff = take_diff(source, commit, job.allow_dirty)
-    identity = [commit, diff.digest, tree, job.module, job.overrides, job.config_flag]
-    name = run_name(tree, job.overrides, job.config)
-    run = RunDir((runs / name / f"{commit[:8]}-{digest_json(identity)[:8]}").resolve())
+    if config is None:
+        config = read_committed_config(job, mirror, commit)
+    changes = take_changes(source, commit, job.allow_dirty)
+    return Plan(job, source, mirror, commit, changes, config, read_tree(job.config, config), home)
+
+
+def read_local_config(job: Job) -> bytes | None:
+    """The config's bytes; None where no such file is here."""
+    try:
+        return (job.caller / job.config).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UserError(f"config {job.config} cannot be read: {error.strerror}") from None
+
+
+def read_committed_config(job: Job, mirror: Path, commit: str) -> bytes:
+    """The config's bytes as they are in the commit."""
+    try:
+        if job.config.is_absolute():
+            raise GitError(str(job.config))
+        return git_bytes("cat-file", "blob", f"{commit}:{job.config.as_posix()}", folder=mirror)
+    except GitError:
+        raise UserError(
+            f"no config file {job.config}, here or in commit {commit[:12]}: give an existing file"
+        ) from None
+
+
+def read_tree(path: Path, data: bytes) -> dict[str, Any]:
+    """What a YAML config holds; empty for a file of another kind.
+
+    Raises `UserError` where it is broken, or holds a secret that every run would then keep.
+    """
+    name = find_secret(data)
+    if name:
+        raise UserError(f"config {path} holds the secret of {name}: read it from the environment")
+    if path.suffix not in YAML:
+        return {}
+    try:
+        tree = yaml.safe_load(data)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"config {path} is not YAML: {error}") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise UserError(f"config {path} must be a mapping of keys, not a {type(tree).__name__}")
+    return {str(key): value for key, value in tree.items()}
+
+
+def setting(tree: dict[str, Any], overrides: Sequence[str], key: str) -> Any:
+    """A config key's value, the overrides considered; None where nothing sets it."""
+    value: Any = tree
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    for name, text in zip(overrides[::2], overrides[1::2], strict=True):
+        if name == key:
+            try:
+                value = yaml.safe_load(text)
+            except yaml.YAMLError:
+                value = text
+    return value
+
+
+def start(plan: Plan, run: RunDir) -> int:
+    """Run a planned job into a run directory; returns its exit code."""
     if run.status().state == "finished":
         say(f"{run.path} is finished: nothing to do")
-        return run, 0
-    with run.locked() as lock, workspace(source, mirror, commit, diff, home) as folder:
-        command = child_command(job, folder, run)
-        write_text(run.path / "input.yaml", job.config.read_text(encoding="utf-8"))
-        if diff.patch:
-            with replacing(run.path / "uncommitted.patch") as path:
-                path.write_bytes(diff.patch)
-        provenance.add(
-            run,
-            repository=source.shown,
-            ref=job.ref,
-            commit=commit,
-            dirty_digest=diff.digest,
-            module=job.module,
-            config=str(job.config.resolve()),
-            config_flag=job.config_flag,
-            overrides=list(job.overrides),
-            launch_argv=sys.argv,
-            **provenance.machine_facts(),
-        )
-        say(f"commit {commit[:12]} of {source.shown} runs in {folder}")
+        return 0
+    with ExitStack() as stack:
+        lock = stack.enter_context(patient_lock(run))
+        if run.status().state == "finished":  # by whoever held the lock
+            say(f"{run.path} is finished: nothing to do")
+            return 0
+        work = (plan.source, plan.mirror, plan.commit, plan.changes, plan.home, run.path)
+        place = stack.enter_context(workspace(*work))
+        kind = (plan.job.environment, place.folder, plan.commit, plan.home)
+        python = stack.enter_context(job_python(*kind))
+        command = job_command(plan.job, place.folder, python, run.path / plan.input_name)
+        record(plan, run, place.folder, python, command)
+        say(f"commit {plan.commit[:12]} of {plan.source.url} runs in {place.folder}")
         say(f"writing to {run.path}")
-        code = run_child(command, folder, child_environment(folder, run), run, lock)
-    point_to_latest(run)
-    return run, code
+        variables = job_environment(place.folder, run, plan.seed, plan.job.caller, python)
+        point_to_latest(run)
+        return run_child(command, place.folder, variables, run, (lock, place.lock))
 
 
-def run_name(tree: dict[str, Any], overrides: Sequence[str], config: Path) -> str:
-    """RUN.NAME as the job will see it, else the config file's name."""
-    name = config.stem
-    if isinstance(tree.get("RUN"), dict):
-        name = str(tree["RUN"].get("NAME", name))
-    for key, value in zip(overrides[::2], overrides[1::2], strict=True):
-        if key == "RUN.NAME":
-            name = str(yaml.safe_load(value))
-    if not name or "/" in name or name.startswith("."):
-        raise UserError(f"RUN.NAME {name!r} cannot be a folder's name")
-    return name
+@contextmanager
+def patient_lock(run: RunDir) -> Iterator[int]:
+    """The run's lock; where its launcher was killed, its job gets a moment to end."""
+    deadline = time.monotonic() + PATIENCE_S
+    with ExitStack() as stack:
+        while True:
+            try:
+                lock = stack.enter_context(run.locked())
+                break
+            except UserError:
+                if _is_alive(run.status().pid) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        yield lock
 
 
-def child_command(job: Job, folder: Path, run: RunDir) -> list[str]:
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return pid > 0
+
+
+def job_command(job: Job, folder: Path, python: Path, config: Path) -> list[str]:
     """The job's command line: a script of the workspace, or a module."""
     if job.module.endswith(".py"):
-        script = (folder / job.module).resolve()
-        if not script.is_relative_to(folder.resolve()) or not script.is_file():
+        script = folder / job.module
+        inside = script.resolve().is_relative_to(folder.resolve())
+        if not (inside and script.is_file()):
             raise UserError(f"the commit has no script {job.module}: check --module")
         program = [str(script)]
     elif all(part.isidentifier() for part in job.module.split(".")):
         program = ["-m", job.module]
     else:
         raise UserError(f"--module {job.module!r} is neither a script's path nor a module's name")
-    return [sys.executable, *program, job.config_flag, str(run.path / "input.yaml"), *job.overrides]
+    words = [job.config_flag, str(config), *job.arguments, *job.overrides]
+    return [str(python), *program, *words]
 
 
-def child_environment(folder: Path, run: RunDir) -> dict[str, str]:
-    """The launcher's environment, the workspace before everything else on the module path."""
-    environment = dict(os.environ)
-    paths = [str(folder), environment.get("PYTHONPATH", "")]
-    environment |= {
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONHASHSEED": "0",
-        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-        CALLER_FOLDER: os.getcwd(),
-        RUN_FOLDER: str(run.path),
-    }
-    return environment
+def record(plan: Plan, run: RunDir, folder: Path, python: Path, command: Sequence[str]) -> None:
+    """Write what is about to run: the config, the changes, the packages, provenance.json."""
+    job = plan.job
+    with replacing(run.path / plan.input_name) as path:
+        path.write_bytes(plan.config)
+    if plan.changes.patch:
+        with replacing(run.path / "uncommitted.patch") as path:
+            path.write_bytes(plan.changes.patch)
+    facts = provenance.machine_facts(python)
+    facts["environment_digest"] = provenance.write_environment(run, python)
+    provenance.add(
+        run,
+        identity=plan.identity,
+        repository=plan.source.url,
+        ref=job.ref,
+        branch=job.branch,
+        commit=plan.commit,
+        tree=plan.changes.tree or git("rev-parse", f"{plan.commit}^{{tree}}", folder=folder),
+        dirty_digest=plan.changes.digest,
+        dirty_files=list(plan.changes.files),
+        module=job.module,
+        config=str(job.caller / job.config),
+        input=plan.input_name,
+        input_digest=sha256(plan.config).hexdigest(),
+        config_flag=job.config_flag,
+        overrides=list(job.overrides),
+        arguments=list(job.arguments),
+        environment_kind=job.environment,
+        caller=str(job.caller),
+        launch_argv=sys.argv,
+        command=shlex.join(command),
+        workspace=str(folder),
+        hash_seed=plan.seed % 2**32,
+        **facts,
+    )
 
 
 def point_to_latest(run: RunDir) -> None:
     """Let runs/<name>/latest name this run."""
     link = run.path.parent / f".latest.{os.getpid()}"
+    link.unlink(missing_ok=True)
     link.symlink_to(run.path.name)
     os.replace(link, run.path.parent / "latest")

@@ -1,101 +1,106 @@
-"""The child process of a launch: live output, a log without secrets, signals, its end recorded."""
+"""The child process of a launch: its start, the signals it gets, and its end, recorded."""
 
+import ctypes
 import os
-import pty
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
-from zoerefine.launch.provenance import add, hide_secrets
+from zoerefine.launch.output import Log, Outputs
+from zoerefine.launch.outputs import digests
+from zoerefine.launch.provenance import add, now
+from zoerefine.launch.secrets import hide_secrets
 from zoerefine.run_dir import RunDir
 
-CHUNK = 65536
-INTERRUPTED = 130
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PR_SET_PDEATHSIG = 1
+CANNOT_START = 126
 
 
 def run_child(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], run: RunDir, lock: int
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    run: RunDir,
+    locks: Sequence[int],
 ) -> int:
     """Run a job to its end and record in `status.json` how it ended; returns its exit code.
 
-    The child inherits the lock's descriptor, so the run stays locked as long as either lives.
+    The child inherits the descriptors of the locks, so they hold as long as either lives.
     """
     run.set_status("running")
-    # A terminal of its own lets the child draw progress bars where we can show them.
-    reader, writer = pty.openpty() if sys.stdout.isatty() else os.pipe()
-    child = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=writer,
-        stderr=writer,
-        start_new_session=True,
-        pass_fds=(lock,) if lock >= 0 else (),
-    )
-    os.close(writer)
-    with Signals(child) as signals, open(run.log_file, "ab") as file:
+    add(run, started=now(), ended="", exit_status=None)
+    with open(run.log_file, "ab") as file:
         log = Log(file)
-        copy_output(reader, log)
-        code = child.wait()
-    os.close(reader)
+        outputs = Outputs(log)
+        sys.stdout.flush()
+        try:
+            child = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=outputs.out.writer,
+                stderr=outputs.err.writer,
+                start_new_session=True,
+                pass_fds=tuple(locks),
+                preexec_fn=ask_to_stop_with_parent(),
+            )
+        except OSError as error:
+            return record_end(run, CANNOT_START, 0, f"{command[0]} cannot be started: {error}")
+        outputs.started()
+        with Signals(child, outputs) as signals:
+            outputs.copy_until_end(lambda: child.poll() is not None)
+            code = child.wait()
+    return record_end(run, code, signals.count, log.fault or log.last)
+
+
+def record_end(run: RunDir, code: int, signals: int, said: str) -> int:
+    """Write how a job ended; returns its exit code as a shell would give it."""
     code = 128 - code if code < 0 else code
-    killed = signals.count > 0 or code > 128
+    killed = signals > 0 or code > 128
     state = "killed" if killed else "failed" if code else "finished"
-    run.set_status(state, "" if code == 0 else log.last or f"exit code {code}")
-    add(run, exit_status=code)
+    reason = "" if state == "finished" else hide_secrets(said) or f"exit code {code}"
+    run.set_status(state, reason)
+    add(run, ended=now(), exit_status=code, outputs=digests(run))
     return code
 
 
-def copy_output(reader: int, log: "Log") -> None:
-    """Copy what the child prints to our output and the log, until it has closed its end."""
-    while True:
-        try:
-            data = os.read(reader, CHUNK)
-        except OSError:  # how a terminal says that the other side is gone
-            return
-        if not data:
-            return
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-        log.write(data)
+def ask_to_stop_with_parent():  # type: ignore[no-untyped-def]
+    """A function for the child's first moment: should we be killed, it gets SIGTERM.
 
-
-class Log:
-    """Writes lines as they are complete: of a progress bar its last state, of secrets nothing.
-
-    `last` is the last line that was not empty.
+    So it stops with a checkpoint and frees its locks, and the same command goes on. None where
+    the system has no such thing.
     """
+    if not sys.platform.startswith("linux"):
+        return None
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
-        self.last = ""
-        self._rest = b""
+    def ask() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    def write(self, data: bytes) -> None:
-        """Take output as it comes."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            last_state = line.rstrip(b"\r").rpartition(b"\r")[2]
-            text = hide_secrets(last_state.decode(errors="surrogateescape"))
-            self.file.write(text.encode(errors="surrogateescape") + b"\n")
-            self.last = text.strip() or self.last
-        self.file.flush()
+    return ask
 
 
 class Signals:
-    """Passes Ctrl-C and SIGTERM on to the child's whole group; the second time it is killed."""
+    """Passes Ctrl-C, SIGTERM and a closed terminal on to the child's group; the second kills it."""
 
-    def __init__(self, child: "subprocess.Popen[bytes]") -> None:
-        self.child = child
+    def __init__(self, child: "subprocess.Popen[bytes]", outputs: Outputs) -> None:
+        self.child, self.outputs = child, outputs
         self.count = 0
 
     def __enter__(self) -> "Signals":
-        self._old = {n: signal.signal(n, self._pass_on) for n in (signal.SIGINT, signal.SIGTERM)}
+        self._old = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGWINCH)}
+        for number in STOPPING:
+            if self._old[number] != signal.SIG_IGN:  # nohup's wish
+                signal.signal(number, self._pass_on)
+        signal.signal(signal.SIGWINCH, self._resize)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -106,3 +111,7 @@ class Signals:
         self.count += 1
         with suppress(ProcessLookupError):
             os.killpg(self.child.pid, number if self.count == 1 else signal.SIGKILL)
+
+    def _resize(self, *_: object) -> None:
+        for stream in self.outputs.streams:
+            stream.resize()

@@ -2,30 +2,35 @@
 
 import os
 import platform
-import re
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import metadata
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from zoerefine.files import digest_json, write_json
+from zoerefine.files import digest_json, write_json, write_text
+from zoerefine.launch.environment import packages
 from zoerefine.launch.git import git_bytes, head_commit, uncommitted_files
+from zoerefine.launch.locks import lock
+from zoerefine.launch.secrets import without_secrets
 from zoerefine.run_dir import RunDir
 
-SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE", re.I)
-URL_CREDENTIALS = re.compile(r"(\w+://)[^/\s\"'@]+@")
-HIDDEN = "***"
+STEERING = ("CUBLAS_WORKSPACE_CONFIG", "PYTHONHASHSEED", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 
 
 def add(run: RunDir, **facts: Any) -> None:
-    """Merge facts into the run's provenance.json; what is there and not named stays."""
-    known: dict[str, Any] = {}
-    if run.provenance_file.exists():
-        known = run.read_json(run.provenance_file)
-    write_json(run.provenance_file, without_secrets(known | facts))
+    """Merge facts into the run's provenance.json; what is there and not named stays.
+
+    The launcher and its job both add: one after the other, so that neither loses the other's.
+    """
+    run.path.mkdir(parents=True, exist_ok=True)
+    with lock(run.path / ".provenance.lock"):
+        known: dict[str, Any] = {}
+        if run.provenance_file.exists():
+            known = run.read_json(run.provenance_file)
+        write_json(run.provenance_file, _printable(without_secrets(known | facts)))
 
 
 def source_facts(folder: Path) -> dict[str, Any]:
@@ -38,13 +43,15 @@ def source_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def machine_facts() -> dict[str, Any]:
+def machine_facts(python: Path = Path(sys.executable)) -> dict[str, Any]:
     """Python, packages and host: cheap, and without importing torch."""
     return {
         "python": platform.python_version(),
-        "environment_digest": environment_digest(),
+        "environment_digest": environment_digest(python),
         "host": socket.gethostname(),
         "platform": platform.platform(),
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
     }
 
 
@@ -56,47 +63,60 @@ def device_facts() -> dict[str, Any]:
     if torch.cuda.is_available():
         facts |= {
             "cuda": torch.version.cuda,
+            "driver": next(iter(ask_gpus("driver_version")), ""),
             "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         }
     return facts
 
 
-def environment_digest() -> str:
+def cpu_name() -> str:
+    """The processor's model name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), "")
+
+
+def ask_gpus(what: str) -> list[str]:
+    """A field of each NVIDIA GPU (`name`, `driver_version`), without CUDA; empty without GPUs."""
+    command = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+
+
+def environment_digest(python: Path = Path(sys.executable)) -> str:
     """A digest of every installed distribution and its version."""
-    return digest_json(sorted(f"{d.name}=={d.version}" for d in metadata.distributions()))
+    return digest_json(packages(python))
+
+
+def write_environment(run: RunDir, python: Path) -> str:
+    """Write the packages into the run's environment.txt, which pip reads; returns their digest."""
+    listed = packages(python)
+    write_text(run.path / "environment.txt", "\n".join(listed) + "\n")
+    return digest_json(listed)
 
 
 def job_facts(argv: Sequence[str] = sys.argv) -> dict[str, Any]:
     """What a job adds about itself: its command line and the variables that steer results."""
-    steering = ("CUBLAS_WORKSPACE_CONFIG", "PYTHONHASHSEED", "OMP_NUM_THREADS")
     return {
         "job_argv": list(argv),
-        "environment": {key: os.environ[key] for key in steering if key in os.environ},
+        "environment": {key: os.environ[key] for key in STEERING if key in os.environ},
     }
 
 
-def without_secrets(value: Any) -> Any:
-    """The same JSON value with URL credentials and the environment's secrets blotted out."""
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _printable(value: Any) -> Any:
+    """File names may hold bytes that are no text; a JSON document cannot."""
     if isinstance(value, str):
-        return hide_secrets(value)
+        return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {key: without_secrets(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_secrets(item) for item in value]
-    return value
-
-
-def hide_secrets(text: str) -> str:
-    """A text with URL credentials and the values of variables named like a secret blotted out."""
-    values = {v for k, v in os.environ.items() if SECRET_NAME.search(k) and len(v) >= 4}
-    for secret in sorted(values, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    return URL_CREDENTIALS.sub(rf"\1{HIDDEN}@", text)
-
-
-def without_credentials(url: str) -> str:
-    """A URL without user and password; anything else as it is."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        return {key: _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, list) else value

@@ -1,8 +1,11 @@
-"""A repository as launching sees it: where it is, its mirror, and which commit a ref means.
+"""A source's bare mirror, and which commit a ref means there.
 
-A source is a local folder, a `file://`, `http(s)://`, `ssh://` or `git://` URL, or the SSH form
-`host:path`. Its bare mirror is fetched only for a commit that it does not hold yet, one fetch at
-a time. Refs and sources come from users: none may look like an option or name a helper program.
+A mirror is fetched only for a commit that it does not hold yet, one fetch at a time:
+
+    <home>/mirrors/<name>-<key>.git          every commit that was ever launched is held by a
+                                             ref below refs/held, and is never collected
+    <home>/mirrors/<name>-<key>.git.lock     held while the mirror is being changed
+    <home>/mirrors/<name>-<key>.git.use      shared by the launches that borrow from it
 """
 
 import hashlib
@@ -10,98 +13,55 @@ import os
 import re
 import shutil
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
-
-from filelock import FileLock
 
 from zoerefine.errors import UserError
 from zoerefine.launch.git import GitError, git
-from zoerefine.launch.provenance import without_credentials
+from zoerefine.launch.locks import lock
+from zoerefine.launch.source import Source
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SOME_HASH = re.compile(r"[0-9a-f]{4,40}")
 REF = re.compile(r"[\w][\w./@^~+#-]*")
-URL = re.compile(r"(file|https?|ssh|git)://[^\s]+")
-SSH_FORM = re.compile(r"[\w.-]+(@[\w.-]+)?:(?!:|//)[^\s]+")
+ALL_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+HEAD:refs/remote-head")
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where commits come from.
-
-    Attributes:
-        url: what git is given; may hold credentials, so it is never written down.
-        shown: the same without them.
-        folder: the working tree, where the source is a local one.
-    """
-
-    url: str
-    shown: str
-    folder: Path | None
-
-    @property
-    def name(self) -> str:
-        """The repository's name: the last part of the path, without a `.git` ending."""
-        last = re.split(r"[/:]", self.shown.rstrip("/"))[-1]
-        return re.sub(r"[^\w.-]", "_", last.removesuffix(".git")) or "repository"
-
-
-def open_source(text: str) -> Source:
-    """Check a repository argument. Raises `UserError` for what is none, or not allowed."""
-    if text.startswith("-") or "\n" in text or "\0" in text or not text:
-        raise UserError(f"--repo {text!r} is no URL or folder")
-    folder = Path(text).expanduser()
-    if folder.exists():
-        return _local(folder.resolve())
-    if URL.fullmatch(text):
-        if text.startswith("file://") and Path(text.removeprefix("file://")).is_dir():
-            return Source(text, text, None)
-        return Source(text, without_credentials(text), None)
-    if SSH_FORM.fullmatch(text):
-        return Source(text, text, None)
-    raise UserError(
-        f"--repo {text!r} is neither an existing folder nor a file, http(s), ssh or git URL"
-    )
-
-
-def _local(folder: Path) -> Source:
-    try:
-        bare = git("rev-parse", "--is-bare-repository", folder=folder) == "true"
-        top = folder if bare else Path(git("rev-parse", "--show-toplevel", folder=folder))
-    except GitError:
-        raise UserError(f"--repo {folder} is a folder without a git repository") from None
-    return Source(str(top), str(top), None if bare else top)
+def mirrors_of(home: Path) -> Path:
+    """The folder of all mirrors."""
+    return home / "mirrors"
 
 
 def mirror_of(source: Source, home: Path) -> Path:
     """The folder of a source's bare mirror (it may not exist yet)."""
-    key = hashlib.sha256(source.shown.encode()).hexdigest()[:12]
-    return home / "mirrors" / f"{source.name}-{key}.git"
+    key = hashlib.sha256(source.url.encode(errors="surrogateescape")).hexdigest()[:12]
+    return mirrors_of(home) / f"{source.name}-{key}.git"
 
 
 def fetch_commit(source: Source, ref: str, home: Path, branch: str = "") -> tuple[Path, str]:
     """Make sure that the mirror holds what `ref` means; returns the mirror and the 40-hex commit.
 
-    `ref` is a full or abbreviated hash, a tag or a branch; HEAD in a local folder is its HEAD.
-    With `branch`, the commit must be on it.
+    `ref` is a full or abbreviated hash, a tag or a branch; in a local folder it may be whatever
+    its own git understands (HEAD~1, origin/main). With `branch`, the commit must be on it.
 
     Raises:
         UserError: no such repository, ref or branch; an ambiguous hash; not on the branch.
     """
     check_ref(ref)
     mirror = mirror_of(source, home)
-    mirror.parent.mkdir(parents=True, exist_ok=True)
-    if source.folder is not None and not FULL_HASH.fullmatch(ref):
+    if FULL_HASH.fullmatch(ref.lower()):
+        ref = ref.lower()
+    elif source.folder is not None:
         ref = resolve(source.folder, ref, source)  # the user's own view of names
-    with FileLock(f"{mirror}.lock"):
-        if not mirror.exists():
-            create_mirror(mirror)
+    if FULL_HASH.fullmatch(ref) and not branch and holds(mirror, ref):
+        return mirror, ref
+    with lock(Path(f"{mirror}.lock")) as held:
+        ready_mirror(mirror)
         if not (FULL_HASH.fullmatch(ref) and holds(mirror, ref)):
-            fetch(source, mirror, ref)
+            fetch(source, mirror, ref, held)
         commit = resolve(mirror, ref, source)
         if branch:
-            check_on_branch(source, mirror, commit, branch)
+            check_on_branch(source, mirror, commit, branch, held)
+        git("update-ref", f"refs/held/{commit}", commit, folder=mirror, keep=(held,))
     return mirror, commit
 
 
@@ -111,11 +71,20 @@ def check_ref(ref: str) -> None:
         raise UserError(f"{ref!r} is no commit, tag or branch name")
 
 
-def create_mirror(mirror: Path) -> None:
-    """An empty bare repository, published by rename, that never throws commits away by itself."""
+def ready_mirror(mirror: Path) -> None:
+    """A bare repository that never throws commits away by itself, made by rename if absent.
+
+    The caller holds the mirror's lock, so lock files of git in it are those of a killed one.
+    """
+    if mirror.exists():
+        for stale in (*mirror.glob("*.lock"), *mirror.glob("refs/**/*.lock")):
+            stale.unlink(missing_ok=True)
+        return
+    for leftover in mirror.parent.glob(f".{mirror.name}.*.tmp"):
+        shutil.rmtree(leftover, ignore_errors=True)
     temporary = mirror.with_name(f".{mirror.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        git("init", "--quiet", "--bare", temporary)
+        git("init", "--quiet", "--bare", "--template=", temporary)
         git("config", "gc.auto", "0", folder=temporary)
         os.replace(temporary, mirror)
     finally:
@@ -123,80 +92,96 @@ def create_mirror(mirror: Path) -> None:
 
 
 def holds(mirror: Path, commit: str) -> bool:
-    """Whether a mirror has a commit and everything that it needs."""
+    """Whether a commit has been fetched into a mirror whole."""
+    if not mirror.exists():
+        return False
     try:
-        git("cat-file", "-e", f"{commit}^{{tree}}", folder=mirror)
-        git("rev-parse", "--verify", "--quiet", f"refs/held/{commit}", folder=mirror)
+        held = git("rev-parse", "--verify", "--quiet", f"refs/held/{commit}", folder=mirror)
     except GitError:
         return False
-    return True
+    return held == commit
 
 
-def fetch(source: Source, mirror: Path, ref: str) -> None:
+def fetch(source: Source, mirror: Path, ref: str, held: int) -> None:
     """Bring a full hash alone if the other side allows it, else all branches and tags."""
-    if FULL_HASH.fullmatch(ref):
-        try:
-            git("fetch", "--quiet", "--no-tags", "--", source.url, ref, folder=mirror)
-            hold(mirror, ref)
-            return
-        except GitError:
-            pass  # some servers give named refs only
-    refs = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+HEAD:refs/remote-head")
+
+    def fetch_refs(*words: str) -> None:
+        plain = ("fetch", "--quiet", "--no-tags", "--update-shallow", "--no-recurse-submodules")
+        git(*plain, *words, folder=mirror, env=source.environment(), keep=(held,))
+
     try:
-        git("fetch", "--quiet", "--prune", "--no-tags", "--", source.url, *refs, folder=mirror)
+        if FULL_HASH.fullmatch(ref):
+            try:
+                fetch_refs("--", source.url, ref)
+                return
+            except GitError:
+                pass  # some servers give named refs only
+        fetch_refs("--prune", "--", source.url, *ALL_REFS)
     except GitError as error:
-        message = str(error).replace(source.url, source.shown)
-        raise UserError(f"{source.shown} cannot be fetched: {message}") from None
-
-
-def hold(mirror: Path, commit: str) -> None:
-    """Name a commit, so that it counts as fetched whole and is never collected."""
-    git("update-ref", f"refs/held/{commit}", commit, folder=mirror)
+        raise UserError(f"{source.url} cannot be fetched: {error}") from None
 
 
 def resolve(repository: Path, ref: str, source: Source) -> str:
     """The 40-hex commit of a ref: a branch, a tag (annotated or not), or a hash."""
-    names = [f"refs/heads/{ref}", f"refs/tags/{ref}"]
-    if ref == "HEAD":
-        names = ["refs/remote-head", "HEAD"]
-    elif SOME_HASH.fullmatch(ref) or repository == source.folder:
-        names.append(ref)
-    for name in names:
+    for name in names_of(ref, repository == source.folder):
         try:
-            commit = git(
-                "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", folder=repository
-            )
-        except GitError as error:
-            if "ambiguous" in str(error):
-                break
+            return git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", folder=repository)
+        except GitError:
             continue
-        if repository != source.folder:
-            hold(repository, commit)
-        return commit
-    count = len(candidates(repository, ref))
-    if count > 1:
-        raise UserError(f"{ref} means {count} commits in {source.shown}: give more digits")
+    several = candidates(repository, ref)
+    if len(several) > 1:
+        shown = ", ".join(commit[:16] for commit in several[:4])
+        raise UserError(
+            f"{ref} means {len(several)} commits in {source.url} ({shown}): give more digits"
+        )
     raise UserError(
-        f"no commit, tag or branch {ref!r} in {source.shown}: check the spelling, or push it first"
+        f"no commit, tag or branch {ref!r} in {source.url}: check the spelling, or push it first"
     )
 
 
+def names_of(ref: str, local: bool) -> list[str]:
+    """What git is asked for, in order. A full hash is nothing else, whatever a branch is called."""
+    if FULL_HASH.fullmatch(ref):
+        return [ref]
+    if re.match(r"HEAD([~^]|$)", ref):
+        return [ref] if local else [ref.replace("HEAD", "refs/remote-head", 1)]
+    names = [f"refs/heads/{ref}", f"refs/tags/{ref}"]
+    if local or SOME_HASH.fullmatch(ref):
+        names.append(ref)
+    return names
+
+
 def candidates(repository: Path, ref: str) -> list[str]:
-    """Objects whose hash starts with `ref`."""
+    """Commits whose hash starts with `ref`."""
     if not SOME_HASH.fullmatch(ref):
         return []
-    return git("rev-parse", f"--disambiguate={ref}", folder=repository).split()
+    objects = git("rev-parse", f"--disambiguate={ref}", folder=repository).split()
+    kinds = "--batch-check=%(objecttype) %(objectname)"
+    lines = git("cat-file", kinds, folder=repository, stdin="\n".join(objects).encode())
+    return [line.split()[1] for line in lines.splitlines() if line.startswith("commit ")]
 
 
-def check_on_branch(source: Source, mirror: Path, commit: str, branch: str) -> None:
+def check_on_branch(source: Source, mirror: Path, commit: str, branch: str, held: int) -> None:
     """Raises `UserError` where a branch does not hold a commit."""
     check_ref(branch)
-    fetch(source, mirror, branch)
-    tip = resolve(mirror, branch, source)
+    fetch(source, mirror, branch, held)
+    tip = f"refs/heads/{branch}"
+    try:
+        git("rev-parse", "--verify", "--quiet", tip, folder=mirror)
+    except GitError:
+        raise UserError(f"no branch {branch!r} in {source.url}: check the spelling") from None
     try:
         git("merge-base", "--is-ancestor", commit, tip, folder=mirror)
     except GitError:
         raise UserError(
-            f"branch {branch} of {source.shown} does not hold commit {commit[:12]}: give the "
+            f"branch {branch} of {source.url} does not hold commit {commit[:12]}: give the "
             "branch that does, or no branch"
         ) from None
+
+
+def named_by(source: Source, mirror: Path, commit: str) -> str:
+    """A branch or tag of the source that holds a commit; empty where none does any more."""
+    with lock(Path(f"{mirror}.lock")) as held:
+        fetch(source, mirror, "HEAD", held)
+        words = ("--contains", commit, "--format=%(refname:short)", "--count=1")
+        return git("for-each-ref", *words, "refs/heads", "refs/tags", folder=mirror)

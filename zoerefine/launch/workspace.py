@@ -1,39 +1,47 @@
-"""A workspace: the tree of one commit, checked, published by rename, and used by one run.
+"""A workspace: the tree of one commit, checked, published by rename, and used by one run at a time.
 
-    <home>/workspaces/<name>-<commit>[-<diff digest>]/    the tree
-    <home>/workspaces/<...>.lock                          shared by those who use it
+    <home>/workspaces/<mirror>/<commit>[-<changes>].<n>          the tree
+    <home>/workspaces/<mirror>/<commit>[-<changes>].<n>.lock     held by the run that uses it
+    <home>/workspaces/<mirror>/<commit>[-<changes>].<n>.run      the run that used it last
 
-A workspace is made once and shared by all runs of that commit; nobody writes to it. A clone that
-borrows the mirror's objects costs the size of the working files alone.
+A clone that borrows the mirror's objects costs the size of the working files alone. A later run
+gets a free workspace if its tree still is the commit's; what a job left in one is never handed to
+another run and never deleted, except by `--clean`.
 """
 
-import fcntl
+import itertools
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
-from filelock import FileLock
-
 from zoerefine.errors import UserError
-from zoerefine.launch.git import git, git_bytes, uncommitted_files
-from zoerefine.launch.repository import Source
+from zoerefine.files import write_text
+from zoerefine.launch.changes import Changes
+from zoerefine.launch.contents import (
+    check_depth,
+    fetch_submodule,
+    pull_lfs,
+    set_up_lfs,
+    submodules_of,
+    uses_lfs,
+)
+from zoerefine.launch.git import ISOLATED, GitError, git
+from zoerefine.launch.locks import lock, try_lock
+from zoerefine.launch.source import Source
+
+MADE_BY_PYTHON = ("__pycache__/", ".pyc")
 
 
 @dataclass(frozen=True)
-class Diff:
-    """Uncommitted changes of a local source: one patch, new files included."""
+class Workspace:
+    """A tree that is ours: its folder, and the descriptor of the lock that says so."""
 
-    patch: bytes = b""
-
-    @property
-    def digest(self) -> str:
-        """Empty where nothing was changed."""
-        return sha256(self.patch).hexdigest() if self.patch else ""
+    folder: Path
+    lock: int
 
 
 def workspaces_of(home: Path) -> Path:
@@ -41,71 +49,125 @@ def workspaces_of(home: Path) -> Path:
     return home / "workspaces"
 
 
-def take_diff(source: Source, commit: str, allow_dirty: bool) -> Diff:
-    """The uncommitted changes of a local source whose HEAD is launched.
-
-    Raises `UserError` with the list of files where there are some and they are not allowed.
-    """
-    folder = source.folder
-    if folder is None or git("rev-parse", "HEAD", folder=folder) != commit:
-        return Diff()
-    files = uncommitted_files(folder)
-    if not files:
-        return Diff()
-    if not allow_dirty:
-        shown = ", ".join(files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
-        raise UserError(
-            f"{folder} has uncommitted changes: {shown}; commit them, or give --allow-dirty to "
-            "record them with the run"
-        )
-    # A copy of the index sees new files without touching the user's own index.
-    index = Path(git("rev-parse", "--absolute-git-dir", folder=folder)) / "index"
-    copy = index.with_name(f"index.{uuid.uuid4().hex[:8]}")
-    try:
-        shutil.copy2(index, copy)
-        env = {"GIT_INDEX_FILE": str(copy)}
-        git("add", "--all", folder=folder, env=env)
-        return Diff(git_bytes("diff", "--cached", "--binary", commit, folder=folder, env=env))
-    finally:
-        copy.unlink(missing_ok=True)
-
-
 @contextmanager
-def workspace(source: Source, mirror: Path, commit: str, diff: Diff, home: Path) -> Iterator[Path]:
-    """The commit's tree with the diff applied, made if needed, kept from cleaning meanwhile."""
-    name = f"{source.name}-{commit}" + (f"-{diff.digest[:12]}" if diff.patch else "")
-    folder = workspaces_of(home) / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_name(f"{name}.lock"), "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        with FileLock(f"{folder}.make"):
-            if not folder.exists():
-                make(folder, mirror, commit, diff)
-        os.utime(folder)  # --clean goes by the time of the last use
-        yield folder
+def workspace(
+    source: Source, mirror: Path, commit: str, changes: Changes, home: Path, run: Path
+) -> Iterator[Workspace]:
+    """The commit's tree with the changes applied, for one run; made where none is free.
+
+    A run that goes on gets the workspace that it had, with what it left there.
+    """
+    label = commit + (f"-{changes.digest[:12]}" if changes.patch else "")
+    base = workspaces_of(home) / mirror.stem / label
+    with lock(Path(f"{mirror}.use"), shared=True):
+        for slot in slots(base, run):
+            with try_lock(Path(f"{slot}.lock")) as held:
+                if held is None:
+                    continue
+                if not slot.exists():
+                    make(slot, source, mirror, commit, changes, home, held)
+                elif not is_intact(slot, commit, changes, last_run(slot) == str(run)):
+                    continue
+                write_text(f"{slot}.run", f"{run}\n")
+                os.utime(slot)  # --clean goes by the time of the last use
+                yield Workspace(slot, held)
+                return
 
 
-def make(folder: Path, mirror: Path, commit: str, diff: Diff) -> None:
-    """Check out into a temporary folder, verify it, and rename it into place."""
-    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+def slots(base: Path, run: Path) -> Iterator[Path]:
+    """Where a run may work, best first: where it worked before, then by number, without end."""
+    for marker in sorted(base.parent.glob(f"{base.name}.*.run")):
+        slot = marker.with_suffix("")
+        if slot.exists() and last_run(slot) == str(run):
+            yield slot
+    for number in itertools.count():
+        yield base.with_name(f"{base.name}.{number}")
+
+
+def last_run(slot: Path) -> str:
+    """The run that used a workspace last; empty where there was none."""
     try:
-        git("clone", "--quiet", "--shared", "--no-checkout", "--", mirror, temporary)
-        git("checkout", "--quiet", "--detach", commit, folder=temporary)
-        verify(temporary, commit)
-        if diff.patch:
-            git("apply", "--binary", "--whitespace=nowarn", "-", folder=temporary, stdin=diff.patch)
-        os.replace(temporary, folder)
+        return Path(f"{slot}.run").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def make(
+    slot: Path,
+    source: Source,
+    mirror: Path,
+    commit: str,
+    changes: Changes,
+    home: Path,
+    held: int,
+) -> None:
+    """Check out into a temporary folder, verify it, and rename it into place."""
+    remove_leftovers(slot)
+    temporary = slot.with_name(f".{slot.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        check_out(temporary, source, mirror, commit, home, held)
+        if changes.patch:
+            words = ("apply", "--index", "--binary", "--whitespace=nowarn", "-")
+            git(*words, folder=temporary, env=ISOLATED, stdin=changes.patch)
+        if not is_intact(temporary, commit, changes, leftovers=False):
+            raise UserError(
+                f"a fresh checkout of {commit[:12]} differs from the commit: the mirror {mirror} "
+                "may be damaged; delete it and try again"
+            )
+        os.replace(temporary, slot)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def verify(folder: Path, commit: str) -> None:
-    """Raises `UserError` unless a tree is exactly the commit's."""
-    if git("rev-parse", "HEAD", folder=folder) != commit:
-        raise UserError(f"{folder} does not stand at {commit}: the mirror is damaged, delete it")
-    changed = uncommitted_files(folder)
-    if changed:
-        raise UserError(
-            f"a fresh checkout of {commit[:12]} differs from the commit in {changed[0]}: is a "
-            "filter or line-ending setting at work?"
+def remove_leftovers(slot: Path) -> None:
+    """Remove what a killed launch left half-made; the caller holds the slot's lock."""
+    for leftover in slot.parent.glob(f".{slot.name}.*.tmp"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def check_out(
+    folder: Path, source: Source, mirror: Path, commit: str, home: Path, held: int, depth: int = 0
+) -> None:
+    """The tree of a commit with its submodules and LFS files, borrowing the mirror's objects."""
+    check_depth(depth)
+    quiet = ("clone", "--quiet", "--shared", "--no-checkout", "--template=")
+    git(*quiet, "--", mirror, folder, env=ISOLATED, keep=(held,))
+    git("remote", "set-url", "--", "origin", source.url, folder=folder)
+    git("update-ref", "--no-deref", "HEAD", commit, folder=folder)
+    lfs = uses_lfs(folder)
+    if lfs:
+        set_up_lfs(folder, mirror)
+    git("checkout", "--quiet", "--detach", commit, folder=folder, env=ISOLATED, keep=(held,))
+    if lfs:
+        pull_lfs(folder, source)
+    for submodule in submodules_of(folder, commit):
+        place = folder / submodule.path
+        if not place.resolve().is_relative_to(folder.resolve()) or place.is_symlink():
+            raise UserError(f"submodule {submodule.path} of {source.url} lies outside of its tree")
+        inner, inner_mirror = fetch_submodule(source, submodule, home)
+        check_out(place, inner, inner_mirror, submodule.commit, home, held, depth + 1)
+
+
+def is_intact(folder: Path, commit: str, changes: Changes, leftovers: bool) -> bool:
+    """Whether a tree is exactly the commit's with the changes; `leftovers` allows new files.
+
+    The index must write the very tree that is wanted, and the files must be the index's.
+    """
+    try:
+        wanted = changes.tree or git("rev-parse", f"{commit}^{{tree}}", folder=folder)
+        same = (
+            git("rev-parse", "HEAD", folder=folder) == commit
+            and git("write-tree", folder=folder) == wanted
         )
+        words = ("status", "--porcelain=v1", "-z", "--no-renames", "-uall", "--ignored")
+        text = git(*words, "--ignore-submodules=none", folder=folder, env=ISOLATED)
+    except GitError:
+        return False
+    return same and all(_is_expected(entry, leftovers) for entry in text.split("\0") if entry)
+
+
+def _is_expected(entry: str, leftovers: bool) -> bool:
+    state, name = entry[:2], entry[3:]
+    if state in ("??", "!!"):
+        return leftovers or name.endswith(MADE_BY_PYTHON) or "__pycache__/" in name
+    return state[1] == " "  # staged: that is the changes, and the index has been checked

@@ -1,0 +1,11 @@
+"""Reproduce a run: run -> the same run again, compared. See zoerefine/commands/reproduce.py."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+
+from zoerefine.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["reproduce", *sys.argv[1:]]))

@@ -1,0 +1,19 @@
+"""Launches as processes of this machine."""
+
+from collections.abc import Sequence
+
+from zoerefine.launch.executor import Outcome
+from zoerefine.launch.executor.command import Launch
+
+
+class LocalExecutor:
+    """Each ticket is a launcher's process."""
+
+    def submit(self, words: Sequence[str]) -> Launch:
+        return Launch(words)
+
+    def poll(self, ticket: Launch) -> Outcome | None:
+        return ticket.poll()
+
+    def cancel(self, ticket: Launch) -> None:
+        ticket.stop()

@@ -1,0 +1,94 @@
+"""Launches as tasks of a Ray cluster: each calls our launcher on its node.
+
+The code comes from the node's own mirror at the exact hash, so nothing of it goes through Ray. A
+node that dies has its tasks started anew elsewhere; the launcher there finds the unfinished run on
+the path that all nodes see, and the job goes on from its last checkpoint.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from zoerefine.errors import UserError
+from zoerefine.launch.executor import Outcome
+from zoerefine.launch.executor.command import Launch
+
+RETRIES = 20  # nodes that may die under one job
+KILLED = 137
+LOOK_S = 0.2
+
+
+@contextmanager
+def ray_executor(gpus: float) -> Iterator["RayExecutor"]:
+    """Connected to the cluster at RAY_ADDRESS. Raises `UserError` where there is none."""
+    try:
+        import ray
+    except ImportError:
+        raise UserError("Ray is not installed: pip install 'zoerefine[cluster]'") from None
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:
+        raise UserError("RAY_ADDRESS is not set: give the cluster's head, e.g. 10.0.0.1:6379")
+    # Ray would start every worker through `uv run` where the driver was started so.
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise UserError(f"no Ray cluster at RAY_ADDRESS {address}: {error}") from None
+    try:
+        yield RayExecutor(ray, gpus)
+    finally:
+        ray.shutdown()
+
+
+@dataclass
+class Ticket:
+    """A task of the cluster."""
+
+    reference: Any
+    cancelled: int = 0
+
+
+class RayExecutor:
+    """Each ticket is a task that runs the launcher to its end."""
+
+    def __init__(self, ray: Any, gpus: float) -> None:
+        self._ray = ray
+        options = {"num_cpus": 1, "num_gpus": gpus, "max_retries": RETRIES}
+        self._task = ray.remote(**options)(run_launch)
+
+    def submit(self, words: Sequence[str]) -> Ticket:
+        return Ticket(self._task.remote(list(words)))
+
+    def poll(self, ticket: Ticket) -> Outcome | None:
+        ready, _ = self._ray.wait([ticket.reference], timeout=0)
+        if not ready:
+            return None
+        try:
+            outcome: Outcome = self._ray.get(ticket.reference)
+        except (self._ray.exceptions.TaskCancelledError, self._ray.exceptions.RayTaskError):
+            return Outcome(130)
+        except self._ray.exceptions.RayError as error:
+            return Outcome(KILLED, str(error).splitlines()[0])
+        return outcome
+
+    def cancel(self, ticket: Ticket) -> None:
+        ticket.cancelled += 1
+        with suppress(self._ray.exceptions.RayError):
+            self._ray.cancel(ticket.reference, force=ticket.cancelled > 1)
+
+
+def run_launch(words: list[str]) -> Outcome:
+    """The task, on its node: the launcher to its end."""
+    launch = Launch(words)
+    while True:
+        try:
+            outcome = launch.poll()
+            if outcome is not None:
+                return outcome
+            time.sleep(LOOK_S)
+        except KeyboardInterrupt:  # how Ray cancels
+            launch.stop()
+            return launch.wait()
