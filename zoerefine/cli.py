@@ -16,6 +16,7 @@ VERBS = {
     "export": "a run becomes an engine bundle",
     "infer": "an engine bundle refines depth pictures",
     "analyze": "many runs become one clear graph",
+    "diff": "what differs between two runs",
     "data": "make, check, split and pack a data set",
     "demo": "the whole way on a small synthetic world",
 }

@@ -4,33 +4,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.collect import Collection, Run, differing
+import numpy as np
+
+from zoerefine.analysis.collect import Collection, Run
+from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.statistics import ENOUGH_RUNS, bootstrap_interval, pareto_front
 from zoerefine.files import replacing
 
 # Okabe and Ito's palette: told apart with any colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 PSEUDO_COLOR = "0.45"
 FORMATS = ("png", "pdf", "svg")
-Texts = dict[Path, str]
 WIDTH_IN, HEIGHT_IN = 11, 4.3
+SHOWN_GROUPS = len(PALETTE)  # more cannot be told apart; the table has them all
 
 
-def draw_overview(collection: Collection, out: Path) -> list[Path]:
-    """Write overview.png, .pdf and .svg."""
+def draw_overview(collection: Collection, groups: list[Group], split: str, out: Path) -> list[Path]:
+    """Write overview.png, .pdf and .svg of the best groups."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    shown = [run for run in collection.runs if score(run) is not None or run.curve]
-    names = label_runs(shown)
-    colors = {run.path: PALETTE[i % len(PALETTE)] for i, run in enumerate(shown)}
+    shown = groups[:SHOWN_GROUPS]
     figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(4, 4, 3))
-    draw_curves(left, shown, names, colors)
-    draw_finals(middle, shown, names, colors)
-    draw_cost(right, shown, names, colors)
+    draw_curves(left, shown)
+    draw_finals(middle, shown, split)
+    draw_cost(right, shown, split)
     for axis in (left, middle, right):
         axis.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel(footer(collection), fontsize=7, color="0.35")
+    notes = footer(collection, groups, split)
+    figure.supxlabel("   |   ".join(notes), fontsize=7, color="0.35", wrap=True)
     paths = []
     # The same runs give the same file: no dates, no random ids.
     with matplotlib.rc_context({"svg.hashsalt": "zoerefine", "svg.fonttype": "none"}):
@@ -43,54 +46,65 @@ def draw_overview(collection: Collection, out: Path) -> list[Path]:
     return paths
 
 
-def score(run: Run) -> float | None:
-    """Validation AbsRel; of a run without validation scenes, that on its test scenes."""
-    value = run.metric("val", "refined", "abs_rel")
-    return run.metric("test", "refined", "abs_rel") if value is None else value
+def colored(groups: Sequence[Group]) -> list[tuple[Group, str]]:
+    """Each group with its colour."""
+    return list(zip(groups, PALETTE, strict=False))
 
 
-def label_runs(runs: list[Run]) -> Texts:
-    """Short names: the run's own, and the settings in which it differs."""
-    keys = [key for key in differing(runs) if not key.startswith(("TRAIN.EPOCHS", "DATA."))]
-    labels = {}
-    for run in runs:
-        values = [f"{key.rpartition('.')[2].lower()} {brief(run.settings[key])}" for key in keys]
-        kind = "trial " if run.path.parent.name == "trials" else ""
-        labels[run.path] = f"{kind}{run.name.lstrip('0') or '0'}\n{', '.join(values)}"
-    return labels
-
-
-def brief(value: Any) -> str:
-    """A setting in a few characters."""
-    return f"{value:.2g}" if isinstance(value, float) else str(value)[:24]
-
-
-def draw_curves(axis: Any, runs: list[Run], names: Texts, colors: Texts) -> None:
-    """Validation AbsRel over epochs, each curve labelled where it ends."""
+def draw_curves(axis: Any, groups: Sequence[Group]) -> None:
+    """Validation AbsRel over epochs: a group's mean with its interval, named where it ends."""
     axis.set_title("learning: validation AbsRel", loc="left", fontsize=10)
     axis.set_xlabel("epoch")
-    curves = [run for run in runs if run.curve]
-    for run in curves:
-        assert run.curve is not None
-        color, curve = colors[run.path], run.curve
-        axis.plot(curve.epochs, curve.refined, color=color, marker="o", markersize=3)
-        if run.pruned:
-            axis.plot(curve.epochs[-1], curve.refined[-1], marker="x", color=color, markersize=9)
-    ends = [
-        (run.curve.epochs[-1], run.curve.refined[-1], names[run.path].split("\n")[0],
-         colors[run.path])
-        for run in curves if run.curve
-    ]  # fmt: skip
-    if curves:
-        pseudo = curves[0].curve.pseudo  # type: ignore[union-attr]
-        axis.axhline(pseudo, color=PSEUDO_COLOR, linestyle="--", linewidth=1)
-        label = curves[0].results.get("pseudo_label", "pseudo depth")
-        axis.annotate(label, (0.98, pseudo), xycoords=("axes fraction", "data"), xytext=(0, 3),
-                      textcoords="offset points", fontsize=8, color=PSEUDO_COLOR,
-                      ha="right")  # fmt: skip
+    ends, pseudo = [], []
+    for group, color in colored(groups):
+        curves = [run.curve for run in group.runs if run.curve]
+        pseudo += [curve.pseudo for curve in curves]
+        if not curves:
+            continue
+        epochs, values = aligned([(c.epochs, c.refined) for c in curves])
+        mean = values.mean(0)
+        axis.plot(epochs, mean, color=color, marker="o", markersize=3)
+        if len(values) >= ENOUGH_RUNS:
+            bounds = [bootstrap_interval(values[:, i : i + 1]) for i in range(len(epochs))]
+            low, high = zip(*(b for b in bounds if b is not None), strict=True)
+            axis.fill_between(epochs, low, high, color=color, alpha=0.2, linewidth=0)
+        else:
+            for row in values[: len(values) > 1 and len(values)]:
+                axis.plot(epochs, row, color=color, linewidth=0.6, alpha=0.6)
+        if any(run.pruned for run in group.runs):
+            axis.plot(epochs[-1], mean[-1], marker="x", color=color, markersize=9)
+        ends.append((float(epochs[-1]), float(mean[-1]), short(group), color))
+    if pseudo:
+        level = float(np.mean(pseudo))
+        axis.axhline(level, color=PSEUDO_COLOR, linestyle="--", linewidth=1)
+        axis.annotate(pseudo_label(groups), (0.98, level), xycoords=("axes fraction", "data"),
+                      xytext=(0, 3), textcoords="offset points", fontsize=8,
+                      color=PSEUDO_COLOR, ha="right")  # fmt: skip
     axis.set_ylim(bottom=0)
     label_ends(axis, ends)
-    axis.set_xlim(right=axis.get_xlim()[1] * 1.25)
+    axis.set_xlim(right=axis.get_xlim()[1] * 1.3)
+
+
+def aligned(curves: list[tuple[list[int], list[float]]]) -> tuple[np.ndarray, np.ndarray]:
+    """Curves at the epochs that all of them have: [epochs], [curves, epochs]."""
+    common = sorted(set.intersection(*(set(epochs) for epochs, _ in curves)))
+    if not common:  # runs of other lengths and rhythms: the longest speaks for the group
+        epochs, values = max(curves, key=lambda curve: len(curve[0]))
+        return np.array(epochs), np.array([values])
+    rows = [dict(zip(epochs, values, strict=True)) for epochs, values in curves]
+    return np.array(common), np.array([[row[epoch] for epoch in common] for row in rows])
+
+
+def short(group: Group) -> str:
+    """A group's name beside a curve."""
+    name = group.label.split(":")[0] if len(group.runs) == 1 else group.label
+    return name if len(name) <= 24 else f"{name[:22]}..."
+
+
+def pseudo_label(groups: Sequence[Group]) -> str:
+    """Whose the pseudo depth is."""
+    runs = [run for group in groups for run in group.runs if run.results]
+    return str(runs[0].results.get("pseudo_label", "pseudo depth")) if runs else "pseudo depth"
 
 
 def label_ends(axis: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
@@ -103,71 +117,97 @@ def label_ends(axis: Any, ends: Sequence[tuple[float, float, str, str]]) -> None
         axis.text(x + nudge, lowest, name, fontsize=8, color=color, va="center")
 
 
-def draw_finals(axis: Any, runs: list[Run], names: Texts, colors: Texts) -> None:
-    """Where each run ended, best at the top, against the pseudo depth on the same scenes."""
-    axis.set_title("in the end: held-out AbsRel", loc="left", fontsize=10)
-    finished = sorted((run for run in runs if score(run) is not None), key=lambda r: score(r) or 0)
-    for row, run in enumerate(finished):
-        value = score(run) or 0.0
-        split = "val" if run.metric("val", "refined", "abs_rel") is not None else "test"
-        before = run.metric(split, "pseudo", "abs_rel") or 0.0
-        axis.plot([value, before], [row, row], color="0.85", linewidth=2, zorder=0)
-        axis.plot(before, row, marker="|", color=PSEUDO_COLOR, markersize=10)
-        axis.plot(value, row, marker="o", color=colors[run.path])
-        axis.annotate(f"{value:.3f}", (value, row), xytext=(0, 6), textcoords="offset points",
-                      fontsize=8, ha="center")  # fmt: skip
-    axis.set_yticks(range(len(finished)), [tick(run, names) for run in finished], fontsize=7)
-    axis.set_ylim(len(finished) - 0.5, -0.7)
+def draw_finals(axis: Any, groups: Sequence[Group], split: str) -> None:
+    """Every run's final metric as a point, the group's interquartile mean and its interval."""
+    axis.set_title(f"in the end: AbsRel on {scenes_word(split)}", loc="left", fontsize=10)
+    scored = [(group, color) for group, color in colored(groups) if len(group.scores)]
+    for row, (group, color) in enumerate(scored):
+        before = [run.metric(split, "pseudo", METRIC) or np.nan for run in group.scored]
+        level = float(np.nanmean(before))
+        axis.plot([group.center, level], [row, row], color="0.88", linewidth=2, zorder=0)
+        axis.plot(level, row, marker="|", color=PSEUDO_COLOR, markersize=10)
+        axis.plot(group.scores, [row] * len(group.scores), "o", color=color, alpha=0.6)
+        if group.interval:
+            axis.plot(group.interval, [row, row], color=color, linewidth=3, alpha=0.9)
+        axis.annotate(f"{group.center:.3f}", (group.center, row), xytext=(0, 7),
+                      textcoords="offset points", fontsize=8, ha="center")  # fmt: skip
+    axis.set_yticks(
+        range(len(scored)), [group.label.replace(": ", "\n") for group, _ in scored], fontsize=7
+    )
+    axis.set_ylim(len(scored) - 0.5, -0.7)
     axis.set_xlim(left=0)
     axis.set_xlabel("AbsRel (bar: the pseudo depth's own)")
 
 
-def tick(run: Run, names: Texts) -> str:
-    """A row's name; the test scenes are other scenes, so that is said."""
-    on_test = run.metric("val", "refined", "abs_rel") is None
-    return names[run.path] + (" (test scenes)" if on_test else "")
+def scenes_word(split: str) -> str:
+    """What a split is called in the graph."""
+    return "test scenes" if split == "test" else "validation scenes"
 
 
-def draw_cost(axis: Any, runs: list[Run], names: Texts, colors: Texts) -> None:
-    """Accuracy against the engine's latency, or where nothing is exported, against size."""
-    exported = any(run.engine for run in runs)
-    axis.set_title("what it costs: held-out AbsRel", loc="left", fontsize=10)
+def draw_cost(axis: Any, groups: Sequence[Group], split: str) -> None:
+    """Accuracy against engine latency with the Pareto front; without engines, against size."""
+    points = cost_points(groups, split)
+    exported = any(run.engine for group in groups for run in group.runs)
+    axis.set_title("what it costs: AbsRel", loc="left", fontsize=10)
     axis.set_xlabel("engine latency, ms a frame" if exported else "parameters, millions")
-    for run in runs:
-        value = score(run)
-        if value is None or (exported and not run.engine):
-            continue
-        cost = run.engine["latency_ms"] if exported else run.results["parameters"] / 1e6
-        axis.plot(cost, value, marker="o", color=colors[run.path])
-        axis.annotate(names[run.path].split("\n")[0], (cost, value), xytext=(6, 0),
-                      textcoords="offset points", fontsize=8, va="center")  # fmt: skip
-        if exported:
-            axis.plot(run.engine["eager_ms"], value, marker="o", mfc="none", color=colors[run.path])
-            axis.annotate("eager", (run.engine["eager_ms"], value), xytext=(6, 0),
-                          textcoords="offset points", fontsize=8, va="center")  # fmt: skip
+    for cost, value, name, color in points:
+        axis.plot(cost, value, marker="o", color=color)
+        axis.annotate(name, (cost, value), xytext=(6, 0), textcoords="offset points", fontsize=8,
+                      va="center")  # fmt: skip
+    front = pareto_front([(cost, value) for cost, value, _, _ in points])
+    if len(front) > 1:
+        steps = np.array([points[i][:2] for i in front])
+        axis.step(steps[:, 0], steps[:, 1], where="post", color="0.5", linewidth=1, zorder=0)
     axis.set_xlim(left=0, right=axis.get_xlim()[1] * 1.35)
     axis.set_ylim(bottom=0)
 
 
-def footer(collection: Collection) -> str:
-    """Which commits and data the runs come from, and what is not in the graph."""
+def cost_points(groups: Sequence[Group], split: str) -> list[tuple[float, float, str, str]]:
+    """(cost, AbsRel, name, colour) of every run that has both."""
+    exported = any(run.engine for group in groups for run in group.runs)
+    points = []
+    for group, color in colored(groups):
+        for run in group.runs:
+            value = final_metric(run, split)
+            cost = run.engine.get("latency_ms") if exported else parameters(run)
+            if value is not None and cost is not None:
+                points.append((float(cost), value, run.name, color))
+    return points
+
+
+def final_metric(run: Run, split: str) -> float | None:
+    """AbsRel on the split, or for a run that was not measured there, on the other."""
+    value = run.metric(split, "refined", METRIC)
+    return run.metric("test", "refined", METRIC) if value is None else value
+
+
+def parameters(run: Run) -> float | None:
+    """Millions of parameters."""
+    count = run.results.get("parameters")
+    return count / 1e6 if isinstance(count, int) else None
+
+
+def footer(collection: Collection, groups: Sequence[Group], split: str) -> list[str]:
+    """Which commits and data the runs come from, and what is not in the graph and why."""
     runs = collection.runs
-    commits = sorted({str(run.provenance.get("commit", "?"))[:8] for run in runs})
-    data = sorted({str(run.results.get("data", "?")) for run in runs if run.results})
-    digests = sorted({str(r.results["data_digest"])[:8] for r in runs if r.results})
-    parts = [
-        f"{len(runs)} runs",
-        f"commit {', '.join(commits)}",
-        f"data: {'; '.join(data)} {', '.join(digests)}",
-    ]
-    if len(digests) > 1:
+    commits = sorted({run.commit[:8] for run in runs})
+    finished = [run for run in runs if run.results]
+    data = sorted({f"{r.results.get('data')} {str(r.results.get('data_digest'))[:8]}"
+                   for r in finished})  # fmt: skip
+    parts = [f"{len(runs)} runs", f"commit {', '.join(commits)}", f"data: {'; '.join(data)}"]
+    if len({run.results.get("data_digest") for run in finished}) > 1:
         parts.append("NOT COMPARABLE: different data")
-    seeds = min(len({r.seed for r in runs if r.group == g}) for g in {r.group for r in runs})
-    if seeds < 3:
-        parts.append("fewer than 3 seeds a setting: differences may be chance")
+    if min((len(group.scores) for group in groups if len(group.scores)), default=0) < ENOUGH_RUNS:
+        parts.append(f"fewer than {ENOUGH_RUNS} seeds a setting: differences may be chance")
+    unscored = [run for run in finished if run.metric(split, "refined", METRIC) is None]
+    if unscored:
+        names = ", ".join(run.name for run in unscored[:4])
+        parts.append(f"not measured on {scenes_word(split)}: {names}")
     unfinished = [run for run in runs if run.state != "finished"]
     if unfinished:
         parts.append("unfinished: " + ", ".join(f"{r.name} ({r.state})" for r in unfinished[:4]))
+    if len(groups) > SHOWN_GROUPS:
+        parts.append(f"{len(groups) - SHOWN_GROUPS} more groups in the table")
     if collection.left_out:
-        parts.append(f"left out: {len(collection.left_out)} that cannot be read")
-    return "   |   ".join(parts)
+        parts.append(f"left out: {len(collection.left_out)}, named in runs.csv")
+    return parts

@@ -1,44 +1,73 @@
-"""The numbers behind the graph: a row a run, as CSV."""
+"""The numbers behind the graph and the page: runs.csv, groups.csv and differences.csv."""
 
 import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from zoerefine.analysis.collect import Collection, differing
+from zoerefine.analysis.groups import Difference, Group
 from zoerefine.files import replacing
 from zoerefine.metrics import NAMES
 
+METRICS = tuple(
+    (split, which, name)
+    for split in ("val", "test")
+    for which in ("pseudo", "refined")
+    for name in NAMES
+)
 
-def write_table(collection: Collection, path: Path) -> None:
-    """Write runs.csv: what each run was and reached, and what was left out with its reason."""
+
+def run_rows(collection: Collection, groups: Sequence[Group]) -> tuple[list[str], list[list[Any]]]:
+    """Header and a row a run: what it was and reached; left-out ones with the reason."""
     keys = differing(collection.runs)
-    metrics = [
-        (split, which, name)
-        for split in ("val", "test")
-        for which in ("pseudo", "refined")
-        for name in NAMES
-    ]
     header = [
         "run", "state", "pruned", "group", "seed", "commit", *keys,
-        *("/".join(metric) for metric in metrics), "latency_ms", "note",
+        *("/".join(metric) for metric in METRICS),
+        "parameters", "images_per_s", "wait_share", "latency_ms", "path", "note",
     ]  # fmt: skip
+    labels = {run.path: group.label for group in groups for run in group.runs}
+    rows = []
+    for run in collection.runs:
+        cost = [run.results.get(key) for key in ("parameters", "images_per_s", "wait_share")]
+        rows.append([
+            run.name, run.state, run.pruned, labels[run.path], run.seed, run.commit,
+            *(run.settings.get(key) for key in keys),
+            *(run.metric(*metric) for metric in METRICS),
+            *cost, run.engine.get("latency_ms"), run.path, "",
+        ])  # fmt: skip
+    for path, reason in collection.left_out.items():
+        name = Path(path).name
+        rows.append([name, "left out", *[None] * (len(header) - 4), path, reason])
+    return header, rows
+
+
+def group_rows(groups: Sequence[Group]) -> tuple[list[str], list[list[Any]]]:
+    """Header and a row a group: the interquartile mean and its interval."""
+    header = ["group", "runs", "scored", "interquartile_mean", "low", "high"]
+    rows = [
+        [g.label, len(g.runs), len(g.scores), g.center, *(g.interval or (None, None))]
+        for g in groups
+    ]
+    return header, rows
+
+
+def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[list[Any]]]:
+    """Header and a row a comparison."""
+    header = [f.name for f in fields(Difference)]
+    rows = []
+    for difference in differences:
+        values = asdict(difference)
+        low, high = values.pop("interval") or (None, None)
+        rows.append([*list(values.values())[:3], low, high, *list(values.values())[3:]])
+    at = header.index("interval")
+    return [*header[:at], "low", "high", *header[at + 1 :]], rows
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table whole."""
     with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(header)
-        for run in collection.runs:
-            values = [run.metric(*metric) for metric in metrics]
-            rows.writerow(
-                [
-                    str(run.path),
-                    run.state,
-                    run.pruned,
-                    run.group,
-                    run.seed,
-                    run.provenance.get("commit", ""),
-                    *(run.settings.get(key) for key in keys),
-                    *values,
-                    run.engine.get("latency_ms"),
-                    "",
-                ]
-            )
-        for folder, reason in collection.left_out.items():
-            rows.writerow([folder, "unreadable", *[""] * (len(header) - 3), reason])
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)

@@ -1,4 +1,4 @@
-"""zoerefine analyze: runs -> one clear graph."""
+"""zoerefine analyze: runs -> one clear graph, tables, and a page."""
 
 import argparse
 from collections.abc import Sequence
@@ -6,27 +6,28 @@ from pathlib import Path
 
 
 def main(argv: Sequence[str]) -> int:
-    """Draw many runs."""
+    """Analyse many runs."""
     parser = argparse.ArgumentParser(
         prog="analyze",
-        description="Draw one clear graph over many runs: how they learned, where they ended, "
-        "what they cost; and the numbers as runs.csv.",
-        epilog="Example: analyze runs/demo/latest --out report",
+        description="Which run is best, is the difference real, what made it, what does it cost, "
+        "and what does it look like? One clear graph (overview.png, .pdf, .svg), one page "
+        "(report.html), and the numbers (runs.csv, groups.csv, differences.csv).",
+        epilog="Example: analyze runs/demo/latest 'runs/habitatdyn/*' --out report "
+        "--where \"TRAIN.LR<1e-3 and MODEL.NAME=='unet'\"",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="runs, studies or globs of them")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where it goes")
+    parser.add_argument("--where", default="", metavar="TEST", help="keep the runs that fit")
+    parser.add_argument(
+        "--by", metavar="KEY", help="group by this setting (all that differ, but the seed)"
+    )
     args = parser.parse_args(argv)
 
-    from zoerefine.analysis.collect import collect
-    from zoerefine.analysis.plots import draw_overview
-    from zoerefine.analysis.table import write_table
+    from zoerefine.analysis.analyze import analyze
 
-    collection = collect(args.runs)
-    args.out.mkdir(parents=True, exist_ok=True)
-    paths = draw_overview(collection, args.out)
-    write_table(collection, args.out / "runs.csv")
+    collection, paths = analyze(args.runs, args.out, args.where, args.by)
     for folder, reason in collection.left_out.items():
         print(f"left out {folder}: {reason}")
-    for path in [*paths, args.out / "runs.csv"]:
+    for path in paths:
         print(path)
     return 0

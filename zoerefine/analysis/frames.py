@@ -1,0 +1,111 @@
+"""The frames that the best run mends most and least, as pictures for the report."""
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+
+from zoerefine.analysis.collect import Run
+from zoerefine.config import load_config
+from zoerefine.data.cache import Cache
+from zoerefine.data.loader import Loader
+from zoerefine.data.prefetch import Prefetcher
+from zoerefine.errors import UserError
+from zoerefine.metrics import counted, picture_metrics
+from zoerefine.run_dir import RunDir
+from zoerefine.train.checkpoint import load_refiner
+from zoerefine.train.job import prepare
+
+WORST_ERROR = 0.5  # the end of the error scale
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A frame before and after. Pictures are JPEG in base64, depth and error on common scales."""
+
+    name: str
+    before: float
+    after: float
+    rgb: str
+    pseudo: str
+    refined: str
+    pseudo_error: str
+    refined_error: str
+
+
+def best_and_worst(run: Run, count: int = 2) -> list[Picture]:
+    """The held-out frames that gained most, then those that gained least.
+
+    Raises `UserError` where the run's weights or its data are not there any more.
+    """
+    folder = RunDir(Path(run.path))
+    refiner = load_refiner(folder)
+    cfg = load_config(folder.config_file)
+    cache, split = prepare(cfg)
+    indices = cache.indices(split.test or split.val)
+    if not len(indices):
+        raise UserError(f"{run.path} has no held-out scenes")
+    refined, before, after = _refine_all(refiner, cache, indices)
+    order = np.argsort(after - before, kind="stable")
+    chosen = dict.fromkeys([*order[:count].tolist(), *order[::-1][:count].tolist()])
+    return [
+        _picture(cache, int(indices[i]), refined[i], float(before[i]), float(after[i]))
+        for i in chosen
+    ]
+
+
+@torch.no_grad()
+def _refine_all(
+    refiner: torch.nn.Module, cache: Cache, indices: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """Refined depth [H, W] of every frame, and AbsRel before and after."""
+    loader = Loader(cache, indices, BATCH, seed=0, shuffle=False)
+    device = torch.device("cpu")
+    refined, before, after = [], [], []
+    for batch in Prefetcher(loader, device, cache.depth_scale, cache.zoe_scale):
+        mask = counted(batch.depth_m, batch.zoe_m)
+        depth_m = refiner(batch.rgb01, batch.zoe_m)
+        refined += list(depth_m[:, 0].numpy())
+        before.append(picture_metrics(batch.zoe_m, batch.depth_m, mask)[:, 0])
+        after.append(picture_metrics(depth_m, batch.depth_m, mask)[:, 0])
+    return refined, torch.cat(before).numpy(), torch.cat(after).numpy()
+
+
+def _picture(
+    cache: Cache, index: int, refined_m: np.ndarray, before: float, after: float
+) -> Picture:
+    record = cache.read(index)
+    truth_m = record["depth"] * cache.depth_scale
+    zoe_m = record["zoe"] * cache.zoe_scale
+    farthest = float(max(truth_m.max(), zoe_m.max(), 0.1))
+    return Picture(
+        name=cache.frame_name(index),
+        before=before,
+        after=after,
+        rgb=_jpeg(cv2.cvtColor(record["rgb"], cv2.COLOR_RGB2BGR)),
+        pseudo=_jpeg(_colored(zoe_m / farthest, cv2.COLORMAP_VIRIDIS)),
+        refined=_jpeg(_colored(refined_m / farthest, cv2.COLORMAP_VIRIDIS)),
+        pseudo_error=_jpeg(_error(zoe_m, truth_m)),
+        refined_error=_jpeg(_error(refined_m, truth_m)),
+    )
+
+
+def _error(depth_m: np.ndarray, truth_m: np.ndarray) -> np.ndarray:
+    """|depth - truth| / truth in colours; grey where nothing was measured."""
+    valid = (truth_m > 0) & (depth_m > 0)
+    share = np.abs(depth_m - truth_m) / np.where(valid, truth_m, 1)
+    colors = _colored(share / WORST_ERROR, cv2.COLORMAP_MAGMA)
+    return np.where(valid[..., None], colors, 190).astype(np.uint8)
+
+
+def _colored(share: np.ndarray, colors: int) -> np.ndarray:
+    return cv2.applyColorMap(np.clip(share * 255, 0, 255).astype(np.uint8), colors)
+
+
+def _jpeg(bgr: np.ndarray) -> str:
+    _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, 88])
+    return base64.b64encode(data.tobytes()).decode()
