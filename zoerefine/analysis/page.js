@@ -53,11 +53,10 @@ function sort(head, body, cell, column) {
 }
 
 function filter() {
-  const words = document.getElementById("filter").value.toLowerCase().split(/\s+/);
+  const wanted = document.getElementById("filter").value.trim().toLowerCase();
   const rows = [...document.querySelectorAll("#runs tbody tr")];
   for (const row of rows) {
-    const text = row.textContent.toLowerCase();
-    row.hidden = !words.every((word) => text.includes(word));
+    row.hidden = !row.textContent.toLowerCase().includes(wanted);
   }
   const left = rows.filter((row) => !row.hidden).length;
   document.getElementById("shown").textContent = `${left} of ${rows.length}`;

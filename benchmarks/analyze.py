@@ -1,0 +1,127 @@
+"""Collecting runs for the batch analysis, against TensorBoard's own reading of the same curves.
+
+Both sides in one run: our `collect`, first time and remembered, of runs with 1,000 logged steps
+each, and TensorBoard's EventAccumulator over event files with the same scalars.
+"""
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from zoerefine.analysis.collect import collect
+from zoerefine.config import defaults, to_dict
+
+STEPS, EVALUATIONS = 1000, 50
+
+
+def main() -> None:
+    """Print the table, and write it where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="10 and 100 runs, under 50 seconds")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
+    args = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for count in (10, 100) if args.quick else (10, 100, 1000, 5000):
+        with tempfile.TemporaryDirectory() as folder:
+            rows += measure(Path(folder), count)
+    for row in rows:
+        verdict = (
+            "" if row["goal"] is None else f"goal {row['goal']}, {'met' if row['ok'] else 'MISSED'}"
+        )
+        print(f"{row['measure']:<52} {row['value']:>10.2f} {row['unit']:<4} {verdict}")
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+def measure(folder: Path, count: int) -> list[dict[str, Any]]:
+    """Rows for so many runs."""
+    for number in range(count):
+        make_run(folder / "runs" / f"run{number:05d}", number)
+    patterns, memory = [str(folder / "runs" / "*")], folder / "collected.json"
+    first = timed(lambda: collect(patterns, memory=memory))
+    again = timed(lambda: collect(patterns, memory=memory))
+    rows = [
+        row(f"{count} runs, first time", first, "s", 10.0 if count == 1000 else None),
+        row(f"{count} runs, remembered", again, "s"),
+    ]
+    if count <= 100:  # writing the event files takes longer than reading them
+        for number in range(count):
+            make_events(folder / "events" / f"run{number:05d}", number)
+        theirs = timed(lambda: read_events(folder / "events"))
+        rows.append(row(f"{count} runs, TensorBoard's reader", theirs, "s"))
+        rows.append(row(f"{count} runs, TensorBoard's time over ours", theirs / first, "x"))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return [*rows, row(f"{count} runs, peak memory of this process", peak, "MiB")]
+
+
+def row(measure: str, value: float, unit: str, goal: float | None = None) -> dict[str, Any]:
+    """A row of the table; a goal is an upper bound."""
+    return {"measure": measure, "value": value, "unit": unit, "goal": goal,
+            "ok": goal is None or value <= goal}  # fmt: skip
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def abs_rel(number: int, step: int) -> float:
+    """Some curve."""
+    return 0.3 / (1 + step / 200) + number * 1e-5
+
+
+def make_run(folder: Path, number: int) -> None:
+    """A run directory with a log of STEPS steps and EVALUATIONS evaluations."""
+    folder.mkdir(parents=True)
+    tree = to_dict(defaults()) | {"SEED": number % 5}
+    tree["TRAIN"] = tree["TRAIN"] | {"LR": 1e-3 * (1 + number // 5)}
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree))
+    (folder / "status.json").write_text('{"state": "finished"}')
+    (folder / "provenance.json").write_text('{"commit": "0000000"}')
+    values = {"pseudo": {"abs_rel": 0.3}, "refined": {"abs_rel": abs_rel(number, STEPS)}}
+    results = {"schema": 1, "data": "made", "data_digest": "d", "test": values, "test_scenes": {}}
+    (folder / "results.json").write_text(json.dumps(results))
+    with open(folder / "metrics.jsonl", "w") as file:
+        for step in range(STEPS):
+            file.write(json.dumps({"phase": "train", "step": step, "epoch": 0, "loss": 0.5,
+                                   "lr": 1e-3, "wait_s": 0.001, "images_per_s": 100.0}) + "\n")  # fmt: skip
+            if step % (STEPS // EVALUATIONS) == 0:
+                refined = {"abs_rel": abs_rel(number, step)}
+                file.write(json.dumps({"phase": "val", "step": step, "epoch": step,
+                                       "pseudo": {"abs_rel": 0.3}, "refined": refined}) + "\n")  # fmt: skip
+
+
+def make_events(folder: Path, number: int) -> None:
+    """The same curves as TensorBoard event files."""
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    with SummaryWriter(str(folder)) as writer:
+        for step in range(STEPS):
+            writer.add_scalar("train/loss", 0.5, step)
+            if step % (STEPS // EVALUATIONS) == 0:
+                writer.add_scalar("val/refined/abs_rel", abs_rel(number, step), step)
+
+
+def read_events(folder: Path) -> int:
+    """Every run's validation curve, as TensorBoard reads it."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    points = 0
+    for run in sorted(folder.iterdir()):
+        accumulator = EventAccumulator(str(run), size_guidance={"scalars": 0})
+        accumulator.Reload()
+        points += len(accumulator.Scalars("val/refined/abs_rel"))
+    return points
+
+
+if __name__ == "__main__":
+    main()

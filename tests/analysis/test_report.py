@@ -1,0 +1,151 @@
+"""The report in a real browser: it loads, sorts, filters, slides, prints, and all can read it."""
+
+import csv
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+AXE = Path(__file__).parents[1] / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+pytestmark = pytest.mark.skipif(
+    not (BROWSER and DRIVER), reason="no Chromium here: apt install chromium chromium-driver"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    options = selenium.ChromeOptions()
+    for option in OPTIONS:
+        options.add_argument(option)
+    options.binary_location = BROWSER
+    driver = selenium.Chrome(options=options, service=selenium.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def report(study, script, tmp_path):
+    """The folder of a report on a real study."""
+    done = script("analyze", study.path, "--out", "report")
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "report"
+
+
+@pytest.fixture
+def page(browser, report):
+    browser.set_window_size(1200, 900)
+    browser.get(f"file://{report}/report.html")
+    return browser
+
+
+def cells(page, column):
+    header = [th.text for th in page.find_elements("css selector", "#runs th")]
+    rows = page.find_elements("css selector", "#runs tbody tr")
+    return [
+        row.find_elements("tag name", "td")[header.index(column)].get_attribute("data-value")
+        for row in rows
+        if row.is_displayed()
+    ]
+
+
+def test_it_loads_without_errors_and_without_the_network(page, report):
+    assert page.get_log("browser") == []
+    assert page.find_element("css selector", "#summary li").text.startswith("Best on the")
+    assert all(
+        page.execute_script("return arguments[0].naturalWidth", image) > 0
+        for image in page.find_elements("tag name", "img")
+    )
+    text = (report / "report.html").read_text()
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    assert "https://" not in text
+
+
+def test_every_number_is_that_of_the_csv_beside_it(page, report):
+    with open(report / "runs.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for column in ("run", "val/refined/abs_rel", "test/refined/rmse", "seed", "images_per_s"):
+        ours = cells(page, column)
+        for value, row in zip(ours, rows, strict=True):
+            theirs = row[column]
+            assert value == theirs or float(value) == float(theirs), column
+
+
+def test_it_sorts_and_filters(page):
+    column = "val/refined/abs_rel"
+    button = page.find_element("xpath", f"//table[@id='runs']//button[text()='{column}']")
+    for descending in (False, True):
+        page.execute_script("arguments[0].click()", button)
+        values = [float(value) for value in cells(page, column) if value]
+        assert values == sorted(values, reverse=descending)
+        assert cells(page, column)[-1] == ""  # a run without the number stays last
+    field = page.find_element("id", "filter")
+    field.send_keys("trial 1")
+    assert cells(page, "run") == ["trial 1"]
+    assert page.find_element("id", "shown").text == "1 of 4"
+
+
+def test_the_slider_moves_between_before_and_refined(page):
+    slider = page.find_element("id", "slider-0")
+    over = page.find_element("css selector", ".frame .pair img:nth-child(2)")
+    before = over.value_of_css_property("clip-path")
+    slider.send_keys("\ue014" * 10)  # arrow right
+    after = over.value_of_css_property("clip-path")
+    assert before != after
+    assert "60%" in after
+
+
+def test_a_curve_says_whose_it_is(page):
+    path = page.find_element("css selector", "#curves path")
+    page.execute_script("arguments[0].focus()", path)
+    assert page.find_element("id", "curve-name").text.startswith("trial")
+
+
+def test_it_fits_a_phone_and_a_printer(page, report):
+    page.set_window_size(500, 900)
+    widths = page.execute_script(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert widths[0] <= widths[1]
+    pdf = report / "print.pdf"
+    subprocess.run(
+        [BROWSER, *OPTIONS, f"--print-to-pdf={pdf}", f"file://{report}/report.html"],
+        capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert pdf.read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="no axe-core here: npm install in tests/browser")
+def test_the_accessibility_check_finds_nothing(page):
+    page.execute_script(AXE.read_text())
+    found = page.execute_async_script("axe.run().then(r => arguments[0](r.violations))")
+    assert [(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in found] == []
+
+
+def test_hostile_settings_are_shown_as_text(browser, runs, script, tmp_path):
+    act = "document.title='owned'"
+    evil = f'</script><script>{act}</script><img src=x onerror="{act}">'
+    runs.add("a", {"NAME": evil})
+    runs.add("b", {"NAME": "good"}, data=evil)
+    done = script("analyze", runs.folder, "--out", "report")
+    assert done.returncode == 0, done.stderr
+    browser.get(f"file://{tmp_path}/report/report.html")
+    assert browser.title == "zoerefine: comparison of runs"
+    assert browser.get_log("browser") == []
+    assert evil in [cell.get_attribute("data-value")
+                    for cell in browser.find_elements("css selector", "#runs td")]  # fmt: skip
