@@ -90,14 +90,15 @@ def make_run(folder: Path, number: int) -> None:
     values = {"pseudo": {"abs_rel": 0.3}, "refined": {"abs_rel": abs_rel(number, STEPS)}}
     results = {"schema": 1, "data": "made", "data_digest": "d", "test": values, "test_scenes": {}}
     (folder / "results.json").write_text(json.dumps(results))
+    step_row = {"phase": "train", "step": 0, "epoch": 0, "loss": 0.5, "lr": 1e-3, "wait_s": 0.001}
+    val_row = {"phase": "val", "step": 0, "epoch": 0, "pseudo": {"abs_rel": 0.3}}
     with open(folder / "metrics.jsonl", "w") as file:
         for step in range(STEPS):
-            file.write(json.dumps({"phase": "train", "step": step, "epoch": 0, "loss": 0.5,
-                                   "lr": 1e-3, "wait_s": 0.001, "images_per_s": 100.0}) + "\n")  # fmt: skip
+            file.write(json.dumps(step_row | {"step": step}) + "\n")
             if step % (STEPS // EVALUATIONS) == 0:
                 refined = {"abs_rel": abs_rel(number, step)}
-                file.write(json.dumps({"phase": "val", "step": step, "epoch": step,
-                                       "pseudo": {"abs_rel": 0.3}, "refined": refined}) + "\n")  # fmt: skip
+                row = val_row | {"step": step, "epoch": step, "refined": refined}
+                file.write(json.dumps(row) + "\n")
 
 
 def make_events(folder: Path, number: int) -> None:

@@ -21,6 +21,7 @@ def panel(
     truth_m: np.ndarray | None,
     pseudo_label: str,
     title: str,
+    refined_label: str = "refined",
 ) -> None:
     """Draw RGB, the depths side by side, and below them how far each is from the truth.
 
@@ -28,7 +29,7 @@ def panel(
         rgb: uint8 [H, W, 3].
         pseudo_m, refined_m, truth_m: float [H, W], metres, 0 = no measurement. Without truth
             the second row shows what the refiner changed.
-        pseudo_label: whose depth the pseudo depth is.
+        pseudo_label, refined_label: what the two depths are called.
         title: one line above everything.
     """
     from matplotlib.figure import Figure
@@ -36,7 +37,7 @@ def panel(
     figure = Figure(figsize=(13, 6.4), layout="constrained")
     axes = figure.subplots(2, 4)
     figure.suptitle(title, fontsize=12)
-    depths = {pseudo_label: pseudo_m, "refined": refined_m}
+    depths = {pseudo_label: pseudo_m, refined_label: refined_m}
     if truth_m is not None:
         depths["ground truth"] = truth_m
     farthest = max(float(np.percentile(d[d > 0], 99)) for d in depths.values() if (d > 0).any())

@@ -10,7 +10,7 @@ from PIL import Image
 from zoerefine.analysis.collect import collect
 from zoerefine.run_dir import RunDir
 
-FILES = ("overview.png", "overview.svg", "overview.pdf", "runs.csv", "groups.csv",
+FILES = ("overview.png", "overview.svg", "overview.pdf", "runs.csv", "groups.csv", "scenes.csv",
          "differences.csv", "report.html")  # fmt: skip
 
 
@@ -44,6 +44,9 @@ def test_graph_and_table_of_a_study(copied, script, tmp_path):
                 value = results.get(split, {}).get(which, {}).get("abs_rel")
                 assert row[f"{split}/{which}/abs_rel"] == ("" if value is None else str(value))
     assert len({row["TRAIN.LR"] for row in rows}) == 3
+    best = json.loads((copied / "trials" / "0000" / "results.json").read_text())
+    (scene,) = rows_of(tmp_path / "report" / "scenes.csv")
+    assert float(scene["pseudo"]) == best["val"]["scenes"][scene["scene"]]["pseudo"]["abs_rel"]
 
 
 def test_the_same_runs_give_the_same_files(copied, script, tmp_path):
@@ -132,7 +135,7 @@ def test_nothing_to_analyse_is_one_line(script, tmp_path):
     assert not (tmp_path / "report" / "report.html").exists()
 
 
-def test_two_runs_side_by_side(study):
+def test_two_runs_side_by_side(study, script, tmp_path):
     from zoerefine.analysis.diff import diff_runs
     from zoerefine.errors import UserError
 
@@ -143,5 +146,9 @@ def test_two_runs_side_by_side(study):
     same = diff_runs(str(trials / "0000"), str(trials / "0000"))
     assert "identical: " in same
     assert "settings:" not in same
+    done = script("diff", trials / "0000", trials / "0001", "--picture", "diff.png")
+    assert done.returncode == 0, done.stderr
+    with Image.open(tmp_path / "diff.png") as image:
+        assert image.size[0] > 1000
     with pytest.raises(UserError, match=r"4 runs: name one"):
         diff_runs(str(study.path), str(trials / "0000"))

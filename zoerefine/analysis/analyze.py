@@ -7,7 +7,7 @@ from zoerefine.analysis.groups import choose_split, compare_groups, make_groups
 from zoerefine.analysis.plots import draw_overview
 from zoerefine.analysis.report import write_report
 from zoerefine.analysis.settings import draw_settings
-from zoerefine.analysis.table import difference_rows, group_rows, run_rows, write_csv
+from zoerefine.analysis.table import difference_rows, group_rows, run_rows, scene_rows, write_csv
 from zoerefine.analysis.where import parse_where
 
 COMPARED = 20  # the best groups that are compared pair by pair
@@ -35,6 +35,7 @@ def analyze(
     for name, (header, rows) in {
         "runs.csv": run_rows(collection, groups),
         "groups.csv": group_rows(groups),
+        "scenes.csv": scene_rows(groups, split),
         "differences.csv": difference_rows(differences),
     }.items():
         write_csv(out / name, header, rows)

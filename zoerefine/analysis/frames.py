@@ -15,6 +15,7 @@ from zoerefine.data.loader import Loader
 from zoerefine.data.prefetch import Prefetcher
 from zoerefine.errors import UserError
 from zoerefine.metrics import counted, picture_metrics
+from zoerefine.pictures import panel
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import load_refiner
 from zoerefine.train.job import prepare
@@ -42,13 +43,8 @@ def best_and_worst(run: Run, count: int = 2) -> list[Picture]:
 
     Raises `UserError` where the run's weights or its data are not there any more.
     """
-    folder = RunDir(Path(run.path))
-    refiner = load_refiner(folder)
-    cfg = load_config(folder.config_file)
-    cache, split = prepare(cfg)
-    indices = cache.indices(split.test or split.val)
-    if not len(indices):
-        raise UserError(f"{run.path} has no held-out scenes")
+    refiner = load_refiner(RunDir(Path(run.path)))
+    cache, indices = held_out(run)
     refined, before, after = _refine_all(refiner, cache, indices)
     order = np.argsort(after - before, kind="stable")
     chosen = dict.fromkeys([*order[:count].tolist(), *order[::-1][:count].tolist()])
@@ -56,6 +52,33 @@ def best_and_worst(run: Run, count: int = 2) -> list[Picture]:
         _picture(cache, int(indices[i]), refined[i], float(before[i]), float(after[i]))
         for i in chosen
     ]
+
+
+def draw_side_by_side(first: Run, second: Run, path: Path) -> None:
+    """Draw one held-out frame of the first run as both refine it.
+
+    Raises `UserError` where weights or data are not there any more.
+    """
+    cache, indices = held_out(first)
+    index = int(indices[len(indices) // 2])
+    middle = indices[[len(indices) // 2]]
+    ours, theirs = (
+        _refine_all(load_refiner(RunDir(Path(run.path))), cache, middle)[0][0]
+        for run in (first, second)
+    )
+    record = cache.read(index)
+    title = f"{cache.frame_name(index)}   |   {cache.label}"
+    truth_m = record["depth"] * cache.depth_scale
+    panel(path, record["rgb"], ours, theirs, truth_m, "A", title, refined_label="B")
+
+
+def held_out(run: Run) -> tuple[Cache, np.ndarray]:
+    """The run's cache, and the records of its test scenes (without any: its validation scenes)."""
+    cache, split = prepare(load_config(RunDir(Path(run.path)).config_file))
+    indices = cache.indices(split.test or split.val)
+    if not len(indices):
+        raise UserError(f"{run.path} has no held-out scenes")
+    return cache, indices
 
 
 @torch.no_grad()

@@ -60,6 +60,7 @@ class Difference:
     p_adjusted: float  # for all comparisons (Holm)
     scenes_won: int
     scenes: int
+    paired: tuple[float, float] | None  # of the mean difference, scenes drawn anew
     verdict: str
 
 
@@ -143,6 +144,7 @@ def _difference(a: Group, b: Group, split: str, p: float, p_adjusted: float) -> 
         p_adjusted=p_adjusted,
         scenes_won=won,
         scenes=ours.shape[1],
+        paired=bootstrap_interval((ours.mean(0) - theirs.mean(0))[:, None]),
         verdict=_verdict(a, b, interval, p_adjusted),
     )
 

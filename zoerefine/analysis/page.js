@@ -136,6 +136,7 @@ const settings = document.getElementById("settings");
 if (data.settings) settings.src = data.settings; else settings.remove();
 table("runs", data.runs.header, data.runs.rows, { path: (path) => `file://${encodeURI(path)}` });
 table("differences", data.differences.header, data.differences.rows);
+table("scenes", data.scenes.header, data.scenes.rows);
 document.getElementById("filter").addEventListener("input", filter);
 filter();
 curves();

@@ -14,7 +14,7 @@ from zoerefine.analysis.groups import METRIC, Difference, Group
 from zoerefine.analysis.plots import PALETTE, footer, pseudo_label, scenes_word
 from zoerefine.analysis.settings import ENOUGH, importances
 from zoerefine.analysis.statistics import ENOUGH_RUNS
-from zoerefine.analysis.table import difference_rows, run_rows
+from zoerefine.analysis.table import difference_rows, run_rows, scene_rows
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
 
@@ -45,6 +45,7 @@ def write_report(
         "frames": [asdict(frame) for frame in frames],
         "frames_note": frames_note,
         "pseudo_label": pseudo_label(groups),
+        "scenes": dict(zip(("header", "rows"), scene_rows(groups, split), strict=True)),
         "runs": {"header": header, "rows": rows},
         "differences": {"header": second_header, "rows": second_rows},
     }

@@ -72,8 +72,10 @@ def draw_settings(runs: Sequence[Run], split: str, path: Path) -> bool:
         return False
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(2.6 * len(keys) + 0.8, 2.8), layout="constrained")
-    axes = np.atleast_1d(figure.subplots(1, len(keys), sharey=True))
+    figure = Figure(figsize=(max(2.6 * len(keys), 6) + 0.8, 5.6), layout="constrained")
+    parts: Any = figure.subfigures(2, 1)
+    upper, lower = parts
+    axes = np.atleast_1d(upper.subplots(1, len(keys), sharey=True))
     scores = [run.metric(split, "refined", METRIC) for run in scored]
     for axis, key in zip(axes, keys, strict=True):
         share = f"\n{shares[key]:.0%} of the variation" if key in shares else ""
@@ -81,9 +83,48 @@ def draw_settings(runs: Sequence[Run], split: str, path: Path) -> bool:
         _slice(axis, [run.settings.get(key) for run in scored], scores)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("AbsRel")
+    draw_parallel(lower.subplots(), scored, keys, scores)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=130)
     return True
+
+
+def draw_parallel(
+    axis: Any, runs: Sequence[Run], keys: Sequence[str], scores: Sequence[Any]
+) -> None:
+    """Parallel coordinates: a line a run through its settings to its score, the best ones dark."""
+    from matplotlib import colormaps
+
+    columns = [[run.settings.get(key) for run in runs] for key in keys]
+    heights = np.array([_heights(column) for column in [*columns, scores]])  # [columns, runs]
+    rank = np.argsort(np.argsort(scores)) / max(1, len(runs) - 1)
+    for run in np.argsort(rank)[::-1]:
+        color = colormaps["viridis"](0.95 * rank[run])
+        axis.plot(heights[:, run], color=color, alpha=0.8, linewidth=1.5)
+    names = [*(key.rpartition(".")[2] for key in keys), "AbsRel"]
+    axis.set_xticks(range(len(names)), names, fontsize=8)
+    axis.set_yticks([])
+    for column, values in enumerate([*columns, scores]):
+        ends = [values[i] for i in np.argsort(_heights(values), kind="stable")]
+        for height, value in ((-0.04, ends[0]), (1.04, ends[-1])):
+            axis.text(column, height, brief(value), fontsize=7, ha="center",
+                      va="top" if height < 0 else "bottom")  # fmt: skip
+        axis.axvline(column, color="0.8", linewidth=0.8, zorder=0)
+    axis.set_ylim(-0.2, 1.2)
+    axis.spines[["top", "right", "left", "bottom"]].set_visible(False)
+
+
+def _heights(values: Sequence[Any]) -> list[float]:
+    """Places in 0..1: numbers by size (by logarithm over large ranges), anything else by name."""
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+        numbers = np.array(values, np.float64)
+        if numbers.min() > 0 and numbers.max() / numbers.min() > 10:
+            numbers = np.log(numbers)
+    else:
+        names = sorted({str(v) for v in values})
+        numbers = np.array([names.index(str(v)) for v in values], np.float64)
+    span = np.ptp(numbers) or 1.0
+    return ((numbers - numbers.min()) / span).tolist()
 
 
 def _slice(axis: Any, values: Sequence[Any], scores: Sequence[Any]) -> None:

@@ -6,6 +6,7 @@ intervals and probabilities of improvement, not single numbers. Lower scores are
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import combinations
 from math import comb
 
@@ -85,18 +86,24 @@ def permutation_p(ours: Array, theirs: Array, seed: int = 0) -> float:
     """
     both = np.concatenate([ours, theirs])
     n, total = len(ours), len(both)
-    observed = abs(ours.mean() - theirs.mean())
+    exact = comb(total, n) <= EXACT_PERMUTATIONS
+    dealt = _every_deal(total, n) if exact else _random_deals(total, n, seed)
+    mine = both[dealt].sum(1)
+    differences = np.abs(mine / n - (both.sum() - mine) / (total - n))
+    as_far = int((differences >= abs(ours.mean() - theirs.mean()) - 1e-12).sum())
+    return as_far / len(dealt) if exact else (1 + as_far) / (1 + len(dealt))
 
-    def difference(chosen: Sequence[int] | Array) -> float:
-        mine = both[list(chosen)].sum()
-        return abs(mine / n - (both.sum() - mine) / (total - n))
 
-    if comb(total, n) <= EXACT_PERMUTATIONS:
-        values = [difference(chosen) for chosen in combinations(range(total), n)]
-        return float(np.mean([value >= observed - 1e-12 for value in values]))
+@cache
+def _every_deal(total: int, n: int) -> Array:
+    """Every way to choose n of total: [ways, n]."""
+    return np.array(list(combinations(range(total), n)))
+
+
+def _random_deals(total: int, n: int, seed: int) -> Array:
+    """Some ways to choose n of total: [RESAMPLES, n]."""
     rng = np.random.default_rng(seed)
-    values = [difference(rng.permutation(total)[:n]) for _ in range(RESAMPLES)]
-    return float((1 + sum(value >= observed - 1e-12 for value in values)) / (1 + RESAMPLES))
+    return rng.permuted(np.tile(np.arange(total), (RESAMPLES, 1)), axis=1)[:, :n]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.analysis.collect import Collection, differing
-from zoerefine.analysis.groups import Difference, Group
+from zoerefine.analysis.groups import METRIC, Difference, Group, common_scenes, scene_scores
 from zoerefine.files import replacing
 from zoerefine.metrics import NAMES
 
@@ -17,6 +17,7 @@ METRICS = tuple(
     for which in ("pseudo", "refined")
     for name in NAMES
 )
+BOUNDS = ("interval", "paired")  # fields of a comparison that are two numbers
 
 
 def run_rows(collection: Collection, groups: Sequence[Group]) -> tuple[list[str], list[list[Any]]]:
@@ -55,14 +56,30 @@ def group_rows(groups: Sequence[Group]) -> tuple[list[str], list[list[Any]]]:
 
 def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[list[Any]]]:
     """Header and a row a comparison."""
-    header = [f.name for f in fields(Difference)]
+    header = []
+    for f in fields(Difference):
+        header += [f"{f.name}_low", f"{f.name}_high"] if f.name in BOUNDS else [f.name]
     rows = []
     for difference in differences:
-        values = asdict(difference)
-        low, high = values.pop("interval") or (None, None)
-        rows.append([*list(values.values())[:3], low, high, *list(values.values())[3:]])
-    at = header.index("interval")
-    return [*header[:at], "low", "high", *header[at + 1 :]], rows
+        row: list[Any] = []
+        for name, value in asdict(difference).items():
+            row += (value or (None, None)) if name in BOUNDS else [value]
+        rows.append(row)
+    return header, rows
+
+
+def scene_rows(groups: Sequence[Group], split: str) -> tuple[list[str], list[list[Any]]]:
+    """Header and a row a scene: the pseudo depth's own mean score and each group's."""
+    scored = [group for group in groups if group.scored]
+    runs = [run for group in scored for run in group.scored]
+    scenes = common_scenes(runs, split)
+    pseudo = [run.scenes(split, "pseudo", METRIC) for run in runs]
+    rows = []
+    for column, scene in enumerate(scenes):
+        before = [values[scene] for values in pseudo if scene in values]
+        means = [scene_scores(group.scored, split, scenes)[:, column].mean() for group in scored]
+        rows.append([scene, sum(before) / max(1, len(before)), *map(float, means)])
+    return ["scene", "pseudo", *(group.label for group in scored)], rows
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def main(argv: Sequence[str]) -> int:
@@ -13,9 +14,17 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("first", metavar="A", help="a run's directory")
     parser.add_argument("second", metavar="B", help="another run's directory")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="a held-out frame as both refine it"
+    )
     args = parser.parse_args(argv)
 
-    from zoerefine.analysis.diff import diff_runs
+    from zoerefine.analysis.diff import diff_runs, one_run
 
     print(diff_runs(args.first, args.second))
+    if args.picture:
+        from zoerefine.analysis.frames import draw_side_by_side
+
+        draw_side_by_side(one_run(args.first), one_run(args.second), args.picture)
+        print(args.picture)
     return 0
