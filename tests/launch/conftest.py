@@ -1,20 +1,29 @@
-"""A real repository with a script that says what it was given."""
+"""Real repositories, a job that says what it was given, and launches of it as processes."""
 
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from zoerefine.run_dir import RunDir
+
+SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "run_from_commit.py"
+
 JOB = """
-import argparse, os, signal, sys, time
+import argparse, json, os, signal, sys, time
 from pathlib import Path
 parser = argparse.ArgumentParser()
-parser.add_argument("--config"), parser.add_argument("rest", nargs="*")
+parser.add_argument("--config"), parser.add_argument("--fixed")
+parser.add_argument("rest", nargs="*")
 args = parser.parse_args()
+text = Path(args.config).read_text()
+run = Path(os.environ["ZOEREFINE_RUN_FOLDER"])
 print("version", Path(__file__).with_name("version.txt").read_text().strip())
-print("config", Path(args.config).read_text().strip(), args.rest)
+print("config", text.strip(), args.rest, args.fixed)
 print("folder", os.getcwd())
 print("first on the path", os.environ["PYTHONPATH"].split(os.pathsep)[0])
-text = Path(args.config).read_text()
 if "wait" in text:
     try:
         print("waiting", flush=True)
@@ -22,8 +31,25 @@ if "wait" in text:
     except KeyboardInterrupt:
         print("stopped with a checkpoint")
         sys.exit(130)
+if "stubborn" in text:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print("ready", flush=True)
+    time.sleep(60)
 if "fail" in text:
     sys.exit("it went wrong")
+if "litter" in text:
+    Path("left.txt").write_text("left by " + str(args.rest))
+if "steps" in text:  # a job that resumes: one step at a time, each recorded
+    checkpoint = run / "checkpoint.txt"
+    done = int(checkpoint.read_text()) if checkpoint.exists() else 0
+    for step in range(done, 12):
+        time.sleep(0.25)
+        with open(run / "steps.txt", "a") as file:
+            file.write(f"{step} {os.environ.get('ZOEREFINE_TEST_NODE', '')}\\n")
+        checkpoint.write_text(str(step + 1))
+noise = time.time() if "random" in text else 0.0
+results = {"loss": len(text) + noise, "images_per_s": time.time()}
+(run / "results.json").write_text(json.dumps(results))
 """
 
 
@@ -32,7 +58,7 @@ class Repository:
 
     def __init__(self, folder):
         self.folder = folder
-        folder.mkdir()
+        folder.mkdir(parents=True)
         self.git("init", "--quiet", "--initial-branch", "main")
 
     def git(self, *words, stdin=""):
@@ -63,3 +89,48 @@ def config(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text("KEY: value\n")
     return path
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Where mirrors and workspaces go, for this process and for launches."""
+    monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def launch(tmp_path, home, repository, config):
+    """Launch the repository's job; more words come last."""
+
+    def command(*words, commit=None, repo=None):
+        return [
+            *(sys.executable, SCRIPT, "--repo", repo or repository.folder),
+            *("--commit", commit or repository.first, "--config", config),
+            *("--module", "job.py", *words),
+        ]
+
+    def run(*words, env=None, background=False, **options):
+        start = subprocess.Popen if background else subprocess.run
+        more = {} if background else {"timeout": 60}
+        return start(
+            list(map(str, command(*words, **options))),
+            cwd=tmp_path,
+            env=os.environ | (env or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **more,
+        )
+
+    return run
+
+
+@pytest.fixture
+def only_run(tmp_path):
+    """The one run that a test has launched."""
+
+    def find(name="job"):
+        (folder,) = (p for p in (tmp_path / "runs" / name).iterdir() if p.name != "latest")
+        return RunDir(folder)
+
+    return find

@@ -1,7 +1,6 @@
 """run_from_commit: what runs is the commit, and what is recorded is what ran."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,45 +14,14 @@ from zoerefine.run_dir import RunDir
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "run_from_commit.py"
 
 
-@pytest.fixture
-def launch(tmp_path, repository, config):
-    """Launch the repository's job; more words come last."""
-    environment = os.environ | {"ZOEREFINE_HOME": str(tmp_path / "home")}
-
-    def command(*words, commit=None, repo=None):
-        return [
-            *(sys.executable, SCRIPT, "--repo", repo or repository.folder),
-            *("--commit", commit or repository.first, "--config", config),
-            *("--module", "job.py", *words),
-        ]
-
-    def run(*words, env=None, background=False, **options):
-        start = subprocess.Popen if background else subprocess.run
-        more = {} if background else {"timeout": 60}
-        return start(
-            list(map(str, command(*words, **options))),
-            cwd=tmp_path,
-            env=environment | (env or {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **more,
-        )
-
-    return run
-
-
-def only_run(tmp_path):
-    (folder,) = (p for p in (tmp_path / "runs" / "job").iterdir() if p.name != "latest")
-    return RunDir(folder)
-
-
-def test_the_commit_runs_in_its_own_workspace_and_is_recorded(launch, repository, config, tmp_path):
+def test_the_commit_runs_in_its_own_workspace_and_is_recorded(
+    launch, repository, config, tmp_path, only_run
+):
     done = launch("KEY", "other")
     assert done.returncode == 0, done.stderr
     assert "version one" in done.stdout
-    assert "config KEY: value ['KEY', 'other']" in done.stdout
-    run = only_run(tmp_path)
+    assert "config KEY: value ['KEY', 'other'] None" in done.stdout
+    run = only_run()
     assert done.stdout.splitlines()[-1] == str(run.path)
     assert run.status().state == "finished"
     assert "version one" in run.log_file.read_text()
@@ -83,7 +51,9 @@ def test_a_finished_run_is_left_alone_and_an_unfinished_one_goes_on(launch, conf
     assert "it went wrong" in failed.stderr
 
 
-def test_uncommitted_changes_are_refused_or_recorded_and_applied(launch, repository, tmp_path):
+def test_uncommitted_changes_are_refused_or_recorded_and_applied(
+    launch, repository, tmp_path, only_run
+):
     (repository.folder / "version.txt").write_text("changed")
     (repository.folder / "new file.bin").write_bytes(bytes(range(256)))
     refused = launch(commit="HEAD")
@@ -93,7 +63,7 @@ def test_uncommitted_changes_are_refused_or_recorded_and_applied(launch, reposit
     assert not (tmp_path / "runs").exists()
     done = launch("--allow-dirty", commit="HEAD")
     assert "version changed" in done.stdout, done.stderr
-    run = only_run(tmp_path)
+    run = only_run()
     assert "new file.bin" in (run.path / "uncommitted.patch").read_bytes().decode(errors="replace")
     assert json.loads(run.provenance_file.read_text())["dirty_digest"]
     # The user's own tree and index are as they were.
@@ -138,7 +108,7 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(launch, tmp_path, words, m
     assert not list(tmp_path.glob("runs/*/*/provenance.json"))
 
 
-def test_ctrl_c_stops_gracefully_and_the_status_says_so(launch, config, tmp_path):
+def test_ctrl_c_stops_gracefully_and_the_status_says_so(launch, config, tmp_path, only_run):
     config.write_text("wait: 1")
     running = launch(background=True)
     assert any("waiting" in line for line in running.stdout)
@@ -146,7 +116,7 @@ def test_ctrl_c_stops_gracefully_and_the_status_says_so(launch, config, tmp_path
     output, _ = running.communicate(timeout=30)
     assert "stopped with a checkpoint" in output
     assert running.returncode == 130
-    assert only_run(tmp_path).status().state == "killed"
+    assert only_run().status().state == "killed"
 
 
 def test_a_second_launch_of_a_live_run_is_refused(launch, config):
@@ -160,7 +130,9 @@ def test_a_second_launch_of_a_live_run_is_refused(launch, config):
     running.communicate(timeout=30)
 
 
-def test_killed_launches_leave_a_state_from_which_the_same_command_succeeds(launch, tmp_path):
+def test_killed_launches_leave_a_state_from_which_the_same_command_succeeds(
+    launch, tmp_path, only_run
+):
     for delay in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3):
         running = launch(background=True)
         time.sleep(delay)
@@ -173,7 +145,7 @@ def test_killed_launches_leave_a_state_from_which_the_same_command_succeeds(laun
         time.sleep(0.2)
         done = launch()
     assert done.returncode == 0, done.stderr
-    assert only_run(tmp_path).status().state == "finished"
+    assert only_run().status().state == "finished"
 
 
 def test_simultaneous_launches_of_several_commits_all_work(launch, repository, tmp_path):
@@ -189,12 +161,12 @@ def test_simultaneous_launches_of_several_commits_all_work(launch, repository, t
         assert f"version number {number // 2}" in output
 
 
-def test_no_secret_reaches_a_file(launch, config, tmp_path):
+def test_no_secret_reaches_a_file(launch, config, tmp_path, only_run):
     config.write_text("KEY: value\n")
     env = {"MY_API_TOKEN": "tok-51c2a7e8", "DB_PASSWORD": "hunter2hunter2"}
     done = launch("URL", "https://me:pw-93fe@host/x", "KEY", "tok-51c2a7e8", env=env)
     assert done.returncode == 0, done.stderr
-    for path in only_run(tmp_path).path.rglob("*"):
+    for path in only_run().path.rglob("*"):
         if path.is_file():
             data = path.read_bytes()
             for secret in (b"tok-51c2a7e8", b"hunter2hunter2", b"pw-93fe"):

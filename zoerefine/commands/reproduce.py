@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zoerefine.launch.launcher import default_home, start
+from zoerefine.launch.repository import using
 from zoerefine.launch.reproduce import (
     BROKEN,
     DIFFERS,
@@ -22,7 +23,7 @@ from zoerefine.launch.reproduce import (
 from zoerefine.launch.show import open_run
 from zoerefine.run_dir import RunDir
 
-SHOWN = 30
+SHOWN = 20
 
 
 def main(argv: Sequence[str]) -> int:
@@ -42,7 +43,12 @@ def main(argv: Sequence[str]) -> int:
     add("--check", action="store_true", help="only say what differs; run nothing")
     add("--fresh", action="store_true", help="run once more, though it was reproduced before")
     args = parser.parse_args(argv)
-    run = open_run(args.run)
+    with using(args.home or default_home()):
+        return reproduce(open_run(args.run), args)
+
+
+def reproduce(run: RunDir, args: argparse.Namespace) -> int:
+    """Check, run again, compare; 0 only where it came to the same."""
     plan = recorded_plan(run, args.home or default_home(), args.repo)
 
     checks = [*check_run(run, plan), *check_commit(run, plan), *check_machine(run)]
@@ -78,15 +84,15 @@ def verdict(run: RunDir, again: RunDir, tolerance: float) -> int:
     checks = compare_results(run, again, tolerance)
     wrong = [check for check in checks if check.verdict != SAME]
     print_checks("recorded and again", (wrong or checks)[:SHOWN])
+    if len(wrong or checks) > SHOWN:
+        print(f"... and {len(wrong or checks) - SHOWN} more")
     bad = sum(check.verdict == BROKEN for check in checks)
     measure = f"within {tolerance:g}" if tolerance else "exactly"
     if not checks:
         print("NOT REPRODUCED: the job left nothing to compare")
         return 1
     if bad:
-        print(
-            f"NOT REPRODUCED: {bad} of {len(checks)} values are not {measure} the same: {again.path}"
-        )
+        print(f"NOT REPRODUCED: {bad} of {len(checks)} values differ, {measure}: {again.path}")
         return 1
     print(f"REPRODUCED: {len(checks)} values are {measure} the same: {again.path}")
     return 0
@@ -102,9 +108,14 @@ def print_checks(title: str, checks: Sequence[Check]) -> None:
     colours = {SAME: "green", DIFFERS: "yellow", BROKEN: "red"}
     table = Table(title=title, title_justify="left")
     for name in ("what", "recorded", "now", ""):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == "")
     for check in checks:
         word = "WRONG" if check.verdict == BROKEN else check.verdict
-        recorded, now = (text[:72] for text in (check.recorded, check.now))
+        recorded, now = (shortened(text) for text in (check.recorded, check.now))
         table.add_row(check.what, recorded, now, f"[{colours[check.verdict]}]{word}[/]")
     Console().print(table)
+
+
+def shortened(text: str) -> str:
+    """A digest by its first digits; anything else as it is."""
+    return text[:16] if len(text) in (40, 64) and " " not in text else text

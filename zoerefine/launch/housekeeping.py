@@ -1,5 +1,6 @@
 """What launching keeps on disk: listed, and cleaned up without touching what is in use."""
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -49,29 +50,38 @@ def _folders(home: Path) -> Iterator[tuple[str, Path, Path]]:
         if folder.is_dir():
             yield "environment", folder, Path(f"{folder}.lock")
     for folder in mirrors_of(home).glob("[!.]*.git"):
-        yield "mirror", folder, Path(f"{folder}.use")
+        yield "mirror", folder, home / ".use"
 
 
 def look(kind: str, folder: Path, lock: Path) -> Kept:
     """One folder's facts."""
-    used = max(path.stat().st_mtime for path in (folder, lock) if path.exists())
+    times = [used_at(path) for path in (folder, folder.with_name(f"{folder.name}.lock"))]
     with try_lock(lock) as held:
         in_use = held is None
     run = last_run(folder) if kind == "workspace" else ""
-    return Kept(kind, folder, lock, run, time.time() - used, size(folder), in_use)
+    return Kept(kind, folder, lock, run, time.time() - max(times), size(folder), in_use)
 
 
 def size(folder: Path) -> int:
     """Bytes of a folder's files on disk."""
     total = 0
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += path.lstat().st_blocks * 512
+    for place, _, names in os.walk(folder):  # leaves out what vanishes meanwhile
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
     return total
 
 
+def used_at(path: Path) -> float:
+    """When a file or folder was last touched; 0 if it is gone."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def clean(home: Path, older_than_days: float, keep: int) -> list[Kept]:
-    """Remove workspaces and environments; then the mirrors that nothing borrows from any more.
+    """Remove workspaces and environments; with the last workspace, the mirrors.
 
     The `keep` workspaces that were used last stay, and what was used within so many days, and
     what a run is using. Returns what was removed.
@@ -83,11 +93,10 @@ def clean(home: Path, older_than_days: float, keep: int) -> list[Kept]:
         if one.age_s >= older_than_days * DAY_S and remove(one):
             removed.append(one)
     remove_half_made(home)
-    for one in kept(home):
-        borrowed = any((workspaces_of(home) / one.folder.stem).glob("[0-9a-f]*.[0-9]"))
-        old = one.age_s >= older_than_days * DAY_S
-        if one.kind == "mirror" and old and not borrowed and remove(one):
-            removed.append(one)
+    left = kept(home)
+    if not any(one.kind == "workspace" for one in left):  # a workspace borrows from mirrors
+        mirrors = [one for one in left if one.kind == "mirror"]
+        removed += [m for m in mirrors if m.age_s >= older_than_days * DAY_S and remove(m)]
     return removed
 
 
@@ -102,7 +111,7 @@ def remove(one: Kept) -> bool:
         with suppress(FileNotFoundError):
             one.folder.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
-        for beside in (f"{one.folder}.run", f"{one.folder}.lock", one.lock):
+        for beside in (f"{one.folder}.run", f"{one.folder}.lock"):
             Path(beside).unlink(missing_ok=True)
     return True
 

@@ -20,7 +20,7 @@ from zoerefine.launch.changes import Changes, take_changes
 from zoerefine.launch.environment import job_environment, job_python
 from zoerefine.launch.git import GitError, git, git_bytes
 from zoerefine.launch.process import run_child
-from zoerefine.launch.repository import fetch_commit
+from zoerefine.launch.repository import fetch_commit, using
 from zoerefine.launch.secrets import find_secret
 from zoerefine.launch.source import Source, open_source
 from zoerefine.launch.workspace import workspace
@@ -126,9 +126,10 @@ def launch(job: Job, runs: Path | None, home: Path) -> tuple[RunDir, int]:
     Raises:
         UserError: anything that is wrong before the job's first line runs.
     """
-    plan = make_plan(job, home)
-    run = plan.run(runs)
-    return run, start(plan, run)
+    with using(home):
+        plan = make_plan(job, home)
+        run = plan.run(runs)
+        return run, start(plan, run, latest=True)
 
 
 def make_plan(job: Job, home: Path) -> Plan:
@@ -201,16 +202,18 @@ def setting(tree: dict[str, Any], overrides: Sequence[str], key: str) -> Any:
     return value
 
 
-def start(plan: Plan, run: RunDir) -> int:
-    """Run a planned job into a run directory; returns its exit code."""
-    if run.status().state == "finished":
-        say(f"{run.path} is finished: nothing to do")
+def start(plan: Plan, run: RunDir, latest: bool = False) -> int:
+    """Run a planned job into a run directory; returns its exit code.
+
+    With `latest`, runs/<name>/latest names this run from now on.
+    """
+    if is_finished(run):
         return 0
     with ExitStack() as stack:
         lock = stack.enter_context(patient_lock(run))
-        if run.status().state == "finished":  # by whoever held the lock
-            say(f"{run.path} is finished: nothing to do")
+        if is_finished(run):  # by whoever held the lock
             return 0
+        stack.callback(remove_unstarted, run)
         work = (plan.source, plan.mirror, plan.commit, plan.changes, plan.home, run.path)
         place = stack.enter_context(workspace(*work))
         kind = (plan.job.environment, place.folder, plan.commit, plan.home)
@@ -220,8 +223,25 @@ def start(plan: Plan, run: RunDir) -> int:
         say(f"commit {plan.commit[:12]} of {plan.source.url} runs in {place.folder}")
         say(f"writing to {run.path}")
         variables = job_environment(place.folder, run, plan.seed, plan.job.caller, python)
-        point_to_latest(run)
+        if latest:
+            point_to_latest(run)
         return run_child(command, place.folder, variables, run, (lock, place.lock))
+
+
+def is_finished(run: RunDir) -> bool:
+    """Whether there is nothing left to do; says so."""
+    finished = run.status().state == "finished"
+    if finished:
+        say(f"{run.path} is finished: nothing to do")
+    return finished
+
+
+def remove_unstarted(run: RunDir) -> None:
+    """Leave no run directory behind where nothing was started."""
+    if not run.status_file.exists():
+        for path in run.path.iterdir():
+            path.unlink()
+        run.path.rmdir()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ TIMING = re.compile(r"(_s|_ms|_share|_gib)$")
 
 
 def digests(run: RunDir) -> dict[str, str]:
-    """SHA-256 of a run's telling files by name; of all that it left, where it knows none of them."""
+    """SHA-256 of a run's telling files by name; where it has none of them, of all files."""
     names = sorted(_files(run))
     telling = [name for name in names if Path(name).name in TELLING]
     return {name: digest_file(run.path / name) for name in telling or names}
@@ -29,9 +30,10 @@ def digests(run: RunDir) -> dict[str, str]:
 def _files(run: RunDir) -> Iterator[str]:
     for path in run.path.rglob("*"):
         name = path.relative_to(run.path).as_posix()
-        if path.is_file() and not path.is_symlink() and not NOT_OF_THE_JOB.search(name):
-            if path.stat().st_size <= LARGEST:
-                yield name
+        if path.is_symlink() or not path.is_file() or NOT_OF_THE_JOB.search(name):
+            continue
+        if path.stat().st_size <= LARGEST:
+            yield name
 
 
 def numbers(run: RunDir) -> dict[str, float]:
@@ -40,8 +42,9 @@ def numbers(run: RunDir) -> dict[str, float]:
     for path in sorted(run.path.rglob("results.json")):
         where = path.relative_to(run.path).parent.as_posix()
         prefix = "" if where == "." else f"{where}: "
-        for name, value in _leaves(json.loads(path.read_text(encoding="utf-8")), ""):
-            found[prefix + name] = value
+        with suppress(ValueError):  # another job's results may be anything
+            for name, value in _leaves(json.loads(path.read_text(encoding="utf-8")), ""):
+                found[prefix + name] = value
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import Executor
 from zoerefine.launch.launcher import Job, Plan, make_plan
+from zoerefine.launch.repository import using
 from zoerefine.launch.table import Row, live_table
 from zoerefine.run_dir import RunDir
 
@@ -49,7 +50,8 @@ def make_queue(
     for commit, config, seed in product(commits, configs, each):
         overrides = job.overrides if seed is None else (*job.overrides, seed_key, str(seed))
         one = replace(job, ref=commit, config=config, overrides=overrides)
-        plan = make_plan(one, home)
+        with using(home):
+            plan = make_plan(one, home)
         run = plan.run(runs)
         title = " ".join(filter(None, [commit[:12], config.name, seed_title(seed)]))
         entry = Entry(title, run, words=launcher_words(plan, run))

@@ -5,7 +5,7 @@ A mirror is fetched only for a commit that it does not hold yet, one fetch at a 
     <home>/mirrors/<name>-<key>.git          every commit that was ever launched is held by a
                                              ref below refs/held, and is never collected
     <home>/mirrors/<name>-<key>.git.lock     held while the mirror is being changed
-    <home>/mirrors/<name>-<key>.git.use      shared by the launches that borrow from it
+    <home>/.use                              shared by all launches below this home
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import uuid
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from zoerefine.errors import UserError
@@ -29,6 +30,11 @@ ALL_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+HEAD:ref
 def mirrors_of(home: Path) -> Path:
     """The folder of all mirrors."""
     return home / "mirrors"
+
+
+def using(home: Path) -> AbstractContextManager[int]:
+    """Held from before a fetch until the job's end: meanwhile no mirror is removed."""
+    return lock(home / ".use", shared=True)
 
 
 def mirror_of(source: Source, home: Path) -> Path:

@@ -28,7 +28,7 @@ def show_run(run: RunDir) -> str:
         "repository": known.get("repository"),
         "commit": commit_line(known),
         "job": job_line(known),
-        "config": f"{known.get('config', '')} (copy: {run.path / known.get('input', 'config.yaml')})",
+        "config": f"{known.get('config', '')}, kept as {known.get('input', 'config.yaml')}",
         "overrides": shlex.join(known.get("overrides", [])),
         "seed": known.get("seed", known.get("hash_seed")),
         "python": f"{known.get('python')}, packages {str(known.get('environment_digest'))[:12]}",
@@ -71,6 +71,8 @@ def command(run: RunDir, known: dict[str, Any]) -> str:
     """The command that launches the same job; empty where no launcher started it."""
     if "module" not in known:
         return ""
+    if known.get("dirty_digest"):  # only the run itself holds the changes
+        return shlex.join(["zoerefine", "reproduce", str(run.path)])
     config = run.path / known.get("input", "input.yaml")
     words = ["zoerefine", "run", "--repo", known["repository"], "--commit", known["commit"]]
     words += ["--config", str(config), "--module", known["module"]]
@@ -78,7 +80,7 @@ def command(run: RunDir, known: dict[str, Any]) -> str:
         words.append(f"--config-flag={known['config_flag']}")
     if known.get("environment_kind") == "venv":
         words += ["--environment", "venv"]
-    words += known.get("overrides", [])
+    words += ["--caller", known.get("caller", "."), *known.get("overrides", [])]
     if known.get("arguments"):
         words += ["--", *known["arguments"]]
     return shlex.join(words)

@@ -30,7 +30,7 @@ from zoerefine.launch.contents import (
     uses_lfs,
 )
 from zoerefine.launch.git import ISOLATED, GitError, git
-from zoerefine.launch.locks import lock, try_lock
+from zoerefine.launch.locks import try_lock
 from zoerefine.launch.source import Source
 
 MADE_BY_PYTHON = ("__pycache__/", ".pyc")
@@ -59,19 +59,18 @@ def workspace(
     """
     label = commit + (f"-{changes.digest[:12]}" if changes.patch else "")
     base = workspaces_of(home) / mirror.stem / label
-    with lock(Path(f"{mirror}.use"), shared=True):
-        for slot in slots(base, run):
-            with try_lock(Path(f"{slot}.lock")) as held:
-                if held is None:
-                    continue
-                if not slot.exists():
-                    make(slot, source, mirror, commit, changes, home, held)
-                elif not is_intact(slot, commit, changes, last_run(slot) == str(run)):
-                    continue
-                write_text(f"{slot}.run", f"{run}\n")
-                os.utime(slot)  # --clean goes by the time of the last use
-                yield Workspace(slot, held)
-                return
+    for slot in slots(base, run):
+        with try_lock(Path(f"{slot}.lock")) as held:
+            if held is None:
+                continue
+            if not slot.exists():
+                make(slot, source, mirror, commit, changes, home, held)
+            elif not is_intact(slot, commit, changes, last_run(slot) == str(run)):
+                continue
+            write_text(f"{slot}.run", f"{run}\n")
+            os.utime(slot)  # --clean goes by the time of the last use
+            yield Workspace(slot, held)
+            return
 
 
 def slots(base: Path, run: Path) -> Iterator[Path]:
@@ -130,10 +129,8 @@ def check_out(
 ) -> None:
     """The tree of a commit with its submodules and LFS files, borrowing the mirror's objects."""
     check_depth(depth)
-    quiet = ("clone", "--quiet", "--shared", "--no-checkout", "--template=")
-    git(*quiet, "--", mirror, folder, env=ISOLATED, keep=(held,))
-    git("remote", "set-url", "--", "origin", source.url, folder=folder)
-    git("update-ref", "--no-deref", "HEAD", commit, folder=folder)
+    borrow(folder, mirror, commit)
+    git("remote", "add", "--", "origin", source.url, folder=folder)
     lfs = uses_lfs(folder)
     if lfs:
         set_up_lfs(folder, mirror)
@@ -146,6 +143,23 @@ def check_out(
             raise UserError(f"submodule {submodule.path} of {source.url} lies outside of its tree")
         inner, inner_mirror = fetch_submodule(source, submodule, home)
         check_out(place, inner, inner_mirror, submodule.commit, home, held, depth + 1)
+
+
+def borrow(folder: Path, mirror: Path, commit: str) -> None:
+    """A repository without files that uses a mirror's objects, and has its branches and tags.
+
+    `git clone --shared` would not: it copies from a mirror that is shallow.
+    """
+    git("init", "--quiet", "--template=", folder, env=ISOLATED)
+    own = folder / ".git"
+    (own / "objects" / "info").mkdir(parents=True, exist_ok=True)
+    (own / "objects" / "info" / "alternates").write_bytes(os.fsencode(f"{mirror}/objects\n"))
+    if (mirror / "shallow").exists():
+        shutil.copyfile(mirror / "shallow", own / "shallow")
+    names = ("for-each-ref", "--format=create %(refname) %(objectname)", "refs/heads", "refs/tags")
+    refs = git(*names, folder=mirror).replace("create refs/heads/", "create refs/remotes/origin/")
+    lines = f"{refs}\noption no-deref\nupdate HEAD {commit}\n".lstrip()
+    git("update-ref", "--stdin", folder=folder, stdin=os.fsencode(lines))
 
 
 def is_intact(folder: Path, commit: str, changes: Changes, leftovers: bool) -> bool:

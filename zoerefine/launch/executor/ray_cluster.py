@@ -5,6 +5,7 @@ node that dies has its tasks started anew elsewhere; the launcher there finds th
 the path that all nodes see, and the job goes on from its last checkpoint.
 """
 
+import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ def ray_executor(gpus: float) -> Iterator["RayExecutor"]:
     # Ray would start every worker through `uv run` where the driver was started so.
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise UserError(f"no Ray cluster at RAY_ADDRESS {address}: {error}") from None
     try:
