@@ -37,6 +37,7 @@ def main() -> None:
         )
         print(f"{row['measure']:<52} {row['value']:>10.2f} {row['unit']:<4} {verdict}")
     if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(rows, indent=2) + "\n")
 
 

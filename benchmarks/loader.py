@@ -46,6 +46,7 @@ def main() -> None:
         goal = f"goal {row['goal']}, {'met' if row['ok'] else 'MISSED'}" if row["goal"] else ""
         print(f"{row['measure']:<42} {row['value']:>12.2f} {row['unit']:<10} {goal}")
     if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(rows, indent=2) + "\n")
 
 

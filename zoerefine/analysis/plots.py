@@ -122,10 +122,6 @@ def draw_finals(axis: Any, groups: Sequence[Group], split: str) -> None:
     axis.set_title(f"in the end: AbsRel on {scenes_word(split)}", loc="left", fontsize=10)
     scored = [(group, color) for group, color in colored(groups) if len(group.scores)]
     for row, (group, color) in enumerate(scored):
-        before = [run.metric(split, "pseudo", METRIC) or np.nan for run in group.scored]
-        level = float(np.nanmean(before))
-        axis.plot([group.center, level], [row, row], color="0.88", linewidth=2, zorder=0)
-        axis.plot(level, row, marker="|", color=PSEUDO_COLOR, markersize=10)
         axis.plot(group.scores, [row] * len(group.scores), "o", color=color, alpha=0.6)
         if group.interval:
             axis.plot(group.interval, [row, row], color=color, linewidth=3, alpha=0.9)
@@ -135,8 +131,29 @@ def draw_finals(axis: Any, groups: Sequence[Group], split: str) -> None:
         range(len(scored)), [group.label.replace(": ", "\n") for group, _ in scored], fontsize=7
     )
     axis.set_ylim(len(scored) - 0.5, -0.7)
-    axis.set_xlim(left=0)
-    axis.set_xlabel("AbsRel (bar: the pseudo depth's own)")
+    axis.set_xlabel("AbsRel")
+    if scored:
+        show_pseudo(axis, [group for group, _ in scored], split)
+
+
+def show_pseudo(axis: Any, groups: Sequence[Group], split: str) -> None:
+    """The pseudo depth's own level as a line; as a note at the edge where it is too far away."""
+    runs = [run for group in groups for run in group.scored]
+    values = [run.metric(split, "pseudo", METRIC) for run in runs]
+    known = [value for value in values if value is not None]
+    scores = np.concatenate([group.scores for group in groups])
+    margin = 0.4 * max(float(np.ptp(scores)), 0.1 * float(scores.max()))
+    low, high = max(0.0, float(scores.min()) - margin), float(scores.max()) + margin
+    if known:
+        level, label = float(np.mean(known)), pseudo_label(groups)
+        if level <= high + 3 * (high - low):
+            high = max(high, level + margin / 2)
+            axis.axvline(level, color=PSEUDO_COLOR, linestyle="--", linewidth=1)
+            axis.text(level, -0.6, f"{label} ", fontsize=8, color=PSEUDO_COLOR, ha="right")
+        else:
+            axis.text(1, 0.01, f"{label} {level:.3f} \u2192", transform=axis.transAxes, fontsize=8,
+                      color=PSEUDO_COLOR, ha="right")  # fmt: skip
+    axis.set_xlim(low, high)
 
 
 def scenes_word(split: str) -> str:
@@ -146,32 +163,35 @@ def scenes_word(split: str) -> str:
 
 def draw_cost(axis: Any, groups: Sequence[Group], split: str) -> None:
     """Accuracy against engine latency with the Pareto front; without engines, against size."""
-    points = cost_points(groups, split)
     exported = any(run.engine for group in groups for run in group.runs)
     axis.set_title("what it costs: AbsRel", loc="left", fontsize=10)
     axis.set_xlabel("engine latency, ms a frame" if exported else "parameters, millions")
-    for cost, value, name, color in points:
-        axis.plot(cost, value, marker="o", color=color)
-        axis.annotate(name, (cost, value), xytext=(6, 0), textcoords="offset points", fontsize=8,
-                      va="center")  # fmt: skip
-    front = pareto_front([(cost, value) for cost, value, _, _ in points])
+    points = []
+    for group, color in colored(groups):
+        own = cost_points(group, split, exported)
+        if not own:
+            continue
+        costs, values = np.array(own).T
+        axis.plot(costs, values, "o", color=color, alpha=0.6)
+        axis.annotate(short(group), (costs.mean(), values.mean()), xytext=(7, 0), fontsize=8,
+                      textcoords="offset points", va="center", color=color)  # fmt: skip
+        points += own
+    front = pareto_front(points)
     if len(front) > 1:
-        steps = np.array([points[i][:2] for i in front])
+        steps = np.array([points[i] for i in front])
         axis.step(steps[:, 0], steps[:, 1], where="post", color="0.5", linewidth=1, zorder=0)
-    axis.set_xlim(left=0, right=axis.get_xlim()[1] * 1.35)
+    axis.set_xlim(left=0, right=axis.get_xlim()[1] * 1.5)
     axis.set_ylim(bottom=0)
 
 
-def cost_points(groups: Sequence[Group], split: str) -> list[tuple[float, float, str, str]]:
-    """(cost, AbsRel, name, colour) of every run that has both."""
-    exported = any(run.engine for group in groups for run in group.runs)
+def cost_points(group: Group, split: str, exported: bool) -> list[tuple[float, float]]:
+    """(cost, AbsRel) of every run of a group that has both."""
     points = []
-    for group, color in colored(groups):
-        for run in group.runs:
-            value = final_metric(run, split)
-            cost = run.engine.get("latency_ms") if exported else parameters(run)
-            if value is not None and cost is not None:
-                points.append((float(cost), value, run.name, color))
+    for run in group.runs:
+        value = final_metric(run, split)
+        cost = run.engine.get("latency_ms") if exported else parameters(run)
+        if value is not None and cost is not None:
+            points.append((float(cost), value))
     return points
 
 
