@@ -43,7 +43,7 @@ if "steps" in text:  # a job that resumes: one step at a time, each recorded
     checkpoint = run / "checkpoint.txt"
     done = int(checkpoint.read_text()) if checkpoint.exists() else 0
     for step in range(done, 12):
-        time.sleep(0.25)
+        time.sleep(0.4 if "slow" in text else 0.1)
         with open(run / "steps.txt", "a") as file:
             file.write(f"{step} {os.environ.get('ZOEREFINE_TEST_NODE', '')}\\n")
         checkpoint.write_text(str(step + 1))

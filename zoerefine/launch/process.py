@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def run_child(
                 stderr=outputs.err.writer,
                 start_new_session=True,
                 pass_fds=tuple(locks),
-                preexec_fn=ask_to_stop_with_parent(),
+                preexec_fn=first_moment(),
             )
         except OSError as error:
             return record_end(run, CANNOT_START, 0, f"{command[0]} cannot be started: {error}")
@@ -69,23 +69,26 @@ def record_end(run: RunDir, code: int, signals: int, said: str) -> int:
     return code
 
 
-def ask_to_stop_with_parent():  # type: ignore[no-untyped-def]
-    """A function for the child's first moment: should we be killed, it gets SIGTERM.
+def first_moment() -> Callable[[], None]:
+    """What a child does before it becomes the job.
 
-    So it stops with a checkpoint and frees its locks, and the same command goes on. None where
-    the system has no such thing.
+    It can be asked to stop, though a shell or Ray started us deaf to that; and should we be
+    killed, it is asked by the system (on Linux), stops with a checkpoint and frees its locks.
     """
-    if not sys.platform.startswith("linux"):
-        return None
     parent = os.getpid()
-    prctl = ctypes.CDLL(None).prctl
+    linux = sys.platform.startswith("linux")
+    prctl = ctypes.CDLL(None).prctl if linux else None
 
-    def ask() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGTERM)
+    def prepare() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+        if prctl is not None:
+            prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGTERM)
 
-    return ask
+    return prepare
 
 
 class Signals:

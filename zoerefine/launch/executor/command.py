@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from zoerefine.launch.executor import Outcome
-from zoerefine.launch.process import ask_to_stop_with_parent
+from zoerefine.launch.process import first_moment
 
 LIBRARY = Path(__file__).resolve().parents[3]
 
@@ -29,7 +29,7 @@ class Launch:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._said,
-            preexec_fn=ask_to_stop_with_parent(),
+            preexec_fn=first_moment(),
             start_new_session=True,
         )
 

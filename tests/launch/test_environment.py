@@ -1,0 +1,92 @@
+"""What a job runs in: built for it, not what happens to be around."""
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+from zoerefine.launch.environment import job_environment, lock_file_digest, packages
+from zoerefine.run_dir import RunDir
+
+
+def make_wheel(folder, version):
+    """A distribution of one module, made by hand."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"tinything-{version}"
+    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tinything.py", f"VERSION = '{version}'\n")
+        about = f"Metadata-Version: 2.1\nName: tinything\nVersion: {version}\n"
+        wheel.writestr(f"{name}.dist-info/METADATA", about)
+        tag = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        wheel.writestr(f"{name}.dist-info/WHEEL", tag)
+        wheel.writestr(f"{name}.dist-info/RECORD", "")
+
+
+def test_a_virtual_environment_is_made_from_the_commits_lock_and_kept(
+    launch, repository, only_run, home, tmp_path
+):
+    wheels = tmp_path / "wheels"
+    make_wheel(wheels, "1.0")
+    lock = repository.folder / "requirements.lock"
+    lock.write_text(f"--no-index\n--find-links {wheels}\ntinything==1.0\n")
+    script = "import sys, tinything; print('tinything', tinything.VERSION, sys.prefix)\n"
+    (repository.folder / "uses.py").write_text(script)
+    commit = repository.commit("three")
+    done = launch("--environment", "venv", "--module", "uses.py", commit=commit)
+    assert done.returncode == 0, done.stderr
+    assert f"tinything 1.0 {home}/environments/" in done.stdout
+    assert "tinything==1.0" in (only_run().path / "environment.txt").read_text()
+    assert "torch" not in (only_run().path / "environment.txt").read_text()
+    again = launch("--environment", "venv", "--module", "uses.py", "KEY", "2", commit=commit)
+    assert (again.returncode, "installing" in again.stderr) == (0, False)
+    failed = launch("--environment", "venv", "--module", "uses.py")
+    assert failed.returncode == 2
+    assert "no requirements.lock" in failed.stderr
+
+
+def test_a_lock_that_cannot_be_installed_leaves_nothing(launch, repository, home, tmp_path):
+    lock = repository.folder / "requirements.lock"
+    lock.write_text(f"--no-index\n--find-links {tmp_path}\nabsent-thing==1.0\n")
+    commit = repository.commit("three")
+    failed = launch("--environment", "venv", commit=commit)
+    assert failed.returncode == 2
+    assert "cannot be installed: ERROR" in failed.stderr
+    assert not [path for path in (home / "environments").iterdir() if path.is_dir()]
+
+
+def test_a_lock_that_leads_to_other_files_is_known_by_its_commit():
+    plain, leading = b"numpy==2.0\n", b"numpy==2.0\n-r more.txt\n"
+    assert lock_file_digest(plain, "a") == lock_file_digest(plain, "b")
+    assert lock_file_digest(leading, "a") != lock_file_digest(leading, "b")
+    assert lock_file_digest(plain, "a") != lock_file_digest(b"numpy==2.1\n", "a")
+
+
+def test_the_users_own_module_path_stays_behind_the_workspace(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/their/own")
+    monkeypatch.setenv("PYTHONHOME", "/nonsense")
+    monkeypatch.setenv("GIT_DIR", "/another/repository")
+    monkeypatch.setenv("THEIR_SETTING", "kept")
+    run = RunDir(tmp_path / "run")
+    made = job_environment(tmp_path / "w", run, 17, Path("/caller"), Path(sys.executable))
+    assert made["PYTHONPATH"] == f"{tmp_path / 'w'}:/their/own"
+    assert made["PYTHONHASHSEED"] == "17"
+    assert made["THEIR_SETTING"] == "kept"
+    assert made["ZOEREFINE_CALLER_FOLDER"] == "/caller"
+    assert not {"PYTHONHOME", "GIT_DIR"} & set(made)
+
+
+def test_the_seed_of_the_config_is_the_hash_seed(launch, repository, config, only_run):
+    (repository.folder / "seed.py").write_text(
+        "import os; print('seed', os.environ['PYTHONHASHSEED'], hash('a'))"
+    )
+    commit = repository.commit("three")
+    config.write_text("SEED: 3\nRUN: {NAME: seeded}\n")
+    first = launch("--module", "seed.py", commit=commit)
+    assert "seed 3 " in first.stdout
+    assert json.loads(only_run("seeded").provenance_file.read_text())["hash_seed"] == 3
+    assert "seed 4 " in launch("--module", "seed.py", "SEED", "4", commit=commit).stdout
+
+
+def test_packages_are_those_that_are_installed():
+    names = {line.partition("==")[0].lower() for line in packages(Path(sys.executable))}
+    assert {"torch", "pyyaml", "pytest", "yacs"} <= names
