@@ -32,10 +32,9 @@ def ray_start(home, name, *words):
         "ZOEREFINE_HOME": str(home / name),
         "ZOEREFINE_TEST_NODE": name,
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-        "RAY_health_check_period_ms": "300",
-        "RAY_health_check_timeout_ms": "500",
+        "RAY_health_check_period_ms": "1000",
+        "RAY_health_check_timeout_ms": "2000",
         "RAY_health_check_failure_threshold": "3",
-        "RAY_health_check_initial_delay_ms": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
     ray = Path(sys.executable).with_name("ray")
@@ -84,6 +83,12 @@ def cluster(tmp_path_factory):
             time.sleep(0.2)
         for name in ("second", "third"):
             nodes[name] = ray_start(tmp_path, name, f"--address={address}")
+        wait = (
+            "import ray, time; ray.init(log_to_driver=False)\n"
+            "while sum(node['Alive'] for node in ray.nodes()) < 3: time.sleep(0.1)"
+        )
+        environment = os.environ | {"RAY_ADDRESS": address}
+        subprocess.run([sys.executable, "-c", wait], env=environment, check=True, timeout=60)
         yield address, nodes, tmp_path
     finally:
         for process in nodes.values():
