@@ -25,13 +25,13 @@ LOOK_S = 0.2
 @contextmanager
 def ray_executor(gpus: float) -> Iterator["RayExecutor"]:
     """Connected to the cluster at RAY_ADDRESS. Raises `UserError` where there is none."""
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:
+        raise UserError("RAY_ADDRESS is not set: give the cluster's head, e.g. 10.0.0.1:6379")
     try:
         import ray
     except ImportError:
         raise UserError("Ray is not installed: pip install 'zoerefine[cluster]'") from None
-    address = os.environ.get("RAY_ADDRESS")
-    if not address:
-        raise UserError("RAY_ADDRESS is not set: give the cluster's head, e.g. 10.0.0.1:6379")
     # Ray would start every worker through `uv run` where the driver was started so.
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     try:
