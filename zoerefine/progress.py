@@ -2,15 +2,18 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tqdm import tqdm
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 Item = TypeVar("Item")
 
 
 def bar(total: int, label: str, unit: str, initial: int = 0) -> "tqdm[Any]":
     """A bar on stderr. Where stderr is no terminal it draws every few seconds, not tenths."""
+    from tqdm import tqdm  # a launch draws none, and should not wait for it
+
     return tqdm(
         total=total,
         initial=initial,
@@ -32,4 +35,7 @@ def track(items: Iterable[Item], total: int, label: str, unit: str) -> Iterator[
 
 def say(line: str) -> None:
     """Print a line for the user without tearing a bar that is being drawn."""
-    tqdm.write(line, file=sys.stderr)
+    if "tqdm" in sys.modules:
+        sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
+    else:
+        print(line, file=sys.stderr)

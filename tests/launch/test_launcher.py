@@ -81,7 +81,7 @@ def test_the_older_spellings_mean_the_same(tmp_path, repository, config):
         *(sys.executable, SCRIPT, "--repo_url", f"file://{repository.folder}"),
         *("--branch_name", "main", "--commit_hash", repository.first),
         *("--cfg_path", config, "--cfg_path_arg_name", "config"),
-        *("--copies_base_path", tmp_path / "copies", "--module_path", "job.py"),
+        *("--copies_base_path", "copies", "--module_path", "job.py"),
     ]
     done = subprocess.run(list(map(str, words)), cwd=tmp_path, capture_output=True, text=True)
     assert "version one" in done.stdout, done.stderr

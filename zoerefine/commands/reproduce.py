@@ -43,13 +43,14 @@ def main(argv: Sequence[str]) -> int:
     add("--check", action="store_true", help="only say what differs; run nothing")
     add("--fresh", action="store_true", help="run once more, though it was reproduced before")
     args = parser.parse_args(argv)
-    with using(args.home or default_home()):
+    args.home = (args.home or default_home()).expanduser().resolve()
+    with using(args.home):
         return reproduce(open_run(args.run), args)
 
 
 def reproduce(run: RunDir, args: argparse.Namespace) -> int:
     """Check, run again, compare; 0 only where it came to the same."""
-    plan = recorded_plan(run, args.home or default_home(), args.repo)
+    plan = recorded_plan(run, args.home, args.repo)
 
     checks = [*check_run(run, plan), *check_commit(run, plan), *check_machine(run)]
     checks += check_data(run, lambda: data_digests(run))

@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     """Launch a job or a queue of them; the exit code is the job's."""
     words, arguments = split_arguments(argv)
     args = parser().parse_intermixed_args(words)
-    home = args.home or default_home()
+    home = (args.home or default_home()).expanduser().resolve()
     if args.list or args.clean:
         from zoerefine.launch.housekeeping import clean, kept
 

@@ -49,7 +49,7 @@ def machine_facts(python: Path = Path(sys.executable)) -> dict[str, Any]:
         "python": platform.python_version(),
         "environment_digest": environment_digest(python),
         "host": socket.gethostname(),
-        "platform": platform.platform(),
+        "platform": " ".join((os.uname().sysname, os.uname().release, os.uname().machine)),
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
     }

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.files import write_text
 from zoerefine.launch.changes import Changes
 from zoerefine.launch.contents import (
     check_depth,
@@ -67,7 +66,7 @@ def workspace(
                 make(slot, source, mirror, commit, changes, home, held)
             elif not is_intact(slot, commit, changes, last_run(slot) == str(run)):
                 continue
-            write_text(f"{slot}.run", f"{run}\n")
+            Path(f"{slot}.run").write_text(f"{run}\n", encoding="utf-8")
             os.utime(slot)  # --clean goes by the time of the last use
             yield Workspace(slot, held)
             return
@@ -168,11 +167,9 @@ def is_intact(folder: Path, commit: str, changes: Changes, leftovers: bool) -> b
     The index must write the very tree that is wanted, and the files must be the index's.
     """
     try:
-        wanted = changes.tree or git("rev-parse", f"{commit}^{{tree}}", folder=folder)
-        same = (
-            git("rev-parse", "HEAD", folder=folder) == commit
-            and git("write-tree", folder=folder) == wanted
-        )
+        head, tree = git("rev-parse", "HEAD", f"{commit}^{{tree}}", folder=folder).split()
+        wanted = changes.tree or tree
+        same = head == commit and git("write-tree", folder=folder) == wanted
         words = ("status", "--porcelain=v1", "-z", "--no-renames", "-uall", "--ignored")
         text = git(*words, "--ignore-submodules=none", folder=folder, env=ISOLATED)
     except GitError:
