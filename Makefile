@@ -3,7 +3,9 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
+EXTRAS := requirements-extras.lock
 READY := $(VENV)/.installed
+EXTRAS_READY := $(VENV)/.extras-installed
 DATA ?=
 # The first Python that is new enough; `make PYTHON=... demo` takes another.
 PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
@@ -17,7 +19,7 @@ help: ## this list
 demo: install ## from a commit to refined depth, on a small synthetic world (or DATA=folder)
 	@$(BIN)/python -m zoerefine demo $(if $(DATA),--data "$(DATA)")
 
-test: install ## every test
+test: install $(EXTRAS_READY) ## every test
 	@$(BIN)/python -m pytest --durations=5
 
 lint: install ## style and types
@@ -43,6 +45,13 @@ $(READY): $(LOCK) pyproject.toml
 	@$(BIN)/python -m pip install --quiet --progress-bar on --disable-pip-version-check -r $(LOCK)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
+
+# Tests of optional parts are skipped, by name, where these cannot be had.
+$(EXTRAS_READY): $(EXTRAS) $(READY)
+	@echo "installing what tests of the optional parts need"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK) -r $(EXTRAS) \
+	  || echo "$(EXTRAS) cannot be installed here: tests that need it are skipped"
+	@touch $(EXTRAS_READY)
 
 clean: ## remove what the demo made (not runs of other names)
 	rm -rf data/synthetic caches runs/demo

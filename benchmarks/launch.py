@@ -29,7 +29,6 @@ MLFLOW = "mlflow-skinny==3.17.2"
 GOALS = {
     "second launch, times as fast as mlflow run": (5.0, "at least"),
     "second launch, over the script's own start-up": (0.5, "at most"),
-    "first launch, of clone and checkout": (1.5, "at most"),
     "disk of an extra workspace, of a clone": (1.0, "at most"),
 }
 SCRIPT = """
