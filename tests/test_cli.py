@@ -50,6 +50,14 @@ def test_the_list_of_verbs_and_a_wrong_one():
     assert (listed.returncode, all(verb in listed.stdout for verb in VERBS)) == (0, True)
 
 
+def test_a_python_without_the_requirements_is_told_what_to_do(tmp_path):
+    command = [sys.executable, "-I", "-S", PLATFORM / "run_from_commit.py", "--list"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and "make install" in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_data_set_is_inspected_with_its_faults(world, script, tmp_path):
     import shutil
 

@@ -3,9 +3,10 @@
 import importlib
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from zoerefine import __version__
-from zoerefine.errors import run_command
+from zoerefine.errors import UserError, run_command
 
 VERBS = {
     "run": "a commit and a config become a run (platform/run_from_commit.py)",
@@ -32,8 +33,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         asked_for_help = words[:1] in (["-h"], ["--help"])
         print(usage(), file=sys.stdout if asked_for_help else sys.stderr)
         return 0 if asked_for_help else 2
-    command = importlib.import_module(f"zoerefine.commands.{words[0]}")
-    return run_command(lambda: command.main(words[1:]))
+    return run_command(lambda: load(words[0]).main(words[1:]))
+
+
+def load(verb: str) -> ModuleType:
+    """The module of a verb. Raises `UserError` where its requirements are not installed."""
+    try:
+        return importlib.import_module(f"zoerefine.commands.{verb}")
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.startswith("zoerefine"):
+            raise
+        raise UserError(
+            f"{sys.executable} has no package {error.name}: run `make install` once in zoerefine's "
+            "folder, then `. .venv/bin/activate`"
+        ) from None
 
 
 def usage() -> str:

@@ -16,7 +16,7 @@ def applied(repository, home, tmp_path):
     """The workspace of HEAD with the changes."""
     source = open_source(str(repository.folder))
     mirror, commit = fetch_commit(source, "HEAD", home)
-    changes = take_changes(source, commit, allow_dirty=True)
+    changes = take_changes(source, commit, allow_dirty=True, config=tmp_path / "job.yaml")
     with workspace(source, mirror, commit, changes, home, tmp_path / "run") as place:
         return place.folder, changes
 
@@ -92,3 +92,11 @@ def test_a_secret_in_the_changes_is_refused(repository, home, tmp_path, monkeypa
     (repository.folder / ".env").write_text("KEY=k-4711-secret\n")
     with pytest.raises(UserError, match="secret of MY_API_KEY"):
         applied(repository, home, tmp_path)
+
+
+def test_the_config_that_is_launched_needs_no_commit(repository, launch, only_run):
+    config = repository.folder / "mine.yaml"
+    config.write_text("KEY: mine\n")
+    done = launch("--config", config, commit="HEAD")
+    assert done.returncode == 0, done.stderr
+    assert (only_run("mine").path / "input.yaml").read_text() == "KEY: mine\n"

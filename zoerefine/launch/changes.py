@@ -41,8 +41,10 @@ class Changes:
         return sha256(self.patch).hexdigest() if self.patch else ""
 
 
-def take_changes(source: Source, commit: str, allow_dirty: bool) -> Changes:
+def take_changes(source: Source, commit: str, allow_dirty: bool, config: Path) -> Changes:
     """The uncommitted changes of a local source whose HEAD is launched.
+
+    The config that is launched is none of them: every run keeps the one it was given.
 
     Raises:
         UserError: with the list of files, where there are some and they are not allowed; they
@@ -55,7 +57,7 @@ def take_changes(source: Source, commit: str, allow_dirty: bool) -> Changes:
         if allow_dirty and uncommitted_files(folder):
             say(f"changes in {folder} belong to its HEAD, not to {commit[:12]}: left out")
         return Changes()
-    files = uncommitted_files(folder)
+    files = [name for name in uncommitted_files(folder) if not is_same(folder / name, config)]
     if not files:
         return Changes()
     if not allow_dirty:
@@ -65,6 +67,11 @@ def take_changes(source: Source, commit: str, allow_dirty: bool) -> Changes:
         )
     check_size(folder, files)
     return record(folder, commit, files)
+
+
+def is_same(path: Path, other: Path) -> bool:
+    """Whether two paths name one file; a removed one is none."""
+    return path.exists() and other.exists() and path.samefile(other)
 
 
 def shown(names: Sequence[str]) -> str:

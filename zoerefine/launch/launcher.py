@@ -141,7 +141,7 @@ def make_plan(job: Job, home: Path) -> Plan:
     mirror, commit = fetch_commit(source, job.ref, home, job.branch)
     if config is None:
         config = read_committed_config(job, mirror, commit)
-    changes = take_changes(source, commit, job.allow_dirty)
+    changes = take_changes(source, commit, job.allow_dirty, job.caller / job.config)
     return Plan(job, source, mirror, commit, changes, config, read_tree(job.config, config), home)
 
 
