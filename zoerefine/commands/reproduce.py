@@ -55,7 +55,10 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> int:
     checks = [*check_run(run, plan), *check_commit(run, plan), *check_machine(run)]
     checks += check_data(run, lambda: data_digests(run))
     exact = not any(check.verdict == DIFFERS and check.what != "commit" for check in checks)
-    print_checks("before running", [check for check in checks if check.verdict != SAME])
+    different = [check for check in checks if check.verdict != SAME]
+    print(f"{len(checks) - len(different)} of {len(checks)} records are as they were "
+          "(commit, config, the run's files, packages, machine, data)")  # fmt: skip
+    print_checks("before running", different)
     broken = [check for check in checks if check.verdict == BROKEN]
     if broken:
         print(f"NOT REPRODUCIBLE: {broken[0].what} is not what was recorded")
