@@ -164,8 +164,7 @@ def print_kept(entries: "Sequence[Kept]", word: str, home: Path) -> None:
 
     table = Table(title=f"{word} in {home}", title_justify="left")
     for column in ("kind", "name", "MB", "hours since use", "used by"):
-        side = "right" if column[0] in "Mh" else "left"
-        table.add_column(column, justify=side, overflow="fold")
+        table.add_column(column, justify="right" if column[0] in "Mh" else "left", overflow="fold")
     for one in entries:
         name = one.folder.relative_to(home).as_posix().partition("/")[2]
         user = f"{one.run} (now)" if one.in_use and one.run else "in use" if one.in_use else one.run
