@@ -6,11 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from zoerefine.data.synthetic import synthesize
 from zoerefine.run_dir import RunDir
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+
+settings.register_profile("machines differ", deadline=None)  # tests never time what they test
+settings.load_profile("machines differ")
 
 # Frames of 64x48 pixels packed at 32x24: a whole training takes about a second.
 TINY = """

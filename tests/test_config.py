@@ -60,7 +60,9 @@ def test_a_missing_file_and_a_lonely_key_are_named(tmp_path):
         load_config(write(tmp_path, ""), ["TRAIN.LR"])
 
 
-AWKWARD = st.sampled_from(["", "a # b", "yes", "2020-01-01", "051", "lr: 3", "null", "1e-4", "é\n"])
+AWKWARD = st.sampled_from(
+    ["", "a # b", "yes", "2020-01-01", "051", "lr: 3", "null", "1e-4", "é\n", "a\x85b"]
+)
 
 
 @given(name=AWKWARD | st.text(st.characters(exclude_categories=["Cs"])), lr=st.floats(0, 1e9))

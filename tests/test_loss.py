@@ -51,7 +51,7 @@ def test_gradient_term_by_hand():
 
 
 @pytest.mark.parametrize("name", TERMS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 1000), junk=st.floats(0, 1e4))
 def test_what_the_refiner_says_where_nothing_was_measured_does_not_matter(name, seed, junk):
     refined, zoe, truth, objects = batch(seed)

@@ -43,7 +43,7 @@ def accumulate(depth, truth, sizes):
     return metrics.compute()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000))
 def test_every_metric_equals_the_reference(seed):
     depth, truth = pictures(1, seed)

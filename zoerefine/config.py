@@ -17,7 +17,7 @@ from yacs.config import CfgNode
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json, write_text
 
-PATHS = (("RUN", "ROOT"), ("DATA", "ROOT"), ("CACHE", "ROOT"))
+PATHS = (("RUN", "ROOT"), ("DATA", "ROOT"), ("DATA", "SPLIT"), ("CACHE", "ROOT"))
 CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
 
 DEFAULTS = """
@@ -29,6 +29,11 @@ RUN:
 
 DATA:
   ROOT: ""                # a HabitatDyn folder, or a folder with a frames.csv
+  SCENES: []              # use these alone; [] or "": all
+  CLASSES: []             # clips with any of these moving objects, e.g. [dog, toy car]
+  SPEEDS: []              # clips whose objects move at these speeds, m/s
+  OBJECTS: ""             # single | several: classes of moving objects in a clip
+  SPLIT: ""               # a file from `data.py split`; "": dealt by what follows
   SPLIT_SEED: 0
   VAL_FRACTION: 0.15      # shares of the scenes; at least one scene each unless 0
   TEST_FRACTION: 0.15
@@ -40,14 +45,24 @@ CACHE:
   HEIGHT: 192             # records are packed at this size
   WIDTH: 256
   WORKERS: 0              # decoding threads; 0: one per core
+  MODE: build             # build: pack, then train | fill: train at once and keep what is decoded
+                          # | rebuild: pack anew | off: decode every time
 
 LOADER:
-  BATCH: 64
-  TIER: auto              # auto | mmap | ram
-  THREADS: 2
+  BATCH: 64               # samples of one optimiser step, over all processes
+  HEIGHT: 0               # batches are resized to this on the device; 0: as packed
+  WIDTH: 0
+  TIER: auto              # auto | mmap | ram | device: see zoerefine/data/tiers.py
+  THREADS: 0              # threads that gather batches; 0: one per core, at most 4
+  ORDER: shuffle          # shuffle | replacement | weighted | windowed | sequential | clips
+  WINDOW: 4096            # windowed: records that are mixed with one another
+  SCENE_WEIGHTS: []       # weighted: e.g. [{scene: scene03, weight: 2.0}]; others weigh 1
+  ROTATE_EVERY: 0         # every so many epochs another random subset of scenes; 0: all scenes
+  ROTATE_SCENES: 0        # scenes of the subset
 
 AUGMENT:
   FLIP: 0.5               # probability of a mirrored sample
+  CROP: 0.0               # a window of at least 1 - CROP of the sides, blown up
   COLOR: 0.1              # brightness, contrast and saturation jitter, RGB only
   SCALE: 0.0              # standard deviation of log scale jitter on the pseudo depth
 
@@ -191,8 +206,12 @@ def to_dict(cfg: CfgNode) -> dict[str, Any]:
 def save_config(cfg: CfgNode, path: str | Path) -> None:
     """Write the fully resolved tree so that `load_config` gives back the very same values."""
     tree = to_dict(cfg)
-    text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
-    if yaml.safe_load(text) != tree:
+    # YAML does not escape every line break that Unicode knows: where it matters, escape all.
+    for unicode in (True, False):
+        text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=unicode)
+        if yaml.safe_load(text) == tree:
+            break
+    else:
         raise UserError(f"the configuration holds a value that YAML cannot keep: {path}")
     write_text(path, text)
 

@@ -59,6 +59,11 @@ class RunDir:
         return self.path / "metrics.jsonl"
 
     @property
+    def split_file(self) -> Path:
+        """Which scenes it trains on, chooses by and is tested on."""
+        return self.path / "split.json"
+
+    @property
     def results_file(self) -> Path:
         return self.path / "results.json"
 

@@ -51,7 +51,8 @@ def test_graph_and_table_of_a_study(copied, script, tmp_path):
 
 def test_the_same_runs_give_the_same_files(copied, script, tmp_path):
     for name in ("a", "b"):
-        script("analyze", copied, "--out", name)
+        done = script("analyze", copied, "--out", name)
+        assert done.returncode == 0, done.stderr
     for name in FILES:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
 

@@ -99,7 +99,7 @@ def reference(depth, factor):
     return out
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000), factor=st.sampled_from([2, 3, 4]))
 def test_resized_depth_equals_the_reference_and_nothing_bleeds(seed, factor):
     rng = np.random.default_rng(seed)

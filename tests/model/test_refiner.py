@@ -27,7 +27,7 @@ def trained(name="small", max_log=1.0):
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(height=st.integers(1, 70), width=st.integers(1, 70))
 def test_untrained_returns_its_input_bit_for_bit_at_any_size(name, height, width):
     rgb01, zoe_m = inputs(1, height, width)

@@ -75,7 +75,7 @@ def test_training_beats_pseudo_depth_and_global_scale_on_unseen_scenes(tmp_path,
     config = tmp_path / "learn.yaml"
     config.write_text(
         "DATA: {ROOT: world, VAL_FRACTION: 0.0}\nCACHE: {HEIGHT: 48, WIDTH: 64}\n"
-        "LOADER: {BATCH: 8}\nMODEL: {BASE: 8}\nTRAIN: {EPOCHS: 16, LR: 5.0e-3, EMA: 0.95}\n"
+        "LOADER: {BATCH: 8}\nMODEL: {BASE: 8}\nTRAIN: {EPOCHS: 32, LR: 5.0e-3, EMA: 0.95}\n"
     )
     run = train(script, config, "learn")
     test = run.read_json(run.results_file)["test"]

@@ -13,6 +13,7 @@ from zoerefine.config import load_config
 from zoerefine.data.cache import Cache
 from zoerefine.data.loader import Loader
 from zoerefine.data.prefetch import Prefetcher
+from zoerefine.data.sampler import Options, Sampler
 from zoerefine.errors import UserError
 from zoerefine.metrics import counted, picture_metrics
 from zoerefine.pictures import panel
@@ -86,10 +87,10 @@ def _refine_all(
     refiner: torch.nn.Module, cache: Cache, indices: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
     """Refined depth [H, W] of every frame, and AbsRel before and after."""
-    loader = Loader(cache, indices, BATCH, seed=0, shuffle=False)
+    loader = Loader(cache, Sampler(cache, indices, BATCH, 0, Options("sequential")))
     device = torch.device("cpu")
     refined, before, after = [], [], []
-    for batch in Prefetcher(loader, device, cache.depth_scale, cache.zoe_scale):
+    for batch in Prefetcher(loader, device):
         mask = counted(batch.depth_m, batch.zoe_m)
         depth_m = refiner(batch.rgb01, batch.zoe_m)
         refined += list(depth_m[:, 0].numpy())

@@ -29,6 +29,15 @@ def main(argv: Sequence[str]) -> int:
     verb.add_argument("--picture", type=Path, help="a contact sheet to write")
     verb.set_defaults(run=inspect)
 
+    verb = verbs.add_parser("split", help="deal scenes to training, validation and test, to a file")
+    verb.add_argument("folder", type=Path)
+    verb.add_argument("--out", type=Path, required=True, metavar="FILE", help="for DATA.SPLIT")
+    verb.add_argument("--val", type=float, default=0.15, help="share of the scenes (0.15)")
+    verb.add_argument("--test", type=float, default=0.15, help="share of the scenes (0.15)")
+    verb.add_argument("--test-scenes", nargs="*", default=[], help="tested whatever the shares say")
+    verb.add_argument("--seed", type=int, default=0, help="of the order they are dealt in (0)")
+    verb.set_defaults(run=split)
+
     verb = verbs.add_parser("pack", help="pack a data set into a cache, as training would")
     verb.add_argument("--config", required=True, metavar="FILE")
     verb.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
@@ -67,6 +76,18 @@ def inspect(args: argparse.Namespace) -> int:
         contact_sheet(dataset, args.picture)
         print(args.picture)
     return 1 if faults else 0
+
+
+def split(args: argparse.Namespace) -> None:
+    """Write a split file."""
+    from zoerefine.data.readers import open_dataset
+    from zoerefine.data.split import split_scenes, write_split
+
+    scenes = open_dataset(args.folder).scenes
+    parts = split_scenes(scenes, args.val, args.test, args.seed, args.test_scenes)
+    write_split(parts, args.out)
+    print(f"train on {len(parts.train)} scenes, choose by {len(parts.val)}, test {len(parts.test)}")
+    print(args.out)
 
 
 def pack(args: argparse.Namespace) -> None:

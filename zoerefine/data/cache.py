@@ -1,34 +1,29 @@
 """The packed cache: every frame decoded and resized once, one page-aligned record a frame.
 
     <root>/<digest>/cache.json     what it holds, and what it was made from
+    <root>/<digest>/frames.npy     a row a frame: clip, name, state, digests of sources and record
     <root>/<digest>/records.bin    record i at i * stride: zoe, depth, rgb, objects
 
-The digest is that of the sources (names, sizes, times) and the settings, so a cache that exists
-is valid. It is packed in `<digest>.partial/` and published by renaming that folder; `state.bin`
-there has a byte for each record (0 to do, 1 packed, 2 broken), so a killed build goes on.
+The folder's name is the digest of the sources (names, sizes, times) and the settings, so a cache
+that exists is valid. Opening one reads the header and maps the rest: it takes as long for a
+million frames as for a thousand. `pack.py` makes them.
 """
 
 import hashlib
 import json
-import os
-import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from filelock import FileLock
 
-from zoerefine.data.dataset import Dataset, Frame
-from zoerefine.data.decode import read_frame
+from zoerefine.data.dataset import Clip
 from zoerefine.errors import UserError
-from zoerefine.files import digest_json, replacing, sync_file, sync_folder, write_json
-from zoerefine.progress import bar, say
 
-SCHEMA = 1
+SCHEMA = 2
 PAGE = 4096
-TO_DO, PACKED, BROKEN = 0, 1, 2
+WORD = 8  # bytes: rows are gathered as int64, which np.take copies fastest
+TO_DO, PACKED, BROKEN = 0, 1, 2  # of a frame's state
 
 
 @dataclass(frozen=True)
@@ -43,6 +38,10 @@ class Field:
     @property
     def nbytes(self) -> int:
         return int(np.dtype(self.dtype).itemsize * np.prod(self.shape))
+
+    def of(self, record: np.ndarray) -> np.ndarray:
+        """This field of a record's bytes, as a view."""
+        return record[self.offset : self.offset + self.nbytes].view(self.dtype).reshape(self.shape)
 
 
 def record_fields(height: int, width: int) -> tuple[Field, ...]:
@@ -66,21 +65,46 @@ def record_stride(fields: tuple[Field, ...]) -> int:
     return -(-used // PAGE) * PAGE
 
 
+def frame_dtype(name_bytes: int) -> np.dtype[Any]:
+    """A row of frames.npy; names are UTF-8 of at most so many bytes."""
+    return np.dtype([("clip", "<i4"), ("state", "u1"), ("stamp", "<u8"), ("digest", "V16"),
+                     ("name", f"S{name_bytes}")])  # fmt: skip
+
+
+class Records(Protocol):
+    """Where records come from."""
+
+    def gather(self, index: np.ndarray, out: np.ndarray) -> None:
+        """Write the records of `index`, int64 [n], to `out`, int64 [n, stride / 8]."""
+
+
+class MappedRecords:
+    """Records of a file, mapped and shared by all processes."""
+
+    def __init__(self, path: Path, count: int, stride: int) -> None:
+        self.rows = np.memmap(path, np.int64, "r", shape=(count, stride // WORD))
+
+    def gather(self, index: np.ndarray, out: np.ndarray) -> None:
+        # mode="raise" would gather into a second buffer first; indices are known to be good.
+        np.take(self.rows, index, 0, out=out, mode="clip")
+
+
 @dataclass(frozen=True)
 class Cache:
-    """An opened cache.
+    """What a data set was packed to, or is being packed to.
 
     Attributes:
+        folder: where it lies; None where frames are decoded every time.
         digest: of sources and settings: its folder's name.
-        dataset_digest: of the packed contents: the same data pack to the same digest anywhere.
         depth_scale, zoe_scale: metres for one unit of the stored uint16 depths.
-        scene, clip, name: of each record, string arrays [N].
-        records: uint8 [N, stride], mapped from the file and shared by all processes.
+        clips: what `frames["clip"]` counts.
+        frames: of `frame_dtype` [N].
+        complete: whether broken frames are known, and left out.
+        contents: `dataset_digest` where the header told it.
     """
 
-    folder: Path
+    folder: Path | None
     digest: str
-    dataset_digest: str
     label: str
     pseudo_label: str
     height: int
@@ -88,203 +112,127 @@ class Cache:
     depth_scale: float
     zoe_scale: float
     fields: tuple[Field, ...]
-    scene: np.ndarray
-    clip: np.ndarray
-    name: np.ndarray
-    records: np.ndarray
+    clips: tuple[Clip, ...]
+    frames: np.ndarray
+    records: Records
+    complete: bool = True
+    contents: str = ""
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self.frames)
+
+    @property
+    def scenes(self) -> tuple[str, ...]:
+        """The names of the scenes, sorted."""
+        return tuple(sorted({clip.scene for clip in self.clips}))
+
+    @property
+    def dataset_digest(self) -> str:
+        """SHA-256 over the names and bytes of all usable records, in hex.
+
+        The same data pack to the same digest anywhere. Empty while frames are yet to be decoded.
+        """
+        return self.contents or contents_digest(self.clips, self.frames)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all records."""
+        return len(self) * self.stride
+
+    @property
+    def stride(self) -> int:
+        """Bytes of a record."""
+        return record_stride(self.fields)
 
     def indices(self, scenes: tuple[str, ...]) -> np.ndarray:
-        """The records of some scenes, int64 [n], in order."""
-        return np.flatnonzero(np.isin(self.scene, scenes))
+        """The usable records of some scenes, int64 [n], in order."""
+        wanted = np.array([clip.scene in scenes for clip in self.clips])
+        usable = wanted[self.frames["clip"]]
+        if self.complete:
+            usable &= self.frames["state"] == PACKED
+        return np.flatnonzero(usable)
+
+    def scenes_of(self, index: np.ndarray) -> np.ndarray:
+        """The scene's name of each of some records, string [n]."""
+        return np.array([clip.scene for clip in self.clips])[self.frames["clip"][index]]
 
     def frame_name(self, index: int) -> str:
         """What people call a record: scene/clip/frame."""
-        return f"{self.scene[index]}/{self.clip[index]}/{self.name[index]}"
+        frame = self.frames[index]
+        clip = self.clips[frame["clip"]]
+        return f"{clip.scene}/{clip.name}/{frame['name'].decode()}"
 
     def read(self, index: int) -> dict[str, np.ndarray]:
-        """One record's fields, as views."""
-        record = self.records[index]
-        return {
-            f.name: record[f.offset : f.offset + f.nbytes].view(f.dtype).reshape(f.shape)
-            for f in self.fields
-        }
+        """One record's fields."""
+        row = np.empty((1, self.stride // WORD), np.int64)
+        self.records.gather(np.array([index]), row)
+        return {field.name: field.of(row[0].view(np.uint8)) for field in self.fields}
 
 
-def build_cache(
-    dataset: Dataset, height: int, width: int, root: Path, workers: int, max_broken: float = 0.0
-) -> Cache:
-    """Pack a data set, or open what is packed already.
-
-    Concurrent builds of one cache wait for the first. `workers` threads decode (0: one a core).
-
-    Raises:
-        UserError: too little disk; or more than the share `max_broken` of the frames are broken
-            (fewer are left out, and named in `broken.json` in the cache).
-    """
-    settings = {"schema": SCHEMA, "height": height, "width": width}
-    digest = digest_json([dataset.source_digest(), settings])[:16]
-    folder = root / digest
-    root.mkdir(parents=True, exist_ok=True)
-    with FileLock(root / f"{digest}.lock"):
-        if folder.exists():
-            cache = open_cache(folder)
-            say(f"using the packed cache {folder} ({len(cache)} frames)")
-            return cache
-        builder = _Builder(dataset, height, width, folder, digest)
-        builder.pack(workers or os.cpu_count() or 1)
-        builder.publish(max_broken)
-    return open_cache(folder)
+def contents_digest(clips: tuple[Clip, ...], frames: np.ndarray) -> str:
+    """See `Cache.dataset_digest`."""
+    if (frames["state"] == TO_DO).any():
+        return ""
+    digest = hashlib.sha256()
+    for number, clip in enumerate(clips):
+        rows = frames[(frames["clip"] == number) & (frames["state"] == PACKED)]
+        for row in rows:
+            digest.update(f"{clip.scene}/{clip.name}/{row['name'].decode()}\n".encode())
+            digest.update(row["digest"].tobytes())
+    return digest.hexdigest()
 
 
 def open_cache(folder: Path) -> Cache:
     """Map a packed cache. Raises `UserError` where it is missing, damaged or of another version."""
+    header = read_header(folder)
+    frames = open_frames(folder)
+    stride, path = header["stride"], folder / "records.bin"
+    if not path.exists() or path.stat().st_size != len(frames) * stride:
+        raise UserError(
+            f"{path} has not the {len(frames) * stride} bytes it should: delete {folder}"
+        )
+    return cache_of(header, frames, folder, MappedRecords(path, len(frames), stride))
+
+
+def read_header(folder: Path) -> dict[str, Any]:
+    """What cache.json says. Raises `UserError` as `open_cache` does."""
     try:
         header = json.loads((folder / "cache.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{folder} is no packed cache: make one with data.py pack") from None
     except ValueError as error:
         raise UserError(f"{folder}/cache.json is damaged ({error}): delete {folder}") from None
-    if header.get("schema") != SCHEMA:
-        raise UserError(f"{folder} has schema {header.get('schema')}, not {SCHEMA}: delete it")
-    count, stride = len(header["frames"]["name"]), header["stride"]
-    path = folder / "records.bin"
-    if not path.exists() or path.stat().st_size != count * stride:
-        raise UserError(f"{path} has not the {count * stride} bytes it should: delete {folder}")
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+        raise UserError(f"{folder} has not schema {SCHEMA}: delete it")
+    return header
+
+
+def open_frames(folder: Path, mode: Any = "r") -> np.ndarray:
+    """Map frames.npy. Raises `UserError` where it is damaged."""
+    try:
+        return np.lib.format.open_memmap(folder / "frames.npy", mode)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}/frames.npy is damaged ({error}): delete {folder}") from None
+
+
+def cache_of(
+    header: dict[str, Any],
+    frames: np.ndarray,
+    folder: Path | None,
+    records: Records,
+    complete: bool = True,
+) -> Cache:
+    """A cache from its header and its parts."""
+    same = ("digest", "label", "pseudo_label", "height", "width", "depth_scale", "zoe_scale")
     return Cache(
         folder=folder,
-        digest=header["digest"],
-        dataset_digest=header["dataset_digest"],
-        label=header["label"],
-        pseudo_label=header["pseudo_label"],
-        height=header["height"],
-        width=header["width"],
-        depth_scale=header["depth_scale"],
-        zoe_scale=header["zoe_scale"],
-        fields=tuple(
-            Field(f["name"], f["dtype"], tuple(f["shape"]), f["offset"]) for f in header["fields"]
+        contents=header.get("dataset_digest", ""),
+        fields=record_fields(header["height"], header["width"]),
+        clips=tuple(
+            Clip(**{**clip, "classes": tuple(clip["classes"])}) for clip in header["clips"]
         ),
-        scene=np.array(header["frames"]["scene"]),
-        clip=np.array(header["frames"]["clip"]),
-        name=np.array(header["frames"]["name"]),
-        records=np.memmap(path, np.uint8, "r", shape=(count, stride)),
+        frames=frames,
+        records=records,
+        complete=complete,
+        **{name: header[name] for name in same},
     )
-
-
-class _Builder:
-    """One build: the partial folder, its records and what is done of them."""
-
-    def __init__(
-        self, dataset: Dataset, height: int, width: int, folder: Path, digest: str
-    ) -> None:
-        self.dataset, self.height, self.width = dataset, height, width
-        self.folder, self.digest = folder, digest
-        self.fields = record_fields(height, width)
-        self.stride = record_stride(self.fields)
-        self.partial = folder.with_name(f"{folder.name}.partial")
-        count = len(dataset.frames)
-        self.check_disk(count * self.stride)
-        self.partial.mkdir(exist_ok=True)
-        self.records = _mapped(self.partial / "records.bin", (count, self.stride))
-        self.state = _mapped(self.partial / "state.bin", (count,))
-        self.faults: dict[int, str] = {}
-
-    def check_disk(self, needed: int) -> None:
-        have = shutil.disk_usage(self.folder.parent).free
-        if self.partial.exists():
-            have += sum(path.stat().st_blocks * 512 for path in self.partial.iterdir())
-        if have < needed:
-            raise UserError(
-                f"packing {len(self.dataset.frames)} frames needs {needed / 2**30:.1f} GiB, and "
-                f"{self.folder.parent} has {have / 2**30:.1f} left: make room or move CACHE.ROOT"
-            )
-
-    def pack(self, workers: int) -> None:
-        """Decode every frame that is not packed yet."""
-        todo = np.flatnonzero(self.state != PACKED).tolist()
-        done = len(self.state) - len(todo)
-        with (
-            bar(len(self.state), "packing", "frame", initial=done) as progress,
-            ThreadPoolExecutor(workers) as pool,
-        ):
-            for _ in pool.map(self.pack_one, todo):
-                progress.update()
-
-    def pack_one(self, index: int) -> None:
-        try:
-            arrays = read_frame(self.dataset.frames[index], self.height, self.width)
-        except UserError as error:
-            self.faults[index] = str(error)
-            self.state[index] = BROKEN
-            return
-        record = self.records[index]
-        for field in self.fields:
-            place = record[field.offset : field.offset + field.nbytes]
-            place[:] = np.ascontiguousarray(arrays[field.name]).reshape(-1).view(np.uint8)
-        self.state[index] = PACKED
-
-    def publish(self, max_broken: float) -> None:
-        """Leave out broken frames, write the header, and rename the folder into place."""
-        frames = list(self.dataset.frames)
-        if self.faults:
-            frames = self.leave_out_broken(max_broken)
-        sync_file(self.partial / "records.bin")
-        write_json(self.partial / "cache.json", self.header(frames))
-        (self.partial / "state.bin").unlink()
-        os.replace(self.partial, self.folder)
-        sync_folder(self.folder.parent)
-
-    def leave_out_broken(self, max_broken: float) -> list[Frame]:
-        broken, count = len(self.faults), len(self.state)
-        first = self.faults[min(self.faults)]
-        if broken == count or broken / count > max_broken:
-            raise UserError(
-                f"{broken} of {count} frames cannot be packed, more than DATA.MAX_BROKEN allows; "
-                f"the first: {first}"
-            )
-        say(f"left out {broken} broken frames, named in {self.folder / 'broken.json'}: {first}")
-        write_json(self.partial / "broken.json", [self.faults[i] for i in sorted(self.faults)])
-        whole = np.flatnonzero(self.state == PACKED)
-        with replacing(self.partial / "records.bin") as path, open(path, "wb") as file:
-            for index in whole:
-                file.write(self.records[index].tobytes())
-        self.records = _mapped(self.partial / "records.bin", (len(whole), self.stride))
-        return [self.dataset.frames[i] for i in whole]
-
-    def header(self, frames: list[Frame]) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "digest": self.digest,
-            "dataset_digest": content_digest(self.records, frames),
-            "label": self.dataset.label,
-            "pseudo_label": self.dataset.pseudo_label,
-            "source": str(self.dataset.root),
-            "height": self.height,
-            "width": self.width,
-            "depth_scale": self.dataset.depth_scale,
-            "zoe_scale": self.dataset.zoe_scale,
-            "stride": self.stride,
-            "fields": [vars(field) for field in self.fields],
-            "frames": {
-                "scene": [frame.scene for frame in frames],
-                "clip": [frame.clip for frame in frames],
-                "name": [frame.name for frame in frames],
-            },
-        }
-
-
-def content_digest(records: np.ndarray, frames: list[Frame]) -> str:
-    """SHA-256 over the names and the records' bytes."""
-    digest = hashlib.sha256()
-    for frame, record in zip(frames, records, strict=True):
-        digest.update(f"{frame.scene}/{frame.clip}/{frame.name}\n".encode())
-        digest.update(record)
-    return digest.hexdigest()
-
-
-def _mapped(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """A writable map of a file of that many bytes, made (sparse, zeros) where it is not there."""
-    there = path.exists() and path.stat().st_size == np.prod(shape)
-    return np.memmap(path, np.uint8, "r+" if there else "w+", shape=shape)

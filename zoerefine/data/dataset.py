@@ -1,15 +1,15 @@
 """A data set as files: scenes of clips of frames, read by one of two layouts."""
 
-import math
+import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from zoerefine.errors import UserError
-from zoerefine.files import digest_json
 
 ZOE_SCALE = 1 / 256  # ZoeDepth's own files: metres = value / 256
 
@@ -41,6 +41,7 @@ class Clip:
     scene: str
     title: str = ""
     speed: int = 0  # of the moving objects, m/s
+    classes: tuple[str, ...] = ()  # of the moving objects
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Dataset:
         pseudo_label: whose depth the pseudo depth is, for people.
         depth_scale, zoe_scale: metres for one unit of the stored uint16 depths.
         frames: sorted by scene, clip and name.
+        clips: all clips of the frames.
+        unpaired: files that belong to no frame, each a line for people.
     """
 
     root: Path
@@ -62,61 +65,75 @@ class Dataset:
     zoe_scale: float
     frames: tuple[Frame, ...]
     clips: tuple[Clip, ...] = field(default=())
+    unpaired: tuple[str, ...] = ()
 
     @property
     def scenes(self) -> tuple[str, ...]:
         """The names of the scenes, sorted."""
         return tuple(sorted({frame.scene for frame in self.frames}))
 
-    def source_digest(self) -> str:
-        """A digest that changes when a file is added, removed or rewritten (size or time)."""
-        rows = []
-        for frame in self.frames:
-            for path in frame.files:
-                stat = path.stat()
-                rows.append([os.path.relpath(path, self.root), stat.st_size, stat.st_mtime_ns])
-        return digest_json([self.layout, self.depth_scale, self.zoe_scale, rows])
+    def stamps(self) -> np.ndarray:
+        """A number for each frame, uint64 [N], that changes with its files' names, sizes, times."""
+        return np.array([self._stamp(frame) for frame in self.frames], np.uint64)
+
+    def _stamp(self, frame: Frame) -> int:
+        digest = hashlib.blake2b(digest_size=8)
+        for path in frame.files:
+            name = os.path.relpath(path, self.root)
+            try:
+                stat = os.stat(path)
+                text = f"{name}\0{stat.st_size}\0{stat.st_mtime_ns}\0"
+            except OSError:  # packing it will say what is wrong
+                text = f"{name}\0\0\0"
+            digest.update(text.encode(errors="surrogateescape"))
+        return int.from_bytes(digest.digest(), "little")
 
 
 @dataclass(frozen=True)
-class Split:
-    """Scenes to train on, to choose by, and to report on; never divided inside a scene."""
+class Selection:
+    """Which clips to use; an empty part means all.
 
-    train: tuple[str, ...]
-    val: tuple[str, ...]
-    test: tuple[str, ...]
-
-
-def split_scenes(
-    scenes: Sequence[str],
-    val_fraction: float,
-    test_fraction: float,
-    seed: int,
-    test_scenes: Sequence[str] = (),
-) -> Split:
-    """Deal scenes out in a seeded order: the first to test, the next to validation, the rest to
-    training. A fraction above 0 gets at least one scene; moving validation to 0 gives its
-    scenes to training and leaves the test scenes as they were. `test_scenes` are tested anyway.
-
-    Raises `UserError` where nothing is left to train on, or a test scene does not exist.
+    Attributes:
+        scenes, classes, speeds: a clip is used if its own is among them (any of its classes).
+        objects: `single` class of moving objects, or `several`.
     """
-    unknown = set(test_scenes) - set(scenes)
-    if unknown:
-        raise UserError(
-            f"DATA.TEST_SCENES: no scene {min(unknown)}; there are {min(scenes)} to {max(scenes)}"
+
+    scenes: Sequence[str] = ()
+    classes: Sequence[str] = ()
+    speeds: Sequence[int] = ()
+    objects: str = ""
+
+    def fits(self, clip: Clip) -> bool:
+        """Whether a clip is used."""
+        several = len(clip.classes) > 1
+        return (
+            (not self.scenes or clip.scene in self.scenes)
+            and (not self.classes or bool(set(self.classes) & set(clip.classes)))
+            and (not self.speeds or clip.speed in self.speeds)
+            and self.objects in ("", "several" if several else "single" if clip.classes else None)
         )
-    names = sorted(set(scenes) - set(test_scenes))
-    order = [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
-    test = _share(len(names), test_fraction)
-    val = _share(len(names), val_fraction)
-    if test + val >= len(names):
-        raise UserError(
-            f"{len(names)} scenes cannot be split into {val} to validate, {test} to test and some "
-            "to train on: lower DATA.VAL_FRACTION or DATA.TEST_FRACTION, or add scenes"
-        )
-    parts = order[test + val :], order[test : test + val], [*order[:test], *test_scenes]
-    return Split(*(tuple(sorted(part)) for part in parts))
 
 
-def _share(count: int, fraction: float) -> int:
-    return 0 if fraction <= 0 else max(1, math.floor(count * fraction + 0.5))
+def select(dataset: Dataset, selection: Selection) -> Dataset:
+    """The clips of a data set that a selection names.
+
+    Raises `UserError` where it names something that no clip has, or nothing is left.
+    """
+    if selection.objects not in ("", "single", "several"):
+        raise UserError(f"DATA.OBJECTS must be single, several or empty, got {selection.objects!r}")
+    known: dict[str, tuple[Sequence[Any], set[Any]]] = {
+        "SCENES": (selection.scenes, {clip.scene for clip in dataset.clips}),
+        "CLASSES": (selection.classes, {name for clip in dataset.clips for name in clip.classes}),
+        "SPEEDS": (selection.speeds, {clip.speed for clip in dataset.clips if clip.speed}),
+    }
+    for key, (wanted, there) in known.items():
+        for name in wanted:
+            if name not in there:
+                listed = ", ".join(map(str, sorted(there))) or "none are known"
+                raise UserError(f"DATA.{key}: no clip of {dataset.root} has {name!r}; {listed}")
+    clips = tuple(clip for clip in dataset.clips if selection.fits(clip))
+    names = {clip.name for clip in clips}
+    if not clips:
+        raise UserError(f"no clip of {dataset.root} fits DATA.SCENES, CLASSES, SPEEDS and OBJECTS")
+    frames = tuple(frame for frame in dataset.frames if frame.clip in names)
+    return replace(dataset, clips=clips, frames=frames)

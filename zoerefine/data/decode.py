@@ -66,7 +66,8 @@ def read_frame(frame: Frame, height: int, width: int) -> dict[str, Array]:
     """
     if frame.depth is None or frame.zoe is None:
         lacking = "depth" if frame.depth is None else "pseudo depth"
-        raise UserError(f"frame {frame.name} of clip {frame.clip} has no {lacking}")
+        hint = "" if frame.zoe else ": data.py zoedepth makes it from the pictures"
+        raise UserError(f"frame {frame.name} of clip {frame.clip} has no {lacking}{hint}")
     rgb, depth, zoe = read_rgb(frame.rgb), read_depth(frame.depth), read_zoe(frame.zoe)
     objects = np.zeros_like(depth, np.uint8)
     if frame.objects is not None:

@@ -1,4 +1,5 @@
-"""A folder with a `frames.csv`: columns clip, rgb, depth, pseudo, and if wanted objects, scene.
+"""A folder with a `frames.csv`: columns clip, rgb, depth, pseudo, and if wanted objects, scene,
+classes (of the clip's moving objects, `dog+toy car`) and speed (theirs, whole m/s).
 
 Paths are relative to the folder. Depth is a 16-bit png in millimetres, pseudo depth a 16-bit png
 with metres = value / 256; 0 is no measurement. Without a scene column a clip is its own scene.
@@ -27,8 +28,12 @@ def read(root: Path) -> Dataset:
         missing = NEEDED - set(rows.fieldnames or ())
         if missing:
             raise UserError(f"{root / LIST} lacks the columns {', '.join(sorted(missing))}")
-        frames = tuple(_frame(root, row, rows.line_num) for row in rows)
-    scenes = {frame.clip: frame.scene for frame in frames}
+        frames, clips = [], {}
+        for row in rows:
+            frame = _frame(root, row, rows.line_num)
+            frames.append(frame)
+            clips[frame.clip] = _clip(root, row, frame, rows.line_num)
+    _refuse_twins(root, frames)
     return Dataset(
         root=root,
         layout="frames_csv",
@@ -37,8 +42,27 @@ def read(root: Path) -> Dataset:
         depth_scale=DEPTH_SCALE,
         zoe_scale=ZOE_SCALE,
         frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
-        clips=tuple(Clip(name, scene) for name, scene in sorted(scenes.items())),
+        clips=tuple(clips[name] for name in sorted(clips)),
     )
+
+
+def _clip(root: Path, row: dict[str, str | None], frame: Frame, line: int) -> Clip:
+    classes = tuple(sorted(filter(None, (row.get("classes") or "").split("+"))))
+    speed = row.get("speed") or "0"
+    if not speed.isdecimal():
+        raise UserError(f"{root / LIST} line {line}: speed must be whole m/s, got {speed!r}")
+    return Clip(frame.clip, frame.scene, speed=int(speed), classes=classes)
+
+
+def _refuse_twins(root: Path, frames: list[Frame]) -> None:
+    """Frames are told apart by clip and picture name; a clip lies in one scene."""
+    names: dict[tuple[str, str], Frame] = {}
+    scenes: dict[str, str] = {}
+    for frame in frames:
+        if names.setdefault((frame.clip, frame.name), frame) is not frame:
+            raise UserError(f"{root / LIST}: clip {frame.clip} has two pictures {frame.name}")
+        if scenes.setdefault(frame.clip, frame.scene) != frame.scene:
+            raise UserError(f"{root / LIST}: clip {frame.clip} is in two scenes")
 
 
 def _frame(root: Path, row: dict[str, str | None], line: int) -> Frame:

@@ -10,6 +10,7 @@ An 8-bit depth v is kept as the uint16 v * 257, which is exact: v / 255 * 10 m =
 * 10 m. 255 says "10 m or more" and is kept as 0, no measurement.
 """
 
+import re
 from pathlib import Path
 
 from zoerefine.data.dataset import ZOE_SCALE, Clip, Dataset, Frame
@@ -22,6 +23,9 @@ ZOE = "zoe_depth_raw"
 TITLES = "video_name_mapping.txt"
 SYNTHETIC_MARK = "synthetic.json"
 
+# What titles call the moving objects; spaces, dashes and underscores are left out of titles.
+CLASSES = {"people": "people", "person": "people", "toycar": "toy car", "robot": "robot",
+           "dog": "dog", "cat": "cat"}  # fmt: skip
 DEPTH_SCALE = 10 / 65535
 CLIPS_PER_SCENE = 54
 
@@ -34,8 +38,12 @@ def fits(root: Path) -> bool:
 def read(root: Path) -> Dataset:
     """Pair the files of all frames by name."""
     synthetic = (root / SYNTHETIC_MARK).exists()
-    folders = sorted(path for path in (root / RGB).iterdir() if path.is_dir())
-    frames = tuple(frame for folder in folders for frame in _clip_frames(root, folder.name))
+    folders = sorted(path for path in (root / RGB).glob("[!.]*") if path.is_dir())
+    frames, unpaired = [], []
+    for folder in folders:
+        found, strays = _clip_frames(root, folder.name)
+        frames += found
+        unpaired += strays
     return Dataset(
         root=root,
         layout="habitatdyn",
@@ -45,6 +53,7 @@ def read(root: Path) -> Dataset:
         zoe_scale=ZOE_SCALE,
         frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
         clips=_clips(root, [folder.name for folder in folders]),
+        unpaired=tuple(unpaired),
     )
 
 
@@ -55,8 +64,8 @@ def scene_of(clip: str) -> str:
     return f"scene{int(clip) // CLIPS_PER_SCENE:02d}"
 
 
-def _clip_frames(root: Path, clip: str) -> list[Frame]:
-    """All frames that have a picture; each must have depth, object ids and pseudo depth too."""
+def _clip_frames(root: Path, clip: str) -> tuple[list[Frame], list[str]]:
+    """All frames that have a picture, and the pictures of other fields that have none."""
     fields = {field: root / field / clip for field in (DEPTH, OBJECTS, ZOE)}
     present = {field: _stems(folder) for field, folder in fields.items()}
     frames = []
@@ -68,7 +77,13 @@ def _clip_frames(root: Path, clip: str) -> list[Frame]:
         frames.append(
             Frame(clip, rgb.stem, scene_of(clip), rgb, paths[DEPTH], paths[ZOE], paths[OBJECTS])
         )
-    return frames
+    names = {frame.name for frame in frames}
+    strays = [
+        f"{fields[field] / stem}.png belongs to no picture: {RGB}/{clip}/{stem}.jpg is not there"
+        for field, stems in present.items()
+        for stem in sorted(stems - names)
+    ]
+    return frames, strays
 
 
 def _stems(folder: Path) -> set[str]:
@@ -86,5 +101,12 @@ def _clips(root: Path, names: list[str]) -> tuple[Clip, ...]:
     for name in names:
         title = titles.get(name, "")
         speed = title.rpartition("_")[2]
-        clips.append(Clip(name, scene_of(name), title, int(speed) if speed.isdecimal() else 0))
+        speed_m_s = int(speed) if speed.isdecimal() else 0
+        clips.append(Clip(name, scene_of(name), title, speed_m_s, classes_of(title)))
     return tuple(clips)
+
+
+def classes_of(title: str) -> tuple[str, ...]:
+    """The classes of moving objects that a clip's title names."""
+    letters = re.sub(r"[^a-z]", "", title.lower())
+    return tuple(sorted({name for word, name in CLASSES.items() if word in letters}))

@@ -1,6 +1,9 @@
 """Says what a data set holds and what is wrong with it, and draws a contact sheet."""
 
+import math
+import os
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,57 +25,88 @@ FAULTS_SHOWN = 20
 NEAREST = cv2.INTER_NEAREST
 
 
+@dataclass(frozen=True)
+class Look:
+    """What reading one frame has shown; `fault` says why it cannot be used."""
+
+    size: str = ""
+    nearest_m: float = math.inf
+    farthest_m: float = 0.0
+    measured: float = 0.0
+    abs_rel: float = math.nan
+    fault: str = ""
+
+
 @dataclass
 class Findings:
     """What reading every frame has shown."""
 
-    sizes: Counter[str] = field(default_factory=Counter)
-    nearest_m: float = np.inf
-    farthest_m: float = 0.0
-    measured: list[float] = field(default_factory=list)
-    abs_rel: list[float] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+
+    def add(self, look: Look) -> None:
+        """Count a frame, or its fault."""
+        if look.fault:
+            self.faults.append(look.fault)
+        else:
+            self.looks.append(look)
 
 
 def inspect(dataset: Dataset) -> tuple[str, int]:
     """Read every frame; returns lines for people, and how many frames cannot be used."""
     found = Findings()
-    for frame in track(dataset.frames, len(dataset.frames), "reading", "frame"):
-        try:
-            look_at(frame, dataset, found)
-        except UserError as error:
-            found.faults.append(str(error))
-    clips = len({frame.clip for frame in dataset.frames})
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        looks = pool.map(lambda frame: look_at(frame, dataset), dataset.frames)
+        for look in track(looks, len(dataset.frames), "reading", "frame"):
+            found.add(look)
+    found.faults += dataset.unpaired
+    sizes = Counter(look.size for look in found.looks)
     lines = [
         f"{dataset.root}: {dataset.label}",
-        f"  {len(dataset.scenes)} scenes, {clips} clips, {len(dataset.frames)} frames",
-        f"  sizes: {', '.join(f'{size} ({n})' for size, n in found.sizes.most_common())}",
+        f"  {len(dataset.scenes)} scenes, {len(dataset.clips)} clips, {len(dataset.frames)} frames",
+        f"  moving objects: {_objects(dataset) or 'not told'}",
+        f"  sizes: {', '.join(f'{size} ({n})' for size, n in sizes.most_common())}",
         f"  without pseudo depth: {_clips_lacking_zoe(dataset) or 'none'}",
     ]
-    if found.measured:
+    if found.looks:
+        nearest = min(look.nearest_m for look in found.looks)
+        farthest = max(look.farthest_m for look in found.looks)
+        measured = np.mean([look.measured for look in found.looks])
         lines += [
-            f"  depth: {found.nearest_m:.2f} to {found.farthest_m:.2f} m, "
-            f"{np.mean(found.measured):.0%} of the pixels measured",
-            f"  {dataset.pseudo_label}: AbsRel {np.mean(found.abs_rel):.3f} as it is",
+            f"  depth: {nearest:.2f} to {farthest:.2f} m, {measured:.0%} of the pixels measured",
+            f"  {dataset.pseudo_label}: AbsRel "
+            f"{np.nanmean([look.abs_rel for look in found.looks]):.3f} as it is",
         ]
     lines.append(f"  faults: {len(found.faults) or 'none'}")
     lines += [f"    {fault}" for fault in found.faults[:FAULTS_SHOWN]]
     return "\n".join(lines), len(found.faults)
 
 
-def look_at(frame: Frame, dataset: Dataset, found: Findings) -> None:
-    """Read one frame at its own size. Raises `UserError` where it cannot be used."""
-    height, width = read_rgb(frame.rgb).shape[:2]
-    arrays = read_frame(frame, height, width)
+def look_at(frame: Frame, dataset: Dataset) -> Look:
+    """Read one frame at its own size."""
+    try:
+        height, width = read_rgb(frame.rgb).shape[:2]
+        arrays = read_frame(frame, height, width)
+    except UserError as error:
+        return Look(fault=str(error))
     depth_m = arrays["depth"] * dataset.depth_scale
     zoe_m = arrays["zoe"] * dataset.zoe_scale
-    valid = (depth_m > 0) & (zoe_m > 0)
-    found.sizes[f"{width}x{height}"] += 1
-    found.measured.append(float((depth_m > 0).mean()))
-    if valid.any():
-        found.nearest_m = min(found.nearest_m, float(depth_m[valid].min()))
-        found.farthest_m = max(found.farthest_m, float(depth_m[valid].max()))
-        found.abs_rel.append(float((np.abs(zoe_m - depth_m)[valid] / depth_m[valid]).mean()))
+    size, measured = f"{width}x{height}", float((depth_m > 0).mean())
+    both = (depth_m > 0) & (zoe_m > 0)
+    if not both.any():
+        return Look(size, measured=measured)
+    truth_m = depth_m[both]
+    abs_rel = float((np.abs(zoe_m[both] - truth_m) / truth_m).mean())
+    return Look(size, float(truth_m.min()), float(truth_m.max()), measured, abs_rel)
+
+
+def _objects(dataset: Dataset) -> str:
+    """Clips by class, and by one or several classes of moving objects."""
+    classes = Counter(name for clip in dataset.clips for name in clip.classes)
+    several = sum(len(clip.classes) > 1 for clip in dataset.clips)
+    speeds = Counter(f"{clip.speed} m/s" for clip in dataset.clips if clip.speed)
+    told = [f"{name} ({n})" for name, n in [*sorted(classes.items()), *sorted(speeds.items())]]
+    return ", ".join(told) + (f"; several classes in {several} clips" if several else "")
 
 
 def _clips_lacking_zoe(dataset: Dataset) -> str:

@@ -4,6 +4,7 @@ A batch is one `np.take` of rows into a ready buffer: no per-sample Python, no a
 NumPy releases the GIL, so threads scale where worker processes would only add copies.
 """
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,79 +14,89 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoerefine.data.cache import Cache, Field
+from zoerefine.data.cache import WORD, Cache, Field
+from zoerefine.data.sampler import Sampler
 from zoerefine.errors import UserError
+from zoerefine.timeline import NoTimeline, Timeline, thread_row
 
-WORD = 8  # bytes: rows are gathered as int64, which np.take copies fastest
+MOST_THREADS = 4  # more gather no faster than memory can give
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Views of one buffer, valid until the next batch is asked for.
+    """Records of one buffer, on any device; valid until the next batch is asked for.
 
-    rgb uint8 [B, 3, H, W] (channels last in memory), zoe and depth uint16 [B, 1, H, W],
-    objects uint8 [B, 1, H, W], index int64 [B].
+    Attributes:
+        rows: the records, int64 [B, stride / 8].
+        index: their numbers in the cache, int64 [B], on the CPU.
     """
 
-    rgb: Tensor
-    zoe: Tensor
-    depth: Tensor
-    objects: Tensor
+    rows: Tensor
     index: Tensor
+    fields: tuple[Field, ...]
+
+    @property
+    def rgb(self) -> Tensor:
+        """uint8 [B, 3, H, W], channels last in memory."""
+        return self._view("rgb").permute(0, 3, 1, 2)
+
+    @property
+    def zoe(self) -> Tensor:
+        """uint16 [B, 1, H, W]."""
+        return self._view("zoe")[:, None]
+
+    @property
+    def depth(self) -> Tensor:
+        """uint16 [B, 1, H, W]."""
+        return self._view("depth")[:, None]
+
+    @property
+    def objects(self) -> Tensor:
+        """uint8 [B, 1, H, W]."""
+        return self._view("objects")[:, None]
+
+    def _view(self, name: str) -> Tensor:
+        field = next(field for field in self.fields if field.name == name)
+        part = self.rows.view(torch.uint8)[:, field.offset : field.offset + field.nbytes]
+        return part.view(getattr(torch, field.dtype)).unflatten(1, field.shape)
 
 
 class Loader:
     """Yields the batches of one epoch, then of the next when iterated again.
 
-    The order is a pure function of (seed, epoch, rank, world). Ranks share an epoch's order and
-    take every world-th sample of it.
-
     Args:
         cache: the packed cache.
-        indices: the records to load, int64 [n].
-        batch_size: samples a batch; the last batch of an epoch may be smaller.
-        seed: of the order.
-        shuffle: a new order every epoch, or the order of `indices`.
-        threads: how many gather at once, each a batch ahead.
-        tier: `mmap` reads records where they lie on the disk; `ram` copies them into memory
-            first; `auto` is `mmap`, which the system's page cache makes as fast.
+        sampler: which records make up the batches.
+        threads: how many gather at once, each a batch ahead; 0: one a core, at most 4.
+        rank, world: of `world` processes this one gets every world-th record of each batch,
+            beginning with its `rank`-th.
+        pinned: keep the buffers where a GPU can copy from them while the CPU does other work.
+        timeline: where the gathers are recorded.
     """
 
     def __init__(
         self,
         cache: Cache,
-        indices: np.ndarray,
-        batch_size: int,
-        seed: int,
-        shuffle: bool = True,
-        threads: int = 2,
-        tier: str = "auto",
+        sampler: Sampler,
+        threads: int = 0,
         rank: int = 0,
         world: int = 1,
+        pinned: bool = False,
+        timeline: Timeline | None = None,
     ) -> None:
-        if not len(indices):
-            raise UserError(f"no frames to load from {cache.folder}: check the split")
-        if batch_size < 1 or threads < 1:
-            raise UserError("LOADER.BATCH and LOADER.THREADS must be 1 or more")
-        if tier not in ("auto", "mmap", "ram"):
-            raise UserError(f"LOADER.TIER must be auto, mmap or ram, got {tier!r}")
-        self.cache, self.indices, self.batch_size = cache, indices, batch_size
-        self.seed, self.shuffle, self.threads = seed, shuffle, threads
+        if threads < 0:
+            raise UserError(f"LOADER.THREADS must be 0 or more, got {threads}")
+        self.cache, self.sampler = cache, sampler
+        self.threads = threads or min(MOST_THREADS, os.cpu_count() or 1)
         self.rank, self.world = rank, world
-        records = cache.records if tier != "ram" else np.array(cache.records)
-        self._rows = records.view(np.int64)  # [N, stride / 8]
+        self.timeline = timeline or NoTimeline()
+        self._pinned = pinned
+        self._buffers: list[np.ndarray] = []
         self._epoch = self._batch = 0
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
-        return -(-len(self.order(0)) // self.batch_size)
-
-    def order(self, epoch: int) -> np.ndarray:
-        """This rank's records in the order of an epoch, int64 [n]."""
-        order = self.indices
-        if self.shuffle:
-            order = np.random.default_rng([self.seed, epoch]).permutation(order)
-        return order[self.rank :: self.world]
+        """Batches of the epoch that comes or is under way."""
+        return self.sampler.batches(self._epoch)
 
     def state_dict(self) -> dict[str, int]:
         """The epoch, and how many of its batches have been handed out."""
@@ -95,46 +106,43 @@ class Loader:
         """Go on from a position."""
         self._epoch, self._batch = state["epoch"], state["batch"]
 
+    def indices(self) -> Iterator[np.ndarray]:
+        """The records of each batch that is left of the epoch, int64 [b], without loading them."""
+        order = self.sampler.order(self._epoch)
+        while self._batch < len(order.ends):
+            chunk = order.batch(self._batch)[self.rank :: self.world]
+            self._batch += 1
+            yield chunk
+        self._epoch, self._batch = self._epoch + 1, 0
+
     def __iter__(self) -> Iterator[Batch]:
-        order = self.order(self._epoch)
-        chunks = deque(
-            order[start : start + self.batch_size]
-            for start in range(self._batch * self.batch_size, len(order), self.batch_size)
-        )
-        # One buffer for each gather under way, and one that the consumer holds.
-        shape = (self.batch_size, self._rows.shape[1])
-        free = deque(np.empty(shape, np.int64) for _ in range(self.threads + 1))
+        order = self.sampler.order(self._epoch)
+        free = deque(self._ready_buffers())
+        left = deque(range(self._batch, len(order.ends)))
         pending: deque[tuple[np.ndarray, np.ndarray, Future[None]]] = deque()
-        with ThreadPoolExecutor(self.threads) as pool:
-            while chunks or pending:
-                while chunks and len(free) > 1:
-                    buffer, chunk = free.popleft(), chunks.popleft()
-                    pending.append((buffer, chunk, pool.submit(self._gather, chunk, buffer)))
-                buffer, chunk, gathered = pending.popleft()
-                gathered.result()
+        with ThreadPoolExecutor(self.threads, "reader") as pool:
+            while left or pending:
+                while left and len(free) > 1:  # the consumer holds one
+                    number, buffer = left.popleft(), free.popleft()
+                    chunk = order.batch(number)[self.rank :: self.world]
+                    done = pool.submit(self._gather, number, chunk, buffer[: len(chunk)])
+                    pending.append((buffer, chunk, done))
+                buffer, chunk, done = pending.popleft()
+                done.result()
                 self._batch += 1
-                yield as_batch(buffer[: len(chunk)], chunk, self.cache.fields)
+                rows = torch.from_numpy(buffer[: len(chunk)])
+                yield Batch(rows, torch.from_numpy(chunk), self.cache.fields)
                 free.append(buffer)
         self._epoch, self._batch = self._epoch + 1, 0
 
-    def _gather(self, chunk: np.ndarray, buffer: np.ndarray) -> None:
-        # mode="raise" would gather into a second buffer first; indices are known to be good.
-        np.take(self._rows, chunk, 0, out=buffer[: len(chunk)], mode="clip")
+    def _ready_buffers(self) -> list[np.ndarray]:
+        """One buffer for each gather under way, and one that the consumer holds."""
+        shape = -(-self.sampler.batch // self.world), self.cache.stride // WORD
+        while len(self._buffers) <= self.threads:
+            buffer = torch.empty(shape, dtype=torch.int64, pin_memory=self._pinned)
+            self._buffers.append(buffer.numpy())
+        return self._buffers
 
-
-def as_batch(rows: np.ndarray, index: np.ndarray, fields: tuple[Field, ...]) -> Batch:
-    """The fields of gathered records [B, stride / 8] as tensors, without a copy."""
-    flat = torch.from_numpy(rows.view(np.uint8))  # [B, stride]
-    views = {}
-    for field in fields:
-        part = flat[:, field.offset : field.offset + field.nbytes]
-        if field.dtype == "uint16":
-            part = part.view(torch.uint16)
-        views[field.name] = part.unflatten(1, field.shape)
-    return Batch(
-        rgb=views["rgb"].permute(0, 3, 1, 2),
-        zoe=views["zoe"][:, None],
-        depth=views["depth"][:, None],
-        objects=views["objects"][:, None],
-        index=torch.from_numpy(np.ascontiguousarray(index)),
-    )
+    def _gather(self, number: int, chunk: np.ndarray, out: np.ndarray) -> None:
+        with self.timeline.span(thread_row("reader"), number):
+            self.cache.records.gather(chunk, out)

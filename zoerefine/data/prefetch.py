@@ -1,19 +1,32 @@
-"""Batches on the device before they are needed: a side stream on a GPU, a thread on a CPU."""
+"""Batches on the device before they are needed: a side stream on a GPU, a thread on a CPU.
+
+On a GPU a batch goes through a slot of device memory that is made once:
+
+    reader thread   pinned buffer  <- records
+    copying thread  slot           <- pinned buffer, on a side stream, once the slot is consumed
+    main stream     float fields   <- slot, once it is copied; then the slot is consumed
+
+Two events a slot order the streams, so nothing is overwritten early and no memory changes hands
+between streams behind the allocator's back.
+"""
 
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from zoerefine.data.loader import Batch
+from zoerefine.data.loader import Batch, Loader
+from zoerefine.data.tiers import DeviceRecords
 
-AHEAD = 2  # converted batches that may wait for the consumer
+AHEAD = 2  # batches that may wait for the consumer
+MEASURED_SHARE = 0.5  # of a resized pixel's area, below which it counts as not measured
 
 
 @dataclass(frozen=True)
@@ -35,89 +48,188 @@ Transform = Callable[[DeviceBatch], DeviceBatch]
 
 
 class Prefetcher:
-    """Iterates a loader's batches, converted, transformed and on the device.
+    """Iterates a loader's batches: on the device, as floats, resized and transformed.
 
-    A thread pulls batches and moves them while the consumer computes. On a GPU the copies run
-    from pinned memory on a stream of their own, and an event holds the consumer's stream until
-    its batch has arrived.
+    Args:
+        loader: where batches come from; its buffers are pinned if the device is a GPU.
+        device: where they go.
+        transform: applied last, on the device.
+        size: height and width that batches are resized to on the device; None: as packed.
 
     Attributes:
         wait_s: how long the consumer waited for the batch it has now.
-        copy_s: how long that batch took to convert and to hand to the device, in the thread.
+        copy_s: how long that batch took to get to the device: the copy itself on a GPU; on a CPU
+            the conversion, in the thread.
     """
 
     def __init__(
         self,
-        loader: Iterable[Batch],
+        loader: Loader,
         device: torch.device,
-        depth_scale: float,
-        zoe_scale: float,
         transform: Transform | None = None,
+        size: tuple[int, int] | None = None,
     ) -> None:
-        self.loader, self.device, self.transform = loader, device, transform
-        self.depth_scale, self.zoe_scale = depth_scale, zoe_scale
+        self.loader, self.device, self.transform, self.size = loader, device, transform, size
         self.wait_s = self.copy_s = 0.0
 
     def __iter__(self) -> Iterator[DeviceBatch]:
-        ready: queue.Queue[Any] = queue.Queue(AHEAD)
-        ended = threading.Event()
-        thread = threading.Thread(target=self._produce, args=(ready, ended), daemon=True)
+        records = self.loader.cache.records
+        if isinstance(records, DeviceRecords):
+            return self._on_device(records)
+        if self.device.type == "cuda":
+            return self._through_slots()
+        return self._by_thread(self._convert_on_cpu)
+
+    def _on_device(self, records: DeviceRecords) -> Iterator[DeviceBatch]:
+        """Nothing has to come: a batch is gathered where it is used."""
+        for number, chunk in enumerate(self.loader.indices()):
+            start = time.perf_counter()
+            with self.loader.timeline.span("gather", number):
+                index = torch.from_numpy(chunk)
+                rows = records.take(index)
+                batch = self._finish(Batch(rows, index, self.loader.cache.fields))
+            self.wait_s, self.copy_s = 0.0, time.perf_counter() - start
+            yield batch
+
+    def _by_thread(self, produce: Callable[["_Channel"], None]) -> Iterator[Any]:
+        """Run `produce` in a thread that puts (item, copy seconds) on a channel; yield items."""
+        channel = _Channel()
+        thread = threading.Thread(target=channel.run, args=(produce,), daemon=True)
         thread.start()
         try:
             while True:
                 start = time.perf_counter()
-                item = ready.get()
+                item = channel.ready.get()
                 self.wait_s = time.perf_counter() - start
                 if item is None:
                     return
                 if isinstance(item, BaseException):
                     raise item
-                batch, arrived, self.copy_s = item
-                if arrived is not None:
-                    self._hand_over(batch, arrived)
+                batch, self.copy_s = item
                 yield batch
         finally:
-            ended.set()
-            while thread.is_alive():  # the thread may be waiting for room
-                with suppress(queue.Empty):
-                    ready.get(timeout=0.01)
-            thread.join()
+            channel.close(thread)
 
-    def _produce(self, ready: "queue.Queue[Any]", ended: threading.Event) -> None:
-        stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-        try:
-            with torch.cuda.stream(stream):
-                for batch in self.loader:
-                    if ended.is_set():
-                        return
-                    start = time.perf_counter()
-                    moved = self._move(batch)
-                    arrived = stream.record_event() if stream else None
-                    if arrived is not None:
-                        arrived.synchronize()  # the loader reuses the buffer after this
-                    ready.put((moved, arrived, time.perf_counter() - start))
-            ready.put(None)
-        except BaseException as error:
-            ready.put(error)
+    def _convert_on_cpu(self, channel: "_Channel") -> None:
+        for number, batch in enumerate(self.loader):
+            start = time.perf_counter()
+            with self.loader.timeline.span("convert", number):
+                # Making floats copies, so nothing of the loader's buffer is kept.
+                item = self._finish(batch)
+            if not channel.put((item, time.perf_counter() - start)):
+                return
 
-    def _hand_over(self, batch: DeviceBatch, arrived: torch.cuda.Event) -> None:
-        """Order the consumer's stream after the copy, and the memory's reuse after the consumer."""
+    def _through_slots(self) -> Iterator[DeviceBatch]:
+        slots = [_Slot(self.loader, self.device) for _ in range(AHEAD + 1)]
+        free: queue.Queue[_Slot] = queue.Queue()
+        for slot in slots:
+            free.put(slot)
         stream = torch.cuda.current_stream(self.device)
-        stream.wait_event(arrived)
-        for field in (batch.rgb01, batch.zoe_m, batch.depth_m, batch.objects):
-            field.record_stream(stream)
+        for slot in self._by_thread(lambda channel: self._fill_slots(channel, free)):
+            stream.wait_event(slot.copied)
+            batch = self._finish(slot.batch)
+            slot.consumed.record(stream)
+            free.put(slot)
+            yield batch
 
-    def _move(self, batch: Batch) -> DeviceBatch:
-        def to_device(values: Tensor) -> Tensor:
-            return values.to(self.device, non_blocking=True)
+    def _fill_slots(self, channel: "_Channel", free: "queue.Queue[_Slot]") -> None:
+        """In the copying thread: move the loader's batches into slots that are consumed."""
+        stream = torch.cuda.Stream(self.device)
+        with torch.cuda.stream(stream):
+            for number, batch in enumerate(self.loader):
+                slot = _take(free, channel)
+                if slot is None:
+                    return
+                with self.loader.timeline.span("copy", number):
+                    copy_s = slot.fill(batch, stream)
+                if not channel.put((slot, copy_s)):
+                    return
 
-        # Bytes travel, floats are made on the device. Scaling also copies, so that on a CPU
-        # nothing of the loader's buffer is kept.
-        moved = DeviceBatch(
-            rgb01=to_device(batch.rgb).float().div_(255),
-            zoe_m=to_device(batch.zoe).float().mul_(self.zoe_scale),
-            depth_m=to_device(batch.depth).float().mul_(self.depth_scale),
-            objects=to_device(batch.objects).clone(),
+    def _finish(self, batch: Batch) -> DeviceBatch:
+        """A batch of records as float fields, at the size that is wanted, transformed."""
+        cache = self.loader.cache
+        made = DeviceBatch(
+            rgb01=batch.rgb.float().div_(255),
+            zoe_m=batch.zoe.float().mul_(cache.zoe_scale),
+            depth_m=batch.depth.float().mul_(cache.depth_scale),
+            objects=batch.objects.clone(),
             index=batch.index.clone(),
         )
-        return self.transform(moved) if self.transform else moved
+        if self.size and self.size != made.zoe_m.shape[2:]:
+            made = resize(made, self.size)
+        return self.transform(made) if self.transform else made
+
+
+def resize(batch: DeviceBatch, size: tuple[int, int]) -> DeviceBatch:
+    """A batch at another size: means over areas, of depth over what was measured; ids nearest."""
+
+    def mean(depth_m: Tensor) -> Tensor:
+        share = F.interpolate((depth_m > 0).float(), size, mode="area")
+        total = F.interpolate(depth_m, size, mode="area")
+        return torch.where(share >= MEASURED_SHARE, total / share.clamp(min=1e-6), 0)
+
+    rgb01 = F.interpolate(batch.rgb01, size, mode="area")
+    objects = F.interpolate(batch.objects.float(), size, mode="nearest-exact").byte()
+    return DeviceBatch(rgb01, mean(batch.zoe_m), mean(batch.depth_m), objects, batch.index)
+
+
+class _Channel:
+    """What a producing thread has ready, its end, or its error."""
+
+    def __init__(self) -> None:
+        self.ready: queue.Queue[Any] = queue.Queue(AHEAD)
+        self.closed = threading.Event()
+
+    def run(self, produce: Callable[["_Channel"], None]) -> None:
+        try:
+            produce(self)
+            self.put(None)
+        except BaseException as error:
+            self.put(error)
+
+    def put(self, item: Any) -> bool:
+        """Wait for room; False where nobody wants any more."""
+        while not self.closed.is_set():
+            with suppress(queue.Full):
+                self.ready.put(item, timeout=0.1)
+                return True
+        return False
+
+    def close(self, thread: threading.Thread) -> None:
+        """Tell the thread that nobody wants any more, and wait for it."""
+        self.closed.set()
+        thread.join()
+
+
+class _Slot:
+    """Device memory for one batch of records, and the events that say whose turn it is."""
+
+    def __init__(self, loader: Loader, device: torch.device) -> None:
+        rows = -(-loader.sampler.batch // loader.world)
+        words = loader.cache.stride // 8
+        self.rows = torch.empty((rows, words), dtype=torch.int64, device=device)
+        self.begun = torch.cuda.Event(enable_timing=True)
+        self.copied = torch.cuda.Event(enable_timing=True)
+        self.consumed = torch.cuda.Event()
+
+    def fill(self, batch: Batch, stream: torch.cuda.Stream) -> float:
+        """Copy a batch, and wait until it is here: the loader reuses its buffer after this.
+
+        Returns the seconds that the copy took.
+        """
+        stream.wait_event(self.consumed)
+        self.begun.record(stream)
+        count = len(batch.rows)
+        self.rows[:count].copy_(batch.rows, non_blocking=True)
+        self.copied.record(stream)
+        self.copied.synchronize()
+        self.batch = Batch(self.rows[:count], batch.index.clone(), batch.fields)
+        return self.begun.elapsed_time(self.copied) / 1000
+
+
+def _take(free: "queue.Queue[_Slot]", channel: _Channel) -> _Slot | None:
+    """A slot that is free; None where nobody wants any more."""
+    while not channel.closed.is_set():
+        with suppress(queue.Empty):
+            return free.get(timeout=0.1)
+    return None

@@ -13,7 +13,7 @@ from yacs.config import CfgNode
 
 from zoerefine.config import save_config
 from zoerefine.data.cache import Cache
-from zoerefine.data.dataset import Split
+from zoerefine.data.split import Split
 from zoerefine.errors import UserError
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir

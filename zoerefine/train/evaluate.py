@@ -1,6 +1,6 @@
 """Held-out metrics: the pseudo depth's own, a global scale's, and the refiner's, side by side."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def evaluate(
     refiner: nn.Module,
     batches: Iterable[DeviceBatch],
     log_scale: float,
-    scene_of: np.ndarray,
+    scenes_of: Callable[[np.ndarray], np.ndarray],
     dtype: torch.dtype,
 ) -> dict[str, Any]:
     """Metrics over all pictures, over moving objects, and by scene.
@@ -42,7 +42,7 @@ def evaluate(
         refiner: in any mode; it is evaluated in evaluation mode.
         batches: the pictures, in any order and grouping.
         log_scale: from `fit_log_scale`.
-        scene_of: the scene's name of each cache index.
+        scenes_of: the scenes' names of cache indices.
         dtype: the number format that it computes in, as in training.
 
     Returns:
@@ -54,7 +54,7 @@ def evaluate(
     for batch in batches:
         mask = counted(batch.depth_m, batch.zoe_m)
         moving = mask & (batch.objects > 0)
-        scenes = scene_of[batch.index.numpy()]
+        scenes = scenes_of(batch.index.numpy())
         for which, depth_m in predict_all(refiner, batch, log_scale, dtype).items():
             rows = picture_metrics(depth_m, batch.depth_m, mask)
             _group(groups, "all", which).add(rows)

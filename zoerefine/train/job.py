@@ -6,9 +6,11 @@ from typing import Any
 from yacs.config import CfgNode
 
 from zoerefine.config import config_digest, load_config, save_config
-from zoerefine.data.cache import Cache, build_cache
-from zoerefine.data.dataset import Split, split_scenes
+from zoerefine.data.cache import Cache
+from zoerefine.data.dataset import Dataset, Selection, select
+from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
+from zoerefine.data.split import Split, read_split, split_scenes
 from zoerefine.errors import UserError
 from zoerefine.launch import provenance
 from zoerefine.launch.git import head_commit
@@ -43,18 +45,34 @@ def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
     """The packed cache of the configured data, built where needed, and its split by scene."""
     if not cfg.DATA.ROOT:
         raise UserError("DATA.ROOT is empty: give a data folder, e.g. DATA.ROOT data/synthetic")
-    data, size = cfg.DATA, cfg.CACHE
+    dataset, options = configured_data(cfg), cfg.CACHE
+    split = configured_split(cfg, dataset)
     cache = build_cache(
-        open_dataset(data.ROOT),
-        size.HEIGHT,
-        size.WIDTH,
-        Path(size.ROOT),
-        size.WORKERS,
-        data.MAX_BROKEN,
+        dataset,
+        options.HEIGHT,
+        options.WIDTH,
+        Path(options.ROOT),
+        options.WORKERS,
+        cfg.DATA.MAX_BROKEN,
+        options.MODE,
     )
-    scenes = sorted(set(cache.scene.tolist()))
+    return cache, split
+
+
+def configured_data(cfg: CfgNode) -> Dataset:
+    """The clips that DATA names."""
+    data = cfg.DATA
+    selection = Selection(data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
+    return select(open_dataset(data.ROOT), selection)
+
+
+def configured_split(cfg: CfgNode, dataset: Dataset) -> Split:
+    """The split of a file, or dealt by the fractions."""
+    data = cfg.DATA
+    if data.SPLIT:
+        return read_split(Path(data.SPLIT), dataset.scenes)
     fractions = data.VAL_FRACTION, data.TEST_FRACTION
-    return cache, split_scenes(scenes, *fractions, data.SPLIT_SEED, data.TEST_SCENES)
+    return split_scenes(dataset.scenes, *fractions, data.SPLIT_SEED, data.TEST_SCENES)
 
 
 def record_provenance(
@@ -90,4 +108,5 @@ def run_training(cfg: CfgNode) -> RunDir:
         cache, split = prepare(cfg)
         record_provenance(run, cfg, cache)
         train(cfg, run, cache, split)
+        record_provenance(run, cfg, cache)  # a cache that was filled has its digest now
     return run

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from yacs.config import CfgNode
 
-from zoerefine.data.augment import augment
+from zoerefine.data.augment import Augmentation
 from zoerefine.data.cache import Cache
-from zoerefine.data.dataset import Split
+from zoerefine.data.split import Split, keep_split
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.progress import bar, say
@@ -51,6 +51,7 @@ def train(
         UserError: the loss is not finite; the frames of that batch are named in a file.
         KeyboardInterrupt: a signal asked to stop; a checkpoint has been written.
     """
+    keep_split(split, run.split_file)
     loop = Loop(cfg, run, Trainer(cfg, cache, split), report)
     with StopSignals() as loop.stop:
         loop.run_epochs()
@@ -77,33 +78,29 @@ class Loop:
 
     def run_epochs(self) -> None:
         """All epochs that are left."""
-        images = len(self.trainer.loader.indices)
-        first = self.trainer.step // len(self.trainer.loader)
-        with bar(self.cfg.TRAIN.EPOCHS * images, "training", "img", first * images) as self.bar:
-            for epoch in range(first, self.cfg.TRAIN.EPOCHS):
+        epochs, sampler = self.cfg.TRAIN.EPOCHS, self.trainer.sampler
+        first, batches = sampler.locate(self.trainer.step)
+        images = [sampler.samples(epoch) for epoch in range(epochs)]
+        done = sum(images[:first]) + batches * sampler.batch
+        with bar(sum(images), "training", "img", done) as self.bar:
+            for epoch in range(first, epochs):
                 if self.pruned:
                     break
                 self.run_epoch(epoch)
-                if (
-                    epoch + 1
-                ) % self.cfg.TRAIN.EVAL_EVERY == 0 or epoch + 1 == self.cfg.TRAIN.EPOCHS:
+                last = epoch + 1 == epochs
+                if last or (epoch + 1) % self.cfg.TRAIN.EVAL_EVERY == 0:
                     self.after_epoch(epoch)
-                self.save_if_due(last=self.pruned or epoch + 1 == self.cfg.TRAIN.EPOCHS)
+                self.save_if_due(last=self.pruned or last)
         self.writer.wait()
         self.log.close()
 
     def run_epoch(self, epoch: int) -> None:
         """Every batch of an epoch that has not been trained on yet."""
         options = self.cfg.AUGMENT
-        transform = partial(
-            augment,
-            seed=self.cfg.SEED,
-            epoch=epoch,
-            flip=options.FLIP,
-            color=options.COLOR,
-            scale=options.SCALE,
-        )
+        changes = Augmentation(options.FLIP, options.CROP, options.COLOR, options.SCALE)
+        transform = partial(changes, seed=self.cfg.SEED, epoch=epoch)
         batches = self.trainer.prefetch(self.trainer.loader, transform)
+        end = self.trainer.sampler.steps(epoch + 1)
         previous: tuple[Tensor, Tensor] | None = None
         self.clock.restart()
         for batch in batches:
@@ -115,7 +112,7 @@ class Loop:
             previous = loss, batch.index
             if self.trainer.step % self.cfg.TRAIN.LOG_EVERY == 0:
                 self.log_step(epoch, loss, terms)
-            if self.trainer.step % len(self.trainer.loader):
+            if self.trainer.step < end:
                 self.save_if_due()
         self.check_finite(previous)
 
@@ -179,7 +176,7 @@ class Loop:
             "data_digest": trainer.cache.dataset_digest,
             "scenes": {"train": split.train, "val": split.val, "test": split.test},
             "parameters": sum(p.numel() for p in trainer.refiner.parameters()),
-            "epochs": self.trainer.step // len(trainer.loader),
+            "epochs": trainer.sampler.locate(trainer.step)[0],
             "pruned": self.pruned,
             "untrained_max_change_m": trainer.untrained_change(),
             "log_scale": trainer.log_scale,

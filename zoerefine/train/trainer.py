@@ -1,7 +1,7 @@
 """One training run's parts: refiner, averaged weights, optimiser, loader, and a single step."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,12 +10,16 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from yacs.config import CfgNode
 
 from zoerefine.data.cache import Cache
-from zoerefine.data.dataset import Split
 from zoerefine.data.loader import Loader
-from zoerefine.data.prefetch import DeviceBatch, Prefetcher
+from zoerefine.data.prefetch import DeviceBatch, Prefetcher, Transform
+from zoerefine.data.sampler import Options, Sampler
+from zoerefine.data.split import Split
+from zoerefine.data.tiers import place
 from zoerefine.device import compute_dtype, make_deterministic, pick_device
+from zoerefine.errors import UserError
 from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
+from zoerefine.timeline import Timeline
 from zoerefine.train.evaluate import evaluate, evaluate_shuffled, fit_log_scale
 
 SCALE_PICTURES = 512  # training pictures that the global scale is fitted on
@@ -24,9 +28,13 @@ SCALE_PICTURES = 512  # training pictures that the global scale is fitted on
 class Trainer:
     """One training run: its parts, its position, and what it must remember to go on exactly."""
 
-    def __init__(self, cfg: CfgNode, cache: Cache, split: Split) -> None:
-        self.cfg, self.cache, self.split = cfg, cache, split
+    def __init__(
+        self, cfg: CfgNode, cache: Cache, split: Split, timeline: Timeline | None = None
+    ) -> None:
+        self.timeline = timeline
+        self.cfg, self.split = cfg, split
         self.device = pick_device()
+        self.cache = place(cache, cfg.LOADER.TIER, self.device)
         self.dtype = compute_dtype(cfg.TRAIN.PRECISION, self.device)
         make_deterministic(cfg.SEED, cfg.TRAIN.DETERMINISTIC)
         refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG)
@@ -41,38 +49,33 @@ class Trainer:
             self.refiner.parameters(), lr=cfg.TRAIN.LR, weight_decay=cfg.TRAIN.WEIGHT_DECAY
         )
         self.loss = Loss(cfg.LOSS.TERMS, cfg.LOSS.OBJECT_WEIGHT)
-        self.loader = self.load(split.train, cfg.SEED, shuffle=True)
+        self.loader = self.load(split.train, cfg.SEED, training_order(cfg))
+        self.sampler = self.loader.sampler
+        self.steps = self.sampler.steps(cfg.TRAIN.EPOCHS)
         self.step = 0
         self.best = math.inf
         self.log_scale = fit_log_scale(self.some_training_pictures())
 
-    @property
-    def steps(self) -> int:
-        """Optimiser steps of the whole run."""
-        return int(self.cfg.TRAIN.EPOCHS) * len(self.loader)
-
-    def load(self, scenes: tuple[str, ...], seed: int, shuffle: bool) -> Loader:
+    def load(self, scenes: tuple[str, ...], seed: int, order: Options) -> Loader:
         """A loader over the frames of some scenes."""
+        options, indices = self.cfg.LOADER, self.cache.indices(scenes)
         return Loader(
             self.cache,
-            self.cache.indices(scenes),
-            self.cfg.LOADER.BATCH,
-            seed,
-            shuffle=shuffle,
-            threads=self.cfg.LOADER.THREADS,
-            tier=self.cfg.LOADER.TIER,
+            Sampler(self.cache, indices, options.BATCH, seed, order),
+            options.THREADS,
+            pinned=self.device.type == "cuda",
+            timeline=self.timeline,
         )
 
-    def prefetch(
-        self, loader: Loader, transform: Callable[[DeviceBatch], DeviceBatch] | None = None
-    ) -> Prefetcher:
+    def prefetch(self, loader: Loader, transform: Transform | None = None) -> Prefetcher:
         """The loader's batches, converted, on the device."""
-        scales = self.cache.depth_scale, self.cache.zoe_scale
-        return Prefetcher(loader, self.device, *scales, transform=transform)
+        options = self.cfg.LOADER
+        height, width = options.HEIGHT or self.cache.height, options.WIDTH or self.cache.width
+        return Prefetcher(loader, self.device, transform, (height, width))
 
     def some_training_pictures(self) -> Iterator[DeviceBatch]:
         batches = max(1, SCALE_PICTURES // self.cfg.LOADER.BATCH)
-        loader = self.load(self.split.train, seed=0, shuffle=True)
+        loader = self.load(self.split.train, 0, Options())
         for number, batch in enumerate(self.prefetch(loader), 1):
             yield batch
             if number == batches:
@@ -109,13 +112,13 @@ class Trainer:
 
     def evaluate(self, scenes: tuple[str, ...]) -> dict[str, Any]:
         """Metrics of the averaged weights on some scenes."""
-        batches = self.prefetch(self.load(scenes, seed=0, shuffle=False))
-        return evaluate(self.weights, batches, self.log_scale, self.cache.scene, self.dtype)
+        batches = self.prefetch(self.load(scenes, 0, Options("sequential")))
+        return evaluate(self.weights, batches, self.log_scale, self.cache.scenes_of, self.dtype)
 
     def evaluate_shuffled(self, scenes: tuple[str, ...]) -> dict[str, float]:
         """Metrics when each picture gets the pseudo depth of a training scene (see there)."""
-        batches = self.prefetch(self.load(scenes, seed=1, shuffle=True))
-        others = self.prefetch(self.load(self.split.train, seed=1, shuffle=True))
+        batches = self.prefetch(self.load(scenes, 1, Options()))
+        others = self.prefetch(self.load(self.split.train, 1, Options()))
         return evaluate_shuffled(self.weights, batches, others, self.dtype)
 
     @torch.no_grad()
@@ -142,5 +145,20 @@ class Trainer:
         self.averaged.load_state_dict(state["averaged"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.best = state["step"], state["best"]
-        epoch, batch = divmod(self.step, len(self.loader))
+        epoch, batch = self.sampler.locate(self.step)
         self.loader.load_state_dict({"epoch": epoch, "batch": batch})
+
+
+def training_order(cfg: CfgNode) -> Options:
+    """How LOADER orders an epoch. Raises `UserError` where SCENE_WEIGHTS is no list of weights."""
+    options = cfg.LOADER
+    try:
+        weights = {str(one["scene"]): float(one["weight"]) for one in options.SCENE_WEIGHTS}
+    except (TypeError, KeyError, ValueError):
+        raise UserError(
+            "LOADER.SCENE_WEIGHTS must be a list such as [{scene: scene03, weight: 2.0}], got "
+            f"{options.SCENE_WEIGHTS}"
+        ) from None
+    return Options(
+        options.ORDER, options.WINDOW, weights, options.ROTATE_EVERY, options.ROTATE_SCENES
+    )

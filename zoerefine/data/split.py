@@ -1,0 +1,98 @@
+"""Scenes to train on, to choose by, and to report on; never divided inside a scene."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from zoerefine.errors import UserError
+from zoerefine.files import write_json
+
+PARTS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Split:
+    """The names of the scenes of each part, sorted."""
+
+    train: tuple[str, ...]
+    val: tuple[str, ...]
+    test: tuple[str, ...]
+
+
+def split_scenes(
+    scenes: Sequence[str],
+    val_fraction: float,
+    test_fraction: float,
+    seed: int,
+    test_scenes: Sequence[str] = (),
+) -> Split:
+    """Deal scenes out in a seeded order: the first to test, the next to validation, the rest to
+    training. A fraction above 0 gets at least one scene; moving validation to 0 gives its
+    scenes to training and leaves the test scenes as they were. `test_scenes` are tested anyway.
+
+    Raises `UserError` where nothing is left to train on, or a test scene does not exist.
+    """
+    unknown = set(test_scenes) - set(scenes)
+    if unknown:
+        raise UserError(
+            f"DATA.TEST_SCENES: no scene {min(unknown)}; there are {min(scenes)} to {max(scenes)}"
+        )
+    names = sorted(set(scenes) - set(test_scenes))
+    order = [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
+    test = _share(len(names), test_fraction)
+    val = _share(len(names), val_fraction)
+    if test + val >= len(names):
+        raise UserError(
+            f"{len(names)} scenes cannot be split into {val} to validate, {test} to test and some "
+            "to train on: lower DATA.VAL_FRACTION or DATA.TEST_FRACTION, or add scenes"
+        )
+    parts = order[test + val :], order[test : test + val], [*order[:test], *test_scenes]
+    return Split(*(tuple(sorted(part)) for part in parts))
+
+
+def _share(count: int, fraction: float) -> int:
+    return 0 if fraction <= 0 else max(1, math.floor(count * fraction + 0.5))
+
+
+def write_split(split: Split, path: Path) -> None:
+    """Write a split as JSON: {"train": [scenes], "val": [scenes], "test": [scenes]}."""
+    write_json(path, asdict(split))
+
+
+def read_split(path: Path, scenes: Sequence[str] = ()) -> Split:
+    """Read a split; of `scenes`, where they are given, those that it names.
+
+    Raises `UserError` where the file is no split, names a scene twice, or leaves nothing to
+    train on.
+    """
+    try:
+        parts = json.loads(path.read_text(encoding="utf-8"))
+        lists = [[str(name) for name in parts[part]] for part in PARTS]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} is no split of scenes ({error}): make one with data.py split"
+        ) from None
+    names = [name for part in lists for name in part]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(f"{path} names {twice[0]} twice: a scene belongs to one part")
+    wanted = set(scenes) if scenes else set(names)
+    split = Split(*(tuple(sorted(set(part) & wanted)) for part in lists))
+    if not split.train:
+        raise UserError(f"{path} leaves no scene to train on: of the data it trains on none")
+    return split
+
+
+def keep_split(split: Split, path: Path) -> None:
+    """Write a run's split, or see that it is still the same: a run must not change sides."""
+    if not path.exists():
+        write_split(split, path)
+    elif read_split(path) != split:
+        raise UserError(
+            f"{path} is not the split that the config gives now: give another RUN.NAME, or the "
+            "data and the split file that the run began with"
+        )

@@ -1,0 +1,118 @@
+"""Where the records of a cache are kept while they are read: disk, memory, or the device.
+
+mmap    where they lie; the system's page cache keeps them in memory while there is room
+ram     copied into memory of this process first: for files on network storage
+device  copied to the device first: a batch is then a gather there, and nothing is moved
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoerefine.data.cache import WORD, Cache, MappedRecords
+from zoerefine.errors import UserError
+from zoerefine.progress import say, track
+
+TIERS = ("auto", "mmap", "ram", "device")
+DEVICE_SHARE = 0.5  # of the device's free memory, which records may take
+CHUNK = 256  # records copied at a time
+
+
+class RamRecords:
+    """Records in memory of this process."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.rows = np.empty((len(cache), cache.stride // WORD), np.int64)
+        for index in _chunks(cache, "reading into memory"):
+            cache.records.gather(index, self.rows[index[0] : index[-1] + 1])
+
+    def gather(self, index: np.ndarray, out: np.ndarray) -> None:
+        np.take(self.rows, index, 0, out=out, mode="clip")
+
+
+class DeviceRecords:
+    """Records in the device's memory: `rows`, int64 [N, stride / 8]."""
+
+    def __init__(self, cache: Cache, device: torch.device) -> None:
+        shape = len(cache), cache.stride // WORD
+        self.rows = torch.empty(shape, dtype=torch.int64, device=device)
+        staged = torch.empty((CHUNK, shape[1]), dtype=torch.int64, pin_memory=device.type == "cuda")
+        for index in _chunks(cache, "copying to the device"):
+            cache.records.gather(index, staged[: len(index)].numpy())
+            self.rows[index[0] : index[-1] + 1] = staged[: len(index)]
+
+    def gather(self, index: np.ndarray, out: np.ndarray) -> None:
+        out[:] = self.take(torch.from_numpy(index)).cpu().numpy()
+
+    def take(self, index: Tensor) -> Tensor:
+        """The records of `index`, int64 [B] on any device, as int64 [B, stride / 8]."""
+        return torch.index_select(self.rows, 0, index.to(self.rows.device, non_blocking=True))
+
+
+def _chunks(cache: Cache, label: str) -> Iterator[np.ndarray]:
+    """All records, some at a time, under a progress bar."""
+    starts = range(0, len(cache), CHUNK)
+    for start in track(starts, len(starts), label, "chunk"):
+        yield np.arange(start, min(start + CHUNK, len(cache)))
+
+
+def place(cache: Cache, tier: str, device: torch.device) -> Cache:
+    """The cache with its records where `tier` says; `auto` takes the fastest that fits.
+
+    Says which it is, and why. Raises `UserError` where the tier is unknown, does not fit, or
+    needs frames that are not decoded yet.
+    """
+    if tier not in TIERS:
+        raise UserError(f"LOADER.TIER must be one of {', '.join(TIERS)}, got {tier!r}")
+    mapped = isinstance(cache.records, MappedRecords)
+    if tier in ("ram", "device") and not mapped:
+        raise UserError(f"LOADER.TIER {tier} needs a packed cache: CACHE.MODE build")
+    size = f"{cache.nbytes / 2**30:.2f} GiB of records"
+    if not mapped:
+        say(f"loader: frames are decoded as they are asked for ({size})")
+    elif tier == "device" or (tier == "auto" and _fits_on(device, cache)):
+        _refuse_too_large(tier, cache, _free_on(device))
+        say(f"loader: {size} on {device}, which has {_free_on(device) / 2**30:.1f} GiB free")
+        return dataclasses.replace(cache, records=DeviceRecords(cache, device))
+    elif tier == "ram":
+        _refuse_too_large(tier, cache, free_memory())
+        say(f"loader: {size} in memory, as LOADER.TIER asks")
+        return dataclasses.replace(cache, records=RamRecords(cache))
+    elif cache.nbytes < free_memory():
+        say(f"loader: {size} mapped from {cache.folder}; they fit in memory and stay there")
+    else:
+        say(
+            f"loader: {size} mapped from {cache.folder}; memory has {free_memory() / 2**30:.1f} "
+            "GiB for them, so the disk is read in every epoch"
+        )
+    return cache
+
+
+def _fits_on(device: torch.device, cache: Cache) -> bool:
+    return device.type == "cuda" and cache.nbytes < DEVICE_SHARE * _free_on(device)
+
+
+def _refuse_too_large(tier: str, cache: Cache, free: int) -> None:
+    if cache.nbytes > free:
+        raise UserError(
+            f"LOADER.TIER {tier}: {cache.nbytes / 2**30:.2f} GiB of records, {free / 2**30:.2f} "
+            "GiB free: use LOADER.TIER mmap"
+        )
+
+
+def _free_on(device: torch.device) -> int:
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+
+
+def free_memory() -> int:
+    """Bytes of memory that can be had without swapping (Linux; elsewhere, no limit is known)."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 2**62
+    values = dict(line.split(":", 1) for line in lines)
+    return int(values["MemAvailable"].split()[0]) * 1024
