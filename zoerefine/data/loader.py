@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -119,16 +120,16 @@ class Loader:
         order = self.sampler.order(self._epoch)
         free = deque(self._ready_buffers())
         left = deque(range(self._batch, len(order.ends)))
-        pending: deque[tuple[np.ndarray, np.ndarray, Future[None]]] = deque()
+        pending: deque[tuple[np.ndarray, np.ndarray, list[Future[None]]]] = deque()
         with ThreadPoolExecutor(self.threads, "reader") as pool:
             while left or pending:
-                while left and len(free) > 1:  # the consumer holds one
+                while left and free:
                     number, buffer = left.popleft(), free.popleft()
                     chunk = order.batch(number)[self.rank :: self.world]
-                    done = pool.submit(self._gather, number, chunk, buffer[: len(chunk)])
-                    pending.append((buffer, chunk, done))
-                buffer, chunk, done = pending.popleft()
-                done.result()
+                    pending.append((buffer, chunk, self._start(pool, number, chunk, buffer)))
+                buffer, chunk, parts = pending.popleft()
+                for part in parts:
+                    part.result()
                 self._batch += 1
                 rows = torch.from_numpy(buffer[: len(chunk)])
                 yield Batch(rows, torch.from_numpy(chunk), self.cache.fields)
@@ -136,12 +137,25 @@ class Loader:
         self._epoch, self._batch = self._epoch + 1, 0
 
     def _ready_buffers(self) -> list[np.ndarray]:
-        """One buffer for each gather under way, and one that the consumer holds."""
+        """One to gather into, and one that the consumer holds: more would only thin the caches."""
         shape = -(-self.sampler.batch // self.world), self.cache.stride // WORD
-        while len(self._buffers) <= self.threads:
-            buffer = torch.empty(shape, dtype=torch.int64, pin_memory=self._pinned)
-            self._buffers.append(buffer.numpy())
+        while len(self._buffers) < 2:
+            if self._pinned:
+                self._buffers.append(torch.empty(shape, dtype=torch.int64, pin_memory=True).numpy())
+            else:
+                self._buffers.append(np.empty(shape, np.int64))
         return self._buffers
+
+    def _start(
+        self, pool: ThreadPoolExecutor, number: int, chunk: np.ndarray, buffer: np.ndarray
+    ) -> list[Future[None]]:
+        """Gather a batch, each thread a part of it, so that the first batch comes soonest."""
+        ends = [len(chunk) * k // self.threads for k in range(self.threads + 1)]
+        return [
+            pool.submit(self._gather, number, chunk[start:end], buffer[start:end])
+            for start, end in pairwise(ends)
+            if start < end
+        ]
 
     def _gather(self, number: int, chunk: np.ndarray, out: np.ndarray) -> None:
         with self.timeline.span(thread_row("reader"), number):
