@@ -1,32 +1,102 @@
-"""Loading a packed cache against decoding files every time, and against the limit of memory.
+"""Loading a packed cache against other ways to load the same samples, and the limit of memory.
 
-Sides, interleaved in one run: the naive data set (Pillow: open, resize, to float, one sample
-after another), our loader with one and two threads, and the limit: one thread that copies the
-same rows with `np.take` into a ready buffer.
+Every side is a process of its own (`peers/`), warmed by an epoch that is not counted; then they
+take turns, an epoch at a time, and medians are compared. The unit is the naive data set; the
+limit is one thread that copies the same rows into ready buffers. Peers that are packages are
+installed into environments of their own, kept for the next time (FFCV is compiled there: it needs
+Debian's libopencv-dev, libturbojpeg0-dev and pkg-config).
+
+Then, of ours alone: a file that is not in memory, and 1,000 against 1,000,000 frames.
 """
 
 import argparse
 import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
+import cv2
 import numpy as np
-import torch
-from PIL import Image
+from peers.side import own_mb
 
-from zoerefine.data.cache import Cache, build_cache
-from zoerefine.data.dataset import Dataset
+from zoerefine.data.cache import (
+    PACKED,
+    SCHEMA,
+    Cache,
+    frame_dtype,
+    open_cache,
+    record_fields,
+    record_stride,
+)
 from zoerefine.data.loader import Loader
 from zoerefine.data.readers import open_dataset
+from zoerefine.data.sampler import Options, Sampler
 from zoerefine.data.synthetic import synthesize
-from zoerefine.progress import track
+from zoerefine.files import digest_json, write_json
+from zoerefine.launch.launcher import default_home
+from zoerefine.progress import say, track
 
 HEIGHT, WIDTH, BATCH = 192, 256, 64
-REPEATS = 16  # of every record in an epoch, so that one lasts long enough to time
-GOALS = {"one thread, share of the copy limit": 0.95, "two threads, share of the copy limit": 1.6,
-         "one thread, times naive": 150.0}  # fmt: skip
+FIELDS = record_fields(HEIGHT, WIDTH)
+STRIDE = record_stride(FIELDS)
+PEERS = Path(__file__).parent / "peers"
+LITDATA_NEEDS = ["lightning-utilities", "boto3", "botocore", "s3transfer", "jmespath",
+                 "python-dateutil", "six", "tifffile", "obstore"]  # fmt: skip
+FFCV_NEEDS = ["numba", "pandas", "terminaltables", "assertpy", "fastargs", "psutil"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A way to load: its program in peers/, what it is told, and the packages it needs.
+
+    `samples` is a share of the packed samples, for sides that would take minutes.
+    """
+
+    name: str
+    program: str
+    words: tuple[str, ...]
+    quick: bool = False
+    share: float = 1.0
+    packages: tuple[str, ...] = ()
+
+
+SIDES = (
+    Side("limit: one thread copying rows", "ours", ("0", ""), True),
+    Side("ours, 1 thread", "ours", ("1", "mmap"), True),
+    Side("ours, 2 threads", "ours", ("2", "mmap"), True),
+    Side("ours in memory, 2 threads", "ours", ("2", "ram")),
+    Side("naive: Pillow, 0 workers", "naive", ("0", "pillow"), True, 0.125),
+    Side("naive: Pillow, 2 workers", "naive", ("2", "pillow"), share=0.25),
+    Side("Pillow draft mode, 0 workers", "naive", ("0", "draft"), share=0.125),
+    Side("libjpeg-turbo, 0 workers", "naive", ("0", "turbo"), share=0.125),
+    Side("libjpeg-turbo, 2 workers", "naive", ("2", "turbo"), share=0.25),
+    Side("memmap and default_collate, 0 workers", "memmap", ("0",), True),
+    Side("memmap and default_collate, 2 workers", "memmap", ("2",)),
+    Side("LMDB, 0 workers", "lmdb_", ("0",), packages=("lmdb==3.0.0",)),
+    Side("LMDB, 2 workers", "lmdb_", ("2",), packages=("lmdb==3.0.0",)),
+    Side("WebDataset, 0 workers", "webdataset_", ("0",), packages=("webdataset==1.0.2", "braceexpand")),
+    Side("WebDataset, 2 workers", "webdataset_", ("2",), packages=("webdataset==1.0.2", "braceexpand")),
+    Side("LitData, 0 workers", "litdata_", ("0",), packages=("litdata==0.2.76", *LITDATA_NEEDS)),
+    Side("LitData, 2 workers", "litdata_", ("2",), packages=("litdata==0.2.76", *LITDATA_NEEDS)),
+    Side("FFCV, 1 thread", "ffcv_", ("1",), packages=("ffcv==1.0.2", *FFCV_NEEDS)),
+    Side("FFCV, 2 threads", "ffcv_", ("2",), packages=("ffcv==1.0.2", *FFCV_NEEDS)),
+)
+LIMIT, NAIVE = SIDES[0].name, "naive: Pillow, 0 workers"
+GOALS = {
+    "ours, 1 thread, of the limit": 0.95,
+    "ours, 2 threads, of the limit": 1.6,
+    "ours, 1 thread, times naive": 150.0,
+    "cold file, of parallel preads": 0.9,
+    "1,000,000 frames, throughput of 1,000": 0.9,
+}
 
 
 def main() -> None:
@@ -35,44 +105,21 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="under 50 seconds on two cores")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
     args = parser.parse_args()
-    torch.set_num_threads(2)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="loader-") as folder:
         root = Path(folder)
-        synthesize(root / "world", 4, 1, 16 if args.quick else 64, 0)
-        dataset = open_dataset(root / "world")
-        cache = build_cache(dataset, HEIGHT, WIDTH, root / "caches", 0)
-        rows = measure(dataset, cache, rounds=5 if args.quick else 15)
-    for row in rows:
-        goal = f"goal {row['goal']}, {'met' if row['ok'] else 'MISSED'}" if row["goal"] else ""
-        print(f"{row['measure']:<42} {row['value']:>12.2f} {row['unit']:<10} {goal}")
+        say("making pictures and a packed cache of the same samples")
+        make_pictures(root, 16 if args.quick else 64)
+        make_cache(root / "cache", 768 if args.quick else 1536)
+        rows = compare(root, [side for side in SIDES if side.quick or not args.quick],
+                       rounds=5 if args.quick else 9)  # fmt: skip
+        rows += cold(root / "cache", rounds=3 if args.quick else 7)
+        rows += flat(root, rounds=3 if args.quick else 7)
+    for one in rows:
+        goal = f"goal {one['goal']}, {'met' if one['ok'] else 'MISSED'}" if one["goal"] else ""
+        print(f"{one['measure']:<56} {one['value']:>12.3f} {one['unit']:<10} {goal}")
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(rows, indent=2) + "\n")
-
-
-def measure(dataset: Dataset, cache: Cache, rounds: int) -> list[dict[str, object]]:
-    """Medians of interleaved rounds, and their ratios."""
-    indices = np.tile(np.arange(len(cache)), REPEATS)
-    sides: dict[str, Callable[[], int]] = {
-        "naive": lambda: naive(dataset),
-        "copy limit": lambda: copy_limit(cache, indices),
-        "one thread": lambda: ours(cache, indices, 1),
-        "two threads": lambda: ours(cache, indices, 2),
-    }
-    speeds: dict[str, list[float]] = {name: [] for name in sides}
-    for side in sides.values():  # warm the page cache and the allocator
-        side()
-    for _ in track(range(rounds), rounds, "measuring", "round"):
-        for name, side in sides.items():
-            start = time.perf_counter()
-            samples = side()
-            speeds[name].append(samples / (time.perf_counter() - start))
-    rate = {name: float(np.median(values)) for name, values in speeds.items()}
-    rows = [row(name, value, "samples/s") for name, value in rate.items()]
-    for name in ("one thread", "two threads"):
-        rows.append(row(f"{name}, share of the copy limit", rate[name] / rate["copy limit"], "x"))
-        rows.append(row(f"{name}, times naive", rate[name] / rate["naive"], "x"))
-    return rows
 
 
 def row(measure: str, value: float, unit: str) -> dict[str, object]:
@@ -82,32 +129,213 @@ def row(measure: str, value: float, unit: str) -> dict[str, object]:
             "ok": goal is None or value >= goal}  # fmt: skip
 
 
-def naive(dataset: Dataset) -> int:
-    """What a Dataset's __getitem__ usually does: Pillow, resize, float; one after another."""
-    frames = dataset.frames[:BATCH]
-    for frame in frames:
-        for path in filter(None, (frame.rgb, frame.depth, frame.zoe)):
-            with Image.open(path) as image:
-                small = np.asarray(image.resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR))
-            torch.from_numpy(small.astype(np.float32) / 255)
-    return len(frames)
+def make_pictures(root: Path, count: int) -> None:
+    """Frames as most people keep them: root/pictures/NAME.jpg, .depth.png, .zoe.png."""
+    synthesize(root / "world", 4, 1, count // 4, 0)
+    (root / "pictures").mkdir()
+    for number, frame in enumerate(open_dataset(root / "world").frames):
+        for source, ending in ((frame.rgb, "jpg"), (frame.depth, "depth.png"),
+                               (frame.zoe, "zoe.png")):  # fmt: skip
+            shutil.copy(source or "", root / "pictures" / f"{number:04d}.{ending}")
 
 
-def copy_limit(cache: Cache, indices: np.ndarray) -> int:
-    """One thread copying whole records into one ready buffer."""
-    rows = cache.records.view(np.int64)
-    buffer = np.empty((BATCH, rows.shape[1]), np.int64)
-    order = np.random.default_rng(0).permutation(indices)
-    for start in range(0, len(order), BATCH):
-        chunk = order[start : start + BATCH]
-        np.take(rows, chunk, 0, out=buffer[: len(chunk)], mode="clip")
-    return len(order)
+def make_cache(folder: Path, count: int, sparse: bool = False) -> None:
+    """A packed cache of random bytes; a sparse one takes no room on the disk."""
+    folder.mkdir()
+    frames = np.zeros(count, frame_dtype(8))
+    frames["state"], frames["name"] = PACKED, np.arange(count).astype("S8")
+    np.save(folder / "frames.npy", frames)
+    with open(folder / "records.bin", "wb") as file:
+        file.truncate(count * STRIDE)
+        rng = np.random.default_rng(0)
+        for _ in range(0 if sparse else count):
+            file.write(rng.bytes(STRIDE))
+    clip = {"name": "0000", "scene": "scene00", "title": "", "speed": 0, "classes": []}
+    header = {"schema": SCHEMA, "digest": "", "label": "", "pseudo_label": "", "stride": STRIDE,
+              "height": HEIGHT, "width": WIDTH, "depth_scale": 1e-3, "zoe_scale": 1 / 256,
+              "dataset_digest": "random", "clips": [clip]}  # fmt: skip
+    write_json(folder / "cache.json", header)
 
 
-def ours(cache: Cache, indices: np.ndarray, threads: int) -> int:
-    """An epoch of our loader."""
-    return sum(len(batch.index) for batch in Loader(cache, indices, BATCH, 0, threads=threads))
+def compare(root: Path, sides: list[Side], rounds: int) -> list[dict[str, object]]:
+    """Medians of interleaved epochs: samples/s, and of the limit, times naive, CPU, memory."""
+    samples = (root / "cache" / "records.bin").stat().st_size // STRIDE
+    running = {side.name: made for side in sides if (made := start(side, root, samples))}
+    answers: dict[str, list[dict[str, float]]] = {name: [] for name in running}
+    own_mb = {name: ask(running[name])["own_mb"] for name in tuple(running)}
+    for _ in track(range(rounds), rounds, "measuring", "round"):
+        for name, process in running.items():
+            answers[name].append(ask(process))
+    for process in running.values():
+        process.communicate()
+    rows = []
+    speed = {
+        name: statistics.median(one["samples"] / one["wall_s"] for one in found)
+        for name, found in answers.items()
+    }
+    for name, found in answers.items():
+        cpu = statistics.median(one["cpu_s"] / one["samples"] for one in found)
+        rows += [
+            row(f"{name}", speed[name], "samples/s"),
+            row(f"{name}, of the limit", speed[name] / speed[LIMIT], "x"),
+            row(f"{name}, times naive", speed[name] / speed[NAIVE], "x"),
+            row(f"{name}, CPU", 1000 * cpu, "ms/sample"),
+            row(f"{name}, memory of its own", own_mb[name], "MB"),
+        ]
+    return rows
+
+
+def start(side: Side, root: Path, samples: int) -> "subprocess.Popen[str] | None":
+    """A side's process, its first epoch done; None, with the reason said, without it."""
+    python = environment(side.packages)
+    if python is None:
+        return None
+    source = root / ("pictures" if side.program == "naive" else "cache")
+    words = [str(source), str(int(samples * side.share)), *side.words]
+    if side.packages:
+        words.append(str(root / side.program))
+    log = root / f"{side.program}.log"
+    process = subprocess.Popen(
+        [python, PEERS / f"{side.program}.py", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log.open("w"),
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
+    )
+    if ask(process):
+        return process
+    last = (log.read_text().strip().splitlines() or ["it said nothing"])[-1]
+    say(f"left out: {side.name} does not run here ({last[:200]})")
+    return None
+
+
+def ask(process: "subprocess.Popen[str]") -> dict[str, float]:
+    """Have a side run an epoch; empty where it has died."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("epoch\n")
+    process.stdin.flush()
+    answers = (line for line in process.stdout if line.startswith("{"))  # others print, too
+    answer: dict[str, float] = json.loads(next(answers, "{}"))
+    return answer
+
+
+def environment(packages: tuple[str, ...]) -> str | None:
+    """A Python that has some packages and, beneath them, those of this project."""
+    if not packages:
+        return sys.executable
+    folder = default_home() / "benchmarks" / f"{packages[0]}-{digest_json(packages)[:8]}"
+    python = folder / "bin" / "python"
+    if (folder / ".ready").exists():
+        return str(python)
+    say(f"installing {packages[0]} into {folder}, once")
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    beneath = Path(np.__file__).parents[1]
+    (next(folder.glob("lib/*/site-packages")) / "beneath.pth").write_text(f"{beneath}\n")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for words in (packages[1:], ["--no-deps", "--no-build-isolation", packages[0]]):
+        done = subprocess.run([*pip, *words], capture_output=True, text=True) if words else None
+        if done and done.returncode:
+            lines = [line for line in done.stderr.splitlines() if "rror" in line]
+            say(f"left out: {packages[0]} cannot be installed ({(lines or ['?'])[0][:200]})")
+            return None
+    (folder / ".ready").touch()
+    return str(python)
+
+
+def cold(folder: Path, rounds: int) -> list[dict[str, object]]:
+    """An epoch of a file that is not in memory, against preads of the same records."""
+    cache = open_cache(folder)
+    path, order = folder / "records.bin", np.random.default_rng(0).permutation(len(cache))
+
+    def preads() -> None:
+        with open(path, "rb") as file, ThreadPoolExecutor(8) as pool:
+            buffers = [bytearray(STRIDE) for _ in range(8)]
+            for _ in pool.map(
+                lambda job: os.preadv(file.fileno(), [buffers[job[0] % 8]], int(job[1]) * STRIDE),
+                enumerate(order),
+            ):
+                pass
+
+    def ours() -> None:
+        for _ in loader_of(open_cache(folder), order):
+            pass
+
+    seconds = turns({"preads": preads, "ours": ours}, rounds, before=lambda: forget(path))
+    gb = len(cache) * STRIDE / 1e9
+    return [
+        row("cold file, 8 threads of preads", gb / seconds["preads"], "GB/s"),
+        row("cold file, ours", gb / seconds["ours"], "GB/s"),
+        row("cold file, of parallel preads", seconds["preads"] / seconds["ours"], "x"),
+    ]
+
+
+def flat(root: Path, rounds: int) -> list[dict[str, object]]:
+    """The same number of batches, each record read for the first time, from sparse files."""
+    counts = (1_000, 1_000_000)
+    rows, loaders = [], {}
+    for count in counts:
+        make_cache(root / str(count), count, sparse=True)
+        start, before = time.perf_counter(), own_mb()
+        loaders[count] = loader_of(open_cache(root / str(count)), None)
+        after_the_first(loaders[count], 0)
+        rows.append(row(f"{count:,} frames, to the first batch", time.perf_counter() - start, "s"))
+        rows.append(row(f"{count:,} frames, memory of its own", own_mb() - before, "MB"))
+    seconds: dict[int, list[float]] = {count: [] for count in counts}
+    batches = counts[0] // BATCH - 1
+    for _ in range(rounds):
+        for count in counts:
+            forget(root / str(count) / "records.bin")
+            loaders[count] = loader_of(open_cache(root / str(count)), None)
+            seconds[count].append(after_the_first(loaders[count], batches))
+    median = {count: statistics.median(values) for count, values in seconds.items()}
+    for count in counts:
+        speed = batches * BATCH / median[count]
+        rows.append(row(f"{count:,} frames, each read for the first time", speed, "samples/s"))
+    share = median[1_000] / median[1_000_000]
+    return [*rows, row("1,000,000 frames, throughput of 1,000", share, "x")]
+
+
+def after_the_first(loader: Loader, batches: int) -> float:
+    """Seconds for so many batches that follow an epoch's first."""
+    iterator = iter(loader)
+    next(iterator)
+    start = time.perf_counter()
+    for _ in zip(range(batches), iterator, strict=False):
+        pass
+    seconds = time.perf_counter() - start
+    iterator.close()  # type: ignore[attr-defined]
+    return seconds
+
+
+def loader_of(cache: Cache, indices: np.ndarray | None) -> Loader:
+    """Our loader with two threads."""
+    indices = np.arange(len(cache)) if indices is None else indices
+    return Loader(cache, Sampler(cache, indices, BATCH, 0, Options()), 2)
+
+
+def turns(
+    sides: dict[str, Callable[[], None]], rounds: int, before: Callable[[], object]
+) -> dict[str, float]:
+    """Median seconds of sides that take turns; `before` each."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            before()
+            start = time.perf_counter()
+            side()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def forget(path: Path) -> None:
+    """Have the system drop a file's pages from memory."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 if __name__ == "__main__":
+    cv2.setNumThreads(0)
     main()

@@ -90,3 +90,13 @@ def test_relative_paths_mean_the_callers_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOEREFINE_CALLER_FOLDER", str(tmp_path))
     assert resolve_path("data/x") == tmp_path / "data" / "x"
     assert str(resolve_path("/data/x")) == "/data/x"
+
+
+def test_off_is_a_word_where_a_word_is_due_and_false_where_a_flag_is(tmp_path):
+    path = write(tmp_path, "CACHE: {MODE: off}\nTRAIN: {DETERMINISTIC: off}\n")
+    cfg = load_config(path)
+    assert (cfg.CACHE.MODE, cfg.TRAIN.DETERMINISTIC) == ("off", False)
+    cfg = load_config(path, ["CACHE.MODE", "off", "TRAIN.DETERMINISTIC", "yes"])
+    assert (cfg.CACHE.MODE, cfg.TRAIN.DETERMINISTIC) == ("off", True)
+    save_config(cfg, tmp_path / "saved.yaml")
+    assert load_config(tmp_path / "saved.yaml") == cfg

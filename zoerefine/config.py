@@ -7,6 +7,7 @@ its merge refuses `LR: 1` for a float.
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,10 +122,30 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
     return cfg
 
 
+class PlainLoader(yaml.SafeLoader):
+    """Safe YAML in which on, off, yes and no are words, as in YAML 1.2."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+PlainLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+WORDS = {"on": True, "yes": True, "off": False, "no": False}  # for a key that is true or false
+
+
+def load_yaml(text: str) -> Any:
+    """Plain data from YAML. Raises `yaml.YAMLError`."""
+    return yaml.load(text, PlainLoader)
+
+
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """A YAML mapping from a file, as plain data. Raises `UserError` where it is not one."""
     try:
-        tree = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        tree = load_yaml(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"no config file {path}: give an existing YAML file") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -162,7 +183,7 @@ def merge_pairs(cfg: CfgNode, pairs: Sequence[str]) -> None:
         raise UserError(f"overrides come as KEY VALUE pairs; {pairs[-1]!r} has no value")
     for key, text in zip(pairs[::2], pairs[1::2], strict=True):
         try:
-            value = yaml.safe_load(text)
+            value = load_yaml(text)
         except yaml.YAMLError:
             value = text
         tree: Any = value
@@ -179,6 +200,8 @@ def coerce(value: Any, default: Any, name: str, source: str) -> Any:
     if isinstance(default, bool) or isinstance(value, bool):
         if isinstance(default, bool) and isinstance(value, bool):
             return value
+        if isinstance(default, bool) and str(value).lower() in WORDS:
+            return WORDS[str(value).lower()]
     elif isinstance(default, float) and isinstance(value, int | float | str):
         try:
             return float(value)

@@ -2,6 +2,7 @@
 
 import os
 import random
+from pathlib import Path
 
 import torch
 
@@ -39,3 +40,13 @@ def make_deterministic(seed: int, strict: bool) -> None:
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(strict)
     torch.backends.cudnn.benchmark = not strict
+
+
+def free_memory() -> int:
+    """Bytes of memory that can be had without swapping (Linux; elsewhere, no limit is known)."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 2**62
+    values = dict(line.split(":", 1) for line in lines)
+    return int(values["MemAvailable"].split()[0]) * 1024

@@ -11,13 +11,16 @@ million frames as for a thousand. `pack.py` makes them.
 
 import hashlib
 import json
+import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from zoerefine.data.dataset import Clip
+from zoerefine.device import free_memory
 from zoerefine.errors import UserError
 
 SCHEMA = 2
@@ -71,18 +74,36 @@ def frame_dtype(name_bytes: int) -> np.dtype[Any]:
                      ("name", f"S{name_bytes}")])  # fmt: skip
 
 
-class Records(Protocol):
+class Records(ABC):
     """Where records come from."""
 
+    @abstractmethod
     def gather(self, index: np.ndarray, out: np.ndarray) -> None:
         """Write the records of `index`, int64 [n], to `out`, int64 [n, stride / 8]."""
 
+    def expect(self, index: np.ndarray) -> None:  # noqa: B027
+        """Begin to read records, int64 [n], that will be gathered soon."""
 
-class MappedRecords:
+
+class MappedRecords(Records):
     """Records of a file, mapped and shared by all processes."""
 
     def __init__(self, path: Path, count: int, stride: int) -> None:
         self.rows = np.memmap(path, np.int64, "r", shape=(count, stride // WORD))
+        self._file = open(path, "rb")  # noqa: SIM115
+        self._stays = self.rows.nbytes < free_memory()
+        self._unread = count if hasattr(os, "posix_fadvise") else 0
+
+    def expect(self, index: np.ndarray) -> None:
+        # A page fault reads little and waits; this has the disk read many records at once.
+        # What has been read once stays in memory, if it fits: asking again costs a tenth.
+        if self._unread <= 0:
+            return
+        stride = self.rows.shape[1] * WORD
+        for i in index.tolist():
+            os.posix_fadvise(self._file.fileno(), i * stride, stride, os.POSIX_FADV_WILLNEED)
+        if self._stays:
+            self._unread -= len(index)
 
     def gather(self, index: np.ndarray, out: np.ndarray) -> None:
         # mode="raise" would gather into a second buffer first; indices are known to be good.

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from zoerefine.data.cache import WORD, Cache, Field
-from zoerefine.data.sampler import Sampler
+from zoerefine.data.sampler import Order, Sampler
 from zoerefine.errors import UserError
 from zoerefine.timeline import NoTimeline, Timeline, thread_row
 
@@ -111,7 +111,7 @@ class Loader:
         """The records of each batch that is left of the epoch, int64 [b], without loading them."""
         order = self.sampler.order(self._epoch)
         while self._batch < len(order.ends):
-            chunk = order.batch(self._batch)[self.rank :: self.world]
+            chunk = self._share(order, self._batch)
             self._batch += 1
             yield chunk
         self._epoch, self._batch = self._epoch + 1, 0
@@ -122,11 +122,16 @@ class Loader:
         left = deque(range(self._batch, len(order.ends)))
         pending: deque[tuple[np.ndarray, np.ndarray, list[Future[None]]]] = deque()
         with ThreadPoolExecutor(self.threads, "reader") as pool:
+            for number in list(left)[:2]:
+                pool.submit(self.cache.records.expect, self._share(order, number))
             while left or pending:
                 while left and free:
                     number, buffer = left.popleft(), free.popleft()
-                    chunk = order.batch(number)[self.rank :: self.world]
-                    pending.append((buffer, chunk, self._start(pool, number, chunk, buffer)))
+                    chunk = self._share(order, number)
+                    parts = self._start(pool, number, chunk, buffer)
+                    pending.append((buffer, chunk, parts))
+                    if len(left) > 1:
+                        pool.submit(self.cache.records.expect, self._share(order, left[1]))
                 buffer, chunk, parts = pending.popleft()
                 for part in parts:
                     part.result()
@@ -135,6 +140,10 @@ class Loader:
                 yield Batch(rows, torch.from_numpy(chunk), self.cache.fields)
                 free.append(buffer)
         self._epoch, self._batch = self._epoch + 1, 0
+
+    def _share(self, order: Order, number: int) -> np.ndarray:
+        """This rank's records of a batch, int64 [b]."""
+        return order.batch(number)[self.rank :: self.world]
 
     def _ready_buffers(self) -> list[np.ndarray]:
         """One to gather into, and one that the consumer holds: more would only thin the caches."""

@@ -31,6 +31,7 @@ from zoerefine.data.cache import (
     WORD,
     Cache,
     Field,
+    Records,
     cache_of,
     contents_digest,
     frame_dtype,
@@ -354,7 +355,7 @@ def allocated(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in folder.iterdir()) if folder.exists() else 0
 
 
-class Decoder:
+class Decoder(Records):
     """Records decoded whenever they are asked for, for whoever has no disk to spare."""
 
     def __init__(self, plan: Plan) -> None:
@@ -370,7 +371,7 @@ class Decoder:
             note_record(self.plan.frames, index, record, state)
 
 
-class Filler:
+class Filler(Records):
     """Records decoded when they are asked for the first time, and kept."""
 
     def __init__(self, packing: Packing) -> None:

@@ -5,7 +5,7 @@ A batch here is the whole batch of one optimiser step. Several ranks share it: s
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache as remembered
+from functools import lru_cache
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Sampler:
             raise UserError(f"LOADER.ORDER must be one of {known}, got {options.order!r}")
         self.indices, self.batch, self.seed, self.options = indices, batch, seed, options
         self.clips = cache.frames["clip"][indices]
-        self.scene_names, self.scenes = np.unique(cache.scenes_of(indices), return_inverse=True)
+        self.scene_names, self.scenes = _number_scenes(cache, self.clips)
         self.weights = _scene_weights(options.scene_weights, self.scene_names)
         if options.rotate_every and not 0 < options.rotate_scenes <= len(self.scene_names):
             raise UserError(
@@ -79,7 +79,7 @@ class Sampler:
                 f"on; got {options.rotate_scenes}"
             )
         self._counts = np.bincount(self.scenes)
-        self._batches = remembered(self._count_batches)
+        self._batches = lru_cache(self._count_batches)
 
     def order(self, epoch: int) -> Order:
         """An epoch's records, and where its batches end."""
@@ -138,6 +138,16 @@ class Sampler:
             for start, stop in zip(starts, stops, strict=True)
         ]
         return np.concatenate(ends)
+
+
+def _number_scenes(cache: Cache, clips: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The scenes that some records' clips lie in, and each record's number among them."""
+    used = np.flatnonzero(np.bincount(clips, minlength=len(cache.clips)))
+    names = np.array([clip.scene for clip in cache.clips])
+    scenes, number = np.unique(names[used], return_inverse=True)
+    of_clip = np.zeros(len(cache.clips), np.int64)
+    of_clip[used] = number
+    return scenes, of_clip[clips]
 
 
 def _scene_weights(weights: Mapping[str, float], names: np.ndarray) -> np.ndarray:

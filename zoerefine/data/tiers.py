@@ -7,13 +7,13 @@ device  copied to the device first: a batch is then a gather there, and nothing 
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from zoerefine.data.cache import WORD, Cache, MappedRecords
+from zoerefine.data.cache import WORD, Cache, MappedRecords, Records
+from zoerefine.device import free_memory
 from zoerefine.errors import UserError
 from zoerefine.progress import say, track
 
@@ -22,7 +22,7 @@ DEVICE_SHARE = 0.5  # of the device's free memory, which records may take
 CHUNK = 256  # records copied at a time
 
 
-class RamRecords:
+class RamRecords(Records):
     """Records in memory of this process."""
 
     def __init__(self, cache: Cache) -> None:
@@ -34,7 +34,7 @@ class RamRecords:
         np.take(self.rows, index, 0, out=out, mode="clip")
 
 
-class DeviceRecords:
+class DeviceRecords(Records):
     """Records in the device's memory: `rows`, int64 [N, stride / 8]."""
 
     def __init__(self, cache: Cache, device: torch.device) -> None:
@@ -106,13 +106,3 @@ def _refuse_too_large(tier: str, cache: Cache, free: int) -> None:
 
 def _free_on(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
-
-
-def free_memory() -> int:
-    """Bytes of memory that can be had without swapping (Linux; elsewhere, no limit is known)."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 2**62
-    values = dict(line.split(":", 1) for line in lines)
-    return int(values["MemAvailable"].split()[0]) * 1024

@@ -1,0 +1,32 @@
+"""zoerefine profile: a few dozen real steps as a picture, and the bottleneck in a sentence."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(argv: Sequence[str]) -> int:
+    """Train some steps, draw them, say what to change."""
+    parser = argparse.ArgumentParser(
+        prog="profile",
+        description="Train a few dozen real steps, draw who worked when, and name the bottleneck.",
+    )
+    parser.add_argument("--config", required=True, metavar="FILE")
+    parser.add_argument("--steps", type=int, default=40, help="how many steps (40)")
+    parser.add_argument("--out", type=Path, default=Path("profile.png"), help="(profile.png)")
+    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="e.g. LOADER.BATCH 32")
+    args = parser.parse_args(argv)
+    if args.steps < 1:
+        parser.error("--steps must be 1 or more")
+
+    from zoerefine.config import load_config
+    from zoerefine.train.profile import draw, profile
+
+    findings = profile(load_config(args.config, args.overrides), args.steps)
+    draw(findings, args.out, Path(args.config).name)
+    for row, share in findings.shares.items():
+        print(f"{row:<18} {share:>6.1%}")
+    print(f"{findings.images_per_s:.1f} images/s")
+    print(findings.verdict)
+    print(args.out)
+    return 0
