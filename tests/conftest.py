@@ -70,6 +70,22 @@ def script(tmp_path):
 
 
 @pytest.fixture
+def script_of(tmp_path):
+    """Run a verb of the console script: script_of("doctor", ...) -> finished process."""
+
+    def run(verb, *words):
+        return subprocess.run(
+            [sys.executable, "-m", "zoerefine", verb, *map(str, words)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+
+    return run
+
+
+@pytest.fixture
 def wait_until():
     """Wait for a condition while a process lives: wait_until(condition, process)."""
 

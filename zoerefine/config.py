@@ -125,12 +125,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
 class PlainLoader(yaml.SafeLoader):
     """Safe YAML in which on, off, yes and no are words, as in YAML 1.2."""
 
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
-
+PlainLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 PlainLoader.add_implicit_resolver(
     "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
 )

@@ -76,7 +76,7 @@ def turbo() -> Check:
 def disk(folder: Path) -> Check:
     free = shutil.disk_usage(folder).free / 2**30
     return Check("free disk", f"{free:.0f} GiB in {folder}", free > 20,
-                 "50,000 frames of 192x256 take 18 GiB packed: CACHE.MODE off needs none")  # fmt: skip
+                 "50,000 frames of 192x256 are 18 GiB packed; use CACHE.MODE off")  # fmt: skip
 
 
 def disk_speed(folder: Path) -> Check:

@@ -3,10 +3,8 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -105,22 +103,6 @@ from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
 build_cache(open_dataset(sys.argv[1]), 192, 256, Path(sys.argv[2]), 1)
 """
-
-
-def test_killed_builds_resume_to_the_same_bytes(world, tmp_path):
-    command = [sys.executable, "-c", BUILD, world]
-    subprocess.run([*command, tmp_path / "calm"], check=True, capture_output=True)
-    for delay in np.linspace(0.0, 0.1, 6):
-        builder = subprocess.Popen([*command, tmp_path / "killed"], stderr=subprocess.DEVNULL)
-        while builder.poll() is None and not list(tmp_path.glob("killed/*.partial/frames.npy")):
-            time.sleep(0.002)
-        time.sleep(delay)
-        builder.send_signal(signal.SIGKILL)
-        builder.wait()
-    subprocess.run([*command, tmp_path / "killed"], check=True, capture_output=True)
-    calm, killed = (next(tmp_path.glob(f"{name}/*/records.bin")) for name in ("calm", "killed"))
-    assert calm.read_bytes() == killed.read_bytes()
-    assert not list(tmp_path.glob("killed/*.partial"))
 
 
 def test_concurrent_builds_make_one_cache(world, tmp_path):

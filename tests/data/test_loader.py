@@ -6,12 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoerefine.data.augment import Augmentation
+from zoerefine.data.augment import Augmentation, sample_draws
 from zoerefine.data.loader import Loader
 from zoerefine.data.pack import build_cache
 from zoerefine.data.prefetch import Prefetcher
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.sampler import Options, Sampler
+from zoerefine.data.sampler import ORDERS, Options, Sampler
 from zoerefine.data.tiers import place
 from zoerefine.errors import UserError
 
@@ -160,3 +160,63 @@ def test_a_flip_moves_all_fields_together_and_colour_moves_rgb_alone(cache):
     ratio = scaled.zoe_m / batch.zoe_m
     assert ratio.std(dim=(1, 2, 3)).max() < 1e-6
     assert ratio.mean(dim=(1, 2, 3)).std() > 1e-3
+
+
+def test_a_crop_blows_up_one_window_of_all_fields_and_mixes_no_depths(cache):
+    batch = next(iter(prefetcher(cache)))
+    cropped = Augmentation(crop=0.5)(batch, seed=0, epoch=0)
+    for name in ("zoe_m", "depth_m", "objects"):
+        for before, after in zip(getattr(batch, name), getattr(cropped, name), strict=True):
+            assert set(after.unique().tolist()) <= set(before.unique().tolist()), name
+    assert not torch.equal(cropped.depth_m, batch.depth_m)
+    assert cropped.rgb01.shape == batch.rgb01.shape
+    # A field that tells where a pixel came from shows the same window in every field.
+    ramp = torch.linspace(0, 1, 32).expand(len(batch.index), 1, 24, 32).contiguous()
+    place = type(batch)(ramp.expand(-1, 3, -1, -1), ramp, ramp, batch.objects, batch.index)
+    moved = Augmentation(crop=0.5)(place, seed=0, epoch=0)
+    torch.testing.assert_close(moved.rgb01[:, :1], moved.zoe_m, atol=0.03, rtol=0)
+    assert torch.equal(moved.zoe_m, moved.depth_m)
+    assert (moved.zoe_m.amax((1, 2, 3)) - moved.zoe_m.amin((1, 2, 3)) > 0.45).all()
+
+
+@pytest.mark.parametrize("size", [(12, 16), (10, 20), (48, 64)])
+def test_batches_are_resized_with_no_depth_from_where_nothing_was_measured(cache, size):
+    plain, resized = (next(iter(prefetcher(cache, size=to))) for to in (None, size))
+    assert resized.rgb01.shape[2:] == resized.objects.shape[2:] == size
+    for before, after in zip(plain.depth_m, resized.depth_m, strict=True):
+        measured = after[after > 0]
+        assert measured.min() >= before[before > 0].min() - 1e-6
+        assert measured.max() <= before.max() + 1e-6
+    if size == (12, 16):
+        blocks = plain.depth_m.unflatten(3, (16, 2)).unflatten(2, (12, 2))
+        valid = (blocks > 0).sum((3, 5))
+        mean = blocks.sum((3, 5)) / valid.clamp(min=1)
+        expected = torch.where(valid >= 2, mean, 0)
+        torch.testing.assert_close(resized.depth_m, expected)
+
+
+def test_draws_are_even_and_no_two_frames_share_them():
+    draws = sample_draws(np.arange(20_000), seed=3, epoch=7)
+    assert len(np.unique(draws[:, 0])) > 19_900
+    np.testing.assert_allclose(draws.mean(0), 0.5, atol=0.01)
+    np.testing.assert_allclose(draws.std(0), 12**-0.5, atol=0.01)
+    assert np.abs(np.corrcoef(draws.T) - np.eye(draws.shape[1])).max() < 0.04
+    assert np.abs(np.corrcoef(draws[1:, 0], draws[:-1, 0])[0, 1]) < 0.04
+
+
+def test_the_tier_is_said_with_its_reason(cache, capsys):
+    for tier, words in (("auto", "mapped from"), ("ram", "in memory"), ("device", "on cpu")):
+        place(cache, tier, CPU)
+        assert words in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"LOADER\.TIER must be one of auto, mmap, ram, device"):
+        place(cache, "tape", CPU)
+
+
+@pytest.mark.parametrize("order", sorted(ORDERS))
+def test_ranks_share_each_batch_and_lose_no_sample(cache, order):
+    whole = indices(loader(cache, 4, order=order))
+    for world_size in (2, 3):
+        ranks = [loader(cache, 4, order=order, rank=r, world=world_size) for r in range(world_size)]
+        parts = [indices(rank) for rank in ranks]
+        assert len({len(part) for part in parts}) == 1
+        assert [sorted(flat(part)) for part in zip(*parts, strict=True)] == list(map(sorted, whole))

@@ -82,9 +82,7 @@ CLIPS = (
     ],
 )
 def test_clips_are_selected_by_scene_class_speed_and_number(tmp_path, selection, names):
-    frames = tuple(
-        Frame(clip.name, "f", clip.scene, tmp_path, None, None, None) for clip in CLIPS
-    )
+    frames = tuple(Frame(clip.name, "f", clip.scene, tmp_path, None, None, None) for clip in CLIPS)
     dataset = Dataset(tmp_path, "", "", "", 1.0, 1.0, frames, CLIPS)
     found = select(dataset, selection)
     assert "".join(clip.name for clip in found.clips) == names

@@ -29,6 +29,13 @@ def main(argv: Sequence[str]) -> int:
     verb.add_argument("--picture", type=Path, help="a contact sheet to write")
     verb.set_defaults(run=inspect)
 
+    verb = verbs.add_parser("zoedepth", help="run ZoeDepth over pictures without pseudo depth")
+    verb.add_argument("folder", type=Path)
+    verb.add_argument("--model", default="Intel/zoedepth-nyu-kitti", help="a folder, or a name on "
+                      "the Hugging Face hub (Intel/zoedepth-nyu-kitti)")  # fmt: skip
+    verb.add_argument("--batch", type=int, default=8, help="pictures at a time (8)")
+    verb.set_defaults(run=zoedepth)
+
     verb = verbs.add_parser("split", help="deal scenes to training, validation and test, to a file")
     verb.add_argument("folder", type=Path)
     verb.add_argument("--out", type=Path, required=True, metavar="FILE", help="for DATA.SPLIT")
@@ -76,6 +83,17 @@ def inspect(args: argparse.Namespace) -> int:
         contact_sheet(dataset, args.picture)
         print(args.picture)
     return 1 if faults else 0
+
+
+def zoedepth(args: argparse.Namespace) -> None:
+    """Write the pseudo depth that is missing."""
+    from zoerefine.data.readers import open_dataset
+    from zoerefine.data.zoedepth import add_pseudo_depth, load_model
+
+    dataset = open_dataset(args.folder)
+    lacking = sum(frame.zoe is None for frame in dataset.frames)
+    made = add_pseudo_depth(dataset, load_model(args.model), args.batch) if lacking else 0
+    print(f"{made} of {len(dataset.frames)} frames got pseudo depth, the others had it")
 
 
 def split(args: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from zoerefine.data.dataset import ZOE_SCALE, Clip, Dataset, Frame
 from zoerefine.errors import UserError
+from zoerefine.files import replacing
 
 LIST = "frames.csv"
 DEPTH_SCALE = 0.001
@@ -44,6 +45,27 @@ def read(root: Path) -> Dataset:
         frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
         clips=tuple(clips[name] for name in sorted(clips)),
     )
+
+
+def zoe_path(root: Path, frame: Frame) -> Path:
+    """Where a frame's pseudo depth belongs, if the list names none."""
+    return root / "pseudo" / frame.clip / f"{frame.name}.png"
+
+
+def name_pseudo(root: Path, paths: dict[Path, Path]) -> None:
+    """Enter pseudo depth into the list: `paths` of the pictures that have it now."""
+    with open(root / LIST, encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        columns, lines = list(rows.fieldnames or ()), list(rows)
+    with (
+        replacing(root / LIST) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        for line in lines:
+            path = paths.get(root / line["rgb"])
+            writer.writerow(line | ({"pseudo": path.relative_to(root).as_posix()} if path else {}))
 
 
 def _clip(root: Path, row: dict[str, str | None], frame: Frame, line: int) -> Clip:

@@ -57,6 +57,11 @@ def read(root: Path) -> Dataset:
     )
 
 
+def zoe_path(root: Path, frame: Frame) -> Path:
+    """Where a frame's pseudo depth belongs."""
+    return root / ZOE / frame.clip / f"{frame.name}.png"
+
+
 def scene_of(clip: str) -> str:
     """The scene of a clip: 54 clips to a scene, in order."""
     if not clip.isdecimal():

@@ -173,7 +173,6 @@ class Loop:
             "schema": 1,
             "data": trainer.cache.label,
             "pseudo_label": trainer.cache.pseudo_label,
-            "data_digest": trainer.cache.dataset_digest,
             "scenes": {"train": split.train, "val": split.val, "test": split.test},
             "parameters": sum(p.numel() for p in trainer.refiner.parameters()),
             "epochs": trainer.sampler.locate(trainer.step)[0],
@@ -188,4 +187,5 @@ class Loop:
             results["test"] = trainer.evaluate(split.test)
             results["test_scenes"] = results["test"].pop("scenes")
             results["test"]["shuffled"] = trainer.evaluate_shuffled(split.test)
-        return results
+        # Last: only now has a cache that was filled seen every frame.
+        return results | {"data_digest": trainer.cache.dataset_digest}

@@ -1,6 +1,6 @@
 """A few dozen real training steps as a timeline: who worked, who waited, and what to change."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -9,6 +9,7 @@ import torch
 from yacs.config import CfgNode
 
 from zoerefine.data.cache import MappedRecords
+from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.data.tiers import DeviceRecords
 from zoerefine.files import replacing
 from zoerefine.progress import track
@@ -48,7 +49,7 @@ def profile(cfg: CfgNode, steps: int) -> Findings:
     cache, split = prepare(cfg)
     timeline = Timeline()
     trainer = Trainer(cfg, cache, split, timeline)
-    batches = iter(endless(trainer))
+    batches = endless(trainer)
     for batch in islice(batches, WARM_UP):
         trainer.step_once(batch)
     begun, images = timeline.now(), 0
@@ -67,7 +68,7 @@ def profile(cfg: CfgNode, steps: int) -> Findings:
     return Findings(tuple(spans), shares, images / (ended - begun), verdict(trainer, shares))
 
 
-def endless(trainer: Trainer):  # type: ignore[no-untyped-def]
+def endless(trainer: Trainer) -> Generator[DeviceBatch, None, None]:
     """Batches of one epoch after the other."""
     while True:
         yield from trainer.prefetch(trainer.loader)
@@ -87,9 +88,9 @@ def verdict(trainer: Trainer, shares: dict[str, float]) -> str:
     wait = shares.get(WAIT, 0.0)
     if wait < IDLE_SHARE:
         return (
-            f"The training step is the bottleneck, as it should be: it waits for data {wait:.1%} of "
-            "the time. To go faster, make the step cheaper: TRAIN.PRECISION bf16, a smaller MODEL "
-            "or picture, a larger LOADER.BATCH on a GPU that is not full."
+            "The training step is the bottleneck, as it should be: it waits for data "
+            f"{wait:.1%} of the time. To go faster make it cheaper: TRAIN.PRECISION bf16, a "
+            "smaller MODEL or picture, a larger LOADER.BATCH on a GPU that is not full."
         )
     found = f"The training step waits for data {wait:.0%} of the time"
     readers = [share for row, share in shares.items() if row.startswith("reader")]
@@ -117,7 +118,9 @@ def reading_advice(trainer: Trainer) -> str:
         return "Frames are decoded as they are asked for: set CACHE.MODE build to pack them once."
     if trainer.device.type == "cuda":
         return "Set LOADER.TIER device if the records fit there, else raise LOADER.THREADS."
-    return "Raise LOADER.THREADS, or LOADER.TIER ram where the disk is slow; a second look is faster."
+    return (
+        "Raise LOADER.THREADS, or LOADER.TIER ram where the disk is slow; a second look is faster."
+    )
 
 
 def draw(findings: Findings, path: Path, title: str) -> None:

@@ -1,0 +1,355 @@
+"""Packing: the right values, modes, resumes, changes, too little disk, and damaged input."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from zoerefine.data.cache import open_cache
+from zoerefine.data.decode import read_frame
+from zoerefine.data.loader import Loader
+from zoerefine.data.pack import build_cache
+from zoerefine.data.readers import open_dataset
+from zoerefine.data.sampler import Options, Sampler
+from zoerefine.errors import UserError
+from zoerefine.run_dir import RunDir
+
+SIZE = 24, 32
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "8"))
+
+
+def build(world, root, **options):
+    return build_cache(open_dataset(world), *SIZE, root, workers=2, **options)
+
+
+@pytest.fixture
+def copy(world, tmp_path):
+    """A world that may be damaged."""
+    shutil.copytree(world, tmp_path / "world")
+    return tmp_path / "world"
+
+
+def frames_of(root):
+    return open_dataset(root).frames
+
+
+# What is packed against a reference of its own: decoded by Pillow, averaged in float64.
+
+
+def areas(old, new):
+    """The matrix [new, old] that averages over each new cell's stretch of the old ones."""
+    edges = np.arange(new + 1) * (old / new)
+    left, right = edges[:-1, None], edges[1:, None]
+    cells = np.arange(old)[None]
+    overlap = np.minimum(right, cells + 1) - np.maximum(left, cells)
+    return overlap.clip(0) * (new / old)
+
+
+def reduced(values, height, width):
+    rows, columns = areas(values.shape[0], height), areas(values.shape[1], width)
+    return np.einsum("yh,hw...,xw->yx...", rows, values.astype(np.float64), columns)
+
+
+def reference_depth(values, height, width):
+    share = reduced(values > 0, height, width)
+    total = reduced(values, height, width)
+    return np.where(share >= 0.5 - 1e-9, total / share.clip(1e-9), 0)
+
+
+@pytest.mark.parametrize("size", [(192, 256), (96, 128), (180, 320)])
+def test_packed_values_are_a_float64_reference(tmp_path, size):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    rgb = cv2.resize(rng.integers(0, 256, (30, 40, 3), np.uint8), (640, 480))
+    Image.fromarray(rgb).save(folder / "a.jpg", quality=95)
+    depth = rng.integers(1, 65536, (480, 640), np.uint16) * (rng.random((480, 640)) < 0.6)
+    zoe = np.sort(rng.integers(0, 65536, (480, 640), np.uint16), 1)
+    for name, values in (("d", depth.astype(np.uint16)), ("z", zoe)):
+        Image.fromarray(values).save(folder / f"{name}.png")
+    (folder / "frames.csv").write_text("clip,rgb,depth,pseudo\nk,a.jpg,d.png,z.png\n")
+    record = build_cache(open_dataset(folder), *size, tmp_path / "caches").read(0)
+    decoded = np.asarray(Image.open(folder / "a.jpg"))
+    # Two JPEG decoders may differ by one level, rounding by a half.
+    assert np.abs(record["rgb"] - reduced(decoded, *size)).max() <= 1.5
+    for name, values in (("depth", depth), ("zoe", zoe)):
+        expected = reference_depth(values, *size)
+        np.testing.assert_array_equal(record[name] > 0, np.rint(expected) > 0)
+        assert np.abs(record[name] - expected).max() <= 0.51, name
+
+
+# The modes
+
+
+def read_all(cache):
+    sampler = Sampler(cache, cache.indices(cache.scenes), 5, 0, Options())
+    loader = Loader(cache, sampler, 2)
+    return {int(i): row.clone() for b in loader for i, row in zip(b.index, b.rows, strict=True)}
+
+
+@pytest.mark.parametrize("mode", ["fill", "off", "rebuild"])
+def test_every_mode_gives_the_same_records(world, tmp_path, mode):
+    expected = read_all(build(world, tmp_path / "calm"))
+    cache = build(world, tmp_path / mode, mode=mode)
+    for _ in range(2):
+        found = read_all(cache)
+        assert found.keys() == expected.keys()
+        assert all((found[i] == expected[i]).all() for i in found)
+    assert cache.dataset_digest == build(world, tmp_path / "calm").dataset_digest
+    assert bool(list((tmp_path / mode).glob("*/cache.json"))) == (mode != "off")
+
+
+def test_a_filled_cache_is_the_one_that_is_packed(world, tmp_path):
+    cache = build(world, tmp_path / "fill", mode="fill")
+    read_all(cache)
+    packed = build(world, tmp_path / "packed")
+    for name in ("records.bin", "frames.npy"):
+        assert (cache.folder / name).read_bytes() == (packed.folder / name).read_bytes()
+
+
+def test_filling_is_gone_on_with_and_keeps_its_order_when_it_is_done(copy, tmp_path, capsys):
+    path = frames_of(copy)[3].depth
+    path.write_bytes(b"")
+    cache = build(copy, tmp_path / "c", mode="fill", max_broken=0.1)
+    records = np.empty((2, cache.stride // 8), np.int64)
+    cache.records.gather(np.array([0, 5]), records)
+    again = build(copy, tmp_path / "c", mode="fill", max_broken=0.1)
+    assert (again.frames["state"] == 1).sum() == 2
+    assert len(read_all(again)) == 16  # the broken frame, too: it measures nothing
+    filled = build(copy, tmp_path / "c", mode="fill", max_broken=0.1)
+    assert len(filled.indices(filled.scenes)) == 16
+    assert not filled.read(3)["depth"].any()
+    packed = build(copy, tmp_path / "c", max_broken=0.1)
+    assert len(packed.indices(packed.scenes)) == 15
+    assert str(path) in (packed.folder / "broken.json").read_text()
+
+
+def test_too_many_broken_frames_end_a_training_that_fills(copy, tmp_path):
+    frames_of(copy)[3].depth.write_bytes(b"")
+    with pytest.raises(UserError, match="1 of 16 frames cannot be packed"):
+        read_all(build(copy, tmp_path / "c", mode="fill"))
+
+
+@pytest.mark.parametrize("mode", ["fill", "off"])
+def test_trainings_give_the_same_bits_in_every_mode(script, tiny, tmp_path, mode):
+    digests = {}
+    for name in ("build", mode):
+        done = script("train", "--config", tiny, "RUN.NAME", name, "CACHE.MODE", name,
+                      "CACHE.ROOT", f"caches-{name}")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        run = RunDir(tmp_path / done.stdout.splitlines()[-1])
+        digests[name] = (run.weights_digest_file.read_text(),
+                         run.read_json(run.results_file)["data_digest"],
+                         run.read_json(run.provenance_file)["dataset_digest"])  # fmt: skip
+    assert digests["build"] == digests[mode]
+
+
+def test_a_mode_that_is_none_is_named(world, tmp_path):
+    with pytest.raises(UserError, match=r"CACHE\.MODE must be one of build, fill, rebuild, off"):
+        build(world, tmp_path, mode="maybe")
+
+
+# What is packed already, what has changed, and where there is no room
+
+
+def test_only_what_changed_is_packed_again(copy, tmp_path, capsys):
+    first = build(copy, tmp_path / "c")
+    frames = frames_of(copy)
+    changed, added, removed = frames[2], frames[5], frames[9]
+    changed.zoe.write_bytes(frames[3].zoe.read_bytes())
+    for path in added.files:
+        shutil.copyfile(path, path.with_stem("90009"))
+    for path in removed.files:
+        path.unlink()
+    # Whoever decoded an unchanged frame again would find it broken.
+    for frame in frames_of(copy):
+        if frame.name not in (changed.name, "90009"):
+            spoil(frame.rgb)
+    second = build(copy, tmp_path / "c", max_broken=0.5)
+    assert "are unchanged since" in capsys.readouterr().err
+    assert second.folder != first.folder
+    names = {second.frame_name(i): i for i in second.indices(second.scenes)}
+    for i in range(len(first)):
+        name = first.frame_name(i)
+        if frames[i] in (changed, removed):
+            continue
+        np.testing.assert_array_equal(second.read(names[name])["rgb"], first.read(i)["rgb"])
+
+
+def spoil(path):
+    """Other bytes, the same size and time."""
+    stat = path.stat()
+    path.write_bytes(b"\0" * stat.st_size)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def test_records_that_were_damaged_on_the_disk_are_packed_again(world, tmp_path):
+    calm = build(world, tmp_path / "calm")
+    partial = tmp_path / "c" / f"{calm.folder.name}.partial"
+    shutil.copytree(calm.folder, partial)
+    (partial / "cache.json").unlink()
+    with open(partial / "records.bin", "r+b") as file:
+        file.seek(2 * calm.stride)
+        file.write(b"damage")
+    again = build(world, tmp_path / "c")
+    assert (again.folder / "records.bin").read_bytes() == (calm.folder / "records.bin").read_bytes()
+
+
+def test_too_little_disk_is_said_before_anything_is_written(world, tmp_path):
+    with pytest.raises(UserError, match=r"packing 16 frames needs [\d.]+ GiB, and .* has .* left"):
+        build_cache(open_dataset(world), 100_000, 100_000, tmp_path / "c")
+    assert not [path for path in (tmp_path / "c").rglob("*") if path.name == "records.bin"]
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from zoerefine.data.pack import build_cache
+from zoerefine.data.readers import open_dataset
+build_cache(open_dataset(sys.argv[1]), 192, 256, Path(sys.argv[2]), 2)
+"""
+
+
+def test_killed_builds_resume_to_the_same_bytes(world, tmp_path):
+    command = [sys.executable, "-c", BUILD, world]
+    subprocess.run([*command, tmp_path / "calm"], check=True, capture_output=True)
+    rng = np.random.default_rng(0)
+    for kill in range(KILLS):
+        place = tmp_path / f"killed-{kill // 3}"  # up to three kills of one build
+        builder = subprocess.Popen([*command, place], stderr=subprocess.DEVNULL)
+        while builder.poll() is None and not list(place.glob("*.partial")):
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.2))
+        builder.send_signal(signal.SIGKILL)
+        builder.wait()
+    calm = next(tmp_path.glob("calm/*/cache.json")).parent
+    for place in tmp_path.glob("killed-*"):
+        subprocess.run([*command, place], check=True, capture_output=True)
+        built = next(place.glob("*/cache.json")).parent
+        for name in ("records.bin", "frames.npy", "cache.json"):
+            assert (built / name).read_bytes() == (calm / name).read_bytes(), name
+        assert not list(place.glob("*.partial"))
+        open_cache(built)
+
+
+# Damaged input: each kind is packed around, and named.
+
+
+def truncated(frame):
+    frame.rgb.write_bytes(frame.rgb.read_bytes()[:-200])
+    return frame.rgb, "cut short"
+
+
+def eight_bits(frame):
+    cv2.imwrite(str(frame.zoe), np.ones((48, 64), np.uint8))
+    return frame.zoe, "has 8 bits"
+
+
+def another_size(frame):
+    cv2.imwrite(str(frame.zoe), np.ones((40, 64), np.uint16))
+    return frame.zoe, "differ in size"
+
+
+def no_bytes(frame):
+    frame.depth.write_bytes(b"")
+    return frame.depth, "0 bytes"
+
+
+def a_folder(frame):
+    frame.depth.unlink()
+    frame.depth.mkdir()
+    return frame.depth, "Is a directory"
+
+
+def a_loop(frame):
+    frame.objects.unlink()
+    frame.objects.symlink_to(frame.objects)
+    return frame.objects, "symbolic links"
+
+
+def nothing_behind_a_link(frame):
+    frame.rgb.unlink()
+    frame.rgb.symlink_to("away.jpg")
+    return frame.rgb, "No such file"
+
+
+def text(frame):
+    frame.depth.write_text("404: not found\n")
+    return frame.depth, "no picture"
+
+
+def colours(frame):
+    cv2.imwrite(str(frame.depth), np.arange(48 * 64 * 3, dtype=np.uint8).reshape(48, 64, 3))
+    return frame.depth, "one channel is due"
+
+
+def flipped_bits(frame):
+    data = bytearray(frame.zoe.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    frame.zoe.write_bytes(data)
+    return frame.zoe, "damaged picture"
+
+
+def missing(frame):
+    frame.zoe.unlink()
+    return f"frame {frame.name} of clip {frame.clip}", "no pseudo depth"
+
+
+def forbidden(frame):
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    frame.rgb.chmod(0)
+    return frame.rgb, "Permission denied"
+
+
+KINDS = [truncated, eight_bits, another_size, no_bytes, a_folder, a_loop, nothing_behind_a_link,
+         text, colours, flipped_bits, missing, forbidden]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", KINDS, ids=lambda kind: kind.__name__)
+def test_a_damaged_file_is_named_and_left_out(copy, tmp_path, damage, script):
+    name, words = damage(frames_of(copy)[6])
+    with pytest.raises(UserError, match=words) as fault:
+        build(copy, tmp_path / "strict")
+    assert str(name) in str(fault.value)
+    cache = build(copy, tmp_path / "c", max_broken=0.1)
+    assert len(cache.indices(cache.scenes)) == 15
+    assert str(name) in (cache.folder / "broken.json").read_text()
+
+
+def test_names_beyond_ascii_are_names_like_others(tmp_path, world):
+    frame = frames_of(world)[0]
+    folder = tmp_path / "größe 米"
+    folder.mkdir()
+    for source, name in zip(frame.files[:3], ("été.jpg", "tiefe-é.png", "偽.png"), strict=True):
+        shutil.copy(source, folder / name)
+    cv2.imwrite(str(tmp_path / "d.png"), np.full((48, 64), 2000, np.uint16))
+    shutil.move(tmp_path / "d.png", folder / "tiefe-é.png")
+    (folder / "frames.csv").write_text(
+        "clip,rgb,depth,pseudo\nküche,été.jpg,tiefe-é.png,偽.png\n", encoding="utf-8"
+    )
+    cache = build(folder, tmp_path / "c")
+    assert cache.frame_name(0) == "küche/küche/été"
+    np.testing.assert_array_equal(cache.read(0)["rgb"], read_frame(frame, *SIZE)["rgb"])
+
+
+def test_inspect_reads_everything_and_names_what_pairs_with_nothing(copy, script):
+    stray = copy / "zoe_depth_raw" / "0054" / "99999.png"
+    shutil.copy(frames_of(copy)[0].zoe, stray)
+    path, _ = truncated(frames_of(copy)[1])
+    done = script("data", "inspect", copy, "--picture", "sheet.png")
+    assert done.returncode == 1
+    assert f"{stray} belongs to no picture" in done.stdout
+    assert str(path) in done.stdout
+    assert "faults: 2" in done.stdout
+    assert "several classes in" in done.stdout
+    assert Path(done.stdout.splitlines()[-1]).name == "sheet.png"

@@ -1,0 +1,30 @@
+"""The profile: real steps, a picture, and the bottleneck in a sentence."""
+
+import cv2
+
+
+def test_a_profile_draws_steps_and_names_the_bottleneck(script_of, tiny, tmp_path):
+    done = script_of("profile", "--config", tiny, "--steps", 6, "--out", "profile.png")
+    assert done.returncode == 0, done.stderr
+    for row in ("reader 0", "convert", "training step", "waiting for data"):
+        assert row in done.stdout
+    assert "bottleneck" in done.stdout or "no single part is busy" in done.stdout
+    assert done.stdout.splitlines()[-1] == "profile.png"
+    assert cv2.imread(str(tmp_path / "profile.png")).shape[1] > 800
+    assert not (tmp_path / "runs").exists()  # it keeps nothing
+
+
+def test_decoding_every_time_is_named_as_what_it_is(script_of, tiny, tmp_path):
+    done = script_of("profile", "--config", tiny, "--steps", 8, "CACHE.MODE", "off",
+                     "CACHE.HEIGHT", 8, "CACHE.WIDTH", 8, "LOADER.THREADS", 1)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "decoded as they are asked for" in done.stderr
+    assert not (tmp_path / "caches").exists()
+
+
+def test_the_doctor_looks_at_every_part(script_of, tmp_path):
+    done = script_of("doctor", "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    for part in ("CPU cores", "libjpeg-turbo", "disk reads", "GPU", "Torch-TensorRT", "Git LFS"):
+        assert part in done.stdout
+    assert "no folder" in script_of("doctor", "--folder", tmp_path / "x").stderr
