@@ -73,7 +73,7 @@ def test_packed_values_are_a_float64_reference(tmp_path, size):
     rgb = cv2.resize(rng.integers(0, 256, (30, 40, 3), np.uint8), (640, 480))
     Image.fromarray(rgb).save(folder / "a.jpg", quality=95)
     depth = rng.integers(1, 65536, (480, 640), np.uint16) * (rng.random((480, 640)) < 0.6)
-    zoe = np.sort(rng.integers(0, 65536, (480, 640), np.uint16), 1)
+    zoe = np.sort(rng.integers(1, 65536, (480, 640), np.uint16), 1)
     for name, values in (("d", depth.astype(np.uint16)), ("z", zoe)):
         Image.fromarray(values).save(folder / f"{name}.png")
     (folder / "frames.csv").write_text("clip,rgb,depth,pseudo\nk,a.jpg,d.png,z.png\n")

@@ -14,6 +14,7 @@ from zoerefine.errors import UserError
 JPEG_END = b"\xff\xd9"
 PNG_END = b"IEND\xaeB`\x82"
 MEASURED_SHARE = 0.5  # of a resized pixel's area, below which it counts as not measured
+FROM_8_BITS = (np.arange(256) * 257 * (np.arange(256) < 255)).astype(np.uint16)  # 255: 10 m or more
 
 Array = np.ndarray
 
@@ -31,7 +32,7 @@ def read_depth(path: Path) -> Array:
     depth = _one_channel(path, _decode(path, cv2.IMREAD_UNCHANGED))
     if depth.dtype == np.uint16:
         return depth
-    return np.where(depth == 255, 0, depth.astype(np.uint16) * 257)
+    return cv2.LUT(depth, FROM_8_BITS)
 
 
 def read_truth_m(path: Path) -> Array:
@@ -93,8 +94,11 @@ def resize_depth(depth: Array, height: int, width: int) -> Array:
     """Mean over the *measured* area of each new pixel; 0 where less than half was measured."""
     if depth.shape == (height, width):
         return depth
-    measured = (depth > 0).astype(np.float32)
+    # As floats: OpenCV's means of 16-bit integers are cut off, not rounded.
     total = cv2.resize(depth.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
+    if depth.all():
+        return np.rint(total).astype(np.uint16)
+    measured = (depth > 0).astype(np.float32)
     share = cv2.resize(measured, (width, height), interpolation=cv2.INTER_AREA)
     kept = share >= MEASURED_SHARE
     return np.where(kept, np.rint(total / np.where(kept, share, 1)), 0).astype(np.uint16)

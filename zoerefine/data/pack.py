@@ -14,6 +14,7 @@ import errno
 import hashlib
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -198,6 +199,7 @@ class Packing:
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
         self.partial = folder.with_name(f"{folder.name}.partial")
+        self.own = threading.local()  # a record's buffer for each thread
 
     def begin(self) -> None:
         """Make the partial folder, or go on with what is there and whole.
@@ -212,9 +214,8 @@ class Packing:
         if not (self.partial / "frames.npy").exists():
             self.start_frames()
         self.frames = open_frames(self.partial, "r+")
-        self.records = np.memmap(
-            self.partial / "records.bin", np.uint8, "r+", shape=(count, stride)
-        )
+        self.file = open(self.partial / "records.bin", "r+b", buffering=0)  # noqa: SIM115
+        self.records = np.memmap(self.file, np.uint8, "r", shape=(count, stride))
         self.keep_whole()
 
     def discard(self) -> None:
@@ -277,8 +278,7 @@ class Packing:
         for here, there in track(zip(ours, theirs, strict=True), len(ours), "copying", "frame"):
             old.records.gather(np.array([there]), row)
             if record_digest(row.view(np.uint8)[0]) == old.frames["digest"][there].tobytes():
-                self.records[here] = row.view(np.uint8)[0]
-                self.finish(int(here), PACKED)
+                self.write(int(here), row.view(np.uint8)[0], PACKED)
 
     def unchanged(self, folder: Path) -> tuple[np.ndarray, np.ndarray]:
         """Our frames that a packed cache has, and their places there."""
@@ -315,11 +315,14 @@ class Packing:
 
     def pack(self, index: int) -> None:
         """Pack one frame."""
-        self.finish(index, self.plan.decode(index, self.records[index]))
+        if not hasattr(self.own, "record"):
+            self.own.record = np.empty(self.plan.stride, np.uint8)
+        self.write(index, self.own.record, self.plan.decode(index, self.own.record))
 
-    def finish(self, index: int, state: int) -> None:
-        """Say that a record is written."""
-        note_record(self.frames, index, self.records[index], state)
+    def write(self, index: int, record: np.ndarray, state: int) -> None:
+        """Keep a record. A write costs half of what the page faults of a mapped file would."""
+        os.pwrite(self.file.fileno(), record, index * self.plan.stride)
+        note_record(self.frames, index, record, state)
 
     def publish(self) -> None:
         """Write the header, see everything on the disk, and rename the folder into place."""

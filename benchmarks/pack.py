@@ -1,0 +1,103 @@
+"""Packing a data set, against decoding its files and nothing else.
+
+The limit: as many threads as there are cores, each reading and decoding files, no result kept.
+Packing also resizes, digests, writes, and sees everything on the disk.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cv2
+
+from zoerefine.data.dataset import Dataset, Frame
+from zoerefine.data.decode import read_depth, read_frame, read_objects, read_rgb, read_zoe
+from zoerefine.data.pack import build_cache
+from zoerefine.data.readers import open_dataset
+from zoerefine.data.synthetic import synthesize
+from zoerefine.progress import track
+
+HEIGHT, WIDTH = 192, 256
+GOALS = {"packing, of the decode-only limit": 0.9}
+
+
+def main() -> None:
+    """Print the table, and write it where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="under 50 seconds on two cores")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
+    parser.add_argument("--data", type=Path, help="a data set of your own")
+    args = parser.parse_args()
+    cv2.setNumThreads(1)
+    with tempfile.TemporaryDirectory(prefix="pack-") as folder:
+        root = Path(folder)
+        if not args.data:
+            synthesize(root / "world", 4, 1, 32 if args.quick else 128, 0)
+        rows = measure(open_dataset(args.data or root / "world"), root, 5 if args.quick else 11)
+    for one in rows:
+        goal = f"goal {one['goal']}, {'met' if one['ok'] else 'MISSED'}" if one["goal"] else ""
+        print(f"{one['measure']:<44} {one['value']:>10.3f} {one['unit']:<9} {goal}")
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+def measure(dataset: Dataset, root: Path, rounds: int) -> list[dict[str, object]]:
+    """Medians of interleaved rounds, in frames/s."""
+    sides = {
+        "decode-only limit, all cores": lambda: all_cores(decode, dataset),
+        "decoding and resizing, all cores": lambda: all_cores(
+            lambda frame: read_frame(frame, HEIGHT, WIDTH), dataset
+        ),
+        "packing": lambda: build_cache(dataset, HEIGHT, WIDTH, root / "caches"),
+        "opening what is packed": lambda: build_cache(dataset, HEIGHT, WIDTH, root / "kept"),
+    }
+    for side in sides.values():
+        side()
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in track(range(rounds), rounds, "measuring", "round"):
+        for name, side in sides.items():
+            shutil.rmtree(root / "caches", ignore_errors=True)
+            start = time.perf_counter()
+            side()
+            seconds[name].append(time.perf_counter() - start)
+    speed = {name: len(dataset.frames) / statistics.median(s) for name, s in seconds.items()}
+    rows = [row(name, value, "frames/s") for name, value in speed.items()]
+    for limit in ("decode-only limit", "decoding and resizing"):
+        share = speed["packing"] / speed[f"{limit}, all cores"]
+        rows.append(row(f"packing, of the {limit}", share, "x"))
+    return rows
+
+
+def row(measure: str, value: float, unit: str) -> dict[str, object]:
+    """A row of the table."""
+    goal = GOALS.get(measure)
+    return {"measure": measure, "value": value, "unit": unit, "goal": goal,
+            "ok": goal is None or value >= goal}  # fmt: skip
+
+
+def all_cores(work: Callable[[Frame], object], dataset: Dataset) -> None:
+    """Do something with every frame, in as many threads as there are cores."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(work, dataset.frames):
+            pass
+
+
+def decode(frame: Frame) -> None:
+    """Decode the files of one frame."""
+    read_rgb(frame.rgb)
+    for path, read in ((frame.depth, read_depth), (frame.zoe, read_zoe),
+                       (frame.objects, read_objects)):  # fmt: skip
+        if path is not None:
+            read(path)
+
+
+if __name__ == "__main__":
+    main()
