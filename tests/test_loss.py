@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,8 +21,11 @@ def batch(seed=0, height=9, width=11):
     return refined, torch.ones_like(truth), truth, objects
 
 
-def value(name, refined, zoe, truth, objects, object_weight=0.5):
-    return Loss([{"name": name, "weight": 1.0}], object_weight)(refined, zoe, truth, objects)[0]
+def value(name, refined, zoe, truth, objects, object_weight=0.5, rgb=None):
+    rgb = torch.zeros_like(truth).expand(-1, 3, -1, -1) if rgb is None else rgb
+    return Loss([{"name": name, "weight": 1.0}], object_weight)(refined, zoe, truth, objects, rgb)[
+        0
+    ]
 
 
 def test_terms_equal_their_formulas():
@@ -70,7 +74,36 @@ def test_without_any_measurement_loss_and_gradient_are_finite(name):
     assert refined.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["l1_log", "silog", "gradient"])
+def test_normals_term_equals_its_formula():
+    refined, zoe, truth, objects = batch()
+    total, count = 0.0, 0
+    for d, t in zip(refined[:, 0].double().numpy(), truth[:, 0].double().numpy(), strict=True):
+        for y in range(8):
+            for x in range(10):
+                if min(t[y, x], t[y, x + 1], t[y + 1, x]) <= 0:
+                    continue
+                vectors = []
+                for z in (d, t):
+                    right = math.log(z[y, x + 1] / z[y, x])
+                    below = math.log(z[y + 1, x] / z[y, x])
+                    vector = np.array([-100 * right, -100 * below, 1.0])
+                    vectors.append(vector / np.linalg.norm(vector))
+                total, count = total + 1 - vectors[0] @ vectors[1], count + 1
+    ours = value("normals", refined, zoe, truth, objects).item()
+    assert ours == pytest.approx(total / count, rel=1e-4)
+
+
+def test_smoothness_minds_steps_less_where_the_picture_has_them_too():
+    refined = torch.tensor([1.0, math.e]).expand(1, 1, 2, 2)
+    truth, objects = torch.ones(1, 1, 2, 2), torch.zeros(1, 1, 2, 2, dtype=torch.uint8)
+    flat = value("smoothness", refined, truth, truth, objects)
+    assert flat.item() == pytest.approx(1)  # a step of 1 to the right, none below
+    edge = torch.tensor([0.0, 0.2]).expand(1, 3, 2, 2)
+    stepped = value("smoothness", refined, truth, truth, objects, rgb=edge)
+    assert stepped.item() == pytest.approx(math.exp(-2))
+
+
+@pytest.mark.parametrize("name", ["l1_log", "silog", "gradient", "normals", "smoothness"])
 def test_log_terms_do_not_change_when_both_depths_are_scaled(name):
     refined, zoe, truth, objects = batch()
     first = value(name, refined, zoe, truth, objects).item()
@@ -93,7 +126,7 @@ def test_object_weight_1_counts_objects_alone_and_0_all_else():
 def test_weights_add_up_and_terms_are_reported():
     tensors = batch()
     loss = Loss([{"name": "l1", "weight": 2.0}, {"name": "mse", "weight": 0.5}], 0.5)
-    total, terms = loss(*tensors)
+    total, terms = loss(*tensors, torch.zeros(2, 3, 9, 11))
     assert total.item() == pytest.approx(2 * terms["l1"].item() + 0.5 * terms["mse"].item())
 
 

@@ -7,7 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoerefine.metrics import NAMES, DepthMetrics, counted, picture_metrics
+from zoerefine.metrics import (
+    NAMES,
+    DepthMetrics,
+    boundary_f1,
+    counted,
+    object_distances,
+    picture_metrics,
+)
 
 
 def reference(pred, gt):
@@ -77,3 +84,31 @@ def test_a_perfect_prediction_and_a_known_one():
     double = accumulate(truth * 2, truth, 1)
     assert (double["abs_rel"], double["rmse"], double["silog"]) == (1, 2, 0)
     assert (double["delta2"], double["delta3"]) == (0, 0)
+
+
+def test_boundary_f1_by_hand():
+    truth = torch.tensor([1.0, 1.0, 2.0, 2.0]).expand(1, 1, 3, 4)
+    mask = torch.ones(1, 1, 3, 4, dtype=torch.bool)
+    assert boundary_f1(truth, truth, mask).item() == 1
+    assert boundary_f1(truth * 3, truth, mask).item() == 1  # scale does not matter
+    moved = torch.tensor([1.0, 2.0, 2.0, 2.0]).expand(1, 1, 3, 4)
+    assert boundary_f1(moved, truth, mask).item() == 0
+    # One edge too many, half as high: found 6 of 3 due below t = sqrt(2): F1 = 2/3 everywhere.
+    doubled = torch.tensor([1.0, 2**0.5, 2.0, 2.0]).expand(1, 1, 3, 4)
+    assert math.isclose(boundary_f1(doubled, truth, mask).item(), 2 / 3)
+    assert boundary_f1(truth * 0 + 1, truth * 0 + 1, mask).isnan().all()
+    blind = mask.clone()
+    blind[..., 2] = False
+    assert boundary_f1(moved, truth, blind).item() == 0  # its own edge, and none is due there
+
+
+def test_distances_of_objects_are_medians_over_what_counts():
+    truth = torch.full((2, 1, 4, 8), 3.0)
+    depth = truth * 1.5
+    objects = torch.zeros(2, 1, 4, 8, dtype=torch.uint8)
+    objects[0, :, :2], objects[0, :, 3, :4], objects[1] = 1, 2, 5
+    depth[1, 0, 0, 0] = 100
+    mask = torch.ones_like(objects, dtype=torch.bool)
+    found = object_distances(depth, truth, objects, mask)
+    assert found.tolist() == [[4.5, 3.0], [4.5, 3.0]]  # 2 is too small to tell
+    assert object_distances(depth, truth, objects, mask & False).shape == (0, 2)

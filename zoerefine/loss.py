@@ -1,7 +1,8 @@
 """Losses on metric depth: masked, weighted towards moving objects, summed from a list of terms.
 
 A term is a function of (refined_m, truth_m, weight), all float32 [B, 1, H, W], with weight 0
-where there is no measurement, and returns a scalar.
+where there is no measurement, and returns a scalar. Those of `WITH_RGB` take rgb01 [B, 3, H, W],
+too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from zoerefine.errors import UserError
 
-Term = Callable[[Tensor, Tensor, Tensor], Tensor]
+Term = Callable[..., Tensor]
 
 NEAREST_M = 1e-3  # depth is clamped here before a logarithm
 GRADIENT_SCALES = 4
@@ -76,6 +77,39 @@ def gradient(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
     return total
 
 
+def normals(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
+    """1 - cosine between the normals (-dz/dx, -dz/dy, 1) of both depths (Hu et al. 2019, eq. 6).
+
+    Slopes are of log depth, in hundredths a pixel, so that near and far surfaces count alike.
+    """
+    refined, truth = slopes(refined_m), slopes(truth_m)  # [B, 2, H - 1, W - 1]
+    product = (refined * truth).sum(1, keepdim=True) + 1
+    lengths = [(one.square().sum(1, keepdim=True) + 1).sqrt() for one in (refined, truth)]
+    corner, right, below = weight[..., :-1, :-1], weight[..., :-1, 1:], weight[..., 1:, :-1]
+    whole = torch.minimum(corner, torch.minimum(right, below))
+    return weighted_mean(1 - product / (lengths[0] * lengths[1]), whole)
+
+
+def slopes(depth_m: Tensor) -> Tensor:
+    """Steps of log depth to the right and below, times 100, [B, 2, H - 1, W - 1]."""
+    log = depth_m.clamp(min=NEAREST_M).log()
+    return 100 * torch.cat([log.diff(dim=-1)[..., :-1, :], log.diff(dim=-2)[..., :-1]], 1)
+
+
+def smoothness(refined_m: Tensor, truth_m: Tensor, weight: Tensor, rgb01: Tensor) -> Tensor:
+    """Steps of log depth, less where the picture has steps, too (Godard et al. 2017, eq. 3)."""
+    log = refined_m.clamp(min=NEAREST_M).log()
+    total = log.new_zeros(())
+    for axis in (-1, -2):
+        if log.shape[axis] < 2:
+            continue
+        low, high = slice_pair(weight, axis)
+        edge = rgb01.diff(dim=axis).abs().mean(1, keepdim=True)
+        step = log.diff(dim=axis).abs() * torch.exp(-10 * edge)
+        total = total + weighted_mean(step, torch.minimum(low, high))
+    return total
+
+
 def slice_pair(values: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """Neighbours along an axis: all but the last, and all but the first."""
     length = values.shape[axis] - 1
@@ -89,7 +123,10 @@ TERMS: dict[str, Term] = {
     "silog": silog,
     "berhu": berhu,
     "gradient": gradient,
+    "normals": normals,
+    "smoothness": smoothness,
 }
+WITH_RGB = frozenset({"smoothness"})
 
 
 class Loss:
@@ -110,11 +147,12 @@ class Loss:
         self.object_weight = object_weight
 
     def __call__(
-        self, refined_m: Tensor, zoe_m: Tensor, truth_m: Tensor, objects: Tensor
+        self, refined_m: Tensor, zoe_m: Tensor, truth_m: Tensor, objects: Tensor, rgb01: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch and its terms by name (detached, before weighting).
 
-        All [B, 1, H, W]; depths float32 metres with 0 as no measurement, objects uint8 ids.
+        All [B, 1, H, W], but rgb01 [B, 3, H, W]; depths float32 metres with 0 as no measurement,
+        objects uint8 ids.
         """
         valid = (truth_m > 0) & (zoe_m > 0)
         moving = torch.where(objects > 0, self.object_weight, 1 - self.object_weight)
@@ -122,7 +160,8 @@ class Loss:
         total = refined_m.new_zeros(())
         parts = {}
         for name, factor in self.terms:
-            value = TERMS[name](refined_m, truth_m, weight)
+            pictures = (rgb01,) if name in WITH_RGB else ()
+            value = TERMS[name](refined_m, truth_m, weight, *pictures)
             parts[name] = value.detach()
             total = total + factor * value
         return total, parts

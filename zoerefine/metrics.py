@@ -5,11 +5,14 @@ count where NEAREST_M < truth < FARTHEST_M, each metric is the mean of its value
 and nothing is rescaled to the truth. Sums are kept in float64, so batch size does not matter.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 NEAREST_M = 1e-3
 FARTHEST_M = 10.0
+OBJECT_PIXELS = 8  # of an object, from which its distance is told
 NAMES = (
     "abs_rel",
     "sq_rel",
@@ -78,6 +81,77 @@ class DepthMetrics:
         if not self.pictures:
             return {}
         return dict(zip(NAMES, (self.sums / self.pictures).tolist(), strict=True))
+
+
+class Mean:
+    """An exact mean of numbers that come in any grouping."""
+
+    def __init__(self) -> None:
+        self.total, self.count = 0.0, 0
+
+    def add(self, values: Tensor) -> None:
+        """Add numbers [n]; NaN is none."""
+        for value in values[~values.isnan()].double().tolist():
+            self.total += value
+            self.count += 1
+
+    def compute(self) -> float | None:
+        """The mean, or None where there was nothing."""
+        return self.total / self.count if self.count else None
+
+
+def log_error(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:
+    """log depth - log truth where `mask`, else 0; all [B, 1, H, W]."""
+    depth = depth_m.clamp(NEAREST_M, FARTHEST_M)
+    return torch.where(mask, depth.log() - torch.where(mask, truth_m, 1.0).log(), 0.0)
+
+
+def boundary_f1(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:
+    """How well depth edges lie where the truth's do: float [B], 0 to 1; NaN without any edge.
+
+    The scale-invariant boundary F1 of Depth Pro (Bochkovskii et al. 2024, section 3): an edge is
+    a pair of neighbours whose depths' ratio is above t; F1 over the pairs in four directions,
+    averaged over t from 1.05 to 1.25 with weight t. Pairs count where both pixels do.
+    """
+    total = torch.zeros(len(depth_m), dtype=torch.float64, device=depth_m.device)
+    weights = torch.linspace(1.05, 1.25, 10, dtype=torch.float64).tolist()
+    pairs = [neighbour_ratios(depth_m, truth_m, mask, axis) for axis in (-1, -2)]
+    for t in weights:
+        hits, found, due = (total * 0 for _ in range(3))
+        for ours, theirs, both in pairs:
+            for direction in (1, -1):
+                edge = both & (direction * ours > math.log(t))
+                wanted = both & (direction * theirs > math.log(t))
+                hits = hits + (edge & wanted).sum((1, 2, 3))
+                found = found + edge.sum((1, 2, 3))
+                due = due + wanted.sum((1, 2, 3))
+        total += t * 2 * hits / (found + due)  # 0 / 0, where there is no edge, is NaN
+    return total / sum(weights)
+
+
+def neighbour_ratios(
+    depth_m: Tensor, truth_m: Tensor, mask: Tensor, axis: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log ratios of neighbours along an axis, of both depths, and where both pixels count."""
+    length = mask.shape[axis] - 1
+    both = mask.narrow(axis, 0, length) & mask.narrow(axis, 1, length)
+    depth, truth = (one.clamp(min=NEAREST_M).log().diff(dim=axis) for one in (depth_m, truth_m))
+    return depth, truth, both
+
+
+def object_distances(depth_m: Tensor, truth_m: Tensor, objects: Tensor, mask: Tensor) -> Tensor:
+    """The distance of each moving object, as depth and truth have it: float64 [n, 2], metres.
+
+    An object is an id of a picture with at least `OBJECT_PIXELS` pixels that count; its distance
+    is the median depth of its pixels, the figure that a robot keeps clear of.
+    """
+    rows = []
+    for depth, truth, ids, valid in zip(depth_m, truth_m, objects, mask, strict=True):
+        for number in ids[valid].unique().tolist():
+            mine = valid & (ids == number)
+            if number and mine.sum() >= OBJECT_PIXELS:
+                rows.append(torch.stack([depth[mine].median(), truth[mine].median()]).double())
+    return torch.stack(rows) if rows else depth_m.new_zeros((0, 2)).double()
 
 
 def counted(truth_m: Tensor, zoe_m: Tensor) -> Tensor:

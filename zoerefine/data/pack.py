@@ -321,7 +321,7 @@ class Packing:
 
     def write(self, index: int, record: np.ndarray, state: int) -> None:
         """Keep a record. A write costs half of what the page faults of a mapped file would."""
-        os.pwrite(self.file.fileno(), record, index * self.plan.stride)
+        os.pwrite(self.file.fileno(), record.data, index * self.plan.stride)
         note_record(self.frames, index, record, state)
 
     def publish(self) -> None:

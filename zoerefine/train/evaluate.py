@@ -1,14 +1,16 @@
 """Held-out metrics: the pseudo depth's own, a global scale's, and the refiner's, side by side."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from zoerefine.data.cache import Cache
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.metrics import DepthMetrics, counted, picture_metrics
+from zoerefine.train.detail import Detail
 
 Depths = dict[str, Tensor]
 Groups = dict[str, dict[str, DepthMetrics]]
@@ -33,28 +35,33 @@ def evaluate(
     refiner: nn.Module,
     batches: Iterable[DeviceBatch],
     log_scale: float,
-    scenes_of: Callable[[np.ndarray], np.ndarray],
+    cache: Cache,
     dtype: torch.dtype,
+    detail: bool = False,
 ) -> dict[str, Any]:
     """Metrics over all pictures, over moving objects, and by scene.
 
     Args:
         refiner: in any mode; it is evaluated in evaluation mode.
-        batches: the pictures, in any order and grouping.
+        batches: the pictures, in any grouping; for `detail` in the order of filming.
         log_scale: from `fit_log_scale`.
-        scenes_of: the scenes' names of cache indices.
+        cache: tells the clip and scene of each picture.
         dtype: the number format that it computes in, as in training.
+        detail: whether to add `Detail`'s figures.
 
     Returns:
         {"pseudo": metrics, "global_scale": metrics, "refined": metrics,
-         "objects": {the same three}, "scenes": {scene: {the same three}}}
+         "ratio": {metric: refined / pseudo}, "objects": {the same three},
+         "scenes": {scene: {the same three}}, with detail "detail": {the same three}}
     """
     refiner.eval()
     groups: Groups = {}
+    details: dict[str, Detail] = {}
     for batch in batches:
+        clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
         mask = counted(batch.depth_m, batch.zoe_m)
         moving = mask & (batch.objects > 0)
-        scenes = scenes_of(batch.index.numpy())
+        scenes = np.array([clip.scene for clip in clips])
         for which, depth_m in predict_all(refiner, batch, log_scale, dtype).items():
             rows = picture_metrics(depth_m, batch.depth_m, mask)
             _group(groups, "all", which).add(rows)
@@ -63,7 +70,12 @@ def evaluate(
                     rows[torch.from_numpy(scenes == scene)]
                 )
             _group(groups, "objects", which).add(picture_metrics(depth_m, batch.depth_m, moving))
-    return _report(groups)
+            if detail:
+                details.setdefault(which, Detail()).add(depth_m, batch, mask, clips)
+    report = _report(groups)
+    if detail:
+        report["detail"] = {which: one.compute() for which, one in details.items()}
+    return report
 
 
 def predict_all(
@@ -116,4 +128,10 @@ def _report(groups: Groups) -> dict[str, Any]:
         for name, values in sorted(computed.items())
         if name.startswith("scenes/")
     }
-    return {**computed.get("all", {}), "objects": computed.get("objects", {}), "scenes": scenes}
+    whole = computed.get("all", {})
+    ratio = {
+        name: value / whole["pseudo"][name]
+        for name, value in whole.get("refined", {}).items()
+        if whole["pseudo"][name]
+    }
+    return {**whole, "ratio": ratio, "objects": computed.get("objects", {}), "scenes": scenes}

@@ -182,9 +182,9 @@ class Loop:
             **self.clock.totals(),
         }
         if split.val:
-            results["val"] = trainer.evaluate(split.val)
+            results["val"] = trainer.evaluate(split.val, detail=True)
         if test and split.test:
-            results["test"] = trainer.evaluate(split.test)
+            results["test"] = trainer.evaluate(split.test, detail=True)
             results["test_scenes"] = results["test"].pop("scenes")
             results["test"]["shuffled"] = trainer.evaluate_shuffled(split.test)
         # Last: only now has a cache that was filled seen every frame.

@@ -96,7 +96,7 @@ class Trainer:
             group["lr"] = self.learning_rate()
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
             refined_m = self.refiner(batch.rgb01, batch.zoe_m)
-        loss, terms = self.loss(refined_m, batch.zoe_m, batch.depth_m, batch.objects)
+        loss, terms = self.loss(refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.refiner.parameters(), self.cfg.TRAIN.CLIP)
@@ -110,10 +110,10 @@ class Trainer:
         """The averaged refiner: what is evaluated, kept as best, and shipped."""
         return self.averaged.module
 
-    def evaluate(self, scenes: tuple[str, ...]) -> dict[str, Any]:
+    def evaluate(self, scenes: tuple[str, ...], detail: bool = False) -> dict[str, Any]:
         """Metrics of the averaged weights on some scenes."""
         batches = self.prefetch(self.load(scenes, 0, Options("sequential")))
-        return evaluate(self.weights, batches, self.log_scale, self.cache.scenes_of, self.dtype)
+        return evaluate(self.weights, batches, self.log_scale, self.cache, self.dtype, detail)
 
     def evaluate_shuffled(self, scenes: tuple[str, ...]) -> dict[str, float]:
         """Metrics when each picture gets the pseudo depth of a training scene (see there)."""

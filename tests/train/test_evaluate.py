@@ -1,0 +1,53 @@
+"""The evaluation: the same figures in any grouping, and the details by class, speed and depth."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from zoerefine.data.loader import Loader
+from zoerefine.data.pack import build_cache
+from zoerefine.data.prefetch import Prefetcher
+from zoerefine.data.readers import open_dataset
+from zoerefine.data.sampler import Options, Sampler
+from zoerefine.train.evaluate import evaluate
+
+
+class Tenth(nn.Module):
+    """Says a tenth more than the pseudo depth."""
+
+    def forward(self, rgb01, zoe_m):
+        return zoe_m * 1.1
+
+
+@pytest.fixture(scope="module")
+def cache(world, tmp_path_factory):
+    return build_cache(open_dataset(world), 24, 32, tmp_path_factory.mktemp("caches"))
+
+
+def figures(cache, batch):
+    sampler = Sampler(cache, np.arange(len(cache)), batch, 0, Options("sequential"))
+    batches = Prefetcher(Loader(cache, sampler), torch.device("cpu"))
+    return evaluate(Tenth(), batches, 0.2, cache, torch.float32, detail=True)
+
+
+def test_any_grouping_into_batches_gives_the_same_bits(cache):
+    assert figures(cache, 16) == figures(cache, 3) == figures(cache, 1)
+
+
+def test_details_are_told_of_every_depth(cache):
+    found = figures(cache, 5)
+    assert found["ratio"]["abs_rel"] == pytest.approx(
+        found["refined"]["abs_rel"] / found["pseudo"]["abs_rel"]
+    )
+    refined, pseudo = found["detail"]["refined"], found["detail"]["pseudo"]
+    assert refined["ranges"].keys() == pseudo["ranges"].keys() <= {
+        "0-1 m", "1-2 m", "2-4 m", "4-10 m"}  # fmt: skip
+    assert all(name.endswith(" m/s") for name in refined["speeds"])
+    assert set(refined["classes"]) <= {"people", "toy car", "robot", "dog", "cat", "several"}
+    assert 0 < refined["boundary_f1"] <= 1
+    # A constant factor moves no edge, changes nothing from frame to frame (but where it is cut
+    # off at 10 m), and moves every object by a tenth.
+    assert refined["flicker"] == pytest.approx(pseudo["flicker"], rel=0.05)
+    assert refined["boundary_f1"] == pytest.approx(pseudo["boundary_f1"], abs=1e-3)
+    assert refined["object_distance_m"] != pseudo["object_distance_m"]
