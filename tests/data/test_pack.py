@@ -54,7 +54,8 @@ def areas(old, new):
 
 def reduced(values, height, width):
     rows, columns = areas(values.shape[0], height), areas(values.shape[1], width)
-    return np.einsum("yh,hw...,xw->yx...", rows, values.astype(np.float64), columns)
+    taller = np.tensordot(rows, values.astype(np.float64), 1)  # [y, w, ...]
+    return np.moveaxis(np.tensordot(columns, taller, (1, 1)), 0, 1)
 
 
 def reference_depth(values, height, width):
