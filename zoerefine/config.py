@@ -18,7 +18,8 @@ from yacs.config import CfgNode
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json, write_text
 
-PATHS = (("RUN", "ROOT"), ("DATA", "ROOT"), ("DATA", "SPLIT"), ("CACHE", "ROOT"))
+PATHS = (("RUN", "ROOT"), ("DATA", "ROOT"), ("DATA", "SPLIT"), ("CACHE", "ROOT"),
+         ("MODEL", "PRETRAINED"))  # fmt: skip
 CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
 
 DEFAULTS = """
@@ -70,6 +71,7 @@ AUGMENT:
 MODEL:
   NAME: small             # see zoerefine/model
   BASE: 16                # channels of the first level
+  PRETRAINED: ""          # unet: a local file with torchvision's ResNet18 weights
   MAX_LOG: 1.0            # the refiner corrects log depth by at most this much at a pixel
 
 LOSS:
@@ -80,12 +82,18 @@ LOSS:
 
 TRAIN:
   EPOCHS: 50
+  STEPS: 0                # ends the run after so many optimiser steps; 0: after EPOCHS
   LR: 1.0e-3
   WEIGHT_DECAY: 1.0e-4
-  WARMUP: 0.05            # share of all steps
+  SCHEDULE: cosine        # cosine | onecycle | step | constant
+  WARMUP: 0.05            # share of all steps in which the rate rises first
+  STEP_AT: [0.6, 0.85]    # step: shares of the run at which the rate is divided by ten
+  ACCUMULATE: 1           # parts that a batch goes through the refiner in, to save memory
+  PATIENCE: 0             # evaluations without a better one that end the run; 0: never
   CLIP: 1.0               # gradient norm
   EMA: 0.99               # decay of the averaged weights; 0: none
-  PRECISION: auto         # auto | fp32 | bf16
+  PRECISION: auto         # auto | fp32 | bf16 | fp16
+  COMPILE: ""             # torch.compile: default | reduce-overhead (CUDA graphs) | max-autotune
   EVAL_EVERY: 1           # epochs
   LOG_EVERY: 10           # steps
   CHECKPOINT_S: 60.0      # seconds between checkpoints, at least; epochs' ends included

@@ -8,6 +8,8 @@ import torch
 
 from zoerefine.errors import UserError
 
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
 
 def pick_device() -> torch.device:
     """The GPU where there is one, else the CPU."""
@@ -22,12 +24,14 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def compute_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The number format of `auto`, `fp32` or `bf16` on a device."""
+    """The number format of `auto` or one of `DTYPES` on a device."""
     if precision == "auto":
-        return torch.bfloat16 if has_bf16(device) else torch.float32
-    if precision not in ("fp32", "bf16"):
-        raise UserError(f"TRAIN.PRECISION must be auto, fp32 or bf16, got {precision!r}")
-    return torch.bfloat16 if precision == "bf16" else torch.float32
+        fallback = torch.float16 if device.type == "cuda" else torch.float32
+        return torch.bfloat16 if has_bf16(device) else fallback
+    if precision not in DTYPES:
+        known = ", ".join(DTYPES)
+        raise UserError(f"TRAIN.PRECISION must be auto or one of {known}, got {precision!r}")
+    return DTYPES[precision]
 
 
 def make_deterministic(seed: int, strict: bool) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
+from zoerefine.ranks import largest_over_ranks, sum_over_ranks
 
 Term = Callable[..., Tensor]
 
@@ -20,9 +21,12 @@ GRADIENT_SCALES = 4
 
 
 def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
-    """Mean of `values` under `weight`; 0 where nothing weighs anything (no measurement at all)."""
-    total = weight.sum()
-    return (values * weight).sum() / torch.where(total > 0, total, 1.0)
+    """Mean of `values` under `weight`, over the pixels of all ranks.
+
+    0 where nothing weighs anything (no measurement at all).
+    """
+    total = sum_over_ranks(weight.sum())
+    return sum_over_ranks((values * weight).sum()) / torch.where(total > 0, total, 1.0)
 
 
 def log_error(refined_m: Tensor, truth_m: Tensor) -> Tensor:
@@ -57,7 +61,8 @@ def silog(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
 def berhu(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
     """Reverse Huber: |e| below c, (e^2 + c^2) / 2c above, c = max|e| / 5 (Laina et al. 2016)."""
     error = (refined_m - truth_m).abs() * (weight > 0)
-    c = (error.detach().amax() / 5).clamp(min=NEAREST_M)
+    largest = torch.cat([error.detach().flatten(), error.new_zeros(1)]).amax()
+    c = (largest_over_ranks(largest) / 5).clamp(min=NEAREST_M)
     return weighted_mean(torch.where(error <= c, error, (error.square() + c * c) / (2 * c)), weight)
 
 

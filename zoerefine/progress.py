@@ -1,5 +1,6 @@
 """Progress bars with rates and time left, and the lines a command says beside them."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +21,7 @@ def bar(total: int, label: str, unit: str, initial: int = 0) -> "tqdm[Any]":
         desc=label,
         unit=unit,
         leave=True,
+        disable=silent(),
         dynamic_ncols=True,
         mininterval=0.1 if sys.stderr.isatty() else 5.0,
     )
@@ -33,8 +35,15 @@ def track(items: Iterable[Item], total: int, label: str, unit: str) -> Iterator[
             progress.update()
 
 
+def silent() -> bool:
+    """Whether another process of this job speaks for this one, too."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK") != "0"
+
+
 def say(line: str) -> None:
     """Print a line for the user without tearing a bar that is being drawn."""
+    if silent():
+        return
     if "tqdm" in sys.modules:
         sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
     else:

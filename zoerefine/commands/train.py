@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from zoerefine.config import load_config
+from zoerefine.progress import silent
 
 
 def main(argv: Sequence[str]) -> int:
@@ -23,5 +24,6 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.train.job import run_training  # torch comes with it
 
     run = run_training(cfg)
-    print(run.path)
+    if not silent():
+        print(run.path)
     return 0

@@ -43,6 +43,12 @@ class DeviceBatch:
     objects: Tensor
     index: Tensor
 
+    def split(self, count: int) -> "list[DeviceBatch]":
+        """`count` parts of nearly the same size; a part may be empty."""
+        fields = (self.rgb01, self.zoe_m, self.depth_m, self.objects, self.index)
+        parts = zip(*(field.tensor_split(count) for field in fields), strict=True)
+        return [DeviceBatch(*part) for part in parts]
+
 
 Transform = Callable[[DeviceBatch], DeviceBatch]
 
@@ -157,7 +163,8 @@ class Prefetcher:
         )
         if self.size and self.size != made.zoe_m.shape[2:]:
             made = resize(made, self.size)
-        return self.transform(made) if self.transform else made
+        # A rank's share of an epoch's last batch may be empty.
+        return self.transform(made) if self.transform and len(made.index) else made
 
 
 def resize(batch: DeviceBatch, size: tuple[int, int]) -> DeviceBatch:

@@ -99,7 +99,8 @@ class Study:
     def trial_config(self, values: Mapping[str, Any]) -> CfgNode:
         """A trial's own configuration."""
         cfg = with_values(self.cfg, values)
-        cfg.TRAIN.EPOCHS = self.cfg.STUDY.EPOCHS or self.cfg.TRAIN.EPOCHS
+        if self.cfg.STUDY.EPOCHS:
+            cfg.TRAIN.EPOCHS, cfg.TRAIN.STEPS = self.cfg.STUDY.EPOCHS, 0
         cfg.freeze()
         return cfg
 

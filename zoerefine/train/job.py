@@ -15,6 +15,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch import provenance
 from zoerefine.launch.git import head_commit
 from zoerefine.progress import say
+from zoerefine.ranks import is_writer, process_group, wait_for_all, world
 from zoerefine.run_dir import RunDir, launched_run
 from zoerefine.train.loop import train
 
@@ -92,6 +93,7 @@ def record_provenance(
         "config_digest": config_digest(cfg),
         "dataset_digest": cache.dataset_digest,
         "cache_digest": cache.digest,
+        "processes": world(),
         **provenance.job_facts(),
         **provenance.device_facts(),
     }
@@ -99,14 +101,22 @@ def record_provenance(
 
 
 def run_training(cfg: CfgNode) -> RunDir:
-    """Train as configured; a finished run is left as it is, an unfinished one goes on."""
-    run = open_run(cfg)
-    if run.results_file.exists():
-        say(f"{run.path} is finished: nothing to do")
-        return run
-    with run.writing():
-        cache, split = prepare(cfg)
-        record_provenance(run, cfg, cache)
-        train(cfg, run, cache, split)
-        record_provenance(run, cfg, cache)  # a cache that was filled has its digest now
+    """Train as configured; a finished run is left as it is, an unfinished one goes on.
+
+    Under torchrun all processes train together, and the first one writes.
+    """
+    with process_group():
+        run = open_run(cfg)
+        if run.results_file.exists():
+            say(f"{run.path} is finished: nothing to do")
+        elif is_writer():
+            with run.writing():
+                cache, split = prepare(cfg)
+                record_provenance(run, cfg, cache)
+                wait_for_all()
+                train(cfg, run, cache, split)
+                record_provenance(run, cfg, cache)  # a cache that was filled has its digest now
+        else:
+            wait_for_all()
+            train(cfg, run, *prepare(cfg))
     return run

@@ -15,6 +15,7 @@ from zoerefine.data.split import Split, keep_split
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.progress import bar, say
+from zoerefine.ranks import from_writer, is_writer, largest_over_ranks, wait_for_all
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import CheckpointWriter, load_best, load_checkpoint, save_best
 from zoerefine.train.clock import StepClock
@@ -45,18 +46,22 @@ def train(
         test: whether to evaluate on the test scenes at the end.
 
     Returns:
-        What `results.json` holds.
+        What `results.json` holds; nothing on a rank that does not write.
 
     Raises:
         UserError: the loss is not finite; the frames of that batch are named in a file.
         KeyboardInterrupt: a signal asked to stop; a checkpoint has been written.
     """
-    keep_split(split, run.split_file)
+    if is_writer():
+        keep_split(split, run.split_file)
     loop = Loop(cfg, run, Trainer(cfg, cache, split), report)
     with StopSignals() as loop.stop:
         loop.run_epochs()
-    results = loop.results(test)
-    write_json(run.results_file, results)
+    results: dict[str, Any] = {}
+    if is_writer():
+        results = loop.results(test)
+        write_json(run.results_file, results)
+    wait_for_all()
     return results
 
 
@@ -70,7 +75,8 @@ class Loop:
             trainer.restore(state)
             say(f"{run.path}: going on from step {trainer.step} of {trainer.steps}")
         self.pruned = bool(state and state["pruned"])
-        self.log = RunLog(run, state["log_offset"] if state else 0, trainer.step)
+        if is_writer():
+            self.log = RunLog(run, state["log_offset"] if state else 0, trainer.step)
         self.writer = CheckpointWriter(run.checkpoints)
         self.saved_at = time.monotonic()
         self.clock = StepClock(trainer.device)
@@ -78,21 +84,23 @@ class Loop:
 
     def run_epochs(self) -> None:
         """All epochs that are left."""
-        epochs, sampler = self.cfg.TRAIN.EPOCHS, self.trainer.sampler
+        epochs, sampler = self.trainer.epochs, self.trainer.sampler
         first, batches = sampler.locate(self.trainer.step)
         images = [sampler.samples(epoch) for epoch in range(epochs)]
         done = sum(images[:first]) + batches * sampler.batch
-        with bar(sum(images), "training", "img", done) as self.bar:
+        total = min(sum(images), self.trainer.steps * sampler.batch)
+        with bar(total, "training", "img", done) as self.bar:
             for epoch in range(first, epochs):
-                if self.pruned:
+                if self.pruned or self.out_of_patience:
                     break
                 self.run_epoch(epoch)
                 last = epoch + 1 == epochs
                 if last or (epoch + 1) % self.cfg.TRAIN.EVAL_EVERY == 0:
                     self.after_epoch(epoch)
-                self.save_if_due(last=self.pruned or last)
+                self.save_if_due(last=self.pruned or self.out_of_patience or last)
         self.writer.wait()
-        self.log.close()
+        if is_writer():
+            self.log.close()
 
     def run_epoch(self, epoch: int) -> None:
         """Every batch of an epoch that has not been trained on yet."""
@@ -100,7 +108,7 @@ class Loop:
         changes = Augmentation(options.FLIP, options.CROP, options.COLOR, options.SCALE)
         transform = partial(changes, seed=self.cfg.SEED, epoch=epoch)
         batches = self.trainer.prefetch(self.trainer.loader, transform)
-        end = self.trainer.sampler.steps(epoch + 1)
+        end = min(self.trainer.steps, self.trainer.sampler.steps(epoch + 1))
         previous: tuple[Tensor, Tensor] | None = None
         self.clock.restart()
         for batch in batches:
@@ -110,8 +118,10 @@ class Loop:
             # One step late, so that a GPU has the next step to do while the CPU looks.
             self.check_finite(previous)
             previous = loss, batch.index
-            if self.trainer.step % self.cfg.TRAIN.LOG_EVERY == 0:
+            if is_writer() and self.trainer.step % self.cfg.TRAIN.LOG_EVERY == 0:
                 self.log_step(epoch, loss, terms)
+            if self.trainer.step == self.trainer.steps:
+                break
             if self.trainer.step < end:
                 self.save_if_due()
         self.check_finite(previous)
@@ -121,33 +131,48 @@ class Loop:
         values = {name: value.item() for name, value in terms.items()}
         timing = self.clock.take()
         self.bar.set_postfix_str(f"loss {loss.item():.3f}, data wait {timing['wait_share']:.1%}")
-        row = {"loss": loss.item(), **values, "lr": self.trainer.learning_rate(), **timing}
+        row = {"loss": loss.item(), **values, **timing}
+        row |= {"lr": self.trainer.schedule.rate(self.trainer.step - 1),
+                "grad_norm": self.trainer.grad_norm.item()}  # fmt: skip
         self.log.write("train", self.trainer.step, epoch, row)
 
     def after_epoch(self, epoch: int) -> None:
-        """Evaluate on the validation scenes, keep the best weights, ask whether to go on."""
+        """Evaluate on the validation scenes, and decide whether to go on. One rank does it."""
         if not self.trainer.split.val:
             return
+        if is_writer():
+            self.evaluate(epoch)
+        mine = self.trainer.best, self.trainer.stale, self.pruned
+        self.trainer.best, self.trainer.stale, self.pruned = from_writer(mine)
+
+    def evaluate(self, epoch: int) -> None:
+        """Evaluate on the validation scenes, keep the best weights, ask whether to go on."""
         metrics = self.trainer.evaluate(self.trainer.split.val)
         del metrics["scenes"]
         self.log.write("val", self.trainer.step, epoch, metrics)
         abs_rel = metrics["refined"]["abs_rel"]
+        self.trainer.stale += 1
         if abs_rel < self.trainer.best:
-            self.trainer.best = abs_rel
+            self.trainer.best, self.trainer.stale = abs_rel, 0
             save_best(self.run, self.trainer.weights.state_dict())
         self.pruned = bool(self.report and self.report(epoch, abs_rel))
 
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether too many evaluations were no better than the best."""
+        return 0 < self.cfg.TRAIN.PATIENCE <= self.trainer.stale
+
     def save_if_due(self, last: bool = False) -> None:
         """Write a checkpoint when it is time, or when a signal asks the run to stop."""
+        # A signal may reach one rank a step before another.
+        stop = bool(largest_over_ranks(torch.tensor(int(self.stop.asked))))
         due = time.monotonic() - self.saved_at >= self.cfg.TRAIN.CHECKPOINT_S
-        if not (due or last or self.stop.asked):
-            return
-        state = self.trainer.state()
-        self.writer.save(
-            self.trainer.step, {**state, "pruned": self.pruned, "log_offset": self.log.offset}
-        )
-        self.saved_at = time.monotonic()
-        if self.stop.asked:
+        if is_writer() and (due or last or stop):
+            state = self.trainer.state()
+            state |= {"pruned": self.pruned, "log_offset": self.log.offset}
+            self.writer.save(self.trainer.step, state)
+            self.saved_at = time.monotonic()
+        if stop:
             self.writer.wait()
             raise KeyboardInterrupt
 
@@ -157,7 +182,8 @@ class Loop:
             return
         names = [self.trainer.cache.frame_name(i) for i in previous[1].tolist()]
         path = self.run.path / "not_finite.json"
-        write_json(path, {"step": self.trainer.step - 1, "frames": names})
+        if is_writer():
+            write_json(path, {"step": self.trainer.step - 1, "frames": names})
         raise UserError(
             f"the loss of step {self.trainer.step - 1} is {previous[0].item()}: look at the frames "
             f"in {path}, or lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
@@ -177,6 +203,7 @@ class Loop:
             "parameters": sum(p.numel() for p in trainer.refiner.parameters()),
             "epochs": trainer.sampler.locate(trainer.step)[0],
             "pruned": self.pruned,
+            "stopped_early": self.out_of_patience,
             "untrained_max_change_m": trainer.untrained_change(),
             "log_scale": trainer.log_scale,
             **self.clock.totals(),

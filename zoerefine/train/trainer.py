@@ -1,7 +1,8 @@
 """One training run's parts: refiner, averaged weights, optimiser, loader, and a single step."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,8 +20,12 @@ from zoerefine.device import compute_dtype, make_deterministic, pick_device
 from zoerefine.errors import UserError
 from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
+from zoerefine.ranks import rank, world
 from zoerefine.timeline import Timeline
+from zoerefine.train.distributed import over_ranks
 from zoerefine.train.evaluate import evaluate, evaluate_shuffled, fit_log_scale
+from zoerefine.train.pretrained import load_pretrained
+from zoerefine.train.schedule import Schedule
 
 SCALE_PICTURES = 512  # training pictures that the global scale is fitted on
 
@@ -31,6 +36,8 @@ class Trainer:
     def __init__(
         self, cfg: CfgNode, cache: Cache, split: Split, timeline: Timeline | None = None
     ) -> None:
+        if cfg.TRAIN.ACCUMULATE < 1 or cfg.TRAIN.STEPS < 0 or cfg.TRAIN.EPOCHS < 1:
+            raise UserError("TRAIN.EPOCHS and ACCUMULATE must be 1 or more, TRAIN.STEPS 0 or more")
         self.timeline = timeline
         self.cfg, self.split = cfg, split
         self.device = pick_device()
@@ -38,8 +45,12 @@ class Trainer:
         self.dtype = compute_dtype(cfg.TRAIN.PRECISION, self.device)
         make_deterministic(cfg.SEED, cfg.TRAIN.DETERMINISTIC)
         refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG)
+        if cfg.MODEL.PRETRAINED:
+            load_pretrained(refiner, Path(cfg.MODEL.PRETRAINED))
         refiner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.refiner = refiner.to(self.device)
+        self.forward = compiled(over_ranks(self.refiner), cfg.TRAIN.COMPILE)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.averaged = AveragedModel(
             self.refiner,
             multi_avg_fn=get_ema_multi_avg_fn(cfg.TRAIN.EMA),
@@ -49,20 +60,29 @@ class Trainer:
             self.refiner.parameters(), lr=cfg.TRAIN.LR, weight_decay=cfg.TRAIN.WEIGHT_DECAY
         )
         self.loss = Loss(cfg.LOSS.TERMS, cfg.LOSS.OBJECT_WEIGHT)
-        self.loader = self.load(split.train, cfg.SEED, training_order(cfg))
+        self.loader = self.load(split.train, cfg.SEED, training_order(cfg), rank(), world())
         self.sampler = self.loader.sampler
-        self.steps = self.sampler.steps(cfg.TRAIN.EPOCHS)
+        self.steps = cfg.TRAIN.STEPS or self.sampler.steps(cfg.TRAIN.EPOCHS)
+        self.epochs = self.sampler.locate(self.steps - 1)[0] + 1
+        self.schedule = Schedule(
+            cfg.TRAIN.SCHEDULE, cfg.TRAIN.LR, self.steps, cfg.TRAIN.WARMUP, cfg.TRAIN.STEP_AT
+        )
         self.step = 0
         self.best = math.inf
+        self.stale = 0  # evaluations since the best one
         self.log_scale = fit_log_scale(self.some_training_pictures())
 
-    def load(self, scenes: tuple[str, ...], seed: int, order: Options) -> Loader:
-        """A loader over the frames of some scenes."""
+    def load(
+        self, scenes: tuple[str, ...], seed: int, order: Options, rank: int = 0, world: int = 1
+    ) -> Loader:
+        """A loader over the frames of some scenes, or over a rank's share of each batch."""
         options, indices = self.cfg.LOADER, self.cache.indices(scenes)
         return Loader(
             self.cache,
             Sampler(self.cache, indices, options.BATCH, seed, order),
             options.THREADS,
+            rank,
+            world,
             pinned=self.device.type == "cuda",
             timeline=self.timeline,
         )
@@ -81,29 +101,36 @@ class Trainer:
             if number == batches:
                 return
 
-    def learning_rate(self) -> float:
-        """Linear warm-up, then half a cosine down to zero: a pure function of the step."""
-        warmup = max(1, round(self.cfg.TRAIN.WARMUP * self.steps))
-        peak: float = self.cfg.TRAIN.LR
-        if self.step < warmup:
-            return peak * (self.step + 1) / warmup
-        done = (self.step - warmup) / max(1, self.steps - warmup)
-        return peak * (1 + math.cos(math.pi * done)) / 2
-
     def step_once(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Forward, loss, backward, one optimiser step; returns the loss and its terms."""
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate()
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            refined_m = self.refiner(batch.rgb01, batch.zoe_m)
-        loss, terms = self.loss(refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01)
+            group["lr"] = self.schedule.rate(self.step)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.refiner.parameters(), self.cfg.TRAIN.CLIP)
-        self.optimizer.step()
+        total, terms = self.backward(batch)
+        self.scaler.unscale_(self.optimizer)
+        self.grad_norm = nn.utils.clip_grad_norm_(self.refiner.parameters(), self.cfg.TRAIN.CLIP)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         self.averaged.update_parameters(self.refiner)
         self.step += 1
-        return loss.detach(), terms
+        return total, terms
+
+    def backward(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Gradients of the loss of a batch, in TRAIN.ACCUMULATE parts whose losses are averaged."""
+        total = torch.zeros((), device=self.device)
+        sums: dict[str, Tensor] = {}
+        count = self.cfg.TRAIN.ACCUMULATE
+        if world() == 1:  # ranks must agree on the number of parts; alone, few samples make few
+            count = min(count, len(batch.index))
+        for part in batch.split(count):
+            with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+                refined_m = self.forward(part.rgb01, part.zoe_m)
+            loss, terms = self.loss(refined_m, part.zoe_m, part.depth_m, part.objects, part.rgb01)
+            self.scaler.scale(loss / count).backward()
+            total = total + loss.detach() / count
+            for name, value in terms.items():
+                sums[name] = sums.get(name, total * 0) + value / count
+        return total, sums
 
     @property
     def weights(self) -> nn.Module:
@@ -135,8 +162,10 @@ class Trainer:
             "refiner": self.refiner.state_dict(),
             "averaged": self.averaged.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "step": self.step,
             "best": self.best,
+            "stale": self.stale,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -144,9 +173,19 @@ class Trainer:
         self.refiner.load_state_dict(state["refiner"])
         self.averaged.load_state_dict(state["averaged"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.best = state["step"], state["best"]
+        self.scaler.load_state_dict(state["scaler"])
+        self.step, self.best, self.stale = state["step"], state["best"], state["stale"]
         epoch, batch = self.sampler.locate(self.step)
         self.loader.load_state_dict({"epoch": epoch, "batch": batch})
+
+
+def compiled(refiner: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """The refiner, or torch.compile's version of it, which shares its weights."""
+    if mode not in ("", "default", "reduce-overhead", "max-autotune"):
+        raise UserError(
+            f"TRAIN.COMPILE must be empty, default, reduce-overhead or max-autotune, got {mode!r}"
+        )
+    return torch.compile(refiner, mode=mode) if mode else refiner
 
 
 def training_order(cfg: CfgNode) -> Options:

@@ -1,0 +1,148 @@
+"""What a training may be told: steps, accumulation, precision, patience, compilation, weights."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from zoerefine.config import load_config
+from zoerefine.errors import UserError
+from zoerefine.model import build_refiner
+from zoerefine.run_dir import RunDir
+from zoerefine.train.job import prepare
+from zoerefine.train.pretrained import load_pretrained
+from zoerefine.train.trainer import Trainer
+
+
+@pytest.fixture
+def trained(script, tiny, tmp_path):
+    """Train the tiny configuration with other words: trained("LOSS.X", 1) -> run."""
+
+    def train(*words):
+        done = script("train", "--config", tiny, *words)
+        assert done.returncode == 0, done.stderr
+        return RunDir(tmp_path / done.stdout.splitlines()[-1])
+
+    return train
+
+
+def rows(run, phase):
+    found = map(json.loads, run.metrics_file.read_text().splitlines())
+    return [row for row in found if row["phase"] == phase]
+
+
+def test_a_run_ends_after_so_many_steps(trained):
+    run = trained("TRAIN.STEPS", 3)  # an epoch has two
+    assert [row["step"] for row in rows(run, "train")] == [1, 2, 3]
+    assert len(rows(run, "val")) == 2
+    assert all(row["grad_norm"] > 0 for row in rows(run, "train"))
+
+
+def test_a_run_without_gain_ends_early(trained):
+    run = trained("TRAIN.PATIENCE", 2, "TRAIN.EPOCHS", 30, "TRAIN.LR", 0.0)
+    assert len(rows(run, "val")) == 3  # the first is the best
+    assert run.read_json(run.results_file)["stopped_early"]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_trains_to_nearly_the_same_loss(trained, precision):
+    full = trained("TRAIN.PRECISION", "fp32")
+    mixed = trained("TRAIN.PRECISION", precision)
+    for ours, theirs in zip(rows(mixed, "train"), rows(full, "train"), strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.05)
+
+
+def test_accumulated_parts_give_the_mean_of_their_losses(tiny):
+    cache, split = prepare(load_config(tiny))
+    trainers = [
+        Trainer(load_config(tiny, ["TRAIN.ACCUMULATE", n, "TRAIN.PRECISION", "fp32"]), cache, split)
+        for n in ("1", "2")
+    ]
+    for trainer in trainers:  # batch statistics would differ between a batch and its parts
+        trainer.refiner.eval()
+    batch = next(trainers[0].some_training_pictures())
+    whole = [trainers[0].backward(part)[0] for part in batch.split(2)]
+    trainers[1].backward(batch)
+    assert len(whole) == 2
+    grads = [
+        [p.grad for p in trainer.refiner.parameters() if p.grad is not None] for trainer in trainers
+    ]
+    for one, two in zip(*grads, strict=True):
+        torch.testing.assert_close(one / 2, two, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_a_compiled_refiner_trains_to_nearly_the_same_loss(trained):
+    plain = trained("TRAIN.PRECISION", "fp32", "TRAIN.STEPS", 2)
+    made = trained("TRAIN.PRECISION", "fp32", "TRAIN.STEPS", 2, "TRAIN.COMPILE", "default")
+    for ours, theirs in zip(rows(made, "train"), rows(plain, "train"), strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
+
+
+def resnet18(classes=10):
+    """Weights with torchvision's names and shapes, from its own naming rules."""
+    weights = {"conv1.weight": (64, 3, 7, 7), "fc.weight": (classes, 512), "fc.bias": (classes,)}
+    norms = {"bn1": 64}
+    inputs = 64
+    for stage, width in enumerate((64, 128, 256, 512), 1):
+        for block in range(2):
+            name = f"layer{stage}.{block}"
+            weights |= {f"{name}.conv1.weight": (width, inputs, 3, 3),
+                        f"{name}.conv2.weight": (width, width, 3, 3)}  # fmt: skip
+            norms |= {f"{name}.bn1": width, f"{name}.bn2": width}
+            if inputs != width:
+                weights[f"{name}.downsample.0.weight"] = (width, inputs, 1, 1)
+                norms[f"{name}.downsample.1"] = width
+            inputs = width
+    for name, width in norms.items():
+        for part in ("weight", "bias", "running_mean", "running_var"):
+            weights[f"{name}.{part}"] = (width,)
+    torch.manual_seed(0)
+    return {name: 0.1 * torch.rand(shape) for name, shape in weights.items()}
+
+
+@pytest.mark.parametrize("ending", ["pth", "safetensors"])
+def test_imagenet_weights_load_by_torchvisions_names(tmp_path, ending):
+    weights = resnet18()
+    path = tmp_path / f"resnet18.{ending}"
+    torch.save(weights, path) if ending == "pth" else save_file(weights, path)
+    refiner = build_refiner("unet", 64, 1.0)
+    load_pretrained(refiner, path)
+    ours = refiner.backbone.state_dict()
+    for name, value in weights.items():
+        if name == "conv1.weight":
+            assert torch.equal(ours[name][:, :3], value)
+            assert torch.equal(ours[name][:, 3], value.mean(1))
+        elif not name.startswith("fc."):
+            assert torch.equal(ours[name], value), name
+    rgb, zoe = torch.rand(1, 3, 64, 64), torch.rand(1, 1, 64, 64) + 1
+    assert torch.equal(refiner.eval()(rgb, zoe), zoe)  # still returns its input
+
+
+def test_weights_that_do_not_fit_are_named(tmp_path):
+    torch.save(resnet18(), tmp_path / "r.pth")
+    with pytest.raises(UserError, match=r"does not fit the refiner.*MODEL\.BASE 64"):
+        load_pretrained(build_refiner("unet", 32, 1.0), tmp_path / "r.pth")
+    torch.save({"net": 3}, tmp_path / "x.pth")
+    for name, words in (("x.pth", "something else"), ("none.pth", "no such file")):
+        with pytest.raises(UserError, match=words):
+            load_pretrained(build_refiner("unet", 64, 1.0), tmp_path / name)
+    (tmp_path / "code.pth").write_bytes(b"\x80\x04cos\nsystem\n(S'touch pwned'\ntR.")
+    with pytest.raises(UserError, match="cannot be read as weights"):
+        load_pretrained(build_refiner("unet", 64, 1.0), tmp_path / "code.pth")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["TRAIN.COMPILE", "fast"], r"TRAIN\.COMPILE must be"),
+        (["TRAIN.ACCUMULATE", "0"], "ACCUMULATE must be 1 or more"),
+        (["TRAIN.PRECISION", "int4"], r"TRAIN\.PRECISION must be auto or one of fp32, bf16, fp16"),
+    ],
+)
+def test_options_that_mean_nothing_are_named(tiny, words, message):
+    cfg = load_config(tiny, words)
+    with pytest.raises(UserError, match=message):
+        Trainer(cfg, *prepare(cfg))
