@@ -3,11 +3,12 @@
 from torch import nn
 
 from zoerefine.errors import UserError
+from zoerefine.model.guided import GuidedUNet
 from zoerefine.model.refiner import Refiner
 from zoerefine.model.small import SmallUNet
 from zoerefine.model.unet import ResNetUNet
 
-BACKBONES = {"small": SmallUNet, "unet": ResNetUNet}
+BACKBONES = {"small": SmallUNet, "unet": ResNetUNet, "guided": GuidedUNet}
 
 
 def build_refiner(name: str, base: int, max_log: float) -> Refiner:

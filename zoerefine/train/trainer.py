@@ -44,9 +44,7 @@ class Trainer:
         self.cache = place(cache, cfg.LOADER.TIER, self.device)
         self.dtype = compute_dtype(cfg.TRAIN.PRECISION, self.device)
         make_deterministic(cfg.SEED, cfg.TRAIN.DETERMINISTIC)
-        refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG)
-        if cfg.MODEL.PRETRAINED:
-            load_pretrained(refiner, Path(cfg.MODEL.PRETRAINED))
+        refiner = self.make_refiner()
         refiner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.refiner = refiner.to(self.device)
         self.forward = compiled(over_ranks(self.refiner), cfg.TRAIN.COMPILE)
@@ -71,6 +69,14 @@ class Trainer:
         self.best = math.inf
         self.stale = 0  # evaluations since the best one
         self.log_scale = fit_log_scale(self.some_training_pictures())
+
+    def make_refiner(self) -> nn.Module:
+        """The network as training begins with it."""
+        options = self.cfg.MODEL
+        refiner = build_refiner(options.NAME, options.BASE, options.MAX_LOG)
+        if options.PRETRAINED:
+            load_pretrained(refiner, Path(options.PRETRAINED))
+        return refiner
 
     def load(
         self, scenes: tuple[str, ...], seed: int, order: Options, rank: int = 0, world: int = 1

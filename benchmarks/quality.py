@@ -1,0 +1,291 @@
+"""Held-out quality of every refiner against what it must beat, over seeds, and a table of them.
+
+Scenes that training never saw, of the synthetic world at 192x256: with the errors that training
+saw (family a) and with another family (b); or the last scene of a real data set. Sides: the
+pseudo depth as it is; the best single factor of the training scenes; a scale and a shift for each
+picture, told by ridge regression from its statistics, fitted on training scenes; the first
+implementation's network (a UNet with ResNet18's encoder that predicts depth itself, masked MSE);
+and each refiner. All see the same pictures equally often; the averaged last weights are tested.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+from yacs.config import CfgNode
+
+from zoerefine.config import defaults, merge
+from zoerefine.data.augment import Augmentation
+from zoerefine.data.cache import Cache
+from zoerefine.data.pack import build_cache
+from zoerefine.data.prefetch import DeviceBatch
+from zoerefine.data.readers import open_dataset
+from zoerefine.data.sampler import Options
+from zoerefine.data.split import Split
+from zoerefine.data.synthetic import synthesize
+from zoerefine.files import write_text
+from zoerefine.metrics import counted
+from zoerefine.model import build_refiner
+from zoerefine.model.unet import ResNetUNet
+from zoerefine.progress import say, track
+from zoerefine.train.evaluate import evaluate
+from zoerefine.train.trainer import Trainer
+
+MODELS = {"small": 16, "guided": 32, "unet": 64}  # and their bases
+FIRST = "first implementation"
+T_95 = {2: 12.71, 3: 4.303, 5: 2.776}  # Student's t of a 95% interval, by the number of seeds
+RIDGE = 1e-2
+
+Found = dict[tuple[str, str], list[float]]  # by side and test, a value a seed
+
+
+class Direct(nn.Module):
+    """The first implementation's network: RGB and pseudo depth in, depth out, through a ReLU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = ResNetUNet(64)
+        nn.init.normal_(self.net.local.weight, std=0.05)
+        nn.init.constant_(self.net.local.bias, 2.0)  # type: ignore[arg-type]  # not dead at first
+        self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1))
+        self.register_buffer("std", torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1))
+
+    def forward(self, rgb01: Tensor, zoe_m: Tensor) -> Tensor:
+        local, _ = self.net(torch.cat([(rgb01 - self.mean) / self.std, zoe_m], 1))  # type: ignore[operator]
+        return local.float().relu()
+
+
+class DirectTrainer(Trainer):
+    """Trains the first implementation's network in the same loop."""
+
+    def make_refiner(self) -> nn.Module:
+        return Direct()
+
+
+class ScaleAndShift(nn.Module):
+    """depth = a zoe + b, a and b of each picture told from its statistics by ridge regression."""
+
+    def __init__(self, batches: Iterable[DeviceBatch]) -> None:
+        super().__init__()
+        features, targets = [], []
+        for batch in batches:
+            mask = counted(batch.depth_m, batch.zoe_m)
+            for row, zoe, depth, valid in zip(
+                statistics_of(batch.rgb01, batch.zoe_m), batch.zoe_m, batch.depth_m, mask,
+                strict=True,
+            ):  # fmt: skip
+                if valid.sum() < 100:
+                    continue
+                # Least squares of the relative error.
+                d = depth[valid]
+                left = torch.stack([zoe[valid] / d, 1 / d], 1)
+                features.append(row)
+                targets.append(torch.linalg.lstsq(left, torch.ones_like(d)[:, None]).solution[:, 0])
+        x, y = torch.stack(features).double(), torch.stack(targets).double()
+        self.center, self.spread = x.mean(0), x.std(0).clamp(min=1e-6)
+        x = torch.cat([(x - self.center) / self.spread, torch.ones(len(x), 1)], 1)
+        gram = x.T @ x + RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype)
+        self.solution = torch.linalg.solve(gram, x.T @ y)
+
+    def forward(self, rgb01: Tensor, zoe_m: Tensor) -> Tensor:
+        x = (statistics_of(rgb01, zoe_m).double() - self.center) / self.spread
+        ab = torch.cat([x, torch.ones(len(x), 1)], 1) @ self.solution  # [B, 2]
+        a, b = (ab[:, k].float()[:, None, None, None] for k in (0, 1))
+        return a * zoe_m + b
+
+
+def statistics_of(rgb01: Tensor, zoe_m: Tensor) -> Tensor:
+    """What a picture's scale may be told from: log-depth quantiles, the floor, colours. [B, 12]."""
+    log = zoe_m.clamp(min=0.05).log()
+    levels = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95])
+    quantiles = torch.quantile(log[:, :, ::4, ::4].flatten(1), levels, dim=1).T
+    height = zoe_m.shape[2]
+    thirds = [part.mean((1, 2, 3)) for part in log.split(-(-height // 3), 2)]
+    colors = rgb01.mean((2, 3))
+    return torch.cat([quantiles, torch.stack(thirds, 1), colors, log.std((1, 2, 3))[:, None]], 1)
+
+
+def main() -> None:
+    """Print the table, and write it where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="under 50 seconds on two cores")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
+    parser.add_argument("--data", type=Path, help="real frames; the last scene is tested")
+    parser.add_argument("--docs", type=Path, metavar="FILE", help="write the table of refiners")
+    args = parser.parse_args()
+    size = (64, 96) if args.quick else (192, 256)
+    with tempfile.TemporaryDirectory(prefix="quality-") as folder:
+        root = args.data or Path(folder) / "world"
+        if not args.data:
+            scenes = (8, 2) if args.quick else (20, 3)
+            shape = (120, 160) if args.quick else (480, 640)
+            synthesize(root, scenes[0], 1, 12, 0, *shape, family_b_scenes=scenes[1])
+        cache = build_cache(open_dataset(root), *size, Path(folder) / "caches")
+        family_b = 0 if args.data else scenes[1]
+        seeds = range(1 if args.quick else 3)
+        rows = measure(cache, family_b, seeds, epochs=4 if args.quick else 12)
+    for one in rows:
+        goal = f"goal: at most {one['goal']}, {'met' if one['ok'] else 'MISSED'}"
+        print(f"{one['measure']:<58} {one['value']:>8.4f} {one['unit']:<7} "
+              f"{goal if one['goal'] else ''}")  # fmt: skip
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+    if args.docs:
+        write_docs(args.docs, rows)
+
+
+def row(measure: str, value: float, unit: str, goal: float | None = None) -> dict[str, Any]:
+    """A row of the table."""
+    return {"measure": measure, "value": value, "unit": unit, "goal": goal,
+            "ok": goal is None or value <= goal}  # fmt: skip
+
+
+def measure(cache: Cache, family_b: int, seeds: Sequence[int], epochs: int) -> list[dict[str, Any]]:
+    """AbsRel on held-out scenes: means over seeds, and half the width of their 95% intervals."""
+    names = cache.scenes
+    kept = len(names) - family_b
+    held = max(1, kept // 4)
+    tests = {"family a": names[kept - held : kept], "family b": names[kept:]}
+    if not family_b:
+        tests = {"held out": names[-1:]}
+        kept, held = len(names), 1
+    split = Split(names[: kept - held], (), ())
+    found: Found = {}
+    jobs = [(name, seed) for name in (FIRST, *MODELS) for seed in seeds]
+    for number, (name, seed) in enumerate(track(jobs, len(jobs), "training", "network")):
+        start = time.monotonic()
+        trainer = train(name, seed, cache, split, epochs)
+        say(f"{name}, seed {seed}: {time.monotonic() - start:.0f} s")
+        for test, scenes in tests.items():
+            metrics = trainer.evaluate(scenes)
+            found.setdefault((name, test), []).append(metrics["refined"]["abs_rel"])
+            if number == 0:
+                found["pseudo depth as it is", test] = [metrics["pseudo"]["abs_rel"]]
+                found["best single factor", test] = [metrics["global_scale"]["abs_rel"]]
+                found["scale and shift of each picture", test] = [told(trainer, scenes)]
+    return rows_of(found, tests)
+
+
+def train(name: str, seed: int, cache: Cache, split: Split, epochs: int) -> Trainer:
+    """A network, trained for some epochs."""
+    cfg = config(name, seed, epochs)
+    trainer = (DirectTrainer if name == FIRST else Trainer)(cfg, cache, split)
+    change = Augmentation(flip=0.5, color=0.1)
+    for epoch in range(epochs):
+        for batch in trainer.prefetch(trainer.loader, lambda b, e=epoch: change(b, seed, e)):
+            trainer.step_once(batch)
+    return trainer
+
+
+def config(name: str, seed: int, epochs: int) -> CfgNode:
+    """The same settings for all but what makes the first implementation what it was."""
+    cfg = defaults()
+    tree: dict[str, Any] = {
+        "SEED": seed, "LOADER": {"BATCH": 8},
+        "TRAIN": {"EPOCHS": epochs, "LR": 3e-3, "EMA": 0.95},
+    }  # fmt: skip
+    if name == FIRST:
+        tree["LOSS"] = {"TERMS": [{"name": "mse", "weight": 1.0}]}
+        tree["TRAIN"]["LR"] = 1e-3
+    else:
+        tree["MODEL"] = {"NAME": name, "BASE": MODELS[name]}
+    merge(cfg, tree, "benchmark")
+    cfg.freeze()
+    return cfg
+
+
+def told(trainer: Trainer, scenes: tuple[str, ...]) -> float:
+    """AbsRel of the scale and shift that are told from a picture's statistics."""
+    fitted = ScaleAndShift(trainer.some_training_pictures())
+    batches = trainer.prefetch(trainer.load(scenes, 0, Options("sequential")))
+    found = evaluate(fitted, batches, 0.0, trainer.cache, torch.float32)
+    return float(found["refined"]["abs_rel"])
+
+
+def rows_of(found: Found, tests: Iterable[str]) -> list[dict[str, Any]]:
+    """Means, intervals, and ratios to the pseudo depth and to the strongest that is no refiner."""
+    rows = []
+    for (name, test), values in found.items():
+        rows.append(row(f"{test}: {name}", statistics.mean(values), "AbsRel"))
+        if len(values) > 1:
+            half = T_95[len(values)] * statistics.stdev(values) / len(values) ** 0.5
+            rows.append(row(f"{test}: {name}, +- (95%)", half, "AbsRel"))
+    for test in tests:
+        mean = {name: statistics.mean(v) for (name, where), v in found.items() if where == test}
+        others = min(value for name, value in mean.items() if name not in MODELS)
+        for name in MODELS:
+            share = mean[name] / mean["pseudo depth as it is"]
+            rows.append(row(f"{test}: {name}, of the pseudo depth", share, "x", 0.7))
+            rows.append(row(f"{test}: {name}, of the best other", mean[name] / others, "x", 1.0))
+    return rows
+
+
+def write_docs(path: Path, rows: list[dict[str, Any]]) -> None:
+    """The table of refiners: size, work, latency, and what was measured here."""
+    values = {one["measure"]: one["value"] for one in rows}
+    tests = sorted({name.partition(":")[0] for name in values})
+    head = ["refiner", "parameters", "GFLOPs at 192x256", "at 480x640", "ms a frame, 192x256",
+            *(f"AbsRel, {test}" for test in tests)]  # fmt: skip
+    lines = ["# Refiners", "", "Made by `python benchmarks/quality.py --docs docs/models.md`: "
+             "held-out scenes of the synthetic world, three seeds, +- is half of a 95% interval. "
+             "Latency is eager bfloat16 on this CPU, batch 1, median of interleaved rounds.", "",
+             "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]  # fmt: skip
+    latency = latencies()
+    for name, base in MODELS.items():
+        size = sum(p.numel() for p in build_refiner(name, base, 1.0).parameters())
+        cells = [f"`{name}`, base {base}", f"{size / 1e6:.2f} M", f"{gflops(name, 192, 256):.2f}",
+                 f"{gflops(name, 480, 640):.1f}", f"{1000 * latency[name]:.1f}"]  # fmt: skip
+        lines.append("| " + " | ".join([*cells, *figures(values, name, tests)]) + " |")
+    for name in ("pseudo depth as it is", "best single factor",
+                 "scale and shift of each picture", FIRST):  # fmt: skip
+        cells = [name, "", "", "", ""]
+        lines.append("| " + " | ".join([*cells, *figures(values, name, tests)]) + " |")
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def figures(values: dict[str, float], name: str, tests: Sequence[str]) -> list[str]:
+    """AbsRel on each test, with its interval where there is one."""
+    cells = []
+    for test in tests:
+        half = values.get(f"{test}: {name}, +- (95%)")
+        cells.append(f"{values[f'{test}: {name}']:.3f}" + (f" +- {half:.3f}" if half else ""))
+    return cells
+
+
+def gflops(name: str, height: int, width: int) -> float:
+    """Billions of floating-point operations of a frame (a multiply-add is two)."""
+    refiner = build_refiner(name, MODELS[name], 1.0).eval()
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad():
+        refiner(torch.rand(1, 3, height, width), torch.rand(1, 1, height, width) + 1)
+    return counter.get_total_flops() / 1e9
+
+
+def latencies() -> dict[str, float]:
+    """Median seconds a frame of 192x256."""
+    nets = {
+        name: build_refiner(name, base, 1.0).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for name, base in MODELS.items()
+    }
+    rgb01, zoe_m = torch.rand(1, 3, 192, 256), torch.rand(1, 1, 192, 256) + 1
+    seconds: dict[str, list[float]] = {name: [] for name in nets}
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        for _ in range(40):
+            for name, net in nets.items():
+                start = time.perf_counter()
+                net(rgb01, zoe_m)
+                seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values[5:]) for name, values in seconds.items()}
+
+
+if __name__ == "__main__":
+    main()
