@@ -19,6 +19,7 @@ VERBS = {
     "analyze": "many runs become one clear graph",
     "diff": "what differs between two runs",
     "data": "make, check, split and pack a data set",
+    "check": "what to know of a training before hours are spent on it",
     "profile": "a few dozen training steps as a picture, and the bottleneck",
     "doctor": "what this machine has and lacks",
     "demo": "the whole way on a small synthetic world",

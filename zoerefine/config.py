@@ -96,6 +96,8 @@ TRAIN:
   COMPILE: ""             # torch.compile: default | reduce-overhead (CUDA graphs) | max-autotune
   EVAL_EVERY: 1           # epochs
   LOG_EVERY: 10           # steps
+  PICTURES: 3             # validation frames drawn for TensorBoard at each evaluation
+  HISTOGRAMS: false       # of weights and gradients, too
   CHECKPOINT_S: 60.0      # seconds between checkpoints, at least; epochs' ends included
   DETERMINISTIC: true
 

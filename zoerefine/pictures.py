@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 
 from zoerefine.files import replacing
@@ -94,3 +95,33 @@ def show(
 def masked(values: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """`values` with NaN where they mean nothing, which is drawn grey."""
     return np.where(valid, values, np.nan)
+
+
+def strip(
+    rgb: np.ndarray, zoe_m: np.ndarray, refined_m: np.ndarray, truth_m: np.ndarray
+) -> np.ndarray:
+    """RGB, pseudo depth, refined, truth, and both errors in a row: uint8 [H, 6 W, 3], RGB.
+
+    rgb is uint8 [H, W, 3], the depths float [H, W] in metres, 0 where nothing was measured.
+    """
+    farthest = float(max(truth_m.max(), zoe_m.max(), 0.1))
+    depths = [depth_colors(depth_m, farthest) for depth_m in (zoe_m, refined_m, truth_m)]
+    errors = [error_colors(depth_m, truth_m) for depth_m in (zoe_m, refined_m)]
+    return np.hstack([rgb, *(picture[..., ::-1] for picture in depths + errors)])
+
+
+def depth_colors(depth_m: np.ndarray, farthest_m: float) -> np.ndarray:
+    """Depth as colours, uint8 [H, W, 3], BGR."""
+    return _colored(depth_m / farthest_m, cv2.COLORMAP_VIRIDIS)
+
+
+def error_colors(depth_m: np.ndarray, truth_m: np.ndarray) -> np.ndarray:
+    """|depth - truth| / truth as colours, uint8 [H, W, 3], BGR; grey where nothing was measured."""
+    valid = (truth_m > 0) & (depth_m > 0)
+    share = np.abs(depth_m - truth_m) / np.where(valid, truth_m, 1)
+    colors = _colored(share / WORST_ERROR, cv2.COLORMAP_MAGMA)
+    return np.where(valid[..., None], colors, 190).astype(np.uint8)
+
+
+def _colored(share: np.ndarray, colors: int) -> np.ndarray:
+    return cv2.applyColorMap(np.clip(share * 255, 0, 255).astype(np.uint8), colors)

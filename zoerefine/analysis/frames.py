@@ -16,12 +16,11 @@ from zoerefine.data.prefetch import Prefetcher
 from zoerefine.data.sampler import Options, Sampler
 from zoerefine.errors import UserError
 from zoerefine.metrics import counted, picture_metrics
-from zoerefine.pictures import panel
+from zoerefine.pictures import depth_colors, error_colors, panel
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import load_refiner
 from zoerefine.train.job import prepare
 
-WORST_ERROR = 0.5  # the end of the error scale
 BATCH = 16
 
 
@@ -111,23 +110,11 @@ def _picture(
         before=before,
         after=after,
         rgb=_jpeg(cv2.cvtColor(record["rgb"], cv2.COLOR_RGB2BGR)),
-        pseudo=_jpeg(_colored(zoe_m / farthest, cv2.COLORMAP_VIRIDIS)),
-        refined=_jpeg(_colored(refined_m / farthest, cv2.COLORMAP_VIRIDIS)),
-        pseudo_error=_jpeg(_error(zoe_m, truth_m)),
-        refined_error=_jpeg(_error(refined_m, truth_m)),
+        pseudo=_jpeg(depth_colors(zoe_m, farthest)),
+        refined=_jpeg(depth_colors(refined_m, farthest)),
+        pseudo_error=_jpeg(error_colors(zoe_m, truth_m)),
+        refined_error=_jpeg(error_colors(refined_m, truth_m)),
     )
-
-
-def _error(depth_m: np.ndarray, truth_m: np.ndarray) -> np.ndarray:
-    """|depth - truth| / truth in colours; grey where nothing was measured."""
-    valid = (truth_m > 0) & (depth_m > 0)
-    share = np.abs(depth_m - truth_m) / np.where(valid, truth_m, 1)
-    colors = _colored(share / WORST_ERROR, cv2.COLORMAP_MAGMA)
-    return np.where(valid[..., None], colors, 190).astype(np.uint8)
-
-
-def _colored(share: np.ndarray, colors: int) -> np.ndarray:
-    return cv2.applyColorMap(np.clip(share * 255, 0, 255).astype(np.uint8), colors)
 
 
 def _jpeg(bgr: np.ndarray) -> str:

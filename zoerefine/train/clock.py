@@ -1,6 +1,7 @@
 """Where a step's time goes: waiting for data, copying to the device, computing."""
 
 import time
+from contextlib import suppress
 
 import torch
 
@@ -41,6 +42,8 @@ class StepClock:
         }
         if self._device.type == "cuda":
             values["gpu_peak_gib"] = torch.cuda.max_memory_allocated(self._device) / 2**30
+            with suppress(ModuleNotFoundError, RuntimeError):  # without nvidia-ml-py
+                values["gpu_use"] = torch.cuda.utilization() / 100
         return values
 
     def totals(self) -> dict[str, float]:

@@ -5,6 +5,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from torch import nn
+
 from zoerefine.run_dir import RunDir
 
 
@@ -37,6 +40,17 @@ class RunLog:
         self._file.flush()
         for tag, value in _flat(values, phase):
             self._board.add_scalar(tag, value, step)
+
+    def picture(self, tag: str, step: int, picture: np.ndarray) -> None:
+        """Show a picture, uint8 [H, W, 3], in TensorBoard."""
+        self._board.add_image(tag, picture, step, dataformats="HWC")
+
+    def histograms(self, step: int, refiner: nn.Module) -> None:
+        """Show how weights and gradients are distributed."""
+        for name, weights in refiner.named_parameters():
+            self._board.add_histogram(f"weights/{name}", weights.detach(), step)
+            if weights.grad is not None:
+                self._board.add_histogram(f"gradients/{name}", weights.grad, step)
 
     def close(self) -> None:
         self._board.close()

@@ -151,10 +151,15 @@ class Loop:
         del metrics["scenes"]
         self.log.write("val", self.trainer.step, epoch, metrics)
         abs_rel = metrics["refined"]["abs_rel"]
+        for name, picture in self.trainer.pictures(self.trainer.split.val):
+            self.log.picture(f"val/{name}", self.trainer.step, picture)
+        if self.cfg.TRAIN.HISTOGRAMS:
+            self.log.histograms(self.trainer.step, self.trainer.refiner)
         self.trainer.stale += 1
         if abs_rel < self.trainer.best:
             self.trainer.best, self.trainer.stale = abs_rel, 0
             save_best(self.run, self.trainer.weights.state_dict())
+        say(epoch_line(epoch, self.trainer.epochs, metrics, self.trainer.best))
         self.pruned = bool(self.report and self.report(epoch, abs_rel))
 
     @property
@@ -216,3 +221,14 @@ class Loop:
             results["test"]["shuffled"] = trainer.evaluate_shuffled(split.test)
         # Last: only now has a cache that was filled seen every frame.
         return results | {"data_digest": trainer.cache.dataset_digest}
+
+
+def epoch_line(epoch: int, epochs: int, metrics: dict[str, Any], best: float) -> str:
+    """A row of the table of epochs."""
+    pseudo, refined = metrics["pseudo"], metrics["refined"]
+    figures = "   ".join(
+        f"{name} {refined[name]:.4f} (pseudo {pseudo[name]:.4f})"
+        for name in ("abs_rel", "rmse", "delta1")
+    )
+    mark = "   best" if refined["abs_rel"] <= best else ""
+    return f"epoch {epoch + 1:>{len(str(epochs))}}/{epochs}   {figures}{mark}"

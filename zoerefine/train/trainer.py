@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -20,6 +21,7 @@ from zoerefine.device import compute_dtype, make_deterministic, pick_device
 from zoerefine.errors import UserError
 from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
+from zoerefine.pictures import strip
 from zoerefine.ranks import rank, world
 from zoerefine.timeline import Timeline
 from zoerefine.train.distributed import over_ranks
@@ -147,6 +149,22 @@ class Trainer:
         """Metrics of the averaged weights on some scenes."""
         batches = self.prefetch(self.load(scenes, 0, Options("sequential")))
         return evaluate(self.weights, batches, self.log_scale, self.cache, self.dtype, detail)
+
+    @torch.no_grad()
+    def pictures(self, scenes: tuple[str, ...]) -> Iterator[tuple[str, np.ndarray]]:
+        """Names and strips of the same few frames of some scenes, spread evenly over them."""
+        indices = self.cache.indices(scenes)
+        count = min(self.cfg.TRAIN.PICTURES, len(indices))
+        chosen = indices[np.linspace(0, len(indices) - 1, count).round().astype(int)]
+        if not count:
+            return
+        sampler = Sampler(self.cache, chosen, count, 0, Options("sequential"))
+        batch = next(iter(self.prefetch(Loader(self.cache, sampler))))
+        refined_m = self.weights.eval()(batch.rgb01, batch.zoe_m).float()
+        for k, index in enumerate(batch.index.tolist()):
+            rgb = (batch.rgb01[k].permute(1, 2, 0) * 255).byte().cpu().numpy()
+            depths = (one[k, 0].cpu().numpy() for one in (batch.zoe_m, refined_m, batch.depth_m))
+            yield self.cache.frame_name(index), strip(rgb, *depths)
 
     def evaluate_shuffled(self, scenes: tuple[str, ...]) -> dict[str, float]:
         """Metrics when each picture gets the pseudo depth of a training scene (see there)."""

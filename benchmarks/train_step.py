@@ -1,0 +1,135 @@
+"""The whole training loop against the same network in a minimal loop on data already in memory.
+
+The minimal loop is what one writes by hand: the same batches as ready float tensors, forward,
+loss, backward, clip, optimiser, average; no loading, no log, no checkpoint, no augmentation.
+Sides take turns, an epoch each; medians. Also: time in data wait, and what a checkpoint costs.
+"""
+
+import argparse
+import itertools
+import json
+import resource
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from yacs.config import CfgNode
+
+from zoerefine.config import defaults, merge
+from zoerefine.data.pack import build_cache
+from zoerefine.data.prefetch import DeviceBatch
+from zoerefine.data.readers import open_dataset
+from zoerefine.data.split import Split
+from zoerefine.data.synthetic import synthesize
+from zoerefine.progress import track
+from zoerefine.run_dir import RunDir
+from zoerefine.train.loop import Loop
+from zoerefine.train.trainer import Trainer
+
+HEIGHT, WIDTH = 192, 256
+GOALS = {
+    "whole loop, of the minimal one": (0.97, "at least"),
+    "data wait, share of the time": (0.01, "at most"),
+    "checkpoint, share of the time between two": (0.01, "at most"),
+}
+
+
+def main() -> None:
+    """Print the table, and write it where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="under 50 seconds on two cores")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="train-") as folder:
+        rows = measure(Path(folder), *((2, 24) if args.quick else (7, 96)))
+    for one in rows:
+        goal = f"goal: {one['goal']}, {'met' if one['ok'] else 'MISSED'}" if one["goal"] else ""
+        print(f"{one['measure']:<50} {one['value']:>9.3f} {one['unit']:<9} {goal}")
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+def measure(root: Path, rounds: int, frames: int) -> list[dict[str, object]]:
+    """Images/s of both loops, and the loop's own shares."""
+    synthesize(root / "world", 4, 1, frames // 4, 0)
+    cache = build_cache(open_dataset(root / "world"), HEIGHT, WIDTH, root / "caches")
+    cfg = config(rounds + 1)
+    split = Split(cache.scenes, (), ())
+    loop = Loop(cfg, RunDir(root / "run"), Trainer(cfg, cache, split), None)
+    minimal = Trainer(cfg, cache, split)
+    ready = list(minimal.prefetch(minimal.loader))
+    loop.bar = track_nothing()
+    loop.run_epoch(0)
+    bare_epoch(minimal, ready)
+    loop.clock.take()
+    speeds: dict[str, list[float]] = {"whole loop": [], "minimal loop": []}
+    for epoch in track(range(1, rounds + 1), rounds, "measuring", "round"):
+        start = time.perf_counter()
+        loop.run_epoch(epoch)
+        middle = time.perf_counter()
+        bare_epoch(minimal, ready)
+        speeds["whole loop"].append(frames / (middle - start))
+        speeds["minimal loop"].append(frames / (time.perf_counter() - middle))
+    share = loop.clock.totals()["wait_share"]
+    stalls = []
+    for _ in range(5):
+        start = time.perf_counter()
+        loop.save_if_due(last=True)  # returns when the state is copied; writing goes on
+        stalls.append(time.perf_counter() - start)
+        loop.writer.wait()
+    median = {name: statistics.median(values) for name, values in speeds.items()}
+    # A checkpoint is due once a minute at most: its share is of that minute.
+    stall = statistics.median(stalls)
+    return [
+        *(row(name, value, "images/s") for name, value in median.items()),
+        row("whole loop, of the minimal one", median["whole loop"] / median["minimal loop"], "x"),
+        row("data wait, share of the time", share, ""),
+        row("checkpoint, training held up", 1000 * stall, "ms"),
+        row("checkpoint, share of the time between two", stall / loop.cfg.TRAIN.CHECKPOINT_S, ""),
+        row("peak memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB"),
+    ]
+
+
+def row(measure: str, value: float, unit: str) -> dict[str, object]:
+    """A row of the table."""
+    goal, sense = GOALS.get(measure, (None, ""))
+    ok = goal is None or (value >= goal if sense == "at least" else value <= goal)
+    return {"measure": measure, "value": value, "unit": unit,
+            "goal": f"{sense} {goal}" if sense else None, "ok": ok}  # fmt: skip
+
+
+def config(epochs: int) -> CfgNode:
+    """The defaults, at a batch that a laptop trains."""
+    cfg = defaults()
+    merge(cfg, {"LOADER": {"BATCH": 8}, "TRAIN": {"EPOCHS": epochs}}, "benchmark")
+    cfg.freeze()
+    return cfg
+
+
+def bare_epoch(trainer: Trainer, ready: list[DeviceBatch]) -> None:
+    """The minimal loop."""
+    for batch in ready:
+        with torch.autocast(
+            trainer.device.type, trainer.dtype, enabled=trainer.dtype != torch.float32
+        ):
+            refined_m = trainer.refiner(batch.rgb01, batch.zoe_m)
+        loss, _ = trainer.loss(refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01)
+        trainer.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trainer.refiner.parameters(), 1.0)
+        trainer.optimizer.step()
+        trainer.averaged.update_parameters(trainer.refiner)
+
+
+def track_nothing():  # type: ignore[no-untyped-def]
+    """A bar that draws nothing."""
+    from tqdm import tqdm
+
+    return tqdm(itertools.count(), disable=True)
+
+
+if __name__ == "__main__":
+    main()
