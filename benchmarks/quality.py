@@ -131,7 +131,7 @@ def main() -> None:
         cache = build_cache(open_dataset(root), *size, Path(folder) / "caches")
         family_b = 0 if args.data else scenes[1]
         seeds = range(1 if args.quick else 3)
-        rows = measure(cache, family_b, seeds, epochs=4 if args.quick else 12)
+        rows = measure(cache, family_b, seeds, epochs=4 if args.quick else 8)
     for one in rows:
         goal = f"goal: at most {one['goal']}, {'met' if one['ok'] else 'MISSED'}"
         print(f"{one['measure']:<58} {one['value']:>8.4f} {one['unit']:<7} "

@@ -15,7 +15,7 @@ from zoerefine.data.split import Split, keep_split
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.progress import bar, say
-from zoerefine.ranks import from_writer, is_writer, largest_over_ranks, wait_for_all
+from zoerefine.ranks import from_writer, is_writer, largest_over_ranks, wait_for_all, world
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import CheckpointWriter, load_best, load_checkpoint, save_best
 from zoerefine.train.clock import StepClock
@@ -113,8 +113,9 @@ class Loop:
         self.clock.restart()
         for batch in batches:
             loss, terms = self.trainer.step_once(batch)
-            self.clock.step(len(batch.index), batches.wait_s, batches.copy_s)
-            self.bar.update(len(batch.index))
+            images = len(batch.index) * world()  # the other ranks have as many
+            self.clock.step(images, batches.wait_s, batches.copy_s)
+            self.bar.update(images)
             # One step late, so that a GPU has the next step to do while the CPU looks.
             self.check_finite(previous)
             previous = loss, batch.index
