@@ -4,7 +4,6 @@ Both sides in one run: our `collect`, first time and remembered, of runs with 1,
 each, and TensorBoard's EventAccumulator over event files with the same scalars.
 """
 
-import argparse
 import json
 import resource
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from common.report import options, report
 
 from zoerefine.analysis.collect import collect
 from zoerefine.config import defaults, to_dict
@@ -23,22 +23,12 @@ STEPS, EVALUATIONS = 1000, 50
 
 def main() -> None:
     """Print the table, and write it where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="10 and 100 runs, under 50 seconds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
-    args = parser.parse_args()
+    args = options(__doc__).parse_args()
     rows: list[dict[str, Any]] = []
     for count in (10, 100) if args.quick else (10, 100, 1000, 5000):
         with tempfile.TemporaryDirectory() as folder:
             rows += measure(Path(folder), count)
-    for row in rows:
-        verdict = (
-            "" if row["goal"] is None else f"goal {row['goal']}, {'met' if row['ok'] else 'MISSED'}"
-        )
-        print(f"{row['measure']:<52} {row['value']:>10.2f} {row['unit']:<4} {verdict}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+    report(rows, args.json)
 
 
 def measure(folder: Path, count: int) -> list[dict[str, Any]]:

@@ -5,8 +5,6 @@ commit (nothing is there yet), our second, plain `git clone && git checkout`, `m
 virtual environment of its own, kept for the next time), and the script alone: its own start-up.
 """
 
-import argparse
-import json
 import os
 import shutil
 import socket
@@ -18,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from common.report import options, report
 
 from zoerefine.launch.housekeeping import size
 from zoerefine.launch.launcher import default_home
@@ -43,10 +43,7 @@ Path(os.environ["BENCHMARK_STAMP"]).write_text(f"{began} {memory[0].split()[1]}"
 
 def main() -> None:
     """Print the table, and write it where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under 50 seconds on two cores")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
-    args = parser.parse_args()
+    args = options(__doc__).parse_args()
     with tempfile.TemporaryDirectory(prefix="launch-") as folder:
         root = Path(folder)
         commits = make_repository(root / "served" / "project")
@@ -54,12 +51,7 @@ def main() -> None:
             rows = Sides(root, f"{url}/project", commits, install_mlflow()).measure(
                 rounds=5 if args.quick else 15
             )
-    for row in rows:
-        goal = f"goal: {row['goal']}, {'met' if row['ok'] else 'MISSED'}" if row["goal"] else ""
-        print(f"{row['measure']:<48} {row['value']:>9.3f} {row['unit']:<3} {goal}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+    report(rows, args.json)
 
 
 def make_repository(folder: Path) -> list[str]:

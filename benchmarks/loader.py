@@ -9,7 +9,6 @@ Debian's libopencv-dev, libturbojpeg0-dev and pkg-config).
 Then, of ours alone: a file that is not in memory, and 1,000 against 1,000,000 frames.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -25,6 +24,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from common.report import options, report
 from peers.side import own_mb
 
 from zoerefine.data.cache import (
@@ -111,10 +111,7 @@ GOALS = {
 
 def main() -> None:
     """Print the table, and write it where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under 50 seconds on two cores")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
-    args = parser.parse_args()
+    args = options(__doc__).parse_args()
     with tempfile.TemporaryDirectory(prefix="loader-") as folder:
         root = Path(folder)
         say("making pictures and a packed cache of the same samples")
@@ -124,12 +121,7 @@ def main() -> None:
                        rounds=5 if args.quick else 9)  # fmt: skip
         rows += cold(root / "cache", rounds=3 if args.quick else 7)
         rows += flat(root, rounds=3 if args.quick else 7)
-    for one in rows:
-        goal = f"goal {one['goal']}, {'met' if one['ok'] else 'MISSED'}" if one["goal"] else ""
-        print(f"{one['measure']:<56} {one['value']:>12.3f} {one['unit']:<10} {goal}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+    report(rows, args.json)
 
 
 def row(measure: str, value: float, unit: str) -> dict[str, object]:

@@ -4,8 +4,6 @@ The limit: as many threads as there are cores, each reading and decoding files, 
 Packing also resizes, digests, writes, and sees everything on the disk.
 """
 
-import argparse
-import json
 import os
 import shutil
 import statistics
@@ -16,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
+from common.report import options, report
 
 from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.decode import read_depth, read_frame, read_objects, read_rgb, read_zoe
@@ -30,9 +29,7 @@ GOALS = {"packing, of the decode-only limit": 0.9}
 
 def main() -> None:
     """Print the table, and write it where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under 50 seconds on two cores")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path, help="a data set of your own")
     args = parser.parse_args()
     cv2.setNumThreads(1)
@@ -41,12 +38,7 @@ def main() -> None:
         if not args.data:
             synthesize(root / "world", 4, 1, 32 if args.quick else 128, 0)
         rows = measure(open_dataset(args.data or root / "world"), root, 5 if args.quick else 11)
-    for one in rows:
-        goal = f"goal {one['goal']}, {'met' if one['ok'] else 'MISSED'}" if one["goal"] else ""
-        print(f"{one['measure']:<44} {one['value']:>10.3f} {one['unit']:<9} {goal}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+    report(rows, args.json)
 
 
 def measure(dataset: Dataset, root: Path, rounds: int) -> list[dict[str, object]]:

@@ -8,8 +8,6 @@ implementation's network (a UNet with ResNet18's encoder that predicts depth its
 and each refiner. All see the same pictures equally often; the averaged last weights are tested.
 """
 
-import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from common.report import options, report
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 from yacs.config import CfgNode
@@ -115,9 +114,7 @@ def statistics_of(rgb01: Tensor, zoe_m: Tensor) -> Tensor:
 
 def main() -> None:
     """Print the table, and write it where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under 50 seconds on two cores")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path, help="real frames; the last scene is tested")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the table of refiners")
     args = parser.parse_args()
@@ -132,13 +129,7 @@ def main() -> None:
         family_b = 0 if args.data else scenes[1]
         seeds = range(1 if args.quick else 3)
         rows = measure(cache, family_b, seeds, epochs=4 if args.quick else 8)
-    for one in rows:
-        goal = f"goal: at most {one['goal']}, {'met' if one['ok'] else 'MISSED'}"
-        print(f"{one['measure']:<58} {one['value']:>8.4f} {one['unit']:<7} "
-              f"{goal if one['goal'] else ''}")  # fmt: skip
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+    report(rows, args.json)
     if args.docs:
         write_docs(args.docs, rows)
 

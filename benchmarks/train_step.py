@@ -5,9 +5,7 @@ loss, backward, clip, optimiser, average; no loading, no log, no checkpoint, no 
 Sides take turns, an epoch each; medians. Also: time in data wait, and what a checkpoint costs.
 """
 
-import argparse
 import itertools
-import json
 import resource
 import statistics
 import tempfile
@@ -15,6 +13,7 @@ import time
 from pathlib import Path
 
 import torch
+from common.report import options, report
 from yacs.config import CfgNode
 
 from zoerefine.config import defaults, merge
@@ -38,18 +37,10 @@ GOALS = {
 
 def main() -> None:
     """Print the table, and write it where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under 50 seconds on two cores")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go")
-    args = parser.parse_args()
+    args = options(__doc__).parse_args()
     with tempfile.TemporaryDirectory(prefix="train-") as folder:
         rows = measure(Path(folder), *((2, 24) if args.quick else (7, 96)))
-    for one in rows:
-        goal = f"goal: {one['goal']}, {'met' if one['ok'] else 'MISSED'}" if one["goal"] else ""
-        print(f"{one['measure']:<50} {one['value']:>9.3f} {one['unit']:<9} {goal}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+    report(rows, args.json)
 
 
 def measure(root: Path, rounds: int, frames: int) -> list[dict[str, object]]:

@@ -16,7 +16,6 @@ from pathlib import Path
 BATCH, HEIGHT, WIDTH = 64, 192, 256
 # A packed record: zoe and depth uint16, rgb and objects uint8, as zoerefine packs them.
 STRIDE = 96 * 4096
-PIXELS = HEIGHT * WIDTH
 
 
 def serve(epoch: Callable[[], Iterable[object]], samples: int) -> None:
