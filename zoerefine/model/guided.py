@@ -10,46 +10,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import ScaleHead, zero_start
-from zoerefine.model.small import block
+from zoerefine.model.refiner import zero_start
+from zoerefine.model.small import UNetBody
 
 FACTOR = 4  # between the resolution of the correction and the picture's
 WIDTHS = (2, 4, 6, 8)  # channels of each level, in units of the base
 NEIGHBOURS = 9
 
 
-class GuidedUNet(nn.Module):
+class GuidedUNet(UNetBody):
     """[B, 4, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`."""
 
     stride = 32
 
     def __init__(self, base: int) -> None:
-        super().__init__()
-        widths = [base * w for w in WIDTHS]
         pixels = FACTOR * FACTOR
-        self.down = nn.ModuleList(
-            block(inputs, outputs)
-            for inputs, outputs in zip([4 * pixels, *widths], widths, strict=False)
-        )
-        self.up = nn.ModuleList(
-            block(deep + skip, skip)
-            for deep, skip in zip(widths[:0:-1], widths[-2::-1], strict=True)
-        )
-        self.scale = ScaleHead(widths[-1])
-        self.coarse = zero_start(nn.Conv2d(widths[0], 1, 1))
-        self.weights = nn.Conv2d(widths[0], NEIGHBOURS * pixels, 1)
+        super().__init__(4 * pixels, [base * w for w in WIDTHS])
+        self.coarse = zero_start(nn.Conv2d(base * WIDTHS[0], 1, 1))
+        self.weights = nn.Conv2d(base * WIDTHS[0], NEIGHBOURS * pixels, 1)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        skips = []
-        x = F.pixel_unshuffle(inputs, FACTOR)  # [B, 64, H/4, W/4]
-        for level, layer in enumerate(self.down):
-            if level:
-                x = F.max_pool2d(x, 2)
-            x = layer(x)
-            skips.append(x)
-        scale = self.scale(x)
-        for layer, skip in zip(self.up, skips[-2::-1], strict=True):
-            x = layer(torch.cat([F.interpolate(x, scale_factor=2.0), skip], 1))
+        x, scale = self.features(F.pixel_unshuffle(inputs, FACTOR))  # at a quarter: [B, 64, ...]
         return upsample(self.coarse(x), self.weights(x)), scale
 
 

@@ -1,5 +1,7 @@
 """The small refiner: a five-level UNet of about one million parameters, made for robots."""
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,27 +23,23 @@ def block(inputs: int, outputs: int) -> nn.Sequential:
     )
 
 
-class SmallUNet(nn.Module):
-    """[B, 4, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`."""
+class UNetBody(nn.Module):
+    """Levels of halved resolution and back, joined by skips, and a scale told at the bottom."""
 
-    stride = 16
-
-    def __init__(self, base: int) -> None:
+    def __init__(self, inputs: int, widths: Sequence[int]) -> None:
         super().__init__()
-        widths = [base * w for w in WIDTHS]
         self.down = nn.ModuleList(
-            block(inputs, outputs) for inputs, outputs in zip([4, *widths], widths, strict=False)
+            block(above, below) for above, below in zip([inputs, *widths], widths, strict=False)
         )
         self.up = nn.ModuleList(
             block(deep + skip, skip)
             for deep, skip in zip(widths[:0:-1], widths[-2::-1], strict=True)
         )
         self.scale = ScaleHead(widths[-1])
-        self.local = zero_start(nn.Conv2d(base, 1, 1))
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, inputs, H, W] to the first level's [B, widths[0], H, W], and scale [B, 1, 1, 1]."""
         skips = []
-        x = inputs
         for level, layer in enumerate(self.down):
             if level:
                 x = F.max_pool2d(x, 2)
@@ -50,4 +48,18 @@ class SmallUNet(nn.Module):
         scale = self.scale(x)
         for layer, skip in zip(self.up, skips[-2::-1], strict=True):
             x = layer(torch.cat([F.interpolate(x, scale_factor=2.0), skip], 1))
+        return x, scale
+
+
+class SmallUNet(UNetBody):
+    """[B, 4, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`."""
+
+    stride = 16
+
+    def __init__(self, base: int) -> None:
+        super().__init__(4, [base * w for w in WIDTHS])
+        self.local = zero_start(nn.Conv2d(base, 1, 1))
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        x, scale = self.features(inputs)
         return self.local(x), scale
