@@ -173,10 +173,6 @@ class Cache:
             usable &= self.frames["state"] == PACKED
         return np.flatnonzero(usable)
 
-    def scenes_of(self, index: np.ndarray) -> np.ndarray:
-        """The scene's name of each of some records, string [n]."""
-        return np.array([clip.scene for clip in self.clips])[self.frames["clip"][index]]
-
     def frame_name(self, index: int) -> str:
         """What people call a record: scene/clip/frame."""
         frame = self.frames[index]

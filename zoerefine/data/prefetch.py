@@ -22,11 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from zoerefine.data.decode import MEASURED_SHARE
 from zoerefine.data.loader import Batch, Loader
 from zoerefine.data.tiers import DeviceRecords
 
 AHEAD = 2  # batches that may wait for the consumer
-MEASURED_SHARE = 0.5  # of a resized pixel's area, below which it counts as not measured
 
 
 @dataclass(frozen=True)

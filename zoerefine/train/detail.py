@@ -33,13 +33,22 @@ class Detail:
         self.edges, self.distance, self.relative, self.flicker = Mean(), Mean(), Mean(), Mean()
         self.last: tuple[Clip, Tensor, Tensor] | None = None
 
-    def add(self, depth_m: Tensor, batch: DeviceBatch, mask: Tensor, clips: Sequence[Clip]) -> None:
-        """Add pictures [B, 1, H, W] of some clips, frames of a clip in the order of filming."""
+    def add(
+        self,
+        depth_m: Tensor,
+        batch: DeviceBatch,
+        mask: Tensor,
+        moving: Tensor,
+        clips: Sequence[Clip],
+    ) -> None:
+        """Add pictures [B, 1, H, W] of some clips, frames of a clip in the order of filming.
+
+        `moving` is their `picture_metrics` on moving objects alone.
+        """
         for low, high in pairwise(RANGES_M):
             inside = mask & (batch.depth_m > low) & (batch.depth_m <= high)
             rows = picture_metrics(depth_m, batch.depth_m, inside)
             self.group("ranges", f"{low:g}-{high:g} m").add(rows)
-        moving = picture_metrics(depth_m, batch.depth_m, mask & (batch.objects > 0))
         for row, clip in zip(moving, clips, strict=True):
             if clip.classes:
                 name = clip.classes[0] if len(clip.classes) == 1 else "several"

@@ -69,9 +69,11 @@ def evaluate(
                 _group(groups, f"scenes/{scene}", which).add(
                     rows[torch.from_numpy(scenes == scene)]
                 )
-            _group(groups, "objects", which).add(picture_metrics(depth_m, batch.depth_m, moving))
+            on_objects = picture_metrics(depth_m, batch.depth_m, moving)
+            _group(groups, "objects", which).add(on_objects)
             if detail:
-                details.setdefault(which, Detail()).add(depth_m, batch, mask, clips)
+                one = details.setdefault(which, Detail())
+                one.add(depth_m, batch, mask, on_objects, clips)
     report = _report(groups)
     if detail:
         report["detail"] = {which: one.compute() for which, one in details.items()}

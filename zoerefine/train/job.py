@@ -115,7 +115,8 @@ def run_training(cfg: CfgNode) -> RunDir:
                 record_provenance(run, cfg, cache)
                 wait_for_all()
                 train(cfg, run, cache, split)
-                record_provenance(run, cfg, cache)  # a cache that was filled has its digest now
+                # A cache that was filled has its digest now; all else is as the run began.
+                provenance.add(run, dataset_digest=cache.dataset_digest)
         else:
             wait_for_all()
             train(cfg, run, *prepare(cfg))

@@ -164,7 +164,6 @@ class Sanity:
         """How much of the time steps wait for data."""
         trainer, clock = self.anew(), StepClock(self.trainer.device)
         batches = trainer.prefetch(trainer.loader)
-        trainer.loader.load_state_dict({"epoch": 0, "batch": 0})
         clock.restart()
         for batch in batches:
             trainer.step_once(batch)
