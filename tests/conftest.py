@@ -1,5 +1,6 @@
 """What many tests need: a tiny synthetic world, a tiny configuration, the scripts as processes."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,9 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 
 settings.register_profile("machines differ", deadline=None)  # tests never time what they test
 settings.load_profile("machines differ")
+
+# A shell makes what it starts in the background deaf to Ctrl-C, and so all that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Frames of 64x48 pixels packed at 32x24: a whole training takes about a second.
 TINY = """

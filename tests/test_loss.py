@@ -74,6 +74,29 @@ def test_without_any_measurement_loss_and_gradient_are_finite(name):
     assert refined.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("junk", [math.nan, math.inf])
+def test_a_depth_that_is_no_number_where_nothing_was_measured_does_no_harm(name, junk):
+    refined, zoe, truth, objects = batch()
+    expected = value(name, refined, zoe, truth, objects)
+    spoiled = torch.where(truth > 0, refined, junk).requires_grad_()
+    no_number = torch.where(truth > 0, truth, math.nan)
+    loss = value(name, spoiled, zoe, no_number, objects)
+    loss.backward()
+    assert torch.equal(loss.detach(), expected)
+    assert spoiled.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_a_picture_of_a_single_pixel_has_a_loss(name):
+    one = torch.ones(1, 1, 1, 1)
+    loss = value(name, (2 * one).requires_grad_(), one, one, one.byte())
+    loss.backward()
+    known = {"mse": 1, "l1": 1, "l1_log": math.log(2), "silog": 10 * 0.15**0.5 * math.log(2),
+             "berhu": 2.6, "gradient": 0, "normals": 0, "smoothness": 0}  # fmt: skip
+    assert loss.item() == pytest.approx(known[name], rel=1e-3)
+
+
 def test_normals_term_equals_its_formula():
     refined, zoe, truth, objects = batch()
     total, count = 0.0, 0

@@ -77,6 +77,38 @@ def test_a_picture_without_truth_does_not_count():
     assert accumulate(depth[3:], truth[3:], 1) == {}
 
 
+def test_a_depth_that_is_no_number_spoils_the_means_and_is_not_passed_over():
+    depth, truth = pictures(3, 1)
+    depth[1][truth[1] > 1] = math.nan
+    found = DepthMetrics()
+    found.add(picture_metrics(depth, truth, counted(truth, truth)))
+    assert found.pictures == 3
+    assert math.isnan(found.compute()["abs_rel"])
+
+
+def test_a_truth_that_is_no_number_does_not_count():
+    depth, truth = pictures(3, 1)
+    spoiled = torch.where(truth > 0, truth, math.nan)
+    assert accumulate(depth, spoiled, 3) == accumulate(depth, truth, 3)
+
+
+def test_a_picture_of_a_single_pixel_has_metrics():
+    found = accumulate(torch.full((1, 1, 1, 1), 3.0), torch.full((1, 1, 1, 1), 2.0), 1)
+    assert (found["abs_rel"], found["rmse"], found["silog"]) == (0.5, 1, 0)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000), factor=st.floats(0.2, 1))
+def test_metrics_of_ratios_do_not_change_with_the_scale_of_both(seed, factor):
+    depth, truth = pictures(2, seed)
+    depth, truth = depth.clamp(0.1, 9), torch.where(truth > 9, 0, truth.clamp(0.1))
+    found, scaled = (accumulate(s * depth, s * truth, 2) for s in (1, factor))
+    for name in ("abs_rel", "rmse_log", "log10", "silog"):
+        assert math.isclose(found[name], scaled[name], rel_tol=1e-5), name
+    for name in ("sq_rel", "rmse"):
+        assert math.isclose(found[name] * factor, scaled[name], rel_tol=1e-5), name
+
+
 def test_a_perfect_prediction_and_a_known_one():
     truth = torch.full((1, 1, 2, 2), 2.0)
     perfect = accumulate(truth, truth, 1)

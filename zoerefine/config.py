@@ -99,7 +99,8 @@ TRAIN:
   PICTURES: 3             # validation frames drawn for TensorBoard at each evaluation
   HISTOGRAMS: false       # of weights and gradients, too
   CHECKPOINT_S: 60.0      # seconds between checkpoints, at least; epochs' ends included
-  DETERMINISTIC: true
+  CHECKPOINTS: 2          # the last ones that are kept
+  DETERMINISTIC: true     # an operation that cannot repeat its bits is an error
 
 STUDY:
   TRIALS: 20

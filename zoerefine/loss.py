@@ -74,8 +74,6 @@ def gradient(refined_m: Tensor, truth_m: Tensor, weight: Tensor) -> Tensor:
         step = 2**scale
         coarse, w = g[..., ::step, ::step], weight[..., ::step, ::step]
         for axis in (-1, -2):
-            if coarse.shape[axis] < 2:
-                continue
             low, high = slice_pair(w, axis)
             both = torch.minimum(low, high)  # a difference counts only where both ends do
             total = total + weighted_mean(coarse.diff(dim=axis).abs(), both)
@@ -106,8 +104,6 @@ def smoothness(refined_m: Tensor, truth_m: Tensor, weight: Tensor, rgb01: Tensor
     log = refined_m.clamp(min=NEAREST_M).log()
     total = log.new_zeros(())
     for axis in (-1, -2):
-        if log.shape[axis] < 2:
-            continue
         low, high = slice_pair(weight, axis)
         edge = rgb01.diff(dim=axis).abs().mean(1, keepdim=True)
         step = log.diff(dim=axis).abs() * torch.exp(-10 * edge)
@@ -159,7 +155,9 @@ class Loss:
         All [B, 1, H, W], but rgb01 [B, 3, H, W]; depths float32 metres with 0 as no measurement,
         objects uint8 ids.
         """
-        valid = (truth_m > 0) & (zoe_m > 0)
+        valid = (truth_m > 0) & (zoe_m > 0)  # NaN is not above 0
+        # A weight of 0 does not silence NaN and infinity: nothing but numbers goes on from here.
+        refined_m, truth_m = (torch.where(valid, depth, 1.0) for depth in (refined_m, truth_m))
         moving = torch.where(objects > 0, self.object_weight, 1 - self.object_weight)
         weight = valid * moving.to(refined_m.dtype)
         total = refined_m.new_zeros(())

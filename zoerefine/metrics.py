@@ -69,12 +69,21 @@ class DepthMetrics:
         self.pictures = 0
 
     def add(self, rows: Tensor) -> None:
-        """Add pictures' metrics [B, len(NAMES)] from `picture_metrics`."""
+        """Add pictures' metrics [B, len(NAMES)] from `picture_metrics`.
+
+        A row of NaN alone is a picture without a pixel that counts. Where a depth itself is NaN
+        the deltas are not, and the means become NaN, as they should.
+        """
         # One picture after another: the order of addition, and so the last bit, is the same
         # however the pictures were grouped into batches.
-        for row in rows[~rows.isnan().any(1)].cpu():
+        for row in rows[~rows.isnan().all(1)].cpu():
             self.sums += row
             self.pictures += 1
+
+    def merge(self, other: "DepthMetrics") -> None:
+        """Add what another has added up."""
+        self.sums += other.sums
+        self.pictures += other.pictures
 
     def compute(self) -> dict[str, float]:
         """Metrics by name; empty where no picture counted."""
@@ -94,6 +103,11 @@ class Mean:
         for value in values[~values.isnan()].double().tolist():
             self.total += value
             self.count += 1
+
+    def merge(self, other: "Mean") -> None:
+        """Add what another has added up."""
+        self.total += other.total
+        self.count += other.count
 
     def compute(self) -> float | None:
         """The mean, or None where there was nothing."""

@@ -76,6 +76,15 @@ def largest_over_ranks(value: Tensor) -> Tensor:
     return value
 
 
+def from_all(value: Any) -> list[Any]:
+    """Every rank's value of something that can be pickled, in the ranks' order, on every rank."""
+    if world() == 1:
+        return [value]
+    values = [None] * world()
+    dist.all_gather_object(values, value)
+    return values
+
+
 def from_writer(value: Any) -> Any:
     """The writer's value of something that can be pickled, on every rank."""
     if world() == 1:

@@ -54,6 +54,12 @@ def test_any_number_of_processes_gives_the_same_metrics(tmp_path, tiny, processe
     many = train(tmp_path, tiny, "many", processes, *TERMS)
     same(rows(many), rows(alone), rel=2e-3)
     ours, theirs = (run.read_json(run.results_file)["test"] for run in (many, alone))
+    assert ours["detail"]["refined"].keys() == theirs["detail"]["refined"].keys()
+    for name, value in theirs["pseudo"].items():  # what no rounding of training changes
+        assert ours["pseudo"][name] == pytest.approx(value, rel=1e-12)
+    for name in ("flicker", "boundary_f1", "object_distance_m"):
+        value = theirs["detail"]["pseudo"][name]
+        assert ours["detail"]["pseudo"][name] == pytest.approx(value, rel=1e-12)
     assert ours["refined"]["abs_rel"] == pytest.approx(theirs["refined"]["abs_rel"], rel=2e-3)
     assert many.read_json(many.provenance_file)["processes"] == processes
 

@@ -138,7 +138,7 @@ def test_weights_that_do_not_fit_are_named(tmp_path):
     ("words", "message"),
     [
         (["TRAIN.COMPILE", "fast"], r"TRAIN\.COMPILE must be"),
-        (["TRAIN.ACCUMULATE", "0"], "ACCUMULATE must be 1 or more"),
+        (["TRAIN.ACCUMULATE", "0"], "ACCUMULATE and CHECKPOINTS must be 1 or more"),
         (["TRAIN.PRECISION", "int4"], r"TRAIN\.PRECISION must be auto or one of fp32, bf16, fp16"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,8 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
+from zoerefine.config import load_config
 from zoerefine.errors import UserError
+from zoerefine.model import BACKBONES
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import (
     CheckpointWriter,
@@ -19,7 +23,10 @@ from zoerefine.train.checkpoint import (
     load_checkpoint,
     load_refiner,
 )
+from zoerefine.train.job import prepare, run_training
+from zoerefine.train.trainer import Trainer
 
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "3"))  # 50 take six minutes
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "train.py"
 
 
@@ -27,10 +34,6 @@ def train(script, config, name, *overrides):
     done = script("train", "--config", config, "RUN.NAME", name, *overrides)
     assert done.returncode == 0, done.stderr
     return RunDir(Path(done.stdout.strip().splitlines()[-1]))
-
-
-def losses(run):
-    return [(row["step"], row["loss"]) for row in run.metrics() if row["phase"] == "train"]
 
 
 def test_a_run_holds_everything_the_contract_names(tiny, script):
@@ -86,28 +89,93 @@ def test_training_beats_pseudo_depth_and_global_scale_on_unseen_scenes(tmp_path,
     assert test["shuffled"]["abs_rel"] > test["pseudo"]["abs_rel"]
 
 
-def test_killed_runs_resume_to_the_same_bits_and_the_same_rows(tiny, script, tmp_path):
-    overrides = ["TRAIN.EPOCHS", "6", "TRAIN.CHECKPOINT_S", "0.0"]
+def untimed(run):
+    """The rows of a log without what a clock decides."""
+    timed = {"wait_s", "copy_s", "compute_s", "images_per_s", "wait_share"}
+    return [{key: row[key] for key in row.keys() - timed} for row in run.metrics()]
+
+
+def kill_at(command, folder, checkpoints, step, later_s):
+    """Start a training and kill it a little after a step's checkpoint; True where it lived."""
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)  # fmt: skip
+    while process.poll() is None:
+        reached = [int(path.name.split("-")[1]) for path in folder.glob(checkpoints)]
+        if max(reached, default=0) >= step:
+            break
+        time.sleep(0.002)
+    time.sleep(later_s)
+    lived = process.poll() is None
+    process.kill()
+    process.wait()
+    return lived
+
+
+def test_killed_at_any_moment_it_resumes_to_the_same_bits_and_rows(tiny, script, tmp_path):
+    overrides = ["TRAIN.EPOCHS", "12", "TRAIN.CHECKPOINT_S", "0.0"]
     calm = train(script, tiny, "calm", *overrides)
-    command = [sys.executable, SCRIPT, "--config", tiny, "RUN.NAME", "killed", *overrides]
-    kills = 0
-    for delay in (0.0, 0.1, 0.25, 0.4):
-        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
-        before = set(tmp_path.glob("runs/killed/*/checkpoints/step-*"))
-        while process.poll() is None:
-            if set(tmp_path.glob("runs/killed/*/checkpoints/step-*")) - before:
-                break
-            time.sleep(0.005)
-        time.sleep(delay)
-        kills += process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    killed = train(script, tiny, "killed", *overrides)
-    assert kills >= 2
-    assert killed.weights_digest_file.read_text() == calm.weights_digest_file.read_text()
-    assert losses(killed) == losses(calm)
-    results = [run.read_json(run.results_file) for run in (calm, killed)]
-    assert results[0]["test"] == results[1]["test"]
+    moments = random.Random(0)
+    lived = 0
+    for kill in range(KILLS):
+        name = f"killed{kill}"
+        command = [sys.executable, SCRIPT, "--config", tiny, "RUN.NAME", name, *overrides]
+        for step in sorted(moments.sample(range(25), moments.choice([1, 2]))):
+            later_s = moments.uniform(0, 0.1 if step else 2)
+            checkpoints = f"runs/{name}/*/checkpoints/step-*.pt"
+            lived += kill_at(command, tmp_path, checkpoints, step, later_s)
+        killed = train(script, tiny, name, *overrides)
+        assert killed.weights_digest_file.read_text() == calm.weights_digest_file.read_text()
+        assert untimed(killed) == untimed(calm)
+        results = [run.read_json(run.results_file) for run in (calm, killed)]
+        assert results[0]["test"] == results[1]["test"]
+    assert lived
+
+
+@pytest.mark.parametrize("tier", ["ram", "device"])
+def test_every_loader_tier_gives_the_same_bits(tiny, script, tier):
+    mapped = train(script, tiny, "mapped", "LOADER.TIER", "mmap")
+    placed = train(script, tiny, "placed", "LOADER.TIER", tier)
+    assert placed.weights_digest_file.read_text() == mapped.weights_digest_file.read_text()
+
+
+class Backbone(nn.Module):
+    """A network of one layer, before which something is done to its input."""
+
+    stride = 1
+
+    def __init__(self, before):
+        super().__init__()
+        self.before, self.layer = before, nn.Conv2d(4, 1, 1)
+
+    def forward(self, inputs):
+        return self.layer(self.before(inputs)), inputs.new_zeros(len(inputs), 1, 1, 1)
+
+
+def test_a_network_that_draws_resumes_to_the_same_bits(tiny, monkeypatch):
+    monkeypatch.setitem(BACKBONES, "drawing", lambda base: Backbone(nn.Dropout(0.5)))
+    cfg = load_config(tiny, ["MODEL.NAME", "drawing"])
+    cache, split = prepare(cfg)
+    calm, killed, resumed = (Trainer(cfg, cache, split) for _ in range(3))
+    batches = list(calm.prefetch(calm.loader))
+    for batch in batches:
+        calm.step_once(batch)
+    killed.step_once(batches[0])
+    torch.rand(100)  # whoever else draws does not matter
+    resumed.restore(killed.state())
+    resumed.step_once(batches[1])
+    ours, theirs = (one.refiner.state_dict() for one in (resumed, calm))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_an_operation_that_cannot_repeat_its_bits_is_named(tiny, monkeypatch):
+    def shuffle(values):
+        index = torch.arange(values.numel())
+        return torch.zeros_like(values).put_(index, values.flatten(), accumulate=False)
+
+    monkeypatch.setitem(BACKBONES, "shuffling", lambda base: Backbone(shuffle))
+    words = ["MODEL.NAME", "shuffling", "RUN.NAME", "shuffling", "TRAIN.PRECISION", "fp32"]
+    with pytest.raises(UserError, match=r"put_ cannot repeat its bits.*TRAIN\.DETERMINISTIC false"):
+        run_training(load_config(tiny, words))
 
 
 def test_a_signal_stops_with_a_checkpoint_and_the_same_command_goes_on(tiny, tmp_path, wait_until):
@@ -169,7 +237,7 @@ def test_a_picture_cut_short_stops_packing_and_is_named(tiny, script, world, tmp
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, capsys):
-    writer = CheckpointWriter(tmp_path)
+    writer = CheckpointWriter(tmp_path, 2)
     for step in (1, 2, 3):
         writer.save(step, {"step": step, "weights": torch.full((1000,), float(step))})
     writer.wait()

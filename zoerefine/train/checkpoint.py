@@ -23,14 +23,12 @@ from zoerefine.model import Refiner, build_refiner
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 
-KEPT = 2
-
 
 class CheckpointWriter:
-    """Writes checkpoints in a background thread, one at a time, and keeps the last two."""
+    """Writes checkpoints in a background thread, one at a time, and keeps the last few."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, kept: int) -> None:
+        self.folder, self.kept = folder, kept
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
@@ -57,7 +55,7 @@ class CheckpointWriter:
             data = buffer.getvalue()
             with replacing(self.folder / f"step-{step:09d}-{_digest(data)}.pt") as path:
                 path.write_bytes(data)
-            for old in checkpoint_files(self.folder)[KEPT:]:
+            for old in checkpoint_files(self.folder)[self.kept :]:
                 old.unlink()
         except OSError as error:
             self._error = error

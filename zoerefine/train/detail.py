@@ -70,6 +70,16 @@ class Detail:
                     self.flicker.add((now - self.last[1]).abs()[both].mean()[None])
             self.last = clip, now, valid
 
+    def merge(self, other: "Detail") -> None:
+        """Add what another has collected over other clips."""
+        for kind, group in other.groups.items():
+            for name, metrics in group.items():
+                self.group(kind, name).merge(metrics)
+        self.edges.merge(other.edges)
+        self.distance.merge(other.distance)
+        self.relative.merge(other.relative)
+        self.flicker.merge(other.flicker)
+
     def group(self, kind: str, name: str) -> DepthMetrics:
         return self.groups[kind].setdefault(name, DepthMetrics())
 

@@ -1,6 +1,6 @@
 """Held-out metrics: the pseudo depth's own, a global scale's, and the refiner's, side by side."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from zoerefine.data.cache import Cache
+from zoerefine.data.dataset import Clip
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.metrics import DepthMetrics, counted, picture_metrics
+from zoerefine.ranks import from_all
 from zoerefine.train.detail import Detail
 
 Depths = dict[str, Tensor]
-Groups = dict[str, dict[str, DepthMetrics]]
 
 
 def fit_log_scale(batches: Iterable[DeviceBatch]) -> float:
@@ -41,6 +42,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Metrics over all pictures, over moving objects, and by scene.
 
+    Under torchrun every rank calls this with clips of its own and gets the figures of them all.
+
     Args:
         refiner: in any mode; it is evaluated in evaluation mode.
         batches: the pictures, in any grouping; for `detail` in the order of filming.
@@ -55,29 +58,80 @@ def evaluate(
          "scenes": {scene: {the same three}}, with detail "detail": {the same three}}
     """
     refiner.eval()
-    groups: Groups = {}
-    details: dict[str, Detail] = {}
+    mine = Sums(detail)
     for batch in batches:
         clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
+        mine.add(predict_all(refiner, batch, log_scale, dtype), batch, clips)
+    mine.forget_last()
+    whole = Sums(detail)
+    for part in from_all(mine):
+        whole.merge(part)
+    return whole.report()
+
+
+class Sums:
+    """What an evaluation adds up: metrics of each depth by group of pictures."""
+
+    def __init__(self, detail: bool) -> None:
+        self.detail = detail
+        self.groups: dict[str, dict[str, DepthMetrics]] = {}
+        self.details: dict[str, Detail] = {}
+
+    def add(self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip]) -> None:
+        """Add the depths of a batch's pictures, which are of these clips."""
         mask = counted(batch.depth_m, batch.zoe_m)
         moving = mask & (batch.objects > 0)
         scenes = np.array([clip.scene for clip in clips])
-        for which, depth_m in predict_all(refiner, batch, log_scale, dtype).items():
+        for which, depth_m in depths.items():
             rows = picture_metrics(depth_m, batch.depth_m, mask)
-            _group(groups, "all", which).add(rows)
+            self.group("all", which).add(rows)
             for scene in np.unique(scenes):
-                _group(groups, f"scenes/{scene}", which).add(
-                    rows[torch.from_numpy(scenes == scene)]
-                )
+                of_scene = torch.from_numpy(scenes == scene)
+                self.group(f"scenes/{scene}", which).add(rows[of_scene])
             on_objects = picture_metrics(depth_m, batch.depth_m, moving)
-            _group(groups, "objects", which).add(on_objects)
-            if detail:
-                one = details.setdefault(which, Detail())
-                one.add(depth_m, batch, mask, on_objects, clips)
-    report = _report(groups)
-    if detail:
-        report["detail"] = {which: one.compute() for which, one in details.items()}
-    return report
+            self.group("objects", which).add(on_objects)
+            if self.detail:
+                self.details.setdefault(which, Detail()).add(
+                    depth_m, batch, mask, on_objects, clips
+                )
+
+    def group(self, name: str, which: str) -> DepthMetrics:
+        return self.groups.setdefault(name, {}).setdefault(which, DepthMetrics())
+
+    def forget_last(self) -> None:
+        """No picture follows: let go of what the next one would have been compared with."""
+        for one in self.details.values():
+            one.last = None
+
+    def merge(self, other: "Sums") -> None:
+        """Add what another has added up over other clips."""
+        for name, group in other.groups.items():
+            for which, metrics in group.items():
+                self.group(name, which).merge(metrics)
+        for which, detail in other.details.items():
+            self.details.setdefault(which, Detail()).merge(detail)
+
+    def report(self) -> dict[str, Any]:
+        """The figures, as `evaluate` returns them."""
+        computed = {
+            name: {which: metrics.compute() for which, metrics in group.items()}
+            for name, group in self.groups.items()
+        }
+        scenes = {
+            name.removeprefix("scenes/"): values
+            for name, values in sorted(computed.items())
+            if name.startswith("scenes/")
+        }
+        whole = computed.get("all", {})
+        ratio = {
+            name: value / whole["pseudo"][name]
+            for name, value in whole.get("refined", {}).items()
+            if whole["pseudo"][name]
+        }
+        report = {**whole, "ratio": ratio, "objects": computed.get("objects", {}), "scenes": scenes}
+        if self.detail:
+            report["detail"] = {which: one.compute() for which, one in self.details.items()}
+        return report
 
 
 def predict_all(
@@ -114,26 +168,3 @@ def evaluate_shuffled(
             refined = refiner(batch.rgb01, zoe_m)
         metrics.add(picture_metrics(refined, batch.depth_m, counted(batch.depth_m, zoe_m)))
     return metrics.compute()
-
-
-def _group(groups: Groups, name: str, which: str) -> DepthMetrics:
-    return groups.setdefault(name, {}).setdefault(which, DepthMetrics())
-
-
-def _report(groups: Groups) -> dict[str, Any]:
-    computed = {
-        name: {which: metrics.compute() for which, metrics in group.items()}
-        for name, group in groups.items()
-    }
-    scenes = {
-        name.removeprefix("scenes/"): values
-        for name, values in sorted(computed.items())
-        if name.startswith("scenes/")
-    }
-    whole = computed.get("all", {})
-    ratio = {
-        name: value / whole["pseudo"][name]
-        for name, value in whole.get("refined", {}).items()
-        if whole["pseudo"][name]
-    }
-    return {**whole, "ratio": ratio, "objects": computed.get("objects", {}), "scenes": scenes}

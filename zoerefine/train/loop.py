@@ -19,6 +19,7 @@ from zoerefine.ranks import from_writer, is_writer, largest_over_ranks, wait_for
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import CheckpointWriter, load_best, load_checkpoint, save_best
 from zoerefine.train.clock import StepClock
+from zoerefine.train.failures import explained_failures
 from zoerefine.train.logger import RunLog
 from zoerefine.train.signals import StopSignals
 from zoerefine.train.trainer import Trainer
@@ -46,7 +47,7 @@ def train(
         test: whether to evaluate on the test scenes at the end.
 
     Returns:
-        What `results.json` holds; nothing on a rank that does not write.
+        What `results.json` holds.
 
     Raises:
         UserError: the loss is not finite; the frames of that batch are named in a file.
@@ -55,11 +56,10 @@ def train(
     if is_writer():
         keep_split(split, run.split_file)
     loop = Loop(cfg, run, Trainer(cfg, cache, split), report)
-    with StopSignals() as loop.stop:
+    with StopSignals() as loop.stop, explained_failures():
         loop.run_epochs()
-    results: dict[str, Any] = {}
+    results = loop.results(test)
     if is_writer():
-        results = loop.results(test)
         write_json(run.results_file, results)
     wait_for_all()
     return results
@@ -77,7 +77,7 @@ class Loop:
         self.pruned = bool(state and state["pruned"])
         if is_writer():
             self.log = RunLog(run, state["log_offset"] if state else 0, trainer.step)
-        self.writer = CheckpointWriter(run.checkpoints)
+        self.writer = CheckpointWriter(run.checkpoints, cfg.TRAIN.CHECKPOINTS)
         self.saved_at = time.monotonic()
         self.clock = StepClock(trainer.device)
         self.stop = StopSignals()
@@ -138,30 +138,33 @@ class Loop:
         self.log.write("train", self.trainer.step, epoch, row)
 
     def after_epoch(self, epoch: int) -> None:
-        """Evaluate on the validation scenes, and decide whether to go on. One rank does it."""
-        if not self.trainer.split.val:
-            return
-        if is_writer():
-            self.evaluate(epoch)
-        mine = self.trainer.best, self.trainer.stale, self.pruned
-        self.trainer.best, self.trainer.stale, self.pruned = from_writer(mine)
-
-    def evaluate(self, epoch: int) -> None:
         """Evaluate on the validation scenes, keep the best weights, ask whether to go on."""
-        metrics = self.trainer.evaluate(self.trainer.split.val)
-        del metrics["scenes"]
-        self.log.write("val", self.trainer.step, epoch, metrics)
+        trainer = self.trainer
+        if not trainer.split.val:
+            return
+        metrics = trainer.evaluate(trainer.split.val)
         abs_rel = metrics["refined"]["abs_rel"]
+        better = abs_rel < trainer.best
+        trainer.stale = 0 if better else trainer.stale + 1
+        if better:
+            trainer.best = abs_rel
+        if is_writer():
+            if better:
+                save_best(self.run, trainer.weights.state_dict())
+            self.log_evaluation(epoch, metrics)
+            self.pruned = bool(self.report and self.report(epoch, abs_rel))
+        self.pruned = from_writer(self.pruned)
+
+    def log_evaluation(self, epoch: int, metrics: dict[str, Any]) -> None:
+        """A row, the fixed pictures, and a line of the table of epochs."""
+        step = self.trainer.step
+        del metrics["scenes"]
+        self.log.write("val", step, epoch, metrics)
         for name, picture in self.trainer.pictures(self.trainer.split.val):
-            self.log.picture(f"val/{name}", self.trainer.step, picture)
+            self.log.picture(f"val/{name}", step, picture)
         if self.cfg.TRAIN.HISTOGRAMS:
-            self.log.histograms(self.trainer.step, self.trainer.refiner)
-        self.trainer.stale += 1
-        if abs_rel < self.trainer.best:
-            self.trainer.best, self.trainer.stale = abs_rel, 0
-            save_best(self.run, self.trainer.weights.state_dict())
+            self.log.histograms(step, self.trainer.refiner)
         say(epoch_line(epoch, self.trainer.epochs, metrics, self.trainer.best))
-        self.pruned = bool(self.report and self.report(epoch, abs_rel))
 
     @property
     def out_of_patience(self) -> bool:
@@ -198,8 +201,9 @@ class Loop:
     def results(self, test: bool) -> dict[str, Any]:
         """Metrics of the best weights, and what they cost."""
         trainer, split = self.trainer, self.trainer.split
-        if not split.val:  # nothing to choose by: the last weights are the ones
+        if not split.val and is_writer():  # nothing to choose by: the last weights are the ones
             save_best(self.run, trainer.weights.state_dict())
+        wait_for_all()
         load_best(self.run, trainer.weights)
         results: dict[str, Any] = {
             "schema": 1,
@@ -219,7 +223,8 @@ class Loop:
         if test and split.test:
             results["test"] = trainer.evaluate(split.test, detail=True)
             results["test_scenes"] = results["test"].pop("scenes")
-            results["test"]["shuffled"] = trainer.evaluate_shuffled(split.test)
+            if is_writer():
+                results["test"]["shuffled"] = trainer.evaluate_shuffled(split.test)
         # Last: only now has a cache that was filled seen every frame.
         return results | {"data_digest": trainer.cache.dataset_digest}
 

@@ -1,7 +1,7 @@
 """One training run's parts: refiner, averaged weights, optimiser, loader, and a single step."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,10 @@ class Trainer:
     def __init__(
         self, cfg: CfgNode, cache: Cache, split: Split, timeline: Timeline | None = None
     ) -> None:
-        if cfg.TRAIN.ACCUMULATE < 1 or cfg.TRAIN.STEPS < 0 or cfg.TRAIN.EPOCHS < 1:
-            raise UserError("TRAIN.EPOCHS and ACCUMULATE must be 1 or more, TRAIN.STEPS 0 or more")
+        if min(cfg.TRAIN.EPOCHS, cfg.TRAIN.ACCUMULATE, cfg.TRAIN.CHECKPOINTS) < 1:
+            raise UserError("TRAIN.EPOCHS, ACCUMULATE and CHECKPOINTS must be 1 or more")
+        if cfg.TRAIN.STEPS < 0:
+            raise UserError(f"TRAIN.STEPS must be 0 or more, got {cfg.TRAIN.STEPS}")
         self.timeline = timeline
         self.cfg, self.split = cfg, split
         self.device = pick_device()
@@ -84,7 +86,13 @@ class Trainer:
         self, scenes: tuple[str, ...], seed: int, order: Options, rank: int = 0, world: int = 1
     ) -> Loader:
         """A loader over the frames of some scenes, or over a rank's share of each batch."""
-        options, indices = self.cfg.LOADER, self.cache.indices(scenes)
+        return self.load_frames(self.cache.indices(scenes), seed, order, rank, world)
+
+    def load_frames(
+        self, indices: np.ndarray, seed: int, order: Options, rank: int = 0, world: int = 1
+    ) -> Loader:
+        """A loader over some frames."""
+        options = self.cfg.LOADER
         return Loader(
             self.cache,
             Sampler(self.cache, indices, options.BATCH, seed, order),
@@ -113,6 +121,9 @@ class Trainer:
         """Forward, loss, backward, one optimiser step; returns the loss and its terms."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.schedule.rate(self.step)
+        # What a network draws (dropout) is a function of seed, step and rank, as data is of seed,
+        # epoch and index: a resumed run has no generator's state to restore.
+        torch.manual_seed(step_seed(self.cfg.SEED, self.step, rank()))
         self.optimizer.zero_grad(set_to_none=True)
         total, terms = self.backward(batch)
         self.scaler.unscale_(self.optimizer)
@@ -146,8 +157,13 @@ class Trainer:
         return self.averaged.module
 
     def evaluate(self, scenes: tuple[str, ...], detail: bool = False) -> dict[str, Any]:
-        """Metrics of the averaged weights on some scenes."""
-        batches = self.prefetch(self.load(scenes, 0, Options("sequential")))
+        """Metrics of the averaged weights on some scenes; each rank sees clips of its own."""
+        indices = self.cache.indices(scenes)
+        if world() > 1:
+            indices = indices[self.cache.frames["clip"][indices] % world() == rank()]
+        batches: Iterable[DeviceBatch] = ()
+        if world() == 1 or len(indices):  # with few clips, some ranks have none
+            batches = self.prefetch(self.load_frames(indices, 0, Options("sequential")))
         return evaluate(self.weights, batches, self.log_scale, self.cache, self.dtype, detail)
 
     @torch.no_grad()
@@ -201,6 +217,11 @@ class Trainer:
         self.step, self.best, self.stale = state["step"], state["best"], state["stale"]
         epoch, batch = self.sampler.locate(self.step)
         self.loader.load_state_dict({"epoch": epoch, "batch": batch})
+
+
+def step_seed(*words: int) -> int:
+    """A seed of 63 bits that differs where any word does."""
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def compiled(refiner: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
