@@ -104,9 +104,19 @@ TRAIN:
 
 STUDY:
   TRIALS: 20
+  TIMEOUT_S: 0.0          # no trial is begun after so many seconds; 0: never too late
   EPOCHS: 0               # epochs of a trial; 0: TRAIN.EPOCHS
-  THEN: ""                # train: the best trial's configuration at full length, validation
-                          # scenes included
+  OBJECTIVES: [abs_rel]   # made small: abs_rel | latency_ms (of the exported engine) | parameters
+  CONSTRAINTS: []         # e.g. [{name: latency_ms, at_most: 10.0}]
+  SAMPLER: tpe            # tpe | gp | random | grid (every combination of the lists)
+  PRUNER: median          # median | halving | none; several objectives are never pruned
+  STORAGE: ""             # postgresql://user@host/database; "": a SQLite file beside the trials
+  WORKERS: 1              # processes; one GPU each where there are several
+  HEARTBEAT_S: 20         # a worker that misses three is taken for dead
+  RETRIES: 2              # of a trial whose worker died, from its last checkpoint
+  THEN: ""                # train: the best at full length, validation scenes included;
+                          # train,export: and its engine
+  SEEDS: 1                # trainings of the best
 
 SEARCH: {}                # mirrors this tree; [a, b] is a choice, {low, high, log, step} a range
 """

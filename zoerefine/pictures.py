@@ -110,6 +110,14 @@ def strip(
     return np.hstack([rgb, *(picture[..., ::-1] for picture in depths + errors)])
 
 
+def write_picture(path: Path, picture: np.ndarray) -> None:
+    """Write a picture, uint8 [H, W, 3] RGB, as a PNG file."""
+    ok, data = cv2.imencode(".png", picture[..., ::-1])
+    assert ok
+    with replacing(path) as temporary:
+        temporary.write_bytes(data.tobytes())
+
+
 def depth_colors(depth_m: np.ndarray, farthest_m: float) -> np.ndarray:
     """Depth as colours, uint8 [H, W, 3], BGR."""
     return _colored(depth_m / farthest_m, cv2.COLORMAP_VIRIDIS)

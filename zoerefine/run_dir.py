@@ -6,6 +6,7 @@
       status.json       running, finished, ...       log.txt         output, where launched
       checkpoints/      last.pt, best.safetensors    tb/             TensorBoard
       weights.sha256    digest of the best weights   engine/  report/
+      split.json        scenes of each split         validation.png  frames, refined
 
 One process writes (it holds the lock); everybody may read.
 """
@@ -66,6 +67,11 @@ class RunDir:
     @property
     def results_file(self) -> Path:
         return self.path / "results.json"
+
+    @property
+    def validation_picture(self) -> Path:
+        """Validation frames as the best weights refine them."""
+        return self.path / "validation.png"
 
     @property
     def status_file(self) -> Path:

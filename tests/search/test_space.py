@@ -8,7 +8,14 @@ from yacs.config import CfgNode
 
 from zoerefine.config import defaults
 from zoerefine.errors import UserError
-from zoerefine.search.space import read_space, with_values
+from zoerefine.search.space import (
+    combinations,
+    params_of,
+    read_space,
+    size_of,
+    suggest,
+    with_values,
+)
 
 
 def space_of(tree):
@@ -29,7 +36,7 @@ def test_lists_and_ranges_become_typed_values():
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     for _ in range(20):
         trial = study.ask()
-        values = {parameter.key: parameter.suggest(trial) for parameter in space}
+        values = suggest(space, trial)
         assert 1e-4 <= values["TRAIN.LR"] <= 1e-2
         assert values["TRAIN.CLIP"] in (1.0, 2.0)
         assert isinstance(values["TRAIN.CLIP"], float)
@@ -54,7 +61,17 @@ def test_lists_and_ranges_become_typed_values():
         ({"TRAIN": {"EPOCHS": {"low": 1, "high": 2.5}}}, r"TRAIN\.EPOCHS\.high must be int"),
         ({"MODEL": {"NAME": {"low": 1, "high": 2}}}, "a range needs a number"),
         ({"TRAIN": {"CLIP": [1, 1.0]}}, "lists a value twice"),
-        ({"TRAIN": [1]}, r"SEARCH\.TRAIN is a group of keys"),
+        ({"TRAIN": 1}, r"SEARCH\.TRAIN is a group of keys"),
+        ({"TRAIN": []}, r"SEARCH\.TRAIN is an empty list"),
+        ({"TRAIN": [1]}, r"SEARCH\.TRAIN lists sub-trees such as"),
+        ({"MODEL": [{"NAMEE": "small"}]}, r"MODEL\.NAMEE is no config key"),
+        ({"MODEL": [{"BASE": "wide"}]}, r"MODEL\.BASE must be int"),
+        ({"MODEL": [{"BASE": []}]}, r"SEARCH\.MODEL\.BASE is an empty list"),
+        ({"MODEL": [{"BASE": {"low": 3, "high": 2}}]}, "low 3 lies above high 2"),
+        ({"MODEL": [{"BASE": 8}, {"BASE": 8}]}, "lists a value twice"),
+        ({"TRAIN": {"LR": {"low": 0.1, "high": 0.2, "step": 0}}}, "step must be above 0"),
+        ({"TRAIN": {"LR": {"low": 0.1, "high": float("inf")}}}, "two finite numbers"),
+        ({"LOSS": {"TERMS": [[{"name": "l1", "weight": {"low": "a", "high": 1}}]]}}, "weight"),
         ({"STUDY": {"TRIALS": [1, 2]}}, "no config key that can be searched"),
     ],
 )
@@ -71,5 +88,76 @@ def test_any_range_is_kept_or_refused(low, high, log):
             space_of(tree)
         return
     (parameter,) = space_of(tree)
-    value = parameter.suggest(optuna.create_study().ask())
+    value = parameter.suggest(optuna.create_study().ask())["TRAIN.LR"]
     assert low * (1 - 1e-9) <= value <= high * (1 + 1e-9)
+
+
+BRANCHES = {
+    "MODEL": [
+        {"NAME": "small", "BASE": [8, 16]},
+        {"NAME": "guided", "BASE": {"low": 16, "high": 48, "step": 16}, "MAX_LOG": 0.5},
+        {"NAME": "unet"},
+    ],
+    "LOSS": {
+        "TERMS": [
+            [{"name": "l1_log", "weight": 1.0}],
+            [
+                {"name": "l1_log", "weight": 1.0},
+                {"name": "gradient", "weight": {"low": 0.5, "high": 1.5, "step": 0.5}},
+            ],
+        ]
+    },
+}
+
+
+def test_sub_trees_and_loss_lists_are_choices_with_a_search_of_their_own():
+    space = space_of(BRANCHES)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    seen = set()
+    for _ in range(60):
+        cfg = with_values(defaults(), suggest(space, study.ask()))
+        model, terms = cfg.MODEL, cfg.LOSS.TERMS
+        seen.add((model.NAME, model.BASE, model.MAX_LOG, terms[-1]["weight"]))
+        assert terms[0] == {"name": "l1_log", "weight": 1.0}
+        if len(terms) == 2:
+            assert terms[1]["name"] == "gradient"
+    small = {(b, m) for name, b, m, _ in seen if name == "small"}
+    guided = {(b, m) for name, b, m, _ in seen if name == "guided"}
+    assert small == {(8, 1.0), (16, 1.0)}  # what a branch leaves out is as the config has it
+    assert guided == {(16, 0.5), (32, 0.5), (48, 0.5)}
+    assert {weight for *_, weight in seen} == {0.5, 1.0, 1.5}
+    # Only what was chosen is a trial's parameter.
+    for trial in study.trials:
+        inside = [name for name in trial.params if name.startswith("MODEL[")]
+        assert len(inside) == (0 if trial.params["MODEL"] == "NAME unet" else 1)
+
+
+def test_a_finite_space_is_counted_and_listed():
+    space = space_of(BRANCHES)
+    listed = list(combinations(space))
+    assert size_of(space) == len(listed) == (2 + 3 + 1) * (1 + 3)
+    assert len({str(one) for one in listed}) == len(listed)
+    endless = {"TRAIN": {"LR": {"low": 0.1, "high": 0.2}}}
+    assert size_of(space_of(endless)) == float("inf")
+    assert size_of(space_of({"TRAIN": {"EPOCHS": {"low": 2, "high": 5}}})) == 4
+
+
+@given(st.data())
+def test_every_combination_gives_a_config_that_gives_the_combination_back(data):
+    space = space_of(BRANCHES)
+    params = data.draw(st.sampled_from(list(combinations(space))))
+    study = optuna.create_study()
+    study.enqueue_trial(params)
+    cfg = with_values(defaults(), suggest(space, study.ask()))
+    assert params_of(space, cfg) == params
+    assert study.trials[0].params == params
+
+
+def test_a_config_outside_the_space_has_no_parameters():
+    space = space_of({"TRAIN": {"LR": {"low": 1e-4, "high": 1e-2}}, "MODEL": {"BASE": [8, 16]}})
+    cfg = defaults()
+    assert params_of(space, cfg) == {"TRAIN.LR": 1e-3, "MODEL.BASE": 16}
+    cfg.TRAIN.LR = 0.5
+    assert params_of(space, cfg) is None
+    cfg.TRAIN.LR, cfg.MODEL.BASE = 1e-3, 12
+    assert params_of(space, cfg) is None

@@ -1,6 +1,5 @@
-"""Studies: trials are runs, the best is retrained, and a killed study loses nothing."""
+"""Studies: trials are runs, each counts once, and the study belongs to one commit and space."""
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,14 +8,21 @@ import optuna
 import pytest
 
 from zoerefine.config import load_config
+from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
+from zoerefine.search.study import Study, counted, reason_of
 
-SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "search.py"
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def trials_of(run):
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna.load_study(study_name=None, storage=f"sqlite:///{run.path / 'study.db'}").trials
+    study = optuna.load_study(study_name=None, storage=f"sqlite:///{run.path / 'study.db'}")
+    return counted(study.trials)
+
+
+def states(study):
+    return [trial.state.name for trial in study.trials()]
 
 
 def test_trials_are_runs_with_provenance_and_the_best_is_trained(study):
@@ -48,31 +54,157 @@ def test_best_yaml_alone_gives_the_same_run(study, script):
     assert again.weights_digest_file.read_text() == best.weights_digest_file.read_text()
 
 
-def test_a_killed_study_goes_on_without_losing_or_repeating_a_trial(
-    tiny, script, tmp_path, wait_until
-):
-    tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.01}}}\n")
-    words = ["--config", tiny, "--trials", "3", "TRAIN.EPOCHS", "10"]
-    process = subprocess.Popen(
-        [sys.executable, SCRIPT, *words], cwd=tmp_path, stderr=subprocess.DEVNULL
+def test_a_trial_that_diverges_or_needs_too_much_memory_fails_and_the_others_go_on(searched):
+    study = searched(
+        "{TRAIN: {LR: [0.001, 1.0e+30]}, MODEL: {BASE: [4, 1000000]}}",
+        *("STUDY.SAMPLER", "grid", "TRAIN.CLIP", 1e30, "TRAIN.WARMUP", 0.0),
+        *("TRAIN.PRECISION", "fp32", "TRAIN.EPOCHS", 8),
     )
-    wait_until(lambda: list(tmp_path.glob("runs/tiny/*/trials/0001/checkpoints/*")), process)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done = script("search", *words)
-    assert done.returncode == 0, done.stderr
-    run = RunDir(Path(done.stdout.splitlines()[-1]))
-    assert [trial.state.name for trial in trials_of(run)] == ["COMPLETE"] * 3
-    assert "trial 0 (of 3)" not in done.stderr
-    assert "trial 1 (of 3)" in done.stderr
+    by = {(t.params["TRAIN.LR"], t.params["MODEL.BASE"]): t for t in study.trials()}
+    assert len(by) == len(study.trials()) == 4
+    assert by[0.001, 4].state.name == "COMPLETE"
+    assert "look at the frames" in reason_of(by[1e30, 4])
+    assert "out of memory: lower LOADER.BATCH" in reason_of(by[0.001, 1000000])
+    assert RunDir(study.run.path / by[1e30, 4].user_attrs["run"]).status().state == "failed"
+    assert study.best() == [by[0.001, 4]]
 
 
-def test_a_value_that_was_tried_is_not_trained_again(tiny, script, tmp_path):
-    tiny.write_text(tiny.read_text() + "SEARCH: {MODEL: {MAX_LOG: [0.5]}}\n")
-    done = script("search", "--config", tiny, "--trials", "2", "TRAIN.EPOCHS", "1")
+def test_a_study_whose_trials_all_fail_ends_with_the_reason(searched):
+    with pytest.raises(UserError, match="the first 5 trials all failed; the last one: out of mem"):
+        searched("{MODEL: {BASE: {low: 1000000, high: 2000000}}}")
+
+
+def test_no_combination_is_run_twice(searched, tmp_path):
+    study = searched("{MODEL: {MAX_LOG: [0.5, 1.0, 2.0]}}", "STUDY.TRIALS", 8)
+    assert states(study) == ["COMPLETE"] * 3
+    assert sorted(t.params["MODEL.MAX_LOG"] for t in study.trials()) == [0.5, 1.0, 2.0]
+    assert len(list((tmp_path / "study" / "trials").iterdir())) == 3
+
+
+def test_a_grid_is_every_combination_whatever_the_number_of_trials(searched):
+    space = "{TRAIN: {LR: [0.001, 0.002]}, MODEL: {BASE: {low: 4, high: 8, step: 2}}}"
+    study = searched(space, "STUDY.SAMPLER", "grid", "STUDY.TRIALS", 1)
+    assert states(study) == ["COMPLETE"] * 6
+    assert len({str(trial.params) for trial in study.trials()}) == 6
+    with pytest.raises(UserError, match="has no end: give lists, or ranges with steps"):
+        Study(load_config_with(study, "{TRAIN: {LR: {low: 0.1, high: 0.2}}}"), elsewhere(study)) \
+            .enqueue_all()  # fmt: skip
+
+
+def load_config_with(study, space):
+    return load_config(study.run.config_file, ["SEARCH", space])
+
+
+def elsewhere(study):
+    return RunDir(study.run.path.with_name("elsewhere"))
+
+
+def test_limits_and_several_objectives_give_a_pareto_front(searched):
+    study = searched(
+        "{MODEL: {BASE: [4, 6, 8, 12]}}",
+        *("STUDY.SAMPLER", "grid", "STUDY.OBJECTIVES", "[abs_rel, parameters]"),
+        *("STUDY.CONSTRAINTS", "[{name: parameters, at_most: 300000}]"),
+    )
+    by = {trial.params["MODEL.BASE"]: trial for trial in study.trials()}
+    assert reason_of(by[12]) == "too many parameters: not trained"
+    assert not (study.run.path / by[12].user_attrs["run"]).exists()
+    front = study.best()
+    points = [trial.values for trial in front]
+    assert points == sorted(points)
+    for trial in (by[4], by[6], by[8]):
+        beaten = any(all(a <= b for a, b in zip(p, trial.values, strict=True)) and
+                     p != trial.values for p in points)  # fmt: skip
+        assert beaten == (trial not in front)
+
+
+def test_a_constraint_on_what_is_known_late_keeps_a_trial_from_being_best(searched):
+    study = searched(
+        "{TRAIN: {LR: [0.001, 0.002]}}",
+        *("STUDY.SAMPLER", "grid", "STUDY.CONSTRAINTS", "[{name: abs_rel, at_most: 0.0}]"),
+    )
+    assert states(study) == ["COMPLETE"] * 2
+    with pytest.raises(UserError, match="no trial was completed within the constraints"):
+        study.best()
+
+
+def test_the_exported_engines_latency_is_an_objective(searched):
+    study = searched("{MODEL: {BASE: [4]}}", "STUDY.OBJECTIVES", "[abs_rel, latency_ms]")
+    (trial,) = study.best()
+    assert trial.values[1] > 0
+    assert (study.run.path / trial.user_attrs["run"] / "engine" / "refiner.ts").exists()
+
+
+def test_configs_and_other_studies_are_tried_first(searched, study, tmp_path):
+    config = tmp_path / "known.yaml"
+    config.write_text("TRAIN: {LR: 0.0033}\nMODEL: {MAX_LOG: 1.0}\n")
+    space = "{TRAIN: {LR: {low: 0.0001, high: 0.01}}, MODEL: {MAX_LOG: [0.5, 1.0]}}"
+    ours = searched(space, "STUDY.TRIALS", 5, enqueued=(config, study.path))
+    rates = [trial.params["TRAIN.LR"] for trial in ours.trials()]
+    known = sorted(trials_of(study), key=lambda trial: trial.value)
+    assert rates[:4] == [0.0033, *(trial.params["TRAIN.LR"] for trial in known)]
+    assert len(set(rates)) == 5
+    config.write_text("TRAIN: {LR: 3.0}\n")
+    with pytest.raises(UserError, match=r"known\.yaml: its values lie outside"):
+        searched(space.replace("0.01", "0.02"), "RUN.NAME", "b", enqueued=(config,))
+
+
+def test_what_is_asked_follows_from_the_seed(searched, tmp_path):
+    space = "{TRAIN: {LR: {low: 0.0001, high: 0.01}}}"
+    first = searched(space, "STUDY.TRIALS", 3)
+    again = Study(load_config(first.run.config_file), RunDir(tmp_path / "again"))
+    other = Study(load_config(first.run.config_file, ["SEED", "1"]), RunDir(tmp_path / "other"))
+    rate = first.trials()[0].params["TRAIN.LR"]
+    assert again.claim().values == {"TRAIN.LR": rate}
+    assert other.claim().values != {"TRAIN.LR": rate}
+    assert again.claim().values != {"TRAIN.LR": rate}  # a second worker begins elsewhere
+
+
+def test_a_study_of_another_space_or_commit_is_refused_with_the_difference(tiny, tmp_path, world):
+    tree = tmp_path / "tree"
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@t"]
+    subprocess.run([*git, "clone", "-q", CHECKOUT, tree], check=True)
+    for path in ("zoerefine", "platform"):  # as it stands here, committed or not
+        subprocess.run(["cp", "-r", CHECKOUT / path, tree], check=True)
+    commit = [*git, "-C", tree, "commit", "-qa", "--allow-empty", "-m", "next"]
+    subprocess.run([*git, "-C", tree, "add", "-A"], check=True)
+    subprocess.run(commit, check=True)
+
+    def search(space, *words):
+        config = tmp_path / "study.yaml"
+        config.write_text(f"{tiny.read_text()}\nSEARCH: {space}\n")
+        return subprocess.run(
+            [sys.executable, tree / "platform" / "search.py", "--config", config,
+             "TRAIN.EPOCHS", "1", *words],
+            cwd=tmp_path, capture_output=True, text=True,
+        )  # fmt: skip
+
+    first = search("{MODEL: {MAX_LOG: [0.5]}}", "--trials", "1")
+    assert first.returncode == 0, first.stderr
+    more = search("{MODEL: {MAX_LOG: [0.5]}}", "--trials", "2")  # more of the same is no other
+    assert more.returncode == 0, more.stderr
+    other = search("{MODEL: {MAX_LOG: [0.5, 1.0]}}")
+    assert other.returncode == 2
+    assert "SEARCH.MODEL.MAX_LOG: [0.5] there, [0.5, 1.0] here" in other.stderr
+    subprocess.run(commit, check=True)
+    later = search("{MODEL: {MAX_LOG: [0.5]}}")
+    assert later.returncode == 2
+    assert "commit: " in later.stderr
+    assert "give another RUN.NAME" in later.stderr
+    assert "Traceback" not in later.stderr
+    (run,) = (tmp_path / "runs" / "tiny").iterdir()
+    assert RunDir(run).status().state == "finished"  # as it was
+
+
+def test_a_plan_is_printed_and_nothing_is_run(tiny, script, tmp_path):
+    tiny.write_text(tiny.read_text() + "SEARCH: {MODEL: [{BASE: [4, 8]}, {NAME: guided}]}\n")
+    done = script("search", "--config", tiny, "--plan", "--grid")
     assert done.returncode == 0, done.stderr
-    assert "the same as trial 0" in done.stderr
-    assert len(list(tmp_path.glob("runs/tiny/*/trials/*"))) == 1
+    assert "in all 3 combinations" in done.stdout
+    assert "NAME guided" in done.stdout
+    assert "3 trials by grid" in done.stdout
+    assert "a trial: 2 epochs of 8 frames at" in done.stdout
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "caches").exists()
 
 
 @pytest.mark.parametrize(
@@ -81,10 +213,28 @@ def test_a_value_that_was_tried_is_not_trained_again(tiny, script, tmp_path):
         ([], "SEARCH is empty"),
         (["SEARCH.TRAIN.LRR", "[1.0]"], "TRAIN.LRR is no config key"),
         (["SEARCH.TRAIN.LR", "[1.0]", "DATA.VAL_FRACTION", "0.0"], "raise DATA.VAL_FRACTION"),
+        (["SEARCH.TRAIN.LR", "[1.0]", "STUDY.OBJECTIVES", "[speed]"], "STUDY.OBJECTIVES must be"),
+        (["SEARCH.TRAIN.LR", "[1.0]", "STUDY.CONSTRAINTS", "[{name: x, at_most: 1}]"],
+         "STUDY.CONSTRAINTS must be a list such as"),
+        (["SEARCH.TRAIN.LR", "[1.0]", "STUDY.PRUNER", "axe"], "STUDY.PRUNER must be one of"),
+        (["SEARCH.TRAIN.LR", "[1.0]", "--workers", "0"], "STUDY.WORKERS must be 1 or more"),
+        (["SEARCH.TRAIN.LR", "[1.0]", "--storage", "mysql://h/d"], "must be sqlite"),
+        (["SEARCH.TRAIN.LR", "[1.0]", "--storage", "postgresql://me@127.0.0.1:1/d"],
+         "cannot be used"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_one_line(tiny, script, words, message):
     done = script("search", "--config", tiny, *words)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_password_in_the_storages_url_is_refused_and_never_shown(tiny, script, tmp_path):
+    url = "postgresql://me:hunter2@127.0.0.1/d"
+    done = script("search", "--config", tiny, "--storage", url, "SEARCH.TRAIN.LR", "[1.0]")
+    assert done.returncode == 2
+    assert "PGPASSWORD" in done.stderr
+    assert "hunter2" not in done.stderr
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path != tiny]
+    assert not any(b"hunter2" in path.read_bytes() for path in files)

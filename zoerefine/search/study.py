@@ -1,155 +1,368 @@
-"""A study: trials of a search space, each an ordinary run, and then the best at full length.
+"""A study: its trials in a database, who may begin the next one, and what became of each.
 
-The study's run directory holds `study.db`, `trials/0000/`, `trials/0001/`, ..., `best.yaml` and
-`best/`. A study that was killed goes on: a trial that was running goes on from its checkpoint.
+A trial counts once. One that continues another (its worker died, or was asked to stop) replaces
+it; one whose values had been tried before is not run and does not count. Who begins a trial holds
+the study for that moment, so neither the number of trials nor a pair of equal ones is left to
+chance, however many workers there are.
 """
 
-from collections.abc import Mapping
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import optuna
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from yacs.config import CfgNode
 
-from zoerefine.config import save_config
-from zoerefine.data.cache import Cache
-from zoerefine.data.split import Split
+from zoerefine.config import to_dict
 from zoerefine.errors import UserError
-from zoerefine.progress import say
+from zoerefine.launch.provenance import source_facts
 from zoerefine.run_dir import RunDir
-from zoerefine.search.space import Parameter, read_space, with_values
-from zoerefine.train.job import open_run, prepare, record_provenance
-from zoerefine.train.loop import train
+from zoerefine.search.objectives import Goals, read_goals
+from zoerefine.search.space import Values, combinations, params_of, read_space, size_of, suggest
+from zoerefine.search.storage import alone, open_storage, storage_url
+from zoerefine.train.job import CHECKOUT
 
-Values = dict[str, Any]
+# Settings that may change while a study goes on: they decide how much is tried, and by whom.
+BUDGET = {"TRIALS", "TIMEOUT_S", "SAMPLER", "PRUNER", "STORAGE", "WORKERS", "HEARTBEAT_S",
+          "RETRIES", "THEN", "SEEDS"}  # fmt: skip
+TRIES = 3  # asks for values that were not tried before, ahead of looking for some
+ENUMERATED = 100_000  # combinations of a finite space that are looked through
+HOPELESS = 5  # failures without a single success that end a study
+SAMPLERS = ("tpe", "gp", "random", "grid")
+PRUNERS = ("median", "halving", "none")
 
 
-def run_study(cfg: CfgNode) -> RunDir:
-    """Run the trials that are left, then what STUDY.THEN says; returns the study's run."""
-    space = read_space(cfg)
-    if cfg.STUDY.THEN not in ("", "train"):
-        raise UserError(f"STUDY.THEN must be empty or train, got {cfg.STUDY.THEN!r}")
-    run = open_run(cfg)
-    with run.writing():
-        cache, split = prepare(cfg)
-        if not split.val:
-            raise UserError("a search chooses by validation scenes: raise DATA.VAL_FRACTION")
-        record_provenance(run, cfg, cache)
-        study = Study(cfg, run, space, cache, split)
-        study.run_trials()
-        best = study.save_best()
-        if cfg.STUDY.THEN == "train":
-            study.train_best(best)
-    return run
+class TakenOver(Exception):
+    """Another worker has this trial: this one was taken for dead."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A trial that this worker runs: its values, and its run directory."""
+
+    trial: optuna.Trial
+    values: Values
+    run: RunDir
+
+    @property
+    def number(self) -> int:
+        return self.trial.number
 
 
 class Study:
-    """The trials of one study, one after the other."""
+    """A study, opened by one process; `worker` is the name that its trials bear."""
 
-    def __init__(
-        self, cfg: CfgNode, run: RunDir, space: list[Parameter], cache: Cache, split: Split
-    ) -> None:
-        self.cfg, self.run, self.space = cfg, run, space
-        self.cache, self.split = cache, split
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.optuna = optuna.create_study(
-            study_name=run.path.name,
-            storage=f"sqlite:///{run.path / 'study.db'}",
-            sampler=optuna.samplers.TPESampler(seed=cfg.SEED),
-            pruner=optuna.pruners.MedianPruner(),
-            load_if_exists=True,
-        )
-
-    def run_trials(self) -> None:
-        """Go on with trials that were cut off, then ask for new ones up to STUDY.TRIALS."""
-        for frozen in self.optuna.get_trials(states=(TrialState.RUNNING,)):
-            # A trial's values are in the database: asking again gives the same ones.
-            self.run_trial(optuna.Trial(self.optuna, frozen._trial_id))
-        while len(self.optuna.trials) < self.cfg.STUDY.TRIALS:
-            self.run_trial(self.optuna.ask())
-
-    def run_trial(self, trial: optuna.Trial) -> None:
-        """Train one configuration and tell the study its validation AbsRel."""
-        values = {parameter.key: parameter.suggest(trial) for parameter in self.space}
-        say(f"trial {trial.number} (of {self.cfg.STUDY.TRIALS}): {shown(values)}")
-        twin = self.same_trial(trial)
-        if twin is not None:
-            say(f"  the same as trial {twin.number}, AbsRel {twin.value:.4f}")
-            self.optuna.tell(trial, twin.value)
-            return
-
-        def report(epoch: int, abs_rel: float) -> bool:
-            trial.report(abs_rel, epoch)
-            return trial.should_prune()
-
-        results = self.train_one(self.trial_config(values), self.trial_run(trial.number), report)
-        abs_rel = results["val"]["refined"]["abs_rel"]
-        state = TrialState.PRUNED if results["pruned"] else TrialState.COMPLETE
-        self.optuna.tell(trial, None if results["pruned"] else abs_rel, state=state)
-        word = "pruned at" if results["pruned"] else "validation"
-        say(f"  {word} AbsRel {abs_rel:.4f}, best {self.best_value():.4f}")
-
-    def same_trial(self, trial: optuna.Trial) -> optuna.trial.FrozenTrial | None:
-        """A finished trial with the same values."""
-        for other in self.optuna.get_trials(states=(TrialState.COMPLETE,)):
-            if other.params == trial.params:
-                return other
-        return None
-
-    def trial_config(self, values: Mapping[str, Any]) -> CfgNode:
-        """A trial's own configuration."""
-        cfg = with_values(self.cfg, values)
-        if self.cfg.STUDY.EPOCHS:
-            cfg.TRAIN.EPOCHS, cfg.TRAIN.STEPS = self.cfg.STUDY.EPOCHS, 0
-        cfg.freeze()
-        return cfg
-
-    def trial_run(self, number: int) -> RunDir:
-        return RunDir(self.run.path / "trials" / f"{number:04d}")
-
-    def best_value(self) -> float:
-        values = [t.value for t in self.optuna.trials if t.value is not None]
-        return min(values, default=float("nan"))
-
-    def train_one(self, cfg: CfgNode, run: RunDir, report: Any, test: bool = False) -> Values:
-        """Train into a run directory of its own, or read what a finished one found."""
-        if run.status().state == "finished":
-            return run.read_json(run.results_file)
+    def __init__(self, cfg: CfgNode, run: RunDir, worker: str = "") -> None:
+        options = cfg.STUDY
+        _check_options(options)
+        self.cfg, self.run, self.worker = cfg, run, worker
+        self.space = read_space(cfg)
+        self.goals: Goals = read_goals(cfg)
         run.path.mkdir(parents=True, exist_ok=True)
-        save_config(cfg, run.config_file)
-        with run.writing():
-            record_provenance(run, cfg, self.cache, parent=self.run)
-            return train(cfg, run, self.cache, self.split_of(cfg), report, test)
+        self.url = storage_url(options.STORAGE, run.path)
+        self.storage = open_storage(self.url, options.HEARTBEAT_S)
+        with self.alone():
+            self.optuna = optuna.create_study(
+                study_name=cfg.RUN.NAME,
+                storage=self.storage,
+                directions=["minimize"] * len(self.goals.objectives),
+                pruner=make_pruner(options.PRUNER),
+                load_if_exists=True,
+            )
+            self._belongs_here()
 
-    def split_of(self, cfg: CfgNode) -> Split:
-        """The study's split; without a validation share, its scenes are for training."""
-        if cfg.DATA.VAL_FRACTION > 0:
-            return self.split
-        return Split(tuple(sorted(self.split.train + self.split.val)), (), self.split.test)
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the study: nobody else begins, sweeps or enqueues meanwhile."""
+        with alone(self.storage, self.cfg.RUN.NAME, self.run.path):
+            yield
 
-    def save_best(self) -> CfgNode:
-        """Write best.yaml: an ordinary configuration that gives the best run by itself."""
-        if not self.optuna.get_trials(states=(TrialState.COMPLETE,)):
-            raise UserError(f"{self.run.path}: no trial of the study was completed")
-        trial = self.optuna.best_trial
-        values = {p.key: p.suggest(trial) for p in self.space}  # type: ignore[arg-type]
-        cfg = with_values(self.cfg, values)
-        cfg.STUDY.THEN = ""
-        cfg.DATA.VAL_FRACTION = 0.0
-        cfg.freeze()
-        save_config(cfg, self.run.path / "best.yaml")
-        say(f"best: trial {trial.number}, AbsRel {trial.value:.4f}, {shown(values)}")
-        return cfg
+    def _belongs_here(self) -> None:
+        """Mark a new study with what it is of; raises `UserError` where it is of something else."""
+        ours = identity(self.cfg)
+        theirs = self.optuna.user_attrs.get("identity")
+        if theirs is None:
+            self.optuna.set_user_attr("identity", ours)
+            self.optuna.set_metric_names(list(self.goals.objectives))
+        elif theirs != ours:
+            lines = [
+                f"  {key}: {theirs.get(key)} there, {ours.get(key)} here"
+                for key in sorted({*ours, *theirs})
+                if theirs.get(key) != ours.get(key)
+            ]
+            raise UserError(
+                f"study {self.cfg.RUN.NAME} in {self.url} is of something else; go back to that, "
+                "or give another RUN.NAME:\n" + "\n".join(lines)
+            )
 
-    def train_best(self, cfg: CfgNode) -> Values:
-        """Train the best configuration at full length on all scenes but the test's."""
-        say("training the best configuration at full length, validation scenes included")
-        return self.train_one(cfg, RunDir(self.run.path / "best"), report=None, test=True)
+    def trials(self) -> list[FrozenTrial]:
+        """The trials that count."""
+        return counted(self.optuna.get_trials(deepcopy=False))
+
+    @property
+    def budget(self) -> int:
+        """How many trials there are to be."""
+        size = size_of(self.space)
+        return int(size) if self.cfg.STUDY.SAMPLER == "grid" else self.cfg.STUDY.TRIALS
+
+    def is_over(self) -> bool:
+        """Whether nothing runs or waits."""
+        return not any(t.state in (TrialState.RUNNING, TrialState.WAITING) for t in self.trials())
+
+    # Beginning a trial.
+
+    def claim(self) -> Claim | None:
+        """The next trial, one that was cut off before a new one; None where none is to begin.
+
+        Raises `UserError` where the first trials all failed.
+        """
+        with self.alone():
+            self._sweep()
+            trials = self.trials()
+            self._raise_if_hopeless(trials)
+            waiting = any(t.state == TrialState.WAITING for t in trials)
+            if not waiting and (len(trials) >= self.budget or self._exhausted(trials)):
+                return None
+            return self._begin()
+
+    def _begin(self) -> Claim | None:
+        for _ in range(TRIES):
+            claim = self._ask()
+            if claim is not None:
+                return claim
+        left = self._untried()
+        if left is None:
+            return None
+        self.optuna.enqueue_trial(left)
+        return self._ask()
+
+    def _ask(self) -> Claim | None:
+        """A new trial, or one of the queue; None where its values were tried before."""
+        existing = self.optuna.get_trials(deepcopy=False)
+        # A sampler of its own for every trial: what is asked follows from the trials so far, and
+        # from no worker's history; and two workers never begin with the same values.
+        seed = np.random.SeedSequence((self.cfg.SEED, len(existing))).generate_state(1)[0]
+        self.optuna.sampler = make_sampler(self.cfg.STUDY.SAMPLER, int(seed))
+        trial = self.optuna.ask()
+        self.storage.record_heartbeat(trial._trial_id)
+        values = suggest(self.space, trial)
+        twin = next((t for t in counted(existing) if t.params == trial.params), None)
+        if twin is not None and twin.state != TrialState.WAITING:
+            trial.set_user_attr("twin", twin.number)
+            self.optuna.tell(trial, state=TrialState.FAIL)
+            return None
+        folder = trial.user_attrs.get("run", f"trials/{trial.number:04d}")
+        trial.set_user_attr("run", folder)
+        trial.set_user_attr("worker", self.worker)  # last: only now has it really begun
+        return Claim(trial, values, RunDir(self.run.path / folder))
+
+    def _exhausted(self, trials: Sequence[FrozenTrial]) -> bool:
+        """Whether every combination has been tried."""
+        return len({str(sorted(t.params.items())) for t in trials}) >= size_of(self.space)
+
+    def _untried(self) -> Values | None:
+        """Any combination of a finite space that was not tried; None where there is none."""
+        if size_of(self.space) > ENUMERATED:
+            return None
+        tried = [t.params for t in self.trials()]
+        left = [one for one in combinations(self.space) if one not in tried]
+        return random.Random(len(tried)).choice(left) if left else None
+
+    def enqueue(self, params: Mapping[str, Any]) -> None:
+        """Have these parameters tried next, unless they were."""
+        with self.alone():
+            self.optuna.enqueue_trial(dict(params), skip_if_exists=True)
+
+    def enqueue_config(self, cfg: CfgNode, source: str) -> None:
+        """Have a config's values tried next. Raises `UserError` where they are not in the space."""
+        params = params_of(self.space, cfg)
+        if params is None:
+            raise UserError(f"{source}: its values lie outside what SEARCH lists")
+        self.enqueue(params)
+
+    def enqueue_all(self) -> None:
+        """Have every combination tried. Raises `UserError` where there is no end to them."""
+        endless = [line for one in self.space if one.size > ENUMERATED for line in one.lines()]
+        if size_of(self.space) > ENUMERATED:
+            raise UserError(
+                f"a grid of {size_of(self.space):g} combinations has no end: give lists, or ranges "
+                f"with steps ({'; '.join(endless[:3])})"
+            )
+        for params in combinations(self.space):
+            self.enqueue(params)
+
+    # What becomes of a trial.
+
+    def is_mine(self, claim: Claim) -> bool:
+        """Whether this worker still has the trial."""
+        return self.storage.get_trial(claim.trial._trial_id).state == TrialState.RUNNING
+
+    def complete(self, claim: Claim, figures: Mapping[str, float]) -> None:
+        """The trial's figures, and so its objectives."""
+        self._note_figures(claim, figures)
+        values = [figures[name] for name in self.goals.objectives]
+        self._tell(claim, TrialState.COMPLETE, values)
+
+    def prune(self, claim: Claim, figures: Mapping[str, float], reason: str) -> None:
+        """The trial was not worth going on with."""
+        self._note_figures(claim, figures)
+        self._tell(claim, TrialState.PRUNED, reason=reason)
+
+    def fail(self, claim: Claim, reason: str) -> None:
+        """The trial went wrong, and would again."""
+        self._tell(claim, TrialState.FAIL, reason=reason)
+
+    def put_back(self, claim: Claim) -> None:
+        """The trial was asked to stop; who comes next goes on with it from its checkpoint."""
+        with self.alone():
+            claim.trial.set_user_attr("stopped", True)
+            self._tell(claim, TrialState.FAIL)
+            self._sweep()
+
+    def release(self, worker: str) -> None:
+        """A worker is known to be dead: its trial is free."""
+        with self.alone():
+            for trial in self.optuna.get_trials(states=(TrialState.RUNNING,)):
+                if trial.user_attrs.get("worker") == worker:
+                    self.optuna.tell(trial.number, state=TrialState.FAIL)
+            self._sweep()
+
+    def _note_figures(self, claim: Claim, figures: Mapping[str, float]) -> None:
+        claim.trial.set_user_attr("figures", dict(figures))
+        for name, excess in self.goals.excess(figures).items():
+            claim.trial.set_constraint(name, excess)
+
+    def _tell(
+        self,
+        claim: Claim,
+        state: TrialState,
+        values: Sequence[float] | None = None,
+        reason: str = "",
+    ) -> None:
+        try:
+            if reason:
+                claim.trial.set_user_attr("reason", reason)
+            self.optuna.tell(claim.trial, values, state)
+        except (optuna.exceptions.UpdateFinishedTrialError, ValueError) as error:
+            if self.is_mine(claim):
+                raise
+            raise TakenOver from error
+
+    def _sweep(self) -> None:
+        """Free the trials of workers that are gone, and queue what they leave.
+
+        A trial that failed without a reason lost its worker. Whoever is killed between any two
+        lines here leaves a state in which the next sweep does the rest.
+        """
+        optuna.storages.fail_stale_trials(self.optuna)
+        for trial in self.optuna.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            if "worker" not in trial.user_attrs:  # killed on the way to it: we hold the study
+                self.optuna.tell(trial.number, state=TrialState.FAIL)
+        for trial in self.trials():
+            if trial.state == TrialState.FAIL and "reason" not in trial.user_attrs:
+                self._continue(trial)
+
+    def _continue(self, trial: FrozenTrial) -> None:
+        """Queue a trial that goes on where another was cut off, unless too many workers died."""
+        known = dict(trial.user_attrs)
+        deaths = known.get("deaths", 0) + (0 if known.pop("stopped", False) else 1)
+        if deaths > self.cfg.STUDY.RETRIES:
+            return
+        known.pop("worker", None)
+        again = optuna.create_trial(
+            state=TrialState.WAITING,
+            params=trial.params,
+            distributions=trial.distributions,
+            user_attrs={**known, "continues": trial.number, "deaths": deaths},
+            intermediate_values=trial.intermediate_values,
+        )
+        self.optuna.add_trial(again)
+
+    def _raise_if_hopeless(self, trials: Sequence[FrozenTrial]) -> None:
+        failed = [t for t in trials if t.state == TrialState.FAIL]
+        ended = [t for t in trials if t.state.is_finished()]
+        if len(failed) >= HOPELESS and len(failed) == len(ended):
+            raise UserError(
+                f"the first {len(failed)} trials all failed; the last one: {reason_of(failed[-1])}"
+            )
+
+    # What came out.
+
+    def best(self) -> list[FrozenTrial]:
+        """The best trial within the limits; of several objectives, the Pareto front.
+
+        Raises `UserError` where there is none.
+        """
+        front = [t for t in self.optuna.best_trials if not excess_of(t)]
+        if not front:
+            raise UserError(f"{self.run.path}: no trial was completed within the constraints")
+        front.sort(key=lambda t: (t.values, t.number))
+        return front if len(self.goals.objectives) > 1 else front[:1]
 
 
-def shown(values: Values) -> str:
-    """Parameters in a line."""
-    return ", ".join(
-        f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
-        for key, value in values.items()
-    )
+def counted(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Trials but those that another continues, and those not run for having been run before."""
+    replaced = {t.user_attrs["continues"] for t in trials if "continues" in t.user_attrs}
+    return [t for t in trials if t.number not in replaced and "twin" not in t.user_attrs]
+
+
+def reason_of(trial: FrozenTrial) -> str:
+    """Why a trial failed or was pruned."""
+    return str(trial.user_attrs.get("reason", "its workers died, one after another"))
+
+
+def excess_of(trial: FrozenTrial) -> dict[str, float]:
+    """The limits that a trial exceeds, and by how much."""
+    return {name: value for name, value in trial.constraints.items() if value > 0}
+
+
+def identity(cfg: CfgNode) -> dict[str, Any]:
+    """What a study is of: commit, changes to it, and every setting but its budget, flat."""
+    source = source_facts(CHECKOUT)
+    tree = to_dict(cfg)
+    del tree["RUN"], tree["DATA"]["ROOT"], tree["CACHE"]["ROOT"], tree["CACHE"]["WORKERS"]
+    tree["STUDY"] = {key: value for key, value in tree["STUDY"].items() if key not in BUDGET}
+    found = {"commit": source["commit"], "uncommitted changes": source.get("dirty_digest", "")}
+    return found | dict(_flat(tree, ""))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
+    """A fresh sampler: TPE (multivariate, by groups, so that branches are learned), GP, random."""
+    if name == "tpe":
+        return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
+    if name == "gp":
+        return optuna.samplers.GPSampler(seed=seed)
+    return optuna.samplers.RandomSampler(seed=seed)  # a grid only takes from its queue
+
+
+def make_pruner(name: str) -> optuna.pruners.BasePruner:
+    """What stops trials early."""
+    if name == "median":
+        return optuna.pruners.MedianPruner()
+    if name == "halving":
+        return optuna.pruners.SuccessiveHalvingPruner()
+    return optuna.pruners.NopPruner()
+
+
+def _check_options(options: CfgNode) -> None:
+    """Raises `UserError` for a STUDY that means nothing."""
+    for key, known in (("SAMPLER", SAMPLERS), ("PRUNER", PRUNERS)):
+        if options[key] not in known:
+            raise UserError(f"STUDY.{key} must be one of {', '.join(known)}, got {options[key]!r}")
+    for key in ("TRIALS", "WORKERS", "HEARTBEAT_S", "SEEDS"):
+        if options[key] < 1:
+            raise UserError(f"STUDY.{key} must be 1 or more, got {options[key]}")
+    if options.THEN not in ("", "train", "train,export"):
+        raise UserError(f"STUDY.THEN must be empty, train or train,export, got {options.THEN!r}")

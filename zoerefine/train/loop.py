@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from yacs.config import CfgNode
@@ -14,6 +15,7 @@ from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split, keep_split
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
+from zoerefine.pictures import write_picture
 from zoerefine.progress import bar, say
 from zoerefine.ranks import from_writer, is_writer, largest_over_ranks, wait_for_all, world
 from zoerefine.run_dir import RunDir
@@ -55,10 +57,11 @@ def train(
     """
     if is_writer():
         keep_split(split, run.split_file)
-    loop = Loop(cfg, run, Trainer(cfg, cache, split), report)
-    with StopSignals() as loop.stop, explained_failures():
-        loop.run_epochs()
-    results = loop.results(test)
+    with explained_failures():
+        loop = Loop(cfg, run, Trainer(cfg, cache, split), report)
+        with StopSignals() as loop.stop:
+            loop.run_epochs()
+        results = loop.results(test)
     if is_writer():
         write_json(run.results_file, results)
     wait_for_all()
@@ -151,17 +154,20 @@ class Loop:
         if is_writer():
             if better:
                 save_best(self.run, trainer.weights.state_dict())
-            self.log_evaluation(epoch, metrics)
+            self.log_evaluation(epoch, metrics, better)
             self.pruned = bool(self.report and self.report(epoch, abs_rel))
         self.pruned = from_writer(self.pruned)
 
-    def log_evaluation(self, epoch: int, metrics: dict[str, Any]) -> None:
+    def log_evaluation(self, epoch: int, metrics: dict[str, Any], better: bool) -> None:
         """A row, the fixed pictures, and a line of the table of epochs."""
         step = self.trainer.step
         del metrics["scenes"]
         self.log.write("val", step, epoch, metrics)
-        for name, picture in self.trainer.pictures(self.trainer.split.val):
+        pictures = dict(self.trainer.pictures(self.trainer.split.val))
+        for name, picture in pictures.items():
             self.log.picture(f"val/{name}", step, picture)
+        if better and pictures:
+            write_picture(self.run.validation_picture, np.concatenate(list(pictures.values())))
         if self.cfg.TRAIN.HISTOGRAMS:
             self.log.histograms(step, self.trainer.refiner)
         say(epoch_line(epoch, self.trainer.epochs, metrics, self.trainer.best))

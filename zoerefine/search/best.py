@@ -1,0 +1,86 @@
+"""The end of a study: its best configurations as files, trained at full length, and exported."""
+
+from typing import Any
+
+from optuna.trial import FrozenTrial
+from yacs.config import CfgNode
+
+from zoerefine.config import save_config
+from zoerefine.data.cache import Cache
+from zoerefine.data.split import Split
+from zoerefine.errors import UserError
+from zoerefine.progress import say
+from zoerefine.run_dir import RunDir
+from zoerefine.search.space import suggest, with_values
+from zoerefine.search.study import Study
+from zoerefine.search.worker import shown
+from zoerefine.train.job import record_provenance
+from zoerefine.train.loop import train
+
+
+def finish(study: Study, cache: Cache, split: Split) -> None:
+    """Write the best configurations, and do with them what STUDY.THEN says.
+
+    `best.yaml` is an ordinary configuration that gives the run `best` by itself; of several
+    objectives each point of the Pareto front has its own, `pareto-<trial>.yaml`. More seeds are
+    in `<name>-seed<seed>`. Raises `UserError` where no trial was completed.
+    """
+    several = len(study.goals.objectives) > 1
+    options = study.cfg.STUDY
+    for trial in study.best():
+        name = f"pareto-{trial.number:04d}" if several else "best"
+        cfg = full_config(study, trial)
+        save_config(cfg, study.run.path / f"{name}.yaml")
+        say(f"{name}: trial {trial.number}, {shown(trial.user_attrs['figures'])}; "
+            f"{shown(trial.params)}")  # fmt: skip
+        if not options.THEN:
+            continue
+        for seed in range(cfg.SEED, cfg.SEED + options.SEEDS):
+            folder = name if seed == cfg.SEED else f"{name}-seed{seed}"
+            run = RunDir(study.run.path / folder)
+            train_fully(study, with_seed(cfg, seed), run, cache, split)
+            if "export" in options.THEN and not (run.engine / "refiner.ts").exists():
+                export_run(run)
+
+
+def full_config(study: Study, trial: FrozenTrial) -> CfgNode:
+    """A trial's configuration at full length, validation scenes included in training."""
+    cfg = with_values(study.cfg, suggest(study.space, trial))  # type: ignore[arg-type]
+    cfg.STUDY.THEN = ""
+    cfg.DATA.VAL_FRACTION = 0.0
+    cfg.freeze()
+    return cfg
+
+
+def with_seed(cfg: CfgNode, seed: int) -> CfgNode:
+    """The same configuration with another seed."""
+    changed = cfg.clone()
+    changed.defrost()
+    changed.SEED = seed
+    changed.freeze()
+    return changed
+
+
+def train_fully(
+    study: Study, cfg: CfgNode, run: RunDir, cache: Cache, split: Split
+) -> dict[str, Any]:
+    """Train on all scenes but the test's, and test; a finished run is left as it is."""
+    if run.status().state == "finished":
+        return run.read_json(run.results_file)
+    say(f"training {run.path.name} at full length, validation scenes included")
+    everything = Split(tuple(sorted(split.train + split.val)), (), split.test)
+    run.path.mkdir(parents=True, exist_ok=True)
+    save_config(cfg, run.config_file)
+    with run.writing():
+        record_provenance(run, cfg, cache, parent=study.run)
+        return train(cfg, run, cache, everything)
+
+
+def export_run(run: RunDir) -> None:
+    """Build the run's engine. What cannot be exported is said, and the rest goes on."""
+    from zoerefine.export.export import export
+
+    try:
+        say(f"exported {export(run)}")
+    except UserError as error:
+        say(f"{run.path.name} was not exported: {error}")

@@ -1,0 +1,138 @@
+"""What people see of a study: a live table, or a line for each change where nobody watches."""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from optuna.trial import FrozenTrial, TrialState
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from zoerefine.progress import say
+from zoerefine.search.study import Study, excess_of, reason_of
+from zoerefine.search.worker import shown
+
+SHOWN = 8  # of the best trials
+EVERY_S = 1.0
+COLOURS = {"RUNNING": "cyan", "FAIL": "red", "PRUNED": "yellow", "WAITING": "dim"}
+
+
+@contextmanager
+def board(study: Study, until: float) -> Iterator[Callable[[], None]]:
+    """Yields a function that brings what people see up to date; it looks once a second."""
+    console = Console(file=sys.stderr)
+    looked = 0.0
+    if console.is_terminal:
+        with Live(drawn(study, until), console=console, auto_refresh=False) as live:
+
+            def show() -> None:
+                nonlocal looked
+                if time.monotonic() - looked > EVERY_S:
+                    looked = time.monotonic()
+                    live.update(drawn(study, until), refresh=True)
+
+            yield show
+            live.update(drawn(study, until), refresh=True)
+        return
+    told: dict[int, str] = {trial.number: trial.state.name for trial in study.trials()}
+    say(summary(study, study.trials(), until))
+
+    def tell(at_once: bool = False) -> None:
+        nonlocal looked
+        if at_once or time.monotonic() - looked > EVERY_S:
+            looked = time.monotonic()
+            tell_changes(study, told)
+
+    yield tell
+    tell(at_once=True)
+    say(summary(study, study.trials(), until))
+
+
+def tell_changes(study: Study, told: dict[int, str]) -> None:
+    """A line for each trial that is in another state than when last told."""
+    for trial in study.trials():
+        state = trial.state.name
+        if told.get(trial.number) == state:
+            continue
+        told[trial.number] = state
+        if state == "RUNNING":
+            values = shown(trial.params)
+            say(f"trial {trial.number} (of {study.budget}): {values}")
+        elif trial.state.is_finished():
+            say(f"trial {trial.number} {WORDS[state]}: {outcome(trial)}{best_so_far(study)}")
+
+
+WORDS = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
+
+
+def outcome(trial: FrozenTrial) -> str:
+    """What came out of a trial."""
+    if trial.state in (TrialState.FAIL, TrialState.PRUNED):
+        return reason_of(trial)
+    figures = shown(trial.user_attrs.get("figures", {}))
+    over = "".join(f", {name} over its limit" for name in excess_of(trial))
+    return figures + over
+
+
+def best_so_far(study: Study) -> str:
+    """The smallest first objective yet."""
+    done = completed(study.trials())
+    if not done:
+        return ""
+    best = min(done, key=lambda trial: trial.values[0])
+    return f" (best {study.goals.objectives[0]} {best.values[0]:.4g}, trial {best.number})"
+
+
+def completed(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Trials with figures within the limits."""
+    return [t for t in trials if t.state == TrialState.COMPLETE and not excess_of(t)]
+
+
+def summary(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
+    """A study in a line."""
+    states = [trial.state.name for trial in trials]
+    parts = [f"{sum(t.state.is_finished() for t in trials)} of {study.budget} trials"]
+    parts += [
+        f"{states.count(name)} {word}"
+        for name, word in (("RUNNING", "running"), ("PRUNED", "pruned"), ("FAIL", "failed"))
+        if states.count(name)
+    ]
+    left = time_left(study, trials, until)
+    return ", ".join(parts) + best_so_far(study) + (f", about {left} left" if left else "")
+
+
+def time_left(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
+    """How long the trials that are left will take, as those that are done did; empty if unknown."""
+    durations = [t.duration.total_seconds() for t in trials if t.duration is not None]
+    left = study.budget - len(durations)
+    if not durations or left <= 0:
+        return ""
+    seconds = statistics.median(durations) * -(-left // study.cfg.STUDY.WORKERS)
+    if until:
+        seconds = min(seconds, max(0.0, until - time.time()))
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def drawn(study: Study, until: float) -> Table:
+    """The table as it stands: what runs, then the best."""
+    trials = study.trials()
+    table = Table(title=summary(study, trials, until), title_justify="left")
+    for name in ("trial", "state", *study.goals.objectives, "epochs", "values"):
+        table.add_column(name, no_wrap=name != "values")
+    running = [t for t in trials if t.state == TrialState.RUNNING]
+    best = sorted(completed(trials), key=lambda trial: trial.values)[:SHOWN]
+    failed = [t for t in trials if t.state == TrialState.FAIL][-2:]
+    for trial in (*running, *best, *failed):
+        colour = COLOURS.get(trial.state.name, "green")
+        figures = [f"{value:.4g}" for value in trial.values or []]
+        figures += [""] * (len(study.goals.objectives) - len(figures))
+        epochs = str(max(trial.intermediate_values, default=-1) + 1 or "")
+        text = reason_of(trial) if trial in failed else shown(trial.params)
+        state = f"[{colour}]{trial.state.name.lower()}[/]"
+        table.add_row(str(trial.number), state, *figures, epochs, text)
+    return table

@@ -1,0 +1,170 @@
+"""The driver of a study: makes it, starts its workers, shows how it goes, and sees to its end."""
+
+import signal
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yacs.config import CfgNode
+
+from zoerefine.config import save_config
+from zoerefine.errors import UserError
+from zoerefine.launch.executor import open_executor
+from zoerefine.progress import say
+from zoerefine.run_dir import RunDir, launched_run
+from zoerefine.search.best import finish
+from zoerefine.search.board import board
+from zoerefine.search.enqueue import enqueue
+from zoerefine.search.study import Study
+from zoerefine.search.workers import ClusterWorkers, LocalWorkers, Workers
+from zoerefine.train.job import prepare, record_provenance
+
+LOOK_S = 0.3
+RESTARTS = 5  # of workers that die, in all, for each worker
+FAULT = 2  # the exit code of what the user has to mend
+
+
+def run_study(
+    cfg: CfgNode, enqueued: Sequence[Path] = (), executor: str = "local", gpus: float = 0
+) -> RunDir:
+    """Run the trials that are left, then what STUDY.THEN says; returns the study's run.
+
+    Args:
+        cfg: with what is searched under SEARCH.
+        enqueued: configs, or runs of other studies, whose values are tried first.
+        executor: where workers run: local or ray.
+        gpus: of the cluster, for each worker.
+
+    Raises:
+        UserError: the study is of another commit or space; nothing to search or to choose by;
+            every trial failed, or no worker lives long.
+        KeyboardInterrupt: a signal asked to stop; the same command goes on.
+    """
+    run = launched_run() or RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study")
+    study = Study(cfg, run)  # before anything is written: it may be another's
+    if launched_run() is None:
+        say(f"writing to {run.path}")
+    with run.writing():
+        save_config(cfg, run.config_file)
+        cache, split = prepare(cfg)
+        if not split.val:
+            raise UserError("a search chooses by validation scenes: raise DATA.VAL_FRACTION")
+        record_provenance(run, cfg, cache)
+        enqueue(study, enqueued)
+        with open_workers(run, cfg, executor, gpus) as workers:
+            Driver(study, workers).drive()
+        finish(study, cache, split)
+    return run
+
+
+@contextmanager
+def open_workers(run: RunDir, cfg: CfgNode, executor: str, gpus: float) -> Iterator[Workers]:
+    """Where workers are started."""
+    if executor != "local":
+        with open_executor(executor, gpus) as opened:
+            yield ClusterWorkers(run, opened)
+        return
+    import torch
+
+    yield LocalWorkers(run, cfg.STUDY.WORKERS, torch.cuda.device_count())
+
+
+@dataclass
+class Post:
+    """A worker's place: who has it now."""
+
+    number: int
+    name: str = ""
+    ticket: Any = None
+
+
+class Driver:
+    """Keeps a study's workers at work until it is over."""
+
+    def __init__(self, study: Study, workers: Workers) -> None:
+        self.study, self.workers = study, workers
+        options = study.cfg.STUDY
+        self.until = time.time() + options.TIMEOUT_S if options.TIMEOUT_S else 0.0
+        self.posts = [Post(number) for number in range(options.WORKERS)]
+        self.restarts = RESTARTS * options.WORKERS
+        self.asked = 0  # to stop
+
+    def drive(self) -> None:
+        """Until every worker has found nothing left to do."""
+        for name in self._stale_names():
+            self.study.release(name)  # our workers die with us: the last driver's are gone
+        with self._stopping(), board(self.study, self.until) as show:
+            for post in self.posts:
+                self._start(post)
+            while any(post.ticket for post in self.posts):
+                for post in self.posts:
+                    self._look(post)
+                show()
+                time.sleep(LOOK_S)
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def _stale_names(self) -> set[str]:
+        """Names of workers whose logs lie here, from when this study was driven before."""
+        return {path.stem for path in (self.study.run.path / "workers").glob("*.log")}
+
+    def _start(self, post: Post) -> None:
+        post.name = f"{post.number}-{uuid.uuid4().hex[:8]}"
+        words = ["--join", str(self.study.run.path), "--name", post.name]
+        if self.until:
+            words += ["--until", f"{self.until:.0f}"]
+        post.ticket = self.workers.submit(post.name, post.number, words)
+
+    def _look(self, post: Post) -> None:
+        """See whether a worker has ended; one that died is replaced, and its trial freed."""
+        outcome = self.workers.poll(post.ticket) if post.ticket else None
+        if outcome is None:
+            return
+        post.ticket = None
+        if outcome.code == 0 or self.asked:
+            return
+        self.study.release(post.name)
+        if outcome.code == FAULT:
+            self._stop_all()
+            raise UserError(outcome.said.removeprefix("error: "))
+        self.restarts -= 1
+        if self.restarts < 0:
+            self._stop_all()
+            raise UserError(
+                f"workers keep dying, the last with exit code {outcome.code}: {outcome.said} "
+                f"(see {self.study.run.path / 'workers'})"
+            )
+        say(f"worker {post.name} died with exit code {outcome.code}: starting another")
+        self._start(post)
+
+    def _stop_all(self) -> None:
+        """Ask every worker to stop, and wait until it has."""
+        for post in self.posts:
+            if post.ticket:
+                self.workers.cancel(post.ticket)
+        for post in self.posts:
+            while post.ticket and self.workers.poll(post.ticket) is None:
+                time.sleep(LOOK_S)
+            post.ticket = None
+
+    @contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """Pass Ctrl-C on to the workers: they stop with a checkpoint; the second kills them."""
+
+        def stop(number: int, frame: object) -> None:
+            self.asked += 1
+            for post in self.posts:
+                if post.ticket:
+                    self.workers.cancel(post.ticket)
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        old = {number: signal.signal(number, stop) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)

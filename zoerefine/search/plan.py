@@ -1,0 +1,83 @@
+"""What a search would do: its space, how large it is, and about how long it takes."""
+
+import math
+import time
+
+import torch
+from yacs.config import CfgNode
+
+from zoerefine.device import compute_dtype, pick_device
+from zoerefine.loss import Loss
+from zoerefine.model import build_refiner
+from zoerefine.search.objectives import read_goals
+from zoerefine.search.space import read_space, size_of
+from zoerefine.train.job import configured_data, configured_split
+
+STEPS = 4  # that are timed; the first is not
+
+
+def plan(cfg: CfgNode) -> list[str]:
+    """The plan, line by line. Raises `UserError` for what is wrong with the space or the data."""
+    space, goals, options = read_space(cfg), read_goals(cfg), cfg.STUDY
+    size = size_of(space)
+    lines = ["the space:", *(f"  {line}" for one in space for line in one.lines())]
+    finite = f"{size:,.0f} combinations" if math.isfinite(size) else "no end of combinations"
+    trials = int(size) if options.SAMPLER == "grid" and math.isfinite(size) else options.TRIALS
+    lines.append(f"  in all {finite}")
+    limits = "".join(f", {limit.name} at most {limit.at_most:g}" for limit in goals.limits)
+    lines.append(f"small should be: {', '.join(goals.objectives)}{limits}")
+    lines.append(f"{trials} trials by {options.SAMPLER}, workers: {options.WORKERS}")
+    if cfg.DATA.ROOT:
+        lines += time_lines(cfg, trials)
+    return lines
+
+
+def time_lines(cfg: CfgNode, trials: int) -> list[str]:
+    """How long the trials would take, from a few timed steps of the config as it stands."""
+    dataset = configured_data(cfg)
+    split = configured_split(cfg, dataset)
+    frames = sum(frame.scene in split.train for frame in dataset.frames)
+    tested = sum(frame.scene in split.val for frame in dataset.frames)
+    epochs = cfg.STUDY.EPOCHS or cfg.TRAIN.EPOCHS
+    step_s = step_time(cfg)
+    # An evaluation has no backward pass: a third of the work.
+    images = epochs * (frames + tested / 3)
+    seconds = images / cfg.LOADER.BATCH * step_s
+    total = seconds * -(-trials // cfg.STUDY.WORKERS)
+    return [
+        f"a trial: {epochs} epochs of {frames} frames at {cfg.LOADER.BATCH / step_s:.1f} images/s "
+        f"(timed over {STEPS} steps on random pictures), {span(seconds)} if it is not pruned",
+        f"all of them: at most about {span(total)}",
+    ]
+
+
+def step_time(cfg: CfgNode) -> float:
+    """Seconds of a training step of this config's refiner, the best of a few."""
+    device = pick_device()
+    dtype = compute_dtype(cfg.TRAIN.PRECISION, device)
+    height, width = cfg.LOADER.HEIGHT or cfg.CACHE.HEIGHT, cfg.LOADER.WIDTH or cfg.CACHE.WIDTH
+    shape = (cfg.LOADER.BATCH, 1, height, width)
+    refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG).to(device)
+    refiner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    loss = Loss(cfg.LOSS.TERMS, cfg.LOSS.OBJECT_WEIGHT)
+    rgb01 = torch.rand(shape[0], 3, height, width, device=device)
+    depth_m = torch.rand(shape, device=device) + 1
+    objects = torch.zeros(shape, dtype=torch.uint8, device=device)
+    times = []
+    for _ in range(STEPS + 1):
+        start = time.perf_counter()
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+            refined_m = refiner(rgb01, depth_m)
+        total, _ = loss(refined_m, depth_m, depth_m, objects, rgb01)
+        total.backward()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+def span(seconds: float) -> str:
+    """A length of time for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,110 @@
+"""Where a study's workers run: as processes of this machine, or through a cluster's executor."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from zoerefine.errors import UserError
+from zoerefine.launch.executor import Executor, Outcome
+from zoerefine.launch.git import head_commit, uncommitted_files
+from zoerefine.launch.process import first_moment
+from zoerefine.launch.table import tail
+from zoerefine.run_dir import RUN_FOLDER, RunDir
+from zoerefine.train.job import CHECKOUT
+
+SCRIPT = CHECKOUT / "platform" / "search.py"
+
+
+class Workers(Protocol):
+    """The three verbs of an executor, for workers."""
+
+    def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
+        """Start a worker and return its ticket."""
+
+    def poll(self, ticket: Any) -> Outcome | None:
+        """How a worker ended, or None while it is at work."""
+
+    def cancel(self, ticket: Any) -> None:
+        """Ask a worker to stop with a checkpoint; the second time, kill it."""
+
+
+@dataclass
+class Ticket:
+    """A process and where it writes."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    cancelled: bool = False
+
+
+class LocalWorkers:
+    """`count` workers of this machine share its cores, and have a GPU each where there are many."""
+
+    def __init__(self, run: RunDir, count: int, gpus: int) -> None:
+        self.folder, self.count, self.gpus = run.path / "workers", count, gpus
+
+    def submit(self, name: str, number: int, words: Sequence[str]) -> Ticket:
+        self.folder.mkdir(exist_ok=True)
+        log = self.folder / f"{name}.log"
+        with open(log, "ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, str(SCRIPT), *words],
+                env=self._environment(number),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                preexec_fn=first_moment(),
+                start_new_session=True,  # a terminal's Ctrl-C comes through us, once
+            )
+        return Ticket(process, log)
+
+    def _environment(self, number: int) -> dict[str, str]:
+        environment = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
+        if self.count > 1:
+            cores = len(os.sched_getaffinity(0)) // self.count
+            environment.setdefault("OMP_NUM_THREADS", str(max(1, cores)))
+        if self.gpus > 1:
+            environment["CUDA_VISIBLE_DEVICES"] = str(number % self.gpus)
+        return environment
+
+    def poll(self, ticket: Ticket) -> Outcome | None:
+        code = ticket.process.poll()
+        if code is None:
+            return None
+        return Outcome(128 - code if code < 0 else code, tail(ticket.log))
+
+    def cancel(self, ticket: Ticket) -> None:
+        with suppress(ProcessLookupError):
+            ticket.process.send_signal(signal.SIGKILL if ticket.cancelled else signal.SIGINT)
+        ticket.cancelled = True
+
+
+class ClusterWorkers:
+    """Workers that our launcher starts on a cluster's nodes, from the study's exact commit.
+
+    Raises `UserError` where the tree differs from its commit: nodes know commits alone.
+    """
+
+    def __init__(self, run: RunDir, executor: Executor) -> None:
+        self.run, self.executor = run, executor
+        self.commit = head_commit(CHECKOUT)
+        if not self.commit or uncommitted_files(CHECKOUT):
+            raise UserError("a cluster's nodes run commits as they are: commit your changes first")
+
+    def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
+        launch = ["--repo", str(CHECKOUT), "--commit", self.commit or "", "--module",
+                  "platform/search.py", "--config", str(self.run.config_file),
+                  "--runs", str(self.run.path / "workers"), "--", *words]  # fmt: skip
+        return self.executor.submit(launch)
+
+    def poll(self, ticket: Any) -> Outcome | None:
+        return self.executor.poll(ticket)
+
+    def cancel(self, ticket: Any) -> None:
+        self.executor.cancel(ticket)
