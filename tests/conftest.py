@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.cluster import three_nodes
 from zoerefine.data.synthetic import synthesize
 from zoerefine.run_dir import RunDir
 
@@ -64,6 +65,14 @@ def study(world, tmp_path_factory):
     exported = run_script(folder, "export", run.path / "best")
     assert exported.returncode == 0, exported.stderr
     return run
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A Ray cluster of three nodes: its address, the nodes by name, and where their homes lie."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'zoerefine[cluster]'")
+    with three_nodes(tmp_path_factory.mktemp("nodes")) as nodes:
+        yield nodes
 
 
 @pytest.fixture

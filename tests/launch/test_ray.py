@@ -4,108 +4,15 @@ The nodes are three `ray start`, each with a home of its own for mirrors, as mac
 """
 
 import json
-import os
 import signal
-import socket
-import subprocess
-import sys
 import time
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
+from tests.cluster import kill_tree
 from zoerefine.run_dir import RunDir
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'zoerefine[cluster]'")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def ray_start(home, name, *words):
-    """Start a node that stays in the foreground of its own session; killing that kills the node."""
-    environment = os.environ | {
-        "ZOEREFINE_HOME": str(home / name),
-        "ZOEREFINE_TEST_NODE": name,
-        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-        "RAY_health_check_period_ms": "1000",
-        "RAY_health_check_timeout_ms": "4000",
-        "RAY_health_check_failure_threshold": "3",
-        "RAY_USAGE_STATS_ENABLED": "0",
-    }
-    ray = Path(sys.executable).with_name("ray")
-    size = ("--num-cpus=1", "--object-store-memory=80000000", "--block")
-    return subprocess.Popen(
-        [ray, "start", *words, *size, "--disable-usage-stats"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def kill_tree(process):
-    """Kill a node as a power cut does: every process of it at once."""
-    listing = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True).stdout
-    children = {}
-    for line in listing.splitlines()[1:]:
-        pid, parent = map(int, line.split())
-        children.setdefault(parent, []).append(pid)
-    doomed, found = [process.pid], [process.pid]
-    while doomed:
-        for pid in children.get(doomed.pop(), []):
-            doomed.append(pid)
-            found.append(pid)
-    for pid in found:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.wait()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """The head's address, the three nodes by name, and where their homes lie."""
-    tmp_path = tmp_path_factory.mktemp("nodes")
-    port = free_port()
-    address = f"127.0.0.1:{port}"
-    ports = ("--include-dashboard=false", f"--ray-client-server-port={free_port()}")
-    nodes = {"head": ray_start(tmp_path, "head", "--head", f"--port={port}", *ports)}
-    try:
-        deadline = time.monotonic() + 40
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.2)
-        watch = (
-            "import ray, time; ray.init(log_to_driver=False)\n"
-            "while True:\n"
-            "    print(sum(node['Alive'] for node in ray.nodes()), flush=True); time.sleep(0.2)"
-        )
-        watcher = subprocess.Popen(
-            [sys.executable, "-c", watch],
-            env=os.environ | {"RAY_ADDRESS": address},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        # One after the other; a node that a busy machine let die at its start is started again.
-        for name, wanted in (("second", 2), ("third", 3)):
-            for count in watcher.stdout:
-                if int(count) >= wanted:
-                    break
-                if name not in nodes or nodes[name].poll() is not None:
-                    nodes[name] = ray_start(tmp_path, name, f"--address={address}")
-                assert time.monotonic() < deadline + 60, "the nodes did not come up"
-        watcher.kill()
-        watcher.communicate()
-        yield address, nodes, tmp_path
-    finally:
-        for process in nodes.values():
-            kill_tree(process)
 
 
 def test_a_node_dies_and_its_job_goes_on_elsewhere(cluster, launch, config, repository, tmp_path):

@@ -7,12 +7,11 @@ from pathlib import Path
 import optuna
 import pytest
 
+from tests.search.conftest import commit
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 from zoerefine.search.study import Study, counted, reason_of
-
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def trials_of(run):
@@ -159,16 +158,7 @@ def test_what_is_asked_follows_from_the_seed(searched, tmp_path):
     assert again.claim().values != {"TRAIN.LR": rate}  # a second worker begins elsewhere
 
 
-def test_a_study_of_another_space_or_commit_is_refused_with_the_difference(tiny, tmp_path, world):
-    tree = tmp_path / "tree"
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@t"]
-    subprocess.run([*git, "clone", "-q", CHECKOUT, tree], check=True)
-    for path in ("zoerefine", "platform"):  # as it stands here, committed or not
-        subprocess.run(["cp", "-r", CHECKOUT / path, tree], check=True)
-    commit = [*git, "-C", tree, "commit", "-qa", "--allow-empty", "-m", "next"]
-    subprocess.run([*git, "-C", tree, "add", "-A"], check=True)
-    subprocess.run(commit, check=True)
-
+def test_a_study_of_another_space_or_commit_is_refused_with_the_difference(tiny, tmp_path, tree):
     def search(space, *words):
         config = tmp_path / "study.yaml"
         config.write_text(f"{tiny.read_text()}\nSEARCH: {space}\n")
@@ -185,7 +175,7 @@ def test_a_study_of_another_space_or_commit_is_refused_with_the_difference(tiny,
     other = search("{MODEL: {MAX_LOG: [0.5, 1.0]}}")
     assert other.returncode == 2
     assert "SEARCH.MODEL.MAX_LOG: [0.5] there, [0.5, 1.0] here" in other.stderr
-    subprocess.run(commit, check=True)
+    commit(tree)
     later = search("{MODEL: {MAX_LOG: [0.5]}}")
     assert later.returncode == 2
     assert "commit: " in later.stderr

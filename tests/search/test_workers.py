@@ -5,50 +5,11 @@ import random
 import signal
 import time
 
-import pytest
-
-from tests.search.conftest import alive, children
+from tests.search.conftest import Made, alive, check_whole, children
 from zoerefine.config import load_config
-from zoerefine.run_dir import RunDir
 from zoerefine.search.study import Study, counted
 
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "3"))
-
-
-@pytest.fixture
-def slow(tiny):
-    """A search whose trials take a second or two each."""
-    tiny.write_text(
-        tiny.read_text()
-        + "STUDY: {TRIALS: 4, HEARTBEAT_S: 1}\n"
-        + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.01}}}\n"
-    )
-    return ["--config", tiny, "TRAIN.EPOCHS", "40", "TRAIN.CHECKPOINT_S", "0.0"]
-
-
-def opened(tmp_path):
-    run = RunDir(tmp_path / "runs" / "tiny" / "study")
-    return Study(load_config(run.config_file), run)
-
-
-def check_whole(tmp_path, trials=4):
-    """Every trial once, each with a finished run of its own."""
-    study = opened(tmp_path)
-    found = study.trials()
-    assert [t.state.name for t in found if t.state.name != "PRUNED"].count("COMPLETE") >= 1
-    assert all(t.state.name in ("COMPLETE", "PRUNED") for t in found)
-    assert len(found) == trials
-    runs = [t.user_attrs["run"] for t in found]
-    assert len(set(runs)) == trials
-    for trial in found:
-        run = RunDir(study.run.path / trial.user_attrs["run"])
-        assert run.status().state == "finished"
-        steps = [row["step"] for row in run.metrics() if row["phase"] == "train"]
-        assert steps == sorted(set(steps))
-        if trial.state.name == "COMPLETE":
-            value = run.read_json(run.results_file)["val"]["refined"]["abs_rel"]
-            assert trial.value == value
-    return study
 
 
 def training(tmp_path, count=1):
@@ -105,7 +66,7 @@ def test_ctrl_c_stops_with_a_checkpoint_and_nothing_is_lost(
     _, errors = driver.communicate(timeout=60)
     assert driver.returncode == 130, errors
     assert "the same command goes on" in errors
-    study = opened(tmp_path)
+    study = Made(tmp_path)
     assert study.run.status().state == "killed"
     assert [t.state.name for t in study.trials()][-1] == "WAITING"
     assert all(t.user_attrs.get("deaths", 0) == 0 for t in study.trials())
@@ -121,7 +82,7 @@ def test_a_worker_taken_for_dead_leaves_its_trial_to_another(
     wait_until(lambda: training(tmp_path, 2), driver)
     sleeper = children(driver.pid)[0]
     os.kill(sleeper, signal.SIGSTOP)
-    study = opened(tmp_path)
+    study = Made(tmp_path)
     wait_until(lambda: any("continues" in t.user_attrs for t in study.optuna.get_trials()), driver)
     os.kill(sleeper, signal.SIGCONT)
     _, errors = driver.communicate(timeout=180)
@@ -160,4 +121,4 @@ def test_no_trial_begins_after_the_timeout(tmp_path, slow, script):
     done = script("search", *slow, "--timeout", "0.001")
     assert done.returncode == 2
     assert "no trial was completed" in done.stderr
-    assert opened(tmp_path).trials() == []
+    assert Made(tmp_path).trials() == []

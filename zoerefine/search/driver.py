@@ -20,7 +20,7 @@ from zoerefine.search.best import finish
 from zoerefine.search.board import board
 from zoerefine.search.enqueue import enqueue
 from zoerefine.search.study import Study
-from zoerefine.search.workers import ClusterWorkers, LocalWorkers, Workers
+from zoerefine.search.workers import ClusterWorkers, LocalWorkers, Workers, clean_commit
 from zoerefine.train.job import prepare, record_provenance
 
 LOOK_S = 0.3
@@ -65,8 +65,9 @@ def run_study(
 def open_workers(run: RunDir, cfg: CfgNode, executor: str, gpus: float) -> Iterator[Workers]:
     """Where workers are started."""
     if executor != "local":
+        commit = clean_commit()
         with open_executor(executor, gpus) as opened:
-            yield ClusterWorkers(run, opened)
+            yield ClusterWorkers(run, commit, opened)
         return
     import torch
 

@@ -36,6 +36,7 @@ def work(run: RunDir, name: str, until: float = 0.0) -> None:
     """
     cfg = load_config(run.config_file)
     study = Study(cfg, run, name)
+    study.release(name)  # a cluster starts a worker anew under its name when its node has died
     cache, split = prepare(cfg)
     worker = Worker(study, cache, split)
     while not until or time.time() < until:

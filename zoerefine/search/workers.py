@@ -85,20 +85,22 @@ class LocalWorkers:
         ticket.cancelled = True
 
 
+def clean_commit() -> str:
+    """This tree's commit. Raises `UserError` where the tree differs: nodes know commits alone."""
+    commit = head_commit(CHECKOUT)
+    if not commit or uncommitted_files(CHECKOUT):
+        raise UserError("a cluster's nodes run commits as they are: commit your changes first")
+    return commit
+
+
 class ClusterWorkers:
-    """Workers that our launcher starts on a cluster's nodes, from the study's exact commit.
+    """Workers that our launcher starts on a cluster's nodes, from the study's exact commit."""
 
-    Raises `UserError` where the tree differs from its commit: nodes know commits alone.
-    """
-
-    def __init__(self, run: RunDir, executor: Executor) -> None:
-        self.run, self.executor = run, executor
-        self.commit = head_commit(CHECKOUT)
-        if not self.commit or uncommitted_files(CHECKOUT):
-            raise UserError("a cluster's nodes run commits as they are: commit your changes first")
+    def __init__(self, run: RunDir, commit: str, executor: Executor) -> None:
+        self.run, self.commit, self.executor = run, commit, executor
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
-        launch = ["--repo", str(CHECKOUT), "--commit", self.commit or "", "--module",
+        launch = ["--repo", str(CHECKOUT), "--commit", self.commit, "--module",
                   "platform/search.py", "--config", str(self.run.config_file),
                   "--runs", str(self.run.path / "workers"), "--", *words]  # fmt: skip
         return self.executor.submit(launch)
