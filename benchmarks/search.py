@@ -1,0 +1,165 @@
+"""What a search finds in so many trials: samplers and pruners side by side, and what it costs.
+
+On a small synthetic world: the best validation AbsRel after each sampler's trials, over seeds, with
+95% intervals; and what part of the random search's training each pruner saves. Then the command
+itself on the same study: its wall time with two workers against one, and the share of its workers'
+time that is not training.
+"""
+
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from common.report import options, report
+from yacs.config import CfgNode
+
+from zoerefine.config import defaults, merge, save_config
+from zoerefine.data.synthetic import synthesize
+from zoerefine.progress import track
+from zoerefine.run_dir import RunDir
+from zoerefine.search.study import Study
+from zoerefine.search.worker import work
+from zoerefine.train.job import prepare, record_provenance
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+T_95 = {2: 12.71, 3: 4.303, 5: 2.776}  # Student's t of a 95% interval, by the number of seeds
+RANDOM = ("random", "none")
+SIDES = (RANDOM, ("random", "median"), ("tpe", "none"), ("tpe", "median"), ("tpe", "halving"),
+         ("gp", "median"))  # fmt: skip
+SPACE = {
+    "TRAIN": {
+        "LR": {"low": 1e-4, "high": 3e-2, "log": True},
+        "WEIGHT_DECAY": {"low": 1e-6, "high": 1e-1, "log": True},
+    },
+    "MODEL": {"MAX_LOG": [0.6, 1.0, 1.5]},
+    "LOSS": {"OBJECT_WEIGHT": {"low": 0.2, "high": 0.8}},
+}
+
+
+def main() -> None:
+    """Print the table, and write it where asked."""
+    args = options(__doc__).parse_args()
+    seeds, trials, epochs = (2, 4, 3) if args.quick else (5, 16, 8)
+    sides = (RANDOM, ("tpe", "median")) if args.quick else SIDES
+    with tempfile.TemporaryDirectory(prefix="search-") as folder:
+        root = Path(folder)
+        synthesize(root / "world", 10, 1, 6, 0, 96, 128)
+        rows = samplers(root, sides, range(seeds), trials, epochs)
+        rows += command(root, 4 if args.quick else 8, 10 if args.quick else 60)
+    report(rows, args.json)
+
+
+def row(measure: str, value: float, unit: str, goal: float | None = None) -> dict[str, Any]:
+    """A row of the table; what has a goal should be at most that."""
+    return {"measure": measure, "value": value, "unit": unit, "goal": goal,
+            "ok": goal is None or value <= goal}  # fmt: skip
+
+
+def config(root: Path, tree: dict[str, Any]) -> CfgNode:
+    """The searched configuration."""
+    cfg = defaults()
+    merge(cfg, {
+        "DATA": {"ROOT": str(root / "world"), "VAL_FRACTION": 0.3, "TEST_FRACTION": 0.0},
+        "CACHE": {"ROOT": str(root / "caches"), "HEIGHT": 48, "WIDTH": 64},
+        "LOADER": {"BATCH": 6}, "MODEL": {"BASE": 8}, "SEARCH": SPACE,
+    }, "benchmark")  # fmt: skip
+    merge(cfg, tree, "benchmark")
+    cfg.freeze()
+    return cfg
+
+
+def samplers(
+    root: Path, sides: Sequence[tuple[str, str]], seeds: Sequence[int], trials: int, epochs: int
+) -> list[dict[str, Any]]:
+    """The best AbsRel of each side, and how many epochs it took; seeds take turns on two cores."""
+    prepare(config(root, {}))
+    jobs = [(root, side, seed, trials, epochs) for seed in seeds for side in sides]
+    found: dict[tuple[str, str], list[tuple[float, int]]] = {}
+    with multiprocessing.get_context("spawn").Pool(2, hush) as pool:
+        results = pool.imap(search, jobs)
+        for (_, side, *_), result in zip(jobs, track(results, len(jobs), "searching", "study"),
+                                         strict=False):  # fmt: skip
+            found.setdefault(side, []).append(result)
+    rows = []
+    random = [best for best, _ in found[RANDOM]]
+    whole = statistics.mean(count for _, count in found[RANDOM])
+    for (sampler, pruner), results in found.items():
+        best = [value for value, _ in results]
+        name = f"{sampler}, pruner {pruner}"
+        half = T_95[len(best)] * statistics.stdev(best) / len(best) ** 0.5
+        gain = [one - other for one, other in zip(best, random, strict=True)]
+        rows += [
+            row(f"{name}: best of {trials} trials", statistics.mean(best), "AbsRel"),
+            row(f"{name}: +- (95%)", half, "AbsRel"),
+            row(f"{name}: against random, same seeds", statistics.mean(gain), "AbsRel"),
+            row(f"{name}: epochs of random's", statistics.mean(c for _, c in results) / whole, "x"),
+        ]
+    return rows
+
+
+def hush() -> None:
+    """Keep the trials' own lines to themselves."""
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (as long as the process lives)
+
+
+def search(job: tuple[Path, tuple[str, str], int, int, int]) -> tuple[float, int]:
+    """A study here: the best AbsRel, and how many epochs were trained in all."""
+    root, (sampler, pruner), seed, trials, epochs = job
+    torch.set_num_threads(1)
+    name = f"{sampler}-{pruner}-{seed}"
+    options = {"TRIALS": trials, "SAMPLER": sampler, "PRUNER": pruner}
+    cfg = config(root, {
+        "SEED": seed, "RUN": {"NAME": name}, "STUDY": options,
+        "TRAIN": {"EPOCHS": epochs, "EMA": 0.9, "PICTURES": 0},
+    })  # fmt: skip
+    run = RunDir(root / "runs" / name)
+    study = Study(cfg, run)
+    save_config(cfg, run.config_file)
+    record_provenance(run, cfg, prepare(cfg)[0])
+    work(run, "benchmark")
+    (best,) = study.best()
+    trained = (run.path / "trials").glob("*/metrics.jsonl")
+    rows = [line for path in trained for line in RunDir(path.parent).metrics()]
+    return best.values[0], sum(line["phase"] == "val" for line in rows)
+
+
+def command(root: Path, trials: int, epochs: int) -> list[dict[str, Any]]:
+    """The command with one worker and with two."""
+    wall, outside = {}, {}
+    for workers in (1, 2):
+        options = {"TRIALS": trials, "WORKERS": workers, "PRUNER": "none", "SAMPLER": "random"}
+        cfg = config(root, {
+            "RUN": {"NAME": f"workers{workers}", "ROOT": str(root / "runs")}, "STUDY": options,
+            "TRAIN": {"EPOCHS": epochs},
+        })  # fmt: skip
+        path = root / f"workers{workers}.yaml"
+        save_config(cfg, path)
+        start = time.monotonic()
+        subprocess.run(
+            [sys.executable, CHECKOUT / "platform" / "search.py", "--config", path],
+            check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        wall[workers] = time.monotonic() - start
+        runs = (root / "runs" / f"workers{workers}" / "study" / "trials").iterdir()
+        statuses = [RunDir(run).status() for run in runs]
+        training = sum(status.ended - status.started for status in statuses)
+        begun, ended = min(s.started for s in statuses), max(s.ended for s in statuses)
+        outside[workers] = 1 - training / (workers * (ended - begun))
+    return [
+        row("wall time, 2 workers of 1", wall[2] / wall[1], "x"),
+        row("1 worker: outside training, once it has begun", outside[1], "", 0.02),
+        row("1 worker: start, end and all", wall[1], "s"),
+        row("2 workers: outside training, once they have begun", outside[2], ""),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""What a study costs beside its trials: SQLite, PostgreSQL and Optuna's journal file.
+
+Time to begin and end a trial that does nothing, over the number of trials that the study has, and
+over the number of workers that do so at once. SQLite and PostgreSQL as zoerefine uses them (one
+worker at a time holds the study while it asks, heartbeats, equal trials refused); the journal
+file as Optuna's own ask and tell. PostgreSQL is a server of the benchmark's own on loopback.
+"""
+
+import getpass
+import multiprocessing
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+from common.report import options, report
+
+from zoerefine.config import defaults, merge
+from zoerefine.progress import say, track
+from zoerefine.run_dir import RunDir
+from zoerefine.search.space import suggest
+from zoerefine.search.storage import quiet
+from zoerefine.search.study import Study, make_sampler
+
+TREE = {
+    "TRAIN": {"LR": {"low": 1e-4, "high": 1e-2, "log": True}},
+    "LOSS": {"OBJECT_WEIGHT": {"low": 0.2, "high": 0.8}},
+    "MODEL": {"MAX_LOG": {"low": 0.5, "high": 2.0}},
+}
+EACH = 12  # trials that are timed
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+
+OneTrial = Callable[[], None]
+
+
+def main() -> None:
+    """Print the table, and write it where asked."""
+    args = options(__doc__).parse_args()
+    sizes = (10, 100) if args.quick else (10, 100, 1000, 10_000)
+    crowds = (1, 4) if args.quick else (1, 2, 4, 8, 16)
+    quiet()
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="study-") as folder, postgres() as url:
+        kinds = ["sqlite", "journal", *(["postgresql"] if url else [])]
+        for number, kind in enumerate(track(kinds, len(kinds), "measuring", "storage")):
+            place = Path(folder) / str(number)
+            for size in sizes:
+                opened = opener(kind, url, place / f"size{size}", f"size{size}")
+                fill(opened(), size)
+                seconds = statistics.median(timed(trial_of(opened())))
+                rows.append(row(f"{kind}: a trial, after {size}", 1000 * seconds, "ms"))
+            for crowd in crowds:
+                opened = opener(kind, url, place / f"crowd{crowd}", f"crowd{crowd}")
+                seconds = together(opened, crowd)
+                rows.append(row(f"{kind}: a trial, {crowd} workers", 1000 * seconds, "ms"))
+    report(rows, args.json)
+
+
+def row(measure: str, value: float, unit: str) -> dict[str, Any]:
+    """A row of the table."""
+    return {"measure": measure, "value": value, "unit": unit, "goal": None, "ok": True}
+
+
+def opener(kind: str, url: str, folder: Path, name: str) -> Callable[[], Any]:
+    """Opens the study of a name: ours, or Optuna's on a journal file."""
+    if kind == "journal":
+        path = folder.with_suffix(".log")
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+        def open_journal() -> optuna.Study:
+            backend = optuna.storages.journal.JournalFileBackend(str(path))
+            storage = optuna.storages.JournalStorage(backend)
+            return optuna.create_study(study_name=name, storage=storage, load_if_exists=True)
+
+        return open_journal
+    cfg = defaults()
+    study = {"STORAGE": url if kind == "postgresql" else "", "TRIALS": 10**6}
+    merge(cfg, {"RUN": {"NAME": name}, "STUDY": study, "SEARCH": TREE}, "benchmark")
+    cfg.freeze()
+    return lambda: Study(cfg, RunDir(folder), f"worker{os.getpid()}")
+
+
+def fill(study: Any, size: int) -> None:
+    """Trials that a study has already."""
+    ours = study.optuna if isinstance(study, Study) else study
+    random = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    space = space_of()
+    trials = []
+    for number in range(size):
+        trial = random.ask()
+        suggest(space, trial)
+        done = random.tell(trial, float(number % 97))
+        trials.append(
+            optuna.create_trial(
+                params=done.params, distributions=done.distributions, value=done.value,
+                user_attrs={"worker": "filled", "run": f"trials/{number:04d}"},
+            )
+        )  # fmt: skip
+    ours.add_trials(trials)
+
+
+def space_of() -> Any:
+    """The space that is searched."""
+    from zoerefine.search.space import read_space
+
+    cfg = defaults()
+    merge(cfg, {"SEARCH": TREE}, "benchmark")
+    return read_space(cfg)
+
+
+def trial_of(study: Any) -> OneTrial:
+    """Begins and ends a trial that does nothing."""
+    if isinstance(study, Study):
+
+        def ours() -> None:
+            claim = study.claim()
+            assert claim is not None
+            study.complete(claim, {"abs_rel": 0.1, "parameters": 1.0})
+
+        return ours
+    space = space_of()
+
+    def plain() -> None:
+        study.sampler = make_sampler("tpe", len(study.get_trials(deepcopy=False)))
+        trial = study.ask()
+        suggest(space, trial)
+        study.tell(trial, 0.1)
+
+    return plain
+
+
+def timed(one: OneTrial) -> list[float]:
+    """Seconds of each of a few trials."""
+    one()
+    seconds = []
+    for _ in range(EACH):
+        start = time.perf_counter()
+        one()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def together(opened: Callable[[], Any], crowd: int) -> float:
+    """Seconds a trial, as each of a crowd of workers sees it: the median over all."""
+    opened()  # made before anybody comes
+    context = multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(crowd), context.Queue()
+
+    def work() -> None:
+        one = trial_of(opened())
+        barrier.wait()
+        results.put(timed(one))
+
+    workers = [context.Process(target=work) for _ in range(crowd)]
+    for worker in workers:
+        worker.start()
+    seconds = [value for _ in workers for value in results.get()]
+    for worker in workers:
+        worker.join()
+    return statistics.median(seconds)
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """The URL of a server of our own; empty where PostgreSQL is not installed."""
+    if not PROGRAMS:
+        say("no PostgreSQL here (apt install postgresql): measured without it")
+        yield ""
+        return
+    programs = PROGRAMS[-1].parent
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    user = "postgres" if os.getuid() == 0 else getpass.getuser()
+    shutil.chown(folder, user)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def run(*words: object) -> None:
+        subprocess.run([str(word) for word in words], user=user, cwd=folder, check=True,
+                       stdout=subprocess.DEVNULL)  # fmt: skip
+
+    run(programs / "initdb", "-D", folder / "data", "-U", "bench", "-A", "trust")
+    control = (programs / "pg_ctl", "-D", folder / "data", "-w", "-l", folder / "log")
+    run(*control, "-o", f"-h 127.0.0.1 -p {port} -k {folder} -c max_connections=200", "start")
+    try:
+        yield f"postgresql://bench@127.0.0.1:{port}/postgres"
+    finally:
+        run(*control, "-m", "immediate", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
