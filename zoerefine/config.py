@@ -83,8 +83,10 @@ LOSS:
 TRAIN:
   EPOCHS: 50
   STEPS: 0                # ends the run after so many optimiser steps; 0: after EPOCHS
+  OPTIMIZER: adamw        # adamw | sgd (with Nesterov's momentum)
   LR: 1.0e-3
   WEIGHT_DECAY: 1.0e-4
+  MOMENTUM: 0.9           # sgd alone
   SCHEDULE: cosine        # cosine | onecycle | step | constant
   WARMUP: 0.05            # share of all steps in which the rate rises first
   STEP_AT: [0.6, 0.85]    # step: shares of the run at which the rate is divided by ten

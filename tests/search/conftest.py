@@ -65,7 +65,7 @@ def slow(tiny):
         + "STUDY: {TRIALS: 4, HEARTBEAT_S: 1}\n"
         + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.01}}}\n"
     )
-    return ["--config", tiny, "TRAIN.EPOCHS", "40", "TRAIN.CHECKPOINT_S", "0.0"]
+    return ["--config", tiny, "TRAIN.EPOCHS", "24", "TRAIN.CHECKPOINT_S", "0.0"]
 
 
 GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t")

@@ -40,6 +40,12 @@ def test_a_run_ends_after_so_many_steps(trained):
     assert all(row["grad_norm"] > 0 for row in rows(run, "train"))
 
 
+def test_another_optimizer_trains_too(trained):
+    losses = [row["loss"] for row in rows(trained("TRAIN.OPTIMIZER", "sgd", "TRAIN.LR", 0.05,
+              "TRAIN.EPOCHS", 8), "train")]  # fmt: skip
+    assert losses[-1] < losses[0]
+
+
 def test_a_run_without_gain_ends_early(trained):
     run = trained("TRAIN.PATIENCE", 2, "TRAIN.EPOCHS", 30, "TRAIN.LR", 0.0)
     assert len(rows(run, "val")) == 3  # the first is the best
@@ -138,6 +144,7 @@ def test_weights_that_do_not_fit_are_named(tmp_path):
     ("words", "message"),
     [
         (["TRAIN.COMPILE", "fast"], r"TRAIN\.COMPILE must be"),
+        (["TRAIN.OPTIMIZER", "lion"], r"TRAIN\.OPTIMIZER must be adamw or sgd"),
         (["TRAIN.ACCUMULATE", "0"], "ACCUMULATE and CHECKPOINTS must be 1 or more"),
         (["TRAIN.PRECISION", "int4"], r"TRAIN\.PRECISION must be auto or one of fp32, bf16, fp16"),
     ],

@@ -58,9 +58,7 @@ class Trainer:
             multi_avg_fn=get_ema_multi_avg_fn(cfg.TRAIN.EMA),
             use_buffers=True,
         )
-        self.optimizer = torch.optim.AdamW(
-            self.refiner.parameters(), lr=cfg.TRAIN.LR, weight_decay=cfg.TRAIN.WEIGHT_DECAY
-        )
+        self.optimizer = make_optimizer(cfg, self.refiner)
         self.loss = Loss(cfg.LOSS.TERMS, cfg.LOSS.OBJECT_WEIGHT)
         self.loader = self.load(split.train, cfg.SEED, training_order(cfg), rank(), world())
         self.sampler = self.loader.sampler
@@ -217,6 +215,21 @@ class Trainer:
         self.step, self.best, self.stale = state["step"], state["best"], state["stale"]
         epoch, batch = self.sampler.locate(self.step)
         self.loader.load_state_dict({"epoch": epoch, "batch": batch})
+
+
+def make_optimizer(cfg: CfgNode, refiner: nn.Module) -> torch.optim.Optimizer:
+    """What TRAIN.OPTIMIZER names, over all parameters."""
+    options = cfg.TRAIN
+    if options.OPTIMIZER == "adamw":
+        return torch.optim.AdamW(
+            refiner.parameters(), lr=options.LR, weight_decay=options.WEIGHT_DECAY
+        )
+    if options.OPTIMIZER == "sgd":
+        return torch.optim.SGD(
+            refiner.parameters(), options.LR, options.MOMENTUM, 0, options.WEIGHT_DECAY,
+            nesterov=options.MOMENTUM > 0,
+        )  # fmt: skip
+    raise UserError(f"TRAIN.OPTIMIZER must be adamw or sgd, got {options.OPTIMIZER!r}")
 
 
 def step_seed(*words: int) -> int:
