@@ -150,8 +150,9 @@ class Study:
         trial = self.optuna.ask()
         self.storage.record_heartbeat(trial._trial_id)
         values = suggest(self.space, trial)
-        twin = next((t for t in counted(existing) if t.params == trial.params), None)
-        if twin is not None and twin.state != TrialState.WAITING:
+        tried = (t for t in counted(existing) if t.state != TrialState.WAITING)
+        twin = next((t for t in tried if t.params == trial.params), None)
+        if twin is not None:
             trial.set_user_attr("twin", twin.number)
             self.optuna.tell(trial, state=TrialState.FAIL)
             return None
