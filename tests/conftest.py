@@ -1,5 +1,6 @@
 """What many tests need: a tiny synthetic world, a tiny configuration, the scripts as processes."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,17 @@ LOADER: {BATCH: 4}
 MODEL: {BASE: 4}
 TRAIN: {EPOCHS: 2, LOG_EVERY: 1}
 """
+
+CHROMIUM = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +108,30 @@ def script_of(tmp_path):
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A real Chromium without a window, driven by selenium."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    driver = shutil.which("chromedriver")
+    if driver is None:
+        pytest.skip("no Chromium here: apt install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    for option in CHROMIUM:
+        options.add_argument(option)
+    options.binary_location = shutil.which("chromium") or shutil.which("chromium-browser")
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(chromium):
+    """Chromium with nothing of another test's page, which may still ask its server for news."""
+    yield chromium
+    chromium.get("about:blank")
+    chromium.get_log("browser")
 
 
 @pytest.fixture
