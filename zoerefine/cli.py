@@ -14,6 +14,7 @@ VERBS = {
     "reproduce": "a run becomes the same run again, compared",
     "train": "train a refiner from this tree",
     "search": "search what the config lists",
+    "dashboard": "a study in the browser: trials, Pareto front, curves",
     "export": "a run becomes an engine bundle",
     "infer": "an engine bundle refines depth pictures",
     "analyze": "many runs become one clear graph",

@@ -57,13 +57,20 @@ def open_storage(url: sqlalchemy.URL, heartbeat_s: int) -> optuna.storages.RDBSt
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": WAIT_S}
-    try:
+    with explained(url):
         return optuna.storages.RDBStorage(
             url.render_as_string(hide_password=False),
             engine_kwargs=options,
             heartbeat_interval=heartbeat_s,
             grace_period=HEARTBEATS * heartbeat_s,
         )
+
+
+@contextmanager
+def explained(url: sqlalchemy.URL) -> Iterator[None]:
+    """What a database says when it cannot be used becomes a `UserError`."""
+    try:
+        yield
     except ImportError:
         raise UserError("PostgreSQL needs psycopg: pip install 'zoerefine[cluster]'") from None
     except sqlalchemy.exc.SQLAlchemyError as error:
