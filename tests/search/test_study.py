@@ -28,6 +28,9 @@ def test_trials_are_runs_with_provenance_and_the_best_is_trained(study):
     assert study.status().state == "finished"
     trials = trials_of(study)
     assert len(trials) == 3
+    assert len(list((study.path / "artifacts").iterdir())) == 3  # pictures, for the dashboard
+    storage = f"sqlite:///{study.path / 'study.db'}"
+    notes = optuna.load_study(study_name=None, storage=storage).system_attrs.values()
     for trial in trials:
         run = RunDir(study.path / "trials" / f"{trial.number:04d}")
         assert run.status().state == "finished"
@@ -36,6 +39,7 @@ def test_trials_are_runs_with_provenance_and_the_best_is_trained(study):
         assert "test" not in results
         assert trial.params["TRAIN.LR"] == load_config(run.config_file).TRAIN.LR
         assert run.read_json(run.provenance_file)["commit"] is not None
+        assert any("| abs_rel" in str(value) for value in notes if str(run.path) in str(value))
     best = RunDir(study.path / "best")
     assert set(best.read_json(best.results_file)) >= {"test", "test_scenes"}
     cfg = load_config(study.path / "best.yaml")

@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from zoerefine.errors import UserError
 from zoerefine.launch.locks import lock
 
-WAIT_S = 60  # for another process that writes to the same SQLite file
+WAIT_S = 60  # for another process that writes to the same SQLite file, or for a server
 HEARTBEATS = 3  # that may be missed before a trial's worker is taken for dead
 
 
@@ -35,7 +35,7 @@ def storage_url(text: str, folder: Path) -> sqlalchemy.URL:
         url = make_url(text)
     except (sqlalchemy.exc.ArgumentError, ValueError):
         raise UserError("--storage is no URL such as postgresql://user@host/database") from None
-    if url.password or "password" in url.query:
+    if url.password or any("password" in word for word in url.query):
         raise UserError(
             "--storage holds a password, which others would see: leave it out, and give it by "
             "PGPASSWORD or ~/.pgpass"
@@ -55,8 +55,8 @@ def open_storage(url: sqlalchemy.URL, heartbeat_s: int) -> optuna.storages.RDBSt
     quiet()
     logging.getLogger("alembic").setLevel(logging.WARNING)
     options: dict[str, Any] = {"pool_pre_ping": True}
-    if url.get_backend_name() == "sqlite":
-        options["connect_args"] = {"timeout": WAIT_S}
+    word = "timeout" if url.get_backend_name() == "sqlite" else "connect_timeout"
+    options["connect_args"] = {word: WAIT_S}
     with explained(url):
         return optuna.storages.RDBStorage(
             url.render_as_string(hide_password=False),

@@ -21,6 +21,7 @@ from zoerefine.config import to_dict
 from zoerefine.errors import UserError
 from zoerefine.launch.provenance import source_facts
 from zoerefine.run_dir import RunDir
+from zoerefine.search.notes import describe
 from zoerefine.search.objectives import Goals, read_goals
 from zoerefine.search.space import Values, combinations, params_of, read_space, size_of, suggest
 from zoerefine.search.storage import alone, open_storage, storage_url
@@ -247,6 +248,7 @@ class Study:
         try:
             if reason:
                 claim.trial.set_user_attr("reason", reason)
+            describe(self.optuna, claim.trial, claim.run, self.run.path / "artifacts")
             self.optuna.tell(claim.trial, values, state)
         except (optuna.exceptions.UpdateFinishedTrialError, ValueError) as error:
             if self.is_mine(claim):
