@@ -6,6 +6,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna_dashboard import get_note
 
 from tests.search.conftest import commit
 from zoerefine.config import load_config
@@ -30,7 +31,7 @@ def test_trials_are_runs_with_provenance_and_the_best_is_trained(study):
     assert len(trials) == 3
     assert len(list((study.path / "artifacts").iterdir())) == 3  # pictures, for the dashboard
     storage = f"sqlite:///{study.path / 'study.db'}"
-    notes = optuna.load_study(study_name=None, storage=storage).system_attrs.values()
+    opened = optuna.load_study(study_name=None, storage=storage)
     for trial in trials:
         run = RunDir(study.path / "trials" / f"{trial.number:04d}")
         assert run.status().state == "finished"
@@ -39,7 +40,7 @@ def test_trials_are_runs_with_provenance_and_the_best_is_trained(study):
         assert "test" not in results
         assert trial.params["TRAIN.LR"] == load_config(run.config_file).TRAIN.LR
         assert run.read_json(run.provenance_file)["commit"] is not None
-        assert any("| abs_rel" in str(value) for value in notes if str(run.path) in str(value))
+        assert f"run `{run.path}`" in get_note(optuna.Trial(opened, trial._trial_id))
     best = RunDir(study.path / "best")
     assert set(best.read_json(best.results_file)) >= {"test", "test_scenes"}
     cfg = load_config(study.path / "best.yaml")
