@@ -12,7 +12,9 @@ from tests.search.conftest import commit
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
+from zoerefine.search.best import finish
 from zoerefine.search.study import Study, counted, reason_of
+from zoerefine.train.job import prepare
 
 
 def trials_of(run):
@@ -119,6 +121,24 @@ def test_limits_and_several_objectives_give_a_pareto_front(searched):
         beaten = any(all(a <= b for a, b in zip(p, trial.values, strict=True)) and
                      p != trial.values for p in points)  # fmt: skip
         assert beaten == (trial not in front)
+
+
+def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(searched):
+    study = searched(
+        "{MODEL: {BASE: [4, 6]}}",
+        *("STUDY.SAMPLER", "grid", "STUDY.OBJECTIVES", "[abs_rel, parameters]"),
+        *("STUDY.THEN", "train,export", "STUDY.SEEDS", 2),
+    )
+    finish(study, *prepare(study.cfg))
+    (small,) = (trial for trial in study.best() if trial.params["MODEL.BASE"] == 4)
+    point = study.run.path / f"pareto-{small.number:04d}"
+    assert load_config(point.with_suffix(".yaml")).MODEL.BASE == 4
+    weights = set()
+    for folder, seed in ((point, 0), (point.with_name(f"{point.name}-seed1"), 1)):
+        assert seed == load_config(folder / "config.yaml").SEED
+        assert (folder / "engine" / "refiner.ts").exists()
+        weights.add((folder / "weights.sha256").read_text())
+    assert len(weights) == 2
 
 
 def test_a_constraint_on_what_is_known_late_keeps_a_trial_from_being_best(searched):
