@@ -115,7 +115,7 @@ def folders(frame: Frame) -> list[object]:
     if frame.zoe:
         words += ["--depth", shown(frame.zoe.parent)]
     if frame.depth:
-        words += ["--truth", shown(frame.depth.parent)]
+        words += ["--eval", shown(frame.depth.parent)]
     return words
 
 
@@ -133,7 +133,7 @@ def summarize(
         "best run": best.path,
         "best config": study.path / "best.yaml",
         "engine bundle": bundle,
-        "refined depth": picture.with_suffix(""),
+        "refined depth": picture.with_suffix("") / "depth",
         "side by side": picture,
         "graph": study.report / "overview.png",
         "table of trials": study.report / "runs.csv",

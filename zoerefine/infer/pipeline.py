@@ -1,162 +1,212 @@
-"""Refine folders of pictures: reading, engine and writing overlap; a broken frame costs itself."""
+"""Refine what a source gives: reading, ZoeDepth, engine and writing overlap.
+
+    reading thread    source -> the pool decodes, in order -> batches of one size
+    ZoeDepth thread   batches without pseudo depth get it
+    this thread       engine
+    the pool          writes files
+
+Each waits for the next where it is ahead by more than a few frames. A frame that cannot be read
+is named and left out, and costs nothing else.
+"""
 
 import os
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from PIL import Image, PngImagePlugin
 
-from zoerefine.data.dataset import ZOE_SCALE
-from zoerefine.data.decode import read_rgb, read_truth_m, read_zoe
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import Engine
-from zoerefine.files import replacing
+from zoerefine.infer.pseudo import Pseudo, ZoeDepth
+from zoerefine.infer.results import Results, digest_of
+from zoerefine.infer.sources import Shot, Source
 from zoerefine.progress import bar, say
 
-RGB_KINDS = {".jpg", ".jpeg", ".png"}
-BUNDLE_KEY, COMMIT_KEY, SCALE_KEY = "zoerefine-bundle", "zoerefine-commit", "depth-scale"
-READ_AHEAD = 8
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+FRAMES_AHEAD = 16  # that may be decoded before the engine takes them, and written after it
+BATCHES_AHEAD = 2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Item:
-    """One frame to refine: its files, and where the result goes."""
+class Inference:
+    """What is refined by what, and where to."""
+
+    engine: Engine
+    source: Source
+    pseudo: Pseudo
+    results: Results
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame on its way.
+
+    Attributes:
+        name, inputs: of its results, and the digest of what they are made from.
+        rgb: uint8 [H, W, 3].
+        zoe: uint16 [H, W], metres * 256; None where ZoeDepth is still to be run.
+        new: whether ZoeDepth was run for it, so that its depth is still to be written.
+    """
 
     name: str
-    rgb: Path
-    zoe: Path
-    truth: Path | None
-    out: Path
+    inputs: str
+    rgb: np.ndarray
+    zoe: np.ndarray | None
+    new: bool = False
 
 
 @dataclass
 class Outcome:
-    """What became of the frames, and the errors' sums where truth was given."""
+    """What became of the frames, by name.
 
-    written: int = 0
-    kept: int = 0
-    broken: list[str] = field(default_factory=list)
-    abs_rel: dict[str, list[float]] = field(default_factory=lambda: {"pseudo": [], "refined": []})
-
-
-def pair_frames(rgb: Path, depth: Path, truth: Path | None, out: Path) -> list[Item]:
-    """Frames of a folder (and folders in it) with their depths, by relative name.
-
-    Raises `UserError` where a folder is missing or empty, or pictures lack their depth.
+    Attributes:
+        kept: their files were there before.
+        written: refined now, in `seconds`.
+        left_out: what could not be read.
     """
-    for folder in filter(None, (rgb, depth, truth)):
-        if not folder.is_dir():
-            raise UserError(f"no folder {folder}: give an existing one")
-    pictures = sorted(p for p in rgb.rglob("*") if p.suffix.lower() in RGB_KINDS)
-    if not pictures:
-        raise UserError(f"{rgb} holds no jpg or png pictures")
-    items: list[Item] = []
-    lacking: list[Item] = []
-    for picture in pictures:
-        name = picture.relative_to(rgb).with_suffix(".png")
-        item = Item(
-            str(name.with_suffix("")), picture, depth / name, truth / name if truth else None,
-            out / name,
-        )  # fmt: skip
-        (items if item.zoe.exists() else lacking).append(item)
-    if lacking:
-        raise UserError(
-            f"{len(lacking)} of {len(pictures)} pictures in {rgb} have no depth in {depth}; the "
-            f"first: {lacking[0].name}"
-        )
-    return items
+
+    kept: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> set[str]:
+        """All frames whose files are there now."""
+        return {*self.kept, *self.written}
+
+    def leave_out(self, name: str, why: object) -> None:
+        """Name something that cannot be refined."""
+        self.left_out.append(name)
+        say(f"left out {name}: {why}")
+
+    def __str__(self) -> str:
+        rate = f", {len(self.written) / self.seconds:.1f} frames/s" if self.written else ""
+        counts = f"{len(self.written)} frames refined, {len(self.kept)} kept"
+        return f"{counts}, {len(self.left_out)} left out{rate}"
 
 
-def refine(engine: Engine, items: list[Item]) -> Outcome:
-    """Refine every frame that this very bundle has not refined yet.
+def refine(job: Inference, batch: int) -> Outcome:
+    """Refine every frame whose files are not there yet; returns what became of all.
 
-    The engine runs in this thread while others read ahead and write behind.
+    Raises `UserError` where results cannot be written.
     """
     outcome = Outcome()
-    todo = [item for item in items if not is_done(item, engine)]
-    outcome.kept = len(items) - len(todo)
-    if outcome.kept:
-        say(f"{outcome.kept} frames are refined already")
-    workers = max(2, os.cpu_count() or 1)
+    start = time.perf_counter()
     with (
-        ThreadPoolExecutor(workers) as pool,
-        bar(len(todo), "refining", "frame") as progress,
+        ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
+        bar(len(job.source.names), "refining", "frame") as progress,
     ):
-        writes: deque[Future[None]] = deque()
-        for item, rgb, zoe in read_ahead(todo, pool, outcome):
-            refined = engine(rgb[None], zoe[None])[0]
-            writes.append(pool.submit(write_depth, item.out, refined, engine))
-            measure(item, zoe, refined, outcome)
-            progress.update()
-            while len(writes) > READ_AHEAD:
-                writes.popleft().result()
-        for write in writes:
-            write.result()
-        outcome.written = len(todo) - len(outcome.broken)
+        batches = ahead(group(read_ahead(job, pool, outcome), batch))
+        if isinstance(job.pseudo, ZoeDepth):
+            batches = ahead(with_zoe(batches, job.pseudo))
+        writing: deque[Future[str]] = deque()
+        for some in batches:
+            rgb, zoe = np.stack([f.rgb for f in some]), np.stack([f.zoe for f in some])  # type: ignore[misc]
+            for frame, depth_u16 in zip(some, job.engine(rgb, zoe), strict=True):
+                writing.append(pool.submit(write_frame, frame, depth_u16, job))
+            while len(writing) > FRAMES_AHEAD:
+                outcome.written.append(writing.popleft().result())
+            show(progress, outcome)
+        outcome.written += [future.result() for future in writing]
+        show(progress, outcome)
+    outcome.seconds = time.perf_counter() - start
     return outcome
 
 
-def read_ahead(
-    items: list[Item], pool: ThreadPoolExecutor, outcome: Outcome
-) -> Iterator[tuple[Item, np.ndarray, np.ndarray]]:
-    """Frames in order, read by the pool before they are needed; broken ones are noted."""
-    waiting: deque[tuple[Item, Future[tuple[np.ndarray, np.ndarray]]]] = deque()
-    rest = iter(items)
-    while True:
-        for item in rest:
-            waiting.append((item, pool.submit(read_pair, item)))
-            if len(waiting) >= READ_AHEAD:
-                break
-        if not waiting:
-            return
-        item, reading = waiting.popleft()
-        try:
-            rgb, zoe = reading.result()
-        except UserError as error:
-            outcome.broken.append(str(error))
-            say(f"left out {item.name}: {error}")
+def read_ahead(job: Inference, pool: ThreadPoolExecutor, outcome: Outcome) -> Iterator[Frame]:
+    """Frames that are not done yet, in order, decoded by the pool before they are needed."""
+    waiting: deque[tuple[str, Future[Frame]]] = deque()
+    for shot in shots(job.source, outcome):
+        inputs = digest_of(shot.stamp, job.pseudo.stamp(shot.name))
+        if job.results.is_done(shot.name, inputs):
+            outcome.kept.append(shot.name)
             continue
-        yield item, rgb, zoe
+        waiting.append((shot.name, pool.submit(read_frame, shot, inputs, job.pseudo)))
+        if len(waiting) > FRAMES_AHEAD:
+            yield from settled(*waiting.popleft(), outcome)
+    for one in waiting:
+        yield from settled(*one, outcome)
 
 
-def read_pair(item: Item) -> tuple[np.ndarray, np.ndarray]:
-    """RGB and pseudo depth of a frame, of one size."""
-    rgb, zoe = read_rgb(item.rgb), read_zoe(item.zoe)
-    if rgb.shape[:2] != zoe.shape:
-        raise UserError(f"{item.rgb} and {item.zoe} differ in size")
-    return rgb, zoe
-
-
-def write_depth(path: Path, depth_u16: np.ndarray, engine: Engine) -> None:
-    """A 16-bit png, metres = value / 256, that says which bundle and commit made it."""
-    notes = PngImagePlugin.PngInfo()
-    notes.add_text(BUNDLE_KEY, engine.digest)
-    notes.add_text(COMMIT_KEY, engine.manifest["commit"])
-    notes.add_text(SCALE_KEY, "metres = value / 256")
-    with replacing(path) as temporary:
-        Image.fromarray(depth_u16).save(temporary, "PNG", pnginfo=notes, compress_level=1)
-
-
-def is_done(item: Item, engine: Engine) -> bool:
-    """Whether the result is there and made by this bundle."""
+def shots(source: Source, outcome: Outcome) -> Iterator[Shot]:
+    """What a source gives, up to where it cannot be read any more."""
     try:
-        with Image.open(item.out) as image:
-            return bool(image.info.get(BUNDLE_KEY) == engine.digest)
-    except OSError:
-        return False
+        yield from source.shots()
+    except UserError as error:
+        outcome.leave_out(source.label, error)
 
 
-def measure(item: Item, zoe: np.ndarray, refined: np.ndarray, outcome: Outcome) -> None:
-    """Add a frame's AbsRel before and after, where its truth is there."""
-    if item.truth is None or not item.truth.exists():
-        return
-    truth_m = read_truth_m(item.truth)
-    for name, depth in (("pseudo", zoe), ("refined", refined)):
-        valid = (truth_m > 0) & (zoe > 0)
-        if valid.any():
-            error = np.abs(depth[valid] * ZOE_SCALE - truth_m[valid]) / truth_m[valid]
-            outcome.abs_rel[name].append(float(error.mean()))
+def read_frame(shot: Shot, inputs: str, pseudo: Pseudo) -> Frame:
+    """Decode a frame. Raises `UserError` for a damaged file, or two sizes."""
+    rgb, zoe = shot.read(), pseudo.read(shot.name, inputs)
+    if zoe is not None and zoe.shape != rgb.shape[:2]:
+        sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
+        raise UserError(f"the picture and {pseudo.path(shot.name)} differ in size: {sizes}")
+    return Frame(shot.name, inputs, rgb, zoe)
+
+
+def settled(name: str, reading: Future[Frame], outcome: Outcome) -> Iterator[Frame]:
+    """The frame, or none where it is broken, which is noted."""
+    try:
+        yield reading.result()
+    except UserError as error:
+        outcome.leave_out(name, error)
+
+
+def group(frames: Iterator[Frame], size: int) -> Iterator[list[Frame]]:
+    """Batches of at most `size` frames, alike in their pictures' size and in what they lack.
+
+    Frames of a rare size wait for others of theirs, but not for ever: memory is bounded.
+    """
+    groups: dict[tuple[object, bool], list[Frame]] = {}
+    for frame in frames:
+        key = frame.rgb.shape, frame.zoe is None
+        groups.setdefault(key, []).append(frame)
+        if len(groups[key]) == size:
+            yield groups.pop(key)
+        elif sum(map(len, groups.values())) >= 2 * size + FRAMES_AHEAD:
+            yield groups.pop(next(iter(groups)))  # the one that waited longest
+    yield from groups.values()
+
+
+def with_zoe(batches: Iterator[list[Frame]], zoedepth: ZoeDepth) -> Iterator[list[Frame]]:
+    """Batches in which every frame has its pseudo depth."""
+    for batch in batches:
+        if batch[0].zoe is not None:
+            yield batch
+            continue
+        depths = zoedepth.predict(np.stack([frame.rgb for frame in batch]))
+        yield [replace(frame, zoe=zoe, new=True) for frame, zoe in zip(batch, depths, strict=True)]
+
+
+def write_frame(frame: Frame, depth_u16: np.ndarray, job: Inference) -> str:
+    """Write a frame's files; returns its name."""
+    if frame.new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
+        job.pseudo.write(frame.name, frame.inputs, frame.zoe)
+    job.results.write(frame.name, frame.inputs, frame.rgb, depth_u16)
+    return frame.name
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """The items of an iterator that a thread of its own runs, a few ahead of their taker."""
+    end = object()
+    with ThreadPoolExecutor(1) as thread:
+        waiting = deque(thread.submit(next, items, end) for _ in range(BATCHES_AHEAD))
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(thread.submit(next, items, end))
+            yield item  # type: ignore[misc]
+
+
+def show(progress: "tqdm[object]", outcome: Outcome) -> None:
+    """Bring the bar up to date; its rate is that of frames refined now."""
+    progress.initial = len(outcome.kept) + len(outcome.left_out)
+    progress.update(progress.initial + len(outcome.written) - progress.n)

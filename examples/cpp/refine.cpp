@@ -1,0 +1,92 @@
+// Refines one picture's depth with an engine bundle: what a robot's program in C++ does.
+//
+//   refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm
+//
+// Pictures are binary PPM (8 bit) and PGM (16 bit, metres * 256), which need no library. A bundle
+// is checked by `zoerefine show BUNDLE` once, where it is put on the robot: torch::jit::load runs
+// what is in it.
+
+#include <torch/script.h>
+
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+struct Picture {
+  int64_t width = 0, height = 0;
+  std::vector<uint8_t> bytes;
+};
+
+// Reads a binary netpbm file of one kind ("P5 65535", "P6 255"), whose header may hold comments.
+Picture read_netpbm(const std::string& path, const std::string& kind, int64_t bytes_a_pixel) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error(path + " cannot be read");
+  const auto word = [&file] {
+    std::string next, rest;
+    while (file >> next && next[0] == '#') std::getline(file, rest);
+    return next;
+  };
+  const std::string magic = word(), width = word(), height = word(), most = word();
+  if (magic + " " + most != kind) throw std::runtime_error(path + " is not of kind " + kind);
+  file.get();  // the one white space after the header
+
+  Picture picture{std::stoll(width), std::stoll(height), {}};
+  picture.bytes.resize(picture.width * picture.height * bytes_a_pixel);
+  if (!file.read(reinterpret_cast<char*>(picture.bytes.data()), picture.bytes.size()))
+    throw std::runtime_error(path + " is cut short");
+  return picture;
+}
+
+// Netpbm's 16-bit values are big endian; this swaps them to and from a machine's own.
+void swap_bytes(uint8_t* bytes, size_t count) {
+  for (size_t i = 0; i + 1 < count; i += 2) std::swap(bytes[i], bytes[i + 1]);
+}
+
+void write_pgm(const std::string& path, torch::Tensor depth) {
+  std::vector<uint8_t> bytes(depth.numel() * 2);
+  std::memcpy(bytes.data(), depth.data_ptr(), bytes.size());
+  swap_bytes(bytes.data(), bytes.size());
+  std::ofstream file(path, std::ios::binary);
+  file << "P5\n" << depth.size(1) << " " << depth.size(0) << "\n65535\n";
+  file.write(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (!file) throw std::runtime_error(path + " cannot be written");
+}
+
+int run(const std::string& bundle, const std::string& rgb_path, const std::string& zoe_path,
+        const std::string& out) {
+  Picture rgb = read_netpbm(rgb_path, "P6 255", 3);
+  Picture zoe = read_netpbm(zoe_path, "P5 65535", 2);
+  if (rgb.width != zoe.width || rgb.height != zoe.height)
+    throw std::runtime_error(rgb_path + " and " + zoe_path + " differ in size");
+  swap_bytes(zoe.bytes.data(), zoe.bytes.size());
+  const auto rgb_u8 = torch::from_blob(rgb.bytes.data(), {1, rgb.height, rgb.width, 3}, torch::kUInt8);
+  const auto zoe_u16 = torch::from_blob(zoe.bytes.data(), {1, zoe.height, zoe.width}, torch::kUInt16);
+
+  // The robot's three lines: scales, sizes and number formats are inside the bundle.
+  torch::InferenceMode no_gradients;
+  torch::jit::Module refiner = torch::jit::load(bundle, torch::kCPU);
+  torch::Tensor refined = refiner.forward({rgb_u8, zoe_u16}).toTensor();  // uint16 [1, H, W]
+
+  write_pgm(out, refined[0].contiguous());
+  return 0;
+}
+
+int main(int count, char** words) {
+  if (count != 5) {
+    std::cerr << "usage: refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm\n";
+    return 2;
+  }
+  try {
+    return run(words[1], words[2], words[3], words[4]);
+  } catch (const c10::Error& error) {
+    std::cerr << "error: " << words[1] << ": " << error.what_without_backtrace() << "\n";
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << "\n";
+  }
+  return 2;
+}

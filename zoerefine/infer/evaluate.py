@@ -1,0 +1,79 @@
+"""How far pseudo and refined depth are from the truth, over the files of an inference."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoerefine.data.dataset import ZOE_SCALE
+from zoerefine.data.decode import read_truth_m, read_zoe
+from zoerefine.errors import UserError
+from zoerefine.infer.pipeline import Inference
+from zoerefine.metrics import DepthMetrics, counted, picture_metrics
+from zoerefine.progress import say, track
+
+
+def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
+    """Metrics of the frames whose truth is there, by ZoeDepth's protocol, a mean over pictures.
+
+    Args:
+        done: names of the frames that are refined.
+        truth: folder of 8-bit (HabitatDyn) or 16-bit (millimetres) png files of the same names.
+
+    Returns:
+        {"frames", "left_out": [name, ...], "pseudo": metrics, "refined": metrics,
+         "ratio": {metric: refined / pseudo}}
+    """
+    there = [name for name in sorted(done) if (truth / f"{name}.png").exists()]
+    sums = {"pseudo": DepthMetrics(), "refined": DepthMetrics()}
+    left_out = []
+    rows_of = partial(rows, job=job, truth=truth)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, found in track(
+            zip(there, pool.map(rows_of, there), strict=True), len(there), "comparing", "frame"
+        ):
+            if isinstance(found, UserError):
+                left_out.append(name)
+                say(f"not compared {name}: {found}")
+                continue
+            for one, row in zip(sums.values(), found, strict=True):
+                one.add(row)
+    before, after = (one.compute() for one in sums.values())
+    return {
+        "frames": sums["refined"].pictures,
+        "left_out": left_out,
+        "pseudo": before,
+        "refined": after,
+        "ratio": {name: after[name] / value for name, value in before.items() if value},
+    }
+
+
+def rows(name: str, job: Inference, truth: Path) -> tuple[Tensor, Tensor] | UserError:
+    """A frame's metrics, of pseudo and of refined depth; the error of a file that is broken."""
+    try:
+        zoe, refined = read_zoe(job.pseudo.path(name)), read_zoe(job.results.depth(name))
+        truth_m = read_truth_m(truth / f"{name}.png")
+        if truth_m.shape != zoe.shape:
+            raise UserError(f"{truth / name}.png and {job.pseudo.path(name)} differ in size")
+    except UserError as error:
+        return error
+    zoe_m, refined_m, true_m = (
+        torch.from_numpy(depth_m)[None, None]  # [1, 1, H, W]
+        for depth_m in (zoe * ZOE_SCALE, refined * ZOE_SCALE, truth_m)
+    )
+    mask = counted(true_m, zoe_m)
+    return picture_metrics(zoe_m, true_m, mask), picture_metrics(refined_m, true_m, mask)
+
+
+def table(report: dict[str, Any], pseudo_label: str) -> str:
+    """The report for people."""
+    width = max(len(pseudo_label), 9)
+    lines = [f"{'':<10}{pseudo_label:>{width}}{'refined':>11}{'ratio':>9}"]
+    for name, before in report["pseudo"].items():
+        ratio = f"{report['ratio'][name]:9.3f}" if name in report["ratio"] else f"{'-':>9}"
+        lines.append(f"{name:<10}{before:{width}.4f}{report['refined'][name]:11.4f}{ratio}")
+    return "\n".join(lines)

@@ -1,0 +1,99 @@
+"""A bundle as a function, for a robot's own program: pictures and depth in, refined depth out.
+
+from zoerefine.infer import Refiner
+refiner = Refiner.load("refiner.ts")
+refined_m = refiner(rgb, zoe_m)
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zoerefine.errors import UserError
+
+if TYPE_CHECKING:  # importing this file must not wait for torch
+    from zoerefine.export.bundle import Engine
+
+UNITS = 256  # of the 16-bit depths, a metre
+MOST = 65535
+
+
+class Refiner:
+    """A loaded bundle that takes what a program has at hand.
+
+    Attributes:
+        manifest: where the bundle comes from: commit, data, accuracy and the rest.
+        digest: what refined depth is traced by.
+    """
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+        self.manifest, self.digest = engine.manifest, engine.digest
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Refiner":
+        """Check a bundle and load it where it is meant to run.
+
+        Raises `UserError`, in one line, for what is missing, damaged or does not fit this machine.
+        """
+        from zoerefine.export.bundle import load_bundle
+
+        return cls(load_bundle(path))
+
+    def __call__(self, rgb: Any, zoe: Any) -> Any:
+        """Refine one picture's depth, or a batch's.
+
+        Args:
+            rgb: uint8 [H, W, 3] or [B, H, W, 3], RGB; a NumPy array or a tensor.
+            zoe: pseudo depth [H, W] or [B, H, W]: uint16, metres * 256, or floats in metres.
+                0 is no measurement, and so are negative numbers and NaN.
+
+        Returns:
+            The refined depth: shape, kind (array, or tensor on the same device) and units of
+            `zoe`; floats as float32. It has the engine's resolution, 1/256 m.
+
+        Raises:
+            UserError: shapes or types are others than these.
+        """
+        rgb_u8, depth = as_array(rgb), as_array(zoe)
+        check(rgb_u8, depth)
+        metres = depth.dtype != np.uint16
+        zoe_u16 = to_units(depth) if metres else depth
+        height, width = depth.shape[-2:]
+        refined = self.engine(
+            np.ascontiguousarray(rgb_u8.reshape(-1, height, width, 3)),
+            np.ascontiguousarray(zoe_u16.reshape(-1, height, width)),
+        ).reshape(depth.shape)
+        return like(zoe, refined.astype(np.float32) / UNITS if metres else refined)
+
+
+def to_units(depth_m: np.ndarray) -> np.ndarray:
+    """Metres as the engines take them: uint16, metres * 256, 0 where there is no measurement."""
+    return np.rint(np.clip(np.nan_to_num(depth_m) * UNITS, 0, MOST)).astype(np.uint16)
+
+
+def as_array(values: Any) -> np.ndarray:
+    """An array or a tensor of any device as a NumPy array."""
+    return values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
+
+
+def like(zoe: Any, refined: np.ndarray) -> Any:
+    """`refined` as the kind of thing that `zoe` is, and where it is."""
+    if isinstance(zoe, np.ndarray):
+        return refined
+    import torch
+
+    return torch.from_numpy(refined).to(zoe.device)
+
+
+def check(rgb: np.ndarray, depth: np.ndarray) -> None:
+    """Raises `UserError` for shapes and types that no engine takes."""
+    if rgb.dtype != np.uint8 or rgb.ndim not in (3, 4) or rgb.shape[-1] != 3:
+        raise UserError(
+            f"rgb is {rgb.dtype} {list(rgb.shape)}; give uint8 [H, W, 3] or [B, H, W, 3]"
+        )
+    if depth.shape != rgb.shape[:-1] or 0 in depth.shape:
+        raise UserError(f"zoe has shape {list(depth.shape)}; rgb asks for {list(rgb.shape[:-1])}")
+    if depth.dtype != np.uint16 and depth.dtype.kind != "f":
+        raise UserError(f"zoe is {depth.dtype}; give uint16 (metres * 256) or floats (metres)")
