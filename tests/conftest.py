@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 
 from tests.cluster import three_nodes
@@ -85,6 +86,26 @@ def cluster(tmp_path_factory):
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'zoerefine[cluster]'")
     with three_nodes(tmp_path_factory.mktemp("nodes")) as nodes:
         yield nodes
+
+
+@pytest.fixture(scope="session")
+def small_zoedepth(tmp_path_factory):
+    """A folder with a ZoeDepth of a few thousand weights, untrained. Tests must not change it."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed here")
+    backbone = transformers.BeitConfig(
+        image_size=384, num_hidden_layers=4, hidden_size=16, num_attention_heads=2,
+        intermediate_size=32, use_relative_position_bias=True, reshape_hidden_states=False,
+        out_features=["stage1", "stage2", "stage3", "stage4"],
+    )  # fmt: skip
+    config = transformers.ZoeDepthConfig(
+        backbone_config=backbone, backbone_hidden_size=16, neck_hidden_sizes=[8, 8, 8, 8],
+        fusion_hidden_size=8, bottleneck_features=8, num_relative_features=4,
+        bin_embedding_dim=8, num_attractors=[2, 2, 2, 1],
+    )  # fmt: skip
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("zoedepth")
+    transformers.ZoeDepthForDepthEstimation(config).save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture

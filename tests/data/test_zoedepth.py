@@ -16,27 +16,14 @@ from zoerefine.data.readers import open_dataset
 from zoerefine.data.zoedepth import load_model, predict, prepare
 from zoerefine.errors import UserError
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed here")
+pytest.importorskip("transformers", reason="transformers is not installed here")
 DATA = Path(__file__).resolve().parents[2] / "platform" / "data.py"
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
+@pytest.fixture
+def model(small_zoedepth):
     """A folder with a ZoeDepth of a few thousand weights."""
-    backbone = transformers.BeitConfig(
-        image_size=384, num_hidden_layers=4, hidden_size=16, num_attention_heads=2,
-        intermediate_size=32, use_relative_position_bias=True, reshape_hidden_states=False,
-        out_features=["stage1", "stage2", "stage3", "stage4"],
-    )  # fmt: skip
-    config = transformers.ZoeDepthConfig(
-        backbone_config=backbone, backbone_hidden_size=16, neck_hidden_sizes=[8, 8, 8, 8],
-        fusion_hidden_size=8, bottleneck_features=8, num_relative_features=4,
-        bin_embedding_dim=8, num_attractors=[2, 2, 2, 1],
-    )  # fmt: skip
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("zoedepth")
-    transformers.ZoeDepthForDepthEstimation(config).save_pretrained(folder)
-    return folder
+    return small_zoedepth
 
 
 @pytest.fixture

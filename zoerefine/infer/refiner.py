@@ -47,7 +47,7 @@ class Refiner:
         Args:
             rgb: uint8 [H, W, 3] or [B, H, W, 3], RGB; a NumPy array or a tensor.
             zoe: pseudo depth [H, W] or [B, H, W]: uint16, metres * 256, or floats in metres.
-                0 is no measurement, and so are negative numbers and NaN.
+                0 is no measurement, and so is what is negative or not finite.
 
         Returns:
             The refined depth: shape, kind (array, or tensor on the same device) and units of
@@ -70,7 +70,8 @@ class Refiner:
 
 def to_units(depth_m: np.ndarray) -> np.ndarray:
     """Metres as the engines take them: uint16, metres * 256, 0 where there is no measurement."""
-    return np.rint(np.clip(np.nan_to_num(depth_m) * UNITS, 0, MOST)).astype(np.uint16)
+    measured_m = np.where(np.isfinite(depth_m), depth_m, 0).astype(np.float32)
+    return np.rint(np.clip(measured_m * UNITS, 0, MOST)).astype(np.uint16)
 
 
 def as_array(values: Any) -> np.ndarray:

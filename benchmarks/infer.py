@@ -1,0 +1,172 @@
+"""The whole inference command against its engine alone, and against what its files allow.
+
+The engine alone takes the same frames from memory, in the same batches. Reading and writing alone
+decodes and encodes the same files in as many threads as there are cores, and refines nothing. On
+a CPU engine and files share the cores, so together they cannot be faster than one after the other
+with both at their best; on a GPU than the slower one. Sides take turns, a pass over all frames
+each; medians. The command is run in this process: Python's own start is not counted, loading the
+bundle is.
+"""
+
+import contextlib
+import io
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cv2
+import numpy as np
+from common.report import options, report
+
+from zoerefine.cli import main as zoerefine
+from zoerefine.data import habitatdyn
+from zoerefine.data.decode import read_zoe
+from zoerefine.data.synthetic import synthesize
+from zoerefine.export.bundle import Engine, load_bundle
+from zoerefine.infer.results import Results
+from zoerefine.infer.sources import Shot, open_source
+from zoerefine.progress import track
+
+PLATFORM = Path(__file__).resolve().parents[1] / "platform"
+BATCH = 8  # the command's own
+SHARE = 0.9
+CONFIG = """
+RUN: {{NAME: bench, ROOT: {root}/runs}}
+DATA: {{ROOT: {root}/world, VAL_FRACTION: 0.25, TEST_FRACTION: 0.25}}
+CACHE: {{ROOT: {root}/caches}}
+LOADER: {{BATCH: 8}}
+TRAIN: {{EPOCHS: 1}}
+"""
+
+
+def main() -> None:
+    """Print the table, and write it where asked."""
+    parser = options(__doc__)
+    parser.add_argument("--bundle", type=Path, help="an engine bundle of your own")
+    args = parser.parse_args()
+    cv2.setNumThreads(1)
+    with tempfile.TemporaryDirectory(prefix="infer-") as folder:
+        root = Path(folder)
+        synthesize(root / "world", 4, 1, 12 if args.quick else 48, 0)
+        rows = measure(args.bundle or make_bundle(root), root, 5 if args.quick else 11)
+    report(rows, args.json)
+
+
+def make_bundle(root: Path) -> Path:
+    """Train for a moment and export: a bundle's speed does not depend on its weights."""
+    (root / "bench.yaml").write_text(CONFIG.format(root=root))
+    run = last_line("train", "--config", root / "bench.yaml")
+    return Path(last_line("export", run))
+
+
+def last_line(script: str, *words: object) -> str:
+    """Run a script of platform/; where it wrote."""
+    command = [sys.executable, PLATFORM / f"{script}.py", *map(str, words)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.splitlines()[-1]
+
+
+def measure(bundle: Path, root: Path, rounds: int) -> list[dict[str, object]]:
+    """Medians of interleaved rounds, in frames/s."""
+    rgb, depth, out = root / "world" / habitatdyn.RGB, root / "world" / habitatdyn.ZOE, root / "out"
+    engine, shots = load_bundle(bundle), list(open_source(str(rgb)).shots())
+    frames = [read(shot, depth) for shot in shots]
+    results = Results(out, engine.digest, engine.manifest["commit"])
+    words = ["infer", str(bundle), "--rgb", str(rgb), "--depth", str(depth), "--out", str(out)]
+    sides: dict[str, Callable[[], object]] = {
+        "engine alone": lambda: engine_alone(engine, frames),
+        "reading and writing alone, all cores": lambda: files_alone(shots, depth, results),
+        "one after the other": lambda: one_by_one(engine, shots, depth, results),
+        "whole command": lambda: quietly(words),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for side in sides.values():
+        side()
+    for _ in track(range(rounds), rounds, "measuring", "round"):
+        for name, side in sides.items():
+            shutil.rmtree(out, ignore_errors=True)
+            start = time.perf_counter()
+            side()
+            seconds[name].append(time.perf_counter() - start)
+    speed = {name: len(shots) / statistics.median(s) for name, s in seconds.items()}
+    return [row(name, value, "frames/s") for name, value in speed.items()] + shares(
+        speed, engine.device.type == "cuda"
+    )
+
+
+def shares(speed: dict[str, float], apart: bool) -> list[dict[str, object]]:
+    """The command's speed as shares of the engine's and of the limit.
+
+    Args:
+        apart: whether the engine computes on a device of its own.
+    """
+    engine, files = speed["engine alone"], speed["reading and writing alone, all cores"]
+    limit = min(engine, files) if apart else 1 / (1 / engine + 1 / files)
+    whole = speed["whole command"]
+    at_limit = whole / limit >= SHARE
+    return [
+        row("whole command, of one after the other", whole / speed["one after the other"], "x"),
+        row("limit of engine and files together", limit, "frames/s"),
+        row("whole command, of the engine alone", whole / engine, "x",
+            f"{SHARE}, or of the limit", whole / engine >= SHARE or at_limit),
+        row("whole command, of the limit", whole / limit, "x", f"{SHARE}", at_limit),
+    ]  # fmt: skip
+
+
+def row(
+    measure: str, value: float, unit: str, goal: str | None = None, ok: bool = True
+) -> dict[str, object]:
+    """A row of the table."""
+    return {"measure": measure, "value": value, "unit": unit, "goal": goal, "ok": ok}
+
+
+def read(shot: Shot, depth: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Decode a frame's two files."""
+    return shot.read(), read_zoe(depth / f"{shot.name}.png")
+
+
+def engine_alone(engine: Engine, frames: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Refine frames that are in memory."""
+    for start in range(0, len(frames), BATCH):
+        rgb, zoe = zip(*frames[start : start + BATCH], strict=True)
+        engine(np.stack(rgb), np.stack(zoe))
+
+
+def files_alone(shots: list[Shot], depth: Path, results: Results) -> None:
+    """Read every frame and write a depth for it: the pseudo depth itself."""
+
+    def both(shot: Shot) -> None:
+        rgb, zoe = read(shot, depth)
+        results.write(shot.name, "", rgb, zoe)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(both, shots):
+            pass
+
+
+def one_by_one(engine: Engine, shots: list[Shot], depth: Path, results: Results) -> None:
+    """What one writes by hand: read, refine, write, the next batch."""
+    for start in range(0, len(shots), BATCH):
+        some = shots[start : start + BATCH]
+        rgb, zoe = zip(*(read(shot, depth) for shot in some), strict=True)
+        refined = engine(np.stack(rgb), np.stack(zoe))
+        for shot, picture, depth_u16 in zip(some, rgb, refined, strict=True):
+            results.write(shot.name, "", picture, depth_u16)
+
+
+def quietly(words: list[str]) -> None:
+    """Run the command without its words."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        code = zoerefine(words)
+    assert code == 0, f"the command ended with exit code {code}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The C++ example: built against the installed torch, it gives what Python gives."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from zoerefine.export.bundle import load_bundle
+
+SOURCES = Path(__file__).resolve().parents[2] / "examples" / "cpp"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The example, built as its first lines say."""
+    for tool in ("cmake", "c++"):
+        if not shutil.which(tool):
+            pytest.skip(f"no {tool} here: apt-get install cmake g++")
+    if not (Path(torch.__file__).parent / "include" / "torch" / "script.h").exists():
+        pytest.skip("this torch came without its C++ headers")
+    build = tmp_path_factory.mktemp("cpp")
+    # A compiler of Python's own environment may not fit the system's: the plain one is used.
+    prefix = f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}"
+    for command in (
+        ["cmake", "-S", SOURCES, "-B", build, "-DCMAKE_BUILD_TYPE=Release", prefix],
+        ["cmake", "--build", build],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return build / "refine"
+
+
+@pytest.fixture
+def bundle(study):
+    return study.path / "best" / "engine" / "refiner.ts"
+
+
+@pytest.fixture
+def frame(tmp_path):
+    """A picture and its depth as netpbm files, and as arrays."""
+    rng = np.random.default_rng(0)
+    rgb = rng.integers(0, 256, (50, 70, 3)).astype(np.uint8)
+    zoe = rng.integers(100, 4000, (50, 70)).astype(np.uint16)
+    zoe[:5] = 0
+    assert cv2.imwrite(str(tmp_path / "rgb.ppm"), rgb[..., ::-1])
+    assert cv2.imwrite(str(tmp_path / "zoe.pgm"), zoe)
+    return rgb, zoe
+
+
+def run(program, folder, *words):
+    env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums in the same order
+    return subprocess.run(
+        [program, *map(str, words)], cwd=folder, env=env, capture_output=True, text=True
+    )
+
+
+def test_its_output_is_pythons(program, bundle, frame, tmp_path):
+    done = run(program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm")
+    assert (done.returncode, done.stderr) == (0, "")
+    refined = cv2.imread(str(tmp_path / "refined.pgm"), cv2.IMREAD_UNCHANGED)
+    rgb, zoe = frame
+    np.testing.assert_array_equal(refined, load_bundle(bundle)(rgb[None], zoe[None])[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["absent.ts", "rgb.ppm", "zoe.pgm", "out.pgm"], "error: absent.ts: "),
+        (["BUNDLE", "absent.ppm", "zoe.pgm", "out.pgm"], "error: absent.ppm cannot be read"),
+        (["BUNDLE", "zoe.pgm", "zoe.pgm", "out.pgm"], "error: zoe.pgm is not of kind P6 255"),
+        (["BUNDLE", "cut.ppm", "zoe.pgm", "out.pgm"], "error: cut.ppm is cut short"),
+        (["BUNDLE", "small.ppm", "zoe.pgm", "out.pgm"], "small.ppm and zoe.pgm differ in size"),
+        (["BUNDLE", "rgb.ppm", "zoe.pgm", "no/out.pgm"], "error: no/out.pgm cannot be written"),
+        (["BUNDLE"], "usage: refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm"),
+    ],
+)
+def test_its_faults_are_one_line(program, bundle, frame, tmp_path, words, message):
+    (tmp_path / "cut.ppm").write_bytes((tmp_path / "rgb.ppm").read_bytes()[:-100])
+    cv2.imwrite(str(tmp_path / "small.ppm"), np.zeros((4, 4, 3), np.uint8))
+    done = run(program, tmp_path, *(bundle if word == "BUNDLE" else word for word in words))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,108 @@
+"""--eval: the metrics of ZoeDepth's protocol, as plain NumPy computes them from the files."""
+
+import json
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from zoerefine.data import habitatdyn
+from zoerefine.data.decode import read_zoe
+
+FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+
+
+@pytest.fixture
+def truth(world, clips):
+    """The world's true depth, 8 bit."""
+    shutil.copytree(world / habitatdyn.DEPTH, clips / "truth")
+    return clips / "truth"
+
+
+def plain_metrics(depth, truth_m, zoe):
+    """Of one picture, from the protocol's text: clamped to 0.001..10 m, truth inside it."""
+    counts = (truth_m > 1e-3) & (truth_m < 10) & (zoe > 0)
+    d, t = np.clip(depth[counts] / 256, 1e-3, 10), truth_m[counts]
+    logs = np.log(d) - np.log(t)
+    ratio = np.maximum(d / t, t / d)
+    return {
+        "abs_rel": np.mean(np.abs(d - t) / t),
+        "sq_rel": np.mean((d - t) ** 2 / t),
+        "rmse": np.sqrt(np.mean((d - t) ** 2)),
+        "rmse_log": np.sqrt(np.mean(logs**2)),
+        "log10": np.mean(np.abs(np.log10(d) - np.log10(t))),
+        "silog": 100 * np.std(logs),
+        "delta1": np.mean(ratio < 1.25),
+        "delta2": np.mean(ratio < 1.25**2),
+        "delta3": np.mean(ratio < 1.25**3),
+    }
+
+
+def expected(truth_of):
+    """Means over the pictures of `truth_of`, a folder -> metres: (pseudo, refined)."""
+    both = {"pseudo": "zoe", "refined": "out/depth"}
+    found = {which: [] for which in both}
+    for name, truth_m in truth_of.items():
+        zoe = read_zoe(Path("zoe") / name)
+        for which, folder in both.items():
+            found[which].append(plain_metrics(read_zoe(Path(folder) / name), truth_m, zoe))
+    return {
+        which: {key: np.mean([row[key] for row in rows]) for key in rows[0]}
+        for which, rows in found.items()
+    }
+
+
+def metres_of_8_bits(folder):
+    found = {}
+    for path in sorted(folder.rglob("*.png")):
+        value = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        found[path.relative_to(folder)] = np.where(value == 255, 0, value / 255 * 10)
+    return found
+
+
+def test_metrics_are_those_computed_independently_with_the_ratio(infer, truth):
+    done = infer(*FOLDERS, "--eval", "truth")
+    assert done.code == 0, done.err
+    due = expected(metres_of_8_bits(truth))
+    report = json.loads(Path("out/metrics.json").read_text())
+    assert report["frames"] == 16
+    for which, values in due.items():
+        assert report[which] == pytest.approx(values, rel=1e-9)
+    before, after = due["pseudo"]["rmse"], due["refined"]["rmse"]
+    assert report["ratio"]["rmse"] == pytest.approx(after / before)
+    line = next(line for line in done.out.splitlines() if line.startswith("rmse "))
+    assert line.split()[1:] == [f"{before:.4f}", f"{after:.4f}", f"{after / before:.3f}"]
+
+
+def test_millimetres_serve_too_and_frames_without_truth_do_not_count(infer, truth):
+    some = dict(list(metres_of_8_bits(truth).items())[3:9])
+    shutil.rmtree(truth)
+    for name, truth_m in some.items():
+        (truth / name).parent.mkdir(parents=True, exist_ok=True)
+        assert cv2.imwrite(str(truth / name), np.rint(truth_m * 1000).astype(np.uint16))
+    done = infer(*FOLDERS, "--eval", "truth")
+    assert "against the truth of 6 frames" in done.out, done.err
+    due = expected({name: np.rint(truth_m * 1000) * 0.001 for name, truth_m in some.items()})
+    report = json.loads(Path("out/metrics.json").read_text())
+    assert report["refined"] == pytest.approx(due["refined"], rel=1e-9)
+
+
+def test_frames_that_were_kept_count_as_those_refined_now(infer, truth):
+    infer(*FOLDERS)
+    Path("out/depth/0000/00000.png").unlink()
+    first = infer(*FOLDERS, "--eval", "truth")
+    assert "1 frames refined, 15 kept" in first.out
+    assert "against the truth of 16 frames" in first.out
+    assert first.out.splitlines()[1:] == infer(*FOLDERS, "--eval", "truth").out.splitlines()[1:]
+
+
+def test_a_broken_truth_is_named_and_not_compared(infer, truth):
+    (truth / "0054" / "00001.png").write_bytes(b"no picture")
+    cv2.imwrite(str(truth / "0108" / "00000.png"), np.full((10, 10), 100, np.uint8))
+    done = infer(*FOLDERS, "--eval", "truth")
+    assert done.code == 1
+    assert "against the truth of 14 frames" in done.out
+    assert "not compared 0054/00001" in done.err
+    assert "not compared 0108/00000" in done.err

@@ -1,0 +1,106 @@
+"""The Python interface: what a program has at hand goes in, and the same kind comes out."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from zoerefine.errors import UserError
+from zoerefine.infer import Refiner
+
+
+@pytest.fixture(scope="module")
+def refiner(bundle):
+    return Refiner.load(bundle)
+
+
+@pytest.fixture
+def frames():
+    """uint8 [3, 48, 64, 3] and uint16 [3, 48, 64], with pixels that were not measured."""
+    rng = np.random.default_rng(0)
+    rgb = rng.integers(0, 256, (3, 48, 64, 3)).astype(np.uint8)
+    zoe = rng.integers(100, 2000, (3, 48, 64)).astype(np.uint16)
+    zoe[:, :5] = 0
+    return rgb, zoe
+
+
+def test_a_batch_of_units_is_what_the_engine_takes(refiner, engine, frames):
+    np.testing.assert_array_equal(refiner(*frames), engine(*frames))
+    assert refiner.digest == engine.digest
+    assert refiner.manifest == engine.manifest
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["array", "tensor"])
+def test_one_picture_is_a_batch_of_one(refiner, engine, frames, kind):
+    rgb, zoe = (kind(field[1]) for field in frames)
+    refined = refiner(rgb, zoe)
+    assert type(refined) is type(zoe)
+    assert (refined.dtype, tuple(refined.shape)) == (zoe.dtype, (48, 64))
+    expected = engine(frames[0][1:2], frames[1][1:2])[0]
+    np.testing.assert_array_equal(np.asarray(refined), expected)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        np.float32,
+        np.float64,
+        lambda a: torch.from_numpy(a.astype(np.float32)),
+        lambda a: torch.from_numpy(a).half(),
+    ],
+    ids=["float32", "float64", "tensor", "half tensor"],
+)
+def test_metres_go_in_and_metres_come_out(refiner, engine, frames, kind):
+    rgb, zoe = frames
+    zoe = zoe // 8 * 8  # what float16 can hold
+    refined_m = refiner(rgb, kind(zoe / 256))
+    assert str(refined_m.dtype).removeprefix("torch.") == "float32"
+    np.testing.assert_array_equal(np.asarray(refined_m), engine(rgb, zoe).astype(np.float32) / 256)
+
+
+def test_what_is_no_depth_is_no_measurement(refiner, frames):
+    rgb, zoe = (field[0] for field in frames)
+    zoe_m = zoe / 256
+    zoe_m[20, :4] = [np.nan, -1, -np.inf, 0]
+    zoe_m[30, 0] = np.inf
+    refined_m = refiner(rgb, zoe_m)
+    np.testing.assert_array_equal(refined_m == 0, ~(np.isfinite(zoe_m) & (zoe_m > 0)))
+
+
+def test_a_view_of_a_larger_picture_will_do(refiner, frames):
+    rgb, zoe = frames
+    flipped = refiner(rgb[:, :, ::-1], zoe[:, :, ::-1])
+    np.testing.assert_array_equal(flipped, refiner(rgb[:, :, ::-1].copy(), zoe[:, :, ::-1].copy()))
+
+
+@pytest.mark.parametrize(
+    ("rgb", "zoe", "message"),
+    [
+        (
+            np.zeros((4, 6, 3), np.float32),
+            np.zeros((4, 6), np.uint16),
+            r"rgb is float32 \[4, 6, 3\]",
+        ),
+        (np.zeros((3, 4, 6), np.uint8), np.zeros((4, 6), np.uint16), r"rgb is uint8 \[3, 4, 6\]"),
+        (np.zeros((4, 6, 3), np.uint8), np.zeros((6, 4), np.uint16), r"rgb asks for \[4, 6\]"),
+        (np.zeros((2, 4, 6, 3), np.uint8), np.zeros((4, 6), np.uint16), r"asks for \[2, 4, 6\]"),
+        (np.zeros((4, 6, 3), np.uint8), np.zeros((4, 6), np.int32), "zoe is int32"),
+        (np.zeros((0, 4, 6, 3), np.uint8), np.zeros((0, 4, 6), np.uint16), "zoe has shape"),
+    ],
+)
+def test_other_shapes_and_types_are_one_line(refiner, rgb, zoe, message):
+    with pytest.raises(UserError, match=message):
+        refiner(rgb, zoe)
+
+
+def test_a_bundle_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UserError, match="no engine bundle"):
+        Refiner.load(tmp_path / "absent.ts")
+
+
+def test_importing_it_does_not_import_torch():
+    code = "import sys; from zoerefine.infer import Refiner; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr

@@ -1,0 +1,94 @@
+"""What people look at: the picture of one frame, and the video of all."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from zoerefine.data.decode import read_rgb
+
+FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+
+
+def frames_of(path):
+    capture = cv2.VideoCapture(str(path))
+    frames = []
+    while (read := capture.read())[0]:
+        frames.append(read[1])
+    return frames, capture.get(cv2.CAP_PROP_FPS)
+
+
+def test_the_middle_frame_is_drawn(infer, clips):
+    assert infer(*FOLDERS, "--picture", "side.png").code == 0
+    with Image.open("side.png") as image:
+        assert image.size[0] > 1000
+
+
+def test_the_video_shows_pictures_beside_both_depths_in_order(infer, make_pair):
+    for number in range(5):
+        make_pair(f"{number}", 48, 64, seed=number)
+        cv2.imwrite(f"rgb/{number}.jpg", np.full((48, 64, 3), 40 * number + 20, np.uint8))
+    done = infer(*FOLDERS, "--video", "side.mp4")
+    assert done.code == 0, done.err
+    frames, _ = frames_of("side.mp4")
+    assert [frame.shape for frame in frames] == [(48, 3 * 64, 3)] * 5
+    for number, frame in enumerate(frames):
+        assert frame[:, :64].mean() == pytest.approx(40 * number + 20, abs=6)
+    refined = cv2.imread("out/depth/0.png", cv2.IMREAD_UNCHANGED) / 256
+    assert refined.any()
+    assert frames[0][:, 64:].std() > 5  # depths are drawn
+    assert sorted(Path().glob(".*")) == []
+
+
+def test_a_video_of_a_video_has_its_speed_and_frames_of_an_earlier_run(infer, make_video):
+    video = make_video("a.mp4", 6)
+    Path("zoe").mkdir()
+    for number in range(6):
+        cv2.imwrite(f"zoe/{number:06d}.png", np.full((48, 64), 300, np.uint16))
+    words = ("--rgb", video, "--depth", "zoe", "--out", "out")
+    infer(*words)
+    assert "6 kept" in infer(*words, "--video", "side.mp4").out
+    frames, fps = frames_of("side.mp4")
+    originals, same_fps = frames_of(video)
+    assert (len(frames), fps) == (6, same_fps)
+    for frame, original in zip(frames, originals, strict=True):
+        assert np.abs(frame[:, :64].astype(float) - original).mean() < 8
+
+
+def test_frames_of_other_sizes_are_brought_to_the_first_ones(infer, make_pair):
+    make_pair("0", 48, 64)
+    make_pair("1", 60, 40)
+    assert infer(*FOLDERS, "--video", "side.mp4").code == 0
+    assert [frame.shape for frame in frames_of("side.mp4")[0]] == [(48, 192, 3)] * 2
+
+
+def test_a_frame_that_was_left_out_is_not_filmed(infer, make_pair):
+    make_pair("0")
+    make_pair("1")
+    Path("rgb/0.jpg").write_bytes(b"no picture")
+    assert infer(*FOLDERS, "--video", "side.mp4").code == 1
+    assert len(frames_of("side.mp4")[0]) == 1
+
+
+def test_nothing_to_draw_is_one_line(infer, make_pair):
+    make_pair("0")
+    Path("rgb/0.jpg").write_bytes(b"no picture")
+    for words in (("--video", "side.mp4"), ("--picture", "side.png")):
+        done = infer(*FOLDERS, *words)
+        assert done.code == 2
+        assert "no frame was refined" in done.err
+        assert not Path(words[1]).exists()
+
+
+def test_colours_are_of_the_refined_depth(infer, make_pair):
+    make_pair("0")
+    infer(*FOLDERS, "--colors", "--farthest", "8")
+    with Image.open("out/colors/0.png") as image:
+        assert "zoerefine-bundle" in image.info
+        assert image.info["colors"] == "viridis, 0 to 8 m"
+    refined_m = cv2.imread("out/depth/0.png", cv2.IMREAD_UNCHANGED) / 256
+    brightness = read_rgb(Path("out/colors/0.png")).sum(2)  # viridis grows lighter
+    near, far = refined_m < 2, refined_m > 6
+    assert brightness[near].max() < brightness[far].min()

@@ -1,0 +1,75 @@
+"""Where pictures come from: folders, patterns, single files, videos."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from zoerefine.data.decode import read_zoe
+
+
+def depths(names):
+    """Pseudo depths for a video's frames."""
+    Path("zoe").mkdir(exist_ok=True)
+    for name in names:
+        cv2.imwrite(f"zoe/{name}.png", np.full((48, 64), 500, np.uint16))
+
+
+def names(folder="out/depth"):
+    return [str(p.relative_to(folder)) for p in sorted(Path(folder).rglob("*.png"))]
+
+
+def test_a_video_is_refined_frame_by_frame(infer, make_video, engine):
+    video = make_video("a.mp4", 10)
+    depths(f"{number:06d}" for number in range(10))
+    done = infer("--rgb", video, "--depth", "zoe", "--out", "out")
+    assert "10 frames refined, 0 kept, 0 left out" in done.out, done.err
+    capture = cv2.VideoCapture(str(video))
+    for number in range(10):
+        rgb = cv2.cvtColor(capture.read()[1], cv2.COLOR_BGR2RGB)
+        zoe = np.full((48, 64), 500, np.uint16)
+        refined = read_zoe(Path(f"out/depth/{number:06d}.png"))
+        assert np.abs(refined.astype(int) - engine(rgb[None], zoe[None])[0]).max() <= 1
+    Path("out/depth/000003.png").unlink()
+    again = infer("--rgb", video, "--depth", "zoe", "--out", "out")
+    assert "1 frames refined, 9 kept" in again.out
+
+
+def test_a_video_that_was_cut_short_gives_what_it_has_and_says_so(infer, make_video):
+    video = make_video("a.mkv", 40)
+    video.write_bytes(video.read_bytes()[: video.stat().st_size // 2])
+    depths(f"{number:06d}" for number in range(40))
+    done = infer("--rgb", video, "--depth", "zoe", "--out", "out")
+    assert done.code == 1
+    assert "of its 40 frames: copy it again" in done.err
+    assert 0 < len(names()) < 40
+    assert names() == [f"{number:06d}.png" for number in range(len(names()))]
+
+
+def test_a_pattern_takes_what_fits_and_names_it_from_its_first_wildcard(infer, make_pair):
+    for name in ("a/left/0", "a/right/0", "b/left/0", "b/left/1"):
+        make_pair(name)
+    done = infer("--rgb", "rgb/*/left/*.jpg", "--depth", "zoe", "--out", "out")
+    assert done.code == 0, done.err
+    assert names() == ["a/left/0.png", "b/left/0.png", "b/left/1.png"]
+
+
+def test_a_single_picture_is_enough(infer, make_pair):
+    make_pair("a/0")
+    assert infer("--rgb", "rgb/a/0.jpg", "--depth", "zoe/a", "--out", "out").code == 0
+    assert names() == ["0.png"]
+
+
+def test_two_pictures_with_one_result_are_refused(infer, make_pair):
+    make_pair("a")
+    Path("rgb/a.png").write_bytes(Path("rgb/a.jpg").read_bytes())
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+    assert done.code == 2
+    assert "rgb/a.jpg and rgb/a.png differ in their suffix alone" in done.err
+
+
+def test_a_name_with_dots_stays_whole(infer, make_pair):
+    make_pair("17.250")
+    make_pair("17.375")
+    assert infer("--rgb", "rgb", "--depth", "zoe", "--out", "out").code == 0
+    assert names() == ["17.250.png", "17.375.png"]
