@@ -1,6 +1,7 @@
 """The whole inference command against its engine alone, and against what its files allow.
 
-The engine alone takes the same frames from memory, in the same batches. Reading and writing alone
+The engine alone takes the same frames from memory, in the same batches, as many at a time as the
+command gives it, or one after the other, whichever is faster. Reading and writing alone
 decodes and encodes the same files in as many threads as there are cores, and refines nothing. On
 a CPU engine and files share the cores, so together they cannot be faster than one after the other
 with both at their best; on a GPU than the slower one. Sides take turns, a pass over all frames
@@ -30,12 +31,14 @@ from zoerefine.data import habitatdyn
 from zoerefine.data.decode import read_zoe
 from zoerefine.data.synthetic import synthesize
 from zoerefine.export.bundle import Engine, load_bundle
+from zoerefine.infer.pipeline import engine_pool
 from zoerefine.infer.results import Results
 from zoerefine.infer.sources import Shot, open_source
 from zoerefine.progress import track
 
+Pair = tuple[np.ndarray, np.ndarray]  # rgb and zoe of a frame
 PLATFORM = Path(__file__).resolve().parents[1] / "platform"
-BATCH = 8  # the command's own
+BATCH = 4  # the command's own
 SHARE = 0.9
 CONFIG = """
 RUN: {{NAME: bench, ROOT: {root}/runs}}
@@ -54,8 +57,8 @@ def main() -> None:
     cv2.setNumThreads(1)
     with tempfile.TemporaryDirectory(prefix="infer-") as folder:
         root = Path(folder)
-        synthesize(root / "world", 4, 1, 12 if args.quick else 48, 0)
-        rows = measure(args.bundle or make_bundle(root), root, 5 if args.quick else 11)
+        synthesize(root / "world", 4, 1, 8 if args.quick else 48, 0)
+        rows = measure(args.bundle or make_bundle(root), root, 3 if args.quick else 11)
     report(rows, args.json)
 
 
@@ -81,7 +84,8 @@ def measure(bundle: Path, root: Path, rounds: int) -> list[dict[str, object]]:
     results = Results(out, engine.digest, engine.manifest["commit"])
     words = ["infer", str(bundle), "--rgb", str(rgb), "--depth", str(depth), "--out", str(out)]
     sides: dict[str, Callable[[], object]] = {
-        "engine alone": lambda: engine_alone(engine, frames),
+        "engine alone, calls side by side": lambda: side_by_side(engine, frames),
+        "engine alone, calls in turn": lambda: in_turn(engine, frames),
         "reading and writing alone, all cores": lambda: files_alone(shots, depth, results),
         "one after the other": lambda: one_by_one(engine, shots, depth, results),
         "whole command": lambda: quietly(words),
@@ -107,7 +111,8 @@ def shares(speed: dict[str, float], apart: bool) -> list[dict[str, object]]:
     Args:
         apart: whether the engine computes on a device of its own.
     """
-    engine, files = speed["engine alone"], speed["reading and writing alone, all cores"]
+    engine = max(value for name, value in speed.items() if name.startswith("engine alone"))
+    files = speed["reading and writing alone, all cores"]
     limit = min(engine, files) if apart else 1 / (1 / engine + 1 / files)
     whole = speed["whole command"]
     at_limit = whole / limit >= SHARE
@@ -127,16 +132,33 @@ def row(
     return {"measure": measure, "value": value, "unit": unit, "goal": goal, "ok": ok}
 
 
-def read(shot: Shot, depth: Path) -> tuple[np.ndarray, np.ndarray]:
+def read(shot: Shot, depth: Path) -> Pair:
     """Decode a frame's two files."""
     return shot.read(), read_zoe(depth / f"{shot.name}.png")
 
 
-def engine_alone(engine: Engine, frames: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    """Refine frames that are in memory."""
-    for start in range(0, len(frames), BATCH):
-        rgb, zoe = zip(*frames[start : start + BATCH], strict=True)
-        engine(np.stack(rgb), np.stack(zoe))
+def side_by_side(engine: Engine, frames: list[Pair]) -> None:
+    """Refine frames that are in memory, in the threads that the command uses."""
+    with engine_pool(engine) as pool:
+        for _ in pool.map(lambda batch: call(engine, batch), batches(frames)):
+            pass
+
+
+def in_turn(engine: Engine, frames: list[Pair]) -> None:
+    """Refine frames that are in memory, each call with all cores."""
+    for batch in batches(frames):
+        call(engine, batch)
+
+
+def batches(frames: list[Pair]) -> list[list[Pair]]:
+    """As the command makes them."""
+    return [frames[start : start + BATCH] for start in range(0, len(frames), BATCH)]
+
+
+def call(engine: Engine, batch: list[Pair]) -> np.ndarray:
+    """Refine a batch: uint16 [B, H, W]."""
+    rgb, zoe = zip(*batch, strict=True)
+    return engine(np.stack(rgb), np.stack(zoe))
 
 
 def files_alone(shots: list[Shot], depth: Path, results: Results) -> None:
@@ -155,10 +177,9 @@ def one_by_one(engine: Engine, shots: list[Shot], depth: Path, results: Results)
     """What one writes by hand: read, refine, write, the next batch."""
     for start in range(0, len(shots), BATCH):
         some = shots[start : start + BATCH]
-        rgb, zoe = zip(*(read(shot, depth) for shot in some), strict=True)
-        refined = engine(np.stack(rgb), np.stack(zoe))
-        for shot, picture, depth_u16 in zip(some, rgb, refined, strict=True):
-            results.write(shot.name, "", picture, depth_u16)
+        pairs = [read(shot, depth) for shot in some]
+        for shot, (rgb, _), depth_u16 in zip(some, pairs, call(engine, pairs), strict=True):
+            results.write(shot.name, "", rgb, depth_u16)
 
 
 def quietly(words: list[str]) -> None:

@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     add("--zoedepth", default="Intel/zoedepth-nyu-kitti", metavar="MODEL",
         help="a folder, or a name on the Hugging Face hub (Intel/zoedepth-nyu-kitti)")  # fmt: skip
     add("--out", type=Path, required=True, metavar="DIR", help="where results go")
-    add("--batch", type=int, default=8, help="frames of one size that go together (8)")
+    add("--batch", type=int, default=4, help="frames of one size that go together (4)")
     add("--eval", type=Path, metavar="DIR", help="true depth of the same names, to compare with")
     add("--picture", type=Path, metavar="FILE", help="a side-by-side picture of the middle frame")
     add("--video", type=Path, metavar="FILE.mp4", help="a side-by-side video of all frames")

@@ -2,7 +2,7 @@
 
     reading thread    source -> the pool decodes, in order -> batches of one size
     ZoeDepth thread   batches without pseudo depth get it
-    this thread       engine
+    engine threads    refined depth: one thread on a GPU, one a core on a CPU
     the pool          writes files
 
 Each waits for the next where it is ahead by more than a few frames. A frame that cannot be read
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import torch
 
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import Engine
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 FRAMES_AHEAD = 16  # that may be decoded before the engine takes them, and written after it
-BATCHES_AHEAD = 2
+BATCHES_AHEAD = 2  # a thread
 
 T = TypeVar("T")
 
@@ -103,20 +104,15 @@ def refine(job: Inference, batch: int) -> Outcome:
     start = time.perf_counter()
     with (
         ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
+        engine_pool(job.engine) as engines,
         bar(len(job.source.names), "refining", "frame") as progress,
     ):
         batches = ahead(group(read_ahead(job, pool, outcome), batch))
         if isinstance(job.pseudo, ZoeDepth):
             batches = ahead(with_zoe(batches, job.pseudo))
-        writing: deque[Future[str]] = deque()
-        for some in batches:
-            rgb, zoe = np.stack([f.rgb for f in some]), np.stack([f.zoe for f in some])  # type: ignore[misc]
-            for frame, depth_u16 in zip(some, job.engine(rgb, zoe), strict=True):
-                writing.append(pool.submit(write_frame, frame, depth_u16, job))
-            while len(writing) > FRAMES_AHEAD:
-                outcome.written.append(writing.popleft().result())
+        for writing in in_threads(engines, batches, job, pool):
+            outcome.written += [future.result() for future in writing]
             show(progress, outcome)
-        outcome.written += [future.result() for future in writing]
         show(progress, outcome)
     outcome.seconds = time.perf_counter() - start
     return outcome
@@ -132,9 +128,9 @@ def read_ahead(job: Inference, pool: ThreadPoolExecutor, outcome: Outcome) -> It
             continue
         waiting.append((shot.name, pool.submit(read_frame, shot, inputs, job.pseudo)))
         if len(waiting) > FRAMES_AHEAD:
-            yield from settled(*waiting.popleft(), outcome)
+            yield from whole(*waiting.popleft(), outcome)
     for one in waiting:
-        yield from settled(*one, outcome)
+        yield from whole(*one, outcome)
 
 
 def shots(source: Source, outcome: Outcome) -> Iterator[Shot]:
@@ -154,7 +150,7 @@ def read_frame(shot: Shot, inputs: str, pseudo: Pseudo) -> Frame:
     return Frame(shot.name, inputs, rgb, zoe)
 
 
-def settled(name: str, reading: Future[Frame], outcome: Outcome) -> Iterator[Frame]:
+def whole(name: str, reading: Future[Frame], outcome: Outcome) -> Iterator[Frame]:
     """The frame, or none where it is broken, which is noted."""
     try:
         yield reading.result()
@@ -188,6 +184,38 @@ def with_zoe(batches: Iterator[list[Frame]], zoedepth: ZoeDepth) -> Iterator[lis
         yield [replace(frame, zoe=zoe, new=True) for frame, zoe in zip(batch, depths, strict=True)]
 
 
+def in_threads(
+    engines: ThreadPoolExecutor,
+    batches: Iterator[list[Frame]],
+    job: Inference,
+    pool: ThreadPoolExecutor,
+) -> Iterator[list[Future[str]]]:
+    """Refine batches, a few ahead of their taker; yields the writing of each one's files."""
+    refining: deque[Future[list[Future[str]]]] = deque()
+    for batch in batches:
+        refining.append(engines.submit(refine_batch, batch, job, pool))
+        if len(refining) > BATCHES_AHEAD * engine_threads(job.engine):
+            yield refining.popleft().result()
+    for future in refining:
+        yield future.result()
+
+
+def refine_batch(batch: list[Frame], job: Inference, pool: ThreadPoolExecutor) -> list[Future[str]]:
+    """Run the engine; returns the writing of each frame's files."""
+    rgb = np.stack([frame.rgb for frame in batch])
+    zoe = np.stack([frame.zoe for frame in batch])  # type: ignore[misc]
+    return [
+        pool.submit(write_frame, frame, depth_u16, job)
+        for frame, depth_u16 in zip(batch, job.engine(rgb, zoe), strict=True)
+    ]
+
+
+def show(progress: "tqdm[object]", outcome: Outcome) -> None:
+    """Bring the bar up to date; its rate is that of frames refined now."""
+    progress.initial = len(outcome.kept) + len(outcome.left_out)
+    progress.update(progress.initial + len(outcome.written) - progress.n)
+
+
 def write_frame(frame: Frame, depth_u16: np.ndarray, job: Inference) -> str:
     """Write a frame's files; returns its name."""
     if frame.new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
@@ -206,7 +234,21 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
             yield item  # type: ignore[misc]
 
 
-def show(progress: "tqdm[object]", outcome: Outcome) -> None:
-    """Bring the bar up to date; its rate is that of frames refined now."""
-    progress.initial = len(outcome.kept) + len(outcome.left_out)
-    progress.update(progress.initial + len(outcome.written) - progress.n)
+def engine_threads(engine: Engine) -> int:
+    """How many batches are best refined at a time.
+
+    Frames side by side use a CPU's cores better than the parts of one: no core waits for another.
+    Only TorchScript, which runs on the CPU, leaves that to its caller.
+    """
+    return os.cpu_count() or 1 if engine.manifest["engine"] == "torchscript" else 1
+
+
+def engine_pool(engine: Engine) -> ThreadPoolExecutor:
+    """Threads to call an engine in, which share the cores out among them."""
+    threads = engine_threads(engine)
+
+    def share() -> None:
+        if threads > 1:
+            torch.set_num_threads(1)  # of this thread's own calls
+
+    return ThreadPoolExecutor(threads, initializer=share)
