@@ -1,6 +1,7 @@
 """The inference command: right files, traceable, kept while their inputs last; faults are named."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from zoerefine.cli import main
 from zoerefine.data.decode import read_rgb, read_zoe
+from zoerefine.export.bundle import load_bundle
 
 INFER = Path(__file__).resolve().parents[2] / "platform" / "infer.py"
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
@@ -42,7 +45,8 @@ def test_every_frame_is_the_engines_and_says_what_made_it(infer, clips, engine):
 
 
 def test_pictures_of_mixed_sizes_are_each_refined_as_they_would_be_alone(infer, make_pair, engine):
-    sizes = [(48, 64), (37, 51), (48, 64), (64, 48), (37, 51), (20, 20)] * 7
+    few = [(48, 64), (37, 51), (48, 64), (64, 48), (37, 51), (20, 20)]
+    sizes = few * 5 + [(20 + number, 50) for number in range(30)]
     for number, size in enumerate(sizes):
         make_pair(f"{number:03d}", *size, seed=number)
     done = infer(*FOLDERS, "--batch", "4")
@@ -65,9 +69,7 @@ def test_a_second_run_keeps_what_is_done_and_a_lost_frame_is_made_again(infer, c
     assert "0 frames refined, 16 kept, 0 left out\n" in infer(*FOLDERS).out
 
 
-def test_what_was_made_from_other_inputs_or_by_another_bundle_is_made_again(
-    infer, clips, script, bundle
-):
+def test_what_was_made_from_other_inputs_is_made_again(infer, clips):
     infer(*FOLDERS)
     zoe = clips / "zoe" / "0054" / "00002.png"
     cv2.imwrite(str(zoe), read_zoe(zoe) // 2)
@@ -77,8 +79,22 @@ def test_what_was_made_from_other_inputs_or_by_another_bundle_is_made_again(
     assert "1 frames refined, 15 kept" in infer(*FOLDERS).out
 
 
-def test_a_kill_leaves_whole_files_and_the_same_command_goes_on(
-    bundle, make_pair, tmp_path, wait_until
+def test_what_another_bundle_made_is_made_again(infer, clips, study, script):
+    shutil.copytree(study.path / "trials" / "0001", clips / "trial")
+    assert script("export", clips / "trial").returncode == 0
+    other = load_bundle(clips / "trial" / "engine" / "refiner.ts")
+    assert main(["infer", str(clips / "trial" / "engine" / "refiner.ts"), *FOLDERS]) == 0
+    path = clips / "out" / "depth" / "0000" / "00000.png"
+    with Image.open(path) as image:
+        assert image.info["zoerefine-bundle"] == other.digest
+    assert "16 frames refined, 0 kept" in infer(*FOLDERS).out
+    with Image.open(path) as image:
+        assert image.info["zoerefine-bundle"] != other.digest
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_what_was_cut_off_leaves_whole_files_and_the_same_command_goes_on(
+    bundle, make_pair, tmp_path, wait_until, how
 ):
     for number in range(60):
         make_pair(f"{number:03d}", 480, 640, seed=number)
@@ -88,9 +104,10 @@ def test_a_kill_leaves_whole_files_and_the_same_command_goes_on(
     )
     depth = tmp_path / "out" / "depth"
     wait_until(lambda: len(list(depth.glob("*.png"))) > 3, process)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.send_signal(how)
+    assert process.wait() == {signal.SIGKILL: -9, signal.SIGINT: 130}[how]
     whole = [p for p in depth.glob("*.png") if p.name[0] != "."]
+    assert len(whole) < 60
     stamps = {p: p.stat().st_mtime_ns for p in whole}
     for path in whole:
         assert read_zoe(path).shape == (480, 640)
