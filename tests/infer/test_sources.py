@@ -73,3 +73,15 @@ def test_a_name_with_dots_stays_whole(infer, make_pair):
     make_pair("17.375")
     assert infer("--rgb", "rgb", "--depth", "zoe", "--out", "out").code == 0
     assert names() == ["17.250.png", "17.375.png"]
+
+
+def test_a_video_whose_container_tells_no_length_is_refined_to_its_end(infer, make_pair):
+    frames = []
+    for number in range(4):
+        make_pair(f"{number}", seed=number)
+        frames.append(Path(f"rgb/{number}.jpg").read_bytes())
+    Path("a.mjpeg").write_bytes(b"".join(frames))
+    depths(f"{number:06d}" for number in range(4))
+    done = infer("--rgb", "a.mjpeg", "--depth", "zoe", "--out", "out", "--picture", "side.png")
+    assert "4 frames refined, 0 kept, 0 left out" in done.out, done.err
+    assert Path("side.png").exists()

@@ -52,11 +52,15 @@ def test_what_zoedepth_gave_is_used_again_until_the_network_changes(
     assert "3 frames refined, 0 kept" in refine().out
     assert [path.stat().st_mtime_ns for path in pseudo] == stamps
     assert "0 frames refined, 3 kept" in refine().out
-    other = tmp_path / "other"
+    other = tmp_path / "другой"
     shutil.copytree(small_zoedepth, other)
-    done = infer("--rgb", "rgb", "--out", "out", "--zoedepth", other)
-    assert "3 frames refined, 0 kept" in done.out
+    changed = ("--rgb", "rgb", "--out", "out", "--zoedepth", other)
+    assert "3 frames refined, 0 kept" in infer(*changed).out
     assert [path.stat().st_mtime_ns for path in pseudo] != stamps
+    shutil.rmtree("out/depth")
+    again = [path.stat().st_mtime_ns for path in pseudo]
+    assert "3 frames refined, 0 kept" in infer(*changed).out
+    assert [path.stat().st_mtime_ns for path in pseudo] == again
 
 
 def test_pseudo_depth_that_was_kept_serves_as_depth(refine, infer, make_pair):

@@ -114,7 +114,9 @@ def prepare(args: argparse.Namespace) -> "Inference":
         if args.depth
         else load_zoedepth(args.zoedepth, results.zoe_depth_raw)
     )
-    check_writable(args.out)
+    files = filter(None, (args.picture, args.video))
+    for folder in (*(path.parent for path in files), args.out):
+        check_writable(folder)
     return Inference(engine, source, pseudo, results)
 
 

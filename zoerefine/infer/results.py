@@ -8,6 +8,7 @@ points/NAME.ply          refined depth as points, where asked for
 
 import hashlib
 import struct
+import tempfile
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from zoerefine.pictures import depth_colors
 BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"
 SCALE = {"depth-scale": "metres = value / 256"}
 KINDS = ("depth", "colors", "points")
-HEAD = 1024  # bytes of a file in which its notes are
+HEAD = 8192  # bytes of a file in which its notes are
 AFTER_HEADER = 33  # a png's signature and IHDR chunk come first
 
 Notes = Mapping[str, str]
@@ -117,9 +118,12 @@ def check_apart(out: Path, tree: Path | None, folders: Iterable[Path]) -> None:
 
 def check_writable(folder: Path) -> None:
     """Raises `UserError` where nothing can be written to a folder; makes it where it is not."""
-    probe = folder / ".writable"
-    write(probe, b"")
-    probe.unlink()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"nothing can be written to {folder}: {error.strerror}") from None
 
 
 def png(picture: np.ndarray, notes: Notes) -> bytes:
@@ -131,8 +135,13 @@ def png(picture: np.ndarray, notes: Notes) -> bytes:
 
 def text_chunk(name: str, value: str) -> bytes:
     """A tEXt chunk (PNG specification, 11.3.3.2)."""
-    body = b"tEXt" + f"{name}\0{value}".encode("latin-1")
+    body = b"tEXt" + latin(f"{name}\0{value}")
     return struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def latin(text: str) -> bytes:
+    """Text as png files have it; what Latin-1 lacks is escaped."""
+    return text.encode("latin-1", "backslashreplace")
 
 
 def has_notes(path: Path, notes: Notes) -> bool:
@@ -142,7 +151,7 @@ def has_notes(path: Path, notes: Notes) -> bool:
             head = file.read(HEAD)
     except OSError:
         return False
-    return all(value.encode("latin-1") in head for value in notes.values())
+    return all(latin(value) in head for value in notes.values())
 
 
 def digest_of(*stamps: str) -> str:

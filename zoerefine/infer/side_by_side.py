@@ -20,10 +20,9 @@ from zoerefine.progress import track
 
 def draw_middle(path: Path, job: Inference, done: set[str], truth: Path | None) -> None:
     """Draw the middle one of the frames that are done, against its truth where that is there."""
-    names = [name for name in job.source.names if name in done]
-    if not names:
+    if not done:
         raise UserError("no frame was refined, so there is none to draw")
-    shot = next(finished(job.source, {names[len(names) // 2]}))
+    shot = next(finished(job.source, {sorted(done)[len(done) // 2]}))
     made = job.engine.manifest
     true = truth / f"{shot.name}.png" if truth else None
     panel(

@@ -76,7 +76,7 @@ class Video:
 
     @property
     def names(self) -> Sequence[str]:
-        """Of all frames that the container speaks of."""
+        """Of all frames that the container speaks of; none where it does not."""
         return [f"{number:06d}" for number in range(self.count)]
 
     @property
@@ -179,10 +179,10 @@ def file_stamp(path: Path) -> str:
 
 
 def check_pairs(folder: Path, names: Sequence[str], what: str) -> None:
-    """Raises `UserError` where a folder holds a file for not one of the names."""
+    """Raises `UserError` where a folder holds a file for not one of the names, if any is known."""
     if not folder.is_dir():
         raise UserError(f"no folder {folder}: give an existing one")
-    if not any((folder / f"{name}.png").exists() for name in names):
+    if names and not any((folder / f"{name}.png").exists() for name in names):
         raise UserError(
             f"{folder} has no {what} for any of {len(names)} pictures: names must be the same, the "
             f"first would be {folder / names[0]}.png"
