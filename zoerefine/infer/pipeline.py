@@ -238,9 +238,10 @@ def engine_threads(engine: Engine) -> int:
     """How many batches are best refined at a time.
 
     Frames side by side use a CPU's cores better than the parts of one: no core waits for another.
-    Only TorchScript, which runs on the CPU, leaves that to its caller.
+    Of the CPU's engines only TorchScript leaves that to its caller.
     """
-    return os.cpu_count() or 1 if engine.manifest["engine"] == "torchscript" else 1
+    alone = engine.device.type != "cpu" or engine.manifest["engine"] != "torchscript"
+    return 1 if alone else os.cpu_count() or 1
 
 
 def engine_pool(engine: Engine) -> ThreadPoolExecutor:
