@@ -128,7 +128,7 @@ def evaluate(job: "Inference", done: set[str], truth: Path) -> int:
     report = evaluate(job, done, truth)
     write_json(job.results.root / "metrics.json", report)
     print(f"against the truth of {report['frames']} frames:")
-    print(table(report, job.engine.manifest["pseudo_label"]))
+    print(table(report))
     return len(report["left_out"])
 
 

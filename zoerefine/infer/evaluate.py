@@ -69,11 +69,10 @@ def rows(name: str, job: Inference, truth: Path) -> tuple[Tensor, Tensor] | User
     return picture_metrics(zoe_m, true_m, mask), picture_metrics(refined_m, true_m, mask)
 
 
-def table(report: dict[str, Any], pseudo_label: str) -> str:
+def table(report: dict[str, Any]) -> str:
     """The report for people."""
-    width = max(len(pseudo_label), 9)
-    lines = [f"{'':<10}{pseudo_label:>{width}}{'refined':>11}{'ratio':>9}"]
+    lines = [f"{'':<10}{'pseudo':>9}{'refined':>9}{'ratio':>8}"]
     for name, before in report["pseudo"].items():
-        ratio = f"{report['ratio'][name]:9.3f}" if name in report["ratio"] else f"{'-':>9}"
-        lines.append(f"{name:<10}{before:{width}.4f}{report['refined'][name]:11.4f}{ratio}")
+        ratio = f"{report['ratio'][name]:8.3f}" if name in report["ratio"] else f"{'-':>8}"
+        lines.append(f"{name:<10}{before:9.4f}{report['refined'][name]:9.4f}{ratio}")
     return "\n".join(lines)

@@ -31,9 +31,9 @@ def draw_middle(path: Path, job: Inference, done: set[str], truth: Path | None) 
         read_zoe(job.pseudo.path(shot.name)) * ZOE_SCALE,
         read_zoe(job.results.depth(shot.name)) * ZOE_SCALE,
         read_truth_m(true) if true and true.exists() else None,
-        made["pseudo_label"],
-        f"{shot.name}   |   {made['data']}   |   commit {made['commit'][:8]}, {made['engine']} "
-        f"{made['precision']}",
+        "pseudo depth",
+        f"{shot.name}   |   refiner of {made['data']}   |   commit {made['commit'][:8]}, "
+        f"{made['engine']} {made['precision']}",
     )
 
 
