@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -12,7 +13,8 @@ import torch
 
 from zoerefine.export.bundle import load_bundle
 
-SOURCES = Path(__file__).resolve().parents[2] / "examples" / "cpp"
+CHECKOUT = Path(__file__).resolve().parents[2]
+SOURCES, EXPORT = CHECKOUT / "examples" / "cpp", CHECKOUT / "platform" / "export.py"
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,6 @@ def program(tmp_path_factory):
     if not (Path(torch.__file__).parent / "include" / "torch" / "script.h").exists():
         pytest.skip("this torch came without its C++ headers")
     build = tmp_path_factory.mktemp("cpp")
-    # A compiler of Python's own environment may not fit the system's: the plain one is used.
     prefix = f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}"
     for command in (
         ["cmake", "-S", SOURCES, "-B", build, "-DCMAKE_BUILD_TYPE=Release", prefix],
@@ -35,9 +36,14 @@ def program(tmp_path_factory):
     return build / "refine"
 
 
-@pytest.fixture
-def bundle(study):
-    return study.path / "best" / "engine" / "refiner.ts"
+@pytest.fixture(scope="module")
+def bundle(study, tmp_path_factory):
+    """A bundle of the kind that libtorch alone can run."""
+    run = tmp_path_factory.mktemp("exported") / "best"
+    shutil.copytree(study.path / "best", run)
+    command = [sys.executable, EXPORT, run, "--engine", "torchscript"]
+    subprocess.run(command, check=True, capture_output=True)
+    return run / "engine" / "refiner.ts"
 
 
 @pytest.fixture
