@@ -11,50 +11,58 @@ from torch import Tensor, nn
 ZOE_UNITS = 256.0  # of the 16-bit depths, a metre
 
 
-class Shipped(nn.Module):
-    """uint8 [B, H, W, 3] and uint16 [B, H, W] (metres * 256) to uint16 [B, H, W], the same units.
+class Ends(nn.Module):
+    """What stands before and after a core that refines at the one size it was trained at.
 
-    `core` refines (rgb01 [B, 3, h, w], zoe_m [B, 1, h, w]) at the one size that it was trained
-    at. Its correction, a factor, is smooth; so it is that, and not the depth, which is brought to
-    the picture's own size: edges stay as sharp as they came.
+    The core's correction, a factor, is smooth; so it is that, and not the depth, which is brought
+    to the picture's own size: edges stay as sharp as they came. An engine that is no TorchScript
+    stands between the two; `forward` is not defined for such a file.
     """
 
-    def __init__(self, core: nn.Module, height: int, width: int) -> None:
+    def __init__(self, height: int, width: int) -> None:
         super().__init__()
-        self.core = core
         self.height = height
         self.width = width
         self.units = ZOE_UNITS  # TorchScript sees no globals
 
-    def forward(self, rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+    @torch.jit.export
+    def before(self, rgb_u8: Tensor, zoe_u16: Tensor) -> tuple[Tensor, Tensor]:
+        """uint8 [B, H, W, 3], uint16 [B, H, W] to rgb01 [B, 3, h, w] and zoe_m [B, 1, h, w]."""
         size = [self.height, self.width]
         rgb01 = rgb_u8.permute(0, 3, 1, 2).to(torch.float32) / 255.0  # [B, 3, H, W]
         zoe_m = zoe_u16.unsqueeze(1).to(torch.float32) / self.units  # [B, 1, H, W]
+        if [zoe_m.size(2), zoe_m.size(3)] == size:
+            return rgb01.contiguous(), zoe_m
+        return area_mean(rgb01, size), mean_of_measured(zoe_m, size)
+
+    @torch.jit.export
+    def after(self, zoe_u16: Tensor, core_zoe_m: Tensor, core_m: Tensor) -> Tensor:
+        """The core's input and output depth [B, 1, h, w] to refined uint16 [B, H, W]."""
+        zoe_m = zoe_u16.unsqueeze(1).to(torch.float32) / self.units
         own = [zoe_m.size(2), zoe_m.size(3)]
-        if own == size:
-            refined_m = self.core(rgb01, zoe_m)
-        else:
-            small_rgb01 = area_mean(rgb01, size)
-            small_m = mean_of_measured(zoe_m, size)
-            change = self.core(small_rgb01, small_m) / small_m.clamp(min=1e-3)
-            change = torch.where(small_m > 0, change, torch.ones_like(change))
+        refined_m = core_m
+        if own != [self.height, self.width]:
+            change = core_m / core_zoe_m.clamp(min=1e-3)
+            change = torch.where(core_zoe_m > 0, change, torch.ones_like(change))
             refined_m = zoe_m * F.interpolate(change, own, mode="bilinear", align_corners=False)
         units = (refined_m * self.units).round().clamp(0.0, 65535.0)
         return units.squeeze(1).to(torch.int32).to(torch.uint16)
 
 
-class Typed(nn.Module):
-    """A backbone that computes in another number format between float32 ends."""
+class Shipped(nn.Module):
+    """uint8 [B, H, W, 3] and uint16 [B, H, W] (metres * 256) to uint16 [B, H, W], the same units.
 
-    def __init__(self, backbone: nn.Module, stride: int, dtype: torch.dtype) -> None:
+    `core` refines (rgb01 [B, 3, h, w], zoe_m [B, 1, h, w]) to depth_m [B, 1, h, w].
+    """
+
+    def __init__(self, core: nn.Module, height: int, width: int) -> None:
         super().__init__()
-        self.stride = stride
-        self.inner = backbone.to(dtype)
-        self.dtype = dtype
+        self.core = core
+        self.ends = Ends(height, width)
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        local, scale = self.inner(inputs.to(self.dtype))
-        return local.float(), scale.float()
+    def forward(self, rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+        rgb01, zoe_m = self.ends.before(rgb_u8, zoe_u16)
+        return self.ends.after(zoe_u16, zoe_m, self.core(rgb01, zoe_m))
 
 
 def area_mean(values: Tensor, size: list[int]) -> Tensor:

@@ -1,23 +1,35 @@
 """An engine against the eager refiner on real frames: how far off, and how much faster."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
+from zoerefine.export.kinds import Run
 from zoerefine.export.module import ZOE_UNITS
 
-Run = Callable[[Tensor, Tensor], Tensor]
-
 # What an engine may differ from eager fp32, in metres at the worst pixel and in mean relative
-# depth. The worst pixel in bf16 is far away, where its eight bits are a few centimetres.
-TOLERANCES = {"fp32": (0.01, 0.0005), "bf16": (0.30, 0.005), "fp16": (0.10, 0.002)}
+# depth (AbsRel against eager). The worst pixel in bf16 is far away, where its eight bits are a few
+# centimetres.
+TOLERANCES = {
+    "fp32": (0.01, 0.0005),
+    "fp16": (0.10, 0.002),
+    "bf16": (0.30, 0.005),
+    "int8": (0.80, 0.02),
+}
+# Bytes for a parameter that an engine of a precision may hold: what is below three quarters of
+# fp32's four is no fp32 engine in disguise. Engines of small networks are mostly something else.
+BYTES_A_PARAMETER = {"fp16": 3.0, "bf16": 3.0, "int8": 3.0}
+BESIDES_PARAMETERS = 4 * 2**20
 ROUNDS = 15
+
+
+class TooFarOff(UserError):
+    """An engine that differs from eager by more than its precision's tolerance."""
 
 
 @dataclass(frozen=True)
@@ -29,67 +41,88 @@ class Accuracy:
     frames: int
 
 
-@dataclass(frozen=True)
-class Latency:
-    """Medians of interleaved rounds at batch 1, milliseconds a frame, pictures in to depth out."""
+def compare(
+    engine: Run, eager: Run, rgb_u8: Tensor, zoe_u16: Tensor, batches: Sequence[int]
+) -> Accuracy:
+    """Run both on the same frames, uint8 [N, H, W, 3] and uint16 [N, H, W], at every batch size.
 
-    latency_ms: float
-    eager_ms: float
-    height: int
-    width: int
-
-
-def compare(engine: Run, eager: Run, rgb_u8: Tensor, zoe_u16: Tensor) -> Accuracy:
-    """Run both on the same frames: uint8 [B, H, W, 3] and uint16 [B, H, W]."""
+    Raises `UserError` where the engine does not run at one of them.
+    """
     with torch.inference_mode():
-        ours, theirs = (run(rgb_u8, zoe_u16).float() / ZOE_UNITS for run in (engine, eager))
-    error = (ours - theirs).abs()
-    relative = error / theirs.clamp(min=0.05)
-    return Accuracy(error.max().item(), relative.mean().item(), len(rgb_u8))
+        theirs = eager(rgb_u8, zoe_u16).float() / ZOE_UNITS
+        found = []
+        for batch in batches:
+            picked = torch.arange(max(batch, len(rgb_u8)), device=rgb_u8.device) % len(rgb_u8)
+            for part in picked.split(batch):
+                rgb, zoe = rgb_u8[part], _rows(zoe_u16, part)
+                try:
+                    ours = engine(rgb, zoe).float() / ZOE_UNITS
+                except RuntimeError as error:
+                    raise UserError(
+                        f"the engine does not run at batch {len(part)}: {_last_line(error)}: "
+                        "not published"
+                    ) from None
+                error_m = (ours - theirs[part]).abs()
+                relative = error_m / theirs[part].clamp(min=0.05)
+                found.append((error_m.max().item(), relative.mean().item()))
+    worst, mean = np.array(found).max(0)
+    return Accuracy(float(worst), float(mean), len(rgb_u8))
 
 
-def within_tolerance(accuracy: Accuracy, precision: str) -> bool:
-    """Whether an engine may be shipped."""
+def check_tolerance(accuracy: Accuracy, kind: str, precision: str) -> None:
+    """Raises `TooFarOff` where an engine is too far from the refiner that it stands for."""
     worst, mean = TOLERANCES[precision]
-    return accuracy.max_abs_err_m <= worst and accuracy.mean_rel_err <= mean
-
-
-def check_tolerance(accuracy: Accuracy, precision: str) -> None:
-    """Raises `UserError` where an engine is too far from the refiner that it stands for."""
-    if not within_tolerance(accuracy, precision):
-        worst, mean = TOLERANCES[precision]
-        raise UserError(
-            f"the {precision} engine is {accuracy.max_abs_err_m:.3f} m off at the worst pixel "
+    if accuracy.max_abs_err_m > worst or accuracy.mean_rel_err > mean:
+        raise TooFarOff(
+            f"{kind} in {precision} is {accuracy.max_abs_err_m:.3f} m off at the worst pixel "
             f"(allowed {worst}) and {accuracy.mean_rel_err:.2%} on average (allowed {mean:.2%}): "
-            "not published; export with another precision"
+            "not published"
         )
 
 
-def time_both(engine: Run, eager: Run, rgb_u8: Tensor, zoe_u16: Tensor) -> Latency:
-    """Time single frames, the two sides in turn, so that a noisy machine disturbs both alike."""
-    frame = rgb_u8[:1], zoe_u16[:1]
-    samples: dict[str, list[float]] = {"engine": [], "eager": []}
-    sides = {"engine": engine, "eager": eager}
+def check_size(kind: str, precision: str, size: int, parameters: int) -> None:
+    """Raises `UserError` where an engine of `size` bytes must hold its weights as fp32.
+
+    Builders that do not follow an asked precision say nothing of it; their engines' size does.
+    """
+    if precision == "fp32":
+        return
+    allowed = BYTES_A_PARAMETER[precision] * parameters + BESIDES_PARAMETERS
+    if size > allowed:
+        raise UserError(
+            f"{kind} was asked for {precision} and built fp32 without a word: {size / 1e6:.0f} MB "
+            f"for {parameters / 1e6:.1f} million parameters: not published; give --precision fp32"
+        )
+
+
+def time_all(runs: Mapping[str, Run], rgb_u8: Tensor, zoe_u16: Tensor) -> dict[str, float]:
+    """Milliseconds a call of each, medians of rounds in which all take turns, so that a noisy
+    machine disturbs all alike. Frames lie where each run wants them already: see `timed`."""
+    samples: dict[str, list[float]] = {name: [] for name in runs}
     with torch.inference_mode():
         for _ in range(3):  # TorchScript optimises in its first calls
-            for run in sides.values():
-                run(*frame)
+            for run in runs.values():
+                run(rgb_u8, zoe_u16)
         for _ in range(ROUNDS):
-            for name, run in sides.items():
-                samples[name].append(timed(run, frame))
-    ours, theirs = (float(np.median(samples[name])) for name in ("engine", "eager"))
-    return Latency(ours, theirs, rgb_u8.shape[1], rgb_u8.shape[2])
+            for name, run in runs.items():
+                samples[name].append(timed(run, rgb_u8, zoe_u16))
+    return {name: float(np.median(values)) for name, values in samples.items()}
 
 
-def timed(run: Run, frame: Sequence[Tensor]) -> float:
+def timed(run: Run, rgb_u8: Tensor, zoe_u16: Tensor) -> float:
     """Milliseconds of one call, to the end of its work on the device."""
     start = time.perf_counter()
-    run(*frame)
-    if frame[0].is_cuda:
+    run(rgb_u8, zoe_u16)
+    if rgb_u8.is_cuda:
         torch.cuda.synchronize()
     return (time.perf_counter() - start) * 1e3
 
 
-def as_rows(accuracy: Accuracy, latency: Latency) -> dict[str, Any]:
-    """Both for the manifest."""
-    return asdict(accuracy) | asdict(latency)
+def _rows(values: Tensor, rows: Tensor) -> Tensor:
+    """Rows of a uint16 tensor, which torch does not index on every device."""
+    return values.view(torch.int16)[rows].view(torch.uint16)
+
+
+def _last_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__

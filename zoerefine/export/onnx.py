@@ -1,0 +1,30 @@
+"""A refiner as ONNX, for the engines that read it."""
+
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+
+from zoerefine.export.kinds import Source
+from zoerefine.model import Refiner
+
+OPSET = 18
+INPUTS, OUTPUT = ("rgb01", "zoe_m"), "depth_m"
+
+
+def to_onnx(core: Refiner, source: Source) -> bytes:
+    """The core with a dynamic batch: rgb01 [B, 3, h, w], zoe_m [B, 1, h, w] -> depth_m.
+
+    The exporter that goes by TorchScript is used because it writes simulated 8-bit rounding as
+    the pairs that engines look for, and needs no package besides torch.
+    """
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), torch.no_grad():
+        path = Path(folder) / "refiner.onnx"
+        warnings.simplefilter("ignore")  # both exporters warn a lot, of nothing that matters here
+        torch.onnx.export(
+            core, source.example(2), path, dynamo=False, opset_version=OPSET,
+            input_names=list(INPUTS), output_names=[OUTPUT],
+            dynamic_axes={name: {0: "batch"} for name in (*INPUTS, OUTPUT)},
+        )  # fmt: skip
+        return path.read_bytes()

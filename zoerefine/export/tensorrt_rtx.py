@@ -1,0 +1,160 @@
+"""A TensorRT for RTX engine, built ahead of time on any machine for GeForce and RTX cards.
+
+The build needs no GPU; running needs one of `TARGETS`. The plan and the ONNX that it was built
+from travel in the bundle; the pictures' conversions around it are the bundle's TorchScript.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoerefine.errors import UserError
+from zoerefine.export.kinds import NOT_INSTALLED, Built, Run, Source
+from zoerefine.export.module import Ends, Shipped
+from zoerefine.export.onnx import INPUTS, OUTPUT, to_onnx
+from zoerefine.export.precision import in_precision
+from zoerefine.export.torchscript import script
+from zoerefine.export.verify import check_size
+
+NAME = "tensorrt-rtx"
+INSTALL = "pip install 'zoerefine[tensorrt-rtx]' -c requirements.lock"
+PACKAGE = "tensorrt-rtx-cu13-bindings"
+BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimisation profile
+TARGETS = ("sm_86", "sm_89", "sm_120")  # RTX 30, 40 and 50
+PLAN, ONNX = "engine.plan", "refiner.onnx"
+
+
+def precisions() -> tuple[str, ...]:
+    """What it can be built in, the fastest first but int8 last, which needs calibration."""
+    return "fp16", "fp32", "int8"
+
+
+def lacking() -> str:
+    """Why it cannot be built here; empty where it can."""
+    if find_spec("tensorrt_rtx_bindings"):
+        return ""
+    return f"TensorRT for RTX is {NOT_INSTALLED}: {INSTALL}"
+
+
+def usable() -> bool:
+    """Whether `auto` may take it: only where it can be run, too."""
+    return not lacking() and architecture() in TARGETS
+
+
+def here() -> dict[str, str]:
+    """What its bundles need, as it is on this machine."""
+    version = NOT_INSTALLED if lacking() else metadata.version(PACKAGE)
+    return {"GPU architecture": architecture(), "TensorRT for RTX": version}
+
+
+def architecture() -> str:
+    """The GPU's, or none."""
+    if not torch.cuda.is_available():
+        return "none"
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
+
+
+def build(source: Source, precision: str) -> Built:
+    """Build the core's plan for all `TARGETS`, with a dynamic batch.
+
+    Raises `UserError` where TensorRT for RTX refuses it, or builds another precision in silence.
+    """
+    core = in_precision(source.refiner, precision, source.calibration)
+    onnx = to_onnx(core, source)
+    plan = build_plan(onnx, source)
+    check_size("tensorrt-rtx", precision, len(plan), source.parameters)
+    return Built(
+        script(Ends(source.height, source.width)),
+        device="cuda",
+        files={PLAN: plan, ONNX: onnx},
+        needs={
+            "GPU architecture": list(TARGETS),
+            "TensorRT for RTX": [here()["TensorRT for RTX"]],
+        },
+        batches=BATCHES,
+        stand_in=Shipped(core, source.height, source.width),
+    )
+
+
+def build_plan(onnx: bytes, source: Source, targets: tuple[str, ...] = TARGETS) -> bytes:
+    """Parse and build for cards of these architectures."""
+    trt = bindings()
+    builder = trt.Builder(logger())
+    network = builder.create_network(0)
+    parser = trt.OnnxParser(network, logger())
+    if not parser.parse(onnx):
+        faults = "; ".join(parser.get_error(i).desc() for i in range(parser.num_errors))
+        raise UserError(f"TensorRT for RTX does not understand the refiner: {faults}")
+    config = builder.create_builder_config()
+    profile = builder.create_optimization_profile()
+    for name, tensor in zip(INPUTS, source.example(1), strict=True):
+        profile.set_shape(name, *((batch, *tensor.shape[1:]) for batch in BATCHES))
+    config.add_optimization_profile(profile)
+    config.num_compute_capabilities = len(targets)
+    for index, target in enumerate(targets):
+        config.set_compute_capability(getattr(trt.ComputeCapability, _capability(target)), index)
+    plan = builder.build_serialized_network(network, config)
+    if plan is None:
+        raise UserError(
+            f"TensorRT for RTX {trt.__version__} could not build an engine for "
+            f"{', '.join(targets)}; its own words stand above"
+        )
+    return bytes(plan)
+
+
+def attach(module: torch.jit.ScriptModule, read: Callable[[str], bytes], precision: str) -> Run:
+    """The engine of a loaded bundle: ends, and the plan's context between them, on the GPU."""
+    engine = open_plan(read(PLAN))
+    context = engine.create_execution_context()
+
+    def run(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+        rgb01, zoe_m = module.before(rgb_u8, zoe_u16)
+        refined_m = torch.empty_like(zoe_m)
+        for name, tensor in zip(INPUTS, (rgb01, zoe_m), strict=True):
+            context.set_input_shape(name, tuple(tensor.shape))
+        for name, tensor in zip((*INPUTS, OUTPUT), (rgb01, zoe_m, refined_m), strict=True):
+            context.set_tensor_address(name, tensor.data_ptr())
+        if not context.execute_async_v3(torch.cuda.current_stream().cuda_stream):
+            raise RuntimeError("TensorRT for RTX could not run the engine")
+        refined: Tensor = module.after(zoe_u16, zoe_m, refined_m)
+        return refined
+
+    return run
+
+
+def open_plan(plan: bytes) -> Any:
+    """A plan as an engine on this machine's GPU. Raises `UserError` where it is none for it."""
+    trt = bindings()
+    engine = trt.Runtime(logger()).deserialize_cuda_engine(plan)
+    if engine is None:
+        raise UserError(
+            f"TensorRT for RTX {trt.__version__} cannot open this plan on a GPU of architecture "
+            f"{architecture()}: it was built for {', '.join(TARGETS)}"
+        )
+    return engine
+
+
+def bindings() -> Any:
+    """The Python bindings. Raises `UserError` where they are not installed."""
+    try:
+        import tensorrt_rtx_bindings
+    except ImportError as error:
+        raise UserError(f"TensorRT for RTX cannot be imported ({error}): {INSTALL}") from None
+    return tensorrt_rtx_bindings
+
+
+@cache
+def logger() -> Any:
+    """One for all: the library keeps the first one it is given."""
+    trt = bindings()
+    return trt.Logger(trt.Logger.ERROR)
+
+
+def _capability(target: str) -> str:
+    return target.replace("sm_", "SM")
