@@ -1,0 +1,164 @@
+"""One suite over the engines that run on a CPU: close to eager, checked, kept, compared."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from zoerefine.errors import UserError
+from zoerefine.export import kinds
+from zoerefine.export.build import Workshop
+from zoerefine.export.bundle import load_bundle, read_manifest
+from zoerefine.export.export import export
+from zoerefine.export.kinds import kind_of
+from zoerefine.export.verify import Accuracy, TooFarOff, check_tolerance
+from zoerefine.train.checkpoint import load_refiner, save_best
+
+ENGINES = [
+    ("torchscript", "fp32"), ("torchscript", "bf16"),
+    ("openvino", "fp32"), ("openvino", "bf16"), ("openvino", "int8"),
+]  # fmt: skip
+ALLOWED = {"fp32": 0.0005, "bf16": 0.01, "int8": 0.05}  # mean relative error on random noise
+
+
+@pytest.fixture(scope="module", params=ENGINES, ids=" ".join)
+def engine(request, workshop):
+    """Each engine, built once, loaded from its bundle."""
+    kind, precision = kind_of(request.param[0]), request.param[1]
+    if kind.lacking():
+        pytest.skip(kind.lacking())
+    if precision not in kind.precisions():
+        pytest.skip(f"{kind.NAME} has no {precision} on this machine")
+    return load_bundle(workshop.bundle(kind, precision))
+
+
+@pytest.mark.parametrize("size", [(24, 32), (48, 64), (37, 51), (20, 20)])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_it_gives_what_eager_gives_at_any_size_and_batch(engine, workshop, frames, size, batch):
+    rgb, zoe = frames(batch, *size)
+    zoe[:, :4] = 0
+    eager = workshop.eager(torch.device("cpu"))
+    with torch.inference_mode():
+        expected = eager(torch.from_numpy(rgb), torch.from_numpy(zoe)).numpy()
+    refined = engine(rgb, zoe)
+    assert np.abs(expected / np.maximum(zoe, 1.0) - 1)[zoe > 0].mean() > 0.05  # it does something
+    assert (refined.dtype, refined.shape) == (np.uint16, zoe.shape)
+    np.testing.assert_array_equal(refined == 0, zoe == 0)
+    error = np.abs(refined.astype(float) - expected) / np.maximum(expected, 1)
+    assert error.mean() < ALLOWED[engine.manifest["precision"]]
+
+
+def test_its_manifest_says_how_far_it_is_and_how_fast(engine):
+    made = engine.manifest
+    assert made["compared"] == "the engine"
+    assert made["latency_ms"] > 0 < made["eager_ms"]
+    assert made["frames"] == 8
+    assert made["max_abs_err_m"] >= 0
+    if made["precision"] == "fp32":
+        assert made["max_abs_err_m"] <= 1 / 256 + 1e-6  # one unit of the 16-bit files
+    else:
+        assert made["max_abs_err_m"] > 0  # it is not fp32 under another name
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda rgb, zoe: (rgb.astype(np.float32), zoe),
+        lambda rgb, zoe: (rgb, zoe.astype(np.int32)),
+        lambda rgb, zoe: (rgb, zoe[:, :-1]),
+        lambda rgb, zoe: (rgb[0], zoe[0]),
+        lambda rgb, zoe: (rgb.transpose(0, 3, 1, 2), zoe),
+        lambda rgb, zoe: (rgb[:0], zoe[:0]),
+    ],
+)
+def test_other_types_and_shapes_are_refused_in_one_line(engine, frames, wrong):
+    with pytest.raises(UserError, match=r"takes RGB as uint8 \[B, H, W, 3\]"):
+        engine(*wrong(*frames(2, 24, 32)))
+
+
+def test_engines_of_one_refiner_have_their_own_digests(workshop):
+    kind = kind_of("torchscript")
+    digests = {load_bundle(workshop.bundle(kind, p)).digest for p in ("fp32", "bf16")}
+    assert len(digests) == 2
+
+
+def test_an_engine_is_built_once_and_again_when_the_weights_change(best, capsys):
+    export(best, "torchscript", "fp32")
+    [kept] = (best.engine / "builds").iterdir()
+    stamp = kept.stat().st_mtime_ns
+    first = (best.engine / "refiner.ts").read_bytes()
+    (best.engine / "refiner.ts").unlink()
+    export(best, "torchscript", "fp32")
+    assert kept.stat().st_mtime_ns == stamp
+    assert (best.engine / "refiner.ts").read_bytes() == first
+    assert "built before" in capsys.readouterr().err
+
+    refiner = load_refiner(best)
+    torch.nn.init.normal_(refiner.get_parameter("backbone.local.weight"), std=0.1)
+    save_best(best, refiner.state_dict())
+    path = export(best, "torchscript", "fp32")
+    assert not kept.exists()  # nothing uses it any more
+    assert read_manifest(path)["weights"] == best.weights_digest_file.read_text().strip()
+
+
+def test_a_kept_engine_that_was_damaged_is_built_again(best):
+    export(best, "torchscript", "fp32")
+    [kept] = (best.engine / "builds").iterdir()
+    os.truncate(kept, 1000)
+    assert load_bundle(export(best, "torchscript", "fp32"))
+
+
+def test_too_far_from_eager_is_not_published_and_auto_goes_on(best):
+    """Weights beyond bfloat16's eight bits: large numbers that cancel."""
+    refiner = load_refiner(best)
+    with torch.no_grad():
+        for norm in (m for m in refiner.modules() if isinstance(m, torch.nn.BatchNorm2d)):
+            norm.bias += 300
+        refiner.get_parameter("backbone.local.weight").copy_(
+            torch.tensor([1.0, -1.0, 1.0, -1.0]).view(1, 4, 1, 1)
+        )
+    save_best(best, refiner.state_dict())
+    (best.engine / "refiner.ts").unlink()
+    with pytest.raises(TooFarOff, match=r"torchscript in bf16 is .* m off at the worst pixel"):
+        export(best, "torchscript", "bf16")
+    assert not (best.engine / "refiner.ts").exists()
+    assert not list((best.engine / "builds").iterdir())
+    assert read_manifest(export(best, "torchscript"))["precision"] == "fp32"
+
+
+def test_tolerances_are_of_the_worst_pixel_and_of_the_mean():
+    check_tolerance(Accuracy(0.02, 0.001, 8), "torchscript", "bf16")
+    with pytest.raises(TooFarOff, match=r"0\.500 m off at the worst pixel \(allowed 0\.3\)"):
+        check_tolerance(Accuracy(0.5, 0.001, 8), "torchscript", "bf16")
+    with pytest.raises(TooFarOff, match=r"0\.90% on average \(allowed 0\.50%\)"):
+        check_tolerance(Accuracy(0.02, 0.009, 8), "torchscript", "bf16")
+
+
+def test_int8_is_calibrated_on_training_scenes_alone(workshop, best):
+    if kind_of("openvino").lacking():
+        pytest.skip(kind_of("openvino").lacking())
+    scenes = best.read_json(best.split_file)
+    frames = list(Workshop(best).source.calibration())
+    assert len(frames) == 4 * len(scenes["train"])  # four frames a scene, and of no other scene
+    assert all(rgb.shape == (1, 3, 24, 32) and zoe.shape == (1, 1, 24, 32) for rgb, zoe in frames)
+
+
+def test_sweep_builds_all_and_publishes_the_fastest(best, script):
+    done = script("export", best.path, "--sweep")
+    assert done.returncode == 0, done.stderr
+    rows = best.read_json(best.engine / "sweep.json")
+    runs_here = [row for row in rows if row["latency_ms"] and row["engine"] != "eager"]
+    names = {f"{row['engine']} {row['precision']}" for row in rows}
+    for name in kinds.KINDS:
+        kind = kind_of(name)
+        if kind.lacking():
+            assert f"left out {name}: " in done.stderr
+        else:
+            assert {f"{name} {p}" for p in kind.precisions()} <= names
+    [chosen] = [row for row in rows if row["chosen"]]
+    assert chosen["latency_ms"] == min(row["latency_ms"] for row in runs_here)
+    made = read_manifest(best.engine / "refiner.ts")
+    assert (made["engine"], made["precision"]) == (chosen["engine"], chosen["precision"])
+    assert "<- chosen" in done.stdout
+    assert (best.engine / "sweep.png").stat().st_size > 10_000
