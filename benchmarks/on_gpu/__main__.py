@@ -1,0 +1,131 @@
+"""Everything that needs a GPU, in one program of under eight minutes: `python benchmarks/on_gpu`.
+
+Runs the tests that use a GPU where there is one, and times engines, TensorRT, loading and
+training. Each section is a process of its own: what fails there, or takes too long, is a row that
+says so, and the rest goes on. Prints a short table last and writes
+benchmarks/results/gpu-<name>-<date>.json.
+"""
+
+import argparse
+import datetime
+import json
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]  # common/, and this tree's zoerefine
+
+# Seconds that a section may take; what is left of the whole counts, too.
+SECTIONS = {"engines": 170, "embedded": 120, "training": 90, "loading": 50, "gpu_tests": 100}
+WHOLE = 470
+PACKAGES = ("torch", "torch-tensorrt", "tensorrt", "nvidia-modelopt", "triton", "zoerefine")
+
+
+def main() -> int:
+    """Run all sections, or one of them for the process that asked."""
+    parser = argparse.ArgumentParser(prog="on_gpu", description=__doc__)
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], help="only these")
+    parser.add_argument(
+        "--try-on-cpu",
+        action="store_true",
+        help="go through it without a GPU, small, to see that the program works; writes no results",
+    )
+    parser.add_argument("--child", type=Path, metavar="FILE", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    import torch
+
+    if not torch.cuda.is_available() and not args.try_on_cpu:
+        print(f"error: torch {torch.__version__} sees no GPU here: nothing to measure; "
+              "--try-on-cpu goes through the program without one", file=sys.stderr)  # fmt: skip
+        return 2
+    small = not torch.cuda.is_available()
+    if args.child:
+        with tempfile.TemporaryDirectory(prefix="on-gpu-") as folder:
+            found = []
+            for row in import_module(args.sections[0]).measure(Path(folder), small):
+                found.append(row)  # kept at once: the process may not live to the end
+                args.child.write_text(json.dumps(found))
+        return 0
+    return run_all(args.sections or list(SECTIONS), small)
+
+
+def run_all(sections: list[str], small: bool) -> int:
+    """Every section as a process; prints the table and writes the results."""
+    from common.report import report
+
+    end = time.monotonic() + WHOLE
+    rows: list[dict[str, Any]] = []
+    for section in sections:
+        print(f"== {section}", flush=True)
+        limit = min(SECTIONS[section], max(5, end - time.monotonic()))
+        rows += run_section(section, limit, small)
+    machine = describe()
+    print(f"\n{machine['gpu']}, driver {machine['driver']}, torch {machine['torch']}, "
+          f"Torch-TensorRT {machine['torch-tensorrt']}\n")  # fmt: skip
+    report(rows, None)
+    for row in rows:
+        if row.get("note"):
+            print(f"  {row['measure']}: {row['note']}")
+    if not small:
+        name = re.sub(r"[^A-Za-z0-9]+", "-", machine["gpu"]).strip("-").lower()
+        path = HERE.parent / "results" / f"gpu-{name}-{datetime.date.today()}.json"
+        path.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
+        print(path)
+    return 0
+
+
+def run_section(section: str, limit: float, small: bool) -> list[dict[str, Any]]:
+    """A section's rows, and one that says why it ended early, if it did."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "rows.json"
+        words = [sys.executable, "-W", "ignore", str(HERE), section, "--child", str(found)]
+        words += ["--try-on-cpu"] if small else []
+        why = ""
+        try:
+            done = subprocess.run(words, timeout=limit, capture_output=True, text=True)
+            if done.returncode:
+                lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+                print("\n".join(lines[-25:]), file=sys.stderr)
+                why = lines[-1]
+        except subprocess.TimeoutExpired:
+            why = f"took longer than its {limit:.0f} s; what was measured before is kept"
+        rows: list[dict[str, Any]] = json.loads(found.read_text()) if found.exists() else []
+        return [*rows, failed(section, why)] if why else rows
+
+
+def failed(section: str, why: str) -> dict[str, Any]:
+    """The row of a section that did not come to its end."""
+    return {"measure": f"{section}: failed", "value": 0.0, "unit": "", "goal": "no failure",
+            "ok": False, "note": why}  # fmt: skip
+
+
+def describe() -> dict[str, str]:
+    """What it was measured on."""
+    import torch
+
+    words = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        driver = subprocess.run(words, capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.SubprocessError):
+        driver = ""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    facts = {"gpu": gpu, "driver": driver.strip() or "?", "cuda": str(torch.version.cuda),
+             "python": platform.python_version()}  # fmt: skip
+    for package in PACKAGES:
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            facts[package] = "not installed"
+    return facts
+
+
+if __name__ == "__main__":
+    sys.exit(main())

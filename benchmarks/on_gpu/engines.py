@@ -1,0 +1,138 @@
+"""The refiner's forward pass in every way but TensorRT, from pictures on the GPU to depth on it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common.refiner import no_calibration, wild_refiner
+from common.timing import in_turns
+from rows import Row, each, row
+from torch import Tensor
+
+from zoerefine.device import pick_device
+from zoerefine.export.bundle import load_bundle, save_bundle
+from zoerefine.export.kinds import Run, Source, kind_of
+from zoerefine.export.module import ZOE_UNITS, Shipped
+from zoerefine.export.precision import in_precision
+
+EAGER, COMPILED = "eager fp32", "torch.compile fp16"
+AGAINST_EAGER, AGAINST_COMPILE = 4.0, 1.5
+
+
+def measure(folder: Path, small: bool) -> Iterator[Row]:
+    """Rows of every size and batch."""
+    sizes = [(48, 64)] if small else [(192, 256), (480, 640)]
+    refiner = wild_refiner("small" if small else "unet")
+    for batch in (1, 16):
+        for size in sizes:
+            source = Source(refiner, *size, no_calibration)
+            # A compilation takes half a minute, so there is one a size.
+            compiled = batch == 1 and not small
+            with torch.inference_mode():
+                yield from setting(source, batch, folder, compiled, seconds=1 if small else 6)
+
+
+def setting(source: Source, batch: int, folder: Path, compiled: bool, seconds: float) -> list[Row]:
+    """The rows of one size and batch."""
+    rows: list[Row] = []
+    label = f"{source.height}x{source.width} batch {batch} "
+    frames = pictures(source, batch)
+    runs: dict[str, Run] = each(ways(source, frames, folder, compiled), rows, label)
+    runs = {name: run for name, run in runs.items() if works(run, frames, label + name, rows)}
+    times = in_turns({name: call(run, frames) for name, run in runs.items()}, seconds)
+    half = {name: float(np.median(ms)) for name, ms in times.items()}
+    expected_m = runs[EAGER](*frames).float() / ZOE_UNITS
+    for name, run in runs.items():
+        error_m = (run(*frames).float() / ZOE_UNITS - expected_m).abs().max().item()
+        rows += [
+            row(f"{label}{name}: p50", half[name], "ms"),
+            row(f"{label}{name}: p99", float(np.percentile(times[name], 99)), "ms"),
+            row(f"{label}{name}: throughput", 1000 * batch / half[name], "images/s"),
+            row(f"{label}{name}: worst difference from eager", error_m, "m"),
+        ]
+    shipped = [name for name in half if name.startswith("torchscript")]
+    if shipped:
+        best = min(shipped, key=half.__getitem__)
+        for other, goal in ((EAGER, AGAINST_EAGER), (COMPILED, AGAINST_COMPILE)):
+            if other in half:
+                share = float(np.median(times[other] / times[best]))
+                rows.append(row(f"{label}{best}: against {other}", share, "x", goal))
+    return rows
+
+
+def pictures(source: Source, batch: int) -> tuple[Tensor, Tensor]:
+    """uint8 [B, H, W, 3] and uint16 [B, H, W], on the device."""
+    size = batch, source.height, source.width
+    rgb = torch.randint(0, 256, (*size, 3), dtype=torch.uint8)
+    zoe = torch.randint(100, 2000, size).to(torch.uint16)
+    return rgb.to(pick_device()), zoe.to(pick_device())
+
+
+def call(run: Run, frames: tuple[Tensor, Tensor]) -> Callable[[], Any]:
+    """The run with its inputs."""
+    return lambda: run(*frames)
+
+
+def works(run: Run, frames: tuple[Tensor, Tensor], label: str, rows: list[Row]) -> bool:
+    """Whether it runs at all; compilers fail in the first call."""
+    return bool(each({label: lambda: (run(*frames), run(*frames))}, rows))
+
+
+def ways(
+    source: Source, frames: tuple[Tensor, Tensor], folder: Path, compiled: bool
+) -> dict[str, Callable[[], Run]]:
+    """What to build, by name."""
+    found: dict[str, Callable[[], Run]] = {EAGER: lambda: eager(source, "fp32")}
+    for precision in ("fp16", "bf16"):
+        found[f"eager {precision}"] = lambda p=precision: eager(source, p)
+        found[f"torchscript {precision}"] = lambda p=precision: torchscript(source, p, folder)
+    found["torchscript fp32"] = lambda: torchscript(source, "fp32", folder)
+    if compiled:
+        found[COMPILED] = lambda: eager(source, "fp16", compiled=True)
+    for precision in ("fp32", "fp16"):
+        found[f"CUDA graph of eager {precision}"] = lambda p=precision: replayed(
+            eager(source, p), frames
+        )
+    return found
+
+
+def eager(source: Source, precision: str, compiled: bool = False) -> Run:
+    """In PyTorch, channels last in low precision."""
+    core = in_precision(source.refiner, precision, no_calibration).to(pick_device())
+    if precision != "fp32":
+        core.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    inner = torch.compile(core) if compiled else core
+    run: Run = Shipped(inner, source.height, source.width).eval()  # type: ignore[arg-type]
+    return run
+
+
+def torchscript(source: Source, precision: str, folder: Path) -> Run:
+    """The engine without dependencies, from its file."""
+    kind = kind_of("torchscript")
+    path = folder / f"{precision}-{source.height}.ts"
+    made = {"engine": kind.NAME, "precision": precision, "torch": torch.__version__, "run": ""}
+    save_bundle(kind.build(source, precision), made, path)
+    return load_bundle(path).run
+
+
+def replayed(run: Run, frames: tuple[Tensor, Tensor]) -> Run:
+    """A CUDA graph of a run on these very inputs."""
+    if not torch.cuda.is_available():
+        raise RuntimeError("CUDA graphs need a GPU")
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run(*frames)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = run(*frames)
+
+    def replay(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+        graph.replay()
+        return output
+
+    return replay

@@ -1,0 +1,99 @@
+"""From the packed cache to float batches on the GPU: the tiers, the bus, and what overlap hides."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from rows import Row, failure, row
+from world import config, packed
+
+from zoerefine.data.cache import Cache
+from zoerefine.data.split import Split
+from zoerefine.device import pick_device
+from zoerefine.train.trainer import Trainer
+
+EPOCHS = 4
+HIDDEN = 0.9  # of the smaller of the two that run beside each other
+
+
+def measure(folder: Path, small: bool) -> Iterator[Row]:
+    """The bus, then each tier."""
+    yield from bus(small)
+    cache = packed(folder, small)
+    for tier in ("mmap", "ram", "device"):
+        try:
+            yield from of_tier(cache, tier, small)
+        except Exception as error:
+            yield failure(f"tier {tier}", error)
+
+
+def bus(small: bool) -> Iterator[Row]:
+    """Copies to the device from pinned and from ordinary memory."""
+    nbytes = 2**22 if small else 2**28
+    for name, pinned in (("pinned", True), ("ordinary", False)):
+        try:
+            source = torch.empty(nbytes, dtype=torch.uint8, pin_memory=pinned)
+            target = torch.empty_like(source, device=pick_device())
+            seconds = typical(lambda s=source, t=target: t.copy_(s, non_blocking=True))
+            yield row(f"{name} memory to the device", nbytes / seconds / 1e9, "GB/s")
+        except RuntimeError as error:
+            yield failure(f"{name} memory to the device", error)
+
+
+def of_tier(cache: Cache, tier: str, small: bool) -> Iterator[Row]:
+    """Images a second alone, and how much of the loading a computation hides."""
+    cfg = config(small)
+    cfg.defrost()
+    cfg.LOADER.TIER = tier
+    cfg.freeze()
+    trainer = Trainer(cfg, cache, Split(cache.scenes, (), ()))
+    images = len(cache) // cfg.LOADER.BATCH * cfg.LOADER.BATCH
+    batches = images // cfg.LOADER.BATCH
+    alone = typical(lambda: drain(trainer, None))
+    yield row(f"tier {tier}: loading alone", images / alone, "images/s")
+    work = as_long_as(alone / batches)
+    computing = typical(lambda: [work() for _ in range(batches)])
+    together = typical(lambda: drain(trainer, work))
+    hidden = (alone + computing - together) / min(alone, computing)
+    yield row(f"tier {tier}: beside as much computation, hidden", hidden, "", HIDDEN)
+
+
+def drain(trainer: Trainer, work: Callable[[], object] | None) -> None:
+    """An epoch of batches, each followed by some work."""
+    for _ in trainer.prefetch(trainer.loader):
+        if work:
+            work()
+
+
+def as_long_as(seconds: float) -> Callable[[], object]:
+    """A computation on the device of about so long, in one multiplication repeated."""
+    matrix = torch.rand(2048 if torch.cuda.is_available() else 128, device=pick_device()).diag()
+    once = typical(lambda: matrix @ matrix)
+    times = max(1, round(seconds / once))
+
+    def work() -> None:
+        for _ in itertools.repeat(None, times):
+            torch.mm(matrix, matrix)
+
+    return work
+
+
+def typical(work: Callable[[], object]) -> float:
+    """Median seconds of a few rounds, to the end of the device's work, after one that warms up."""
+    seconds = []
+    for _ in range(EPOCHS + 1):
+        synchronize()
+        start = time.perf_counter()
+        work()
+        synchronize()
+        seconds.append(time.perf_counter() - start)
+    return float(np.median(seconds[1:]))
+
+
+def synchronize() -> None:
+    """Wait for the device."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

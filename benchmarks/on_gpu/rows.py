@@ -1,0 +1,37 @@
+"""Rows of a section, and parts that may fail by themselves."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def row(measure: str, value: float, unit: str, goal: float | None = None) -> Row:
+    """A figure; `goal` is the least that it should be."""
+    return {
+        "measure": measure,
+        "value": value,
+        "unit": unit,
+        "goal": f"at least {goal}" if goal is not None else None,
+        "ok": goal is None or value >= goal,
+    }
+
+
+def failure(measure: str, error: BaseException | str) -> Row:
+    """A part that could not be measured; why stands in its note."""
+    lines = str(error).strip().splitlines()
+    why = lines[-1] if lines else type(error).__name__
+    return {**row(f"{measure}: failed", 0.0, ""), "ok": False, "goal": "no failure", "note": why}
+
+
+def each(
+    parts: Mapping[str, Callable[[], Any]], rows: list[Row], label: str = ""
+) -> dict[str, Any]:
+    """What each part gives, by name; those that raise become rows."""
+    found = {}
+    for name, part in parts.items():
+        try:
+            found[name] = part()
+        except Exception as error:
+            rows.append(failure(f"{label}{name}", error))
+    return found

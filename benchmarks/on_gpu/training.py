@@ -1,0 +1,115 @@
+"""A training step: eager float32 against what is shipped, and what could be: each in turn."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from common.timing import in_turns
+from rows import Row, each, row
+from world import config, packed
+
+from zoerefine.data.cache import Cache
+from zoerefine.data.prefetch import DeviceBatch
+from zoerefine.data.split import Split
+from zoerefine.train.trainer import Trainer
+
+PLAIN, SHIPPED = "eager fp32, by hand", "as shipped"
+AGAINST_PLAIN = 2.0
+WARM_UP = 3
+
+
+def measure(folder: Path, small: bool) -> Iterator[Row]:
+    """Milliseconds and images/s of each way to make a step."""
+    cache = packed(folder, small)
+    ways: dict[str, dict[str, object]] = {
+        SHIPPED: {},
+        "fp32": {"PRECISION": "fp32"},
+        "fp16": {"PRECISION": "fp16"},
+        "bf16": {"PRECISION": "bf16"},
+    }
+    if not small:
+        ways["torch.compile"] = {"COMPILE": "default", "DETERMINISTIC": False}
+        ways["torch.compile, CUDA graphs"] = {"COMPILE": "reduce-overhead", "DETERMINISTIC": False}
+    rows: list[Row] = []
+    parts: dict[str, Callable[[], Callable[[], object]]] = {
+        name: lambda train=train: shipped(cache, small, train) for name, train in ways.items()
+    }
+    parts[PLAIN] = lambda: plain(cache, small)
+    parts["CUDA graph of the whole step, bf16"] = lambda: replayed(cache, small)
+    steps = each(parts, rows)
+    yield from rows
+    times = in_turns(steps, 2 if small else 20)
+    batch = config(small).LOADER.BATCH
+    for name, ms in times.items():
+        half = float(np.median(ms))
+        yield row(f"training step, {name}: p50", half, "ms")
+        yield row(f"training step, {name}: throughput", 1000 * batch / half, "images/s")
+    if PLAIN in times and SHIPPED in times:
+        share = float(np.median(times[PLAIN] / times[SHIPPED]))
+        yield row(f"training step, {SHIPPED}: against {PLAIN}", share, "x", AGAINST_PLAIN)
+    if torch.cuda.is_available():
+        yield row("training: peak memory", torch.cuda.max_memory_allocated() / 2**30, "GiB")
+
+
+def make(cache: Cache, small: bool, train: dict[str, object]) -> tuple[Trainer, DeviceBatch]:
+    """A trainer, and a batch that stays: loading is measured elsewhere."""
+    cfg = config(small, **train)
+    trainer = Trainer(cfg, cache, Split(cache.scenes, (), ()))
+    return trainer, next(iter(trainer.prefetch(trainer.loader)))
+
+
+def shipped(cache: Cache, small: bool, train: dict[str, object]) -> Callable[[], object]:
+    """The trainer's own step; run before it is timed, as compilers fail and work then."""
+    trainer, batch = make(cache, small, train)
+    for _ in range(WARM_UP):
+        trainer.step_once(batch)
+    return lambda: trainer.step_once(batch)
+
+
+def plain(cache: Cache, small: bool) -> Callable[[], object]:
+    """What one writes first: float32, the default memory layout, no average of the weights."""
+    trainer, batch = make(cache, small, {"PRECISION": "fp32"})
+    refiner = trainer.refiner.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    optimizer = torch.optim.AdamW(refiner.parameters(), lr=1e-4)
+    rgb01 = batch.rgb01.contiguous()
+
+    def step() -> None:
+        refined_m = refiner(rgb01, batch.zoe_m)
+        loss, _ = trainer.loss(refined_m, batch.zoe_m, batch.depth_m, batch.objects, rgb01)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(refiner.parameters(), 1.0)
+        optimizer.step()
+
+    step()
+    return step
+
+
+def replayed(cache: Cache, small: bool) -> Callable[[], object]:
+    """Forward, loss, backward and the optimiser's step as one CUDA graph."""
+    if not torch.cuda.is_available():
+        raise RuntimeError("CUDA graphs need a GPU")
+    trainer, batch = make(cache, small, {"PRECISION": "bf16", "DETERMINISTIC": False})
+    parameters = list(trainer.refiner.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, capturable=True)
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            refined_m = trainer.refiner(batch.rgb01, batch.zoe_m)
+        loss, _ = trainer.loss(refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01)
+        optimizer.zero_grad(set_to_none=False)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UP):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
