@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
-EXTRAS := requirements-extras.lock
+EXTRAS := requirements-extras.lock requirements-engines.lock
 READY := $(VENV)/.installed
 EXTRAS_READY := $(VENV)/.extras-installed
 DATA ?=
@@ -49,8 +49,9 @@ $(READY): $(LOCK) pyproject.toml
 # Tests of optional parts are skipped, by name, where these cannot be had.
 $(EXTRAS_READY): $(EXTRAS) $(READY)
 	@echo "installing what tests of the optional parts need"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK) -r $(EXTRAS) \
-	  || echo "$(EXTRAS) cannot be installed here: tests that need it are skipped"
+	@for list in $(EXTRAS); do \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK) -r $$list \
+	  || echo "$$list cannot be installed here: tests that need it are skipped"; done
 	@touch $(EXTRAS_READY)
 
 clean: ## remove what the demo made (not runs of other names)

@@ -152,7 +152,7 @@ def measure(
             row(f"{label}: worst difference from eager", error_m, "m"),
         ]
     if bare:
-        best = np.minimum.reduce([times[name] for name in bare])
+        best = min((times[name] for name in bare), key=np.median)
         name = f"openvino {'bf16' if BF16 else 'fp32'}"
         share = ratio(best, times[name])
         rows.append(row(f"{where} batch {batch} {name}: of OpenVINO's own best", share, "x",

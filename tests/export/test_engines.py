@@ -149,6 +149,7 @@ def test_sweep_builds_all_and_publishes_the_fastest(best, script):
     assert done.returncode == 0, done.stderr
     rows = best.read_json(best.engine / "sweep.json")
     runs_here = [row for row in rows if row["latency_ms"] and row["engine"] != "eager"]
+    assert len(runs_here) > 1
     names = {f"{row['engine']} {row['precision']}" for row in rows}
     for name in kinds.KINDS:
         kind = kind_of(name)
@@ -157,7 +158,9 @@ def test_sweep_builds_all_and_publishes_the_fastest(best, script):
         else:
             assert {f"{name} {p}" for p in kind.precisions()} <= names
     [chosen] = [row for row in rows if row["chosen"]]
-    assert chosen["latency_ms"] == min(row["latency_ms"] for row in runs_here)
+    fastest = min(row["latency_ms"] for row in runs_here)
+    as_fast = [row for row in runs_here if row["latency_ms"] <= 1.05 * fastest]
+    assert chosen["mean_rel_err"] == min(row["mean_rel_err"] for row in as_fast)
     made = read_manifest(best.engine / "refiner.ts")
     assert (made["engine"], made["precision"]) == (chosen["engine"], chosen["precision"])
     assert "<- chosen" in done.stdout

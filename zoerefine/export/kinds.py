@@ -113,7 +113,7 @@ def check_fits(
         return
     built_for = ", ".join(f"{fact} {' or '.join(needs[fact])}" for fact in wrong)
     is_here = ", ".join(f"{fact} {here.get(fact, NOT_INSTALLED)}" for fact in wrong)
-    install = kind_of(name).INSTALL if is_here.endswith(NOT_INSTALLED) else ""
+    install = kind_of(name).INSTALL if NOT_INSTALLED in is_here else ""
     advice = f"{install}, or build the right one" if install else "build the right one"
     raise UserError(f"{path} was built for {built_for}; here is {is_here}: {advice} with `{again}`")
 

@@ -17,7 +17,7 @@ def to_onnx(core: Refiner, source: Source) -> bytes:
     """The core with a dynamic batch: rgb01 [B, 3, h, w], zoe_m [B, 1, h, w] -> depth_m.
 
     The exporter that goes by TorchScript is used because it writes simulated 8-bit rounding as
-    the pairs that engines look for, and needs no package besides torch.
+    the pairs that engines look for.
     """
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), torch.no_grad():
         path = Path(folder) / "refiner.onnx"

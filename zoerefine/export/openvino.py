@@ -5,8 +5,10 @@ The pictures' conversions around it are the bundle's TorchScript.
 
 import tempfile
 from collections.abc import Callable
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from torch import Tensor
 from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
 from zoerefine.export.kinds import NOT_INSTALLED, Built, Run, Source
-from zoerefine.export.module import Ends
+from zoerefine.export.module import ZOE_UNITS, Ends
 from zoerefine.export.precision import in_precision
 from zoerefine.export.torchscript import quiet, script
 
@@ -70,6 +72,29 @@ def build(source: Source, precision: str) -> Built:
 
 def attach(module: torch.jit.ScriptModule, read: Callable[[str], bytes], precision: str) -> Run:
     """The engine of a loaded bundle: ends, and OpenVINO's request between them."""
+    height, width = module.height, module.width
+    resized, own_size = (
+        cache(partial(compiled, read, precision, conversions=inside)) for inside in (False, True)
+    )
+
+    def run(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+        if tuple(zoe_u16.shape[1:]) != (height, width):
+            rgb01, zoe_m = module.before(rgb_u8, zoe_u16)
+            found = infer(resized(), rgb01, zoe_m)
+            refined: Tensor = module.after(zoe_u16, zoe_m, torch.from_numpy(found))
+            return refined
+        # Torch's threads spin for a while after they worked, on cores that OpenVINO wants: so
+        # where nothing is resized the conversions are in OpenVINO's graph, and here NumPy's.
+        depth_m = infer(own_size(), rgb_u8, zoe_u16.unsqueeze(1))[:, 0]
+        units = np.clip(np.rint(depth_m * np.float32(ZOE_UNITS)), 0, 65535)
+        return torch.from_numpy(units.astype(np.uint16))
+
+    return run
+
+
+def compiled(read: Callable[[str], bytes], precision: str, conversions: bool) -> Any:
+    """A request that takes rgb01 and zoe_m, or with `conversions` uint8 [B, h, w, 3] and uint16
+    [B, 1, h, w]. Raises `UserError` where this OpenVINO cannot read the bundle's engine."""
     import openvino
 
     core = openvino.Core()
@@ -81,17 +106,33 @@ def attach(module: torch.jit.ScriptModule, read: Callable[[str], bytes], precisi
     try:
         weights = openvino.Tensor(np.frombuffer(read(WEIGHTS), np.uint8))
         model = core.read_model(read(XML).decode(), weights)
-        request = core.compile_model(model, "CPU", hints).create_infer_request()
+        if conversions:
+            model = with_conversions(model)
+        return core.compile_model(model, "CPU", hints).create_infer_request()
     except RuntimeError as error:
         first = str(error).strip().splitlines()[-1]
         raise UserError(
             f"OpenVINO {openvino.__version__} cannot read the bundle's engine: {first}"
         ) from None
 
-    def run(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
-        rgb01, zoe_m = module.before(rgb_u8, zoe_u16)
-        found = request.infer([rgb01.numpy(), zoe_m.numpy()], share_inputs=True, share_outputs=True)
-        refined: Tensor = module.after(zoe_u16, zoe_m, torch.from_numpy(found[0]))
-        return refined
 
-    return run
+def with_conversions(model: Any) -> Any:
+    """The model behind the conversions of `Ends.before`, for pictures of its own size."""
+    from openvino import Layout, Type
+    from openvino.preprocess import PrePostProcessor
+
+    steps = PrePostProcessor(model)
+    rgb, zoe = steps.input(0), steps.input(1)
+    rgb.tensor().set_element_type(Type.u8).set_layout(Layout("NHWC"))
+    rgb.model().set_layout(Layout("NCHW"))
+    rgb.preprocess().convert_element_type(Type.f32).scale(255.0)
+    zoe.tensor().set_element_type(Type.u16)
+    zoe.preprocess().convert_element_type(Type.f32).scale(ZOE_UNITS)
+    return steps.build()
+
+
+def infer(request: Any, *inputs: Tensor) -> np.ndarray:
+    """The output, float32 [B, 1, h, w], in the request's own memory: to be used before the next."""
+    arrays = [tensor.contiguous().numpy() for tensor in inputs]
+    found: np.ndarray = request.infer(arrays, share_inputs=True, share_outputs=True)[0]
+    return found

@@ -6,7 +6,6 @@ from travel in the bundle; the pictures' conversions around it are the bundle's 
 
 from collections.abc import Callable
 from functools import cache
-from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
 
@@ -23,7 +22,6 @@ from zoerefine.export.verify import check_size
 
 NAME = "tensorrt-rtx"
 INSTALL = "pip install 'zoerefine[tensorrt-rtx]' -c requirements.lock"
-PACKAGE = "tensorrt-rtx-cu13-bindings"
 BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimisation profile
 TARGETS = ("sm_86", "sm_89", "sm_120")  # RTX 30, 40 and 50
 PLAN, ONNX = "engine.plan", "refiner.onnx"
@@ -36,9 +34,8 @@ def precisions() -> tuple[str, ...]:
 
 def lacking() -> str:
     """Why it cannot be built here; empty where it can."""
-    if find_spec("tensorrt_rtx_bindings"):
-        return ""
-    return f"TensorRT for RTX is {NOT_INSTALLED}: {INSTALL}"
+    missing = [name for name in ("tensorrt_rtx_bindings", "onnx") if not find_spec(name)]
+    return f"{' and '.join(missing)} {NOT_INSTALLED}: {INSTALL}" if missing else ""
 
 
 def usable() -> bool:
@@ -48,7 +45,7 @@ def usable() -> bool:
 
 def here() -> dict[str, str]:
     """What its bundles need, as it is on this machine."""
-    version = NOT_INSTALLED if lacking() else metadata.version(PACKAGE)
+    version = bindings().__version__ if find_spec("tensorrt_rtx_bindings") else NOT_INSTALLED
     return {"GPU architecture": architecture(), "TensorRT for RTX": version}
 
 

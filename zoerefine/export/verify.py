@@ -21,9 +21,9 @@ TOLERANCES = {
     "bf16": (0.30, 0.005),
     "int8": (0.80, 0.02),
 }
-# Bytes for a parameter that an engine of a precision may hold: what is below three quarters of
-# fp32's four is no fp32 engine in disguise. Engines of small networks are mostly something else.
-BYTES_A_PARAMETER = {"fp16": 3.0, "bf16": 3.0, "int8": 3.0}
+# What a low-precision engine may weigh: less than three quarters of fp32's four bytes a parameter.
+# Engines of small networks are mostly something else.
+BYTES_A_PARAMETER = 3
 BESIDES_PARAMETERS = 4 * 2**20
 ROUNDS = 15
 
@@ -87,7 +87,7 @@ def check_size(kind: str, precision: str, size: int, parameters: int) -> None:
     """
     if precision == "fp32":
         return
-    allowed = BYTES_A_PARAMETER[precision] * parameters + BESIDES_PARAMETERS
+    allowed = BYTES_A_PARAMETER * parameters + BESIDES_PARAMETERS
     if size > allowed:
         raise UserError(
             f"{kind} was asked for {precision} and built fp32 without a word: {size / 1e6:.0f} MB "
