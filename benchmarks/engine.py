@@ -83,7 +83,7 @@ def make_sides(source: Source, folder: Path, compiled: bool) -> list[Side]:
         Side("eager fp32 channels-last", Shipped(channels_last, *size).eval()),
     ]
     if compiled:
-        core = torch.compile(source.refiner)
+        core = torch.compile(source.refiner, dynamic=False)
         sides.append(Side("torch.compile fp32", Shipped(core, *size).eval()))  # type: ignore[arg-type]
     for name, precisions in (("torchscript", ("fp32", "bf16")), ("openvino", ("fp32", "bf16"))):
         kind = kind_of(name)

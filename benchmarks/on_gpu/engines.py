@@ -103,7 +103,7 @@ def eager(source: Source, precision: str, compiled: bool = False) -> Run:
     core = in_precision(source.refiner, precision, no_calibration).to(pick_device())
     if precision != "fp32":
         core.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    inner = torch.compile(core) if compiled else core
+    inner = torch.compile(core, dynamic=False) if compiled else core
     run: Run = Shipped(inner, source.height, source.width).eval()  # type: ignore[arg-type]
     return run
 

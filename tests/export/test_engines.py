@@ -1,6 +1,9 @@
 """One suite over the engines that run on a CPU: close to eager, checked, kept, compared."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from zoerefine.export.kinds import kind_of
 from zoerefine.export.verify import Accuracy, TooFarOff, check_tolerance
 from zoerefine.train.checkpoint import load_refiner, save_best
 
+EXPORT = Path(__file__).resolve().parents[2] / "platform" / "export.py"
 ENGINES = [
     ("torchscript", "fp32"), ("torchscript", "bf16"),
     ("openvino", "fp32"), ("openvino", "bf16"), ("openvino", "int8"),
@@ -85,7 +89,7 @@ def test_engines_of_one_refiner_have_their_own_digests(workshop):
 
 def test_an_engine_is_built_once_and_again_when_the_weights_change(best, capsys):
     export(best, "torchscript", "fp32")
-    [kept] = (best.engine / "builds").iterdir()
+    [kept] = (best.engine / "builds").glob("*.ts")
     stamp = kept.stat().st_mtime_ns
     first = (best.engine / "refiner.ts").read_bytes()
     (best.engine / "refiner.ts").unlink()
@@ -104,9 +108,24 @@ def test_an_engine_is_built_once_and_again_when_the_weights_change(best, capsys)
 
 def test_a_kept_engine_that_was_damaged_is_built_again(best):
     export(best, "torchscript", "fp32")
-    [kept] = (best.engine / "builds").iterdir()
+    [kept] = (best.engine / "builds").glob("*.ts")
     os.truncate(kept, 1000)
     assert load_bundle(export(best, "torchscript", "fp32"))
+
+
+def test_a_killed_export_goes_on_and_never_leaves_half_a_bundle(best, tmp_path, wait_until):
+    before = (best.engine / "refiner.ts").read_bytes()
+    builds = best.engine / "builds"
+    words = [sys.executable, EXPORT, best.path, "--engine", "torchscript", "--precision", "fp32"]
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    wait_until(lambda: any(builds.glob("*torchscript*")), process)  # it is being checked
+    process.kill()
+    process.wait()
+    assert (best.engine / "refiner.ts").read_bytes() == before
+    made = read_manifest(export(best, "torchscript", "fp32"))
+    assert (made["precision"], made["compared"]) == ("fp32", "the engine")
+    [kept] = builds.glob("*torchscript*")  # what was begun is gone
+    assert kept.suffix == ".ts"
 
 
 def test_too_far_from_eager_is_not_published_and_auto_goes_on(best):
@@ -123,7 +142,7 @@ def test_too_far_from_eager_is_not_published_and_auto_goes_on(best):
     with pytest.raises(TooFarOff, match=r"torchscript in bf16 is .* m off at the worst pixel"):
         export(best, "torchscript", "bf16")
     assert not (best.engine / "refiner.ts").exists()
-    assert not list((best.engine / "builds").iterdir())
+    assert not list((best.engine / "builds").glob("*torchscript*"))
     assert read_manifest(export(best, "torchscript"))["precision"] == "fp32"
 
 

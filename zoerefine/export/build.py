@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 from torch import Tensor, nn
 
 from zoerefine import __version__
@@ -60,9 +61,17 @@ class Workshop:
         if kind.lacking():
             raise UserError(kind.lacking())
         path = self.path_of(kind, precision)
-        if is_whole(path):
-            say(f"using {path.name}, built before")
-            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.parent / ".lock"):  # of two exports the second uses what the first made
+            if is_whole(path):
+                say(f"using {path.name}, built before")
+            else:
+                self.build(kind, precision, path)
+        return path
+
+    def build(self, kind: Kind, precision: str, path: Path) -> None:
+        """Build a bundle, check it, and remove what it takes the place of."""
+        say(f"building {kind.NAME} in {precision}")
         built = kind.build(self.source, precision)
         manifest = make_manifest(self.run, kind.NAME, precision)
         unchecked = path.with_suffix(".unchecked")
@@ -72,9 +81,8 @@ class Workshop:
         finally:
             unchecked.unlink(missing_ok=True)
         save_bundle(built, manifest | measured, path)
-        for old in set(path.parent.glob(f"{kind.NAME}-{precision}-*.ts")) - {path}:
+        for old in set(path.parent.glob(f"*{kind.NAME}-{precision}-*")) - {path}:
             old.unlink()
-        return path
 
     def path_of(self, kind: Kind, precision: str) -> Path:
         """Named by the digest of weights, shapes, precision, versions, code and machine."""
