@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
-from zoerefine.export import kinds
+from zoerefine.export import KINDS
 from zoerefine.export.build import Workshop
 from zoerefine.export.bundle import load_bundle, read_manifest
 from zoerefine.export.export import export
@@ -128,6 +129,14 @@ def test_a_killed_export_goes_on_and_never_leaves_half_a_bundle(best, tmp_path, 
     assert kept.suffix == ".ts"
 
 
+def test_auto_takes_the_best_that_runs_here(best):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU: which engine is best depends on it")
+    made = read_manifest(export(best))
+    assert made["engine"] == ("torchscript" if kind_of("openvino").lacking() else "openvino")
+    assert made["precision"] == ("bf16" if has_bf16(torch.device("cpu")) else "fp32")
+
+
 def test_too_far_from_eager_is_not_published_and_auto_goes_on(best):
     """Weights beyond bfloat16's eight bits: large numbers that cancel."""
     refiner = load_refiner(best)
@@ -170,7 +179,7 @@ def test_sweep_builds_all_and_publishes_the_fastest(best, script):
     runs_here = [row for row in rows if row["latency_ms"] and row["engine"] != "eager"]
     assert len(runs_here) > 1
     names = {f"{row['engine']} {row['precision']}" for row in rows}
-    for name in kinds.KINDS:
+    for name in KINDS:
         kind = kind_of(name)
         if kind.lacking():
             assert f"left out {name}: " in done.stderr

@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
+from zoerefine.export import KINDS, PRECISIONS
 from zoerefine.run_dir import RunDir
-
-# As in zoerefine/export/kinds.py, which imports torch.
-ENGINES = ("tensorrt", "tensorrt-rtx", "openvino", "torchscript")
-PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -23,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory")
     parser.add_argument(
         "--engine",
-        choices=["auto", *ENGINES],
+        choices=["auto", *KINDS],
         default="auto",
         help="auto: the best that this machine can run",
     )

@@ -18,7 +18,7 @@ def export(run: RunDir, engine: str = "auto", precision: str = "auto") -> Path:
     """Build, check and publish `engine/refiner.ts` in the run's directory.
 
     Args:
-        engine: auto (the best that this machine can run), or one of `kinds.KINDS`.
+        engine: auto (the best that this machine can run), or one of `KINDS`.
         precision: auto (the fastest but int8 that stays within tolerance), or one that the
             engine has.
 

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
+from zoerefine.export import KINDS
 from zoerefine.export.precision import Inputs
 from zoerefine.model import Refiner
 
-# In the order in which `auto` prefers them; a GPU's come first.
-KINDS = ("tensorrt", "tensorrt-rtx", "openvino", "torchscript")
-PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 NOT_INSTALLED = "not installed"
 
 # uint8 [B, H, W, 3] and uint16 [B, H, W] to uint16 [B, H, W], on the engine's device.
@@ -121,3 +119,11 @@ def check_fits(
 def auto() -> str:
     """The best kind that can be built and run here."""
     return next(name for name in KINDS if kind_of(name).usable())
+
+
+def architecture() -> str:
+    """The GPU's, or none."""
+    if not torch.cuda.is_available():
+        return "none"
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"

@@ -6,10 +6,11 @@ from pathlib import Path
 import torch
 
 from zoerefine.errors import UserError
+from zoerefine.export import KINDS
 from zoerefine.export.build import Workshop
 from zoerefine.export.bundle import Engine, load_bundle, read_manifest
 from zoerefine.export.export import publish
-from zoerefine.export.kinds import KINDS, kind_of, misfits
+from zoerefine.export.kinds import kind_of, misfits
 from zoerefine.export.verify import time_all
 from zoerefine.files import replacing, write_json
 from zoerefine.progress import say, track

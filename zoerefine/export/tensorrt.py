@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from zoerefine.errors import UserError
-from zoerefine.export.kinds import NOT_INSTALLED, Built, Run, Source
+from zoerefine.export.kinds import NOT_INSTALLED, Built, Run, Source, architecture
 from zoerefine.export.module import Shipped
 from zoerefine.export.precision import Int8Conv, in_precision
 from zoerefine.export.torchscript import script
@@ -74,9 +74,8 @@ def usable() -> bool:
 
 def here() -> dict[str, str]:
     """What its bundles need, as it is on this machine."""
-    capability = torch.cuda.get_device_capability() if torch.cuda.is_available() else None
     return {
-        "GPU architecture": f"sm_{capability[0]}{capability[1]}" if capability else "none",
+        "GPU architecture": architecture(),
         "torch": torch.__version__.split("+")[0],
         "TensorRT": version("tensorrt"),
         "Torch-TensorRT's engine ABI": runtime_abi(),
@@ -162,7 +161,7 @@ def export_program(core: nn.Module, source: Source) -> torch.export.ExportedProg
 
 
 def import_quantization() -> None:
-    """ModelOpt's operators; before Torch-TensorRT, which looks for them when it is imported."""
+    """ModelOpt's operators. Raises `UserError` where it is not installed."""
     if not find_spec("modelopt"):
         raise UserError(
             "an int8 TensorRT engine needs NVIDIA's ModelOpt: pip install nvidia-modelopt, "

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
-from zoerefine.export.kinds import NOT_INSTALLED, Built, Run, Source
+from zoerefine.export.kinds import NOT_INSTALLED, Built, Run, Source, architecture
 from zoerefine.export.module import Ends, Shipped
 from zoerefine.export.onnx import INPUTS, OUTPUT, to_onnx
 from zoerefine.export.precision import in_precision
@@ -47,14 +47,6 @@ def here() -> dict[str, str]:
     """What its bundles need, as it is on this machine."""
     version = bindings().__version__ if find_spec("tensorrt_rtx_bindings") else NOT_INSTALLED
     return {"GPU architecture": architecture(), "TensorRT for RTX": version}
-
-
-def architecture() -> str:
-    """The GPU's, or none."""
-    if not torch.cuda.is_available():
-        return "none"
-    major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}"
 
 
 def build(source: Source, precision: str) -> Built:
