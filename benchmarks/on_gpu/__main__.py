@@ -9,6 +9,7 @@ benchmarks/results/gpu-<name>-<date>.json.
 import argparse
 import datetime
 import json
+import os
 import platform
 import re
 import subprocess
@@ -22,6 +23,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]  # common/, and this tree's zoerefine
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])  # for the processes that are started
 
 # Seconds that a section may take; what is left of the whole counts, too.
 SECTIONS = {"engines": 170, "embedded": 120, "training": 90, "loading": 50, "gpu_tests": 100}

@@ -1,6 +1,5 @@
 """The tests whose code takes another way on a GPU: engines, loading, a training."""
 
-import os
 import re
 import subprocess
 import sys
@@ -20,10 +19,9 @@ def measure(folder: Path, small: bool) -> Iterator[Row]:
     if not find_spec("pytest"):
         yield {**row("tests", 0.0, ""), "note": "pytest is not installed: not run"}
         return
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header",
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--no-header",
              *(QUICKEST if small else TESTS)]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
-    done = subprocess.run(words, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True)
     lines = done.stdout.strip().splitlines()
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|error)", done.stdout)}
     bad = counts.get("failed", 0) + counts.get("error", 0)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,15 @@ def test_it_gives_what_eager_gives_at_any_size_and_batch(engine, workshop, frame
     np.testing.assert_array_equal(refined == 0, zoe == 0)
     error = np.abs(refined.astype(float) - expected) / np.maximum(expected, 1)
     assert error.mean() < ALLOWED[engine.manifest["precision"]]
+
+
+def test_many_threads_may_call_it_at_once(engine, frames):
+    batches = [frames(2, *size, seed=k) for k in range(6) for size in ((24, 32), (48, 64))]
+    alone = [engine(*batch) for batch in batches]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda batch: engine(*batch), batches * 3))
+    for found, expected in zip(together, alone * 3, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_its_manifest_says_how_far_it_is_and_how_fast(engine):

@@ -4,6 +4,7 @@ The pictures' conversions around it are the bundle's TorchScript.
 """
 
 import tempfile
+import threading
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
@@ -71,44 +72,59 @@ def build(source: Source, precision: str) -> Built:
 
 
 def attach(module: torch.jit.ScriptModule, read: Callable[[str], bytes], precision: str) -> Run:
-    """The engine of a loaded bundle: ends, and OpenVINO's request between them."""
+    """The engine of a loaded bundle: ends, and OpenVINO between them."""
     height, width = module.height, module.width
+    options = read, precision, torch.get_num_threads()
     resized, own_size = (
-        cache(partial(compiled, read, precision, conversions=inside)) for inside in (False, True)
+        Requests(partial(compiled, *options, conversions=inside)) for inside in (False, True)
     )
 
     def run(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
         if tuple(zoe_u16.shape[1:]) != (height, width):
             rgb01, zoe_m = module.before(rgb_u8, zoe_u16)
-            found = infer(resized(), rgb01, zoe_m)
-            refined: Tensor = module.after(zoe_u16, zoe_m, torch.from_numpy(found))
+            core_m = torch.from_numpy(resized.infer(rgb01, zoe_m))
+            refined: Tensor = module.after(zoe_u16, zoe_m, core_m)
             return refined
         # Torch's threads spin for a while after they worked, on cores that OpenVINO wants: so
         # where nothing is resized the conversions are in OpenVINO's graph, and here NumPy's.
-        depth_m = infer(own_size(), rgb_u8, zoe_u16.unsqueeze(1))[:, 0]
+        depth_m = own_size.infer(rgb_u8, zoe_u16.unsqueeze(1))[:, 0]
         units = np.clip(np.rint(depth_m * np.float32(ZOE_UNITS)), 0, 65535)
         return torch.from_numpy(units.astype(np.uint16))
 
     return run
 
 
-def compiled(read: Callable[[str], bytes], precision: str, conversions: bool) -> Any:
-    """A request that takes rgb01 and zoe_m, or with `conversions` uint8 [B, h, w, 3] and uint16
-    [B, 1, h, w]. Raises `UserError` where this OpenVINO cannot read the bundle's engine."""
+class Requests:
+    """A compiled model, which all threads share, and a request of each thread's own."""
+
+    def __init__(self, compiled: Callable[[], Any]) -> None:
+        self.compiled = cache(compiled)  # when it is first asked for
+        self.own = threading.local()
+
+    def infer(self, *inputs: Tensor) -> np.ndarray:
+        """float32 [B, 1, h, w], in the request's own memory: to be used before the next call."""
+        if not hasattr(self.own, "request"):
+            self.own.request = self.compiled().create_infer_request()
+        arrays = [tensor.contiguous().numpy() for tensor in inputs]
+        found: np.ndarray = self.own.request.infer(arrays, share_inputs=True, share_outputs=True)[0]
+        return found
+
+
+def compiled(read: Callable[[str], bytes], precision: str, threads: int, conversions: bool) -> Any:
+    """A bundle's engine for this CPU, which takes rgb01 and zoe_m, or with `conversions` uint8
+    [B, h, w, 3] and uint16 [B, 1, h, w]. Raises `UserError` where this OpenVINO cannot read it."""
     import openvino
 
     core = openvino.Core()
     hints = {
         "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "INFERENCE_NUM_THREADS": threads,
         "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32",
     }
     try:
         weights = openvino.Tensor(np.frombuffer(read(WEIGHTS), np.uint8))
         model = core.read_model(read(XML).decode(), weights)
-        if conversions:
-            model = with_conversions(model)
-        return core.compile_model(model, "CPU", hints).create_infer_request()
+        return core.compile_model(with_conversions(model) if conversions else model, "CPU", hints)
     except RuntimeError as error:
         first = str(error).strip().splitlines()[-1]
         raise UserError(
@@ -129,10 +145,3 @@ def with_conversions(model: Any) -> Any:
     zoe.tensor().set_element_type(Type.u16)
     zoe.preprocess().convert_element_type(Type.f32).scale(ZOE_UNITS)
     return steps.build()
-
-
-def infer(request: Any, *inputs: Tensor) -> np.ndarray:
-    """The output, float32 [B, 1, h, w], in the request's own memory: to be used before the next."""
-    arrays = [tensor.contiguous().numpy() for tensor in inputs]
-    found: np.ndarray = request.infer(arrays, share_inputs=True, share_outputs=True)[0]
-    return found

@@ -7,6 +7,7 @@ from travel in the bundle; the pictures' conversions around it are the bundle's 
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
+from threading import Lock
 from typing import Any
 
 import torch
@@ -101,16 +102,18 @@ def attach(module: torch.jit.ScriptModule, read: Callable[[str], bytes], precisi
     """The engine of a loaded bundle: ends, and the plan's context between them, on the GPU."""
     engine = open_plan(read(PLAN))
     context = engine.create_execution_context()
+    turn = Lock()  # a context holds the shapes and addresses of one call
 
     def run(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
-        rgb01, zoe_m = module.before(rgb_u8, zoe_u16)
+        rgb01, zoe_m = (tensor.contiguous() for tensor in module.before(rgb_u8, zoe_u16))
         refined_m = torch.empty_like(zoe_m)
-        for name, tensor in zip(INPUTS, (rgb01, zoe_m), strict=True):
-            context.set_input_shape(name, tuple(tensor.shape))
-        for name, tensor in zip((*INPUTS, OUTPUT), (rgb01, zoe_m, refined_m), strict=True):
-            context.set_tensor_address(name, tensor.data_ptr())
-        if not context.execute_async_v3(torch.cuda.current_stream().cuda_stream):
-            raise RuntimeError("TensorRT for RTX could not run the engine")
+        with turn:
+            for name, tensor in zip(INPUTS, (rgb01, zoe_m), strict=True):
+                context.set_input_shape(name, tuple(tensor.shape))
+            for name, tensor in zip((*INPUTS, OUTPUT), (rgb01, zoe_m, refined_m), strict=True):
+                context.set_tensor_address(name, tensor.data_ptr())
+            if not context.execute_async_v3(torch.cuda.current_stream().cuda_stream):
+                raise RuntimeError("TensorRT for RTX could not run the engine")
         refined: Tensor = module.after(zoe_u16, zoe_m, refined_m)
         return refined
 
