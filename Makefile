@@ -20,7 +20,7 @@ demo: install ## from a commit to refined depth, on a small synthetic world (or 
 	@$(BIN)/python -m zoerefine demo $(if $(DATA),--data "$(DATA)")
 
 test: install $(EXTRAS_READY) ## every test
-	@$(BIN)/python -m pytest --durations=5
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=5 --numprocesses 2 --dist loadfile
 
 lint: install ## style and types
 	@$(BIN)/ruff check .

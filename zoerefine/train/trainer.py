@@ -243,7 +243,8 @@ def compiled(refiner: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor
         raise UserError(
             f"TRAIN.COMPILE must be empty, default, reduce-overhead or max-autotune, got {mode!r}"
         )
-    return torch.compile(refiner, mode=mode) if mode else refiner
+    # Inductor fails on this padding once sizes vary (torch 2.13); batches have two sizes at most.
+    return torch.compile(refiner, mode=mode, dynamic=False) if mode else refiner
 
 
 def training_order(cfg: CfgNode) -> Options:
