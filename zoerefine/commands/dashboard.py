@@ -37,9 +37,9 @@ def main(argv: Sequence[str]) -> int:
     study, tensorboard = start_dashboard(
         RunDir(args.run.resolve()), args.storage, args.host, args.port
     )
-    print(f"study        {study}")
-    print(f"TensorBoard  {tensorboard}", flush=True)
-    try:
+    try:  # whoever has read the addresses may stop it
+        print(f"study        {study}")
+        print(f"TensorBoard  {tensorboard}", flush=True)
         threading.Event().wait()
     except KeyboardInterrupt:
         print()
