@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -74,7 +73,7 @@ def _is_secret(value: str) -> bool:
     return (
         len(value.strip()) >= SHORTEST
         and value.lower() not in HARMLESS
-        and not (value.startswith(("/", "~")) and Path(value).expanduser().exists())
+        and not (value.startswith(("/", "~")) and os.path.exists(os.path.expanduser(value)))
     )
 
 
