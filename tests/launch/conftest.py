@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from zoerefine.launch import secrets
 from zoerefine.run_dir import RunDir
 
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "run_from_commit.py"
@@ -73,6 +74,12 @@ class Repository:
         self.git("add", "--all")
         self.git("commit", "--quiet", "-m", version)
         return self.git("rev-parse", "HEAD")
+
+
+@pytest.fixture(autouse=True)
+def own_secrets(monkeypatch):
+    """A password of one test, `000000` say, is no secret in the next one's patch."""
+    monkeypatch.setattr(secrets, "_given", set())
 
 
 @pytest.fixture

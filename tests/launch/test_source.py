@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
@@ -53,6 +53,7 @@ def test_names_are_those_that_git_users_expect():
     assert open_source("https://host/..").name == "repository"
 
 
+@example("me", "000000")
 @given(st.text("abcXYZ019-_.~%", min_size=1), st.text("abcXYZ019-_.~", min_size=6))
 def test_credentials_leave_the_url_and_the_representation(user, password):
     login = f"{quote(user)}:{quote(password)}"

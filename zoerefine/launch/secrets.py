@@ -30,7 +30,6 @@ def keep_secret(text: str) -> None:
     """Blot this text out from now on: the password of a URL, say."""
     if len(text) >= SHORTEST:
         _given.add(text)
-        _pattern.cache_clear()
 
 
 def secret_names(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -44,7 +43,7 @@ def secret_names(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 def hide_secrets(text: str) -> str:
     """A text with every secret that we know of, and credentials in URLs, replaced by `***`."""
-    pattern = _pattern(frozenset(secret_names()))
+    pattern = _pattern(frozenset({*secret_names(), *_given}))
     if pattern is not None:
         text = pattern.sub(HIDDEN, text)
     return URL_CREDENTIALS.sub(rf"\1{HIDDEN}@", text) if "@" in text else text
@@ -80,7 +79,7 @@ def _is_secret(value: str) -> bool:
 @lru_cache(maxsize=4)
 def _pattern(values: frozenset[str]) -> re.Pattern[str] | None:
     forms: set[str] = set()
-    for value in values | _given:
+    for value in values:
         # A text is written line by line, and in a URL it is quoted.
         lines = {line.strip() for line in value.splitlines()}
         for form in {value, value.strip(), quote(value, safe=""), unquote(value)} | lines:
