@@ -10,10 +10,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import yaml
-from common.report import options, report
+from common.report import Row, options, report, row
 
 from zoerefine.analysis.collect import collect
 from zoerefine.config import defaults, to_dict
@@ -24,14 +23,14 @@ STEPS, EVALUATIONS = 1000, 50
 def main() -> None:
     """Print the table, and write it where asked."""
     args = options(__doc__).parse_args()
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for count in (10, 100) if args.quick else (10, 100, 1000, 5000):
         with tempfile.TemporaryDirectory() as folder:
             rows += measure(Path(folder), count)
     report(rows, args.json)
 
 
-def measure(folder: Path, count: int) -> list[dict[str, Any]]:
+def measure(folder: Path, count: int) -> list[Row]:
     """Rows for so many runs."""
     for number in range(count):
         make_run(folder / "runs" / f"run{number:05d}", number)
@@ -39,7 +38,7 @@ def measure(folder: Path, count: int) -> list[dict[str, Any]]:
     first = timed(lambda: collect(patterns, memory=memory))
     again = timed(lambda: collect(patterns, memory=memory))
     rows = [
-        row(f"{count} runs, first time", first, "s", 10.0 if count == 1000 else None),
+        row(f"{count} runs, first time", first, "s", at_most=10.0 if count == 1000 else None),
         row(f"{count} runs, remembered", again, "s"),
     ]
     if count <= 100:  # writing the event files takes longer than reading them
@@ -50,12 +49,6 @@ def measure(folder: Path, count: int) -> list[dict[str, Any]]:
         rows.append(row(f"{count} runs, TensorBoard's time over ours", theirs / first, "x"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     return [*rows, row(f"{count} runs, peak memory of this process", peak, "MiB")]
-
-
-def row(measure: str, value: float, unit: str, goal: float | None = None) -> dict[str, Any]:
-    """A row of the table; a goal is an upper bound."""
-    return {"measure": measure, "value": value, "unit": unit, "goal": goal,
-            "ok": goal is None or value <= goal}  # fmt: skip
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from common.refiner import no_calibration, wild_refiner
-from common.report import options, report
+from common.report import Row, options, report, row
 from common.timing import in_turns
 from torch import Tensor
 
@@ -32,7 +32,7 @@ from zoerefine.progress import say, track
 
 EAGER = "eager fp32"
 BF16 = has_bf16(torch.device("cpu"))
-GOALS = {
+AGAINST_EAGER = {
     ("192x256", "torchscript bf16"): 3.3,
     ("480x640", "torchscript bf16"): 5.0,
     ("192x256", "torchscript fp32"): 1.35,
@@ -60,7 +60,7 @@ def main() -> None:
     if not args.quick:
         settings += [((192, 256), 16), ((480, 640), 16)]
     refiner = wild_refiner(args.model)
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="engine-") as folder, torch.inference_mode():
         for size, batch in track(settings, len(settings), "measuring", "setting"):
             source = Source(refiner, *size, no_calibration)
@@ -124,9 +124,7 @@ def onnx_runtime(source: Source, path: Path) -> Side:
     return Side("ONNX Runtime fp32", run, path)
 
 
-def measure(
-    source: Source, sides: list[Side], batch: int, seconds: float
-) -> list[dict[str, object]]:
+def measure(source: Source, sides: list[Side], batch: int, seconds: float) -> list[Row]:
     """The rows of one setting."""
     where = f"{source.height}x{source.width}"
     rgb = torch.randint(0, 256, (batch, source.height, source.width, 3), dtype=torch.uint8)
@@ -142,7 +140,7 @@ def measure(
         ms = times[side.name]
         half = float(np.median(ms))
         label = f"{where} batch {batch} {side.name}"
-        goal = GOALS.get((where, side.name)) if batch == 1 else None
+        goal = AGAINST_EAGER.get((where, side.name)) if batch == 1 else None
         error_m = (side.run(rgb, zoe).float() / ZOE_UNITS - expected_m).abs().max().item()
         rows += [
             row(f"{label}: p50", half, "ms"),
@@ -188,7 +186,7 @@ def bare_openvino(source: Source, sides: list[Side], batch: int) -> dict[str, Ca
     return calls
 
 
-def loaded(side: Side, source: Source) -> list[dict[str, object]]:
+def loaded(side: Side, source: Source) -> list[Row]:
     """What the file costs: size, and load time and memory in a fresh process."""
     assert side.file is not None
     label = f"{source.height}x{source.width} {side.name}"
@@ -201,17 +199,6 @@ def loaded(side: Side, source: Source) -> list[dict[str, object]]:
         row(f"{label}: load and first answer", found["load_s"], "s"),
         row(f"{label}: memory of it", found["memory_mb"], "MB"),
     ]
-
-
-def row(measure: str, value: float, unit: str, goal: float | None = None) -> dict[str, object]:
-    """A row of the table."""
-    return {
-        "measure": measure,
-        "value": value,
-        "unit": unit,
-        "goal": f"at least {goal}" if goal else None,
-        "ok": not goal or value >= goal,
-    }
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from common.report import options, report
+from common.report import Row, options, report, row
 
 from zoerefine.cli import main as zoerefine
 from zoerefine.data import habitatdyn
@@ -76,7 +76,7 @@ def last_line(script: str, *words: object) -> str:
     return done.stdout.splitlines()[-1]
 
 
-def measure(bundle: Path, root: Path, rounds: int) -> list[dict[str, object]]:
+def measure(bundle: Path, root: Path, rounds: int) -> list[Row]:
     """Medians of interleaved rounds, in frames/s."""
     rgb, depth, out = root / "world" / habitatdyn.RGB, root / "world" / habitatdyn.ZOE, root / "out"
     engine, shots = load_bundle(bundle), list(open_source(str(rgb)).shots())
@@ -105,7 +105,7 @@ def measure(bundle: Path, root: Path, rounds: int) -> list[dict[str, object]]:
     )
 
 
-def shares(speed: dict[str, float], apart: bool) -> list[dict[str, object]]:
+def shares(speed: dict[str, float], apart: bool) -> list[Row]:
     """The command's speed as shares of the engine's and of the limit.
 
     Args:
@@ -120,16 +120,9 @@ def shares(speed: dict[str, float], apart: bool) -> list[dict[str, object]]:
         row("whole command, of one after the other", whole / speed["one after the other"], "x"),
         row("limit of engine and files together", limit, "frames/s"),
         row("whole command, of the engine alone", whole / engine, "x",
-            f"{SHARE}, or of the limit", whole / engine >= SHARE or at_limit),
-        row("whole command, of the limit", whole / limit, "x", f"{SHARE}", at_limit),
+            None if at_limit else SHARE),
+        row("whole command, of the limit", whole / limit, "x", SHARE),
     ]  # fmt: skip
-
-
-def row(
-    measure: str, value: float, unit: str, goal: str | None = None, ok: bool = True
-) -> dict[str, object]:
-    """A row of the table."""
-    return {"measure": measure, "value": value, "unit": unit, "goal": goal, "ok": ok}
 
 
 def read(shot: Shot, depth: Path) -> Pair:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from common.report import options, report
+from common.report import Row, options, report, row
 
 from zoerefine.launch.housekeeping import size
 from zoerefine.launch.launcher import default_home
@@ -26,11 +26,7 @@ from zoerefine.progress import say, track
 LAUNCHER = Path(__file__).resolve().parents[1] / "platform" / "run_from_commit.py"
 FILES, COMMITS = 2000, 500
 MLFLOW = "mlflow-skinny==3.17.2"
-GOALS = {
-    "second launch, times as fast as mlflow run": (5.0, "at least"),
-    "second launch, over the script's own start-up": (0.5, "at most"),
-    "disk of an extra workspace, of a clone": (1.0, "at most"),
-}
+TIMES_MLFLOW, OVER_SCRIPT_S, OF_A_CLONE = 5.0, 0.5, 1.0
 SCRIPT = """
 import time
 began = time.time()
@@ -124,7 +120,7 @@ class Sides:
         self.count = 0
         (root / "job.yaml").write_text("KEY: 1\n")
 
-    def measure(self, rounds: int) -> list[dict[str, object]]:
+    def measure(self, rounds: int) -> list[Row]:
         """Medians of interleaved rounds, their ratios, and sizes on disk."""
         sides: dict[str, Callable[[], None]] = {
             "the script alone": self.alone,
@@ -148,9 +144,13 @@ class Sides:
         second = median["second launch"]
         if self.mlflow:
             faster = median["mlflow run"] / second
-            rows.append(row("second launch, times as fast as mlflow run", faster, "x"))
+            rows.append(
+                row("second launch, times as fast as mlflow run", faster, "x", TIMES_MLFLOW)
+            )
         over = second - median["the script alone"]
-        rows.append(row("second launch, over the script's own start-up", over, "s"))
+        rows.append(
+            row("second launch, over the script's own start-up", over, "s", at_most=OVER_SCRIPT_S)
+        )
         share = median["first launch"] / median["clone and checkout"]
         rows.append(row("first launch, of clone and checkout", share, "x"))
         for name in ("second launch", "mlflow run"):
@@ -216,22 +216,17 @@ class Sides:
         assert self.mlflow is not None
         self.run(self.mlflow, "run", self.url, *choices, **variables)
 
-    def disk(self) -> list[dict[str, object]]:
+    def disk(self) -> list[Row]:
         """What one more workspace takes, against a clone and against the files themselves."""
         (workspace,) = (self.root / "home" / "workspaces").glob("*/*.0")
         extra, clone = size(workspace), size(self.root / "clone")
         files = clone - size(self.root / "clone" / ".git")
         rows = [row("disk of an extra workspace", extra / 2**20, "MB")]
         rows.append(row("disk of its files alone", files / 2**20, "MB"))
-        return [*rows, row("disk of an extra workspace, of a clone", extra / clone, "x")]
-
-
-def row(measure: str, value: float, unit: str) -> dict[str, object]:
-    """A row of the table."""
-    goal, kind = GOALS.get(measure, (None, ""))
-    ok = goal is None or (value >= goal if kind == "at least" else value <= goal)
-    text = f"{kind} {goal}" if goal is not None else None
-    return {"measure": measure, "value": round(value, 4), "unit": unit, "goal": text, "ok": ok}
+        return [
+            *rows,
+            row("disk of an extra workspace, of a clone", extra / clone, "x", at_most=OF_A_CLONE),
+        ]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
-from common.report import options, report
+from common.report import Row, options, report, row
 
 from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.decode import read_depth, read_frame, read_objects, read_rgb, read_zoe
@@ -24,7 +24,7 @@ from zoerefine.data.synthetic import synthesize
 from zoerefine.progress import track
 
 HEIGHT, WIDTH = 192, 256
-GOALS = {"packing, of the decode-only limit": 0.9}
+OF_THE_LIMIT = {"decode-only limit": 0.9}
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     report(rows, args.json)
 
 
-def measure(dataset: Dataset, root: Path, rounds: int) -> list[dict[str, object]]:
+def measure(dataset: Dataset, root: Path, rounds: int) -> list[Row]:
     """Medians of interleaved rounds, in frames/s."""
     sides = {
         "decode-only limit, all cores": lambda: all_cores(decode, dataset),
@@ -64,15 +64,8 @@ def measure(dataset: Dataset, root: Path, rounds: int) -> list[dict[str, object]
     rows = [row(name, value, "frames/s") for name, value in speed.items()]
     for limit in ("decode-only limit", "decoding and resizing"):
         share = speed["packing"] / speed[f"{limit}, all cores"]
-        rows.append(row(f"packing, of the {limit}", share, "x"))
+        rows.append(row(f"packing, of the {limit}", share, "x", OF_THE_LIMIT.get(limit)))
     return rows
-
-
-def row(measure: str, value: float, unit: str) -> dict[str, object]:
-    """A row of the table."""
-    goal = GOALS.get(measure)
-    return {"measure": measure, "value": value, "unit": unit, "goal": goal,
-            "ok": goal is None or value >= goal}  # fmt: skip
 
 
 def all_cores(work: Callable[[Frame], object], dataset: Dataset) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common.report import options, report
+from common.interval import half_width
+from common.report import Row, options, report, row
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 from yacs.config import CfgNode
@@ -40,7 +41,6 @@ from zoerefine.train.trainer import Trainer
 
 MODELS = {"small": 16, "guided": 32, "unet": 64}  # and their bases
 FIRST = "first implementation"
-T_95 = {2: 12.71, 3: 4.303, 5: 2.776}  # Student's t of a 95% interval, by the number of seeds
 RIDGE = 1e-2
 SILOG = ", SILog"  # of what is left when each picture's scale is set right
 
@@ -78,7 +78,7 @@ class ScaleAndShift(nn.Module):
         features, targets = [], []
         for batch in batches:
             mask = counted(batch.depth_m, batch.zoe_m)
-            for row, zoe, depth, valid in zip(
+            for told_from, zoe, depth, valid in zip(
                 statistics_of(batch.rgb01, batch.zoe_m), batch.zoe_m, batch.depth_m, mask,
                 strict=True,
             ):  # fmt: skip
@@ -87,7 +87,7 @@ class ScaleAndShift(nn.Module):
                 # Least squares of the relative error.
                 d = depth[valid]
                 left = torch.stack([zoe[valid] / d, 1 / d], 1)
-                features.append(row)
+                features.append(told_from)
                 targets.append(torch.linalg.lstsq(left, torch.ones_like(d)[:, None]).solution[:, 0])
         x, y = torch.stack(features).double(), torch.stack(targets).double()
         self.center, self.spread = x.mean(0), x.std(0).clamp(min=1e-6)
@@ -137,13 +137,7 @@ def main() -> None:
         write_docs(args.docs, rows)
 
 
-def row(measure: str, value: float, unit: str, goal: float | None = None) -> dict[str, Any]:
-    """A row of the table."""
-    return {"measure": measure, "value": value, "unit": unit, "goal": goal,
-            "ok": goal is None or value <= goal}  # fmt: skip
-
-
-def measure(cache: Cache, family_b: int, seeds: Sequence[int], epochs: int) -> list[dict[str, Any]]:
+def measure(cache: Cache, family_b: int, seeds: Sequence[int], epochs: int) -> list[Row]:
     """AbsRel and SILog on held-out scenes: means over seeds, half the width of 95% intervals."""
     names = cache.scenes
     kept = len(names) - family_b
@@ -209,26 +203,26 @@ def told(trainer: Trainer, scenes: tuple[str, ...]) -> dict[str, float]:
     return metrics
 
 
-def rows_of(found: Found, tests: Iterable[str]) -> list[dict[str, Any]]:
+def rows_of(found: Found, tests: Iterable[str]) -> list[Row]:
     """Means, intervals, and ratios to the pseudo depth and to the strongest that is no refiner."""
     rows = []
     for (name, test), values in found.items():
         unit = "SILog" if test.endswith(SILOG) else "AbsRel"
         rows.append(row(f"{test}: {name}", statistics.mean(values), unit))
         if len(values) > 1:
-            half = T_95[len(values)] * statistics.stdev(values) / len(values) ** 0.5
-            rows.append(row(f"{test}: {name}, +- (95%)", half, unit))
+            rows.append(row(f"{test}: {name}, +- (95%)", half_width(values), unit))
     for test in tests:
         mean = {name: statistics.mean(v) for (name, where), v in found.items() if where == test}
         others = min(value for name, value in mean.items() if name not in MODELS)
         for name in MODELS:
             share = mean[name] / mean["pseudo depth as it is"]
-            rows.append(row(f"{test}: {name}, of the pseudo depth", share, "x", 0.7))
-            rows.append(row(f"{test}: {name}, of the best other", mean[name] / others, "x", 1.0))
+            rows.append(row(f"{test}: {name}, of the pseudo depth", share, "x", at_most=0.7))
+            share = mean[name] / others
+            rows.append(row(f"{test}: {name}, of the best other", share, "x", at_most=1.0))
     return rows
 
 
-def write_docs(path: Path, rows: list[dict[str, Any]]) -> None:
+def write_docs(path: Path, rows: list[Row]) -> None:
     """The table of refiners: size, work, latency, and what was measured here."""
     values = {one["measure"]: one["value"] for one in rows}
     tests = sorted({name.partition(":")[0] for name in values})

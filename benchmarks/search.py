@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common.report import options, report
+from common.interval import half_width
+from common.report import Row, options, report, row
 from yacs.config import CfgNode
 
 from zoerefine.config import defaults, merge, save_config
@@ -30,7 +31,6 @@ from zoerefine.search.worker import work
 from zoerefine.train.job import prepare, record_provenance
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-T_95 = {2: 12.71, 3: 4.303, 5: 2.776}  # Student's t of a 95% interval, by the number of seeds
 RANDOM = ("random", "none")
 SIDES = (RANDOM, ("tpe", "none"), ("tpe", "median"), ("gp", "median"))
 SPACE = {
@@ -56,12 +56,6 @@ def main() -> None:
     report(rows, args.json)
 
 
-def row(measure: str, value: float, unit: str, goal: float | None = None) -> dict[str, Any]:
-    """A row of the table; what has a goal should be at most that."""
-    return {"measure": measure, "value": value, "unit": unit, "goal": goal,
-            "ok": goal is None or value <= goal}  # fmt: skip
-
-
 def config(root: Path, tree: dict[str, Any]) -> CfgNode:
     """The searched configuration."""
     cfg = defaults()
@@ -77,7 +71,7 @@ def config(root: Path, tree: dict[str, Any]) -> CfgNode:
 
 def samplers(
     root: Path, sides: Sequence[tuple[str, str]], seeds: Sequence[int], trials: int, epochs: int
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """The best AbsRel of each side, and how many epochs it took; seeds take turns on two cores."""
     prepare(config(root, {}))
     jobs = [(root, side, seed, trials, epochs) for seed in seeds for side in sides]
@@ -93,11 +87,10 @@ def samplers(
     for (sampler, pruner), results in found.items():
         best = [value for value, _ in results]
         name = f"{sampler}, pruner {pruner}"
-        half = T_95[len(best)] * statistics.stdev(best) / len(best) ** 0.5
         gain = [one - other for one, other in zip(best, random, strict=True)]
         rows += [
             row(f"{name}: best of {trials} trials", statistics.mean(best), "AbsRel"),
-            row(f"{name}: +- (95%)", half, "AbsRel"),
+            row(f"{name}: +- (95%)", half_width(best), "AbsRel"),
             row(f"{name}: against random, same seeds", statistics.mean(gain), "AbsRel"),
             row(f"{name}: epochs of random's", statistics.mean(c for _, c in results) / whole, "x"),
         ]
@@ -130,7 +123,7 @@ def search(job: tuple[Path, tuple[str, str], int, int, int]) -> tuple[float, int
     return best.values[0], sum(line["phase"] == "val" for line in rows)
 
 
-def command(root: Path, trials: int, epochs: int) -> list[dict[str, Any]]:
+def command(root: Path, trials: int, epochs: int) -> list[Row]:
     """The command with one worker and with two."""
     wall, outside = {}, {}
     for workers in (1, 2):
@@ -154,7 +147,7 @@ def command(root: Path, trials: int, epochs: int) -> list[dict[str, Any]]:
         outside[workers] = 1 - training / (workers * (ended - begun))
     return [
         row("wall time, 2 workers of 1", wall[2] / wall[1], "x"),
-        row("1 worker: outside training, once it has begun", outside[1], "", 0.02),
+        row("1 worker: outside training, once it has begun", outside[1], "", at_most=0.02),
         row("1 worker: start, end and all", wall[1], "s"),
         row("2 workers: outside training, once they have begun", outside[2], ""),
     ]

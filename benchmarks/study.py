@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from common.report import options, report
+from common.report import Row, options, report, row
 
 from zoerefine.config import defaults, merge
 from zoerefine.progress import say, track
@@ -47,7 +47,7 @@ def main() -> None:
     sizes = (10, 100) if args.quick else (10, 100, 1000, 10_000)
     crowds = (1, 4) if args.quick else (1, 2, 4, 8, 16)
     quiet()
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="study-") as folder, postgres() as url:
         kinds = ["sqlite", "journal", *(["postgresql"] if url else [])]
         for number, kind in enumerate(track(kinds, len(kinds), "measuring", "storage")):
@@ -62,11 +62,6 @@ def main() -> None:
                 seconds = together(opened, crowd)
                 rows.append(row(f"{kind}: a trial, {crowd} workers", 1000 * seconds, "ms"))
     report(rows, args.json)
-
-
-def row(measure: str, value: float, unit: str) -> dict[str, Any]:
-    """A row of the table."""
-    return {"measure": measure, "value": value, "unit": unit, "goal": None, "ok": True}
 
 
 def opener(kind: str, url: str, folder: Path, name: str) -> Callable[[], Any]:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import torch
-from common.report import options, report
+from common.report import Row, options, report, row
 from yacs.config import CfgNode
 
 from zoerefine.config import defaults, merge
@@ -28,11 +28,7 @@ from zoerefine.train.loop import Loop
 from zoerefine.train.trainer import Trainer
 
 HEIGHT, WIDTH = 192, 256
-GOALS = {
-    "whole loop, of the minimal one": (0.97, "at least"),
-    "data wait, share of the time": (0.01, "at most"),
-    "checkpoint, share of the time between two": (0.01, "at most"),
-}
+OF_MINIMAL, WAITING, HELD_UP = 0.97, 0.01, 0.01
 
 
 def main() -> None:
@@ -43,7 +39,7 @@ def main() -> None:
     report(rows, args.json)
 
 
-def measure(root: Path, rounds: int, frames: int) -> list[dict[str, object]]:
+def measure(root: Path, rounds: int, frames: int) -> list[Row]:
     """Images/s of both loops, and the loop's own shares."""
     synthesize(root / "world", 4, 1, frames // 4, 0)
     cache = build_cache(open_dataset(root / "world"), HEIGHT, WIDTH, root / "caches")
@@ -72,24 +68,18 @@ def measure(root: Path, rounds: int, frames: int) -> list[dict[str, object]]:
         stalls.append(time.perf_counter() - start)
         loop.writer.wait()
     median = {name: statistics.median(values) for name, values in speeds.items()}
+    of_minimal = median["whole loop"] / median["minimal loop"]
     # A checkpoint is due once a minute at most: its share is of that minute.
     stall = statistics.median(stalls)
+    held_up = stall / loop.cfg.TRAIN.CHECKPOINT_S
     return [
         *(row(name, value, "images/s") for name, value in median.items()),
-        row("whole loop, of the minimal one", median["whole loop"] / median["minimal loop"], "x"),
-        row("data wait, share of the time", share, ""),
+        row("whole loop, of the minimal one", of_minimal, "x", OF_MINIMAL),
+        row("data wait, share of the time", share, "", at_most=WAITING),
         row("checkpoint, training held up", 1000 * stall, "ms"),
-        row("checkpoint, share of the time between two", stall / loop.cfg.TRAIN.CHECKPOINT_S, ""),
+        row("checkpoint, share of the time between two", held_up, "", at_most=HELD_UP),
         row("peak memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB"),
     ]
-
-
-def row(measure: str, value: float, unit: str) -> dict[str, object]:
-    """A row of the table."""
-    goal, sense = GOALS.get(measure, (None, ""))
-    ok = goal is None or (value >= goal if sense == "at least" else value <= goal)
-    return {"measure": measure, "value": value, "unit": unit,
-            "goal": f"{sense} {goal}" if sense else None, "ok": ok}  # fmt: skip
 
 
 def config(epochs: int) -> CfgNode:

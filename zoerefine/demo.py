@@ -101,7 +101,7 @@ def infer(dataset: Dataset, scene: str, study: RunDir, best: RunDir) -> Path:
     picture = study.path / "refined" / f"{frame.clip}.png"
     command(
         "infer",
-        shown(best.engine / "refiner.ts"),
+        shown(best.bundle),
         *folders(frame),
         *("--out", shown(study.path / "refined" / frame.clip)),
         *("--picture", shown(picture)),
@@ -125,14 +125,13 @@ def summarize(
     """What `summary.json` holds: measured numbers, and where everything lies."""
     from zoerefine.export.bundle import read_manifest
 
-    bundle = best.engine / "refiner.ts"
-    made = read_manifest(bundle)
+    made = read_manifest(best.bundle)
     test = results["test"]
     paths = {
         "study": study.path,
         "best run": best.path,
         "best config": study.path / "best.yaml",
-        "engine bundle": bundle,
+        "engine bundle": best.bundle,
         "refined depth": picture.with_suffix("") / "depth",
         "side by side": picture,
         "graph": study.report / "overview.png",

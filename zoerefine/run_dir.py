@@ -98,6 +98,11 @@ class RunDir:
         return self.path / "engine"
 
     @property
+    def bundle(self) -> Path:
+        """The exported refiner."""
+        return self.engine / "refiner.ts"
+
+    @property
     def report(self) -> Path:
         return self.path / "report"
 

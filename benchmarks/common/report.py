@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+Row = dict[str, Any]
+
 
 def options(description: str | None) -> argparse.ArgumentParser:
     """A parser of --quick and --json."""
@@ -15,8 +17,24 @@ def options(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def report(rows: Sequence[dict[str, Any]], path: Path | None) -> None:
-    """Print rows {measure, value, unit, goal, ok} as a table, and write them where asked."""
+def row(
+    measure: str,
+    value: float,
+    unit: str,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> Row:
+    """A figure, and the least or the most that it should be."""
+    goal, ok = None, True
+    if at_least is not None:
+        goal, ok = f"at least {at_least:g}", value >= at_least
+    elif at_most is not None:
+        goal, ok = f"at most {at_most:g}", value <= at_most
+    return {"measure": measure, "value": value, "unit": unit, "goal": goal, "ok": ok}
+
+
+def report(rows: Sequence[Row], path: Path | None) -> None:
+    """Print rows as a table, and write them where asked."""
     width = max(len(row["measure"]) for row in rows)
     for row in rows:
         verdict = "met" if row["ok"] else "MISSED"

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 from common.refiner import no_calibration, wild_refiner
+from common.report import Row, row
 from common.timing import in_turns
-from rows import Row, each, row
+from rows import each
 from torch import Tensor
 
 from zoerefine.device import pick_device

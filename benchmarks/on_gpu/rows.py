@@ -3,18 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Row = dict[str, Any]
-
-
-def row(measure: str, value: float, unit: str, goal: float | None = None) -> Row:
-    """A figure; `goal` is the least that it should be."""
-    return {
-        "measure": measure,
-        "value": value,
-        "unit": unit,
-        "goal": f"at least {goal}" if goal is not None else None,
-        "ok": goal is None or value >= goal,
-    }
+from common.report import Row, row
 
 
 def failure(measure: str, error: BaseException | str) -> Row:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from common.report import Row, row
 from common.timing import in_turns
-from rows import Row, each, row
+from rows import each
 from world import config, packed
 
 from zoerefine.data.cache import Cache

@@ -157,7 +157,7 @@ def stamp_of(folder: Path) -> list[list[Any]]:
     """Size and time of the files that a run is read from; changes when one of them does."""
     run = RunDir(folder)
     files = (run.config_file, run.results_file, run.metrics_file, run.provenance_file,
-             run.engine / "refiner.ts")  # fmt: skip
+             run.bundle)  # fmt: skip
     return [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files if f.exists()]
 
 
@@ -243,12 +243,11 @@ def read_curve(run: RunDir) -> Curve | None:
 
 def read_engine(run: RunDir) -> dict[str, Any]:
     """The manifest of the run's engine bundle; empty where it has none."""
-    bundle = run.engine / "refiner.ts"
-    if not bundle.exists():
+    if not run.bundle.exists():
         return {}
     from zoerefine.export.bundle import read_manifest
 
-    return read_manifest(bundle)
+    return read_manifest(run.bundle)
 
 
 def _recall(memory: Path | None) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from zoerefine.files import replacing
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 
-BUNDLE = "refiner.ts"
-
 
 def export(run: RunDir, engine: str = "auto", precision: str = "auto") -> Path:
     """Build, check and publish `engine/refiner.ts` in the run's directory.
@@ -51,7 +49,6 @@ def candidates(kind: Kind, precision: str) -> list[str]:
 
 def publish(run: RunDir, built: Path) -> Path:
     """Copy a bundle to where the run's engine is looked for."""
-    path = run.engine / BUNDLE
-    with replacing(path) as temporary:
+    with replacing(run.bundle) as temporary:
         shutil.copyfile(built, temporary)
-    return path
+    return run.bundle

@@ -1,7 +1,5 @@
 """The end of a study: its best configurations as files, trained at full length, and exported."""
 
-from typing import Any
-
 from optuna.trial import FrozenTrial
 from yacs.config import CfgNode
 
@@ -14,8 +12,7 @@ from zoerefine.run_dir import RunDir
 from zoerefine.search.space import suggest, with_values
 from zoerefine.search.study import Study
 from zoerefine.search.worker import shown
-from zoerefine.train.job import record_provenance
-from zoerefine.train.loop import train
+from zoerefine.train.job import train_for_study
 
 
 def finish(study: Study, cache: Cache, split: Split) -> None:
@@ -29,7 +26,7 @@ def finish(study: Study, cache: Cache, split: Split) -> None:
     options = study.cfg.STUDY
     for trial in study.best():
         name = f"pareto-{trial.number:04d}" if several else "best"
-        cfg = full_config(study, trial)
+        cfg = full_config(study, trial, study.cfg.SEED)
         save_config(cfg, study.run.path / f"{name}.yaml")
         say(f"{name}: trial {trial.number}, {shown(trial.user_attrs['figures'])}; "
             f"{shown(trial.params)}")  # fmt: skip
@@ -38,42 +35,27 @@ def finish(study: Study, cache: Cache, split: Split) -> None:
         for seed in range(cfg.SEED, cfg.SEED + options.SEEDS):
             folder = name if seed == cfg.SEED else f"{name}-seed{seed}"
             run = RunDir(study.run.path / folder)
-            train_fully(study, with_seed(cfg, seed), run, cache, split)
-            if "export" in options.THEN and not (run.engine / "refiner.ts").exists():
+            train_fully(study, full_config(study, trial, seed), run, cache, split)
+            if "export" in options.THEN and not run.bundle.exists():
                 export_run(run)
 
 
-def full_config(study: Study, trial: FrozenTrial) -> CfgNode:
+def full_config(study: Study, trial: FrozenTrial, seed: int) -> CfgNode:
     """A trial's configuration at full length, validation scenes included in training."""
-    cfg = with_values(study.cfg, suggest(study.space, trial))  # type: ignore[arg-type]
+    values = suggest(study.space, trial)  # type: ignore[arg-type]
+    cfg = with_values(study.cfg, {**values, "SEED": seed})
     cfg.STUDY.THEN = ""
     cfg.DATA.VAL_FRACTION = 0.0
     cfg.freeze()
     return cfg
 
 
-def with_seed(cfg: CfgNode, seed: int) -> CfgNode:
-    """The same configuration with another seed."""
-    changed = cfg.clone()
-    changed.defrost()
-    changed.SEED = seed
-    changed.freeze()
-    return changed
-
-
-def train_fully(
-    study: Study, cfg: CfgNode, run: RunDir, cache: Cache, split: Split
-) -> dict[str, Any]:
+def train_fully(study: Study, cfg: CfgNode, run: RunDir, cache: Cache, split: Split) -> None:
     """Train on all scenes but the test's, and test; a finished run is left as it is."""
-    if run.status().state == "finished":
-        return run.read_json(run.results_file)
-    say(f"training {run.path.name} at full length, validation scenes included")
+    if run.status().state != "finished":
+        say(f"training {run.path.name} at full length, validation scenes included")
     everything = Split(tuple(sorted(split.train + split.val)), (), split.test)
-    run.path.mkdir(parents=True, exist_ok=True)
-    save_config(cfg, run.config_file)
-    with run.writing():
-        record_provenance(run, cfg, cache, parent=study.run)
-        return train(cfg, run, cache, everything)
+    train_for_study(study.run, run, cfg, cache, everything)
 
 
 def export_run(run: RunDir) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
-from zoerefine.search.space import with_values
 from zoerefine.search.study import Study
 
 FROM_A_STUDY = 5  # of another study's best trials
@@ -19,12 +18,8 @@ def enqueue(study: Study, sources: Sequence[Path]) -> None:
     config nor a study's run, or whose values lie outside the space.
     """
     for source in sources:
-        if source.is_dir():
-            for config in best_configs(RunDir(source)):
-                study.enqueue_config(load_config(config), str(config))
-        else:
-            merged = with_values(load_config(source), {})
-            study.enqueue_config(merged, str(source))
+        for config in best_configs(RunDir(source)) if source.is_dir() else [source]:
+            study.enqueue_config(load_config(config), str(config))
     if study.cfg.STUDY.SAMPLER == "grid":
         study.enqueue_all()
 

@@ -54,14 +54,16 @@ def read_goals(cfg: CfgNode) -> Goals:
     limits = []
     for one in cfg.STUDY.CONSTRAINTS:
         try:
-            limits.append(Limit(one["name"], float(one["at_most"])))
-        except (TypeError, KeyError, ValueError):
-            limits.append(Limit("", 0))
-        if limits[-1].name not in FIGURES or set(one) != {"name", "at_most"}:
+            limit = Limit(**one)
+            meant = limit.name in FIGURES and float(limit.at_most) == limit.at_most
+        except (TypeError, ValueError):
+            meant = False
+        if not meant:
             raise UserError(
                 "STUDY.CONSTRAINTS must be a list such as [{name: latency_ms, at_most: 10.0}], "
                 f"names being {known}; got {one}"
             )
+        limits.append(limit)
     return Goals(names, tuple(limits))
 
 
@@ -92,6 +94,5 @@ def engine_latency(run: RunDir) -> float:
     from zoerefine.export.bundle import read_manifest
     from zoerefine.export.export import export
 
-    bundle = run.engine / "refiner.ts"
-    manifest = read_manifest(bundle if bundle.exists() else export(run))
+    manifest = read_manifest(run.bundle if run.bundle.exists() else export(run))
     return float(manifest["latency_ms"])

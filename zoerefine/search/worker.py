@@ -8,7 +8,7 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from zoerefine.config import load_config, save_config
+from zoerefine.config import load_config
 from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split
 from zoerefine.progress import say
@@ -16,8 +16,7 @@ from zoerefine.run_dir import RunDir
 from zoerefine.search.objectives import count_parameters, measure
 from zoerefine.search.space import Values, with_values
 from zoerefine.search.study import Claim, Study, TakenOver
-from zoerefine.train.job import prepare, record_provenance
-from zoerefine.train.loop import train
+from zoerefine.train.job import prepare, train_for_study
 
 LOOK_S = 0.5  # between looks at a study in which others still run, or at a run still held
 
@@ -101,10 +100,6 @@ class Worker:
         while run.status().state == "running":  # held by whoever was taken for dead
             self._check_mine(claim)
             time.sleep(LOOK_S)
-        if run.status().state == "finished":
-            return run.read_json(run.results_file)
-        run.path.mkdir(parents=True, exist_ok=True)
-        save_config(cfg, run.config_file)
 
         def report(epoch: int, abs_rel: float) -> bool:
             self._check_mine(claim)
@@ -113,9 +108,7 @@ class Worker:
             claim.trial.report(abs_rel, epoch)
             return claim.trial.should_prune()
 
-        with run.writing():
-            record_provenance(run, cfg, self.cache, parent=self.study.run)
-            return train(cfg, run, self.cache, self.split, report, test=False)
+        return train_for_study(self.study.run, run, cfg, self.cache, self.split, report, test=False)
 
     def _check_mine(self, claim: Claim) -> None:
         if not self.study.is_mine(claim):

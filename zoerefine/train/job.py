@@ -17,7 +17,7 @@ from zoerefine.launch.git import head_commit
 from zoerefine.progress import say
 from zoerefine.ranks import is_writer, process_group, wait_for_all, world
 from zoerefine.run_dir import RunDir, launched_run
-from zoerefine.train.loop import train
+from zoerefine.train.loop import Report, train
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -98,6 +98,25 @@ def record_provenance(
         **provenance.device_facts(),
     }
     provenance.add(run, **facts)
+
+
+def train_for_study(
+    study: RunDir,
+    run: RunDir,
+    cfg: CfgNode,
+    cache: Cache,
+    split: Split,
+    report: Report | None = None,
+    test: bool = True,
+) -> dict[str, Any]:
+    """Train in a folder of a study, or read what the finished run there found."""
+    if run.status().state == "finished":
+        return run.read_json(run.results_file)
+    run.path.mkdir(parents=True, exist_ok=True)
+    save_config(cfg, run.config_file)
+    with run.writing():
+        record_provenance(run, cfg, cache, parent=study)
+        return train(cfg, run, cache, split, report, test)
 
 
 def run_training(cfg: CfgNode) -> RunDir:
