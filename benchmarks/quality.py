@@ -52,7 +52,7 @@ class Direct(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = ResNetUNet(64)
+        self.net = ResNetUNet(64, inputs=4)
         nn.init.normal_(self.net.local.weight, std=0.05)
         nn.init.constant_(self.net.local.bias, 2.0)  # type: ignore[arg-type]  # not dead at first
         self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1))
@@ -125,7 +125,7 @@ def main() -> None:
         if not args.data:
             # Many scenes of few frames: what a picture's scale follows differs by scene, so it is
             # scenes, not frames, that training and test need many of.
-            scenes, frames = ((8, 2), 12) if args.quick else ((60, 8), 5)
+            scenes, frames = ((8, 2), 12) if args.quick else ((80, 16), 5)
             shape = (120, 160) if args.quick else (480, 640)
             synthesize(root, scenes[0], 1, frames, 0, *shape, family_b_scenes=scenes[1])
         cache = build_cache(open_dataset(root), *size, Path(folder) / "caches")

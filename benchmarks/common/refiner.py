@@ -6,6 +6,7 @@ import torch
 
 from zoerefine.export.precision import Inputs
 from zoerefine.model import Refiner, build_refiner
+from zoerefine.model.refiner import INPUTS
 
 
 def wild_refiner(name: str) -> Refiner:
@@ -18,7 +19,7 @@ def wild_refiner(name: str) -> Refiner:
     heads = [getattr(refiner.backbone, "local", None) or refiner.backbone.coarse]
     heads.append(refiner.backbone.scale.out)  # type: ignore[union-attr]
     with torch.no_grad():
-        outputs = refiner.backbone(torch.randn(1, 4, 192, 256))
+        outputs = refiner.backbone(torch.randn(1, INPUTS, 192, 256))
         for head, output in zip(heads, outputs, strict=True):
             head.weight *= 0.2 / output.square().mean().sqrt()  # type: ignore[operator, union-attr]
     return refiner

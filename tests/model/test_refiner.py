@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
 from zoerefine.model import BACKBONES, build_refiner
+from zoerefine.model.refiner import rows_of
 
 
 def inputs(batch=2, height=40, width=56, seed=0):
@@ -66,6 +67,14 @@ def test_gradient_reaches_every_parameter(name):
     refiner(*inputs(4)).mean().backward()
     without = [n for n, p in refiner.named_parameters() if p.grad is None or not p.grad.any()]
     assert without == []
+
+
+@given(height=st.integers(1, 500))
+def test_rows_are_their_centres_between_the_picture_s_edges(height):
+    rows = rows_of(torch.zeros(2, 1, height, 3))
+    assert rows.shape == (2, 1, height, 3)
+    edges = torch.linspace(-1, 1, height + 1)
+    torch.testing.assert_close(rows[1, 0, :, 2], (edges[:-1] + edges[1:]) / 2)
 
 
 def test_unknown_refiners_and_bad_sizes_are_refused_by_name():

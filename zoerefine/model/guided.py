@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import zero_start
+from zoerefine.model.refiner import INPUTS, zero_start
 from zoerefine.model.small import UNetBody
 
 FACTOR = 4  # between the resolution of the correction and the picture's
@@ -19,18 +19,18 @@ NEIGHBOURS = 9
 
 
 class GuidedUNet(UNetBody):
-    """[B, 4, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`."""
+    """[B, INPUTS, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`."""
 
     stride = 32
 
     def __init__(self, base: int) -> None:
         pixels = FACTOR * FACTOR
-        super().__init__(4 * pixels, [base * w for w in WIDTHS])
+        super().__init__(INPUTS * pixels, [base * w for w in WIDTHS])
         self.coarse = zero_start(nn.Conv2d(base * WIDTHS[0], 1, 1))
         self.weights = nn.Conv2d(base * WIDTHS[0], NEIGHBOURS * pixels, 1)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        x, scale = self.features(F.pixel_unshuffle(inputs, FACTOR))  # at a quarter: [B, 64, ...]
+        x, scale = self.features(F.pixel_unshuffle(inputs, FACTOR))  # at a quarter
         return upsample(self.coarse(x), self.weights(x)), scale
 
 

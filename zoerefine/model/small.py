@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import ScaleHead, zero_start
+from zoerefine.model.refiner import INPUTS, ScaleHead, zero_start
 
 WIDTHS = (1, 2, 4, 6, 8)  # channels of each level, in units of the base
 
@@ -52,12 +52,12 @@ class UNetBody(nn.Module):
 
 
 class SmallUNet(UNetBody):
-    """[B, 4, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`."""
+    """[B, INPUTS, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`."""
 
     stride = 16
 
     def __init__(self, base: int) -> None:
-        super().__init__(4, [base * w for w in WIDTHS])
+        super().__init__(INPUTS, [base * w for w in WIDTHS])
         self.local = zero_start(nn.Conv2d(base, 1, 1))
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:

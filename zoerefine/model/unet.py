@@ -1,14 +1,14 @@
 """The UNet with a ResNet18 encoder: the first implementation's network, with our two heads.
 
 Parameter names of the encoder are torchvision's (`conv1`, `bn1`, `layer1.0.conv1`, ...), so that
-its ImageNet weights load; the first layer has a fourth channel for log depth.
+its ImageNet weights load; the first layer has two more channels, for log depth and for rows.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import ScaleHead, zero_start
+from zoerefine.model.refiner import INPUTS, ScaleHead, zero_start
 
 BLOCKS = 2  # residual blocks a stage: ResNet18
 
@@ -34,17 +34,17 @@ class BasicBlock(nn.Module):
 
 
 class ResNetUNet(nn.Module):
-    """[B, 4, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`.
+    """[B, inputs, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`.
 
     `base` is the channels of the first level; 64 is ResNet18 proper (14 million parameters).
     """
 
     stride = 32
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, base: int, inputs: int = INPUTS) -> None:
         super().__init__()
         widths = [base, base, 2 * base, 4 * base, 8 * base]
-        self.conv1 = nn.Conv2d(4, base, 7, 2, 3, bias=False)
+        self.conv1 = nn.Conv2d(inputs, base, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(base)
         self.layer1 = stage(base, base, 1)
         self.layer2 = stage(base, 2 * base, 2)

@@ -16,7 +16,8 @@ def load_pretrained(refiner: Refiner, path: Path) -> None:
     """Put an encoder's weights into a refiner's backbone.
 
     Names are torchvision's (`conv1.weight`, `layer1.0.conv1.weight`, ...; `fc` is not used). The
-    first layer's fourth channel, log depth, begins as the mean of the three of RGB.
+    first layer's fourth channel, log depth, begins as the mean of the three of RGB; its fifth,
+    rows, at zero.
 
     Args:
         refiner: with a `ResNetUNet` of base 64.
@@ -29,7 +30,8 @@ def load_pretrained(refiner: Refiner, path: Path) -> None:
     ours = refiner.backbone.state_dict()
     if FIRST in weights and weights[FIRST].shape[1:2] == (3,):
         rgb = weights[FIRST]
-        weights[FIRST] = torch.cat([rgb, rgb.mean(1, keepdim=True)], 1)
+        mean = rgb.mean(1, keepdim=True)
+        weights[FIRST] = torch.cat([rgb, mean, torch.zeros_like(mean)], 1)
     for name, value in weights.items():
         if name not in ours or ours[name].shape != value.shape:
             have = f"{tuple(ours[name].shape)} there" if name in ours else "no such layer there"
