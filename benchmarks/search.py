@@ -1,11 +1,12 @@
 """What a search finds in so many trials: samplers and pruners side by side, and what it costs.
 
-On a small synthetic world: the best validation AbsRel after each sampler's trials, over seeds, with
-95% intervals; and what part of the random search's training each pruner saves. Then the command
-itself on the same study: its wall time with two workers against one, and the share of its workers'
-time that is not training.
+On a small synthetic world: the best validation AbsRel after half and all of each sampler's trials,
+over seeds; how far it is from random search with the same seed; and the share of random search's
+epochs that it trained; 95% intervals. Then the command itself on the same study: its wall time
+with two workers against one, and the share of its workers' time that is not training.
 """
 
+import math
 import multiprocessing
 import os
 import statistics
@@ -15,11 +16,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from common.interval import half_width
 from common.report import Row, options, report, row
+from optuna.trial import TrialState
 from yacs.config import CfgNode
 
 from zoerefine.config import defaults, merge, save_config
@@ -32,7 +34,7 @@ from zoerefine.train.job import prepare, record_provenance
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RANDOM = ("random", "none")
-SIDES = (RANDOM, ("tpe", "none"), ("tpe", "median"), ("gp", "median"))
+SIDES = (RANDOM, ("random", "median"), ("tpe", "none"), ("tpe", "median"), ("gp", "median"))
 SPACE = {
     "TRAIN": {
         "LR": {"low": 1e-4, "high": 3e-2, "log": True},
@@ -43,10 +45,17 @@ SPACE = {
 }
 
 
+class Found(NamedTuple):
+    """What a study came to."""
+
+    values: list[float]  # AbsRel of each trial in turn; infinite where it was pruned
+    epochs: int  # trained in all
+
+
 def main() -> None:
     """Print the table, and write it where asked."""
     args = options(__doc__).parse_args()
-    seeds, trials, epochs = (2, 4, 3) if args.quick else (5, 12, 8)
+    seeds, trials, epochs = (2, 4, 3) if args.quick else (5, 24, 6)
     sides = (RANDOM, ("tpe", "median")) if args.quick else SIDES
     with tempfile.TemporaryDirectory(prefix="search-") as folder:
         root = Path(folder)
@@ -75,26 +84,36 @@ def samplers(
     """The best AbsRel of each side, and how many epochs it took; seeds take turns on two cores."""
     prepare(config(root, {}))
     jobs = [(root, side, seed, trials, epochs) for seed in seeds for side in sides]
-    found: dict[tuple[str, str], list[tuple[float, int]]] = {}
+    found: dict[tuple[str, str], list[Found]] = {}
     with multiprocessing.get_context("spawn").Pool(2, hush) as pool:
         results = pool.imap(search, jobs)
         for (_, side, *_), result in zip(jobs, track(results, len(jobs), "searching", "study"),
                                          strict=False):  # fmt: skip
             found.setdefault(side, []).append(result)
+        pool.close()
+        pool.join()
     rows = []
-    random = [best for best, _ in found[RANDOM]]
-    whole = statistics.mean(count for _, count in found[RANDOM])
-    for (sampler, pruner), results in found.items():
-        best = [value for value, _ in results]
-        name = f"{sampler}, pruner {pruner}"
-        gain = [one - other for one, other in zip(best, random, strict=True)]
-        rows += [
-            row(f"{name}: best of {trials} trials", statistics.mean(best), "AbsRel"),
-            row(f"{name}: +- (95%)", half_width(best), "AbsRel"),
-            row(f"{name}: against random, same seeds", statistics.mean(gain), "AbsRel"),
-            row(f"{name}: epochs of random's", statistics.mean(c for _, c in results) / whole, "x"),
-        ]
+    random, whole = found[RANDOM], statistics.mean(one.epochs for one in found[RANDOM])
+    for side, results in found.items():
+        name = "{}, pruner {}".format(*side)
+        for count in (trials // 2, trials):
+            best = [min(one.values[:count]) for one in results]
+            other = [min(one.values[:count]) for one in random]
+            gain = [ours - theirs for ours, theirs in zip(best, other, strict=True)]
+            rows += with_interval(f"{name}: best of {count} trials", best)
+            if side != RANDOM:
+                rows += with_interval(f"{name}: best of {count}, less random's", gain)
+        share = statistics.mean(one.epochs for one in results) / whole
+        rows.append(row(f"{name}: epochs of random's", share, "x"))
     return rows
+
+
+def with_interval(measure: str, values: Sequence[float]) -> list[Row]:
+    """A mean over seeds, and half of its interval."""
+    return [
+        row(measure, statistics.mean(values), "AbsRel"),
+        row(f"{measure}, +- (95%)", half_width(values), "AbsRel"),
+    ]
 
 
 def hush() -> None:
@@ -102,8 +121,8 @@ def hush() -> None:
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (as long as the process lives)
 
 
-def search(job: tuple[Path, tuple[str, str], int, int, int]) -> tuple[float, int]:
-    """A study here: the best AbsRel, and how many epochs were trained in all."""
+def search(job: tuple[Path, tuple[str, str], int, int, int]) -> Found:
+    """A study in this process."""
     root, (sampler, pruner), seed, trials, epochs = job
     torch.set_num_threads(1)
     name = f"{sampler}-{pruner}-{seed}"
@@ -117,10 +136,11 @@ def search(job: tuple[Path, tuple[str, str], int, int, int]) -> tuple[float, int
     save_config(cfg, run.config_file)
     record_provenance(run, cfg, prepare(cfg)[0])
     work(run, "benchmark")
-    (best,) = study.best()
+    done = TrialState.COMPLETE
+    values = [t.values[0] if t.state == done else math.inf for t in study.trials()]
     trained = (run.path / "trials").glob("*/metrics.jsonl")
-    rows = [line for path in trained for line in RunDir(path.parent).metrics()]
-    return best.values[0], sum(line["phase"] == "val" for line in rows)
+    lines = [line for path in trained for line in RunDir(path.parent).metrics()]
+    return Found(values, sum(line["phase"] == "val" for line in lines))
 
 
 def command(root: Path, trials: int, epochs: int) -> list[Row]:

@@ -71,7 +71,7 @@ class Study:
                 study_name=cfg.RUN.NAME,
                 storage=self.storage,
                 directions=["minimize"] * len(self.goals.objectives),
-                pruner=make_pruner(options.PRUNER),
+                pruner=make_pruner(options.PRUNER, options.EPOCHS or cfg.TRAIN.EPOCHS),
                 load_if_exists=True,
             )
             self._belongs_here()
@@ -164,14 +164,14 @@ class Study:
 
     def _exhausted(self, trials: Sequence[FrozenTrial]) -> bool:
         """Whether every combination has been tried."""
-        return len({str(sorted(t.params.items())) for t in trials}) >= size_of(self.space)
+        return len({key_of(t.params) for t in trials}) >= size_of(self.space)
 
     def _untried(self) -> Values | None:
         """Any combination of a finite space that was not tried; None where there is none."""
         if size_of(self.space) > ENUMERATED:
             return None
-        tried = [t.params for t in self.trials()]
-        left = [one for one in combinations(self.space) if one not in tried]
+        tried = {key_of(t.params) for t in self.trials()}
+        left = [one for one in combinations(self.space) if key_of(one) not in tried]
         return random.Random(len(tried)).choice(left) if left else None
 
     def enqueue(self, params: Mapping[str, Any]) -> None:
@@ -194,8 +194,12 @@ class Study:
                 f"a grid of {size_of(self.space):g} combinations has no end: give lists, or ranges "
                 f"with steps ({'; '.join(endless[:3])})"
             )
-        for params in combinations(self.space):
-            self.enqueue(params)
+        with self.alone():
+            trials = self.optuna.get_trials(deepcopy=False)
+            known = {key_of(t.system_attrs.get("fixed_params", t.params)) for t in trials}
+            for params in combinations(self.space):
+                if key_of(params) not in known:
+                    self.optuna.enqueue_trial(params)
 
     # What becomes of a trial.
 
@@ -313,6 +317,11 @@ def counted(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     return [t for t in trials if t.number not in replaced and "twin" not in t.user_attrs]
 
 
+def key_of(params: Mapping[str, Any]) -> str:
+    """The same for equal parameters, in whatever order."""
+    return str(sorted(params.items()))
+
+
 def reason_of(trial: FrozenTrial) -> str:
     """Why a trial failed or was pruned."""
     return str(trial.user_attrs.get("reason", "its workers died, one after another"))
@@ -350,10 +359,10 @@ def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
     return optuna.samplers.RandomSampler(seed=seed)  # a grid only takes from its queue
 
 
-def make_pruner(name: str) -> optuna.pruners.BasePruner:
-    """What stops trials early."""
+def make_pruner(name: str, epochs: int) -> optuna.pruners.BasePruner:
+    """What stops trials early: while learning rates rise and fall, not in the first quarter."""
     if name == "median":
-        return optuna.pruners.MedianPruner()
+        return optuna.pruners.MedianPruner(n_warmup_steps=epochs // 4)
     if name == "halving":
         return optuna.pruners.SuccessiveHalvingPruner()
     return optuna.pruners.NopPruner()
