@@ -116,6 +116,28 @@ def script(tmp_path):
 
 
 @pytest.fixture
+def start_script(tmp_path):
+    """Start a script of platform/ there: start_script("train", ...) -> process, killed at last."""
+    started = []
+
+    def start(name, *words):
+        process = subprocess.Popen(
+            [sys.executable, CHECKOUT / "platform" / f"{name}.py", *map(str, words)],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
 def script_of(tmp_path):
     """Run a verb of the console script: script_of("doctor", ...) -> finished process."""
 

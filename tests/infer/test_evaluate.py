@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.protocol import plain_metrics
 from zoerefine.data import habitatdyn
 from zoerefine.data.decode import read_zoe
 
@@ -21,33 +22,16 @@ def truth(world, clips):
     return clips / "truth"
 
 
-def plain_metrics(depth, truth_m, zoe):
-    """Of one picture, from the protocol's text: clamped to 0.001..10 m, truth inside it."""
-    counts = (truth_m > 1e-3) & (truth_m < 10) & (zoe > 0)
-    d, t = np.clip(depth[counts] / 256, 1e-3, 10), truth_m[counts]
-    logs = np.log(d) - np.log(t)
-    ratio = np.maximum(d / t, t / d)
-    return {
-        "abs_rel": np.mean(np.abs(d - t) / t),
-        "sq_rel": np.mean((d - t) ** 2 / t),
-        "rmse": np.sqrt(np.mean((d - t) ** 2)),
-        "rmse_log": np.sqrt(np.mean(logs**2)),
-        "log10": np.mean(np.abs(np.log10(d) - np.log10(t))),
-        "silog": 100 * np.std(logs),
-        "delta1": np.mean(ratio < 1.25),
-        "delta2": np.mean(ratio < 1.25**2),
-        "delta3": np.mean(ratio < 1.25**3),
-    }
-
-
 def expected(truth_of):
     """Means over the pictures of `truth_of`, a folder -> metres: (pseudo, refined)."""
     both = {"pseudo": "zoe", "refined": "out/depth"}
     found = {which: [] for which in both}
     for name, truth_m in truth_of.items():
         zoe = read_zoe(Path("zoe") / name)
+        counts = (truth_m > 1e-3) & (truth_m < 10) & (zoe > 0)
         for which, folder in both.items():
-            found[which].append(plain_metrics(read_zoe(Path(folder) / name), truth_m, zoe))
+            depth_m = read_zoe(Path(folder) / name) / 256
+            found[which].append(plain_metrics(depth_m[counts], truth_m[counts]))
     return {
         which: {key: np.mean([row[key] for row in rows]) for key in rows[0]}
         for which, rows in found.items()

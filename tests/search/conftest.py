@@ -3,12 +3,12 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import optuna
 import pytest
 
+from tests.conftest import CHECKOUT
 from zoerefine.config import load_config, save_config
 from zoerefine.run_dir import RunDir
 from zoerefine.search.enqueue import enqueue
@@ -16,8 +16,6 @@ from zoerefine.search.storage import open_storage, storage_url
 from zoerefine.search.study import Study, counted
 from zoerefine.search.worker import work
 from zoerefine.train.job import prepare, record_provenance
-
-SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "search.py"
 
 
 @pytest.fixture
@@ -39,25 +37,6 @@ def searched(tiny, tmp_path):
 
 
 @pytest.fixture
-def start_search(tmp_path):
-    """Start the command in the test's folder: start_search("--config", ...) -> process."""
-    started = []
-
-    def start(*words):
-        process = subprocess.Popen(
-            [sys.executable, SCRIPT, *map(str, words)], cwd=tmp_path, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-@pytest.fixture
 def slow(tiny):
     """A search whose trials take a second or two each."""
     tiny.write_text(
@@ -75,9 +54,9 @@ GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
 def tree(tmp_path):
     """A repository with this tree as it stands, committed."""
     folder = tmp_path / "tree"
-    subprocess.run([*GIT, "clone", "-q", SCRIPT.parents[1], folder], check=True)
+    subprocess.run([*GIT, "clone", "-q", CHECKOUT, folder], check=True)
     for part in ("zoerefine", "platform"):
-        shutil.copytree(SCRIPT.parents[1] / part, folder / part, dirs_exist_ok=True)
+        shutil.copytree(CHECKOUT / part, folder / part, dirs_exist_ok=True)
     commit(folder)
     return folder
 

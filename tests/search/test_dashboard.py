@@ -5,8 +5,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -20,7 +18,6 @@ from zoerefine.config import defaults, save_config
 from zoerefine.run_dir import RunDir
 from zoerefine.search.notes import describe
 
-SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "dashboard.py"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FAULT = "the loss is *not* finite: <b>nan</b>"
 
@@ -94,24 +91,16 @@ def fail(run):
 
 
 @pytest.fixture
-def serve(tmp_path):
+def serve(start_script):
     """Start the command: serve(folder, "--port", 0) -> process, study's page, TensorBoard's."""
-    started = []
 
     def start(*words):
-        process = subprocess.Popen(
-            [sys.executable, SCRIPT, *map(str, words)], cwd=tmp_path, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        started.append(process)
+        process = start_script("dashboard", *words)
         lines = [process.stdout.readline() for _ in range(2)]
         assert all(lines), process.communicate()[1]
         return process, *(line.split()[1] for line in lines)
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    return start
 
 
 def until(condition):

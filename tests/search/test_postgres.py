@@ -56,12 +56,12 @@ def known(user):
 
 
 def test_four_workers_in_postgresql_lose_nothing_when_one_is_killed(
-    server, tmp_path, slow, start_search, wait_until, monkeypatch
+    server, tmp_path, slow, start_script, wait_until, monkeypatch
 ):
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     words = [*slow, "--storage", server, "--workers", "4", "--trials", "8"]
-    driver = start_search(*words)
+    driver = start_script("search", *words)
     wait_until(lambda: list(tmp_path.glob("runs/tiny/study/trials/*/checkpoints/step*")), driver)
     os.kill(children(driver.pid)[0], signal.SIGKILL)
     out, errors = driver.communicate(timeout=240)

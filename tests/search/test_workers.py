@@ -19,9 +19,9 @@ def training(tmp_path, count=1):
 
 
 def test_workers_share_the_trials_and_one_that_is_killed_is_replaced(
-    tmp_path, slow, start_search, wait_until
+    tmp_path, slow, start_script, wait_until
 ):
-    driver = start_search(*slow, "--workers", "2")
+    driver = start_script("search", *slow, "--workers", "2")
     wait_until(lambda: training(tmp_path, 2), driver)
     victim = children(driver.pid)[0]
     os.kill(victim, signal.SIGKILL)
@@ -38,11 +38,11 @@ def test_workers_share_the_trials_and_one_that_is_killed_is_replaced(
 
 
 def test_a_driver_that_is_killed_leaves_no_worker_and_the_same_command_goes_on(
-    tmp_path, slow, start_search, script, wait_until
+    tmp_path, slow, start_script, script, wait_until
 ):
     moments = random.Random(0)
     for _ in range(KILLS):
-        driver = start_search(*slow)
+        driver = start_script("search", *slow)
         wait_until(lambda d=driver: children(d.pid), driver)
         time.sleep(moments.uniform(0, 5))
         workers = children(driver.pid)
@@ -58,9 +58,9 @@ def test_a_driver_that_is_killed_leaves_no_worker_and_the_same_command_goes_on(
 
 
 def test_ctrl_c_stops_with_a_checkpoint_and_nothing_is_lost(
-    tmp_path, slow, start_search, script, wait_until
+    tmp_path, slow, start_script, script, wait_until
 ):
-    driver = start_search(*slow)
+    driver = start_script("search", *slow)
     wait_until(lambda: training(tmp_path), driver)
     driver.send_signal(signal.SIGINT)
     _, errors = driver.communicate(timeout=60)
@@ -76,9 +76,9 @@ def test_ctrl_c_stops_with_a_checkpoint_and_nothing_is_lost(
 
 
 def test_a_worker_taken_for_dead_leaves_its_trial_to_another(
-    tmp_path, slow, start_search, wait_until
+    tmp_path, slow, start_script, wait_until
 ):
-    driver = start_search(*slow, "--workers", "2")
+    driver = start_script("search", *slow, "--workers", "2")
     wait_until(lambda: training(tmp_path, 2), driver)
     sleeper = children(driver.pid)[0]
     os.kill(sleeper, signal.SIGSTOP)
@@ -92,8 +92,8 @@ def test_a_worker_taken_for_dead_leaves_its_trial_to_another(
     assert any("was taken over by another worker" in text for text in logs)
 
 
-def test_a_worker_joins_from_elsewhere(tmp_path, slow, start_search, script, wait_until):
-    driver = start_search(*slow)
+def test_a_worker_joins_from_elsewhere(tmp_path, slow, start_script, script, wait_until):
+    driver = start_script("search", *slow)
     wait_until(lambda: training(tmp_path), driver)
     joined = script("search", "--join", tmp_path / "runs" / "tiny" / "study", "--name", "guest")
     assert joined.returncode == 0, joined.stderr

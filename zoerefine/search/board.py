@@ -24,45 +24,50 @@ COLOURS = {"RUNNING": "cyan", "FAIL": "red", "PRUNED": "yellow", "WAITING": "dim
 def board(study: Study, until: float) -> Iterator[Callable[[], None]]:
     """Yields a function that brings what people see up to date; it looks once a second."""
     console = Console(file=sys.stderr)
+    opened = drawing(study, until, console) if console.is_terminal else telling(study, until)
     looked = 0.0
-    if console.is_terminal:
-        with Live(drawn(study, until), console=console, auto_refresh=False) as live:
+    with opened as update:
 
-            def show() -> None:
-                nonlocal looked
-                if time.monotonic() - looked > EVERY_S:
-                    looked = time.monotonic()
-                    live.update(drawn(study, until), refresh=True)
+        def show() -> None:
+            nonlocal looked
+            if time.monotonic() - looked > EVERY_S:
+                looked = time.monotonic()
+                update()
 
-            yield show
-            live.update(drawn(study, until), refresh=True)
-        return
-    told: dict[int, str] = {trial.number: trial.state.name for trial in study.trials()}
-    say(summary(study, study.trials(), until))
+        yield show
+        update()
 
-    def tell(at_once: bool = False) -> None:
-        nonlocal looked
-        if at_once or time.monotonic() - looked > EVERY_S:
-            looked = time.monotonic()
-            tell_changes(study, told)
 
-    yield tell
-    tell(at_once=True)
+@contextmanager
+def drawing(study: Study, until: float, console: Console) -> Iterator[Callable[[], None]]:
+    """A table that is drawn anew."""
+    with Live(drawn(study, until), console=console, auto_refresh=False) as live:
+        yield lambda: live.update(drawn(study, until), refresh=True)
+
+
+@contextmanager
+def telling(study: Study, until: float) -> Iterator[Callable[[], None]]:
+    """A line for each change, between two that sum up."""
+    trials = study.trials()
+    told = {trial.number: trial.state.name for trial in trials}
+    say(summary(study, trials, until))
+    yield lambda: tell_changes(study, told)
     say(summary(study, study.trials(), until))
 
 
 def tell_changes(study: Study, told: dict[int, str]) -> None:
     """A line for each trial that is in another state than when last told."""
-    for trial in study.trials():
+    trials = study.trials()
+    for trial in trials:
         state = trial.state.name
         if told.get(trial.number) == state:
             continue
         told[trial.number] = state
         if state == "RUNNING":
-            values = shown(trial.params)
-            say(f"trial {trial.number} (of {study.budget}): {values}")
+            say(f"trial {trial.number} (of {study.budget}): {shown(trial.params)}")
         elif trial.state.is_finished():
-            say(f"trial {trial.number} {WORDS[state]}: {outcome(trial)}{best_so_far(study)}")
+            best = best_so_far(study, trials)
+            say(f"trial {trial.number} {WORDS[state]}: {outcome(trial)}{best}")
 
 
 WORDS = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
@@ -77,9 +82,9 @@ def outcome(trial: FrozenTrial) -> str:
     return figures + over
 
 
-def best_so_far(study: Study) -> str:
+def best_so_far(study: Study, trials: Sequence[FrozenTrial]) -> str:
     """The smallest first objective yet."""
-    done = completed(study.trials())
+    done = completed(trials)
     if not done:
         return ""
     best = min(done, key=lambda trial: trial.values[0])
@@ -101,7 +106,7 @@ def summary(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
         if states.count(name)
     ]
     left = time_left(study, trials, until)
-    return ", ".join(parts) + best_so_far(study) + (f", about {left} left" if left else "")
+    return ", ".join(parts) + best_so_far(study, trials) + (f", about {left} left" if left else "")
 
 
 def time_left(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:

@@ -63,8 +63,8 @@ def evaluate(
         clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
         mine.add(predict_all(refiner, batch, log_scale, dtype), batch, clips)
     mine.forget_last()
-    whole = Sums(detail)
-    for part in from_all(mine):
+    whole, *others = from_all(mine)
+    for part in others:
         whole.merge(part)
     return whole.report()
 
