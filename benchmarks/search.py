@@ -34,7 +34,7 @@ from zoerefine.train.job import prepare, record_provenance
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RANDOM = ("random", "none")
-SIDES = (RANDOM, ("random", "median"), ("tpe", "none"), ("tpe", "median"), ("gp", "median"))
+SIDES = (RANDOM, ("random", "median"), ("tpe", "none"), ("tpe", "median"))
 SPACE = {
     "TRAIN": {
         "LR": {"low": 1e-4, "high": 3e-2, "log": True},

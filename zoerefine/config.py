@@ -110,7 +110,7 @@ STUDY:
   EPOCHS: 0               # epochs of a trial; 0: TRAIN.EPOCHS
   OBJECTIVES: [abs_rel]   # made small: abs_rel | latency_ms (of the exported engine) | parameters
   CONSTRAINTS: []         # e.g. [{name: latency_ms, at_most: 10.0}]
-  SAMPLER: tpe            # tpe | gp | random | grid (every combination of the lists)
+  SAMPLER: tpe            # tpe | random | grid (every combination of the lists)
   PRUNER: median          # median | halving | none; several objectives are never pruned
   STORAGE: ""             # postgresql://user@host/database; "": a SQLite file beside the trials
   WORKERS: 1              # processes; one GPU each where there are several

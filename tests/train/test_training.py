@@ -15,6 +15,7 @@ from torch import nn
 
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
+from zoerefine.files import write_json
 from zoerefine.model import BACKBONES
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import (
@@ -22,6 +23,7 @@ from zoerefine.train.checkpoint import (
     checkpoint_files,
     load_checkpoint,
     load_refiner,
+    save_best,
 )
 from zoerefine.train.job import prepare, run_training
 from zoerefine.train.trainer import Trainer
@@ -255,4 +257,14 @@ def test_altered_weights_are_refused(tiny, script):
     run = train(script, tiny, "altered")
     run.weights_digest_file.write_text("0" * 64)
     with pytest.raises(UserError, match="it was altered"):
+        load_refiner(run)
+
+
+def test_weights_of_another_version_name_its_commit(tiny, script):
+    run = train(script, tiny, "older")
+    write_json(run.provenance_file, run.read_json(run.provenance_file) | {"commit": "0ld"})
+    weights = load_refiner(run).state_dict()
+    first = "backbone.down.0.0.weight"
+    save_best(run, weights | {first: weights[first][:, :4]})
+    with pytest.raises(UserError, match="another version's refiner: use that of its commit, 0ld"):
         load_refiner(run)

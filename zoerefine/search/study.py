@@ -33,7 +33,7 @@ BUDGET = {"TRIALS", "TIMEOUT_S", "SAMPLER", "PRUNER", "STORAGE", "WORKERS", "HEA
 TRIES = 3  # asks for values that were not tried before, ahead of looking for some
 ENUMERATED = 100_000  # combinations of a finite space that are looked through
 HOPELESS = 5  # failures without a single success that end a study
-SAMPLERS = ("tpe", "gp", "random", "grid")
+SAMPLERS = ("tpe", "random", "grid")
 PRUNERS = ("median", "halving", "none")
 
 
@@ -351,11 +351,9 @@ def _flat(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
-    """A fresh sampler: TPE (multivariate, by groups, so that branches are learned), GP, random."""
+    """A fresh sampler: TPE (multivariate, by groups, so that branches are learned) or random."""
     if name == "tpe":
         return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
-    if name == "gp":
-        return optuna.samplers.GPSampler(seed=seed)
     return optuna.samplers.RandomSampler(seed=seed)  # a grid only takes from its queue
 
 

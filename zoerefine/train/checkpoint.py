@@ -90,7 +90,8 @@ def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
 def load_best(run: RunDir, refiner: nn.Module) -> None:
     """Put the run's best weights into `refiner`.
 
-    Raises `UserError` where the run has none, or they are not the ones that it recorded.
+    Raises `UserError` where the run has none, they are not the ones that it recorded, or they are
+    of another version's refiner.
     """
     path = run.checkpoints / "best.safetensors"
     try:
@@ -102,7 +103,13 @@ def load_best(run: RunDir, refiner: nn.Module) -> None:
         raise UserError(f"{path} is damaged: {error}") from None
     if recorded != weights_digest(weights):
         raise UserError(f"{path} does not fit {run.weights_digest_file.name}: it was altered")
-    refiner.load_state_dict(weights)
+    try:
+        refiner.load_state_dict(weights)
+    except RuntimeError:
+        commit = run.read_json(run.provenance_file).get("commit", "another")
+        raise UserError(
+            f"{path} holds weights of another version's refiner: use that of its commit, {commit}"
+        ) from None
 
 
 def load_refiner(run: RunDir) -> Refiner:
