@@ -141,7 +141,9 @@ def with_conversions(model: Any) -> Any:
     rgb, zoe = steps.input(0), steps.input(1)
     rgb.tensor().set_element_type(Type.u8).set_layout(Layout("NHWC"))
     rgb.model().set_layout(Layout("NCHW"))
-    rgb.preprocess().convert_element_type(Type.f32).scale(255.0)
+    # Bytes are put in order before they become floats: a quarter of the memory to move.
+    ordered = rgb.preprocess().convert_layout(Layout("NCHW"))
+    ordered.convert_element_type(Type.f32).scale(255.0)
     zoe.tensor().set_element_type(Type.u16)
     zoe.preprocess().convert_element_type(Type.f32).scale(ZOE_UNITS)
     return steps.build()
