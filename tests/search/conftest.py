@@ -41,7 +41,7 @@ def slow(tiny):
     """A search whose trials take a second or two each."""
     tiny.write_text(
         tiny.read_text()
-        + "STUDY: {TRIALS: 4, HEARTBEAT_S: 1}\n"
+        + "STUDY: {TRIALS: 3, HEARTBEAT_S: 1}\n"
         + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.01}}}\n"
     )
     return ["--config", tiny, "TRAIN.EPOCHS", "24", "TRAIN.CHECKPOINT_S", "0.0"]
@@ -95,7 +95,7 @@ class Made:
         return counted(self.optuna.get_trials())
 
 
-def check_whole(tmp_path, trials=4):
+def check_whole(tmp_path, trials=3):
     """Every trial once, each with a finished run of its own."""
     study = Made(tmp_path)
     found = study.trials()

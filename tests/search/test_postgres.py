@@ -60,13 +60,13 @@ def test_four_workers_in_postgresql_lose_nothing_when_one_is_killed(
 ):
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    words = [*slow, "--storage", server, "--workers", "4", "--trials", "8"]
+    words = [*slow, "--storage", server, "--workers", "4", "--trials", "6"]
     driver = start_script("search", *words)
     wait_until(lambda: list(tmp_path.glob("runs/tiny/study/trials/*/checkpoints/step*")), driver)
     os.kill(children(driver.pid)[0], signal.SIGKILL)
     out, errors = driver.communicate(timeout=240)
     assert driver.returncode == 0, errors
-    check_whole(tmp_path, trials=8)
+    check_whole(tmp_path, trials=6)
     assert not (tmp_path / "runs" / "tiny" / "study" / "study.db").exists()
     assert PASSWORD not in out + errors
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -93,13 +93,13 @@ def test_a_worker_taken_for_dead_leaves_its_trial_to_another(
 
 
 def test_a_worker_joins_from_elsewhere(tmp_path, slow, start_script, script, wait_until):
-    driver = start_script("search", *slow)
+    driver = start_script("search", *slow, "--trials", "5")
     wait_until(lambda: training(tmp_path), driver)
     joined = script("search", "--join", tmp_path / "runs" / "tiny" / "study", "--name", "guest")
     assert joined.returncode == 0, joined.stderr
     _, errors = driver.communicate(timeout=180)
     assert driver.returncode == 0, errors
-    study = check_whole(tmp_path)
+    study = check_whole(tmp_path, trials=5)
     assert "guest" in {t.user_attrs["worker"] for t in study.trials()}
 
 

@@ -17,6 +17,7 @@ from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.model import BACKBONES
+from zoerefine.model.refiner import INPUTS
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import (
     CheckpointWriter,
@@ -147,7 +148,7 @@ class Backbone(nn.Module):
 
     def __init__(self, before):
         super().__init__()
-        self.before, self.layer = before, nn.Conv2d(4, 1, 1)
+        self.before, self.layer = before, nn.Conv2d(INPUTS, 1, 1)
 
     def forward(self, inputs):
         return self.layer(self.before(inputs)), inputs.new_zeros(len(inputs), 1, 1, 1)
