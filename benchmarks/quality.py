@@ -131,7 +131,7 @@ def main() -> None:
         cache = build_cache(open_dataset(root), *size, Path(folder) / "caches")
         family_b = 0 if args.data else scenes[1]
         seeds = range(1 if args.quick else 3)
-        rows = measure(cache, family_b, seeds, epochs=4 if args.quick else 8)
+        rows = measure(cache, family_b, seeds, epochs=4 if args.quick else 16)
     report(rows, args.json)
     if args.docs:
         write_docs(args.docs, rows)
@@ -170,7 +170,7 @@ def train(name: str, seed: int, cache: Cache, split: Split, epochs: int) -> Trai
     """A network, trained for some epochs."""
     cfg = config(name, seed, epochs)
     trainer = (DirectTrainer if name == FIRST else Trainer)(cfg, cache, split)
-    change = Augmentation(flip=0.5, color=0.1)
+    change = Augmentation(flip=0.5, color=0.1, scale=0.15)
     for epoch in range(epochs):
         for batch in trainer.prefetch(trainer.loader, lambda b, e=epoch: change(b, seed, e)):
             trainer.step_once(batch)
