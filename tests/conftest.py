@@ -122,7 +122,7 @@ def start_script(tmp_path):
 
     def start(name, *words):
         process = subprocess.Popen(
-            [sys.executable, CHECKOUT / "platform" / f"{name}.py", *map(str, words)],
+            platform_command(name, *words),
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -191,10 +191,14 @@ def wait_until():
     return wait
 
 
+def platform_command(name, *words):
+    return [sys.executable, CHECKOUT / "platform" / f"{name}.py", *map(str, words)]
+
+
 def run_script(folder, name, *words):
     """Run platform/<name>.py in a folder."""
     return subprocess.run(
-        [sys.executable, CHECKOUT / "platform" / f"{name}.py", *map(str, words)],
+        platform_command(name, *words),
         cwd=folder,
         capture_output=True,
         text=True,

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from common.refiner import wild_refiner
+from common.report import Row, row
 from common.timing import in_turns
 from engines import EAGER, call, eager, pictures
-from rows import Row, failure, row
+from rows import failure
 
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import load_bundle, save_bundle

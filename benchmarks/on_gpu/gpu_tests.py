@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from rows import Row, row
+from common.report import Row, row
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TESTS = ["tests/export/test_engines.py", "tests/data/test_loader.py", "tests/train/test_options.py"]

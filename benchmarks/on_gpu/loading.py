@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rows import Row, failure, row
+from common.report import Row, row
+from rows import failure
 from world import config, packed
 
 from zoerefine.data.cache import Cache

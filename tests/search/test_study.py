@@ -105,6 +105,24 @@ def elsewhere(study):
     return RunDir(study.run.path.with_name("elsewhere"))
 
 
+def test_a_config_on_the_grid_is_not_tried_again_as_its_neighbour_by_rounding(
+    searched, tiny, tmp_path
+):
+    """The third of these steps is 0.1 + 2 * 0.1, which is not 0.3."""
+    first = tmp_path / "first.yaml"
+    first.write_text(tiny.read_text() + "\nLOSS: {OBJECT_WEIGHT: 0.3}\n")
+    space = "{LOSS: {OBJECT_WEIGHT: {low: 0.1, high: 0.4, step: 0.1}}}"
+    study = searched(space, "STUDY.SAMPLER", "grid", enqueued=[first])
+    tried = [t.params["LOSS.OBJECT_WEIGHT"] for t in study.trials()]
+    assert sorted(tried) == pytest.approx([0.1, 0.2, 0.3, 0.4])
+
+
+def test_the_best_keeps_a_seed_that_was_searched(searched):
+    study = searched("{SEED: [7]}", "STUDY.TRIALS", 1)
+    finish(study, *prepare(study.cfg))
+    assert load_config(study.run.path / "best.yaml").SEED == 7
+
+
 def test_limits_and_several_objectives_give_a_pareto_front(searched):
     study = searched(
         "{MODEL: {BASE: [4, 6, 8, 12]}}",

@@ -26,7 +26,7 @@ def finish(study: Study, cache: Cache, split: Split) -> None:
     options = study.cfg.STUDY
     for trial in study.best():
         name = f"pareto-{trial.number:04d}" if several else "best"
-        cfg = full_config(study, trial, study.cfg.SEED)
+        cfg = full_config(study, trial)
         save_config(cfg, study.run.path / f"{name}.yaml")
         say(f"{name}: trial {trial.number}, {shown(trial.user_attrs['figures'])}; "
             f"{shown(trial.params)}")  # fmt: skip
@@ -35,15 +35,16 @@ def finish(study: Study, cache: Cache, split: Split) -> None:
         for seed in range(cfg.SEED, cfg.SEED + options.SEEDS):
             folder = name if seed == cfg.SEED else f"{name}-seed{seed}"
             run = RunDir(study.run.path / folder)
-            train_fully(study, full_config(study, trial, seed), run, cache, split)
+            seeded = with_values(cfg, {"SEED": seed})
+            seeded.freeze()
+            train_fully(study, seeded, run, cache, split)
             if "export" in options.THEN and not run.bundle.exists():
                 export_run(run)
 
 
-def full_config(study: Study, trial: FrozenTrial, seed: int) -> CfgNode:
+def full_config(study: Study, trial: FrozenTrial) -> CfgNode:
     """A trial's configuration at full length, validation scenes included in training."""
-    values = suggest(study.space, trial)  # type: ignore[arg-type]
-    cfg = with_values(study.cfg, {**values, "SEED": seed})
+    cfg = with_values(study.cfg, suggest(study.space, trial))  # type: ignore[arg-type]
     cfg.STUDY.THEN = ""
     cfg.DATA.VAL_FRACTION = 0.0
     cfg.freeze()

@@ -54,9 +54,9 @@ def read_goals(cfg: CfgNode) -> Goals:
     limits = []
     for one in cfg.STUDY.CONSTRAINTS:
         try:
-            limit = Limit(**one)
-            meant = limit.name in FIGURES and float(limit.at_most) == limit.at_most
-        except (TypeError, ValueError):
+            limit = Limit(one["name"], float(one["at_most"]))
+            meant = limit.name in FIGURES and set(one) == {"name", "at_most"}
+        except (TypeError, KeyError, ValueError):
             meant = False
         if not meant:
             raise UserError(

@@ -164,7 +164,8 @@ class Study:
 
     def _exhausted(self, trials: Sequence[FrozenTrial]) -> bool:
         """Whether every combination has been tried."""
-        return len({key_of(t.params) for t in trials}) >= size_of(self.space)
+        size = size_of(self.space)
+        return len(trials) >= size and len({key_of(t.params) for t in trials}) >= size
 
     def _untried(self) -> Values | None:
         """Any combination of a finite space that was not tried; None where there is none."""
@@ -317,9 +318,12 @@ def counted(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     return [t for t in trials if t.number not in replaced and "twin" not in t.user_attrs]
 
 
-def key_of(params: Mapping[str, Any]) -> str:
-    """The same for equal parameters, in whatever order."""
-    return str(sorted(params.items()))
+def key_of(params: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
+    """The same for equal parameters: 0.3 is also what three steps of 0.1 sum up to."""
+    return frozenset(
+        (name, float(f"{value:.12g}") if isinstance(value, float) else value)
+        for name, value in params.items()
+    )
 
 
 def reason_of(trial: FrozenTrial) -> str:
