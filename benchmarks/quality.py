@@ -148,13 +148,15 @@ def measure(cache: Cache, family_b: int, seeds: Sequence[int], epochs: int) -> l
         kept, held = len(names), 1
     split = Split(names[: kept - held], (), ())
     found: Found = {}
-    jobs = [(name, seed) for name in (FIRST, *MODELS) for seed in seeds]
+    jobs = [(name, seed) for seed in seeds for name in (FIRST, *MODELS)]
     for number, (name, seed) in enumerate(track(jobs, len(jobs), "training", "network")):
         start = time.monotonic()
         trainer = train(name, seed, cache, split, epochs)
-        say(f"{name}, seed {seed}: {time.monotonic() - start:.0f} s")
+        seconds = time.monotonic() - start
         for test, scenes in tests.items():
             metrics = trainer.evaluate(scenes)
+            abs_rel = metrics["refined"]["abs_rel"]
+            say(f"{name}, seed {seed}, {seconds:.0f} s: AbsRel of {test} {abs_rel:.3f}")
             sides = {name: metrics["refined"]}
             if number == 0:
                 sides["pseudo depth as it is"] = metrics["pseudo"]

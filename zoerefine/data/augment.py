@@ -31,11 +31,11 @@ class Augmentation:
 
     def __call__(self, batch: DeviceBatch, seed: int, epoch: int) -> DeviceBatch:
         """Change a batch; `seed`, `epoch` and each sample's index decide what is random."""
-        draws = sample_draws(batch.index.numpy(), seed, epoch)
-        uniform = torch.from_numpy(draws).to(batch.zoe_m.device, non_blocking=True)
+        draws = torch.from_numpy(sample_draws(batch.index.numpy(), seed, epoch))
+        uniform = draws.to(batch.zoe_m.device, non_blocking=True)
         signed = uniform * 2 - 1
         if self.flip:
-            batch = flip(batch, uniform[:, 0] < self.flip)
+            batch = flip(batch, draws[:, 0] < self.flip)
         if self.crop:
             batch = crop(batch, 1 - self.crop * uniform[:, 5], signed[:, 6:8])
         rgb01, zoe_m = batch.rgb01, batch.zoe_m
@@ -67,12 +67,17 @@ def mix(state: np.ndarray) -> np.ndarray:
 
 
 def flip(batch: DeviceBatch, flipped: Tensor) -> DeviceBatch:
-    """Mirror the samples where `flipped`, bool [B], is true."""
-    where = flipped[:, None, None, None]
-    rgb01, zoe_m, depth_m, objects = (
-        torch.where(where, field.flip(3), field)
-        for field in (batch.rgb01, batch.zoe_m, batch.depth_m, batch.objects)
-    )
+    """Mirror the samples where `flipped`, bool [B] on the CPU, is true."""
+    samples = flipped.nonzero()[:, 0]  # found on the CPU, so that a GPU need not be waited for
+    samples = samples.to(batch.zoe_m.device, non_blocking=True)
+
+    def mirrored(field: Tensor) -> Tensor:
+        rows = field.permute(0, 2, 3, 1)  # as they lie in memory
+        rows = rows.index_copy(0, samples, rows.index_select(0, samples).flip(2))
+        return rows.permute(0, 3, 1, 2)
+
+    fields = (batch.rgb01, batch.zoe_m, batch.depth_m, batch.objects)
+    rgb01, zoe_m, depth_m, objects = map(mirrored, fields)
     return DeviceBatch(rgb01, zoe_m, depth_m, objects, batch.index)
 
 
@@ -97,13 +102,18 @@ def crop(batch: DeviceBatch, size: Tensor, place: Tensor) -> DeviceBatch:
 
 
 def jitter_color(rgb01: Tensor, change: Tensor) -> Tensor:
-    """Brightness, contrast and saturation of [B, 3, H, W] changed by the shares in [B, 3]."""
-    brightness, contrast, saturation = (1 + change[:, i, None, None, None] for i in range(3))
-    rgb01 = rgb01 * brightness
-    grey = rgb01.mean((1, 2, 3), keepdim=True)
-    rgb01 = grey + (rgb01 - grey) * contrast
-    luminance = rgb01.mean(1, keepdim=True)
-    return (luminance + (rgb01 - luminance) * saturation).clamp(0, 1)
+    """Brightness, contrast and saturation of [B, 3, H, W] changed by the shares in [B, 3].
+
+    One after the other they are x -> b x, x -> m + c (x - m) with the picture's mean m, and
+    x -> l + s (x - l) with the pixel's mean l over its channels: one linear map of a pixel's
+    colours, the same for the whole picture, and a grey.
+    """
+    b, c, s = (1 + change[:, i, None, None] for i in range(3))
+    mean = rgb01.mean((1, 2, 3))[:, None, None]
+    colors = b * c * (s * torch.eye(3, device=s.device) + (1 - s) / 3)  # [B, 3, 3]
+    pixels = rgb01.permute(0, 2, 3, 1).flatten(1, 2)  # [B, H W, 3], as they lie in memory
+    pixels = torch.bmm(pixels, colors).add_(b * (1 - c) * mean).clamp_(0, 1)
+    return pixels.unflatten(1, rgb01.shape[2:]).permute(0, 3, 1, 2)
 
 
 def normal(uniform: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Batches on the device before they are needed: a side stream on a GPU, a thread on a CPU.
+"""Batches on the device before they are needed.
 
 On a GPU a batch goes through a slot of device memory that is made once:
 
@@ -8,20 +8,23 @@ On a GPU a batch goes through a slot of device memory that is made once:
 
 Two events a slot order the streams, so nothing is overwritten early and no memory changes hands
 between streams behind the allocator's back.
+
+On a CPU batches become floats where they are used: a thread that did it ahead would take the cores
+from the step that it is to serve, and a step's threads wait for their slowest.
 """
 
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from zoerefine.data.channel import Channel
 from zoerefine.data.decode import MEASURED_SHARE
 from zoerefine.data.loader import Batch, Loader
 from zoerefine.data.tiers import DeviceRecords
@@ -50,6 +53,7 @@ class DeviceBatch:
         return [DeviceBatch(*part) for part in parts]
 
 
+T = TypeVar("T")
 Transform = Callable[[DeviceBatch], DeviceBatch]
 
 
@@ -84,7 +88,7 @@ class Prefetcher:
             return self._on_device(records)
         if self.device.type == "cuda":
             return self._through_slots()
-        return self._by_thread(self._convert_on_cpu)
+        return self._here()
 
     def _on_device(self, records: DeviceRecords) -> Iterator[DeviceBatch]:
         """Nothing has to come: a batch is gathered where it is used."""
@@ -97,33 +101,24 @@ class Prefetcher:
             self.wait_s, self.copy_s = 0.0, time.perf_counter() - start
             yield batch
 
-    def _by_thread(self, produce: Callable[["_Channel"], None]) -> Iterator[Any]:
-        """Run `produce` in a thread that puts (item, copy seconds) on a channel; yield items."""
-        channel = _Channel()
-        thread = threading.Thread(target=channel.run, args=(produce,), daemon=True)
-        thread.start()
-        try:
-            while True:
-                start = time.perf_counter()
-                item = channel.ready.get()
-                self.wait_s = time.perf_counter() - start
-                if item is None:
-                    return
-                if isinstance(item, BaseException):
-                    raise item
-                batch, self.copy_s = item
-                yield batch
-        finally:
-            channel.close(thread)
-
-    def _convert_on_cpu(self, channel: "_Channel") -> None:
-        for number, batch in enumerate(self.loader):
+    def _here(self) -> Iterator[DeviceBatch]:
+        for number, batch in enumerate(self._timed(iter(self.loader))):
             start = time.perf_counter()
             with self.loader.timeline.span("convert", number):
                 # Making floats copies, so nothing of the loader's buffer is kept.
-                item = self._finish(batch)
-            if not channel.put((item, time.perf_counter() - start)):
+                made = self._finish(batch)
+            self.copy_s = time.perf_counter() - start
+            yield made
+
+    def _timed(self, items: Iterator[T]) -> Iterator[T]:
+        """The same items; `wait_s` says how long each was waited for."""
+        while True:
+            start = time.perf_counter()
+            item = next(items, None)
+            self.wait_s = time.perf_counter() - start
+            if item is None:
                 return
+            yield item
 
     def _through_slots(self) -> Iterator[DeviceBatch]:
         slots = [_Slot(self.loader, self.device) for _ in range(AHEAD + 1)]
@@ -131,14 +126,20 @@ class Prefetcher:
         for slot in slots:
             free.put(slot)
         stream = torch.cuda.current_stream(self.device)
-        for slot in self._by_thread(lambda channel: self._fill_slots(channel, free)):
+        copied = Channel[tuple[_Slot, float]](
+            lambda channel: self._fill_slots(channel, free), AHEAD
+        )
+        for slot, copy_s in self._timed(iter(copied)):
+            self.copy_s = copy_s
             stream.wait_event(slot.copied)
             batch = self._finish(slot.batch)
             slot.consumed.record(stream)
             free.put(slot)
             yield batch
 
-    def _fill_slots(self, channel: "_Channel", free: "queue.Queue[_Slot]") -> None:
+    def _fill_slots(
+        self, channel: "Channel[tuple[_Slot, float]]", free: "queue.Queue[_Slot]"
+    ) -> None:
         """In the copying thread: move the loader's batches into slots that are consumed."""
         stream = torch.cuda.Stream(self.device)
         with torch.cuda.stream(stream):
@@ -180,34 +181,6 @@ def resize(batch: DeviceBatch, size: tuple[int, int]) -> DeviceBatch:
     return DeviceBatch(rgb01, mean(batch.zoe_m), mean(batch.depth_m), objects, batch.index)
 
 
-class _Channel:
-    """What a producing thread has ready, its end, or its error."""
-
-    def __init__(self) -> None:
-        self.ready: queue.Queue[Any] = queue.Queue(AHEAD)
-        self.closed = threading.Event()
-
-    def run(self, produce: Callable[["_Channel"], None]) -> None:
-        try:
-            produce(self)
-            self.put(None)
-        except BaseException as error:
-            self.put(error)
-
-    def put(self, item: Any) -> bool:
-        """Wait for room; False where nobody wants any more."""
-        while not self.closed.is_set():
-            with suppress(queue.Full):
-                self.ready.put(item, timeout=0.1)
-                return True
-        return False
-
-    def close(self, thread: threading.Thread) -> None:
-        """Tell the thread that nobody wants any more, and wait for it."""
-        self.closed.set()
-        thread.join()
-
-
 class _Slot:
     """Device memory for one batch of records, and the events that say whose turn it is."""
 
@@ -234,7 +207,7 @@ class _Slot:
         return self.begun.elapsed_time(self.copied) / 1000
 
 
-def _take(free: "queue.Queue[_Slot]", channel: _Channel) -> _Slot | None:
+def _take(free: "queue.Queue[_Slot]", channel: Channel[Any]) -> _Slot | None:
     """A slot that is free; None where nobody wants any more."""
     while not channel.closed.is_set():
         with suppress(queue.Empty):
