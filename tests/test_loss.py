@@ -146,6 +146,24 @@ def test_object_weight_1_counts_objects_alone_and_0_all_else():
     assert elsewhere.item() == pytest.approx(error[outside].mean().item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("name", ["mse", "l1_log", "silog", "berhu", "gradient", "normals"])
+def test_any_term_minds_objects_as_it_is_told(name):
+    refined, zoe, truth, objects = batch()
+    other, *_ = batch(seed=1)
+    beside = torch.where(objects > 0, refined, other)
+    on_objects = [value(name, one, zoe, truth, objects, 1.0).item() for one in (refined, beside)]
+    assert on_objects[0] == on_objects[1] > 0
+    elsewhere = [value(name, one, zoe, truth, objects, 0.0).item() for one in (refined, beside)]
+    assert elsewhere[0] != elsewhere[1]
+
+
+def test_the_gradient_term_sees_both_directions():
+    truth, objects = torch.ones(1, 1, 3, 3), torch.zeros(1, 1, 3, 3, dtype=torch.uint8)
+    along = torch.tensor([1.0, math.e, math.e]).expand(1, 1, 3, 3)
+    for refined in (along, along.transpose(2, 3)):
+        assert value("gradient", refined, truth, truth, objects).item() == pytest.approx(1.5)
+
+
 def test_weights_add_up_and_terms_are_reported():
     tensors = batch()
     loss = Loss([{"name": "l1", "weight": 2.0}, {"name": "mse", "weight": 0.5}], 0.5)

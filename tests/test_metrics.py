@@ -113,7 +113,12 @@ def test_boundary_f1_by_hand():
     assert boundary_f1(truth * 0 + 1, truth * 0 + 1, mask).isnan().all()
     blind = mask.clone()
     blind[..., 2] = False
-    assert boundary_f1(moved, truth, blind).item() == 0  # its own edge, and none is due there
+    assert boundary_f1(moved, truth, blind).isnan()  # its own edge, and none is due there
+    # An edge of 1.1 is due below t = 1.1 alone; a depth without it, one with it, one twice as high.
+    low = torch.tensor([1.0, 1.0, 1.1, 1.1]).expand(1, 1, 3, 4)
+    flat = torch.ones(1, 1, 3, 4)
+    found = [boundary_f1(depth, low, mask).item() for depth in (flat, low, truth)]
+    assert found == [0, 1, 1]
 
 
 def test_distances_of_objects_are_medians_over_what_counts():

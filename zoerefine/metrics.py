@@ -121,16 +121,17 @@ def log_error(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:
 
 
 def boundary_f1(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:
-    """How well depth edges lie where the truth's do: float [B], 0 to 1; NaN without any edge.
+    """How well depth edges lie where the truth's do: float [B], 0 to 1; NaN where it has none.
 
     The scale-invariant boundary F1 of Depth Pro (Bochkovskii et al. 2024, section 3): an edge is
     a pair of neighbours whose depths' ratio is above t; F1 over the pairs in four directions,
-    averaged over t from 1.05 to 1.25 with weight t. Pairs count where both pixels do.
+    averaged over t from 1.05 to 1.25 with weight t, over those at which the truth has edges (so
+    that the same pictures count for every depth). Pairs count where both pixels do.
     """
     total = torch.zeros(len(depth_m), dtype=torch.float64, device=depth_m.device)
-    weights = torch.linspace(1.05, 1.25, 10, dtype=torch.float64).tolist()
+    weight = torch.zeros_like(total)
     pairs = [neighbour_ratios(depth_m, truth_m, mask, axis) for axis in (-1, -2)]
-    for t in weights:
+    for t in torch.linspace(1.05, 1.25, 10, dtype=torch.float64).tolist():
         hits, found, due = (total * 0 for _ in range(3))
         for ours, theirs, both in pairs:
             for direction in (1, -1):
@@ -139,8 +140,9 @@ def boundary_f1(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:
                 hits = hits + (edge & wanted).sum((1, 2, 3))
                 found = found + edge.sum((1, 2, 3))
                 due = due + wanted.sum((1, 2, 3))
-        total += t * 2 * hits / (found + due)  # 0 / 0, where there is no edge, is NaN
-    return total / sum(weights)
+        total += t * 2 * hits / (found + due).clamp(min=1)
+        weight += t * (due > 0).double()
+    return total / weight
 
 
 def neighbour_ratios(

@@ -40,6 +40,16 @@ def test_details_are_told_of_every_depth(cache):
     assert found["ratio"]["abs_rel"] == pytest.approx(
         found["refined"]["abs_rel"] / found["pseudo"]["abs_rel"]
     )
+    for group in (found["objects"], *found["scenes"].values()):
+        assert group["ratio"]["rmse"] == pytest.approx(
+            group["refined"]["rmse"] / group["pseudo"]["rmse"]
+        )
+    refined, pseudo, ratio = (found["detail"][name] for name in ("refined", "pseudo", "ratio"))
+    assert ratio["boundary_f1"] == refined["boundary_f1"] / pseudo["boundary_f1"]
+    for kind in ("ranges", "classes", "speeds"):
+        for name, values in refined[kind].items():
+            theirs = pseudo[kind][name]["abs_rel"]
+            assert ratio[kind][name]["abs_rel"] == values["abs_rel"] / theirs
     refined, pseudo = found["detail"]["refined"], found["detail"]["pseudo"]
     assert refined["ranges"].keys() == pseudo["ranges"].keys() <= {
         "0-1 m", "1-2 m", "2-4 m", "4-10 m"}  # fmt: skip

@@ -42,6 +42,8 @@ def test_one_cycle_is_torchs():
 def test_steps_divide_by_ten_and_constant_stays():
     schedule = Schedule("step", 1.0, 100, 0.0, (0.5, 0.8))
     assert [schedule.rate(k) for k in (40, 60, 90)] == pytest.approx([1.0, 0.1, 0.01])
+    warmed = Schedule("step", 1.0, 100, 0.2, (0.5, 0.8))  # shares of the run, warm-up included
+    assert [warmed.rate(k) for k in (49, 50, 79, 80)] == pytest.approx([1.0, 0.1, 0.1, 0.01])
     assert Schedule("constant", 1.0, 100, 0.0).rate(99) == 1.0
 
 

@@ -54,8 +54,8 @@ def evaluate(
 
     Returns:
         {"pseudo": metrics, "global_scale": metrics, "refined": metrics,
-         "ratio": {metric: refined / pseudo}, "objects": {the same three},
-         "scenes": {scene: {the same three}}, with detail "detail": {the same three}}
+         "ratio": {metric: refined / pseudo}, "objects": {the same four},
+         "scenes": {scene: {the same four}}, with detail "detail": {the same four}}
     """
     refiner.eval()
     mine = Sums(detail)
@@ -114,7 +114,7 @@ class Sums:
     def report(self) -> dict[str, Any]:
         """The figures, as `evaluate` returns them."""
         computed = {
-            name: {which: metrics.compute() for which, metrics in group.items()}
+            name: with_ratio({which: metrics.compute() for which, metrics in group.items()})
             for name, group in self.groups.items()
         }
         scenes = {
@@ -122,16 +122,30 @@ class Sums:
             for name, values in sorted(computed.items())
             if name.startswith("scenes/")
         }
-        whole = computed.get("all", {})
-        ratio = {
-            name: value / whole["pseudo"][name]
-            for name, value in whole.get("refined", {}).items()
-            if whole["pseudo"][name]
-        }
-        report = {**whole, "ratio": ratio, "objects": computed.get("objects", {}), "scenes": scenes}
+        none = with_ratio({})
+        report = {
+            **computed.get("all", none), "objects": computed.get("objects", none), "scenes": scenes
+        }  # fmt: skip
         if self.detail:
-            report["detail"] = {which: one.compute() for which, one in self.details.items()}
+            details = {which: one.compute() for which, one in self.details.items()}
+            report["detail"] = with_ratio(details)
         return report
+
+
+def with_ratio(depths: dict[str, Any]) -> dict[str, Any]:
+    """The figures of several depths, and what share of the pseudo depth's the refined one's are."""
+    return depths | {"ratio": shares(depths.get("refined", {}), depths.get("pseudo", {}))}
+
+
+def shares(figures: dict[str, Any], of: dict[str, Any]) -> dict[str, Any]:
+    """Each figure's share of the one of the same name, in groups as they are; none of zero's."""
+    found: dict[str, Any] = {}
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            found[name] = shares(value, of.get(name, {}))
+        elif of.get(name):
+            found[name] = value / of[name]
+    return found
 
 
 def predict_all(

@@ -41,6 +41,8 @@ class Schedule:
         if step < warmup:
             return self.peak * (step + 1) / warmup
         done = (step - warmup) / max(1, self.steps - warmup)
+        if self.name == "step":  # its shares are of the whole run
+            done = step / self.steps
         return self.peak * SHAPES[self.name](done, self.step_at)
 
 
