@@ -64,6 +64,14 @@ def test_any_number_of_processes_gives_the_same_metrics(tmp_path, tiny, processe
     assert many.read_json(many.provenance_file)["processes"] == processes
 
 
+def test_parts_of_a_batch_are_the_same_with_any_number_of_processes(tmp_path, tiny):
+    words = ("TRAIN.ACCUMULATE", "2", "LOADER.BATCH", "7")  # and one of one: a rank has none
+    alone = train(tmp_path, tiny, "alone", 1, *words)
+    both = train(tmp_path, tiny, "both", 2, *words)
+    assert min(len(rows(run)) for run in (alone, both)) > 3
+    same(rows(both), rows(alone), rel=2e-3)
+
+
 def start(tmp_path, tiny, name, processes):
     """A training that has written a checkpoint, and the processes of its ranks."""
     words = ["TRAIN.CHECKPOINT_S", "0.0", "TRAIN.EPOCHS", "200"]

@@ -6,6 +6,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import save_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
@@ -77,6 +78,58 @@ def test_accumulated_parts_give_the_mean_of_their_losses(tiny):
     ]
     for one, two in zip(*grads, strict=True):
         torch.testing.assert_close(one / 2, two, rtol=1e-4, atol=1e-7)
+
+
+def test_weights_are_averaged_and_the_averaged_ones_kept(tiny):
+    cache, split = prepare(cfg := load_config(tiny, ["TRAIN.EMA", "0.9"]))
+    trainer = Trainer(cfg, cache, split)
+    name = "backbone.down.0.0.weight"
+    expected = None
+    for batch in trainer.prefetch(trainer.loader):
+        trainer.step_once(batch)
+        now = trainer.refiner.state_dict()[name].clone()
+        expected = now if expected is None else 0.9 * expected + 0.1 * now
+    torch.testing.assert_close(trainer.weights.state_dict()[name], expected)
+    assert not torch.equal(expected, now)
+
+
+def test_gradients_are_clipped_to_their_norm(tiny):
+    words = ["TRAIN.CLIP", "1e-3", "TRAIN.OPTIMIZER", "sgd", "TRAIN.MOMENTUM", "0.0",
+             "TRAIN.WEIGHT_DECAY", "0.0", "TRAIN.SCHEDULE", "constant", "TRAIN.WARMUP", "0.0",
+             "TRAIN.LR", "1.0", "TRAIN.PRECISION", "fp32"]  # fmt: skip
+    cache, split = prepare(cfg := load_config(tiny, words))
+    trainer = Trainer(cfg, cache, split)
+
+    def weights():
+        return torch.cat([part.detach().flatten() for part in trainer.refiner.parameters()])
+
+    before = weights()
+    trainer.step_once(next(trainer.some_training_pictures()))
+    assert trainer.grad_norm > 1e-3  # as it was
+    assert (weights() - before).norm().item() == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_a_step_whose_gradients_overflow_changes_no_weights(tiny):
+    cache, split = prepare(cfg := load_config(tiny, ["TRAIN.PRECISION", "fp16"]))
+    trainer = Trainer(cfg, cache, split)
+    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**60)
+    before = [weights.clone() for weights in trainer.refiner.parameters()]
+    trainer.step_once(next(trainer.some_training_pictures()))
+    for ours, theirs in zip(trainer.refiner.parameters(), before, strict=True):
+        assert torch.equal(ours, theirs)
+    assert trainer.scaler.get_scale() == 2.0**59
+
+
+def test_tensorboard_shows_what_a_run_is_watched_by(trained):
+    run = trained("TRAIN.HISTOGRAMS", "true")
+    shown = EventAccumulator(str(run.tensorboard)).Reload().Tags()
+    assert {"train/loss", "train/l1_log", "train/lr", "train/grad_norm", "train/images_per_s",
+            "train/wait_share", "val/refined/abs_rel", "val/pseudo/abs_rel",
+            "val/ratio/abs_rel"} <= set(shown["scalars"])  # fmt: skip
+    assert all(tag.startswith("val/scene") for tag in shown["images"])
+    assert len(shown["images"]) == 3
+    name = "backbone.down.0.0.weight"
+    assert {f"weights/{name}", f"gradients/{name}"} <= set(shown["histograms"])
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")

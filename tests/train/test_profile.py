@@ -1,6 +1,29 @@
 """The profile: real steps, a picture, and the bottleneck in a sentence."""
 
 import cv2
+import pytest
+import torch
+
+from zoerefine.data.cache import MappedRecords
+from zoerefine.train.profile import verdict
+
+
+@pytest.mark.parametrize(
+    ("shares", "device", "words"),
+    [
+        ({"waiting for data": 0.005, "convert": 0.1}, "cpu", "The training step is the bottleneck"),
+        ({"waiting for data": 0.005, "convert": 0.4}, "cpu", "takes 40% of the time and is the bo"),
+        ({"gather": 0.3}, "cuda", "augment less"),
+        ({"waiting for data": 0.3, "reader 0": 0.1, "reader 1": 0.9}, "cpu", "ram where the disk"),
+        ({"waiting for data": 0.3, "reader 0": 0.9}, "cuda", "LOADER.TIER device if the records"),
+        ({"waiting for data": 0.3, "reader 0": 0.2, "copy": 0.8}, "cuda", "the copy to the device"),
+        ({"waiting for data": 0.3, "reader 0": 0.2}, "cpu", "no single part is busy"),
+    ],
+)  # fmt: skip
+def test_the_verdict_names_who_is_waited_for(shares, device, words, tmp_path):
+    (tmp_path / "records").write_bytes(bytes(4096))
+    records = MappedRecords(tmp_path / "records", 1, 4096)
+    assert words in verdict(shares, records, torch.device(device))
 
 
 def test_a_profile_draws_steps_and_names_the_bottleneck(script_of, tiny, tmp_path):

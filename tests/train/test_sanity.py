@@ -1,6 +1,19 @@
 """The checks before a training: good where it is, and a sentence where it is not."""
 
+import re
+
 import cv2
+
+from zoerefine.config import load_config
+from zoerefine.train.sanity import Sanity
+
+
+def test_parts_of_a_batch_take_less_memory(tiny, tmp_path):
+    def largest(*words):
+        text = Sanity(load_config(tiny, ["LOADER.BATCH", "8", *words]), tmp_path).memory().text
+        return int(re.search(r"up to about (\d+)", text)[1])
+
+    assert largest("TRAIN.ACCUMULATE", "4") > 3 * largest()
 
 
 def lines(done):

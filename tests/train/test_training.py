@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
 from zoerefine.config import load_config
@@ -25,6 +26,7 @@ from zoerefine.train.checkpoint import (
     load_checkpoint,
     load_refiner,
     save_best,
+    set_damaged_aside,
 )
 from zoerefine.train.job import prepare, run_training
 from zoerefine.train.trainer import Trainer
@@ -98,6 +100,16 @@ def untimed(run):
     return [{key: row[key] for key in row.keys() - timed} for row in run.metrics()]
 
 
+def board(run):
+    """What TensorBoard shows of the run's losses and figures."""
+    shown = EventAccumulator(str(run.tensorboard), {"scalars": 0, "images": 0}).Reload()
+    tags = [tag for tag in shown.Tags()["scalars"] if not tag.endswith(("_s", "_share"))]
+    scalars = {tag: [(point.step, point.value) for point in shown.Scalars(tag)] for tag in tags}
+    pictures = {tag: [one.step for one in shown.Images(tag)] for tag in shown.Tags()["images"]}
+    assert len(scalars["train/loss"]) > 0 < len(pictures)
+    return scalars, pictures
+
+
 def kill_at(command, folder, checkpoints, step, later_s):
     """Start a training and kill it a little after a step's checkpoint; True where it lived."""
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL,
@@ -129,6 +141,7 @@ def test_killed_at_any_moment_it_resumes_to_the_same_bits_and_rows(tiny, script,
         killed = train(script, tiny, name, *overrides)
         assert killed.weights_digest_file.read_text() == calm.weights_digest_file.read_text()
         assert untimed(killed) == untimed(calm)
+        assert board(killed) == board(calm)
         results = [run.read_json(run.results_file) for run in (calm, killed)]
         assert results[0]["test"] == results[1]["test"]
     assert lived
@@ -152,6 +165,28 @@ class Backbone(nn.Module):
 
     def forward(self, inputs):
         return self.layer(self.before(inputs)), inputs.new_zeros(len(inputs), 1, 1, 1)
+
+
+@pytest.mark.parametrize("words", [(), ("TRAIN.STEPS", "3")])  # an epoch has two
+def test_a_kill_after_the_last_step_adds_none(tiny, script, words):
+    run = train(script, tiny, "late", *words)
+    digest, rows = run.weights_digest_file.read_text(), untimed(run)
+    results = run.read_json(run.results_file)
+    run.results_file.unlink()
+    assert train(script, tiny, "late", *words) == run
+    assert run.weights_digest_file.read_text() == digest
+    assert untimed(run) == rows
+    assert run.read_json(run.results_file)["test"] == results["test"]
+
+
+def test_a_kill_after_the_results_leaves_a_run_that_the_same_command_finishes(tiny, script):
+    run = train(script, tiny, "closing")
+    stamp = run.results_file.stat().st_mtime_ns
+    run.set_status("running")
+    assert run.status().state == "killed"
+    assert train(script, tiny, "closing") == run
+    assert run.status().state == "finished"
+    assert run.results_file.stat().st_mtime_ns == stamp
 
 
 def test_a_network_that_draws_resumes_to_the_same_bits(tiny, monkeypatch):
@@ -192,20 +227,26 @@ def test_a_signal_stops_with_a_checkpoint_and_the_same_command_goes_on(tiny, tmp
     assert "the same command goes on" in errors
     (folder,) = (tmp_path / "runs" / "stopped").iterdir()
     assert RunDir(folder).status().state == "killed"
-    step = load_checkpoint(RunDir(folder).checkpoints, torch.device("cpu"))["step"]
+    step = load_checkpoint(RunDir(folder).checkpoints)["step"]
     assert step > 0
 
 
 def test_a_loss_that_is_no_number_stops_with_the_frames_names(tiny, script, tmp_path):
-    done = script("train", "--config", tiny, "RUN.NAME", "nan", "TRAIN.LR", "1e30",
-                  "TRAIN.CLIP", "1e30", "TRAIN.WARMUP", "0.0", "TRAIN.EPOCHS", "20",
-                  "TRAIN.PRECISION", "fp32")  # fmt: skip
-    assert done.returncode == 2
-    assert "look at the frames" in done.stderr
-    (folder,) = (tmp_path / "runs" / "nan").iterdir()
-    frames = json.loads((folder / "not_finite.json").read_text())["frames"]
-    assert all(name.startswith("scene") for name in frames)
-    assert RunDir(folder).status().state == "failed"
+    words = ["TRAIN.LR", "1e30", "TRAIN.CLIP", "1e30", "TRAIN.WARMUP", "0.0", "TRAIN.EPOCHS", "20",
+             "TRAIN.PRECISION", "fp32", "TRAIN.CHECKPOINT_S", "0.0"]  # fmt: skip
+    cache, split = prepare(cfg := load_config(tiny, words))
+    trainer = Trainer(cfg, cache, split)
+    for _ in range(2):  # a second time, from a checkpoint that the loss has not spoiled
+        done = script("train", "--config", tiny, "RUN.NAME", "nan", *words)
+        assert done.returncode == 2
+        assert "look at the frames" in done.stderr
+        (folder,) = (tmp_path / "runs" / "nan").iterdir()
+        found = json.loads((folder / "not_finite.json").read_text())
+        epoch, batch = trainer.sampler.locate(found["step"] - 1)
+        indices = sorted(trainer.sampler.order(epoch).batch(batch))
+        assert found["frames"] == [cache.frame_name(int(index)) for index in indices]
+        assert RunDir(folder).status().state == "failed"
+        assert load_checkpoint(RunDir(folder).checkpoints)["step"] < found["step"]
 
 
 @pytest.mark.parametrize(
@@ -216,6 +257,10 @@ def test_a_loss_that_is_no_number_stops_with_the_frames_names(tiny, script, tmp_
         (["DATA.ROOT", "absent"], "no data folder"),
         (["DATA.ROOT", ""], "DATA.ROOT is empty"),
         (["TRAIN.PRECISION", "int3"], "TRAIN.PRECISION must be"),
+        (["TRAIN.LOG_EVERY", "0"], "TRAIN.LOG_EVERY and EVAL_EVERY must be 1 or more"),
+        (["TRAIN.CLIP", "0.0"], "TRAIN.CLIP must be above 0"),
+        (["TRAIN.COMPILE", "reduce-overhead", "TRAIN.ACCUMULATE", "2"], "set TRAIN.ACCUMULATE 1"),
+        (["TRAIN.COMPILE", "max-autotune"], "set TRAIN.DETERMINISTIC false"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(tiny, script, words, message):
@@ -248,10 +293,14 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, capsys):
     data = bytearray(newest.read_bytes())
     data[2000] ^= 1
     newest.write_bytes(data)
-    assert load_checkpoint(tmp_path, torch.device("cpu"))["step"] == 2
+    assert load_checkpoint(tmp_path)["step"] == 2
     assert "is damaged" in capsys.readouterr().err
-    older.unlink()
-    assert load_checkpoint(tmp_path, torch.device("cpu")) is None
+    set_damaged_aside(tmp_path, 2)
+    assert newest.with_suffix(".damaged").exists()
+    assert checkpoint_files(tmp_path) == [older]  # which new ones may outlive now
+    assert load_checkpoint(tmp_path)["step"] == 2
+    older.write_bytes(b"")
+    assert load_checkpoint(tmp_path) is None
 
 
 def test_altered_weights_are_refused(tiny, script):

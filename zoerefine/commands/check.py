@@ -22,11 +22,13 @@ def main(argv: Sequence[str]) -> int:
 
     from zoerefine.config import load_config
     from zoerefine.progress import track
+    from zoerefine.train.failures import explained_failures
     from zoerefine.train.sanity import Sanity
 
-    sanity = Sanity(load_config(args.config, args.overrides), args.out)
-    checks = sanity.checks()
-    findings = [check() for check in track(checks, len(checks), "checking", "check")]
+    with explained_failures():
+        sanity = Sanity(load_config(args.config, args.overrides), args.out)
+        checks = sanity.checks()
+        findings = [check() for check in track(checks, len(checks), "checking", "check")]
     table = Table()
     for column in ("check", "", "finding"):
         table.add_column(column, overflow="fold")

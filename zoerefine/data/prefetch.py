@@ -13,6 +13,7 @@ On a CPU batches become floats where they are used: a thread that did it ahead w
 from the step that it is to serve, and a step's threads wait for their slowest.
 """
 
+import itertools
 import queue
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from zoerefine.data.decode import MEASURED_SHARE
 from zoerefine.data.loader import Batch, Loader
 from zoerefine.data.tiers import DeviceRecords
 
+WAIT = "waiting for data"  # a timeline's row
 AHEAD = 2  # batches that may wait for the consumer
 
 
@@ -69,7 +71,7 @@ class Prefetcher:
     Attributes:
         wait_s: how long the consumer waited for the batch it has now.
         copy_s: how long that batch took to get to the device: the copy itself on a GPU; on a CPU
-            the conversion, in the thread.
+            the conversion.
     """
 
     def __init__(
@@ -112,9 +114,10 @@ class Prefetcher:
 
     def _timed(self, items: Iterator[T]) -> Iterator[T]:
         """The same items; `wait_s` says how long each was waited for."""
-        while True:
+        for number in itertools.count():
             start = time.perf_counter()
-            item = next(items, None)
+            with self.loader.timeline.span(WAIT, number):
+                item = next(items, None)
             self.wait_s = time.perf_counter() - start
             if item is None:
                 return
@@ -191,6 +194,8 @@ class _Slot:
         self.begun = torch.cuda.Event(enable_timing=True)
         self.copied = torch.cuda.Event(enable_timing=True)
         self.consumed = torch.cuda.Event()
+        # The memory may be a tensor's that queued work still reads, and that work is consumed, too.
+        self.consumed.record(torch.cuda.current_stream(device))
 
     def fill(self, batch: Batch, stream: torch.cuda.Stream) -> float:
         """Copy a batch, and wait until it is here: the loader reuses its buffer after this.

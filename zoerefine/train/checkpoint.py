@@ -57,7 +57,7 @@ class CheckpointWriter:
                 path.write_bytes(data)
             for old in checkpoint_files(self.folder)[self.kept :]:
                 old.unlink()
-        except OSError as error:
+        except Exception as error:  # whatever it is, the run must hear of it
             self._error = error
 
 
@@ -66,17 +66,24 @@ def checkpoint_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.pt"), reverse=True)
 
 
-def load_checkpoint(folder: Path, device: torch.device) -> dict[str, Any] | None:
-    """The newest undamaged checkpoint, or None where there is none to go on from."""
+def load_checkpoint(folder: Path) -> dict[str, Any] | None:
+    """The newest undamaged checkpoint, on the CPU, or None where there is none to go on from."""
     for path in checkpoint_files(folder):
         data = path.read_bytes()
         if path.stem.endswith(_digest(data)):
             state: dict[str, Any] = torch.load(
-                io.BytesIO(data), map_location=device, weights_only=True
+                io.BytesIO(data), map_location="cpu", weights_only=True
             )
             return state
         say(f"{path} is damaged (its digest does not fit its name); using the one before it")
     return None
+
+
+def set_damaged_aside(folder: Path, step: int) -> None:
+    """Rename what is newer than the checkpoint of the loaded step: it would outlive new ones."""
+    for path in checkpoint_files(folder):
+        if int(path.name.split("-")[1]) > step:
+            path.rename(path.with_suffix(".damaged"))
 
 
 def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:

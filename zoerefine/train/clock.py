@@ -34,16 +34,19 @@ class StepClock:
         """Seconds a step in parts, and images/s, since the last `take`."""
         sums, self._since = self._since, _Sums()
         steps = max(1, sums.steps)
+        on_gpu = self._device.type == "cuda"
+        # A GPU computes while the next batch is copied; a CPU does one after the other.
+        not_computing = sums.wait_s if on_gpu else sums.wait_s + sums.copy_s
         values = {
             "wait_s": sums.wait_s / steps,
             "copy_s": sums.copy_s / steps,
-            "compute_s": max(0.0, sums.wall_s - sums.wait_s - sums.copy_s) / steps,
+            "compute_s": max(0.0, sums.wall_s - not_computing) / steps,
             **sums.rates(),
         }
-        if self._device.type == "cuda":
+        if on_gpu:
             values["gpu_peak_gib"] = torch.cuda.max_memory_allocated(self._device) / 2**30
-            with suppress(ModuleNotFoundError, RuntimeError):  # without nvidia-ml-py
-                values["gpu_use"] = torch.cuda.utilization() / 100
+            with suppress(Exception):  # a card that does not tell, a part of one (MIG), say
+                values["gpu_use"] = torch.cuda.utilization(self._device) / 100
         return values
 
     def totals(self) -> dict[str, float]:

@@ -1,10 +1,35 @@
-"""What torch says when a training cannot go on, in words that say what to do."""
+"""When a training cannot go on: a loss that is no number, and torch's errors in plain words."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+from torch import Tensor
+
 from zoerefine.errors import UserError
+
+
+class WatchedLoss:
+    """A step's loss on its way to the CPU, and the samples that made it.
+
+    A GPU is not stopped for it: whoever asks for the value waits for the copy that was queued
+    right after the step, not for what was queued since.
+    """
+
+    def __init__(self, step: int, loss: Tensor, index: Tensor) -> None:
+        self.step, self.index = step, index
+        self._loss = loss.detach().to("cpu", non_blocking=True)
+        self._copied = torch.cuda.Event() if loss.is_cuda else None
+        if self._copied:
+            self._copied.record()
+
+    @property
+    def value(self) -> float:
+        if self._copied:
+            self._copied.synchronize()
+        return self._loss.item()
+
 
 NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 NOT_REPEATABLE = re.compile(r"(\S+) does not have a deterministic implementation")

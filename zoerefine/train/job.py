@@ -100,6 +100,11 @@ def record_provenance(
     provenance.add(run, **facts)
 
 
+def complete_provenance(run: RunDir) -> None:
+    """A cache that was filled has its digest now; all else is as the run began."""
+    provenance.add(run, dataset_digest=run.read_json(run.results_file)["data_digest"])
+
+
 def train_for_study(
     study: RunDir,
     run: RunDir,
@@ -128,14 +133,16 @@ def run_training(cfg: CfgNode) -> RunDir:
         run = open_run(cfg)
         if run.results_file.exists():
             say(f"{run.path} is finished: nothing to do")
+            if is_writer() and run.status().state != "finished":  # killed in between
+                with run.writing():
+                    complete_provenance(run)
         elif is_writer():
             with run.writing():
                 cache, split = prepare(cfg)
                 record_provenance(run, cfg, cache)
                 wait_for_all()
                 train(cfg, run, cache, split)
-                # A cache that was filled has its digest now; all else is as the run began.
-                provenance.add(run, dataset_digest=cache.dataset_digest)
+                complete_provenance(run)
         else:
             wait_for_all()
             train(cfg, run, *prepare(cfg))

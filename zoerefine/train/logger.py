@@ -24,11 +24,12 @@ class RunLog:
         run.path.mkdir(parents=True, exist_ok=True)
         self._file = run.metrics_file.open("ab")
         self._file.truncate(offset)
-        self._board = SummaryWriter(str(run.tensorboard), purge_step=step or None)
+        self._board = SummaryWriter(str(run.tensorboard), purge_step=step + 1)
 
     @property
     def offset(self) -> int:
-        """Bytes of metrics.jsonl so far, all of them handed to the system."""
+        """Bytes of metrics.jsonl so far; all of them, and TensorBoard's, are with the system."""
+        self._board.flush()
         self._file.flush()
         os.fsync(self._file.fileno())
         return self._file.seek(0, os.SEEK_END)

@@ -1,5 +1,6 @@
 """The training loop: from a packed cache to the best weights and their metrics."""
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,11 +18,24 @@ from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.pictures import write_picture
 from zoerefine.progress import bar, say
-from zoerefine.ranks import from_writer, is_writer, largest_over_ranks, wait_for_all, world
+from zoerefine.ranks import (
+    from_all,
+    from_writer,
+    is_writer,
+    largest_over_ranks,
+    wait_for_all,
+    world,
+)
 from zoerefine.run_dir import RunDir
-from zoerefine.train.checkpoint import CheckpointWriter, load_best, load_checkpoint, save_best
+from zoerefine.train.checkpoint import (
+    CheckpointWriter,
+    load_best,
+    load_checkpoint,
+    save_best,
+    set_damaged_aside,
+)
 from zoerefine.train.clock import StepClock
-from zoerefine.train.failures import explained_failures
+from zoerefine.train.failures import WatchedLoss, explained_failures
 from zoerefine.train.logger import RunLog
 from zoerefine.train.signals import StopSignals
 from zoerefine.train.trainer import Trainer
@@ -73,7 +87,10 @@ class Loop:
 
     def __init__(self, cfg: CfgNode, run: RunDir, trainer: Trainer, report: Report | None) -> None:
         self.cfg, self.run, self.trainer, self.report = cfg, run, trainer, report
-        state = load_checkpoint(run.checkpoints, trainer.device)
+        state = load_checkpoint(run.checkpoints)
+        wait_for_all()  # every rank has read
+        if is_writer():
+            set_damaged_aside(run.checkpoints, state["step"] if state else -1)
         if state:
             trainer.restore(state)
             say(f"{run.path}: going on from step {trainer.step} of {trainer.steps}")
@@ -94,13 +111,13 @@ class Loop:
         total = min(sum(images), self.trainer.steps * sampler.batch)
         with bar(total, "training", "img", done) as self.bar:
             for epoch in range(first, epochs):
-                if self.pruned or self.out_of_patience:
+                if self.ended:
                     break
                 self.run_epoch(epoch)
                 last = epoch + 1 == epochs
                 if last or (epoch + 1) % self.cfg.TRAIN.EVAL_EVERY == 0:
                     self.after_epoch(epoch)
-                self.save_if_due(last=self.pruned or self.out_of_patience or last)
+                self.save_if_due(last=self.ended)
         self.writer.wait()
         if is_writer():
             self.log.close()
@@ -112,22 +129,23 @@ class Loop:
         transform = partial(changes, seed=self.cfg.SEED, epoch=epoch)
         batches = self.trainer.prefetch(self.trainer.loader, transform)
         end = min(self.trainer.steps, self.trainer.sampler.steps(epoch + 1))
-        previous: tuple[Tensor, Tensor] | None = None
+        previous: WatchedLoss | None = None
         self.clock.restart()
         for batch in batches:
             loss, terms = self.trainer.step_once(batch)
             images = len(batch.index) * world()  # the other ranks have as many
             self.clock.step(images, batches.wait_s, batches.copy_s)
             self.bar.update(images)
+            watched = WatchedLoss(self.trainer.step, loss, batch.index)
             # One step late, so that a GPU has the next step to do while the CPU looks.
             self.check_finite(previous)
-            previous = loss, batch.index
+            previous = watched
             if is_writer() and self.trainer.step % self.cfg.TRAIN.LOG_EVERY == 0:
                 self.log_step(epoch, loss, terms)
             if self.trainer.step == self.trainer.steps:
                 break
             if self.trainer.step < end:
-                self.save_if_due()
+                self.save_if_due(watched=watched)
         self.check_finite(previous)
 
     def log_step(self, epoch: int, loss: Tensor, terms: dict[str, Tensor]) -> None:
@@ -173,15 +191,25 @@ class Loop:
         say(epoch_line(epoch, self.trainer.epochs, metrics, self.trainer.best))
 
     @property
+    def ended(self) -> bool:
+        """Whether there is nothing more to train; also where a finished run is taken up again."""
+        return self.pruned or self.out_of_patience or self.trainer.step >= self.trainer.steps
+
+    @property
     def out_of_patience(self) -> bool:
         """Whether too many evaluations were no better than the best."""
         return 0 < self.cfg.TRAIN.PATIENCE <= self.trainer.stale
 
-    def save_if_due(self, last: bool = False) -> None:
-        """Write a checkpoint when it is time, or when a signal asks the run to stop."""
+    def save_if_due(self, last: bool = False, watched: WatchedLoss | None = None) -> None:
+        """Write a checkpoint when it is time, or when a signal asks the run to stop.
+
+        Weights that `watched`, the last step's loss, has spoiled are not kept.
+        """
         # A signal may reach one rank a step before another.
         stop = bool(largest_over_ranks(torch.tensor(int(self.stop.asked))))
         due = time.monotonic() - self.saved_at >= self.cfg.TRAIN.CHECKPOINT_S
+        if due or last or stop:
+            self.check_finite(watched)
         if is_writer() and (due or last or stop):
             state = self.trainer.state()
             state |= {"pruned": self.pruned, "log_offset": self.log.offset}
@@ -191,17 +219,19 @@ class Loop:
             self.writer.wait()
             raise KeyboardInterrupt
 
-    def check_finite(self, previous: tuple[Tensor, Tensor] | None) -> None:
+    def check_finite(self, watched: WatchedLoss | None) -> None:
         """Stop at a loss that is no number, and leave the names of the frames that made it."""
-        if previous is None or torch.isfinite(previous[0]):
+        if watched is None or math.isfinite(watched.value):
             return
-        names = [self.trainer.cache.frame_name(i) for i in previous[1].tolist()]
+        # The loss is over all ranks, so every rank comes here, with its share of the batch.
+        indices = [index for part in from_all(watched.index.tolist()) for index in part]
+        names = [self.trainer.cache.frame_name(index) for index in sorted(indices)]
         path = self.run.path / "not_finite.json"
         if is_writer():
-            write_json(path, {"step": self.trainer.step - 1, "frames": names})
+            write_json(path, {"step": watched.step, "frames": names})
         raise UserError(
-            f"the loss of step {self.trainer.step - 1} is {previous[0].item()}: look at the frames "
-            f"in {path}, or lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
+            f"the loss of step {watched.step} is {watched.value}: look at the frames in {path}, or "
+            f"lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
         )
 
     def results(self, test: bool) -> dict[str, Any]:

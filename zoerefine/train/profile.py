@@ -8,9 +8,8 @@ from pathlib import Path
 import torch
 from yacs.config import CfgNode
 
-from zoerefine.data.cache import MappedRecords
-from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.data.tiers import DeviceRecords
+from zoerefine.data.cache import MappedRecords, Records
+from zoerefine.data.prefetch import WAIT, DeviceBatch
 from zoerefine.files import replacing
 from zoerefine.progress import track
 from zoerefine.timeline import Span, Timeline
@@ -19,8 +18,9 @@ from zoerefine.train.trainer import Trainer
 
 WARM_UP = 4  # steps that are not looked at
 DRAWN = 12  # steps that the picture shows
-WAIT, STEP = "waiting for data", "training step"
+STEP = "training step"
 IDLE_SHARE = 0.01  # of the time, that a training step may wait for data
+MADE_SHARE = 0.2  # of the time, from which making batches is worth a word
 BUSY_SHARE = 0.7  # of the time, from which somebody counts as the one who is waited for
 
 
@@ -54,8 +54,7 @@ def profile(cfg: CfgNode, steps: int) -> Findings:
         trainer.step_once(batch)
     begun, images = timeline.now(), 0
     for number in track(range(steps), steps, "profiling", "step"):
-        with timeline.span(WAIT, number):
-            batch = next(batches)
+        batch = next(batches)
         with timeline.span(STEP, number):
             trainer.step_once(batch)
             if trainer.device.type == "cuda":
@@ -65,7 +64,12 @@ def profile(cfg: CfgNode, steps: int) -> Findings:
     ended = timeline.now()
     spans = sorted((s for s in timeline.spans if s.end > begun), key=lambda span: span.start)
     shares = busy_shares(spans, begun, ended)
-    return Findings(tuple(spans), shares, images / (ended - begun), verdict(trainer, shares))
+    return Findings(
+        tuple(spans),
+        shares,
+        images / (ended - begun),
+        verdict(shares, cache.records, trainer.device),
+    )
 
 
 def endless(trainer: Trainer) -> Generator[DeviceBatch, None, None]:
@@ -83,9 +87,15 @@ def busy_shares(spans: Sequence[Span], begun: float, ended: float) -> dict[str, 
     return dict(sorted(shares.items()))
 
 
-def verdict(trainer: Trainer, shares: dict[str, float]) -> str:
+def verdict(shares: dict[str, float], records: Records, device: torch.device) -> str:
     """Who is waited for, and what to change."""
     wait = shares.get(WAIT, 0.0)
+    made = shares.get("convert", 0.0) + shares.get("gather", 0.0)  # the step waits for these, too
+    if made >= max(wait, MADE_SHARE):
+        return (
+            f"Making batches where they are used takes {made:.0%} of the time and is the "
+            "bottleneck. Pack at a smaller CACHE.HEIGHT and WIDTH, or augment less."
+        )
     if wait < IDLE_SHARE:
         return (
             "The training step is the bottleneck, as it should be: it waits for data "
@@ -94,29 +104,21 @@ def verdict(trainer: Trainer, shares: dict[str, float]) -> str:
         )
     found = f"The training step waits for data {wait:.0%} of the time"
     readers = [share for row, share in shares.items() if row.startswith("reader")]
-    records = trainer.cache.records
     if readers and max(readers) >= BUSY_SHARE:
-        return f"{found}: reading is the bottleneck. {reading_advice(trainer)}"
-    if shares.get("convert", 0.0) >= BUSY_SHARE:
-        return (
-            f"{found}: converting to floats on the CPU is the bottleneck. Pack at a smaller "
-            "CACHE.HEIGHT and WIDTH, or train on a GPU, which converts by itself."
-        )
+        return f"{found}: reading is the bottleneck. {reading_advice(records, device)}"
     if shares.get("copy", 0.0) >= BUSY_SHARE:
         return f"{found}: the copy to the device is the bottleneck. Set LOADER.TIER device."
-    if isinstance(records, DeviceRecords):
-        return f"{found}: gathering on the device. A smaller CACHE.HEIGHT and WIDTH cost less."
     return (
         f"{found}, and no single part is busy: threads are waiting for cores. Set LOADER.THREADS "
         "lower, or leave other work on this machine for later."
     )
 
 
-def reading_advice(trainer: Trainer) -> str:
+def reading_advice(records: Records, device: torch.device) -> str:
     """What makes reading faster, given where the records are."""
-    if not isinstance(trainer.cache.records, MappedRecords):
+    if not isinstance(records, MappedRecords):
         return "Frames are decoded as they are asked for: set CACHE.MODE build to pack them once."
-    if trainer.device.type == "cuda":
+    if device.type == "cuda":
         return "Set LOADER.TIER device if the records fit there, else raise LOADER.THREADS."
     return (
         "Raise LOADER.THREADS, or LOADER.TIER ram where the disk is slow; a second look is faster."

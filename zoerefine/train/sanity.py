@@ -5,7 +5,7 @@ After Karpathy, "A recipe for training neural networks" (2019), for this task.
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -176,24 +176,18 @@ class Sanity:
 
     def memory(self) -> Finding:
         """What a step keeps for its gradients, and the batch that would fill the memory."""
-        trainer, saved = self.anew(), 0
-
-        def keep(tensor: Tensor) -> Tensor:
-            nonlocal saved
-            saved += tensor.nbytes
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            trainer.backward(self.batch)
-        weights = sum(p.nbytes for p in trainer.refiner.parameters())
-        fixed = 5 * weights  # weights, gradients, two moments, the average
-        each = saved / len(self.batch.index)
+        trainer = self.anew()
+        parts = trainer.parts(self.batch)
+        part = self.batch.split(parts)[0]
+        weights = {p.untyped_storage().data_ptr(): p.nbytes for p in trainer.refiner.parameters()}
+        fixed = 5 * sum(weights.values())  # weights, gradients, two moments, the average
+        each = kept_for_gradients(lambda: trainer.loss_of(part), weights) / len(part.index)
         size = self.cfg.LOADER.BATCH
-        gpu = trainer.device.type == "cuda"
-        free = torch.cuda.mem_get_info()[0] if gpu else free_memory()
-        largest = int((MEMORY_SHARE * free - fixed) / each)
+        free = free_on(trainer.device)
+        needed = fixed + each * math.ceil(size / parts)
+        largest = parts * int((MEMORY_SHARE * free - fixed) / each)
         text = (
-            f"about {(fixed + each * size) / 2**30:.2f} GiB at LOADER.BATCH {size}; "
+            f"about {needed / 2**30:.2f} GiB at LOADER.BATCH {size}; "
             f"{free / 2**30:.1f} GiB are free, for batches of up to about {largest}"
         )
         return Finding("memory", size <= largest, text)
@@ -216,6 +210,30 @@ class Sanity:
         good = best >= self.cfg.TRAIN.LR
         text = f"{self.cfg.TRAIN.LR:.1g}; the loss falls up to {best:.1g} ({path})"
         return Finding("learning rate", good, text + ("" if good else f": try {best / 3:.1g}"))
+
+
+def kept_for_gradients(forward: Callable[[], object], weights: Container[int]) -> int:
+    """Bytes that a forward pass keeps, each once, beside the weights (by their addresses)."""
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        outputs = forward()  # held, so that what it keeps stays where it is
+    del outputs
+    return sum(kept.values())
+
+
+def free_on(device: torch.device) -> int:
+    """Bytes that a training could take there, what torch keeps for it included."""
+    if device.type != "cuda":
+        return free_memory()
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + held
 
 
 def hide(batch: DeviceBatch) -> DeviceBatch:

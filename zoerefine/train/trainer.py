@@ -22,7 +22,7 @@ from zoerefine.errors import UserError
 from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
 from zoerefine.pictures import strip
-from zoerefine.ranks import rank, world
+from zoerefine.ranks import largest_over_ranks, rank, world
 from zoerefine.timeline import Timeline
 from zoerefine.train.distributed import over_ranks
 from zoerefine.train.evaluate import evaluate, evaluate_shuffled, fit_log_scale
@@ -40,8 +40,12 @@ class Trainer:
     ) -> None:
         if min(cfg.TRAIN.EPOCHS, cfg.TRAIN.ACCUMULATE, cfg.TRAIN.CHECKPOINTS) < 1:
             raise UserError("TRAIN.EPOCHS, ACCUMULATE and CHECKPOINTS must be 1 or more")
+        if min(cfg.TRAIN.LOG_EVERY, cfg.TRAIN.EVAL_EVERY) < 1:
+            raise UserError("TRAIN.LOG_EVERY and EVAL_EVERY must be 1 or more")
         if cfg.TRAIN.STEPS < 0:
             raise UserError(f"TRAIN.STEPS must be 0 or more, got {cfg.TRAIN.STEPS}")
+        if cfg.TRAIN.CLIP <= 0:
+            raise UserError(f"TRAIN.CLIP must be above 0 (.inf: no limit), got {cfg.TRAIN.CLIP}")
         self.timeline = timeline
         self.cfg, self.split = cfg, split
         self.device = pick_device()
@@ -51,7 +55,7 @@ class Trainer:
         refiner = self.make_refiner()
         refiner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.refiner = refiner.to(self.device)
-        self.forward = compiled(over_ranks(self.refiner), cfg.TRAIN.COMPILE)
+        self.forward = compiled(over_ranks(self.refiner), cfg)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.averaged = AveragedModel(
             self.refiner,
@@ -134,20 +138,28 @@ class Trainer:
 
     def backward(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Gradients of the loss of a batch, in TRAIN.ACCUMULATE parts whose losses are averaged."""
-        total = torch.zeros((), device=self.device)
+        total, count = torch.zeros((), device=self.device), self.parts(batch)
         sums: dict[str, Tensor] = {}
-        count = self.cfg.TRAIN.ACCUMULATE
-        if world() == 1:  # ranks must agree on the number of parts; alone, few samples make few
-            count = min(count, len(batch.index))
         for part in batch.split(count):
-            with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-                refined_m = self.forward(part.rgb01, part.zoe_m)
-            loss, terms = self.loss(refined_m, part.zoe_m, part.depth_m, part.objects, part.rgb01)
+            loss, terms = self.loss_of(part)
             self.scaler.scale(loss / count).backward()
             total = total + loss.detach() / count
             for name, value in terms.items():
                 sums[name] = sums.get(name, total * 0) + value / count
         return total, sums
+
+    def parts(self, batch: DeviceBatch) -> int:
+        """How many parts a batch goes through in: none of them empty on every rank."""
+        count: int = self.cfg.TRAIN.ACCUMULATE
+        if count == 1:
+            return 1
+        return min(count, int(largest_over_ranks(torch.tensor(len(batch.index)))))
+
+    def loss_of(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Forward, and the loss with its terms."""
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            refined_m = self.forward(batch.rgb01, batch.zoe_m)
+        return self.loss(refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01)
 
     @property
     def weights(self) -> nn.Module:
@@ -237,11 +249,22 @@ def step_seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def compiled(refiner: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
+def compiled(refiner: nn.Module, cfg: CfgNode) -> Callable[[Tensor, Tensor], Tensor]:
     """The refiner, or torch.compile's version of it, which shares its weights."""
+    mode = cfg.TRAIN.COMPILE
     if mode not in ("", "default", "reduce-overhead", "max-autotune"):
         raise UserError(
             f"TRAIN.COMPILE must be empty, default, reduce-overhead or max-autotune, got {mode!r}"
+        )
+    if mode in ("reduce-overhead", "max-autotune") and cfg.TRAIN.ACCUMULATE > 1:
+        raise UserError(
+            f"TRAIN.COMPILE {mode} records CUDA graphs, whose gradients the next part of a batch "
+            "would overwrite: set TRAIN.ACCUMULATE 1, or TRAIN.COMPILE default"
+        )
+    if mode == "max-autotune" and cfg.TRAIN.DETERMINISTIC:
+        raise UserError(
+            "TRAIN.COMPILE max-autotune chooses kernels by timing them, so bits vary: set "
+            "TRAIN.DETERMINISTIC false, or TRAIN.COMPILE reduce-overhead"
         )
     # Inductor fails on this padding once sizes vary (torch 2.13); batches have two sizes at most.
     return torch.compile(refiner, mode=mode, dynamic=False) if mode else refiner
