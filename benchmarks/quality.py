@@ -11,7 +11,7 @@ and each refiner. All see the same pictures equally often; the averaged last wei
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,8 @@ from zoerefine.train.trainer import Trainer
 
 MODELS = {"small": 16, "guided": 32, "unet": 64}  # and their bases
 FIRST = "first implementation"
-RIDGE = 1e-2
+RIDGES = (1e-2, 1e-1, 1.0, 10.0)
+BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 SILOG = ", SILog"  # of what is left when each picture's scale is set right
 
 Found = dict[tuple[str, str], list[float]]  # by side and test, a value a seed
@@ -71,16 +72,21 @@ class DirectTrainer(Trainer):
 
 
 class ScaleAndShift(nn.Module):
-    """depth = a zoe + b, a and b of each picture told from its statistics by ridge regression."""
+    """depth = a zoe + b, a and b of each picture told from its statistics by ridge regression.
 
-    def __init__(self, batches: Iterable[DeviceBatch]) -> None:
+    The ridge is the one that tells a left-out training scene's pictures best.
+    """
+
+    def __init__(
+        self, batches: Iterable[DeviceBatch], scene_of: Callable[[Tensor], Tensor]
+    ) -> None:
         super().__init__()
-        features, targets = [], []
+        features, targets, scenes = [], [], []
         for batch in batches:
             mask = counted(batch.depth_m, batch.zoe_m)
-            for told_from, zoe, depth, valid in zip(
+            for told_from, zoe, depth, valid, scene in zip(
                 statistics_of(batch.rgb01, batch.zoe_m), batch.zoe_m, batch.depth_m, mask,
-                strict=True,
+                scene_of(batch.index), strict=True,
             ):  # fmt: skip
                 if valid.sum() < 100:
                     continue
@@ -89,25 +95,47 @@ class ScaleAndShift(nn.Module):
                 left = torch.stack([zoe[valid] / d, 1 / d], 1)
                 features.append(told_from)
                 targets.append(torch.linalg.lstsq(left, torch.ones_like(d)[:, None]).solution[:, 0])
-        x, y = torch.stack(features).double(), torch.stack(targets).double()
+                scenes.append(scene)
+        x, y = torch.stack(features).double(), torch.stack(targets).double().cpu()
         self.center, self.spread = x.mean(0), x.std(0).clamp(min=1e-6)
-        x = torch.cat([(x - self.center) / self.spread, torch.ones(len(x), 1)], 1)
-        gram = x.T @ x + RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype)
-        self.solution = torch.linalg.solve(gram, x.T @ y)
+        x = self.standard(x)
+        best = min(RIDGES, key=lambda ridge: left_out_error(x, y, torch.stack(scenes), ridge))
+        self.solution = solve(x, y, best)
+
+    def standard(self, features: Tensor) -> Tensor:
+        """Features of mean 0 and spread 1, and a constant."""
+        x = (features.double() - self.center) / self.spread
+        return torch.cat([x, torch.ones(len(x), 1)], 1)
 
     def forward(self, rgb01: Tensor, zoe_m: Tensor) -> Tensor:
-        x = (statistics_of(rgb01, zoe_m).double() - self.center) / self.spread
-        ab = torch.cat([x, torch.ones(len(x), 1)], 1) @ self.solution  # [B, 2]
-        a, b = (ab[:, k].float()[:, None, None, None] for k in (0, 1))
+        ab = self.standard(statistics_of(rgb01, zoe_m)) @ self.solution  # [B, 2]
+        a, b = (ab[:, k].float().to(zoe_m.device)[:, None, None, None] for k in (0, 1))
         return a * zoe_m + b
+
+
+def solve(x: Tensor, y: Tensor, ridge: float) -> Tensor:
+    """Ridge regression of y on x, whose last column, the constant, is not held back."""
+    held_back = torch.eye(x.shape[1], dtype=x.dtype)
+    held_back[-1, -1] = 0
+    return torch.linalg.solve(x.T @ x + ridge * len(x) * held_back, x.T @ y)
+
+
+def left_out_error(x: Tensor, y: Tensor, scenes: Tensor, ridge: float) -> float:
+    """Mean absolute error on the pictures of scenes, each left out once."""
+    errors = [
+        (x[scenes == scene] @ solve(x[scenes != scene], y[scenes != scene], ridge)
+         - y[scenes == scene]).abs().sum()
+        for scene in scenes.unique()
+    ]  # fmt: skip
+    return float(torch.stack(errors).sum()) / len(x)
 
 
 def statistics_of(rgb01: Tensor, zoe_m: Tensor) -> Tensor:
     """What a picture's scale may be told from: log-depth quantiles, the floor, colours. [B, 12]."""
-    log = zoe_m.clamp(min=0.05).log()
+    rgb01, log = rgb01.cpu(), zoe_m.cpu().clamp(min=0.05).log()
     levels = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95])
     quantiles = torch.quantile(log[:, :, ::4, ::4].flatten(1), levels, dim=1).T
-    height = zoe_m.shape[2]
+    height = log.shape[2]
     thirds = [part.mean((1, 2, 3)) for part in log.split(-(-height // 3), 2)]
     colors = rgb01.mean((2, 3))
     return torch.cat([quantiles, torch.stack(thirds, 1), colors, log.std((1, 2, 3))[:, None]], 1)
@@ -198,7 +226,10 @@ def config(name: str, seed: int, epochs: int) -> CfgNode:
 
 def told(trainer: Trainer, scenes: tuple[str, ...]) -> dict[str, float]:
     """Metrics of the scale and shift that are told from a picture's statistics."""
-    fitted = ScaleAndShift(trainer.some_training_pictures())
+    clips = trainer.cache.frames["clip"]
+    fitted = ScaleAndShift(
+        trainer.some_training_pictures(), lambda index: torch.from_numpy(clips[index.numpy()])
+    )
     batches = trainer.prefetch(trainer.load(scenes, 0, Options("sequential")))
     found = evaluate(fitted, batches, 0.0, trainer.cache, torch.float32)
     metrics: dict[str, float] = found["refined"]
@@ -225,15 +256,12 @@ def rows_of(found: Found, tests: Iterable[str]) -> list[Row]:
 
 
 def write_docs(path: Path, rows: list[Row]) -> None:
-    """The table of refiners: size, work, latency, and what was measured here."""
+    """The table of refiners, between two marks: size, work, latency, and what was measured here."""
     values = {one["measure"]: one["value"] for one in rows}
     tests = sorted({name.partition(":")[0] for name in values})
     head = ["refiner", "parameters", "GFLOPs at 192x256", "at 480x640", "ms a frame, 192x256",
             *(test if test.endswith(SILOG) else f"{test}, AbsRel" for test in tests)]  # fmt: skip
-    lines = ["# Refiners", "", "Made by `python benchmarks/quality.py --docs docs/models.md`: "
-             "held-out scenes of the synthetic world, three seeds, +- is half of a 95% interval. "
-             "Latency is eager bfloat16 on this CPU, batch 1, median of interleaved rounds.", "",
-             "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]  # fmt: skip
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     latency = latencies()
     for name, base in MODELS.items():
         size = sum(p.numel() for p in build_refiner(name, base, 1.0).parameters())
@@ -244,7 +272,9 @@ def write_docs(path: Path, rows: list[Row]) -> None:
                  "scale and shift of each picture", FIRST):  # fmt: skip
         cells = [name, "", "", "", ""]
         lines.append("| " + " | ".join([*cells, *figures(values, name, tests)]) + " |")
-    write_text(path, "\n".join(lines) + "\n")
+    # What people have written around the table stays.
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    write_text(path, "\n".join([before + BEGIN, *lines, END + rest.partition(END)[2]]))
 
 
 def figures(values: dict[str, float], name: str, tests: Sequence[str]) -> list[str]:
