@@ -72,6 +72,19 @@ def test_parts_of_a_batch_are_the_same_with_any_number_of_processes(tmp_path, ti
     same(rows(both), rows(alone), rel=2e-3)
 
 
+def test_a_loss_that_is_no_number_ends_all_ranks_and_names_their_frames(tmp_path, tiny):
+    words = ("LOADER.BATCH", "2", "TRAIN.LR", "1e30", "TRAIN.CLIP", "1e30", "TRAIN.WARMUP", "0.0")
+    # Ranks do not agree on whether so short a time is over.
+    done = subprocess.run(
+        command(tiny, "nan", 2, *words, "TRAIN.CHECKPOINT_S", "0.2"),
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "look at the frames" in done.stderr
+    (path,) = tmp_path.glob("runs/nan/*/not_finite.json")
+    assert len(json.loads(path.read_text())["frames"]) == 2  # one of each rank
+
+
 def start(tmp_path, tiny, name, processes):
     """A training that has written a checkpoint, and the processes of its ranks."""
     words = ["TRAIN.CHECKPOINT_S", "0.0", "TRAIN.EPOCHS", "200"]

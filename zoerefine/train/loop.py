@@ -205,16 +205,18 @@ class Loop:
 
         Weights that `watched`, the last step's loss, has spoiled are not kept.
         """
-        # A signal may reach one rank a step before another.
-        stop = bool(largest_over_ranks(torch.tensor(int(self.stop.asked))))
-        due = time.monotonic() - self.saved_at >= self.cfg.TRAIN.CHECKPOINT_S
-        if due or last or stop:
-            self.check_finite(watched)
-        if is_writer() and (due or last or stop):
+        due = last or time.monotonic() - self.saved_at >= self.cfg.TRAIN.CHECKPOINT_S
+        # A signal may reach one rank a step before another, and clocks differ: ranks agree first.
+        asked = torch.tensor([self.stop.asked, due], dtype=torch.int64)
+        stop, due = map(bool, largest_over_ranks(asked))
+        if not (stop or due):
+            return
+        self.check_finite(watched)
+        self.saved_at = time.monotonic()
+        if is_writer():
             state = self.trainer.state()
             state |= {"pruned": self.pruned, "log_offset": self.log.offset}
             self.writer.save(self.trainer.step, state)
-            self.saved_at = time.monotonic()
         if stop:
             self.writer.wait()
             raise KeyboardInterrupt
