@@ -11,10 +11,11 @@ and each refiner. All see the same pictures equally often; the averaged last wei
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from common.interval import half_width
 from common.report import Row, options, report, row
@@ -74,19 +75,18 @@ class DirectTrainer(Trainer):
 class ScaleAndShift(nn.Module):
     """depth = a zoe + b, a and b of each picture told from its statistics by ridge regression.
 
-    The ridge is the one that tells a left-out training scene's pictures best.
+    The ridge is the one that tells a left-out training clip's pictures best; `of_clip` is the clip
+    of each of the cache's frames.
     """
 
-    def __init__(
-        self, batches: Iterable[DeviceBatch], scene_of: Callable[[Tensor], Tensor]
-    ) -> None:
+    def __init__(self, batches: Iterable[DeviceBatch], of_clip: np.ndarray) -> None:
         super().__init__()
-        features, targets, scenes = [], [], []
+        features, targets, clips = [], [], []
         for batch in batches:
             mask = counted(batch.depth_m, batch.zoe_m)
-            for told_from, zoe, depth, valid, scene in zip(
+            for told_from, zoe, depth, valid, clip in zip(
                 statistics_of(batch.rgb01, batch.zoe_m), batch.zoe_m, batch.depth_m, mask,
-                scene_of(batch.index), strict=True,
+                of_clip[batch.index.numpy()], strict=True,
             ):  # fmt: skip
                 if valid.sum() < 100:
                     continue
@@ -95,11 +95,11 @@ class ScaleAndShift(nn.Module):
                 left = torch.stack([zoe[valid] / d, 1 / d], 1)
                 features.append(told_from)
                 targets.append(torch.linalg.lstsq(left, torch.ones_like(d)[:, None]).solution[:, 0])
-                scenes.append(scene)
+                clips.append(clip)
         x, y = torch.stack(features).double(), torch.stack(targets).double().cpu()
         self.center, self.spread = x.mean(0), x.std(0).clamp(min=1e-6)
         x = self.standard(x)
-        best = min(RIDGES, key=lambda ridge: left_out_error(x, y, torch.stack(scenes), ridge))
+        best = min(RIDGES, key=lambda ridge: left_out_error(x, y, np.array(clips), ridge))
         self.solution = solve(x, y, best)
 
     def standard(self, features: Tensor) -> Tensor:
@@ -120,14 +120,13 @@ def solve(x: Tensor, y: Tensor, ridge: float) -> Tensor:
     return torch.linalg.solve(x.T @ x + ridge * len(x) * held_back, x.T @ y)
 
 
-def left_out_error(x: Tensor, y: Tensor, scenes: Tensor, ridge: float) -> float:
-    """Mean absolute error on the pictures of scenes, each left out once."""
-    errors = [
-        (x[scenes == scene] @ solve(x[scenes != scene], y[scenes != scene], ridge)
-         - y[scenes == scene]).abs().sum()
-        for scene in scenes.unique()
-    ]  # fmt: skip
-    return float(torch.stack(errors).sum()) / len(x)
+def left_out_error(x: Tensor, y: Tensor, clips: np.ndarray, ridge: float) -> float:
+    """Mean absolute error on the pictures of clips, each left out once."""
+    total = 0.0
+    for clip in np.unique(clips):
+        out = torch.from_numpy(clips == clip)
+        total += (x[out] @ solve(x[~out], y[~out], ridge) - y[out]).abs().sum().item()
+    return total / len(x)
 
 
 def statistics_of(rgb01: Tensor, zoe_m: Tensor) -> Tensor:
@@ -226,10 +225,7 @@ def config(name: str, seed: int, epochs: int) -> CfgNode:
 
 def told(trainer: Trainer, scenes: tuple[str, ...]) -> dict[str, float]:
     """Metrics of the scale and shift that are told from a picture's statistics."""
-    clips = trainer.cache.frames["clip"]
-    fitted = ScaleAndShift(
-        trainer.some_training_pictures(), lambda index: torch.from_numpy(clips[index.numpy()])
-    )
+    fitted = ScaleAndShift(trainer.some_training_pictures(), trainer.cache.frames["clip"])
     batches = trainer.prefetch(trainer.load(scenes, 0, Options("sequential")))
     found = evaluate(fitted, batches, 0.0, trainer.cache, torch.float32)
     metrics: dict[str, float] = found["refined"]
@@ -273,7 +269,8 @@ def write_docs(path: Path, rows: list[Row]) -> None:
         cells = [name, "", "", "", ""]
         lines.append("| " + " | ".join([*cells, *figures(values, name, tests)]) + " |")
     # What people have written around the table stays.
-    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    before, _, rest = text.partition(BEGIN)
     write_text(path, "\n".join([before + BEGIN, *lines, END + rest.partition(END)[2]]))
 
 

@@ -56,3 +56,11 @@ def free_memory() -> int:
         return 2**62
     values = dict(line.split(":", 1) for line in lines)
     return int(values["MemAvailable"].split()[0]) * 1024
+
+
+def free_on(device: torch.device) -> int:
+    """Bytes that could be had on a device, what torch keeps there unused included."""
+    if device.type != "cuda":
+        return free_memory()
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + held

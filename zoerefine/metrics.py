@@ -6,6 +6,7 @@ and nothing is rescaled to the truth. Sums are kept in float64, so batch size do
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -112,6 +113,17 @@ class Mean:
     def compute(self) -> float | None:
         """The mean, or None where there was nothing."""
         return self.total / self.count if self.count else None
+
+
+def shares(figures: dict[str, Any], of: dict[str, Any]) -> dict[str, Any]:
+    """Each figure's share of the one of the same name, in groups as they are; none of zero's."""
+    found: dict[str, Any] = {}
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            found[name] = shares(value, of.get(name, {}))
+        elif of.get(name):
+            found[name] = value / of[name]
+    return found
 
 
 def log_error(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:

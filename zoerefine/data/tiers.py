@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zoerefine.data.cache import WORD, Cache, MappedRecords, Records
-from zoerefine.device import free_memory
+from zoerefine.device import free_memory, free_on
 from zoerefine.errors import UserError
 from zoerefine.progress import say, track
 
@@ -75,8 +75,8 @@ def place(cache: Cache, tier: str, device: torch.device) -> Cache:
     if not mapped:
         say(f"loader: frames are decoded as they are asked for ({size})")
     elif tier == "device" or (tier == "auto" and _fits_on(device, cache)):
-        _refuse_too_large(tier, cache, _free_on(device))
-        say(f"loader: {size} on {device}, which has {_free_on(device) / 2**30:.1f} GiB free")
+        _refuse_too_large(tier, cache, free_on(device))
+        say(f"loader: {size} on {device}, which has {free_on(device) / 2**30:.1f} GiB free")
         return dataclasses.replace(cache, records=DeviceRecords(cache, device))
     elif tier == "ram":
         _refuse_too_large(tier, cache, free_memory())
@@ -93,7 +93,7 @@ def place(cache: Cache, tier: str, device: torch.device) -> Cache:
 
 
 def _fits_on(device: torch.device, cache: Cache) -> bool:
-    return device.type == "cuda" and cache.nbytes < DEVICE_SHARE * _free_on(device)
+    return device.type == "cuda" and cache.nbytes < DEVICE_SHARE * free_on(device)
 
 
 def _refuse_too_large(tier: str, cache: Cache, free: int) -> None:
@@ -102,7 +102,3 @@ def _refuse_too_large(tier: str, cache: Cache, free: int) -> None:
             f"LOADER.TIER {tier}: {cache.nbytes / 2**30:.2f} GiB of records, {free / 2**30:.2f} "
             "GiB free: use LOADER.TIER mmap"
         )
-
-
-def _free_on(device: torch.device) -> int:
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()

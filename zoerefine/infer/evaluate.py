@@ -13,7 +13,7 @@ from zoerefine.data.dataset import ZOE_SCALE
 from zoerefine.data.decode import read_truth_m, read_zoe
 from zoerefine.errors import UserError
 from zoerefine.infer.pipeline import Inference
-from zoerefine.metrics import DepthMetrics, counted, picture_metrics
+from zoerefine.metrics import DepthMetrics, counted, picture_metrics, shares
 from zoerefine.progress import say, track
 
 
@@ -48,7 +48,7 @@ def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
         "left_out": left_out,
         "pseudo": before,
         "refined": after,
-        "ratio": {name: after[name] / value for name, value in before.items() if value},
+        "ratio": shares(after, before),
     }
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from zoerefine.data.cache import Cache
 from zoerefine.data.dataset import Clip
 from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.metrics import DepthMetrics, counted, picture_metrics
+from zoerefine.metrics import DepthMetrics, counted, picture_metrics, shares
 from zoerefine.ranks import from_all
 from zoerefine.train.detail import Detail
 
@@ -135,17 +135,6 @@ class Sums:
 def with_ratio(depths: dict[str, Any]) -> dict[str, Any]:
     """The figures of several depths, and what share of the pseudo depth's the refined one's are."""
     return depths | {"ratio": shares(depths.get("refined", {}), depths.get("pseudo", {}))}
-
-
-def shares(figures: dict[str, Any], of: dict[str, Any]) -> dict[str, Any]:
-    """Each figure's share of the one of the same name, in groups as they are; none of zero's."""
-    found: dict[str, Any] = {}
-    for name, value in figures.items():
-        if isinstance(value, dict):
-            found[name] = shares(value, of.get(name, {}))
-        elif of.get(name):
-            found[name] = value / of[name]
-    return found
 
 
 def predict_all(

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from zoerefine.errors import UserError
 
+NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
+NOT_REPEATABLE = re.compile(r"(\S+) does not have a deterministic implementation")
+
 
 class WatchedLoss:
     """A step's loss on its way to the CPU, and the samples that made it.
@@ -29,10 +32,6 @@ class WatchedLoss:
         if self._copied:
             self._copied.synchronize()
         return self._loss.item()
-
-
-NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
-NOT_REPEATABLE = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from yacs.config import CfgNode
 
 from zoerefine.data.augment import Augmentation
 from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.device import free_memory
+from zoerefine.device import free_on
 from zoerefine.files import replacing
 from zoerefine.train.clock import StepClock
 from zoerefine.train.job import prepare
@@ -226,14 +226,6 @@ def kept_for_gradients(forward: Callable[[], object], weights: Container[int]) -
         outputs = forward()  # held, so that what it keeps stays where it is
     del outputs
     return sum(kept.values())
-
-
-def free_on(device: torch.device) -> int:
-    """Bytes that a training could take there, what torch keeps for it included."""
-    if device.type != "cuda":
-        return free_memory()
-    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0]) + held
 
 
 def hide(batch: DeviceBatch) -> DeviceBatch:
