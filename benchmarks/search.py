@@ -40,7 +40,7 @@ SPACE = {
         "LR": {"low": 1e-4, "high": 3e-2, "log": True},
         "WEIGHT_DECAY": {"low": 1e-6, "high": 1e-1, "log": True},
     },
-    "MODEL": {"MAX_LOG": [0.6, 1.0, 1.5]},
+    "MODEL": {"MAX_LOG": [1.0, 1.5, 2.0]},
     "LOSS": {"OBJECT_WEIGHT": {"low": 0.2, "high": 0.8}},
 }
 

@@ -72,7 +72,7 @@ MODEL:
   NAME: small             # see zoerefine/model
   BASE: 16                # channels of the first level
   PRETRAINED: ""          # unet: a local file with torchvision's ResNet18 weights
-  MAX_LOG: 1.0            # the refiner corrects log depth by at most this much at a pixel
+  MAX_LOG: 2.0            # the refiner corrects log depth by at most this much at a pixel
 
 LOSS:
   TERMS:                  # summed; see zoerefine/loss.py for names

@@ -110,7 +110,7 @@ def test_an_engine_is_built_once_and_again_when_the_weights_change(best, capsys)
     assert "built before" in capsys.readouterr().err
 
     refiner = load_refiner(best)
-    torch.nn.init.normal_(refiner.get_parameter("backbone.local.weight"), std=0.1)
+    torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.1)
     save_best(best, refiner.state_dict())
     path = export(best, "torchscript", "fp32")
     assert not kept.exists()  # nothing uses it any more
@@ -153,7 +153,7 @@ def test_too_far_from_eager_is_not_published_and_auto_goes_on(best):
     with torch.no_grad():
         *_, last = (m for m in refiner.modules() if isinstance(m, torch.nn.BatchNorm2d))
         last.bias += 300
-        refiner.get_parameter("backbone.local.weight").copy_(
+        refiner.get_parameter("backbone.head.weight").copy_(
             torch.tensor([1.0, -1.0, 1.0, -1.0]).view(1, 4, 1, 1)
         )
     save_best(best, refiner.state_dict())

@@ -123,7 +123,7 @@ def test_sub_trees_and_loss_lists_are_choices_with_a_search_of_their_own():
             assert terms[1]["name"] == "gradient"
     small = {(b, m) for name, b, m, _ in seen if name == "small"}
     guided = {(b, m) for name, b, m, _ in seen if name == "guided"}
-    assert small == {(8, 1.0), (16, 1.0)}  # what a branch leaves out is as the config has it
+    assert small == {(8, 2.0), (16, 2.0)}  # what a branch leaves out is as the config has it
     assert guided == {(16, 0.5), (32, 0.5), (48, 0.5)}
     assert {weight for *_, weight in seen} == {0.5, 1.0, 1.5}
     # Only what was chosen is a trial's parameter.

@@ -2,7 +2,7 @@
 
 Engines take a network's precision from its own types (TensorRT 11 takes it from nothing else),
 so what is built is always the network that this file makes. Only the backbone changes: logarithm,
-exponential and the two heads' sum stay float32.
+exponential and bounds stay float32.
 """
 
 import copy
@@ -29,9 +29,9 @@ class Typed(nn.Module):
         self.inner = backbone.to(dtype)
         self.dtype = dtype
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        local, scale = self.inner(inputs.to(self.dtype))
-        return local.float(), scale.float()
+    def forward(self, inputs: Tensor) -> Tensor:
+        depth: Tensor = self.inner(inputs.to(self.dtype))
+        return depth.float()
 
 
 class Int8Conv(nn.Module):

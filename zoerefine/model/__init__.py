@@ -12,7 +12,7 @@ BACKBONES = {"small": SmallUNet, "unet": ResNetUNet, "guided": GuidedUNet}
 
 
 def build_refiner(name: str, base: int, max_log: float) -> Refiner:
-    """A new refiner with random weights and zero heads: it returns its input until trained.
+    """A new refiner with random weights: it returns its input until trained.
 
     Args:
         name: one of `BACKBONES`.

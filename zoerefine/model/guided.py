@@ -1,7 +1,7 @@
-"""The guided refiner: a correction made at a quarter of the resolution, and upsampled by learning.
+"""The guided refiner: depth told at a quarter of the resolution, and upsampled by learning.
 
 Most of a monocular network's error is smooth (a global scale, warps of tens of pixels), so the
-network works where pixels are few and channels cheap. What sharpness the correction needs comes
+network works where pixels are few and channels cheap. What sharpness depth needs comes
 back by convex upsampling (Teed and Deng 2020, RAFT, section 3.3): each fine pixel is a weighted
 mean of the 3x3 coarse values around it, with weights that the network tells from the picture.
 """
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, zero_start
+from zoerefine.model.refiner import INPUTS, depth_head
 from zoerefine.model.small import UNetBody
 
 FACTOR = 4  # between the resolution of the correction and the picture's
@@ -19,19 +19,19 @@ NEIGHBOURS = 9
 
 
 class GuidedUNet(UNetBody):
-    """[B, INPUTS, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`."""
+    """[B, INPUTS, H, W] -> log depth [B, 1, H, W]; H, W divisible by `stride`."""
 
     stride = 32
 
     def __init__(self, base: int) -> None:
         pixels = FACTOR * FACTOR
         super().__init__(INPUTS * pixels, [base * w for w in WIDTHS])
-        self.coarse = zero_start(nn.Conv2d(base * WIDTHS[0], 1, 1))
+        self.head = depth_head(base * WIDTHS[0])
         self.weights = nn.Conv2d(base * WIDTHS[0], NEIGHBOURS * pixels, 1)
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        x, scale = self.features(F.pixel_unshuffle(inputs, FACTOR))  # at a quarter
-        return upsample(self.coarse(x), self.weights(x)), scale
+    def forward(self, inputs: Tensor) -> Tensor:
+        x = self.features(F.pixel_unshuffle(inputs, FACTOR))  # at a quarter
+        return upsample(self.head(x), self.weights(x))
 
 
 def upsample(coarse: Tensor, weights: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, ScaleHead, zero_start
+from zoerefine.model.refiner import INPUTS, depth_head
 
 WIDTHS = (1, 2, 4, 6, 8)  # channels of each level, in units of the base
 
@@ -24,7 +24,7 @@ def block(inputs: int, outputs: int) -> nn.Sequential:
 
 
 class UNetBody(nn.Module):
-    """Levels of halved resolution and back, joined by skips, and a scale told at the bottom."""
+    """Levels of halved resolution and back, joined by skips."""
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
         super().__init__()
@@ -35,31 +35,29 @@ class UNetBody(nn.Module):
             block(deep + skip, skip)
             for deep, skip in zip(widths[:0:-1], widths[-2::-1], strict=True)
         )
-        self.scale = ScaleHead(widths[-1])
 
-    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, inputs, H, W] to the first level's [B, widths[0], H, W], and scale [B, 1, 1, 1]."""
+    def features(self, x: Tensor) -> Tensor:
+        """[B, inputs, H, W] to the first level's [B, widths[0], H, W]."""
         skips = []
         for level, layer in enumerate(self.down):
             if level:
                 x = F.max_pool2d(x, 2)
             x = layer(x)
             skips.append(x)
-        scale = self.scale(x)
         for layer, skip in zip(self.up, skips[-2::-1], strict=True):
             x = layer(torch.cat([F.interpolate(x, scale_factor=2.0), skip], 1))
-        return x, scale
+        return x
 
 
 class SmallUNet(UNetBody):
-    """[B, INPUTS, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`."""
+    """[B, INPUTS, H, W] -> log depth [B, 1, H, W]; H, W divisible by `stride`."""
 
     stride = 16
 
     def __init__(self, base: int) -> None:
         super().__init__(INPUTS, [base * w for w in WIDTHS])
-        self.local = zero_start(nn.Conv2d(base, 1, 1))
+        self.head = depth_head(base)
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        x, scale = self.features(inputs)
-        return self.local(x), scale
+    def forward(self, inputs: Tensor) -> Tensor:
+        depth: Tensor = self.head(self.features(inputs))
+        return depth

@@ -1,4 +1,4 @@
-"""The UNet with a ResNet18 encoder: the first implementation's network, with our two heads.
+"""The UNet with a ResNet18 encoder: the first implementation's network.
 
 Parameter names of the encoder are torchvision's (`conv1`, `bn1`, `layer1.0.conv1`, ...), so that
 its ImageNet weights load; the first layer has two more channels, for log depth and for rows.
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, ScaleHead, zero_start
+from zoerefine.model.refiner import INPUTS, depth_head
 
 BLOCKS = 2  # residual blocks a stage: ResNet18
 
@@ -34,7 +34,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNetUNet(nn.Module):
-    """[B, inputs, H, W] -> (local [B, 1, H, W], scale [B, 1, 1, 1]); H, W divisible by `stride`.
+    """[B, inputs, H, W] -> log depth [B, 1, H, W]; H, W divisible by `stride`.
 
     `base` is the channels of the first level; 64 is ResNet18 proper (14 million parameters).
     """
@@ -57,22 +57,21 @@ class ResNetUNet(nn.Module):
         self.decoder = nn.ModuleList(
             decode(deep + skip, out) for deep, skip, out in zip(above, beside, below, strict=True)
         )
-        self.scale = ScaleHead(widths[-1])
-        self.local = zero_start(nn.Conv2d(below[-1], 1, 1))
+        self.head = depth_head(below[-1])
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, inputs: Tensor) -> Tensor:
         skips = [F.relu(self.bn1(self.conv1(inputs)))]  # [B, base, H/2, W/2]
         x = self.layer1(F.max_pool2d(skips[0], 3, 2, 1))  # [B, base, H/4, W/4]
         for layer in (self.layer2, self.layer3, self.layer4):
             skips.append(x)
-            x = layer(x)
-        scale = self.scale(x)  # x: [B, 8 base, H/32, W/32]
+            x = layer(x)  # at last [B, 8 base, H/32, W/32]
         for level in self.decoder:
             x = F.interpolate(x, scale_factor=2.0)
             if skips:
                 x = torch.cat([x, skips.pop()], 1)
             x = level(x)
-        return self.local(x), scale
+        depth: Tensor = self.head(x)
+        return depth
 
 
 def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:

@@ -27,7 +27,7 @@ from zoerefine.train.trainer import Trainer
 
 STEPS = 40  # of a short training
 RATES = 1e-6, 1.0  # between which the range test raises the learning rate
-OVERFIT_SHARE = 0.6  # of the first loss, below which one batch must be learned
+OVERFIT_SHARE = 0.6  # of the pseudo depth's loss, below which one batch must be learned
 WAIT_SHARE = 0.01
 MEMORY_SHARE = 0.8  # of the free memory, which a batch may take
 DRAWN = 4  # samples of the picture
@@ -108,13 +108,12 @@ class Sanity:
 
     def samples_apart(self) -> Finding:
         """What is said of one sample must not depend on another."""
-        refiner = self.anew().refiner.eval()
         if len(self.batch.index) < 2:
             return Finding("samples kept apart", True, "a batch has one sample only")
+        trainer = self.anew()
+        trainer.step_once(self.batch)  # an untrained refiner says the same of everything
+        refiner = trainer.refiner.eval()
         rgb01 = self.batch.rgb01.clone().requires_grad_()
-        with torch.no_grad():  # a head of zeros would hide everything
-            for weights in refiner.parameters():
-                weights.add_(0.01 * torch.randn_like(weights))
         refiner(rgb01, self.batch.zoe_m)[0].sum().backward()
         assert rgb01.grad is not None
         mixed = bool(rgb01.grad[1:].any()) or not bool(rgb01.grad[0].any())
@@ -124,16 +123,17 @@ class Sanity:
 
     def one_batch(self) -> Finding:
         """One batch, again and again, must be learned."""
-        trainer = self.anew()
-        losses = [trainer.step_once(self.batch)[0].item() for _ in range(STEPS)]
-        share = losses[-1] / losses[0] if losses[0] else 0.0
-        text = f"its loss went from {losses[0]:.4f} to {losses[-1]:.4f} in {STEPS} steps"
+        trainer, first = self.anew(), self.loss_of(self.batch.zoe_m)
+        for _ in range(STEPS):
+            last = trainer.step_once(self.batch)[0].item()
+        share = last / first if first else 0.0
+        text = f"its loss is {last:.4f} after {STEPS} steps; the pseudo depth's is {first:.4f}"
         if share > OVERFIT_SHARE:
             text += ": raise TRAIN.LR or MODEL.BASE, or look for depths that cannot be told"
         return Finding("overfits one batch", share <= OVERFIT_SHARE, text)
 
     def gradients(self) -> Finding:
-        """After a few steps, when heads are no more zero, every parameter learns."""
+        """After a few steps every parameter learns."""
         trainer = self.anew()
         for _ in range(3):
             trainer.step_once(self.batch)
