@@ -26,10 +26,12 @@ def cache(world, tmp_path_factory):
     return build_cache(open_dataset(world), 24, 32, root, workers=2)
 
 
-def loader(cache, batch=3, seed=0, order="shuffle", tier="mmap", threads=2, rank=0, world=1):
+def loader(
+    cache, batch=3, seed=0, order="shuffle", tier="mmap", threads=2, rank=0, world=1, pinned=False
+):
     cache = place(cache, tier, CPU)
     sampler = Sampler(cache, np.arange(len(cache)), batch, seed, Options(order))
-    return Loader(cache, sampler, threads, rank, world)
+    return Loader(cache, sampler, threads, rank, world, pinned)
 
 
 def flat(lists):
@@ -124,6 +126,18 @@ def test_prefetched_batches_are_metres_and_stay_valid(cache):
             np.testing.assert_allclose(batch.zoe_m[row, 0], zoe_m, rtol=1e-6)
             rgb01 = record["rgb"].transpose(2, 0, 1) / 255
             np.testing.assert_allclose(batch.rgb01[row], rgb01, atol=1e-6)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="slots are of GPUs")
+def test_slots_are_not_overwritten_while_the_gpu_is_behind(cache):
+    kept = []
+    for batch in Prefetcher(loader(cache, pinned=True), torch.device("cuda")):
+        kept.append(batch)
+        torch.cuda._sleep(50_000_000)  # cycles: the reader is many batches ahead of the step
+    torch.cuda.synchronize()
+    for ours, theirs in zip(kept, prefetcher(cache), strict=True):
+        for field in ("rgb01", "zoe_m", "depth_m", "objects"):
+            torch.testing.assert_close(getattr(ours, field).cpu(), getattr(theirs, field))
 
 
 def test_leaving_early_ends_the_readers(cache):
