@@ -13,11 +13,12 @@ from zoerefine.run_dir import RunDir
 
 
 def command(tiny, name, processes, *words):
+    # At a low rate, since Adam makes steps of the full rate of gradients that are mere rounding.
     return [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
         str(processes), os.path.join(os.path.dirname(__file__), "../../platform/train.py"),
         "--config", str(tiny), "RUN.NAME", name, "TRAIN.PRECISION", "fp32", "TRAIN.EPOCHS", "3",
-        "LOADER.BATCH", "5", *words,
+        "LOADER.BATCH", "5", "TRAIN.LR", "3e-4", *words,
     ]  # fmt: skip
 
 
