@@ -93,7 +93,7 @@ TRAIN:
   ACCUMULATE: 1           # parts that a batch goes through the refiner in, to save memory
   PATIENCE: 0             # evaluations without a better one that end the run; 0: never
   CLIP: 1.0               # gradient norm
-  EMA: 0.99               # decay of the averaged weights; 0: none
+  EMA: 0.99               # decay of the averaged weights, less in the first steps; 0: none
   PRECISION: auto         # auto | fp32 | bf16 | fp16
   COMPILE: ""             # torch.compile: default | reduce-overhead (CUDA graphs) | max-autotune
   EVAL_EVERY: 1           # epochs
@@ -157,6 +157,11 @@ PlainLoader.add_implicit_resolver(
     "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
 )
 WORDS = {"on": True, "yes": True, "off": False, "no": False}  # for a key that is true or false
+
+
+def training_size(cfg: CfgNode) -> tuple[int, int]:
+    """Height and width of the pictures that the refiner is given in training."""
+    return cfg.LOADER.HEIGHT or cfg.CACHE.HEIGHT, cfg.LOADER.WIDTH or cfg.CACHE.WIDTH
 
 
 def load_yaml(text: str) -> Any:

@@ -100,8 +100,8 @@ class Mean:
         self.total, self.count = 0.0, 0
 
     def add(self, values: Tensor) -> None:
-        """Add numbers [n]; NaN is none."""
-        for value in values[~values.isnan()].double().tolist():
+        """Add numbers [n]."""
+        for value in values.double().tolist():
             self.total += value
             self.count += 1
 

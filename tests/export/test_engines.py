@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from zoerefine.config import load_config, save_config
 from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
 from zoerefine.export import KINDS
@@ -17,6 +18,7 @@ from zoerefine.export.build import Workshop
 from zoerefine.export.bundle import load_bundle, read_manifest
 from zoerefine.export.export import export
 from zoerefine.export.kinds import kind_of
+from zoerefine.export.module import Shipped
 from zoerefine.export.verify import Accuracy, TooFarOff, check_tolerance
 from zoerefine.train.checkpoint import load_refiner, save_best
 
@@ -74,6 +76,28 @@ def test_its_manifest_says_how_far_it_is_and_how_fast(engine):
         assert made["max_abs_err_m"] <= 1 / 256 + 1e-6  # one unit of the 16-bit files
     else:
         assert made["max_abs_err_m"] > 0  # it is not fp32 under another name
+
+
+def test_an_engine_is_of_the_size_that_was_trained_at(best):
+    cfg = load_config(best.config_file, ["LOADER.HEIGHT", "32", "LOADER.WIDTH", "48"])
+    save_config(cfg, best.config_file)
+    source = Workshop(best).source
+    assert (source.height, source.width) == (32, 48)
+
+
+def test_a_change_is_carried_into_holes_of_the_pseudo_depth_undiminished():
+    """What a pixel beside one without a measurement is told does not depend on the hole."""
+
+    class Double(torch.nn.Module):
+        def forward(self, rgb01, zoe_m):
+            return zoe_m * 2
+
+    zoe = torch.full((1, 48, 64), 512, dtype=torch.int32)
+    zoe[:, 10:22, 20:41] = 0
+    zoe = zoe.to(torch.uint16)
+    rgb = torch.zeros(1, 48, 64, 3, dtype=torch.uint8)
+    refined = Shipped(Double(), 24, 32)(rgb, zoe)
+    assert torch.equal(refined.int(), zoe.int() * 2)
 
 
 @pytest.mark.parametrize(

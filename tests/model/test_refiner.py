@@ -67,6 +67,56 @@ def test_gradient_reaches_every_parameter(name):
     assert without == []
 
 
+@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize(("bias", "truth"), [(30.0, 1.0), (-30.0, 9.0)])
+def test_what_is_told_beyond_the_bound_learns_to_come_back(name, bias, truth):
+    refiner = build_refiner(name, 8, 0.5)
+    head = refiner.get_parameter("backbone.head.bias")
+    torch.nn.init.constant_(head, bias)
+    rgb01, zoe_m = inputs()
+    refined = refiner(rgb01, zoe_m)
+    assert (refined / zoe_m).log().abs().min() > 0.499  # all of it
+    (refined - truth).square().mean().backward()
+    assert head.grad is not None
+    wanted = (refined > truth) if bias > 0 else (refined < truth)
+    assert wanted.any()
+    assert head.grad.sign() == (1 if bias > 0 else -1)  # a step goes against it
+
+
+def test_what_is_told_beyond_the_bound_is_not_driven_further_out():
+    refiner = build_refiner("small", 8, 0.5)
+    head = refiner.get_parameter("backbone.head.bias")
+    torch.nn.init.constant_(head, 30.0)
+    rgb01, zoe_m = inputs()
+    (refiner(rgb01, zoe_m) - 100).square().mean().backward()
+    assert not head.grad.any()
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("bias", [1e4, -1e4])
+def test_gradients_of_depth_beyond_any_number_are_numbers(name, bias):
+    refiner = build_refiner(name, 8, 2.0)
+    torch.nn.init.constant_(refiner.get_parameter("backbone.head.bias"), bias)
+    refiner(*inputs()).mean().backward()
+    assert all(p.grad.isfinite().all() for p in refiner.parameters() if p.grad is not None)
+
+
+def test_two_forwards_may_share_a_backward():
+    refiner = build_refiner("small", 8, 1.0)
+    (refiner(*inputs(seed=1)).mean() + refiner(*inputs(seed=2)).mean()).backward()
+
+
+@pytest.mark.parametrize("name", ["small", "unet"])
+def test_depth_is_finer_than_bfloat16_under_autocast(name):
+    refiner = trained(name)
+    rgb01, zoe_m = inputs()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        told = refiner.backbone(torch.randn(1, 5, 64, 64))
+        assert refiner(rgb01, zoe_m).dtype == torch.float32
+    assert told.dtype == torch.float32
+    assert not torch.equal(told, told.bfloat16().float())
+
+
 @given(height=st.integers(1, 500))
 def test_rows_are_their_centres_between_the_picture_s_edges(height):
     rows = rows_of(torch.zeros(2, 1, height, 3))

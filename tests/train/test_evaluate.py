@@ -1,5 +1,7 @@
 """The evaluation: the same figures in any grouping, and the details by class, speed and depth."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -25,14 +27,34 @@ def cache(world, tmp_path_factory):
     return build_cache(open_dataset(world), 24, 32, tmp_path_factory.mktemp("caches"))
 
 
-def figures(cache, batch):
+class Spoiled(nn.Module):
+    """Has one pixel in a hundred that is no number."""
+
+    def forward(self, rgb01, zoe_m):
+        spoiled = zoe_m.clone()
+        spoiled.flatten()[::100] = math.nan
+        return spoiled
+
+
+def figures(cache, batch, refiner=None):
     sampler = Sampler(cache, np.arange(len(cache)), batch, 0, Options("sequential"))
     batches = Prefetcher(Loader(cache, sampler), torch.device("cpu"))
-    return evaluate(Tenth(), batches, 0.2, cache, torch.float32, detail=True)
+    return evaluate(refiner or Tenth(), batches, 0.2, cache, torch.float32, detail=True)
 
 
 def test_any_grouping_into_batches_gives_the_same_bits(cache):
     assert figures(cache, 16) == figures(cache, 3) == figures(cache, 1)
+
+
+def test_a_depth_that_is_no_number_spoils_every_mean_and_costs_every_share(cache):
+    found = figures(cache, 5, Spoiled())
+    refined, pseudo = found["refined"], found["pseudo"]
+    assert all(math.isnan(refined[name]) for name in ("abs_rel", "rmse", "silog"))
+    assert refined["delta3"] < pseudo["delta3"]
+    detail = found["detail"]
+    for name in ("object_distance_m", "object_distance_rel", "flicker"):
+        assert math.isnan(detail["refined"][name]), name
+    assert detail["refined"]["boundary_f1"] < detail["pseudo"]["boundary_f1"]
 
 
 def test_details_are_told_of_every_depth(cache):

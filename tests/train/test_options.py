@@ -1,6 +1,7 @@
 """What a training may be told: steps, accumulation, precision, patience, compilation, weights."""
 
 import json
+import math
 import shutil
 
 import pytest
@@ -12,7 +13,9 @@ from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.model import build_refiner
 from zoerefine.run_dir import RunDir
+from zoerefine.train.checkpoint import load_checkpoint
 from zoerefine.train.job import prepare
+from zoerefine.train.loop import Loop
 from zoerefine.train.pretrained import load_pretrained
 from zoerefine.train.trainer import Trainer
 
@@ -51,8 +54,11 @@ def test_another_optimizer_trains_too(trained):
 
 
 def test_a_run_without_gain_ends_early(trained):
-    run = trained("TRAIN.PATIENCE", 2, "TRAIN.EPOCHS", 30, "TRAIN.LR", 0.0)
-    assert len(rows(run, "val")) == 3  # the first is the best
+    # Nothing is learned: only the statistics of batch norm move, and they soon settle.
+    run = trained("TRAIN.PATIENCE", 2, "TRAIN.EPOCHS", 60, "TRAIN.LR", 0.0)
+    found = [row["refined"]["abs_rel"] for row in rows(run, "val")]
+    assert len(found) < 60
+    assert min(found[-2:]) >= min(found[:-2]) == found[-3]
     assert run.read_json(run.results_file)["stopped_early"]
 
 
@@ -72,6 +78,7 @@ def test_accumulated_parts_give_the_mean_of_their_losses(tiny):
     ]
     for trainer in trainers:  # batch statistics would differ between a batch and its parts
         trainer.refiner.eval()
+        trainer.refiner.trained.fill_(True)
     batch = next(trainers[0].some_training_pictures())
     whole = [trainers[0].backward(part)[0] for part in batch.split(2)]
     trainers[1].backward(batch)
@@ -79,21 +86,42 @@ def test_accumulated_parts_give_the_mean_of_their_losses(tiny):
     grads = [
         [p.grad for p in trainer.refiner.parameters() if p.grad is not None] for trainer in trainers
     ]
+    assert all(one.any() for one in grads[0])
     for one, two in zip(*grads, strict=True):
         torch.testing.assert_close(one / 2, two, rtol=1e-4, atol=1e-7)
 
 
-def test_weights_are_averaged_and_the_averaged_ones_kept(tiny):
-    cache, split = prepare(cfg := load_config(tiny, ["TRAIN.EMA", "0.9"]))
+@pytest.mark.parametrize("most", [0.25, 0.9, 0.0])
+def test_weights_are_averaged_over_few_steps_at_first_and_the_averaged_ones_kept(tiny, most):
+    cache, split = prepare(cfg := load_config(tiny, ["TRAIN.EMA", str(most)]))
     trainer = Trainer(cfg, cache, split)
     name = "backbone.down.0.0.weight"
-    expected = None
-    for batch in trainer.prefetch(trainer.loader):
+    batch = next(trainer.some_training_pictures())
+    expected = torch.tensor(0.0)
+    for step in range(4):
         trainer.step_once(batch)
         now = trainer.refiner.state_dict()[name].clone()
-        expected = now if expected is None else 0.9 * expected + 0.1 * now
-    torch.testing.assert_close(trainer.weights.state_dict()[name], expected)
-    assert not torch.equal(expected, now)
+        decay = min(most, (1 + step) / (10 + step))  # .1, .18, .25, .31
+        expected = decay * expected + (1 - decay) * now if step else now
+    averaged = trainer.weights.state_dict()
+    torch.testing.assert_close(averaged[name], expected)
+    assert torch.equal(expected, now) == (most == 0)
+    assert averaged["trained"]
+    assert averaged["backbone.down.0.1.num_batches_tracked"] == 4
+
+
+def test_a_gradient_that_is_no_number_stops_before_it_is_kept(tiny, tmp_path):
+    words = ["TRAIN.PRECISION", "fp32", "TRAIN.CHECKPOINT_S", "0.0"]
+    cache, split = prepare(cfg := load_config(tiny, words))
+    trainer, run = Trainer(cfg, cache, split), RunDir(tmp_path / "run")
+    loop = Loop(cfg, run, trainer, None)
+    first = trainer.refiner.get_parameter("backbone.down.0.0.weight")
+    first.register_hook(lambda gradient: gradient * (math.inf if trainer.step == 1 else 1))
+    with pytest.raises(UserError, match=r"the gradient's norm of step 2 is (nan|inf): look at"):
+        loop.run_epochs()
+    assert run.read_json(run.path / "not_finite.json")["step"] == 2
+    loop.writer.wait()
+    assert load_checkpoint(run.checkpoints)["step"] == 1
 
 
 def test_gradients_are_clipped_to_their_norm(tiny):
@@ -203,6 +231,7 @@ def test_weights_that_do_not_fit_are_named(tmp_path):
     [
         (["TRAIN.COMPILE", "fast"], r"TRAIN\.COMPILE must be"),
         (["TRAIN.OPTIMIZER", "lion"], r"TRAIN\.OPTIMIZER must be adamw or sgd"),
+        (["TRAIN.EMA", "1.0"], r"TRAIN\.EMA must be"),
         (["TRAIN.ACCUMULATE", "0"], "ACCUMULATE and CHECKPOINTS must be 1 or more"),
         (["TRAIN.PRECISION", "int4"], r"TRAIN\.PRECISION must be auto or one of fp32, bf16, fp16"),
     ],

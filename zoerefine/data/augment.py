@@ -84,7 +84,8 @@ def flip(batch: DeviceBatch, flipped: Tensor) -> DeviceBatch:
 def crop(batch: DeviceBatch, size: Tensor, place: Tensor) -> DeviceBatch:
     """Blow up a window of each sample to the whole picture.
 
-    Metres stay metres: the refiner is asked for the same correction of a nearer-looking scene.
+    Metres stay metres, of a scene that looks nearer, and its rows are no longer those that a level
+    camera sees the floor in: what size and rows tell of scale is traded for variety.
 
     Args:
         size: of the window, as a share of the sides, [B].

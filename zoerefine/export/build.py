@@ -11,7 +11,7 @@ from filelock import FileLock
 from torch import Tensor, nn
 
 from zoerefine import __version__
-from zoerefine.config import load_config
+from zoerefine.config import load_config, training_size
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import load_bundle, read_manifest, save_bundle
 from zoerefine.export.frames import FRAMES, calibration_batches, sample_frames
@@ -34,7 +34,7 @@ class Workshop:
 
     def __init__(self, run: RunDir) -> None:
         cfg = load_config(run.config_file)
-        height, width = cfg.CACHE.HEIGHT, cfg.CACHE.WIDTH
+        height, width = training_size(cfg)
         self.run = run
         self.root = cfg.DATA.ROOT
         calibration = partial(calibration_batches, run, self.root, height, width)

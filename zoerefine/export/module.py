@@ -1,7 +1,7 @@
 """The shipped module: pictures as they come in, refined depth as ZoeDepth's files have it.
 
 Everything a robot would otherwise have to get right is inside: scales, resizing to the size that
-the refiner was trained at, and taking its correction back to the picture's own size.
+the refiner was trained at, and bringing what it tells to the picture's own size.
 """
 
 import torch
@@ -14,9 +14,9 @@ ZOE_UNITS = 256.0  # of the 16-bit depths, a metre
 class Ends(nn.Module):
     """What stands before and after a core that refines at the one size it was trained at.
 
-    The core's correction, a factor, is smooth; so it is that, and not the depth, which is brought
-    to the picture's own size: edges stay as sharp as they came. An engine that is no TorchScript
-    stands between the two; `forward` is not defined for such a file.
+    What is brought to the picture's own size is the factor by which the core changes its input, not
+    the depth that it tells: what the pseudo depth shows finer than the core's pixels is kept. An
+    engine that is no TorchScript stands between the two; `forward` is not defined for such a file.
     """
 
     def __init__(self, height: int, width: int) -> None:
@@ -42,9 +42,7 @@ class Ends(nn.Module):
         own = [zoe_m.size(2), zoe_m.size(3)]
         refined_m = core_m
         if own != [self.height, self.width]:
-            change = core_m / core_zoe_m.clamp(min=1e-3)
-            change = torch.where(core_zoe_m > 0, change, torch.ones_like(change))
-            refined_m = zoe_m * F.interpolate(change, own, mode="bilinear", align_corners=False)
+            refined_m = zoe_m * mean_change(core_zoe_m, core_m, own)
         units = (refined_m * self.units).round().clamp(0.0, 65535.0)
         return units.squeeze(1).to(torch.int32).to(torch.uint16)
 
@@ -63,6 +61,16 @@ class Shipped(nn.Module):
     def forward(self, rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
         rgb01, zoe_m = self.ends.before(rgb_u8, zoe_u16)
         return self.ends.after(zoe_u16, zoe_m, self.core(rgb01, zoe_m))
+
+
+def mean_change(zoe_m: Tensor, refined_m: Tensor, size: list[int]) -> Tensor:
+    """refined / zoe [B, 1, h, w] at another size, interpolated between measured pixels alone; 1
+    where there is none around."""
+    measured = (zoe_m > 0).to(torch.float32)
+    change = refined_m / zoe_m.clamp(min=1e-3) * measured
+    change = F.interpolate(change, size, mode="bilinear", align_corners=False)
+    share = F.interpolate(measured, size, mode="bilinear", align_corners=False)
+    return torch.where(share > 0, change / share.clamp(min=1e-6), torch.ones_like(change))
 
 
 def area_mean(values: Tensor, size: list[int]) -> Tensor:

@@ -1,8 +1,8 @@
 """A refiner in another number format: fp16 and bf16 by type, int8 by simulated rounding.
 
 Engines take a network's precision from its own types (TensorRT 11 takes it from nothing else),
-so what is built is always the network that this file makes. Only the backbone changes: logarithm,
-exponential and bounds stay float32.
+so what is built is always the network that this file makes. Only the backbone changes, and of it
+not the head: log depth, bounds and exponential stay float32.
 """
 
 import copy
@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.fx.experimental.optimization import fuse
 
 from zoerefine.device import DTYPES
 from zoerefine.model import Refiner
+from zoerefine.model.refiner import DepthHead
 
 Inputs = tuple[Tensor, Tensor]  # rgb01 [B, 3, h, w], zoe_m [B, 1, h, w]
 BITS = (-128, 127)
@@ -27,11 +28,21 @@ class Typed(nn.Module):
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
         self.inner = backbone.to(dtype)
+        for module in self.inner.modules():
+            if isinstance(module, DepthHead):
+                module.float()
         self.dtype = dtype
 
     def forward(self, inputs: Tensor) -> Tensor:
         depth: Tensor = self.inner(inputs.to(self.dtype))
         return depth.float()
+
+
+class WholeHeads(fx.Tracer):
+    """Traces a backbone, but leaves its head the module that it is."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, DepthHead) or super().is_leaf_module(m, module_qualified_name)
 
 
 class Int8Conv(nn.Module):
@@ -81,7 +92,9 @@ def in_precision(
     if precision == "fp32":
         return core
     # Batch norm is folded into the convolutions first: its statistics need float32.
-    core.backbone = fuse(core.backbone)
+    core.backbone = fuse(
+        fx.GraphModule(core.backbone, WholeHeads().trace(core.backbone)), no_trace=True
+    )
     if precision == "int8":
         largest = observe(core, calibration())
         round_convolutions(core.backbone, largest, rounding)
@@ -114,9 +127,9 @@ def round_convolutions(
     backbone: nn.Module, largest: dict[str, float], rounding: type[Int8Conv]
 ) -> None:
     """Make the convolutions 8-bit, in the order in which they run; not the first, whose input
-    mixes colours and depth, and not the heads of one channel, whose output is the result."""
+    mixes colours and depth, and not the head, whose output is the result."""
     for name in list(largest)[1:]:
         conv = backbone.get_submodule(name)
         assert isinstance(conv, nn.Conv2d)
-        if conv.out_channels > 1:
+        if not isinstance(conv, DepthHead):
             backbone.set_submodule(name, rounding(conv, largest[name]))

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, depth_head
+from zoerefine.model.refiner import INPUTS, DepthHead
 from zoerefine.model.small import UNetBody
 
-FACTOR = 4  # between the resolution of the correction and the picture's
+FACTOR = 4  # between the resolution of the features and the picture's
 WIDTHS = (2, 4, 6, 8)  # channels of each level, in units of the base
 NEIGHBOURS = 9
 
@@ -26,7 +26,7 @@ class GuidedUNet(UNetBody):
     def __init__(self, base: int) -> None:
         pixels = FACTOR * FACTOR
         super().__init__(INPUTS * pixels, [base * w for w in WIDTHS])
-        self.head = depth_head(base * WIDTHS[0])
+        self.head = DepthHead(base * WIDTHS[0])
         self.weights = nn.Conv2d(base * WIDTHS[0], NEIGHBOURS * pixels, 1)
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -1,19 +1,19 @@
 """The refiner: an estimate of metric depth, held near the pseudo depth, around any backbone.
 
-    depth_m = clip(exp(TYPICAL + backbone(rgb, log zoe_m, rows)),
-                   zoe_m exp(-max_log), zoe_m exp(max_log))
+    told = TYPICAL + backbone(rgb, log zoe_m, rows)  # log depth
+    depth_m = zoe_m exp(clip(told - log zoe_m, -max_log, max_log))
 
 The backbone tells log depth itself rather than a correction of the pseudo depth: a correction must
 first undo whatever is wrong with the pseudo depth's scale and details, an estimate may take from
 it what is right (benchmarks/quality.py). The bound makes it a correction all the same: nowhere is
 the pseudo depth left by more than a factor. Before its first step of training a refiner has
-nothing to tell, and returns its input bit for bit.
+nothing to tell: in evaluation mode it returns its input bit for bit.
 
 Rows are inputs because a camera that stands at one height sees the floor of a row at one distance,
 which tells the scale by itself (as in CoordConv, Liu et al. 2018).
 """
 
-import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +41,7 @@ class Refiner(nn.Module):
     def __init__(self, backbone: nn.Module, max_log: float) -> None:
         super().__init__()
         self.backbone = backbone
-        self.factor = math.exp(max_log)
+        self.max_log = max_log
         self.stride = int(backbone.stride)  # type: ignore[arg-type]
         shape = (1, INPUTS, 1, 1)
         self.register_buffer("mean", torch.tensor(INPUT_MEAN).view(shape), persistent=False)
@@ -58,8 +58,6 @@ class Refiner(nn.Module):
         Returns:
             float32 [B, 1, H, W], metres. Any H and W.
         """
-        if self.training:
-            self.trained.fill_(True)
         height, width = zoe_m.shape[-2:]
         log_zoe = zoe_m.clamp(min=NEAREST_M).log()
         inputs = torch.cat([rgb01, log_zoe, rows_of(zoe_m)], 1)  # [B, INPUTS, H, W]
@@ -67,10 +65,34 @@ class Refiner(nn.Module):
         bottom, right = -height % self.stride, -width % self.stride
         # Replicate, not reflect: it works for pictures smaller than the padding.
         inputs = F.pad(inputs, (0, right, 0, bottom), mode="replicate")
-        log_depth = self.backbone(inputs)[..., :height, :width].float() + TYPICAL
-        held = torch.maximum(log_depth.exp(), zoe_m / self.factor)
-        held = torch.minimum(held, zoe_m * self.factor)
-        return torch.where(self.trained, held, zoe_m)
+        told = self.backbone(inputs)[..., :height, :width].float() + TYPICAL
+        # Bounded before the exponential, which would overflow in a training gone astray.
+        if self.training:
+            self.trained.fill_(True)
+            return zoe_m * Bounded.apply(told - log_zoe, self.max_log).exp()
+        refined = zoe_m * (told - log_zoe).clamp(-self.max_log, self.max_log).exp()
+        return torch.where(self.trained, refined, zoe_m)
+
+
+class Bounded(torch.autograd.Function):
+    """Clamps to [-bound, bound]; what lies outside still learns to come back.
+
+    The gradient of a plain clamp is zero out there, and a pixel told wrong at first would never be
+    told better. Only what leads further out is kept from it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, bound: float) -> Tensor:
+        ctx.save_for_backward(values)
+        ctx.bound = bound
+        return values.clamp(-bound, bound)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (values,) = ctx.saved_tensors
+        # A step goes against its gradient.
+        outward = ((values > ctx.bound) & (gradient < 0)) | ((values < -ctx.bound) & (gradient > 0))
+        return gradient.masked_fill(outward, 0.0), None
 
 
 def rows_of(picture: Tensor) -> Tensor:
@@ -80,10 +102,21 @@ def rows_of(picture: Tensor) -> Tensor:
     return (centres * (2 / height) - 1)[:, None].expand_as(picture)
 
 
-def depth_head(channels: int) -> nn.Conv2d:
-    """Features to log depth about TYPICAL, small at first: a random map, but a plausible one."""
-    head = nn.Conv2d(channels, 1, 1)
-    nn.init.normal_(head.weight, std=0.05)
-    assert head.bias is not None
-    nn.init.zeros_(head.bias)
-    return head
+class DepthHead(nn.Conv2d):
+    """Features [B, channels, H, W] to log depth about TYPICAL, float32 [B, 1, H, W].
+
+    Computed in float32 whatever the rest is: bfloat16 has steps of 0.8% there. Small at first: a
+    random map, but a plausible one.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, 1, 1)
+        nn.init.normal_(self.weight, std=0.05)
+        assert self.bias is not None
+        nn.init.zeros_(self.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        if not torch.is_autocast_enabled(features.device.type):
+            return super().forward(features.float())
+        with torch.autocast(features.device.type, enabled=False):
+            return super().forward(features.float())

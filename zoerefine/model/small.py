@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, depth_head
+from zoerefine.model.refiner import INPUTS, DepthHead
 
 WIDTHS = (1, 2, 4, 6, 8)  # channels of each level, in units of the base
 
@@ -56,7 +56,7 @@ class SmallUNet(UNetBody):
 
     def __init__(self, base: int) -> None:
         super().__init__(INPUTS, [base * w for w in WIDTHS])
-        self.head = depth_head(base)
+        self.head = DepthHead(base)
 
     def forward(self, inputs: Tensor) -> Tensor:
         depth: Tensor = self.head(self.features(inputs))

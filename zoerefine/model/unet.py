@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, depth_head
+from zoerefine.model.refiner import INPUTS, DepthHead
 
 BLOCKS = 2  # residual blocks a stage: ResNet18
 
@@ -57,7 +57,7 @@ class ResNetUNet(nn.Module):
         self.decoder = nn.ModuleList(
             decode(deep + skip, out) for deep, skip, out in zip(above, beside, below, strict=True)
         )
-        self.head = depth_head(below[-1])
+        self.head = DepthHead(below[-1])
 
     def forward(self, inputs: Tensor) -> Tensor:
         skips = [F.relu(self.bn1(self.conv1(inputs)))]  # [B, base, H/2, W/2]

@@ -6,6 +6,7 @@ import time
 import torch
 from yacs.config import CfgNode
 
+from zoerefine.config import training_size
 from zoerefine.device import compute_dtype, pick_device
 from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
@@ -55,7 +56,7 @@ def step_time(cfg: CfgNode) -> float:
     """Seconds of a training step of this config's refiner, the best of a few."""
     device = pick_device()
     dtype = compute_dtype(cfg.TRAIN.PRECISION, device)
-    height, width = cfg.LOADER.HEIGHT or cfg.CACHE.HEIGHT, cfg.LOADER.WIDTH or cfg.CACHE.WIDTH
+    height, width = training_size(cfg)
     shape = (cfg.LOADER.BATCH, 1, height, width)
     refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG).to(device)
     refiner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -55,7 +55,8 @@ class Detail:
                 self.group("classes", name).add(row[None])
             if clip.speed:
                 self.group("speeds", f"{clip.speed} m/s").add(row[None])
-        self.edges.add(boundary_f1(depth_m, batch.depth_m, mask))
+        f1 = boundary_f1(depth_m, batch.depth_m, mask)
+        self.edges.add(f1[~f1.isnan()])  # of pictures whose truth has edges
         found = object_distances(depth_m, batch.depth_m, batch.objects, mask)
         self.distance.add((found[:, 0] - found[:, 1]).abs())
         self.relative.add((found[:, 0] - found[:, 1]).abs() / found[:, 1])

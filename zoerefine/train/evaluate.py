@@ -159,7 +159,7 @@ def evaluate_shuffled(
 ) -> dict[str, float]:
     """The refiner's metrics when each picture gets a pseudo depth from `others`.
 
-    A refiner that told depth from the picture alone would not mind; one that corrects the depth
+    A refiner that told depth from the picture alone would not mind; one that uses the depth
     it is given must fail. Frames of one clip are too alike for this: `others` are other scenes.
     """
     refiner.eval()

@@ -1,4 +1,4 @@
-"""When a training cannot go on: a loss that is no number, and torch's errors in plain words."""
+"""When a training cannot go on: a step that is no number, and torch's errors in plain words."""
 
 import re
 from collections.abc import Iterator
@@ -13,25 +13,28 @@ NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory",
 NOT_REPEATABLE = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
-class WatchedLoss:
-    """A step's loss on its way to the CPU, and the samples that made it.
+class WatchedStep:
+    """A step's loss and gradient norm on their way to the CPU, and the samples that made them.
 
-    A GPU is not stopped for it: whoever asks for the value waits for the copy that was queued
+    A GPU is not stopped for it: whoever asks for the values waits for the copy that was queued
     right after the step, not for what was queued since.
     """
 
-    def __init__(self, step: int, loss: Tensor, index: Tensor) -> None:
+    def __init__(self, step: int, loss: Tensor, grad_norm: Tensor, index: Tensor) -> None:
         self.step, self.index = step, index
-        self._loss = loss.detach().to("cpu", non_blocking=True)
-        self._copied = torch.cuda.Event() if loss.is_cuda else None
+        both = torch.stack([loss.detach(), grad_norm.detach()])
+        self._values = both.to("cpu", non_blocking=True)
+        self._copied = torch.cuda.Event() if both.is_cuda else None
         if self._copied:
             self._copied.record()
 
     @property
-    def value(self) -> float:
+    def values(self) -> dict[str, float]:
+        """By what they are of the step."""
         if self._copied:
             self._copied.synchronize()
-        return self._loss.item()
+        loss, grad_norm = self._values.tolist()
+        return {"loss": loss, "gradient's norm": grad_norm}
 
 
 @contextmanager

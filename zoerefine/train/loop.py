@@ -35,7 +35,7 @@ from zoerefine.train.checkpoint import (
     set_damaged_aside,
 )
 from zoerefine.train.clock import StepClock
-from zoerefine.train.failures import WatchedLoss, explained_failures
+from zoerefine.train.failures import WatchedStep, explained_failures
 from zoerefine.train.logger import RunLog
 from zoerefine.train.signals import StopSignals
 from zoerefine.train.trainer import Trainer
@@ -66,7 +66,7 @@ def train(
         What `results.json` holds.
 
     Raises:
-        UserError: the loss is not finite; the frames of that batch are named in a file.
+        UserError: a loss or gradient is not finite; the frames of that batch are named in a file.
         KeyboardInterrupt: a signal asked to stop; a checkpoint has been written.
     """
     if is_writer():
@@ -129,14 +129,14 @@ class Loop:
         transform = partial(changes, seed=self.cfg.SEED, epoch=epoch)
         batches = self.trainer.prefetch(self.trainer.loader, transform)
         end = min(self.trainer.steps, self.trainer.sampler.steps(epoch + 1))
-        previous: WatchedLoss | None = None
+        previous: WatchedStep | None = None
         self.clock.restart()
         for batch in batches:
             loss, terms = self.trainer.step_once(batch)
             images = len(batch.index) * world()  # the other ranks have as many
             self.clock.step(images, batches.wait_s, batches.copy_s)
             self.bar.update(images)
-            watched = WatchedLoss(self.trainer.step, loss, batch.index)
+            watched = WatchedStep(self.trainer.step, loss, self.trainer.grad_norm, batch.index)
             # One step late, so that a GPU has the next step to do while the CPU looks.
             self.check_finite(previous)
             previous = watched
@@ -200,10 +200,10 @@ class Loop:
         """Whether too many evaluations were no better than the best."""
         return 0 < self.cfg.TRAIN.PATIENCE <= self.trainer.stale
 
-    def save_if_due(self, last: bool = False, watched: WatchedLoss | None = None) -> None:
+    def save_if_due(self, last: bool = False, watched: WatchedStep | None = None) -> None:
         """Write a checkpoint when it is time, or when a signal asks the run to stop.
 
-        Weights that `watched`, the last step's loss, has spoiled are not kept.
+        Weights that `watched`, the last step, has spoiled are not kept.
         """
         due = last or time.monotonic() - self.saved_at >= self.cfg.TRAIN.CHECKPOINT_S
         # A signal may reach one rank a step before another, and clocks differ: ranks agree first.
@@ -221,19 +221,25 @@ class Loop:
             self.writer.wait()
             raise KeyboardInterrupt
 
-    def check_finite(self, watched: WatchedLoss | None) -> None:
-        """Stop at a loss that is no number, and leave the names of the frames that made it."""
-        if watched is None or math.isfinite(watched.value):
+    def check_finite(self, watched: WatchedStep | None) -> None:
+        """Stop at a step that is no number, and leave the names of the frames that made it."""
+        if watched is None:
             return
-        # The loss is over all ranks, so every rank comes here, with its share of the batch.
+        values = watched.values
+        if self.trainer.scaler.is_enabled():  # which leaves out a step whose gradients overflow
+            del values["gradient's norm"]
+        what = next((name for name, value in values.items() if not math.isfinite(value)), None)
+        if what is None:
+            return
+        # Both are over all ranks, so every rank comes here, with its share of the batch.
         indices = [index for part in from_all(watched.index.tolist()) for index in part]
         names = [self.trainer.cache.frame_name(index) for index in sorted(indices)]
         path = self.run.path / "not_finite.json"
         if is_writer():
             write_json(path, {"step": watched.step, "frames": names})
         raise UserError(
-            f"the loss of step {watched.step} is {watched.value}: look at the frames in {path}, or "
-            f"lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
+            f"the {what} of step {watched.step} is {values[what]}: look at the frames in {path}, "
+            f"or lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
         )
 
     def results(self, test: bool) -> dict[str, Any]:

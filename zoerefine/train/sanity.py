@@ -96,15 +96,16 @@ class Sanity:
 
     @torch.no_grad()
     def first_loss(self) -> Finding:
-        """An untrained refiner returns its input, so its loss is the pseudo depth's."""
+        """An untrained refiner returns its input; training begins from what random weights tell."""
         refiner = self.anew().refiner.eval()
         ours = self.loss_of(refiner(self.batch.rgb01, self.batch.zoe_m))
         theirs = self.loss_of(self.batch.zoe_m)
         if not math.isfinite(theirs):
             return Finding("loss before training", False, f"it is {theirs}: look at the data")
-        good = math.isclose(ours, theirs, rel_tol=1e-3)
-        return Finding("loss before training", good,
-                       f"{ours:.4f}; the pseudo depth's own is {theirs:.4f}")  # fmt: skip
+        begun = self.loss_of(refiner.train()(self.batch.rgb01, self.batch.zoe_m))
+        good = math.isclose(ours, theirs, rel_tol=1e-3) and math.isfinite(begun)
+        text = f"{ours:.4f}; the pseudo depth's own is {theirs:.4f}, a first estimate's {begun:.4f}"
+        return Finding("loss before training", good, text)
 
     def samples_apart(self) -> Finding:
         """What is said of one sample must not depend on another."""
@@ -116,10 +117,13 @@ class Sanity:
         rgb01 = self.batch.rgb01.clone().requires_grad_()
         refiner(rgb01, self.batch.zoe_m)[0].sum().backward()
         assert rgb01.grad is not None
-        mixed = bool(rgb01.grad[1:].any()) or not bool(rgb01.grad[0].any())
+        if rgb01.grad[1:].any():
+            return Finding("samples kept apart", False, "the samples of a batch are mixed")
+        if not rgb01.grad[0].any():
+            text = "a sample's depth depends on no picture at all: raise MODEL.MAX_LOG"
+            return Finding("samples kept apart", False, text)
         text = "the first sample's depth depends on its own picture alone"
-        return Finding("samples kept apart", not mixed,
-                       "the samples of a batch are mixed" if mixed else text)  # fmt: skip
+        return Finding("samples kept apart", True, text)
 
     def one_batch(self) -> Finding:
         """One batch, again and again, must be learned."""

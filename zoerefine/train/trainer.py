@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 from yacs.config import CfgNode
 
 from zoerefine.data.cache import Cache
@@ -29,6 +29,8 @@ from zoerefine.train.evaluate import evaluate, evaluate_shuffled, fit_log_scale
 from zoerefine.train.pretrained import load_pretrained
 from zoerefine.train.schedule import Schedule
 
+Tensors = list[Tensor] | tuple[Tensor, ...]
+
 SCALE_PICTURES = 512  # training pictures that the global scale is fitted on
 
 
@@ -44,6 +46,8 @@ class Trainer:
             raise UserError("TRAIN.LOG_EVERY and EVAL_EVERY must be 1 or more")
         if cfg.TRAIN.STEPS < 0:
             raise UserError(f"TRAIN.STEPS must be 0 or more, got {cfg.TRAIN.STEPS}")
+        if not 0 <= cfg.TRAIN.EMA < 1:
+            raise UserError(f"TRAIN.EMA must be in 0..1, and not 1, got {cfg.TRAIN.EMA}")
         if cfg.TRAIN.CLIP <= 0:
             raise UserError(f"TRAIN.CLIP must be above 0 (.inf: no limit), got {cfg.TRAIN.CLIP}")
         self.timeline = timeline
@@ -57,11 +61,7 @@ class Trainer:
         self.refiner = refiner.to(self.device)
         self.forward = compiled(over_ranks(self.refiner), cfg)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
-        self.averaged = AveragedModel(
-            self.refiner,
-            multi_avg_fn=get_ema_multi_avg_fn(cfg.TRAIN.EMA),
-            use_buffers=True,
-        )
+        self.averaged = AveragedModel(self.refiner, multi_avg_fn=self.average, use_buffers=True)
         self.optimizer = make_optimizer(cfg, self.refiner)
         self.loss = Loss(cfg.LOSS.TERMS, cfg.LOSS.OBJECT_WEIGHT)
         self.loader = self.load(split.train, cfg.SEED, training_order(cfg), rank(), world())
@@ -135,6 +135,19 @@ class Trainer:
         self.averaged.update_parameters(self.refiner)
         self.step += 1
         return total, terms
+
+    @torch.no_grad()
+    def average(self, averaged: Tensors, now: Tensors, _count: Tensor | int) -> None:
+        """Exponential mean of tensors of one type, over few steps at first, at most TRAIN.EMA.
+
+        Without the warm-up a short training's mean would still hold the random weights that it
+        began with.
+        """
+        decay: float = min(self.cfg.TRAIN.EMA, (1 + self.step) / (10 + self.step))
+        if averaged[0].is_floating_point():
+            torch._foreach_lerp_(averaged, now, 1 - decay)
+        else:
+            torch._foreach_copy_(averaged, now)
 
     def backward(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Gradients of the loss of a batch, in TRAIN.ACCUMULATE parts whose losses are averaged."""
