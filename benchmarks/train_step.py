@@ -106,7 +106,7 @@ def bare_epoch(trainer: Trainer, ready: list[DeviceBatch]) -> None:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(trainer.refiner.parameters(), 1.0)
         trainer.optimizer.step()
-        trainer.averaged.update_parameters(trainer.refiner)
+        trainer.average.update(trainer.step)
 
 
 def track_nothing():  # type: ignore[no-untyped-def]

@@ -1,5 +1,7 @@
 """The refiner: identity when untrained, bounded, any size, one picture at a time."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
 from zoerefine.model import BACKBONES, build_refiner
-from zoerefine.model.refiner import rows_of
+from zoerefine.model.refiner import TYPICAL, rows_of
 
 
 def inputs(batch=2, height=40, width=56, seed=0):
@@ -47,6 +49,20 @@ def test_the_correction_is_bounded_and_no_measurement_stays_none(name):
     assert torch.equal(refined == 0, zoe_m == 0)
     change = (refined / zoe_m)[zoe_m > 0].log().abs()
     assert 0.01 < change.max() <= 0.3 + 1e-5
+
+
+def test_the_bound_is_about_the_pseudo_depth_itself_however_near():
+    refiner = trained(max_log=0.5)
+    torch.nn.init.constant_(refiner.get_parameter("backbone.head.bias"), 30.0)
+    rgb01, zoe_m = inputs()
+    zoe_m /= 100
+    with torch.no_grad():
+        torch.testing.assert_close(refiner(rgb01, zoe_m).log(), zoe_m.log() + 0.5)
+    torch.nn.init.constant_(refiner.get_parameter("backbone.head.bias"), math.log(0.02) - TYPICAL)
+    torch.nn.init.zeros_(refiner.get_parameter("backbone.head.weight"))
+    with torch.no_grad():
+        told = refiner(rgb01, torch.full_like(zoe_m, 0.025))
+    torch.testing.assert_close(told, torch.full_like(told, 0.02))
 
 
 @pytest.mark.parametrize("name", BACKBONES)

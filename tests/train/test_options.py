@@ -124,6 +124,23 @@ def test_a_gradient_that_is_no_number_stops_before_it_is_kept(tiny, tmp_path):
     assert load_checkpoint(run.checkpoints)["step"] == 1
 
 
+@pytest.mark.parametrize("lasting", [False, True])
+def test_fp16_stops_only_at_gradients_that_overflow_at_any_scale(tiny, tmp_path, lasting):
+    words = ["TRAIN.PRECISION", "fp16", "TRAIN.EPOCHS", "18", "TRAIN.EVAL_EVERY", "18"]
+    cache, split = prepare(cfg := load_config(tiny, words))
+    trainer, run = Trainer(cfg, cache, split), RunDir(tmp_path / "run")
+    loop = Loop(cfg, run, trainer, None)
+    first = trainer.refiner.get_parameter("backbone.down.0.0.weight")
+    first.register_hook(lambda g: g * (math.inf if lasting or trainer.step == 1 else 1))
+    if not lasting:
+        loop.run_epochs()
+        assert trainer.step == 36
+        return
+    with pytest.raises(UserError, match="the gradient's norm of step"):
+        loop.run_epochs()
+    assert 30 <= run.read_json(run.path / "not_finite.json")["step"] <= 33
+
+
 def test_gradients_are_clipped_to_their_norm(tiny):
     words = ["TRAIN.CLIP", "1e-3", "TRAIN.OPTIMIZER", "sgd", "TRAIN.MOMENTUM", "0.0",
              "TRAIN.WEIGHT_DECAY", "0.0", "TRAIN.SCHEDULE", "constant", "TRAIN.WARMUP", "0.0",

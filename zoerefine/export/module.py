@@ -67,7 +67,7 @@ def mean_change(zoe_m: Tensor, refined_m: Tensor, size: list[int]) -> Tensor:
     """refined / zoe [B, 1, h, w] at another size, interpolated between measured pixels alone; 1
     where there is none around."""
     measured = (zoe_m > 0).to(torch.float32)
-    change = refined_m / zoe_m.clamp(min=1e-3) * measured
+    change = torch.where(zoe_m > 0, refined_m / zoe_m.clamp(min=1e-3), torch.zeros_like(zoe_m))
     change = F.interpolate(change, size, mode="bilinear", align_corners=False)
     share = F.interpolate(measured, size, mode="bilinear", align_corners=False)
     return torch.where(share > 0, change / share.clamp(min=1e-6), torch.ones_like(change))

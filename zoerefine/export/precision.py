@@ -27,10 +27,10 @@ class Typed(nn.Module):
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
-        self.inner = backbone.to(dtype)
-        for module in self.inner.modules():
-            if isinstance(module, DepthHead):
-                module.float()
+        for module in backbone.modules():
+            if not any(module.children()) and not isinstance(module, DepthHead):
+                module.to(dtype)
+        self.inner = backbone
         self.dtype = dtype
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -24,7 +24,8 @@ TYPICAL = 0.9  # log metres, of an indoor scene
 INPUT_MEAN = (0.485, 0.456, 0.406, TYPICAL, 0.0)
 INPUT_STD = (0.229, 0.224, 0.225, 0.6, 0.58)
 INPUTS = len(INPUT_MEAN)
-NEAREST_M = 0.05  # depth is clamped here before the logarithm; 0 means no measurement
+NEAREST_M = 0.05  # what is nearer looks like this to the backbone; 0 means no measurement
+LEAST_M = 1e-3  # below the least step of any depth file
 
 
 class Refiner(nn.Module):
@@ -67,10 +68,11 @@ class Refiner(nn.Module):
         inputs = F.pad(inputs, (0, right, 0, bottom), mode="replicate")
         told = self.backbone(inputs)[..., :height, :width].float() + TYPICAL
         # Bounded before the exponential, which would overflow in a training gone astray.
+        change = told - zoe_m.clamp(min=LEAST_M).log()
         if self.training:
             self.trained.fill_(True)
-            return zoe_m * Bounded.apply(told - log_zoe, self.max_log).exp()
-        refined = zoe_m * (told - log_zoe).clamp(-self.max_log, self.max_log).exp()
+            return zoe_m * Bounded.apply(change, self.max_log).exp()
+        refined = zoe_m * change.clamp(-self.max_log, self.max_log).exp()
         return torch.where(self.trained, refined, zoe_m)
 
 
@@ -105,8 +107,8 @@ def rows_of(picture: Tensor) -> Tensor:
 class DepthHead(nn.Conv2d):
     """Features [B, channels, H, W] to log depth about TYPICAL, float32 [B, 1, H, W].
 
-    Computed in float32 whatever the rest is: bfloat16 has steps of 0.8% there. Small at first: a
-    random map, but a plausible one.
+    Computed in float32 (TF32 on a GPU) whatever the rest is: bfloat16 has steps of 0.8% there.
+    Small at first: a random map, but a plausible one.
     """
 
     def __init__(self, channels: int) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from zoerefine.errors import UserError
 
+GRAD_NORM = "gradient's norm"
 NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 NOT_REPEATABLE = re.compile(r"(\S+) does not have a deterministic implementation")
 
@@ -34,7 +35,7 @@ class WatchedStep:
         if self._copied:
             self._copied.synchronize()
         loss, grad_norm = self._values.tolist()
-        return {"loss": loss, "gradient's norm": grad_norm}
+        return {"loss": loss, GRAD_NORM: grad_norm}
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from zoerefine.train.checkpoint import (
     set_damaged_aside,
 )
 from zoerefine.train.clock import StepClock
-from zoerefine.train.failures import WatchedStep, explained_failures
+from zoerefine.train.failures import GRAD_NORM, WatchedStep, explained_failures
 from zoerefine.train.logger import RunLog
 from zoerefine.train.signals import StopSignals
 from zoerefine.train.trainer import Trainer
@@ -226,10 +226,8 @@ class Loop:
         if watched is None:
             return
         values = watched.values
-        if self.trainer.scaler.is_enabled():  # which leaves out a step whose gradients overflow
-            del values["gradient's norm"]
         what = next((name for name, value in values.items() if not math.isfinite(value)), None)
-        if what is None:
+        if what is None or (what == GRAD_NORM and self.trainer.overflow_will_pass()):
             return
         # Both are over all ranks, so every rank comes here, with its share of the batch.
         indices = [index for part in from_all(watched.index.tolist()) for index in part]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
 from yacs.config import CfgNode
 
 from zoerefine.data.cache import Cache
@@ -24,13 +23,13 @@ from zoerefine.model import build_refiner
 from zoerefine.pictures import strip
 from zoerefine.ranks import largest_over_ranks, rank, world
 from zoerefine.timeline import Timeline
+from zoerefine.train.average import Average
 from zoerefine.train.distributed import over_ranks
 from zoerefine.train.evaluate import evaluate, evaluate_shuffled, fit_log_scale
 from zoerefine.train.pretrained import load_pretrained
 from zoerefine.train.schedule import Schedule
 
-Tensors = list[Tensor] | tuple[Tensor, ...]
-
+LEAST_SCALE = 2.0**-16  # of the loss; from 2^16 on, 32 steps left out in a row
 SCALE_PICTURES = 512  # training pictures that the global scale is fitted on
 
 
@@ -61,7 +60,7 @@ class Trainer:
         self.refiner = refiner.to(self.device)
         self.forward = compiled(over_ranks(self.refiner), cfg)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
-        self.averaged = AveragedModel(self.refiner, multi_avg_fn=self.average, use_buffers=True)
+        self.average = Average(self.refiner, cfg.TRAIN.EMA)
         self.optimizer = make_optimizer(cfg, self.refiner)
         self.loss = Loss(cfg.LOSS.TERMS, cfg.LOSS.OBJECT_WEIGHT)
         self.loader = self.load(split.train, cfg.SEED, training_order(cfg), rank(), world())
@@ -132,22 +131,14 @@ class Trainer:
         self.grad_norm = nn.utils.clip_grad_norm_(self.refiner.parameters(), self.cfg.TRAIN.CLIP)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.averaged.update_parameters(self.refiner)
+        self.average.update(self.step)
         self.step += 1
         return total, terms
 
-    @torch.no_grad()
-    def average(self, averaged: Tensors, now: Tensors, _count: Tensor | int) -> None:
-        """Exponential mean of tensors of one type, over few steps at first, at most TRAIN.EMA.
-
-        Without the warm-up a short training's mean would still hold the random weights that it
-        began with.
-        """
-        decay: float = min(self.cfg.TRAIN.EMA, (1 + self.step) / (10 + self.step))
-        if averaged[0].is_floating_point():
-            torch._foreach_lerp_(averaged, now, 1 - decay)
-        else:
-            torch._foreach_copy_(averaged, now)
+    def overflow_will_pass(self) -> bool:
+        """Whether the scaler of fp16, which leaves out a step whose gradients overflow and halves
+        its scale, may yet mend that."""
+        return self.scaler.is_enabled() and self.scaler.get_scale() > LEAST_SCALE
 
     def backward(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Gradients of the loss of a batch, in TRAIN.ACCUMULATE parts whose losses are averaged."""
@@ -177,7 +168,7 @@ class Trainer:
     @property
     def weights(self) -> nn.Module:
         """The averaged refiner: what is evaluated, kept as best, and shipped."""
-        return self.averaged.module
+        return self.average.network
 
     def evaluate(self, scenes: tuple[str, ...], detail: bool = False) -> dict[str, Any]:
         """Metrics of the averaged weights on some scenes; each rank sees clips of its own."""
@@ -223,7 +214,7 @@ class Trainer:
         """Everything that decides what comes next. The position in the epoch follows from step."""
         return {
             "refiner": self.refiner.state_dict(),
-            "averaged": self.averaged.state_dict(),
+            "average": self.weights.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "step": self.step,
@@ -234,7 +225,7 @@ class Trainer:
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to a state from `state()`."""
         self.refiner.load_state_dict(state["refiner"])
-        self.averaged.load_state_dict(state["averaged"])
+        self.weights.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.step, self.best, self.stale = state["step"], state["best"], state["stale"]

@@ -1,0 +1,48 @@
+"""A refiner in another number format: what is cast, and what stays as it was trained."""
+
+import pytest
+import torch
+
+from zoerefine.device import DTYPES
+from zoerefine.export.precision import Int8Conv, in_precision
+from zoerefine.model import BACKBONES, build_refiner
+from zoerefine.model.refiner import DepthHead
+
+
+@pytest.fixture(params=BACKBONES)
+def refiner(request):
+    torch.manual_seed(0)
+    made = build_refiner(request.param, 8, 1.0)
+    made(torch.rand(2, 3, 64, 64), torch.rand(2, 1, 64, 64) + 1)
+    return made.eval()
+
+
+def noise():
+    yield torch.rand(1, 3, 64, 64), torch.rand(1, 1, 64, 64) + 1
+
+
+def heads(core):
+    return [module for module in core.modules() if isinstance(module, DepthHead)]
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
+def test_the_head_stays_as_it_was_trained(refiner, precision):
+    core = in_precision(refiner, precision, noise)
+    [ours], [theirs] = heads(core), heads(refiner)
+    assert torch.equal(ours.weight, theirs.weight)
+    assert torch.equal(ours.bias, theirs.bias)
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("fp16", torch.float16), ("bf16", torch.bfloat16)]
+)
+def test_all_but_the_head_is_cast(refiner, precision, dtype):
+    core = in_precision(refiner, precision, noise)
+    convolutions = [module for module in core.modules() if isinstance(module, torch.nn.Conv2d)]
+    assert {conv.weight.dtype for conv in convolutions if conv not in heads(core)} == {dtype}
+
+
+def test_int8_rounds_all_convolutions_but_the_first_and_the_head(refiner):
+    count = sum(isinstance(module, torch.nn.Conv2d) for module in refiner.modules())
+    core = in_precision(refiner, "int8", noise)
+    assert sum(isinstance(module, Int8Conv) for module in core.modules()) == count - 2
