@@ -168,6 +168,19 @@ def test_a_step_whose_gradients_overflow_changes_no_weights(tiny):
     assert trainer.scaler.get_scale() == 2.0**59
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="only a GPU can be waited for")
+def test_a_step_does_not_wait_for_the_gpu(tiny):
+    cache, split = prepare(cfg := load_config(tiny))
+    trainer = Trainer(cfg, cache, split)
+    batch = next(trainer.some_training_pictures())
+    trainer.step_once(batch)  # the first makes the optimiser's state
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        trainer.step_once(batch)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 def test_tensorboard_shows_what_a_run_is_watched_by(trained):
     run = trained("TRAIN.HISTOGRAMS", "true")
     shown = EventAccumulator(str(run.tensorboard)).Reload().Tags()
