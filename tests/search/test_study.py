@@ -89,7 +89,8 @@ def test_no_combination_is_run_twice(searched, tmp_path):
 
 def test_a_grid_is_every_combination_whatever_the_number_of_trials(searched):
     space = "{TRAIN: {LR: [0.001, 0.002]}, MODEL: {BASE: {low: 4, high: 8, step: 2}}}"
-    study = searched(space, "STUDY.SAMPLER", "grid", "STUDY.TRIALS", 1)
+    words = "STUDY.SAMPLER", "grid", "STUDY.TRIALS", 1, "STUDY.PRUNER", "none"
+    study = searched(space, *words)
     assert states(study) == ["COMPLETE"] * 6
     assert len({str(trial.params) for trial in study.trials()}) == 6
     with pytest.raises(UserError, match="has no end: give lists, or ranges with steps"):
