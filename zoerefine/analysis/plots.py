@@ -80,7 +80,9 @@ def draw_curves(axis: Any, groups: Sequence[Group]) -> None:
         axis.annotate(pseudo_label(groups), (0.98, level), xycoords=("axes fraction", "data"),
                       xytext=(0, 3), textcoords="offset points", fontsize=8,
                       color=PSEUDO_COLOR, ha="right")  # fmt: skip
-    axis.set_ylim(bottom=0)
+    # Refiners begin from nothing: where first epochs are far off, what comes of them is shown.
+    levels = [*pseudo, *(value for _, value, _, _ in ends)]
+    axis.set_ylim(0, min(axis.get_ylim()[1], 1.5 * max(levels, default=1.0)))
     label_ends(axis, ends)
     axis.set_xlim(right=axis.get_xlim()[1] * 1.3)
 
@@ -132,6 +134,7 @@ def draw_finals(axis: Any, groups: Sequence[Group], split: str) -> None:
     )
     axis.set_ylim(len(scored) - 0.5, -0.7)
     axis.set_xlabel("AbsRel")
+    axis.locator_params(axis="x", nbins=5)
     if scored:
         show_pseudo(axis, [group for group, _ in scored], split)
 
