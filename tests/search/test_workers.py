@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import sqlite3
 import time
 
 from tests.search.conftest import Made, alive, check_whole, children
@@ -75,13 +76,29 @@ def test_ctrl_c_stops_with_a_checkpoint_and_nothing_is_lost(
     check_whole(tmp_path)
 
 
+def stop_between_writes(process, database):
+    """Stop a process while it does not hold SQLite's lock, which it would keep from all others."""
+    for _ in range(50):
+        os.kill(process, signal.SIGSTOP)
+        connection = sqlite3.connect(database, timeout=2)
+        try:
+            connection.execute("begin immediate").connection.rollback()
+            return
+        except sqlite3.OperationalError:  # locked
+            os.kill(process, signal.SIGCONT)
+            time.sleep(0.1)
+        finally:
+            connection.close()
+    raise AssertionError(f"{database} is always locked")
+
+
 def test_a_worker_taken_for_dead_leaves_its_trial_to_another(
     tmp_path, slow, start_script, wait_until
 ):
     driver = start_script("search", *slow, "--workers", "2")
     wait_until(lambda: training(tmp_path, 2), driver)
     sleeper = children(driver.pid)[0]
-    os.kill(sleeper, signal.SIGSTOP)
+    stop_between_writes(sleeper, tmp_path / "runs" / "tiny" / "study" / "study.db")
     study = Made(tmp_path)
     wait_until(lambda: any("continues" in t.user_attrs for t in study.optuna.get_trials()), driver)
     os.kill(sleeper, signal.SIGCONT)
