@@ -145,6 +145,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
     return cfg
 
 
+def training_size(cfg: CfgNode) -> tuple[int, int]:
+    """Height and width of the pictures that the refiner is given in training."""
+    return cfg.LOADER.HEIGHT or cfg.CACHE.HEIGHT, cfg.LOADER.WIDTH or cfg.CACHE.WIDTH
+
+
 class PlainLoader(yaml.SafeLoader):
     """Safe YAML in which on, off, yes and no are words, as in YAML 1.2."""
 
@@ -157,11 +162,6 @@ PlainLoader.add_implicit_resolver(
     "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
 )
 WORDS = {"on": True, "yes": True, "off": False, "no": False}  # for a key that is true or false
-
-
-def training_size(cfg: CfgNode) -> tuple[int, int]:
-    """Height and width of the pictures that the refiner is given in training."""
-    return cfg.LOADER.HEIGHT or cfg.CACHE.HEIGHT, cfg.LOADER.WIDTH or cfg.CACHE.WIDTH
 
 
 def load_yaml(text: str) -> Any:

@@ -58,7 +58,11 @@ def test_a_run_without_gain_ends_early(trained):
     run = trained("TRAIN.PATIENCE", 2, "TRAIN.EPOCHS", 60, "TRAIN.LR", 0.0)
     found = [row["refined"]["abs_rel"] for row in rows(run, "val")]
     assert len(found) < 60
-    assert min(found[-2:]) >= min(found[:-2]) == found[-3]
+    stale, ends = 0, []
+    for number, value in enumerate(found, 1):
+        stale = stale + 1 if value >= min(found[: number - 1], default=math.inf) else 0
+        ends.append(stale == 2)
+    assert ends == [False] * (len(found) - 1) + [True]
     assert run.read_json(run.results_file)["stopped_early"]
 
 

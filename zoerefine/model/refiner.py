@@ -13,6 +13,7 @@ Rows are inputs because a camera that stands at one height sees the floor of a r
 which tells the scale by itself (as in CoordConv, Liu et al. 2018).
 """
 
+import math
 from typing import Any
 
 import torch
@@ -60,15 +61,16 @@ class Refiner(nn.Module):
             float32 [B, 1, H, W], metres. Any H and W.
         """
         height, width = zoe_m.shape[-2:]
-        log_zoe = zoe_m.clamp(min=NEAREST_M).log()
-        inputs = torch.cat([rgb01, log_zoe, rows_of(zoe_m)], 1)  # [B, INPUTS, H, W]
+        log_zoe = zoe_m.clamp(min=LEAST_M).log()
+        seen = log_zoe.clamp(min=math.log(NEAREST_M))
+        inputs = torch.cat([rgb01, seen, rows_of(zoe_m)], 1)  # [B, INPUTS, H, W]
         inputs = (inputs - self.mean) / self.std
         bottom, right = -height % self.stride, -width % self.stride
         # Replicate, not reflect: it works for pictures smaller than the padding.
         inputs = F.pad(inputs, (0, right, 0, bottom), mode="replicate")
         told = self.backbone(inputs)[..., :height, :width].float() + TYPICAL
         # Bounded before the exponential, which would overflow in a training gone astray.
-        change = told - zoe_m.clamp(min=LEAST_M).log()
+        change = told - log_zoe
         if self.training:
             self.trained.fill_(True)
             return zoe_m * Bounded.apply(change, self.max_log).exp()
@@ -118,6 +120,7 @@ class DepthHead(nn.Conv2d):
         nn.init.zeros_(self.bias)
 
     def forward(self, features: Tensor) -> Tensor:
+        # No context where none is needed: what exports a network would record it.
         if not torch.is_autocast_enabled(features.device.type):
             return super().forward(features.float())
         with torch.autocast(features.device.type, enabled=False):
