@@ -24,10 +24,10 @@ from torch import Tensor
 
 from zoerefine.device import has_bf16
 from zoerefine.export.bundle import load_bundle, save_bundle
-from zoerefine.export.kinds import Run, Source, kind_of
-from zoerefine.export.module import ZOE_UNITS, Ends, Shipped
-from zoerefine.export.onnx import to_onnx
+from zoerefine.export.engine_kinds import ExportSource, Run, kind_of
+from zoerefine.export.onnx_graph import to_onnx
 from zoerefine.export.precision import in_precision
+from zoerefine.export.shipped_module import ZOE_UNITS, PrePostProcessing, Shipped
 from zoerefine.progress import say, track
 
 EAGER = "eager fp32"
@@ -63,7 +63,7 @@ def main() -> None:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="engine-") as folder, torch.inference_mode():
         for size, batch in track(settings, len(settings), "measuring", "setting"):
-            source = Source(refiner, *size, no_calibration)
+            source = ExportSource(refiner, *size, no_calibration)
             sides = make_sides(source, Path(folder), compiled=not args.quick)
             rows += measure(source, sides, batch, seconds=5 if args.quick else 60)
             if size == settings[0][0] and batch == 1:
@@ -73,7 +73,7 @@ def main() -> None:
     report(rows, args.json)
 
 
-def make_sides(source: Source, folder: Path, compiled: bool) -> list[Side]:
+def make_sides(source: ExportSource, folder: Path, compiled: bool) -> list[Side]:
     """Everything that is installed here."""
     size = source.height, source.width
     channels_last = in_precision(source.refiner, "fp32", no_calibration)
@@ -104,7 +104,7 @@ def make_sides(source: Source, folder: Path, compiled: bool) -> list[Side]:
     return sides
 
 
-def onnx_runtime(source: Source, path: Path) -> Side:
+def onnx_runtime(source: ExportSource, path: Path) -> Side:
     """ONNX Runtime between the same ends."""
     import onnxruntime
 
@@ -114,7 +114,7 @@ def onnx_runtime(source: Source, path: Path) -> Side:
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     settings.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
-    ends = Ends(source.height, source.width)
+    ends = PrePostProcessing(source.height, source.width)
 
     def run(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
         rgb01, zoe_m = ends.before(rgb_u8, zoe_u16)
@@ -124,7 +124,7 @@ def onnx_runtime(source: Source, path: Path) -> Side:
     return Side("ONNX Runtime fp32", run, path)
 
 
-def measure(source: Source, sides: list[Side], batch: int, seconds: float) -> list[Row]:
+def measure(source: ExportSource, sides: list[Side], batch: int, seconds: float) -> list[Row]:
     """The rows of one setting."""
     where = f"{source.height}x{source.width}"
     rgb = torch.randint(0, 256, (batch, source.height, source.width, 3), dtype=torch.uint8)
@@ -163,7 +163,9 @@ def ratio(theirs: np.ndarray, ours: np.ndarray) -> float:
     return float(np.median(theirs / ours))
 
 
-def bare_openvino(source: Source, sides: list[Side], batch: int) -> dict[str, Callable[[], Any]]:
+def bare_openvino(
+    source: ExportSource, sides: list[Side], batch: int
+) -> dict[str, Callable[[], Any]]:
     """OpenVINO by itself at several settings, on inputs that are float already."""
     if not any(side.name.startswith("openvino") for side in sides):
         return {}
@@ -186,7 +188,7 @@ def bare_openvino(source: Source, sides: list[Side], batch: int) -> dict[str, Ca
     return calls
 
 
-def loaded(side: Side, source: Source) -> list[Row]:
+def loaded(side: Side, source: ExportSource) -> list[Row]:
     """What the file costs: size, and load time and memory in a fresh process."""
     assert side.file is not None
     label = f"{source.height}x{source.width} {side.name}"

@@ -29,7 +29,7 @@ from zoerefine.data.synthetic import synthesize
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 from zoerefine.search.study import Study
-from zoerefine.search.worker import work
+from zoerefine.search.trial_worker import work
 from zoerefine.train.job import prepare, record_provenance
 
 CHECKOUT = Path(__file__).resolve().parents[1]

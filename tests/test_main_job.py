@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.launch.git import head_commit, uncommitted_files
+from zoerefine.launch.git_commands import head_commit, uncommitted_files
 from zoerefine.run_dir import RunDir
 
 CHECKOUT = Path(__file__).resolve().parents[1]

@@ -21,7 +21,7 @@ FASTEST_OF = 3
 
 
 @dataclass(frozen=True)
-class Check:
+class MachineCheck:
     """A part, what is here of it, whether that is as it should be, and what lacking it costs."""
 
     what: str
@@ -30,9 +30,9 @@ class Check:
     cost: str
 
 
-def examine(folder: Path) -> list[Check]:
+def examine(folder: Path) -> list[MachineCheck]:
     """Look at everything; `folder` is where caches would lie. Takes a few seconds."""
-    checks: list[Callable[[], Check]] = [
+    checks: list[Callable[[], MachineCheck]] = [
         cores, memory, memory_speed, bf16, turbo, lambda: disk(folder), lambda: disk_speed(folder),
         gpu, pinned, tensorrt, git, lfs,
         lambda: package("transformers", "data.py zoedepth makes no pseudo depth from pictures"),
@@ -41,45 +41,47 @@ def examine(folder: Path) -> list[Check]:
     return [check() for check in checks]
 
 
-def cores() -> Check:
+def cores() -> MachineCheck:
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Check("CPU cores", str(count), (count or 1) > 1, "reading and training take turns")
+    return MachineCheck(
+        "CPU cores", str(count), (count or 1) > 1, "reading and training take turns"
+    )
 
 
-def memory() -> Check:
+def memory() -> MachineCheck:
     free = free_memory() / 2**30
-    return Check("free memory", f"{free:.1f} GiB", free > 4,
+    return MachineCheck("free memory", f"{free:.1f} GiB", free > 4,
                  "records do not stay in memory: the disk is read in every epoch")  # fmt: skip
 
 
-def memory_speed() -> Check:
+def memory_speed() -> MachineCheck:
     source, target = np.ones(SAMPLE // 8, np.int64), np.empty(SAMPLE // 8, np.int64)
     speed = SAMPLE / fastest(lambda: np.copyto(target, source)) / 1e9
     samples = speed * 1e9 / (96 * 4096)
-    return Check("memory copies", f"{speed:.1f} GB/s", speed > 4,
+    return MachineCheck("memory copies", f"{speed:.1f} GB/s", speed > 4,
                  f"a thread loads at most {samples:,.0f} frames/s of 192x256")  # fmt: skip
 
 
-def bf16() -> Check:
+def bf16() -> MachineCheck:
     good = has_bf16(torch.device("cpu"))
-    return Check("bfloat16 on the CPU", "yes" if good else "no", good,
+    return MachineCheck("bfloat16 on the CPU", "yes" if good else "no", good,
                  "training and engines on the CPU take two to five times as long")  # fmt: skip
 
 
-def turbo() -> Check:
+def turbo() -> MachineCheck:
     lines = [line for line in cv2.getBuildInformation().splitlines() if "JPEG:" in line]
     here = lines[0].split(":", 1)[1].strip() if lines else "no JPEG"
-    return Check("libjpeg-turbo (OpenCV)", here, "turbo" in here.lower(),
+    return MachineCheck("libjpeg-turbo (OpenCV)", here, "turbo" in here.lower(),
                  "packing pictures takes up to twice as long")  # fmt: skip
 
 
-def disk(folder: Path) -> Check:
+def disk(folder: Path) -> MachineCheck:
     free = shutil.disk_usage(folder).free / 2**30
-    return Check("free disk", f"{free:.0f} GiB in {folder}", free > 20,
+    return MachineCheck("free disk", f"{free:.0f} GiB in {folder}", free > 20,
                  "50,000 frames of 192x256 are 18 GiB packed; use CACHE.MODE off")  # fmt: skip
 
 
-def disk_speed(folder: Path) -> Check:
+def disk_speed(folder: Path) -> MachineCheck:
     """Reads of a file that is not in memory."""
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         file.write(os.urandom(2**20) * (SAMPLE // 2**20))
@@ -92,60 +94,64 @@ def disk_speed(folder: Path) -> Check:
             os.pread(file.fileno(), SAMPLE, 0)
 
         speed = SAMPLE / fastest(read) / 1e9
-    return Check("disk reads", f"{speed:.2f} GB/s", speed > 0.2,
+    return MachineCheck("disk reads", f"{speed:.2f} GB/s", speed > 0.2,
                  "the first epoch waits for the disk; every epoch, if memory is small")  # fmt: skip
 
 
-def gpu() -> Check:
+def gpu() -> MachineCheck:
     if not torch.cuda.is_available():
-        return Check("GPU", "none", False, "training takes ten to a hundred times as long")
+        return MachineCheck("GPU", "none", False, "training takes ten to a hundred times as long")
     memory = torch.cuda.mem_get_info()[1] / 2**30
     driver = words_of(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
     names = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}, {memory:.0f} GiB"
-    return Check("GPU", f"{names}, driver {driver or '?'}, CUDA {torch.version.cuda}", True, "")
+    return MachineCheck(
+        "GPU", f"{names}, driver {driver or '?'}, CUDA {torch.version.cuda}", True, ""
+    )
 
 
-def pinned() -> Check:
+def pinned() -> MachineCheck:
     cost = "copies to the GPU take two to three times as long and do not overlap"
     if not torch.cuda.is_available():
-        return Check("pinned memory", "needs a GPU", False, cost)
+        return MachineCheck("pinned memory", "needs a GPU", False, cost)
     try:
         source = torch.empty(SAMPLE // 8, dtype=torch.int64, pin_memory=True)
     except RuntimeError as error:
-        return Check("pinned memory", str(error).splitlines()[0], False, cost)
+        return MachineCheck("pinned memory", str(error).splitlines()[0], False, cost)
     target = torch.empty_like(source, device="cuda")
 
     def copy() -> None:
         target.copy_(source, non_blocking=True)
         torch.cuda.synchronize()
 
-    return Check("pinned memory", f"{SAMPLE / fastest(copy) / 1e9:.1f} GB/s to the GPU", True, cost)
+    return MachineCheck(
+        "pinned memory", f"{SAMPLE / fastest(copy) / 1e9:.1f} GB/s to the GPU", True, cost
+    )
 
 
-def tensorrt() -> Check:
+def tensorrt() -> MachineCheck:
     cost = "engines are TorchScript: two to four times as slow on a GPU"
     found = version_of("torch-tensorrt")
     if not found:
-        return Check("Torch-TensorRT", "not installed", False, cost)
+        return MachineCheck("Torch-TensorRT", "not installed", False, cost)
     matches = found.split(".")[:2] == torch.__version__.split(".")[:2]
     here = f"{found} {'for' if matches else 'does not fit'} torch {torch.__version__}"
-    return Check("Torch-TensorRT", here, matches, cost)
+    return MachineCheck("Torch-TensorRT", here, matches, cost)
 
 
-def git() -> Check:
+def git() -> MachineCheck:
     here = words_of(["git", "--version"]).removeprefix("git version ")
-    return Check("git", here or "not found", bool(here), "nothing can be run from a commit")
+    return MachineCheck("git", here or "not found", bool(here), "nothing can be run from a commit")
 
 
-def lfs() -> Check:
+def lfs() -> MachineCheck:
     here = words_of(["git", "lfs", "version"]).split(" ")[0].removeprefix("git-lfs/")
-    return Check("Git LFS", here or "not found", bool(here),
+    return MachineCheck("Git LFS", here or "not found", bool(here),
                  "commits with LFS files cannot be run")  # fmt: skip
 
 
-def package(name: str, cost: str) -> Check:
+def package(name: str, cost: str) -> MachineCheck:
     found = version_of(name)
-    return Check(name, found or "not installed", bool(found), cost)
+    return MachineCheck(name, found or "not installed", bool(found), cost)
 
 
 def version_of(name: str) -> str:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import torch
 
 from zoerefine.export.precision import Inputs
-from zoerefine.model import Refiner, build_refiner
+from zoerefine.model import RefinerNetwork, build_refiner
 from zoerefine.model.refiner import INPUTS
 
 
-def wild_refiner(name: str) -> Refiner:
+def wild_refiner(name: str) -> RefinerNetwork:
     """Random weights that tell depth, varying by about a fifth; base 64 for the UNet."""
     torch.manual_seed(0)
     refiner = build_refiner(name, {"unet": 64}.get(name, 16), 1.0).eval()

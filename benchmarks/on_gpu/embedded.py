@@ -18,7 +18,7 @@ from rows import failure
 
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import load_bundle, save_bundle
-from zoerefine.export.kinds import Run, Source, kind_of
+from zoerefine.export.engine_kinds import ExportSource, Run, kind_of
 from zoerefine.export.precision import Inputs
 from zoerefine.export.verify import check_tolerance, compare
 
@@ -32,7 +32,7 @@ def measure(folder: Path, small: bool) -> Iterator[Row]:
     if kind.lacking():
         yield {**row("TensorRT", 0.0, ""), "note": f"not here: {kind.lacking()}"}
         return
-    source = Source(wild_refiner("unet"), HEIGHT, WIDTH, noise)
+    source = ExportSource(wild_refiner("unet"), HEIGHT, WIDTH, noise)
     for precision in kind.precisions():
         try:
             yield from one(source, precision, folder / f"{precision}.ts")
@@ -47,7 +47,7 @@ def noise() -> Iterator[Inputs]:
         yield rgb01, torch.rand(1, 1, HEIGHT, WIDTH) * 7 + 0.4
 
 
-def one(source: Source, precision: str, path: Path) -> Iterator[Row]:
+def one(source: ExportSource, precision: str, path: Path) -> Iterator[Row]:
     """The rows of one precision."""
     label = f"TensorRT {precision}"
     kind = kind_of("tensorrt")
@@ -67,7 +67,7 @@ def one(source: Source, precision: str, path: Path) -> Iterator[Row]:
     yield row(f"{label}: refused when damaged", float(refused(path)), "", 1.0)
 
 
-def times(source: Source, run: Run, reference: Run, label: str) -> Iterator[Row]:
+def times(source: ExportSource, run: Run, reference: Run, label: str) -> Iterator[Row]:
     """Latency against eager, alone and in a batch."""
     for batch in (1, 16):
         frames = pictures(source, batch)

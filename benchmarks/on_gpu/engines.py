@@ -14,9 +14,9 @@ from torch import Tensor
 
 from zoerefine.device import pick_device
 from zoerefine.export.bundle import load_bundle, save_bundle
-from zoerefine.export.kinds import Run, Source, kind_of
-from zoerefine.export.module import ZOE_UNITS, Shipped
+from zoerefine.export.engine_kinds import ExportSource, Run, kind_of
 from zoerefine.export.precision import in_precision
+from zoerefine.export.shipped_module import ZOE_UNITS, Shipped
 
 EAGER, COMPILED = "eager fp32", "torch.compile fp16"
 AGAINST_EAGER, AGAINST_COMPILE = 4.0, 1.5
@@ -28,14 +28,16 @@ def measure(folder: Path, small: bool) -> Iterator[Row]:
     refiner = wild_refiner("small" if small else "unet")
     for batch in (1, 16):
         for size in sizes:
-            source = Source(refiner, *size, no_calibration)
+            source = ExportSource(refiner, *size, no_calibration)
             # A compilation takes half a minute, so there is one a size.
             compiled = batch == 1 and not small
             with torch.inference_mode():
                 yield from setting(source, batch, folder, compiled, seconds=1 if small else 6)
 
 
-def setting(source: Source, batch: int, folder: Path, compiled: bool, seconds: float) -> list[Row]:
+def setting(
+    source: ExportSource, batch: int, folder: Path, compiled: bool, seconds: float
+) -> list[Row]:
     """The rows of one size and batch."""
     rows: list[Row] = []
     label = f"{source.height}x{source.width} batch {batch} "
@@ -63,7 +65,7 @@ def setting(source: Source, batch: int, folder: Path, compiled: bool, seconds: f
     return rows
 
 
-def pictures(source: Source, batch: int) -> tuple[Tensor, Tensor]:
+def pictures(source: ExportSource, batch: int) -> tuple[Tensor, Tensor]:
     """uint8 [B, H, W, 3] and uint16 [B, H, W], on the device."""
     size = batch, source.height, source.width
     rgb = torch.randint(0, 256, (*size, 3), dtype=torch.uint8)
@@ -82,7 +84,7 @@ def works(run: Run, frames: tuple[Tensor, Tensor], label: str, rows: list[Row]) 
 
 
 def ways(
-    source: Source, frames: tuple[Tensor, Tensor], folder: Path, compiled: bool
+    source: ExportSource, frames: tuple[Tensor, Tensor], folder: Path, compiled: bool
 ) -> dict[str, Callable[[], Run]]:
     """What to build, by name."""
     found: dict[str, Callable[[], Run]] = {EAGER: lambda: eager(source, "fp32")}
@@ -99,7 +101,7 @@ def ways(
     return found
 
 
-def eager(source: Source, precision: str, compiled: bool = False) -> Run:
+def eager(source: ExportSource, precision: str, compiled: bool = False) -> Run:
     """In PyTorch, channels last in low precision."""
     core = in_precision(source.refiner, precision, no_calibration).to(pick_device())
     if precision != "fp32":
@@ -109,7 +111,7 @@ def eager(source: Source, precision: str, compiled: bool = False) -> Run:
     return run
 
 
-def torchscript(source: Source, precision: str, folder: Path) -> Run:
+def torchscript(source: ExportSource, precision: str, folder: Path) -> Run:
     """The engine without dependencies, from its file."""
     kind = kind_of("torchscript")
     path = folder / f"{precision}-{source.height}.ts"

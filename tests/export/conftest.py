@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from zoerefine.export.build import Workshop
+from zoerefine.export.build import EngineBuilder
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import load_refiner, save_best
 
@@ -36,9 +36,9 @@ def best(wild, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def workshop(wild):
+def builder(wild):
     """What its engines are built from."""
-    return Workshop(wild)
+    return EngineBuilder(wild)
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import torch
 from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import load_bundle, read_manifest, save_bundle
+from zoerefine.export.engine_kinds import Built
+from zoerefine.export.engines.torchscript_engine import script
 from zoerefine.export.export import export
-from zoerefine.export.kinds import Built
-from zoerefine.export.module import Ends, Shipped
-from zoerefine.export.torchscript import script
+from zoerefine.export.shipped_module import PrePostProcessing, Shipped
 from zoerefine.model import build_refiner
 
 
@@ -148,7 +148,7 @@ def test_what_is_not_whole_is_refused_before_its_code_is_loaded(bundle, how, mes
 )
 def test_a_bundle_for_another_machine_says_what_it_was_built_for(tmp_path, engine, needs, message):
     made = {"engine": engine, "precision": "fp32", "torch": "2.0.1", "run": "abc-def"}
-    save_bundle(Built(script(Ends(24, 32)), needs=needs), made, tmp_path / "other.ts")
+    save_bundle(Built(script(PrePostProcessing(24, 32)), needs=needs), made, tmp_path / "other.ts")
     with pytest.raises(UserError) as caught:
         load_bundle(tmp_path / "other.ts")
     assert message in str(caught.value)

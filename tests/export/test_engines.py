@@ -14,11 +14,11 @@ from zoerefine.config import load_config, save_config
 from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
 from zoerefine.export import KINDS
-from zoerefine.export.build import Workshop
+from zoerefine.export.build import EngineBuilder
 from zoerefine.export.bundle import load_bundle, read_manifest
+from zoerefine.export.engine_kinds import kind_of
 from zoerefine.export.export import export
-from zoerefine.export.kinds import kind_of
-from zoerefine.export.module import Shipped
+from zoerefine.export.shipped_module import Shipped
 from zoerefine.export.verify import Accuracy, TooFarOff, check_tolerance
 from zoerefine.train.checkpoint import load_refiner, save_best
 
@@ -31,22 +31,22 @@ ALLOWED = {"fp32": 0.0005, "bf16": 0.01, "int8": 0.05}  # mean relative error on
 
 
 @pytest.fixture(scope="module", params=ENGINES, ids=" ".join)
-def engine(request, workshop):
+def engine(request, builder):
     """Each engine, built once, loaded from its bundle."""
     kind, precision = kind_of(request.param[0]), request.param[1]
     if kind.lacking():
         pytest.skip(kind.lacking())
     if precision not in kind.precisions():
         pytest.skip(f"{kind.NAME} has no {precision} on this machine")
-    return load_bundle(workshop.bundle(kind, precision))
+    return load_bundle(builder.bundle(kind, precision))
 
 
 @pytest.mark.parametrize("size", [(24, 32), (48, 64), (37, 51), (20, 20)])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_it_gives_what_eager_gives_at_any_size_and_batch(engine, workshop, frames, size, batch):
+def test_it_gives_what_eager_gives_at_any_size_and_batch(engine, builder, frames, size, batch):
     rgb, zoe = frames(batch, *size)
     zoe[:, :4] = 0
-    eager = workshop.eager(torch.device("cpu"))
+    eager = builder.eager(torch.device("cpu"))
     with torch.inference_mode():
         expected = eager(torch.from_numpy(rgb), torch.from_numpy(zoe)).numpy()
     refined = engine(rgb, zoe)
@@ -81,7 +81,7 @@ def test_its_manifest_says_how_far_it_is_and_how_fast(engine):
 def test_an_engine_is_of_the_size_that_was_trained_at(best):
     cfg = load_config(best.config_file, ["LOADER.HEIGHT", "32", "LOADER.WIDTH", "48"])
     save_config(cfg, best.config_file)
-    source = Workshop(best).source
+    source = EngineBuilder(best).source
     assert (source.height, source.width) == (32, 48)
 
 
@@ -116,9 +116,9 @@ def test_other_types_and_shapes_are_refused_in_one_line(engine, frames, wrong):
         engine(*wrong(*frames(2, 24, 32)))
 
 
-def test_engines_of_one_refiner_have_their_own_digests(workshop):
+def test_engines_of_one_refiner_have_their_own_digests(builder):
     kind = kind_of("torchscript")
-    digests = {load_bundle(workshop.bundle(kind, p)).digest for p in ("fp32", "bf16")}
+    digests = {load_bundle(builder.bundle(kind, p)).digest for p in ("fp32", "bf16")}
     assert len(digests) == 2
 
 
@@ -197,11 +197,11 @@ def test_tolerances_are_of_the_worst_pixel_and_of_the_mean():
         check_tolerance(Accuracy(0.02, 0.009, 8), "torchscript", "bf16")
 
 
-def test_int8_is_calibrated_on_training_scenes_alone(workshop, best):
+def test_int8_is_calibrated_on_training_scenes_alone(builder, best):
     if kind_of("openvino").lacking():
         pytest.skip(kind_of("openvino").lacking())
     scenes = best.read_json(best.split_file)
-    frames = list(Workshop(best).source.calibration())
+    frames = list(EngineBuilder(best).source.calibration())
     assert len(frames) == 4 * len(scenes["train"])  # four frames a scene, and of no other scene
     assert all(rgb.shape == (1, 3, 24, 32) and zoe.shape == (1, 1, 24, 32) for rgb, zoe in frames)
 

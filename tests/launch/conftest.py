@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.launch import secrets
+from zoerefine.launch import redaction as secrets
 from zoerefine.run_dir import RunDir
 
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "run_from_commit.py"

@@ -8,7 +8,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch import changes as changes_module
 from zoerefine.launch.changes import take_changes
 from zoerefine.launch.repository import fetch_commit
-from zoerefine.launch.source import open_source
+from zoerefine.launch.repository_address import open_source
 from zoerefine.launch.workspace import workspace
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
 from zoerefine.launch.repository import check_ref, fetch_commit, mirror_of
-from zoerefine.launch.source import open_source
+from zoerefine.launch.repository_address import open_source
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch.changes import Changes
 from zoerefine.launch.housekeeping import clean, kept
 from zoerefine.launch.repository import fetch_commit, using
-from zoerefine.launch.source import open_source
+from zoerefine.launch.repository_address import open_source
 from zoerefine.launch.workspace import workspace
 
 

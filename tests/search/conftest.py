@@ -14,7 +14,7 @@ from zoerefine.run_dir import RunDir
 from zoerefine.search.enqueue import enqueue
 from zoerefine.search.storage import open_storage, storage_url
 from zoerefine.search.study import Study, counted
-from zoerefine.search.worker import work
+from zoerefine.search.trial_worker import work
 from zoerefine.train.job import prepare, record_provenance
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from zoerefine.analysis.collect import Run, find_runs, read_run
 from zoerefine.errors import UserError
-from zoerefine.launch.git import GitError, git
+from zoerefine.launch.git_commands import GitError, git
 from zoerefine.metrics import NAMES
 from zoerefine.run_dir import RunDir
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoerefine.analysis.collect import Run, differing
-from zoerefine.analysis.statistics import (
+from zoerefine.analysis.seed_statistics import (
     ENOUGH_RUNS,
     bootstrap_interval,
     cliffs_delta,

@@ -8,7 +8,7 @@ import numpy as np
 
 from zoerefine.analysis.collect import Collection, Run
 from zoerefine.analysis.groups import METRIC, Group
-from zoerefine.analysis.statistics import ENOUGH_RUNS, bootstrap_interval, pareto_front
+from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, bootstrap_interval, pareto_front
 from zoerefine.files import replacing
 
 # Okabe and Ito's palette: told apart with any colour vision.

@@ -12,8 +12,8 @@ from zoerefine.analysis.collect import Collection, Run
 from zoerefine.analysis.frames import best_and_worst
 from zoerefine.analysis.groups import METRIC, Difference, Group
 from zoerefine.analysis.plots import PALETTE, footer, pseudo_label, scenes_word
+from zoerefine.analysis.seed_statistics import ENOUGH_RUNS
 from zoerefine.analysis.settings import ENOUGH, importances
-from zoerefine.analysis.statistics import ENOUGH_RUNS
 from zoerefine.analysis.table import difference_rows, run_rows, scene_rows
 from zoerefine.errors import UserError
 from zoerefine.files import write_text

@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.config import load_config
     from zoerefine.progress import track
     from zoerefine.train.failures import explained_failures
-    from zoerefine.train.sanity import Sanity
+    from zoerefine.train.training_checks import Sanity
 
     with explained_failures():
         sanity = Sanity(load_config(args.config, args.overrides), args.out)

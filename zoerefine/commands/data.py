@@ -73,7 +73,7 @@ def synthesize(args: argparse.Namespace) -> None:
 
 def inspect(args: argparse.Namespace) -> int:
     """Print scenes, clips, frames, ranges and faults (exit code 1); draw a contact sheet."""
-    from zoerefine.data.inspect import contact_sheet, inspect
+    from zoerefine.data.inspection import contact_sheet, inspect
     from zoerefine.data.readers import open_dataset
 
     dataset = open_dataset(args.folder)

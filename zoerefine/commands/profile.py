@@ -20,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error("--steps must be 1 or more")
 
     from zoerefine.config import load_config
-    from zoerefine.train.profile import draw, profile
+    from zoerefine.train.step_profile import draw, profile
 
     findings = profile(load_config(args.config, args.overrides), args.steps)
     draw(findings, args.out, Path(args.config).name)

@@ -11,7 +11,7 @@ from zoerefine.launch.reproduce import (
     DIFFERS,
     SAME,
     TOLERANCE,
-    Check,
+    Comparison,
     check_commit,
     check_data,
     check_machine,
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def reproduce(run: RunDir, args: argparse.Namespace) -> int:
-    """Check, run again, compare; 0 only where it came to the same."""
+    """Comparison, run again, compare; 0 only where it came to the same."""
     plan = recorded_plan(run, args.home, args.repo)
 
     checks = [*check_run(run, plan), *check_commit(run, plan), *check_machine(run)]
@@ -102,7 +102,7 @@ def verdict(run: RunDir, again: RunDir, tolerance: float) -> int:
     return 0
 
 
-def print_checks(title: str, checks: Sequence[Check]) -> None:
+def print_checks(title: str, checks: Sequence[Comparison]) -> None:
     """A table of comparisons."""
     from rich.console import Console
     from rich.table import Table

@@ -148,7 +148,7 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
 def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
     """Launch the product of commits, configs and seeds."""
     from zoerefine.launch.executor import open_executor
-    from zoerefine.launch.queue import make_queue, run_queue
+    from zoerefine.launch.job_queue import make_queue, run_queue
 
     commits = args.commits or [job.ref]
     configs = [Path(name) for name in args.configs or [job.config]]

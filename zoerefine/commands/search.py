@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_intermixed_args(argv)
     if args.join:
         from zoerefine.run_dir import RunDir
-        from zoerefine.search.worker import work
+        from zoerefine.search.trial_worker import work
 
         work(RunDir(args.join.resolve()), args.name or "joined", args.until)
         return 0

@@ -75,7 +75,7 @@ def build_cache(
     """
     if mode not in MODES:
         raise UserError(f"CACHE.MODE must be one of {', '.join(MODES)}, got {mode!r}")
-    plan = Plan(dataset, height, width, workers or os.cpu_count() or 1, max_broken)
+    plan = PackPlan(dataset, height, width, workers or os.cpu_count() or 1, max_broken)
     if mode == "off":
         return cache_of(plan.header, plan.frames, None, Decoder(plan), complete=False)
     packing = Packing(plan, root / plan.digest)
@@ -101,7 +101,7 @@ def build_cache(
     return open_cache(packing.folder)
 
 
-class Plan:
+class PackPlan:
     """What is to be packed, and how a frame is.
 
     Attributes:
@@ -196,7 +196,7 @@ def record_digest(record: Any) -> bytes:
 class Packing:
     """A cache under way: its partial folder, mapped."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: PackPlan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
         self.partial = folder.with_name(f"{folder.name}.partial")
         self.own = threading.local()  # a record's buffer for each thread
@@ -361,7 +361,7 @@ def allocated(folder: Path) -> int:
 class Decoder(Records):
     """Records decoded whenever they are asked for, for whoever has no disk to spare."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PackPlan) -> None:
         self.plan = plan
         self.pool = ThreadPoolExecutor(plan.workers, "decode")
 

@@ -14,9 +14,9 @@ from zoerefine import __version__
 from zoerefine.config import load_config, training_size
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import load_bundle, read_manifest, save_bundle
+from zoerefine.export.engine_kinds import Built, ExportSource, Kind, Run, misfits
 from zoerefine.export.frames import FRAMES, calibration_batches, sample_frames
-from zoerefine.export.kinds import Built, Kind, Run, Source, misfits
-from zoerefine.export.module import Shipped
+from zoerefine.export.shipped_module import Shipped
 from zoerefine.export.verify import check_tolerance, compare, time_all
 from zoerefine.files import digest_file, digest_json
 from zoerefine.progress import say
@@ -26,7 +26,7 @@ from zoerefine.train.checkpoint import load_refiner
 PACKAGE = Path(__file__).parents[1]
 
 
-class Workshop:
+class EngineBuilder:
     """A run's refiner, and its engines in `engine/builds/`.
 
     Raises `UserError` where the run has no trained weights.
@@ -38,7 +38,7 @@ class Workshop:
         self.run = run
         self.root = cfg.DATA.ROOT
         calibration = partial(calibration_batches, run, self.root, height, width)
-        self.source = Source(load_refiner(run), height, width, calibration)
+        self.source = ExportSource(load_refiner(run), height, width, calibration)
 
     @cached_property
     def frames(self) -> tuple[Tensor, Tensor]:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
-from zoerefine.export.kinds import Built, Run, check_fits, kind_of
-from zoerefine.export.torchscript import quiet
+from zoerefine.export.engine_kinds import Built, Run, check_fits, kind_of
+from zoerefine.export.engines.torchscript_engine import quiet
 from zoerefine.files import digest_json, replacing
 
 SCHEMA = 2

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.export.build import Workshop
-from zoerefine.export.kinds import Kind, auto, kind_of
+from zoerefine.export.build import EngineBuilder
+from zoerefine.export.engine_kinds import Kind, auto, kind_of
 from zoerefine.export.verify import TooFarOff
 from zoerefine.files import replacing
 from zoerefine.progress import say
@@ -25,14 +25,14 @@ def export(run: RunDir, engine: str = "auto", precision: str = "auto") -> Path:
     """
     kind = kind_of(auto() if engine == "auto" else engine)
     first, *others = candidates(kind, precision)
-    workshop = Workshop(run)
+    builder = EngineBuilder(run)
     for other in others:
         try:
-            return publish(run, workshop.bundle(kind, first))
+            return publish(run, builder.bundle(kind, first))
         except TooFarOff as error:
             say(f"{error}; trying {other}")
             first = other
-    return publish(run, workshop.bundle(kind, first))
+    return publish(run, builder.bundle(kind, first))
 
 
 def candidates(kind: Kind, precision: str) -> list[str]:

@@ -11,8 +11,8 @@ from zoerefine.data.decode import read_rgb, read_zoe
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.split import read_split
 from zoerefine.errors import UserError
-from zoerefine.export.module import Ends
 from zoerefine.export.precision import Inputs
+from zoerefine.export.shipped_module import PrePostProcessing
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 
@@ -32,7 +32,7 @@ def calibration_batches(run: RunDir, root: str, height: int, width: int) -> Iter
     """Frames of the run's training scenes, one at a time, as the network gets them."""
     train = set(read_split(run.split_file).train)
     frames = spread([frame for frame in with_zoe(root) if frame.scene in train], CALIBRATION)
-    ends = Ends(height, width)
+    ends = PrePostProcessing(height, width)
     for frame in track(frames, len(frames), "calibrating", "frame"):
         rgb, zoe = read(frame)
         yield ends.before(torch.from_numpy(rgb)[None], torch.from_numpy(zoe)[None])

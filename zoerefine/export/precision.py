@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 from torch.fx.experimental.optimization import fuse
 
 from zoerefine.device import DTYPES
-from zoerefine.model import Refiner
+from zoerefine.model import RefinerNetwork
 from zoerefine.model.refiner import DepthHead
 
 Inputs = tuple[Tensor, Tensor]  # rgb01 [B, 3, h, w], zoe_m [B, 1, h, w]
@@ -77,11 +77,11 @@ class Int8Conv(nn.Module):
 
 
 def in_precision(
-    refiner: Refiner,
+    refiner: RefinerNetwork,
     precision: str,
     calibration: Callable[[], Iterator[Inputs]],
     rounding: type[Int8Conv] = Int8Conv,
-) -> Refiner:
+) -> RefinerNetwork:
     """A copy of a float32 refiner that computes in `precision`, one of fp32, fp16, bf16, int8.
 
     Args:
@@ -103,7 +103,7 @@ def in_precision(
     return core.eval()
 
 
-def observe(core: Refiner, batches: Iterator[Inputs]) -> dict[str, float]:
+def observe(core: RefinerNetwork, batches: Iterator[Inputs]) -> dict[str, float]:
     """The largest magnitude that enters each convolution, by name: its mean over the batches."""
     seen: dict[str, list[float]] = {}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.export.bundle import again, read_manifest
-from zoerefine.export.kinds import kind_of, misfits
+from zoerefine.export.engine_kinds import kind_of, misfits
 
 
 def show_bundle(path: Path) -> str:

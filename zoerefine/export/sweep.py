@@ -7,10 +7,10 @@ import torch
 
 from zoerefine.errors import UserError
 from zoerefine.export import KINDS
-from zoerefine.export.build import Workshop
+from zoerefine.export.build import EngineBuilder
 from zoerefine.export.bundle import Engine, load_bundle, read_manifest
+from zoerefine.export.engine_kinds import kind_of, misfits
 from zoerefine.export.export import publish
-from zoerefine.export.kinds import kind_of, misfits
 from zoerefine.export.verify import time_all
 from zoerefine.files import replacing, write_json
 from zoerefine.progress import say, track
@@ -21,7 +21,7 @@ AS_FAST = 1.05
 
 
 @dataclass
-class Row:
+class SweepRow:
     """One engine. Latency is 0 where it does not run here; `why` says why it is not published."""
 
     engine: str
@@ -38,7 +38,7 @@ class Row:
         return f"{self.engine} {self.precision}"
 
 
-def sweep(run: RunDir) -> tuple[list[Row], Path]:
+def sweep(run: RunDir) -> tuple[list[SweepRow], Path]:
     """Build all, time them in turns, publish the fastest; returns the rows and the bundle.
 
     Also writes `engine/sweep.json` and `engine/sweep.png`.
@@ -46,8 +46,8 @@ def sweep(run: RunDir) -> tuple[list[Row], Path]:
     Raises:
         UserError: no trained weights, or no engine is within its tolerance.
     """
-    workshop = Workshop(run)
-    rows, built = build_all(workshop)
+    builder = EngineBuilder(run)
+    rows, built = build_all(builder)
     engines = {
         name: load_bundle(path)
         for name, path in built.items()
@@ -55,25 +55,25 @@ def sweep(run: RunDir) -> tuple[list[Row], Path]:
     }
     if not engines:
         raise UserError("no engine that runs here is within its tolerance: nothing published")
-    times = time_engines(workshop, engines)
+    times = time_engines(builder, engines)
     for row in rows:
         row.latency_ms = times.get(row.name, 0.0)
     best = choose([row for row in rows if row.latency_ms])
     best.chosen = True
-    rows.insert(0, Row(EAGER, "fp32", times[EAGER]))
+    rows.insert(0, SweepRow(EAGER, "fp32", times[EAGER]))
     write_json(run.engine / "sweep.json", [asdict(row) for row in rows])
     draw(rows, run.engine / "sweep.png")
     return rows, publish(run, built[best.name])
 
 
-def choose(rows: list[Row]) -> Row:
+def choose(rows: list[SweepRow]) -> SweepRow:
     """The fastest; of those that are as fast but for what timing is uncertain by, the closest."""
     fastest = min(row.latency_ms for row in rows)
     as_fast = [row for row in rows if row.latency_ms <= AS_FAST * fastest]
     return min(as_fast, key=lambda row: row.mean_rel_err)
 
 
-def build_all(workshop: Workshop) -> tuple[list[Row], dict[str, Path]]:
+def build_all(builder: EngineBuilder) -> tuple[list[SweepRow], dict[str, Path]]:
     """A row an engine, and the bundles of those within tolerance by the row's name."""
     wanted = []
     for name in KINDS:
@@ -84,10 +84,10 @@ def build_all(workshop: Workshop) -> tuple[list[Row], dict[str, Path]]:
             wanted += [(kind, precision) for precision in kind.precisions()]
     rows, built = [], {}
     for kind, precision in track(wanted, len(wanted), "building", "engine"):
-        row = Row(kind.NAME, precision)
+        row = SweepRow(kind.NAME, precision)
         rows.append(row)
         try:
-            path = built[row.name] = workshop.bundle(kind, precision)
+            path = built[row.name] = builder.bundle(kind, precision)
         except UserError as error:
             row.why = str(error)
             continue
@@ -97,17 +97,17 @@ def build_all(workshop: Workshop) -> tuple[list[Row], dict[str, Path]]:
     return rows, built
 
 
-def time_engines(workshop: Workshop, engines: dict[str, Engine]) -> dict[str, float]:
+def time_engines(builder: EngineBuilder, engines: dict[str, Engine]) -> dict[str, float]:
     """Milliseconds a frame of each and of eager, in turns; inputs lie on each one's device."""
     times: dict[str, float] = {}
     for device in sorted({engine.device for engine in engines.values()}, key=str):
         runs = {name: engine.run for name, engine in engines.items() if engine.device == device}
-        rgb_u8, zoe_u16 = (tensor[:1].to(device) for tensor in workshop.frames)
-        times |= time_all(runs | {EAGER: workshop.eager(device)}, rgb_u8, zoe_u16)
+        rgb_u8, zoe_u16 = (tensor[:1].to(device) for tensor in builder.frames)
+        times |= time_all(runs | {EAGER: builder.eager(device)}, rgb_u8, zoe_u16)
     return times
 
 
-def table(rows: list[Row]) -> str:
+def table(rows: list[SweepRow]) -> str:
     """The rows for people."""
     eager = rows[0].latency_ms
     lines = [f"{'engine':<24} {'ms':>8} {'x eager':>8} {'max m':>8} {'AbsRel':>8} {'MB':>6}"]
@@ -121,7 +121,7 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def draw(rows: list[Row], path: Path) -> None:
+def draw(rows: list[SweepRow], path: Path) -> None:
     """Accuracy against latency; what was not timed here is left out."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter

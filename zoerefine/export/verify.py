@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
-from zoerefine.export.kinds import Run
-from zoerefine.export.module import ZOE_UNITS
+from zoerefine.export.engine_kinds import Run
+from zoerefine.export.shipped_module import ZOE_UNITS
 
 # What an engine may differ from eager fp32, in metres at the worst pixel and in mean relative
 # depth (AbsRel against eager). The worst pixel in bf16 is far away, where its eight bits are a few

@@ -24,7 +24,7 @@ from zoerefine.errors import UserError
 from zoerefine.export.bundle import Engine
 from zoerefine.infer.pseudo import Pseudo, ZoeDepth
 from zoerefine.infer.results import Results, digest_of
-from zoerefine.infer.sources import Shot, Source
+from zoerefine.infer.sources import FrameSource, Shot
 from zoerefine.progress import bar, say
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class Inference:
     """What is refined by what, and where to."""
 
     engine: Engine
-    source: Source
+    source: FrameSource
     pseudo: Pseudo
     results: Results
 
 
 @dataclass(frozen=True)
-class Frame:
+class FrameInWork:
     """A frame on its way.
 
     Attributes:
@@ -65,7 +65,7 @@ class Frame:
 
 
 @dataclass
-class Outcome:
+class InferenceSummary:
     """What became of the frames, by name.
 
     Attributes:
@@ -95,12 +95,12 @@ class Outcome:
         return f"{counts}, {len(self.left_out)} left out{rate}"
 
 
-def refine(job: Inference, batch: int) -> Outcome:
+def refine(job: Inference, batch: int) -> InferenceSummary:
     """Refine every frame whose files are not there yet; returns what became of all.
 
     Raises `UserError` where results cannot be written.
     """
-    outcome = Outcome()
+    outcome = InferenceSummary()
     start = time.perf_counter()
     with (
         ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
@@ -118,9 +118,11 @@ def refine(job: Inference, batch: int) -> Outcome:
     return outcome
 
 
-def read_ahead(job: Inference, pool: ThreadPoolExecutor, outcome: Outcome) -> Iterator[Frame]:
+def read_ahead(
+    job: Inference, pool: ThreadPoolExecutor, outcome: InferenceSummary
+) -> Iterator[FrameInWork]:
     """Frames that are not done yet, in order, decoded by the pool before they are needed."""
-    waiting: deque[tuple[str, Future[Frame]]] = deque()
+    waiting: deque[tuple[str, Future[FrameInWork]]] = deque()
     for shot in shots(job.source, outcome):
         inputs = digest_of(shot.stamp, job.pseudo.stamp(shot.name))
         if job.results.is_done(shot.name, inputs):
@@ -133,7 +135,7 @@ def read_ahead(job: Inference, pool: ThreadPoolExecutor, outcome: Outcome) -> It
         yield from whole(*one, outcome)
 
 
-def shots(source: Source, outcome: Outcome) -> Iterator[Shot]:
+def shots(source: FrameSource, outcome: InferenceSummary) -> Iterator[Shot]:
     """What a source gives, up to where it cannot be read any more."""
     try:
         yield from source.shots()
@@ -141,16 +143,18 @@ def shots(source: Source, outcome: Outcome) -> Iterator[Shot]:
         outcome.leave_out(source.label, error)
 
 
-def read_frame(shot: Shot, inputs: str, pseudo: Pseudo) -> Frame:
+def read_frame(shot: Shot, inputs: str, pseudo: Pseudo) -> FrameInWork:
     """Decode a frame. Raises `UserError` for a damaged file, or two sizes."""
     rgb, zoe = shot.read(), pseudo.read(shot.name, inputs)
     if zoe is not None and zoe.shape != rgb.shape[:2]:
         sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
         raise UserError(f"the picture and {pseudo.path(shot.name)} differ in size: {sizes}")
-    return Frame(shot.name, inputs, rgb, zoe)
+    return FrameInWork(shot.name, inputs, rgb, zoe)
 
 
-def whole(name: str, reading: Future[Frame], outcome: Outcome) -> Iterator[Frame]:
+def whole(
+    name: str, reading: Future[FrameInWork], outcome: InferenceSummary
+) -> Iterator[FrameInWork]:
     """The frame, or none where it is broken, which is noted."""
     try:
         yield reading.result()
@@ -158,12 +162,12 @@ def whole(name: str, reading: Future[Frame], outcome: Outcome) -> Iterator[Frame
         outcome.leave_out(name, error)
 
 
-def group(frames: Iterator[Frame], size: int) -> Iterator[list[Frame]]:
+def group(frames: Iterator[FrameInWork], size: int) -> Iterator[list[FrameInWork]]:
     """Batches of at most `size` frames, alike in their pictures' size and in what they lack.
 
     Frames of a rare size wait for others of theirs, but not for ever: memory is bounded.
     """
-    groups: dict[tuple[object, bool], list[Frame]] = {}
+    groups: dict[tuple[object, bool], list[FrameInWork]] = {}
     for frame in frames:
         key = frame.rgb.shape, frame.zoe is None
         groups.setdefault(key, []).append(frame)
@@ -174,7 +178,9 @@ def group(frames: Iterator[Frame], size: int) -> Iterator[list[Frame]]:
     yield from groups.values()
 
 
-def with_zoe(batches: Iterator[list[Frame]], zoedepth: ZoeDepth) -> Iterator[list[Frame]]:
+def with_zoe(
+    batches: Iterator[list[FrameInWork]], zoedepth: ZoeDepth
+) -> Iterator[list[FrameInWork]]:
     """Batches in which every frame has its pseudo depth."""
     for batch in batches:
         if batch[0].zoe is not None:
@@ -186,7 +192,7 @@ def with_zoe(batches: Iterator[list[Frame]], zoedepth: ZoeDepth) -> Iterator[lis
 
 def in_threads(
     engines: ThreadPoolExecutor,
-    batches: Iterator[list[Frame]],
+    batches: Iterator[list[FrameInWork]],
     job: Inference,
     pool: ThreadPoolExecutor,
 ) -> Iterator[list[Future[str]]]:
@@ -200,7 +206,9 @@ def in_threads(
         yield future.result()
 
 
-def refine_batch(batch: list[Frame], job: Inference, pool: ThreadPoolExecutor) -> list[Future[str]]:
+def refine_batch(
+    batch: list[FrameInWork], job: Inference, pool: ThreadPoolExecutor
+) -> list[Future[str]]:
     """Run the engine; returns the writing of each frame's files."""
     rgb = np.stack([frame.rgb for frame in batch])
     zoe = np.stack([frame.zoe for frame in batch])  # type: ignore[misc]
@@ -210,13 +218,13 @@ def refine_batch(batch: list[Frame], job: Inference, pool: ThreadPoolExecutor) -
     ]
 
 
-def show(progress: "tqdm[object]", outcome: Outcome) -> None:
+def show(progress: "tqdm[object]", outcome: InferenceSummary) -> None:
     """Bring the bar up to date; its rate is that of frames refined now."""
     progress.initial = len(outcome.kept) + len(outcome.left_out)
     progress.update(progress.initial + len(outcome.written) - progress.n)
 
 
-def write_frame(frame: Frame, depth_u16: np.ndarray, job: Inference) -> str:
+def write_frame(frame: FrameInWork, depth_u16: np.ndarray, job: Inference) -> str:
     """Write a frame's files; returns its name."""
     if frame.new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
         job.pseudo.write(frame.name, frame.inputs, frame.zoe)

@@ -13,7 +13,7 @@ from zoerefine.data.decode import read_truth_m, read_zoe
 from zoerefine.errors import UserError
 from zoerefine.files import replacing
 from zoerefine.infer.pipeline import Inference
-from zoerefine.infer.sources import Shot, Source
+from zoerefine.infer.sources import FrameSource, Shot
 from zoerefine.pictures import depth_colors, panel
 from zoerefine.progress import track
 
@@ -79,7 +79,7 @@ def record(path: Path, job: Inference, done: set[str], farthest_m: float) -> Non
     writer.release()
 
 
-def finished(source: Source, done: set[str]) -> Iterator[Shot]:
+def finished(source: FrameSource, done: set[str]) -> Iterator[Shot]:
     """The frames of a source that have results."""
     with suppress(UserError):  # a video that was cut short; it was named before
         for shot in source.shots():

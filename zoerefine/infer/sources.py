@@ -105,10 +105,10 @@ class Video:
             )
 
 
-Source = Pictures | Video
+FrameSource = Pictures | Video
 
 
-def open_source(rgb: str) -> Source:
+def open_source(rgb: str) -> FrameSource:
     """A folder (and folders in it), a pattern such as 'clips/*/left*.jpg', a video or a picture.
 
     Raises `UserError` where there is nothing to read.

@@ -8,9 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.launch.git import git, git_bytes, head_commit, uncommitted_files
-from zoerefine.launch.secrets import find_secret
-from zoerefine.launch.source import Source
+from zoerefine.launch.git_commands import git, git_bytes, head_commit, uncommitted_files
+from zoerefine.launch.redaction import find_secret
+from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.progress import say
 
 LARGEST = 64 * 2**20
@@ -41,7 +41,9 @@ class Changes:
         return sha256(self.patch).hexdigest() if self.patch else ""
 
 
-def take_changes(source: Source, commit: str, allow_dirty: bool, config: Path) -> Changes:
+def take_changes(
+    source: RepositoryAddress, commit: str, allow_dirty: bool, config: Path
+) -> Changes:
     """The uncommitted changes of a local source whose HEAD is launched.
 
     The config that is launched is none of them: every run keeps the one it was given.

@@ -18,8 +18,8 @@ from pathlib import Path
 from zoerefine.config import CALLER_FOLDER
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
-from zoerefine.launch.locks import lock
-from zoerefine.launch.source import LOGIN
+from zoerefine.launch.repository_address import LOGIN
+from zoerefine.locks import lock
 from zoerefine.progress import say
 from zoerefine.run_dir import RUN_FOLDER, RunDir
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.launch.environment import environments_of
-from zoerefine.launch.locks import try_lock
 from zoerefine.launch.repository import mirrors_of
 from zoerefine.launch.workspace import last_run, workspaces_of
+from zoerefine.locks import try_lock
 
 DAY_S = 86400.0
 

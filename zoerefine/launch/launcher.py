@@ -17,12 +17,12 @@ from zoerefine.errors import UserError
 from zoerefine.files import digest_json, replacing
 from zoerefine.launch import provenance
 from zoerefine.launch.changes import Changes, take_changes
+from zoerefine.launch.child_process import run_child
 from zoerefine.launch.environment import job_environment, job_python
-from zoerefine.launch.git import GitError, git, git_bytes
-from zoerefine.launch.process import run_child
+from zoerefine.launch.git_commands import GitError, git, git_bytes
+from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository import fetch_commit, using
-from zoerefine.launch.secrets import find_secret
-from zoerefine.launch.source import Source, open_source
+from zoerefine.launch.repository_address import RepositoryAddress, open_source
 from zoerefine.launch.workspace import workspace
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
@@ -63,11 +63,11 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """A job with everything that could be looked up: what it is known by, and what it needs."""
 
     job: Job
-    source: Source
+    source: RepositoryAddress
     mirror: Path
     commit: str
     changes: Changes
@@ -132,7 +132,7 @@ def launch(job: Job, runs: Path | None, home: Path) -> tuple[RunDir, int]:
         return run, start(plan, run, latest=True)
 
 
-def make_plan(job: Job, home: Path) -> Plan:
+def make_plan(job: Job, home: Path) -> LaunchPlan:
     """Look everything up that a job needs, and fetch its commit; nothing is written but mirrors."""
     if len(job.overrides) % 2:
         raise UserError(f"overrides come as KEY VALUE pairs; {job.overrides[-1]!r} has no value")
@@ -142,7 +142,9 @@ def make_plan(job: Job, home: Path) -> Plan:
     if config is None:
         config = read_committed_config(job, mirror, commit)
     changes = take_changes(source, commit, job.allow_dirty, job.caller / job.config)
-    return Plan(job, source, mirror, commit, changes, config, read_tree(job.config, config), home)
+    return LaunchPlan(
+        job, source, mirror, commit, changes, config, read_tree(job.config, config), home
+    )
 
 
 def read_local_config(job: Job) -> bytes | None:
@@ -202,7 +204,7 @@ def setting(tree: dict[str, Any], overrides: Sequence[str], key: str) -> Any:
     return value
 
 
-def start(plan: Plan, run: RunDir, latest: bool = False) -> int:
+def start(plan: LaunchPlan, run: RunDir, latest: bool = False) -> int:
     """Run a planned job into a run directory; returns its exit code.
 
     With `latest`, runs/<name>/latest names this run from now on.
@@ -286,7 +288,9 @@ def job_command(job: Job, folder: Path, python: Path, config: Path) -> list[str]
     return [str(python), *program, *words]
 
 
-def record(plan: Plan, run: RunDir, folder: Path, python: Path, command: Sequence[str]) -> None:
+def record(
+    plan: LaunchPlan, run: RunDir, folder: Path, python: Path, command: Sequence[str]
+) -> None:
     """Write what is about to run: the config, the changes, the packages, provenance.json."""
     job = plan.job
     with replacing(run.path / plan.input_name) as path:

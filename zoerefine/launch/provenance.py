@@ -12,9 +12,9 @@ from typing import Any
 
 from zoerefine.files import digest_json, write_json, write_text
 from zoerefine.launch.environment import packages
-from zoerefine.launch.git import git_bytes, head_commit, uncommitted_files
-from zoerefine.launch.locks import lock
-from zoerefine.launch.secrets import without_secrets
+from zoerefine.launch.git_commands import git_bytes, head_commit, uncommitted_files
+from zoerefine.launch.redaction import without_secrets
+from zoerefine.locks import lock
 from zoerefine.run_dir import RunDir
 
 STEERING = ("CUBLAS_WORKSPACE_CONFIG", "PYTHONHASHSEED", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")

@@ -17,9 +17,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.launch.git import GitError, git
-from zoerefine.launch.locks import lock
-from zoerefine.launch.source import Source
+from zoerefine.launch.git_commands import GitError, git
+from zoerefine.launch.repository_address import RepositoryAddress
+from zoerefine.locks import lock
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SOME_HASH = re.compile(r"[0-9a-f]{4,40}")
@@ -37,13 +37,15 @@ def using(home: Path) -> AbstractContextManager[int]:
     return lock(home / ".use", shared=True)
 
 
-def mirror_of(source: Source, home: Path) -> Path:
+def mirror_of(source: RepositoryAddress, home: Path) -> Path:
     """The folder of a source's bare mirror (it may not exist yet)."""
     key = hashlib.sha256(source.url.encode(errors="surrogateescape")).hexdigest()[:12]
     return mirrors_of(home) / f"{source.name}-{key}.git"
 
 
-def fetch_commit(source: Source, ref: str, home: Path, branch: str = "") -> tuple[Path, str]:
+def fetch_commit(
+    source: RepositoryAddress, ref: str, home: Path, branch: str = ""
+) -> tuple[Path, str]:
     """Make sure that the mirror holds what `ref` means; returns the mirror and the 40-hex commit.
 
     `ref` is a full or abbreviated hash, a tag or a branch; in a local folder it may be whatever
@@ -108,7 +110,7 @@ def holds(mirror: Path, commit: str) -> bool:
     return held == commit
 
 
-def fetch(source: Source, mirror: Path, ref: str, held: int) -> None:
+def fetch(source: RepositoryAddress, mirror: Path, ref: str, held: int) -> None:
     """Bring a full hash alone if the other side allows it, else all branches and tags."""
 
     def fetch_refs(*words: str) -> None:
@@ -127,7 +129,7 @@ def fetch(source: Source, mirror: Path, ref: str, held: int) -> None:
         raise UserError(f"{source.url} cannot be fetched: {error}") from None
 
 
-def resolve(repository: Path, ref: str, source: Source) -> str:
+def resolve(repository: Path, ref: str, source: RepositoryAddress) -> str:
     """The 40-hex commit of a ref: a branch, a tag (annotated or not), or a hash."""
     for name in names_of(ref, repository == source.folder):
         try:
@@ -167,7 +169,9 @@ def candidates(repository: Path, ref: str) -> list[str]:
     return [line.split()[1] for line in lines.splitlines() if line.startswith("commit ")]
 
 
-def check_on_branch(source: Source, mirror: Path, commit: str, branch: str, held: int) -> None:
+def check_on_branch(
+    source: RepositoryAddress, mirror: Path, commit: str, branch: str, held: int
+) -> None:
     """Raises `UserError` where a branch does not hold a commit."""
     check_ref(branch)
     fetch(source, mirror, branch, held)
@@ -185,7 +189,7 @@ def check_on_branch(source: Source, mirror: Path, commit: str, branch: str, held
         ) from None
 
 
-def named_by(source: Source, mirror: Path, commit: str) -> str:
+def named_by(source: RepositoryAddress, mirror: Path, commit: str) -> str:
     """A branch or tag of the source that holds a commit; empty where none does any more."""
     with lock(Path(f"{mirror}.lock")) as held:
         fetch(source, mirror, "HEAD", held)

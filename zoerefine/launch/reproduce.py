@@ -18,11 +18,11 @@ from zoerefine.files import digest_file
 from zoerefine.launch import provenance
 from zoerefine.launch.changes import Changes
 from zoerefine.launch.environment import packages
-from zoerefine.launch.git import git
-from zoerefine.launch.launcher import Job, Plan, read_tree
-from zoerefine.launch.outputs import numbers, weights
+from zoerefine.launch.git_commands import git
+from zoerefine.launch.launcher import Job, LaunchPlan, read_tree
 from zoerefine.launch.repository import fetch_commit, named_by
-from zoerefine.launch.source import open_source
+from zoerefine.launch.repository_address import open_source
+from zoerefine.launch.result_files import numbers, weights
 from zoerefine.run_dir import RunDir
 
 TOLERANCE = 0.02  # relative, between different machines or versions
@@ -30,7 +30,7 @@ SAME, DIFFERS, BROKEN = "same", "differs", "broken"
 
 
 @dataclass(frozen=True)
-class Check:
+class Comparison:
     """One comparison of what was recorded with what is now.
 
     `verdict` is `same`; `differs`: numbers may come out a little different; or `broken`: this
@@ -43,7 +43,7 @@ class Check:
     verdict: str
 
 
-def recorded_plan(run: RunDir, home: Path, repo: str = "") -> Plan:
+def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
     """The job as provenance.json tells it, its commit fetched.
 
     Args:
@@ -73,7 +73,7 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> Plan:
     mirror, commit = fetch_commit(source, job.ref, home)
     data = config.read_bytes()
     tree = read_tree(config, data)
-    return Plan(job, source, mirror, commit, recorded_changes(run, known), data, tree, home)
+    return LaunchPlan(job, source, mirror, commit, recorded_changes(run, known), data, tree, home)
 
 
 def recorded_changes(run: RunDir, known: Mapping[str, Any]) -> Changes:
@@ -86,7 +86,7 @@ def recorded_changes(run: RunDir, known: Mapping[str, Any]) -> Changes:
     return Changes(path.read_bytes(), known["tree"], tuple(known["dirty_files"]))
 
 
-def check_run(run: RunDir, plan: Plan) -> Iterator[Check]:
+def check_run(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:
     """Whether the run's own files are what they were when it ended."""
     known = run.read_json(run.provenance_file)
     yield compare("what provenance.json says", known["identity"], plan.identity, BROKEN)
@@ -102,12 +102,12 @@ def check_run(run: RunDir, plan: Plan) -> Iterator[Check]:
         yield compare(file, digest, now, BROKEN)
 
 
-def of_plan(plan: Plan) -> str:
+def of_plan(plan: LaunchPlan) -> str:
     """The name of a plan's run directory."""
     return f"{plan.commit[:8]}-{plan.identity[:8]}"
 
 
-def check_commit(run: RunDir, plan: Plan) -> Iterator[Check]:
+def check_commit(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:
     """Whether the commit is the recorded one, and still part of the repository's history."""
     known = run.read_json(run.provenance_file)
     tree = git("rev-parse", f"{plan.commit}^{{tree}}", folder=plan.mirror)
@@ -115,10 +115,10 @@ def check_commit(run: RunDir, plan: Plan) -> Iterator[Check]:
         yield compare("the commit's tree", known["tree"], tree, BROKEN)
     names = named_by(plan.source, plan.mirror, plan.commit)
     gone = "no branch or tag holds it any more: history was rewritten; our mirror still does"
-    yield Check("commit", plan.commit, names or gone, SAME if names else DIFFERS)
+    yield Comparison("commit", plan.commit, names or gone, SAME if names else DIFFERS)
 
 
-def check_machine(run: RunDir) -> Iterator[Check]:
+def check_machine(run: RunDir) -> Iterator[Comparison]:
     """Whether Python, packages and processors are the same."""
     known = run.read_json(run.provenance_file)
     now = provenance.machine_facts()
@@ -133,7 +133,7 @@ def check_machine(run: RunDir) -> Iterator[Check]:
     yield compare("gpu", *gpus, DIFFERS)
 
 
-def check_packages(run: RunDir) -> Iterator[Check]:
+def check_packages(run: RunDir) -> Iterator[Comparison]:
     """The packages whose versions differ."""
     path = run.path / "environment.txt"
     recorded = dict(x.split("==", 1) for x in path.read_text().split()) if path.is_file() else {}
@@ -141,10 +141,10 @@ def check_packages(run: RunDir) -> Iterator[Check]:
     for name in sorted({*recorded, *now}):
         if recorded.get(name) != now.get(name):
             versions = recorded.get(name, "absent"), now.get(name, "absent")
-            yield Check(f"package {name}", *versions, DIFFERS)
+            yield Comparison(f"package {name}", *versions, DIFFERS)
 
 
-def check_data(run: RunDir, digests_now: Callable[[], Mapping[str, str]]) -> Iterator[Check]:
+def check_data(run: RunDir, digests_now: Callable[[], Mapping[str, str]]) -> Iterator[Comparison]:
     """Whether the data set is the same."""
     known = run.read_json(run.provenance_file)
     if "dataset_digest" not in known:
@@ -154,12 +154,12 @@ def check_data(run: RunDir, digests_now: Callable[[], Mapping[str, str]]) -> Ite
         yield compare(name, str(known.get(name)), digest, verdict)
 
 
-def compare(what: str, recorded: str, now: str, otherwise: str) -> Check:
+def compare(what: str, recorded: str, now: str, otherwise: str) -> Comparison:
     """A check that two texts are the same."""
-    return Check(what, recorded, now, SAME if recorded == now else otherwise)
+    return Comparison(what, recorded, now, SAME if recorded == now else otherwise)
 
 
-def compare_results(first: RunDir, again: RunDir, tolerance: float) -> list[Check]:
+def compare_results(first: RunDir, again: RunDir, tolerance: float) -> list[Comparison]:
     """Weights by their bits, every metric exactly or within a relative tolerance.
 
     With a tolerance, weights may differ: on other hardware they do.
@@ -175,13 +175,13 @@ def compare_results(first: RunDir, again: RunDir, tolerance: float) -> list[Chec
         close = math.isclose(value, now, rel_tol=tolerance, abs_tol=1e-9 if tolerance else 0.0)
         same = value == now or (math.isnan(value) and math.isnan(now) and name in after)
         verdict = SAME if same else DIFFERS if close else BROKEN
-        checks.append(Check(name, f"{value:.8g}", f"{now:.8g}", verdict))
+        checks.append(Comparison(name, f"{value:.8g}", f"{now:.8g}", verdict))
     if not checks:
         checks = compare_files(first, again)
     return checks
 
 
-def compare_files(first: RunDir, again: RunDir) -> list[Check]:
+def compare_files(first: RunDir, again: RunDir) -> list[Comparison]:
     """What a job of another kind left, by digest."""
     recorded = first.read_json(first.provenance_file).get("outputs", {})
     now = again.read_json(again.provenance_file).get("outputs", {})

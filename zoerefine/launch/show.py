@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from zoerefine.launch.outputs import numbers, weights
+from zoerefine.launch.result_files import numbers, weights
 from zoerefine.run_dir import RunDir
 
 SHOWN = 12

@@ -20,7 +20,9 @@ from pathlib import Path
 
 from zoerefine.errors import UserError
 from zoerefine.launch.changes import Changes
-from zoerefine.launch.contents import (
+from zoerefine.launch.git_commands import ISOLATED, GitError, git
+from zoerefine.launch.repository_address import RepositoryAddress
+from zoerefine.launch.submodules import (
     check_depth,
     fetch_submodule,
     pull_lfs,
@@ -28,9 +30,7 @@ from zoerefine.launch.contents import (
     submodules_of,
     uses_lfs,
 )
-from zoerefine.launch.git import ISOLATED, GitError, git
-from zoerefine.launch.locks import try_lock
-from zoerefine.launch.source import Source
+from zoerefine.locks import try_lock
 
 MADE_BY_PYTHON = ("__pycache__/", ".pyc")
 
@@ -50,7 +50,7 @@ def workspaces_of(home: Path) -> Path:
 
 @contextmanager
 def workspace(
-    source: Source, mirror: Path, commit: str, changes: Changes, home: Path, run: Path
+    source: RepositoryAddress, mirror: Path, commit: str, changes: Changes, home: Path, run: Path
 ) -> Iterator[Workspace]:
     """The commit's tree with the changes applied, for one run; made where none is free.
 
@@ -92,7 +92,7 @@ def last_run(slot: Path) -> str:
 
 def make(
     slot: Path,
-    source: Source,
+    source: RepositoryAddress,
     mirror: Path,
     commit: str,
     changes: Changes,
@@ -124,7 +124,13 @@ def remove_leftovers(slot: Path) -> None:
 
 
 def check_out(
-    folder: Path, source: Source, mirror: Path, commit: str, home: Path, held: int, depth: int = 0
+    folder: Path,
+    source: RepositoryAddress,
+    mirror: Path,
+    commit: str,
+    home: Path,
+    held: int,
+    depth: int = 0,
 ) -> None:
     """The tree of a commit with its submodules and LFS files, borrowing the mirror's objects."""
     check_depth(depth)

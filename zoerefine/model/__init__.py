@@ -4,14 +4,14 @@ from torch import nn
 
 from zoerefine.errors import UserError
 from zoerefine.model.guided import GuidedUNet
-from zoerefine.model.refiner import Refiner
+from zoerefine.model.refiner import RefinerNetwork
 from zoerefine.model.small import SmallUNet
 from zoerefine.model.unet import ResNetUNet
 
 BACKBONES = {"small": SmallUNet, "unet": ResNetUNet, "guided": GuidedUNet}
 
 
-def build_refiner(name: str, base: int, max_log: float) -> Refiner:
+def build_refiner(name: str, base: int, max_log: float) -> RefinerNetwork:
     """A new refiner with random weights: it returns its input until trained.
 
     Args:
@@ -26,7 +26,7 @@ def build_refiner(name: str, base: int, max_log: float) -> Refiner:
             f"MODEL.BASE must be 4 or more and MODEL.MAX_LOG positive, got {base} and {max_log}"
         )
     backbone: nn.Module = BACKBONES[name](base)
-    return Refiner(backbone, max_log)
+    return RefinerNetwork(backbone, max_log)
 
 
-__all__ = ["BACKBONES", "Refiner", "build_refiner"]
+__all__ = ["BACKBONES", "RefinerNetwork", "build_refiner"]

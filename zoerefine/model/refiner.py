@@ -29,7 +29,7 @@ NEAREST_M = 0.05  # what is nearer looks like this to the backbone; 0 means no m
 LEAST_M = 1e-3  # below the least step of any depth file
 
 
-class Refiner(nn.Module):
+class RefinerNetwork(nn.Module):
     """Corrects metric depth by at most a factor exp(+-max_log) at a pixel.
 
     `backbone` maps [B, INPUTS, H', W'] with H', W' divisible by `backbone.stride` to a map

@@ -11,7 +11,7 @@ from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.search.space import suggest, with_values
 from zoerefine.search.study import Study
-from zoerefine.search.worker import shown
+from zoerefine.search.trial_worker import shown
 from zoerefine.train.job import train_for_study
 
 

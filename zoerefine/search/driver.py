@@ -17,10 +17,10 @@ from zoerefine.launch.executor import open_executor
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir, launched_run
 from zoerefine.search.best import finish
-from zoerefine.search.board import board
 from zoerefine.search.enqueue import enqueue
+from zoerefine.search.live_table import board
 from zoerefine.search.study import Study
-from zoerefine.search.workers import ClusterWorkers, LocalWorkers, Workers, clean_commit
+from zoerefine.search.worker_pool import ClusterWorkers, LocalWorkers, Workers, clean_commit
 from zoerefine.train.job import prepare, record_provenance
 
 LOOK_S = 0.3
@@ -75,7 +75,7 @@ def open_workers(run: RunDir, cfg: CfgNode, executor: str, gpus: float) -> Itera
 
 
 @dataclass
-class Post:
+class WorkerSlot:
     """A worker's place: who has it now."""
 
     number: int
@@ -90,7 +90,7 @@ class Driver:
         self.study, self.workers = study, workers
         options = study.cfg.STUDY
         self.until = time.time() + options.TIMEOUT_S if options.TIMEOUT_S else 0.0
-        self.posts = [Post(number) for number in range(options.WORKERS)]
+        self.slots = [WorkerSlot(number) for number in range(options.WORKERS)]
         self.restarts = RESTARTS * options.WORKERS
         self.asked = 0  # to stop
 
@@ -99,11 +99,11 @@ class Driver:
         for name in self._stale_names():
             self.study.release(name)  # our workers die with us: the last driver's are gone
         with self._stopping(), board(self.study, self.until) as show:
-            for post in self.posts:
-                self._start(post)
-            while any(post.ticket for post in self.posts):
-                for post in self.posts:
-                    self._look(post)
+            for slot in self.slots:
+                self._start(slot)
+            while any(slot.ticket for slot in self.slots):
+                for slot in self.slots:
+                    self._look(slot)
                 show()
                 time.sleep(LOOK_S)
         if self.asked:
@@ -113,22 +113,22 @@ class Driver:
         """Names of workers whose logs lie here, from when this study was driven before."""
         return {path.stem for path in (self.study.run.path / "workers").glob("*.log")}
 
-    def _start(self, post: Post) -> None:
-        post.name = f"{post.number}-{uuid.uuid4().hex[:8]}"
-        words = ["--join", str(self.study.run.path), "--name", post.name]
+    def _start(self, slot: WorkerSlot) -> None:
+        slot.name = f"{slot.number}-{uuid.uuid4().hex[:8]}"
+        words = ["--join", str(self.study.run.path), "--name", slot.name]
         if self.until:
             words += ["--until", f"{self.until:.0f}"]
-        post.ticket = self.workers.submit(post.name, post.number, words)
+        slot.ticket = self.workers.submit(slot.name, slot.number, words)
 
-    def _look(self, post: Post) -> None:
+    def _look(self, slot: WorkerSlot) -> None:
         """See whether a worker has ended; one that died is replaced, and its trial freed."""
-        outcome = self.workers.poll(post.ticket) if post.ticket else None
+        outcome = self.workers.poll(slot.ticket) if slot.ticket else None
         if outcome is None:
             return
-        post.ticket = None
+        slot.ticket = None
         if outcome.code == 0 or self.asked:
             return
-        self.study.release(post.name)
+        self.study.release(slot.name)
         if outcome.code == FAULT:
             self._stop_all()
             raise UserError(outcome.said.removeprefix("error: "))
@@ -139,18 +139,18 @@ class Driver:
                 f"workers keep dying, the last with exit code {outcome.code}: {outcome.said} "
                 f"(see {self.study.run.path / 'workers'})"
             )
-        say(f"worker {post.name} died with exit code {outcome.code}: starting another")
-        self._start(post)
+        say(f"worker {slot.name} died with exit code {outcome.code}: starting another")
+        self._start(slot)
 
     def _stop_all(self) -> None:
         """Ask every worker to stop, and wait until it has."""
-        for post in self.posts:
-            if post.ticket:
-                self.workers.cancel(post.ticket)
-        for post in self.posts:
-            while post.ticket and self.workers.poll(post.ticket) is None:
+        for slot in self.slots:
+            if slot.ticket:
+                self.workers.cancel(slot.ticket)
+        for slot in self.slots:
+            while slot.ticket and self.workers.poll(slot.ticket) is None:
                 time.sleep(LOOK_S)
-            post.ticket = None
+            slot.ticket = None
 
     @contextmanager
     def _stopping(self) -> Iterator[None]:
@@ -158,9 +158,9 @@ class Driver:
 
         def stop(number: int, frame: object) -> None:
             self.asked += 1
-            for post in self.posts:
-                if post.ticket:
-                    self.workers.cancel(post.ticket)
+            for slot in self.slots:
+                if slot.ticket:
+                    self.workers.cancel(slot.ticket)
 
         numbers = (signal.SIGINT, signal.SIGTERM)
         old = {number: signal.signal(number, stop) for number in numbers}

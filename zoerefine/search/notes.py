@@ -12,7 +12,7 @@ from optuna.artifacts import FileSystemArtifactStore, get_all_artifact_meta, upl
 from optuna_dashboard import save_note
 
 from zoerefine.files import replacing
-from zoerefine.launch.secrets import hide_secrets
+from zoerefine.launch.redaction import hide_secrets
 from zoerefine.metrics import LOWER_IS_BETTER
 from zoerefine.run_dir import RunDir
 

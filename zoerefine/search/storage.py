@@ -17,7 +17,7 @@ import sqlalchemy
 from sqlalchemy.engine import make_url
 
 from zoerefine.errors import UserError
-from zoerefine.launch.locks import lock
+from zoerefine.locks import lock
 
 WAIT_S = 60  # for another process that writes to the same SQLite file, or for a server
 HEARTBEATS = 3  # that may be missed before a trial's worker is taken for dead

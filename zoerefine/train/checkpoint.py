@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.files import replacing, write_text
-from zoerefine.model import Refiner, build_refiner
+from zoerefine.model import RefinerNetwork, build_refiner
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 
@@ -119,7 +119,7 @@ def load_best(run: RunDir, refiner: nn.Module) -> None:
         ) from None
 
 
-def load_refiner(run: RunDir) -> Refiner:
+def load_refiner(run: RunDir) -> RefinerNetwork:
     """The run's best refiner on the CPU, in evaluation mode, float32; errors as `load_best`."""
     cfg = load_config(run.config_file)
     refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG)

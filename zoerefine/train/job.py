@@ -13,7 +13,7 @@ from zoerefine.data.readers import open_dataset
 from zoerefine.data.split import Split, read_split, split_scenes
 from zoerefine.errors import UserError
 from zoerefine.launch import provenance
-from zoerefine.launch.git import head_commit
+from zoerefine.launch.git_commands import head_commit
 from zoerefine.progress import say
 from zoerefine.ranks import is_writer, process_group, wait_for_all, world
 from zoerefine.run_dir import RunDir, launched_run

@@ -36,8 +36,8 @@ from zoerefine.train.checkpoint import (
 )
 from zoerefine.train.clock import StepClock
 from zoerefine.train.failures import GRAD_NORM, WatchedStep, explained_failures
-from zoerefine.train.logger import RunLog
-from zoerefine.train.signals import StopSignals
+from zoerefine.train.run_log import RunLog
+from zoerefine.train.stop_signals import StopSignals
 from zoerefine.train.trainer import Trainer
 
 # Told (epoch, validation AbsRel) after each evaluation; True asks to end the run there.

@@ -7,12 +7,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from zoerefine.errors import UserError
-from zoerefine.model import Refiner
+from zoerefine.model import RefinerNetwork
 
 FIRST = "conv1.weight"
 
 
-def load_pretrained(refiner: Refiner, path: Path) -> None:
+def load_pretrained(refiner: RefinerNetwork, path: Path) -> None:
     """Put an encoder's weights into a refiner's backbone.
 
     Names are torchvision's (`conv1.weight`, `layer1.0.conv1.weight`, ...; `fc` is not used). The

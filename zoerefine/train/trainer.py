@@ -23,11 +23,11 @@ from zoerefine.model import build_refiner
 from zoerefine.pictures import strip
 from zoerefine.ranks import largest_over_ranks, rank, world
 from zoerefine.timeline import Timeline
-from zoerefine.train.average import Average
 from zoerefine.train.distributed import over_ranks
 from zoerefine.train.evaluate import evaluate, evaluate_shuffled, fit_log_scale
 from zoerefine.train.pretrained import load_pretrained
 from zoerefine.train.schedule import Schedule
+from zoerefine.train.weight_average import Average
 
 LEAST_SCALE = 2.0**-16  # of the loss; from 2^16 on, 32 steps left out in a row
 SCALE_PICTURES = 512  # training pictures that the global scale is fitted on

@@ -28,7 +28,7 @@ class View:
     rgb: Array
 
 
-class Camera:
+class SyntheticCamera:
     """A pinhole camera with a 90 degree horizontal field of view."""
 
     def __init__(self, height: int, width: int) -> None:
@@ -61,7 +61,7 @@ class Camera:
         return (slice(top, bottom), slice(left, right)) if left < right and top < bottom else None
 
 
-def render(camera: Camera, scene: Scene, pose: Pose, movers: Sequence[Solid]) -> View:
+def render(camera: SyntheticCamera, scene: Scene, pose: Pose, movers: Sequence[Solid]) -> View:
     """The room, its furniture, and the moving objects (ids 1, 2, ...)."""
     rays = camera.rays(pose)
     view = render_room(scene, pose, rays)

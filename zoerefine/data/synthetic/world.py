@@ -140,7 +140,7 @@ def camera_path(rng: np.random.Generator, scene: Scene, frames: int, stride: int
 
 
 def rotation(yaw: float, pitch: float) -> Array:
-    """Camera to world: columns are the camera's right, down and forward axes."""
+    """SyntheticCamera to world: columns are the camera's right, down and forward axes."""
     forward = [np.sin(yaw) * np.cos(pitch), -np.sin(pitch), np.cos(yaw) * np.cos(pitch)]
     right = [np.cos(yaw), 0.0, -np.sin(yaw)]
     down = np.cross(right, forward)

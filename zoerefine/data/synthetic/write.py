@@ -19,7 +19,7 @@ from zoerefine.data.synthetic.errors import (
     pseudo_depth,
     scene_errors,
 )
-from zoerefine.data.synthetic.render import Camera, render
+from zoerefine.data.synthetic.render import SyntheticCamera, render
 from zoerefine.data.synthetic.world import (
     FRAME_RATE,
     Mover,
@@ -104,7 +104,7 @@ def synthesize(
             for scene, family in enumerate(settings["scenes"].values())  # type: ignore[attr-defined]
             for clip in range(clips)
         ]
-        write_world(folder, plans, Camera(height, width), workers or os.cpu_count() or 1)
+        write_world(folder, plans, SyntheticCamera(height, width), workers or os.cpu_count() or 1)
         write_json(folder / habitatdyn.SYNTHETIC_MARK, settings)
 
 
@@ -139,7 +139,7 @@ def plan_clip(seed: int, scene_number: int, clip: int, frames: int, family: str)
     )
 
 
-def write_world(root: Path, plans: list[ClipPlan], camera: Camera, workers: int) -> None:
+def write_world(root: Path, plans: list[ClipPlan], camera: SyntheticCamera, workers: int) -> None:
     titles = "".join(f"{plan.name}\t{plan.title}\n" for plan in plans)
     (root / habitatdyn.TITLES).write_text(titles, encoding="utf-8")
     for plan in plans:
@@ -160,7 +160,7 @@ def _depth_fields() -> Iterator[str]:
     return iter((habitatdyn.DEPTH, habitatdyn.OBJECTS, habitatdyn.ZOE))
 
 
-def write_frame(root: Path, camera: Camera, plan: ClipPlan, frame: int) -> None:
+def write_frame(root: Path, camera: SyntheticCamera, plan: ClipPlan, frame: int) -> None:
     """Render one frame and write its five files."""
     rng = np.random.default_rng([*plan.seed, frame])
     seconds = frame * STRIDE / FRAME_RATE

@@ -13,7 +13,7 @@ from zoerefine.errors import UserError
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """How a launch ended: its exit code, and the last line that the launcher said."""
 
     code: int
@@ -26,7 +26,7 @@ class Executor(Protocol):
     def submit(self, words: Sequence[str]) -> Any:
         """Start `zoerefine run WORDS...` and return its ticket."""
 
-    def poll(self, ticket: Any) -> Outcome | None:
+    def poll(self, ticket: Any) -> JobOutcome | None:
         """How the launch ended, or None while it is not over."""
 
     def cancel(self, ticket: Any) -> None:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from zoerefine.launch.executor import Outcome
-from zoerefine.launch.process import first_moment
+from zoerefine.launch.child_process import first_moment
+from zoerefine.launch.executor import JobOutcome
 
 LIBRARY = Path(__file__).resolve().parents[3]
 
@@ -33,12 +33,12 @@ class Launch:
             start_new_session=True,
         )
 
-    def poll(self) -> Outcome | None:
+    def poll(self) -> JobOutcome | None:
         """How it ended, or None while it is at work."""
         code = self._process.poll()
-        return None if code is None else Outcome(128 - code if code < 0 else code, self._last())
+        return None if code is None else JobOutcome(128 - code if code < 0 else code, self._last())
 
-    def wait(self) -> Outcome:
+    def wait(self) -> JobOutcome:
         """How it ended, once it has."""
         self._process.wait()
         outcome = self.poll()

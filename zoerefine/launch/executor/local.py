@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from zoerefine.launch.executor import Outcome
+from zoerefine.launch.executor import JobOutcome
 from zoerefine.launch.executor.command import Launch
 
 
@@ -12,7 +12,7 @@ class LocalExecutor:
     def submit(self, words: Sequence[str]) -> Launch:
         return Launch(words)
 
-    def poll(self, ticket: Launch) -> Outcome | None:
+    def poll(self, ticket: Launch) -> JobOutcome | None:
         return ticket.poll()
 
     def cancel(self, ticket: Launch) -> None:

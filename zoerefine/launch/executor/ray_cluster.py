@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.launch.executor import Outcome
+from zoerefine.launch.executor import JobOutcome
 from zoerefine.launch.executor.command import Launch
 
 RETRIES = 20  # nodes that may die under one job
@@ -45,7 +45,7 @@ def ray_executor(gpus: float) -> Iterator["RayExecutor"]:
 
 
 @dataclass
-class Ticket:
+class RayTicket:
     """A task of the cluster."""
 
     reference: Any
@@ -60,28 +60,28 @@ class RayExecutor:
         options = {"num_cpus": 1, "num_gpus": gpus, "max_retries": RETRIES}
         self._task = ray.remote(**options)(run_launch)
 
-    def submit(self, words: Sequence[str]) -> Ticket:
-        return Ticket(self._task.remote(list(words)))
+    def submit(self, words: Sequence[str]) -> RayTicket:
+        return RayTicket(self._task.remote(list(words)))
 
-    def poll(self, ticket: Ticket) -> Outcome | None:
+    def poll(self, ticket: RayTicket) -> JobOutcome | None:
         ready, _ = self._ray.wait([ticket.reference], timeout=0)
         if not ready:
             return None
         try:
-            outcome: Outcome = self._ray.get(ticket.reference)
+            outcome: JobOutcome = self._ray.get(ticket.reference)
         except (self._ray.exceptions.TaskCancelledError, self._ray.exceptions.RayTaskError):
-            return Outcome(130)
+            return JobOutcome(130)
         except self._ray.exceptions.RayError as error:
-            return Outcome(KILLED, str(error).splitlines()[0])
+            return JobOutcome(KILLED, str(error).splitlines()[0])
         return outcome
 
-    def cancel(self, ticket: Ticket) -> None:
+    def cancel(self, ticket: RayTicket) -> None:
         ticket.cancelled += 1
         with suppress(self._ray.exceptions.RayError):
             self._ray.cancel(ticket.reference, force=ticket.cancelled > 1)
 
 
-def run_launch(words: list[str]) -> Outcome:
+def run_launch(words: list[str]) -> JobOutcome:
     """The task, on its node: the launcher to its end."""
     launch = Launch(words)
     while True:

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from zoerefine.launch.executor import open_executor
+from zoerefine.launch.job_queue import make_queue, run_queue
 from zoerefine.launch.launcher import Job
-from zoerefine.launch.queue import make_queue, run_queue
 from zoerefine.run_dir import RunDir
 
 

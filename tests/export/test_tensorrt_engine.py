@@ -11,11 +11,11 @@ import torch
 from torch.utils.cpp_extension import include_paths, library_paths
 
 from zoerefine.errors import UserError
-from zoerefine.export import tensorrt
 from zoerefine.export.bundle import load_bundle, save_bundle
-from zoerefine.export.kinds import Built, Source, kind_of
-from zoerefine.export.module import Shipped
-from zoerefine.export.torchscript import script
+from zoerefine.export.engine_kinds import Built, ExportSource, kind_of
+from zoerefine.export.engines import tensorrt_engine as tensorrt
+from zoerefine.export.engines.torchscript_engine import script
+from zoerefine.export.shipped_module import Shipped
 from zoerefine.export.verify import check_size, compare
 from zoerefine.model import build_refiner
 
@@ -149,7 +149,7 @@ def test_pitfall_6_another_type(loaded, tmp_path, frames):
 @pytest.mark.parametrize("name", ["small", "guided", "unet"])
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
 def test_what_torch_tensorrt_is_given_has_a_dynamic_batch_and_the_asked_types(name, precision):
-    source = Source(build_refiner(name, 8, 1.0).eval(), 64, 96, lambda: iter(()))
+    source = ExportSource(build_refiner(name, 8, 1.0).eval(), 64, 96, lambda: iter(()))
     core = tensorrt.in_precision(source.refiner, precision, source.calibration)
     program = tensorrt.export_program(core, source)
     for batch in tensorrt.BATCHES:
@@ -173,4 +173,6 @@ def test_without_it_the_message_says_what_is_missing():
     if not kind_of("tensorrt").lacking():
         pytest.skip("this machine has a GPU and Torch-TensorRT")
     with pytest.raises(UserError, match=r"NVIDIA GPU|pip install 'zoerefine\[tensorrt\]'"):
-        tensorrt.build(Source(build_refiner("small", 4, 1.0), 24, 32, lambda: iter(())), "fp16")
+        tensorrt.build(
+            ExportSource(build_refiner("small", 4, 1.0), 24, 32, lambda: iter(())), "fp16"
+        )

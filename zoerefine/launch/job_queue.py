@@ -12,16 +12,16 @@ from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import Executor
-from zoerefine.launch.launcher import Job, Plan, make_plan
+from zoerefine.launch.launcher import Job, LaunchPlan, make_plan
+from zoerefine.launch.queue_table import QueueRow, live_table
 from zoerefine.launch.repository import using
-from zoerefine.launch.table import Row, live_table
 from zoerefine.run_dir import RunDir
 
 LOOK_S = 0.25
 
 
 @dataclass
-class Entry(Row):
+class Entry(QueueRow):
     """A job of the queue: its row in the table, the launcher's words, and its ticket."""
 
     words: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def seed_title(seed: int | None) -> str:
     return "" if seed is None else f"seed {seed}"
 
 
-def launcher_words(plan: Plan, run: RunDir) -> tuple[str, ...]:
+def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
     """The launcher's arguments for a planned job whose run lies at `run`.
 
     They name the exact commit, since a branch may move before the job's turn comes, and no

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 ZOE_UNITS = 256.0  # of the 16-bit depths, a metre
 
 
-class Ends(nn.Module):
+class PrePostProcessing(nn.Module):
     """What stands before and after a core that refines at the one size it was trained at.
 
     What is brought to the picture's own size is the factor by which the core changes its input, not
@@ -56,7 +56,7 @@ class Shipped(nn.Module):
     def __init__(self, core: nn.Module, height: int, width: int) -> None:
         super().__init__()
         self.core = core
-        self.ends = Ends(height, width)
+        self.ends = PrePostProcessing(height, width)
 
     def forward(self, rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
         rgb01, zoe_m = self.ends.before(rgb_u8, zoe_u16)

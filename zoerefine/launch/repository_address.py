@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from zoerefine.errors import UserError
-from zoerefine.launch.git import GitError, git
-from zoerefine.launch.secrets import hide_secrets, keep_secret
+from zoerefine.launch.git_commands import GitError, git
+from zoerefine.launch.redaction import hide_secrets, keep_secret
 
 URL = re.compile(r"(file|https?|ssh|git)://[^\s?#]+")
 SSH_FORM = re.compile(r"(\w[\w.-]*@)?\w[\w.-]*:(?!:|//)[^\s-][^\s]*")
@@ -27,7 +27,7 @@ HELPER = (
 
 
 @dataclass(frozen=True)
-class Source:
+class RepositoryAddress:
     """Where commits come from.
 
     Attributes:
@@ -71,7 +71,7 @@ class Source:
         return variables | self.login()
 
 
-def open_source(text: str) -> Source:
+def open_source(text: str) -> RepositoryAddress:
     """Check a repository argument. Raises `UserError` for what is none, or not allowed."""
     shown = hide_secrets(text)
     if text.startswith("-") or not text or any(ord(c) < 32 for c in text):
@@ -80,27 +80,27 @@ def open_source(text: str) -> Source:
     if folder.exists():
         return _local(folder.resolve())
     if text.startswith("file://"):
-        return Source(text)
+        return RepositoryAddress(text)
     if URL.fullmatch(text):
         return _remote(text)
     if SSH_FORM.fullmatch(text):
-        return Source(text)
+        return RepositoryAddress(text)
     raise UserError(
         f"--repo {shown!r} is neither an existing folder nor a file, http(s), ssh or git URL"
     )
 
 
-def _local(folder: Path) -> Source:
+def _local(folder: Path) -> RepositoryAddress:
     try:
         bare = git("rev-parse", "--is-bare-repository", folder=folder) == "true"
         top = folder if bare else Path(git("rev-parse", "--show-toplevel", folder=folder))
     except GitError as error:
         reason = f" ({error})" if "dubious" in str(error) else ""
         raise UserError(f"--repo {folder} is a folder without a git repository{reason}") from None
-    return Source(str(top), None if bare else top)
+    return RepositoryAddress(str(top), None if bare else top)
 
 
-def _remote(text: str) -> Source:
+def _remote(text: str) -> RepositoryAddress:
     parts = urlsplit(text)
     login, _, host = parts.netloc.rpartition("@")
     user, _, password = map(unquote, login.partition(":"))
@@ -110,12 +110,14 @@ def _remote(text: str) -> Source:
         user, password = (os.environ.get(name, "") for name in LOGIN[1:])
     keep_secret(password)
     if parts.scheme == "ssh":  # its user is part of the address; a password ssh would not take
-        return Source(urlunsplit(parts._replace(netloc=f"{user}@{host}" if user else host)))
+        return RepositoryAddress(
+            urlunsplit(parts._replace(netloc=f"{user}@{host}" if user else host))
+        )
     keep_secret(user)
-    return Source(urlunsplit(parts._replace(netloc=host)), user=user, password=password)
+    return RepositoryAddress(urlunsplit(parts._replace(netloc=host)), user=user, password=password)
 
 
-def open_submodule(parent: Source, url: str) -> Source:
+def open_submodule(parent: RepositoryAddress, url: str) -> RepositoryAddress:
     """The source of a submodule; a relative URL starts at its parent's.
 
     Raises `UserError` where it is not allowed: what came over the network may not name a folder
@@ -133,7 +135,7 @@ def open_submodule(parent: Source, url: str) -> Source:
         )
     same_host = urlsplit(source.url).netloc == urlsplit(parent.url).netloc
     if parent.user and not source.user and same_host and source.url.startswith("http"):
-        return Source(source.url, source.folder, parent.user, parent.password)
+        return RepositoryAddress(source.url, source.folder, parent.user, parent.password)
     return source
 
 

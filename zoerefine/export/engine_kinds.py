@@ -11,7 +11,7 @@ from torch import Tensor
 from zoerefine.errors import UserError
 from zoerefine.export import KINDS
 from zoerefine.export.precision import Inputs
-from zoerefine.model import Refiner
+from zoerefine.model import RefinerNetwork
 
 NOT_INSTALLED = "not installed"
 
@@ -20,13 +20,13 @@ Run = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportSource:
     """What an engine is built from: a float32 refiner on the CPU, and the size it was trained at.
 
     `calibration` gives batches of training frames at that size.
     """
 
-    refiner: Refiner
+    refiner: RefinerNetwork
     height: int
     width: int
     calibration: Callable[[], Iterator[Inputs]]
@@ -77,7 +77,7 @@ class Kind(Protocol):
 
     def here(self) -> dict[str, str]: ...
 
-    def build(self, source: Source, precision: str) -> Built: ...
+    def build(self, source: ExportSource, precision: str) -> Built: ...
 
     def attach(
         self, module: torch.jit.ScriptModule, read: Callable[[str], bytes], precision: str
@@ -88,7 +88,7 @@ def kind_of(name: str) -> Kind:
     """The module of a kind. Raises `UserError` where there is no such kind."""
     if name not in KINDS:
         raise UserError(f"no engine {name!r}; known: auto, {', '.join(KINDS)}")
-    return cast(Kind, import_module(f"zoerefine.export.{name.replace('-', '_')}"))
+    return cast(Kind, import_module(f"zoerefine.export.engines.{name.replace('-', '_')}_engine"))
 
 
 def misfits(needs: dict[str, list[str]], here: dict[str, str]) -> list[str]:

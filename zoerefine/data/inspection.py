@@ -38,7 +38,7 @@ class Look:
 
 
 @dataclass
-class Findings:
+class Inspection:
     """What reading every frame has shown."""
 
     looks: list[Look] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Findings:
 
 def inspect(dataset: Dataset) -> tuple[str, int]:
     """Read every frame; returns lines for people, and how many frames cannot be used."""
-    found = Findings()
+    found = Inspection()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         looks = pool.map(lambda frame: look_at(frame, dataset), dataset.frames)
         for look in track(looks, len(dataset.frames), "reading", "frame"):

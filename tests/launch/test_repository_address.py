@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
 from zoerefine.launch.repository import fetch_commit, mirror_of
-from zoerefine.launch.source import open_source, open_submodule
+from zoerefine.launch.repository_address import open_source, open_submodule
 
 USER, PASSWORD = "robot", "p@ss w0rd/9c1f"
 

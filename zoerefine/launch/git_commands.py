@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.launch.secrets import hide_secrets
+from zoerefine.launch.redaction import hide_secrets
 
 SETTINGS = {
     # A URL can name a helper program to run (`ext::`): only these transports are let through.

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
-from zoerefine.export.kinds import NOT_INSTALLED, Built, Run, Source, architecture
-from zoerefine.export.module import Ends, Shipped
-from zoerefine.export.onnx import INPUTS, OUTPUT, to_onnx
+from zoerefine.export.engine_kinds import NOT_INSTALLED, Built, ExportSource, Run, architecture
+from zoerefine.export.engines.torchscript_engine import script
+from zoerefine.export.onnx_graph import INPUTS, OUTPUT, to_onnx
 from zoerefine.export.precision import in_precision
-from zoerefine.export.torchscript import script
+from zoerefine.export.shipped_module import PrePostProcessing, Shipped
 from zoerefine.export.verify import check_size
 
 NAME = "tensorrt-rtx"
@@ -50,7 +50,7 @@ def here() -> dict[str, str]:
     return {"GPU architecture": architecture(), "TensorRT for RTX": version}
 
 
-def build(source: Source, precision: str) -> Built:
+def build(source: ExportSource, precision: str) -> Built:
     """Build the core's plan for all `TARGETS`, with a dynamic batch.
 
     Raises `UserError` where TensorRT for RTX refuses it, or builds another precision in silence.
@@ -60,7 +60,7 @@ def build(source: Source, precision: str) -> Built:
     plan = build_plan(onnx, source)
     check_size("tensorrt-rtx", precision, len(plan), source.parameters)
     return Built(
-        script(Ends(source.height, source.width)),
+        script(PrePostProcessing(source.height, source.width)),
         device="cuda",
         files={PLAN: plan, ONNX: onnx},
         needs={
@@ -72,7 +72,7 @@ def build(source: Source, precision: str) -> Built:
     )
 
 
-def build_plan(onnx: bytes, source: Source, targets: tuple[str, ...] = TARGETS) -> bytes:
+def build_plan(onnx: bytes, source: ExportSource, targets: tuple[str, ...] = TARGETS) -> bytes:
     """Parse and build for cards of these architectures."""
     trt = bindings()
     builder = trt.Builder(logger())

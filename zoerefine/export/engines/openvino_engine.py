@@ -17,10 +17,10 @@ from torch import Tensor
 
 from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
-from zoerefine.export.kinds import NOT_INSTALLED, Built, Run, Source
-from zoerefine.export.module import ZOE_UNITS, Ends
+from zoerefine.export.engine_kinds import NOT_INSTALLED, Built, ExportSource, Run
+from zoerefine.export.engines.torchscript_engine import quiet, script
 from zoerefine.export.precision import in_precision
-from zoerefine.export.torchscript import quiet, script
+from zoerefine.export.shipped_module import ZOE_UNITS, PrePostProcessing
 
 NAME = "openvino"
 INSTALL = "pip install 'zoerefine[openvino]' -c requirements.lock"
@@ -48,7 +48,7 @@ def here() -> dict[str, str]:
     return {"OpenVINO": "installed" if find_spec("openvino") else NOT_INSTALLED}
 
 
-def build(source: Source, precision: str) -> Built:
+def build(source: ExportSource, precision: str) -> Built:
     """Convert the core, with a dynamic batch. bf16 is the CPU's to compute in, not the file's."""
     import openvino
 
@@ -65,7 +65,7 @@ def build(source: Source, precision: str) -> Built:
         openvino.save_model(model, xml, compress_to_fp16=precision == "bf16")
         files = {XML: xml.read_bytes(), WEIGHTS: xml.with_suffix(".bin").read_bytes()}
     return Built(
-        script(Ends(source.height, source.width)),
+        script(PrePostProcessing(source.height, source.width)),
         files=files,
         needs={"OpenVINO": ["installed"]},
     )
@@ -133,7 +133,7 @@ def compiled(read: Callable[[str], bytes], precision: str, threads: int, convers
 
 
 def with_conversions(model: Any) -> Any:
-    """The model behind the conversions of `Ends.before`, for pictures of its own size."""
+    """The model behind the conversions of `before`, for pictures of its own size."""
     from openvino import Layout, Type
     from openvino.preprocess import PrePostProcessor
 

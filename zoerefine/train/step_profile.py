@@ -25,7 +25,7 @@ BUSY_SHARE = 0.7  # of the time, from which somebody counts as the one who is wa
 
 
 @dataclass(frozen=True)
-class Findings:
+class StepProfile:
     """What the steps have shown.
 
     Attributes:
@@ -41,7 +41,7 @@ class Findings:
     verdict: str
 
 
-def profile(cfg: CfgNode, steps: int) -> Findings:
+def profile(cfg: CfgNode, steps: int) -> StepProfile:
     """Train some steps of a configuration, on its own data, and keep nothing.
 
     A GPU is waited for after every step, so that its time is the step's own.
@@ -64,7 +64,7 @@ def profile(cfg: CfgNode, steps: int) -> Findings:
     ended = timeline.now()
     spans = sorted((s for s in timeline.spans if s.end > begun), key=lambda span: span.start)
     shares = busy_shares(spans, begun, ended)
-    return Findings(
+    return StepProfile(
         tuple(spans),
         shares,
         images / (ended - begun),
@@ -125,7 +125,7 @@ def reading_advice(records: Records, device: torch.device) -> str:
     )
 
 
-def draw(findings: Findings, path: Path, title: str) -> None:
+def draw(findings: StepProfile, path: Path, title: str) -> None:
     """Draw the timeline of some of the steps: a row for each worker, a bar for each batch."""
     from matplotlib.figure import Figure
 

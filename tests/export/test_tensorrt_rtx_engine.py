@@ -10,11 +10,11 @@ import torch
 
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import read_manifest
+from zoerefine.export.engine_kinds import ExportSource, kind_of
+from zoerefine.export.engines.tensorrt_rtx_engine import build_plan, open_plan
 from zoerefine.export.export import export
-from zoerefine.export.kinds import Source, kind_of
-from zoerefine.export.onnx import to_onnx
+from zoerefine.export.onnx_graph import to_onnx
 from zoerefine.export.precision import in_precision
-from zoerefine.export.tensorrt_rtx import build_plan, open_plan
 from zoerefine.export.verify import check_size
 from zoerefine.model import BACKBONES, build_refiner
 
@@ -41,7 +41,7 @@ def sources():
         for weights in refiner.parameters():
             if weights.dim() > 1:
                 torch.nn.init.kaiming_normal_(weights)
-        made[name] = Source(refiner, 64, 96, noise)
+        made[name] = ExportSource(refiner, 64, 96, noise)
     return made
 
 
@@ -137,7 +137,7 @@ def test_a_bundle_is_built_ahead_of_time_and_refused_here_in_one_line(best, scri
 def test_without_the_package_the_message_says_how_to_get_it():
     code = (
         "import sys\nsys.modules['tensorrt_rtx_bindings'] = None\n"
-        "from zoerefine.export import tensorrt_rtx\ntensorrt_rtx.bindings()"
+        "from zoerefine.export.engines import tensorrt_rtx_engine\ntensorrt_rtx_engine.bindings()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "pip install 'zoerefine[tensorrt-rtx]'" in done.stderr

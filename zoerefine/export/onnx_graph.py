@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 
-from zoerefine.export.kinds import Source
-from zoerefine.model import Refiner
+from zoerefine.export.engine_kinds import ExportSource
+from zoerefine.model import RefinerNetwork
 
 OPSET = 18
 INPUTS, OUTPUT = ("rgb01", "zoe_m"), "depth_m"
 
 
-def to_onnx(core: Refiner, source: Source) -> bytes:
+def to_onnx(core: RefinerNetwork, source: ExportSource) -> bytes:
     """The core with a dynamic batch: rgb01 [B, 3, h, w], zoe_m [B, 1, h, w] -> depth_m.
 
     The exporter that goes by TorchScript is used because it writes simulated 8-bit rounding as

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from zoerefine.errors import UserError
-from zoerefine.export.kinds import NOT_INSTALLED, Built, Run, Source, architecture
-from zoerefine.export.module import Shipped
+from zoerefine.export.engine_kinds import NOT_INSTALLED, Built, ExportSource, Run, architecture
+from zoerefine.export.engines.torchscript_engine import script
 from zoerefine.export.precision import Int8Conv, in_precision
-from zoerefine.export.torchscript import script
+from zoerefine.export.shipped_module import Shipped
 from zoerefine.export.verify import check_size
 
 NAME = "tensorrt"
@@ -103,7 +103,7 @@ def version(package: str) -> str:
         return NOT_INSTALLED
 
 
-def build(source: Source, precision: str) -> Built:
+def build(source: ExportSource, precision: str) -> Built:
     """Build the core on this machine's GPU and put it into a TorchScript module.
 
     Raises `UserError` where it cannot be built, or was built in another precision in silence.
@@ -125,7 +125,7 @@ def build(source: Source, precision: str) -> Built:
     return Built(module, device="cuda", needs=facts, batches=BATCHES)
 
 
-def build_engine(source: Source, precision: str) -> bytes:
+def build_engine(source: ExportSource, precision: str) -> bytes:
     """The core as a serialized TensorRT engine."""
     if precision == "int8":
         import_quantization()
@@ -151,7 +151,7 @@ def build_engine(source: Source, precision: str) -> bytes:
     return engine
 
 
-def export_program(core: nn.Module, source: Source) -> torch.export.ExportedProgram:
+def export_program(core: nn.Module, source: ExportSource) -> torch.export.ExportedProgram:
     """The core as a graph with a dynamic batch, on the core's own device."""
     device = next(core.parameters()).device
     # A batch of 1 would be taken for a constant.

@@ -21,8 +21,8 @@ from zoerefine.device import free_on
 from zoerefine.files import replacing
 from zoerefine.train.clock import StepClock
 from zoerefine.train.job import prepare
-from zoerefine.train.profile import endless
 from zoerefine.train.schedule import Schedule
+from zoerefine.train.step_profile import endless
 from zoerefine.train.trainer import Trainer
 
 STEPS = 40  # of a short training

@@ -5,7 +5,7 @@ import re
 import cv2
 
 from zoerefine.config import load_config
-from zoerefine.train.sanity import Sanity
+from zoerefine.train.training_checks import Sanity
 
 
 def test_parts_of_a_batch_take_less_memory(tiny, tmp_path):

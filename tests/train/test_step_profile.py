@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from zoerefine.data.cache import MappedRecords
-from zoerefine.train.profile import verdict
+from zoerefine.train.step_profile import verdict
 
 
 @pytest.mark.parametrize(

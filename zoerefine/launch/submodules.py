@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.launch.git import ISOLATED, GitError, git
+from zoerefine.launch.git_commands import ISOLATED, GitError, git
 from zoerefine.launch.repository import fetch_commit
-from zoerefine.launch.source import Source, open_source, open_submodule
+from zoerefine.launch.repository_address import RepositoryAddress, open_source, open_submodule
 
 DEEPEST = 8
 GITLINK = "160000"
@@ -49,7 +49,9 @@ def _urls(repository: Path, commit: str) -> dict[str, str]:
     }
 
 
-def fetch_submodule(parent: Source, submodule: Submodule, home: Path) -> tuple[Source, Path]:
+def fetch_submodule(
+    parent: RepositoryAddress, submodule: Submodule, home: Path
+) -> tuple[RepositoryAddress, Path]:
     """The source and the mirror of a submodule, holding its commit.
 
     A local working tree's own checkout comes first: its commit may not be pushed yet.
@@ -90,7 +92,7 @@ def set_up_lfs(folder: Path, mirror: Path) -> None:
     git("config", "lfs.storage", str(mirror / "lfs"), folder=folder)
 
 
-def pull_lfs(folder: Path, source: Source) -> None:
+def pull_lfs(folder: Path, source: RepositoryAddress) -> None:
     """Bring the contents of Git LFS files. Raises `UserError` where one cannot be had."""
     try:
         git("lfs", "pull", folder=folder, env=ISOLATED | source.environment())

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from zoerefine.device import has_bf16, pick_device
-from zoerefine.export.kinds import Built, Run, Source
-from zoerefine.export.module import Shipped
+from zoerefine.export.engine_kinds import Built, ExportSource, Run
 from zoerefine.export.precision import in_precision
+from zoerefine.export.shipped_module import Shipped
 
 NAME = "torchscript"
 INSTALL = ""
@@ -57,7 +57,7 @@ def here() -> dict[str, str]:
     return {"device": pick_device().type}
 
 
-def build(source: Source, precision: str) -> Built:
+def build(source: ExportSource, precision: str) -> Built:
     """Compile the core for its one size; the shipped module takes any."""
     core = in_precision(source.refiner, precision, source.calibration)
     device = pick_device()

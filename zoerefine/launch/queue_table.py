@@ -19,7 +19,7 @@ COLOURS = {"running": "cyan", "failed": "red", "killed": "yellow", "waiting": "d
 
 
 @dataclass
-class Row:
+class QueueRow:
     """A job as the table shows it.
 
     `state` is waiting, running, finished, finished before, failed or killed.
@@ -33,7 +33,7 @@ class Row:
 
 
 @contextmanager
-def live_table(rows: Sequence[Row]) -> Iterator[Callable[[], None]]:
+def live_table(rows: Sequence[QueueRow]) -> Iterator[Callable[[], None]]:
     """Yields a function that brings what people see up to date."""
     console = Console(file=sys.stderr)
     if console.is_terminal:
@@ -53,7 +53,7 @@ def live_table(rows: Sequence[Row]) -> Iterator[Callable[[], None]]:
     tell()
 
 
-def drawn(rows: Sequence[Row]) -> Table:
+def drawn(rows: Sequence[QueueRow]) -> Table:
     """The table as it stands."""
     done = sum(row.state.startswith("finished") for row in rows)
     table = Table(title=f"{done} of {len(rows)} finished", title_justify="left")
@@ -68,7 +68,7 @@ def drawn(rows: Sequence[Row]) -> Table:
     return table
 
 
-def news(row: Row) -> str:
+def news(row: QueueRow) -> str:
     """What a job last said: why it failed, or its last logged step, or its last line."""
     if row.state == "waiting":
         return ""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoerefine.analysis.statistics import (
+from zoerefine.analysis.seed_statistics import (
     bootstrap_interval,
     cliffs_delta,
     holm,

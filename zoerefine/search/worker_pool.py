@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from zoerefine.errors import UserError
-from zoerefine.launch.executor import Executor, Outcome
-from zoerefine.launch.git import head_commit, uncommitted_files
-from zoerefine.launch.process import first_moment
-from zoerefine.launch.table import tail
+from zoerefine.launch.child_process import first_moment
+from zoerefine.launch.executor import Executor, JobOutcome
+from zoerefine.launch.git_commands import head_commit, uncommitted_files
+from zoerefine.launch.queue_table import tail
 from zoerefine.run_dir import RUN_FOLDER, RunDir
 from zoerefine.train.job import CHECKOUT
 
@@ -27,7 +27,7 @@ class Workers(Protocol):
     def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
         """Start a worker and return its ticket."""
 
-    def poll(self, ticket: Any) -> Outcome | None:
+    def poll(self, ticket: Any) -> JobOutcome | None:
         """How a worker ended, or None while it is at work."""
 
     def cancel(self, ticket: Any) -> None:
@@ -35,7 +35,7 @@ class Workers(Protocol):
 
 
 @dataclass
-class Ticket:
+class WorkerTicket:
     """A process and where it writes."""
 
     process: "subprocess.Popen[bytes]"
@@ -49,7 +49,7 @@ class LocalWorkers:
     def __init__(self, run: RunDir, count: int, gpus: int) -> None:
         self.folder, self.count, self.gpus = run.path / "workers", count, gpus
 
-    def submit(self, name: str, number: int, words: Sequence[str]) -> Ticket:
+    def submit(self, name: str, number: int, words: Sequence[str]) -> WorkerTicket:
         self.folder.mkdir(exist_ok=True)
         log = self.folder / f"{name}.log"
         with open(log, "ab") as file:
@@ -62,7 +62,7 @@ class LocalWorkers:
                 preexec_fn=first_moment(),
                 start_new_session=True,  # a terminal's Ctrl-C comes through us, once
             )
-        return Ticket(process, log)
+        return WorkerTicket(process, log)
 
     def _environment(self, number: int) -> dict[str, str]:
         environment = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
@@ -73,13 +73,13 @@ class LocalWorkers:
             environment["CUDA_VISIBLE_DEVICES"] = str(number % self.gpus)
         return environment
 
-    def poll(self, ticket: Ticket) -> Outcome | None:
+    def poll(self, ticket: WorkerTicket) -> JobOutcome | None:
         code = ticket.process.poll()
         if code is None:
             return None
-        return Outcome(128 - code if code < 0 else code, tail(ticket.log))
+        return JobOutcome(128 - code if code < 0 else code, tail(ticket.log))
 
-    def cancel(self, ticket: Ticket) -> None:
+    def cancel(self, ticket: WorkerTicket) -> None:
         with suppress(ProcessLookupError):
             ticket.process.send_signal(signal.SIGKILL if ticket.cancelled else signal.SIGINT)
         ticket.cancelled = True
@@ -105,7 +105,7 @@ class ClusterWorkers:
                   "--runs", str(self.run.path / "workers"), "--", *words]  # fmt: skip
         return self.executor.submit(launch)
 
-    def poll(self, ticket: Any) -> Outcome | None:
+    def poll(self, ticket: Any) -> JobOutcome | None:
         return self.executor.poll(ticket)
 
     def cancel(self, ticket: Any) -> None:

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from zoerefine.launch.process import run_child
+from zoerefine.launch.child_process import run_child
 from zoerefine.run_dir import RunDir
 
 
@@ -23,7 +23,7 @@ def child(tmp_path):
         starter = (
             "import os, sys\n"
             "from pathlib import Path\n"
-            "from zoerefine.launch.process import run_child\n"
+            "from zoerefine.launch.child_process import run_child\n"
             "from zoerefine.run_dir import RunDir\n"
             "run = RunDir(Path(sys.argv[1])); run.path.mkdir(exist_ok=True)\n"
             "command = [sys.executable, '-u', '-c', sys.argv[2]]\n"

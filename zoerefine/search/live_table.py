@@ -13,7 +13,7 @@ from rich.table import Table
 
 from zoerefine.progress import say
 from zoerefine.search.study import Study, excess_of, reason_of
-from zoerefine.search.worker import shown
+from zoerefine.search.trial_worker import shown
 
 SHOWN = 8  # of the best trials
 EVERY_S = 1.0

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO, TextIO
 
-from zoerefine.launch.secrets import hide_secrets
+from zoerefine.launch.redaction import hide_secrets
 
 CHUNK = 65536
 LONGEST = 2**20  # of a line

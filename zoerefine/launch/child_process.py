@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from zoerefine.launch.output import Log, Outputs
-from zoerefine.launch.outputs import digests
+from zoerefine.launch.job_output import Log, Outputs
 from zoerefine.launch.provenance import add, now
-from zoerefine.launch.secrets import hide_secrets
+from zoerefine.launch.redaction import hide_secrets
+from zoerefine.launch.result_files import digests
 from zoerefine.run_dir import RunDir
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -1,0 +1,1 @@
+"""The engines, one a module: each gives what `engine_kinds.Kind` lists."""
