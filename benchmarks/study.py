@@ -26,9 +26,10 @@ from common.report import Row, options, report, row
 from zoerefine.config import defaults, merge
 from zoerefine.progress import say, track
 from zoerefine.run_dir import RunDir
+from zoerefine.search.samplers import tpe
 from zoerefine.search.space import suggest
 from zoerefine.search.storage import quiet
-from zoerefine.search.study import Study, make_sampler
+from zoerefine.search.study import Study
 
 TREE = {
     "TRAIN": {"LR": {"low": 1e-4, "high": 1e-2, "log": True}},
@@ -124,7 +125,7 @@ def trial_of(study: Any) -> OneTrial:
     space = space_of()
 
     def plain() -> None:
-        study.sampler = make_sampler("tpe", len(study.get_trials(deepcopy=False)))
+        study.sampler = tpe(len(study.get_trials(deepcopy=False)))
         trial = study.ask()
         suggest(space, trial)
         study.tell(trial, 0.1)

@@ -108,10 +108,11 @@ STUDY:
   TRIALS: 20
   TIMEOUT_S: 0.0          # no trial is begun after so many seconds; 0: never too late
   EPOCHS: 0               # epochs of a trial; 0: TRAIN.EPOCHS
-  OBJECTIVES: [abs_rel]   # made small: abs_rel | latency_ms (of the exported engine) | parameters
+  OBJECTIVES: [abs_rel]   # minimize: abs_rel | latency_ms (of the exported engine) | parameters;
+                          # maximize: delta1
   CONSTRAINTS: []         # e.g. [{name: latency_ms, at_most: 10.0}]
   SAMPLER: tpe            # tpe | random | grid (every combination of the lists)
-  PRUNER: median          # median | halving | none; several objectives are never pruned
+  PRUNER: median          # median | halving | none; prunes where abs_rel is the single objective
   STORAGE: ""             # postgresql://user@host/database; "": a SQLite file beside the trials
   WORKERS: 1              # processes; one GPU each where there are several
   HEARTBEAT_S: 20         # a worker that misses three is taken for dead

@@ -88,3 +88,28 @@ EXECUTORS = Registry(
         "ray": "zoerefine.launch.executor.ray_cluster:ray_executor",
     },
 )
+SAMPLERS = Registry(
+    "sampler",
+    {
+        "tpe": "zoerefine.search.samplers:tpe",
+        "random": "zoerefine.search.samplers:random",
+        "grid": "zoerefine.search.samplers:grid",
+    },
+)
+PRUNERS = Registry(
+    "pruner",
+    {
+        "median": "zoerefine.search.pruning:median",
+        "halving": "zoerefine.search.pruning:halving",
+        "none": "zoerefine.search.pruning:none",
+    },
+)
+OBJECTIVES = Registry(
+    "objective",
+    {
+        "abs_rel": "zoerefine.search.objectives:abs_rel",
+        "delta1": "zoerefine.search.objectives:delta1",
+        "latency_ms": "zoerefine.search.objectives:latency_ms",
+        "parameters": "zoerefine.search.objectives:parameters",
+    },
+)

@@ -22,7 +22,7 @@ def finish(study: Study, cache: Cache, split: Split) -> None:
     objectives each point of the Pareto front has its own, `pareto-<trial>.yaml`. More seeds are
     in `<name>-seed<seed>`. Raises `UserError` where no trial was completed.
     """
-    several = len(study.goals.objectives) > 1
+    several = len(study.criteria.objectives) > 1
     options = study.cfg.STUDY
     for trial in study.best():
         name = f"pareto-{trial.number:04d}" if several else "best"

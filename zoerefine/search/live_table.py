@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from zoerefine.progress import say
+from zoerefine.registries import OBJECTIVES
 from zoerefine.search.study import Study, excess_of, reason_of
 from zoerefine.search.trial_worker import shown
 
@@ -83,17 +84,19 @@ def outcome(trial: FrozenTrial) -> str:
 
 
 def best_so_far(study: Study, trials: Sequence[FrozenTrial]) -> str:
-    """The smallest first objective yet."""
-    done = completed(trials)
+    """The best value of the first objective so far."""
+    done = best_first(study, trials)
     if not done:
         return ""
-    best = min(done, key=lambda trial: trial.values[0])
-    return f" (best {study.goals.objectives[0]} {best.values[0]:.4g}, trial {best.number})"
+    best = done[0]
+    return f" (best {study.criteria.objectives[0]} {best.values[0]:.4g}, trial {best.number})"
 
 
-def completed(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """Trials with figures within the limits."""
-    return [t for t in trials if t.state == TrialState.COMPLETE and not excess_of(t)]
+def best_first(study: Study, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Completed trials within the limits, the best by the first objective first."""
+    done = [t for t in trials if t.state == TrialState.COMPLETE and not excess_of(t)]
+    maximize = OBJECTIVES.load(study.criteria.objectives[0]).direction == "maximize"
+    return sorted(done, key=lambda trial: trial.values[0], reverse=maximize)
 
 
 def summary(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
@@ -127,15 +130,15 @@ def drawn(study: Study, until: float) -> Table:
     """The table as it stands: what runs, then the best."""
     trials = study.trials()
     table = Table(title=summary(study, trials, until), title_justify="left")
-    for name in ("trial", "state", *study.goals.objectives, "epochs", "values"):
+    for name in ("trial", "state", *study.criteria.objectives, "epochs", "values"):
         table.add_column(name, no_wrap=name != "values")
     running = [t for t in trials if t.state == TrialState.RUNNING]
-    best = sorted(completed(trials), key=lambda trial: trial.values)[:SHOWN]
+    best = best_first(study, trials)[:SHOWN]
     failed = [t for t in trials if t.state == TrialState.FAIL][-2:]
     for trial in (*running, *best, *failed):
         colour = COLOURS.get(trial.state.name, "green")
         figures = [f"{value:.4g}" for value in trial.values or []]
-        figures += [""] * (len(study.goals.objectives) - len(figures))
+        figures += [""] * (len(study.criteria.objectives) - len(figures))
         epochs = str(max(trial.intermediate_values, default=-1) + 1 or "")
         text = reason_of(trial) if trial in failed else shown(trial.params)
         state = f"[{colour}]{trial.state.name.lower()}[/]"

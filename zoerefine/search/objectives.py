@@ -1,98 +1,72 @@
-"""What a trial is judged by: figures of a finished run, made small, and limits on them."""
+"""What trials are compared by: how each objective is measured, and in which direction it is better.
 
-from collections.abc import Mapping
+To add one, write it here and add its row to `OBJECTIVES` in `zoerefine/registries.py`.
+"""
+
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from yacs.config import CfgNode
 
-from zoerefine.errors import UserError
+from zoerefine.registries import OBJECTIVES
 from zoerefine.run_dir import RunDir
 
-FIGURES = {
-    "abs_rel": "validation AbsRel",
-    "latency_ms": "milliseconds a frame of the exported engine",
-    "parameters": "parameters of the refiner",
-}
+Results = Mapping[str, Any]  # what a run's results.json holds
 
 
 @dataclass(frozen=True)
-class Limit:
-    """A figure that must not be above a value."""
+class Objective:
+    """A number that a finished run is judged by."""
 
-    name: str
-    at_most: float
-
-
-@dataclass(frozen=True)
-class Goals:
-    """The figures that a study makes small, and its limits."""
-
-    objectives: tuple[str, ...]
-    limits: tuple[Limit, ...]
-
-    @property
-    def needed(self) -> set[str]:
-        """Every figure that has to be measured."""
-        return {*self.objectives, *(limit.name for limit in self.limits)}
-
-    def excess(self, figures: Mapping[str, float]) -> dict[str, float]:
-        """How far each limit is exceeded; 0 or less where it is kept."""
-        return {
-            limit.name: figures[limit.name] - limit.at_most
-            for limit in self.limits
-            if limit.name in figures
-        }
+    direction: Literal["minimize", "maximize"]
+    measure: Callable[[RunDir, Results], float]
+    from_config: Callable[[CfgNode], float] | None = None  # where it is known before training
 
 
-def read_goals(cfg: CfgNode) -> Goals:
-    """STUDY's objectives and constraints. Raises `UserError` where they mean nothing."""
-    known = ", ".join(FIGURES)
-    names = tuple(cfg.STUDY.OBJECTIVES)
-    if not names or len(set(names)) < len(names) or not set(names) <= set(FIGURES):
-        raise UserError(f"STUDY.OBJECTIVES must be one or several of {known}, got {list(names)}")
-    limits = []
-    for one in cfg.STUDY.CONSTRAINTS:
-        try:
-            limit = Limit(one["name"], float(one["at_most"]))
-            meant = limit.name in FIGURES and set(one) == {"name", "at_most"}
-        except (TypeError, KeyError, ValueError):
-            meant = False
-        if not meant:
-            raise UserError(
-                "STUDY.CONSTRAINTS must be a list such as [{name: latency_ms, at_most: 10.0}], "
-                f"names being {known}; got {one}"
-            )
-        limits.append(limit)
-    return Goals(names, tuple(limits))
+def validation_metric(run: RunDir, results: Results, name: str) -> float:
+    """A metric of the refined validation frames, by its name in `zoerefine/metrics.py`."""
+    return float(results["val"]["refined"][name])
 
 
-def count_parameters(cfg: CfgNode) -> int:
-    """Parameters of the refiner that a config describes; known before it is trained."""
+def trained_parameters(run: RunDir, results: Results) -> float:
+    """How many parameters the trained refiner has."""
+    return float(results["parameters"])
+
+
+def count_parameters(cfg: CfgNode) -> float:
+    """How many parameters the refiner that a config describes would have."""
     import torch
 
     from zoerefine.model import build_refiner
 
-    with torch.device("meta"):  # shapes alone
+    with torch.device("meta"):  # shapes without memory
         refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG)
-    return sum(p.numel() for p in refiner.parameters())
+    return float(sum(p.numel() for p in refiner.parameters()))
 
 
-def measure(run: RunDir, results: Mapping[str, Any], needed: set[str]) -> dict[str, float]:
-    """The figures of a trained run; its engine is built where its latency is needed."""
-    figures = {
-        "abs_rel": float(results["val"]["refined"]["abs_rel"]),
-        "parameters": float(results["parameters"]),
-    }
-    if "latency_ms" in needed:
-        figures["latency_ms"] = engine_latency(run)
-    return figures
-
-
-def engine_latency(run: RunDir) -> float:
-    """Milliseconds a frame at batch 1, as the engine's manifest has it."""
+def engine_latency_ms(run: RunDir, results: Results) -> float:
+    """Milliseconds a frame at batch 1 from the engine's manifest; exports the run if needed."""
     from zoerefine.export.bundle import read_manifest
     from zoerefine.export.export import export
 
     manifest = read_manifest(run.bundle if run.bundle.exists() else export(run))
     return float(manifest["latency_ms"])
+
+
+abs_rel = Objective("minimize", partial(validation_metric, name="abs_rel"))
+delta1 = Objective("maximize", partial(validation_metric, name="delta1"))
+latency_ms = Objective("minimize", engine_latency_ms)
+parameters = Objective("minimize", trained_parameters, from_config=count_parameters)
+
+
+def measure(run: RunDir, results: Results, names: Collection[str]) -> dict[str, float]:
+    """Objectives of a trained run by name."""
+    return {name: OBJECTIVES.load(name).measure(run, results) for name in names}
+
+
+def measure_config(cfg: CfgNode, names: Collection[str]) -> dict[str, float]:
+    """Those objectives that are known before the config is trained."""
+    objectives = {name: OBJECTIVES.load(name) for name in names}
+    return {name: one.from_config(cfg) for name, one in objectives.items() if one.from_config}

@@ -10,7 +10,8 @@ from zoerefine.config import training_size
 from zoerefine.device import compute_dtype, pick_device
 from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
-from zoerefine.search.objectives import read_goals
+from zoerefine.registries import OBJECTIVES
+from zoerefine.search.criteria import read_criteria
 from zoerefine.search.space import read_space, size_of
 from zoerefine.train.job import configured_data, configured_split
 
@@ -19,14 +20,14 @@ STEPS = 4  # that are timed; the first is not
 
 def plan(cfg: CfgNode) -> list[str]:
     """The plan, line by line. Raises `UserError` for what is wrong with the space or the data."""
-    space, goals, options = read_space(cfg), read_goals(cfg), cfg.STUDY
+    space, criteria, options = read_space(cfg), read_criteria(cfg), cfg.STUDY
     size = size_of(space)
     lines = ["the space:", *(f"  {line}" for one in space for line in one.lines())]
     finite = f"{size:,.0f} combinations" if math.isfinite(size) else "no end of combinations"
     trials = int(size) if options.SAMPLER == "grid" and math.isfinite(size) else options.TRIALS
     lines.append(f"  in all {finite}")
-    limits = "".join(f", {limit.name} at most {limit.at_most:g}" for limit in goals.limits)
-    lines.append(f"small should be: {', '.join(goals.objectives)}{limits}")
+    lines += [f"{OBJECTIVES.load(name).direction}: {name}" for name in criteria.objectives]
+    lines += [f"limit: {limit.name} at most {limit.at_most:g}" for limit in criteria.limits]
     lines.append(f"{trials} trials by {options.SAMPLER}, workers: {options.WORKERS}")
     if cfg.DATA.ROOT:
         lines += time_lines(cfg, trials)

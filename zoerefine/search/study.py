@@ -20,9 +20,10 @@ from yacs.config import CfgNode
 from zoerefine.config import to_dict
 from zoerefine.errors import UserError
 from zoerefine.launch.provenance import source_facts
+from zoerefine.registries import OBJECTIVES, PRUNERS, SAMPLERS
 from zoerefine.run_dir import RunDir
+from zoerefine.search.criteria import read_criteria
 from zoerefine.search.notes import describe
-from zoerefine.search.objectives import Goals, read_goals
 from zoerefine.search.space import Values, combinations, params_of, read_space, size_of, suggest
 from zoerefine.search.storage import alone, open_storage, storage_url
 from zoerefine.train.job import CHECKOUT
@@ -33,8 +34,6 @@ BUDGET = {"TRIALS", "TIMEOUT_S", "SAMPLER", "PRUNER", "STORAGE", "WORKERS", "HEA
 TRIES = 3  # asks for values that were not tried before, ahead of looking for some
 ENUMERATED = 100_000  # combinations of a finite space that are looked through
 HOPELESS = 5  # failures without a single success that end a study
-SAMPLERS = ("tpe", "random", "grid")
-PRUNERS = ("median", "halving", "none")
 
 
 class TakenOver(Exception):
@@ -62,7 +61,7 @@ class Study:
         _check_options(options)
         self.cfg, self.run, self.worker = cfg, run, worker
         self.space = read_space(cfg)
-        self.goals: Goals = read_goals(cfg)
+        self.criteria = read_criteria(cfg)
         run.path.mkdir(parents=True, exist_ok=True)
         self.url = storage_url(options.STORAGE, run.path)
         self.storage = open_storage(self.url, options.HEARTBEAT_S)
@@ -70,8 +69,8 @@ class Study:
             self.optuna = optuna.create_study(
                 study_name=cfg.RUN.NAME,
                 storage=self.storage,
-                directions=["minimize"] * len(self.goals.objectives),
-                pruner=make_pruner(options.PRUNER, options.EPOCHS or cfg.TRAIN.EPOCHS),
+                directions=[OBJECTIVES.load(name).direction for name in self.criteria.objectives],
+                pruner=PRUNERS.load(options.PRUNER)(options.EPOCHS or cfg.TRAIN.EPOCHS),
                 load_if_exists=True,
             )
             self._belongs_here()
@@ -88,7 +87,7 @@ class Study:
         theirs = self.optuna.user_attrs.get("identity")
         if theirs is None:
             self.optuna.set_user_attr("identity", ours)
-            self.optuna.set_metric_names(list(self.goals.objectives))
+            self.optuna.set_metric_names(list(self.criteria.objectives))
         elif theirs != ours:
             lines = [
                 f"  {key}: {theirs.get(key)} there, {ours.get(key)} here"
@@ -147,7 +146,7 @@ class Study:
         # A sampler of its own for every trial: what is asked follows from the trials so far, and
         # from no worker's history; and two workers never begin with the same values.
         seed = np.random.SeedSequence((self.cfg.SEED, len(existing))).generate_state(1)[0]
-        self.optuna.sampler = make_sampler(self.cfg.STUDY.SAMPLER, int(seed))
+        self.optuna.sampler = SAMPLERS.load(self.cfg.STUDY.SAMPLER)(int(seed))
         trial = self.optuna.ask()
         self.storage.record_heartbeat(trial._trial_id)
         values = suggest(self.space, trial)
@@ -211,7 +210,7 @@ class Study:
     def complete(self, claim: Claim, figures: Mapping[str, float]) -> None:
         """The trial's figures, and so its objectives."""
         self._note_figures(claim, figures)
-        values = [figures[name] for name in self.goals.objectives]
+        values = [figures[name] for name in self.criteria.objectives]
         self._tell(claim, TrialState.COMPLETE, values)
 
     def prune(self, claim: Claim, figures: Mapping[str, float], reason: str) -> None:
@@ -240,7 +239,7 @@ class Study:
 
     def _note_figures(self, claim: Claim, figures: Mapping[str, float]) -> None:
         claim.trial.set_user_attr("figures", dict(figures))
-        for name, excess in self.goals.excess(figures).items():
+        for name, excess in self.criteria.excess(figures).items():
             claim.trial.set_constraint(name, excess)
 
     def _tell(
@@ -309,7 +308,7 @@ class Study:
         if not front:
             raise UserError(f"{self.run.path}: no trial was completed within the constraints")
         front.sort(key=lambda t: (t.values, t.number))
-        return front if len(self.goals.objectives) > 1 else front[:1]
+        return front if len(self.criteria.objectives) > 1 else front[:1]
 
 
 def counted(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -354,27 +353,10 @@ def _flat(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
-def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
-    """A fresh sampler: TPE (multivariate, by groups, so that branches are learned) or random."""
-    if name == "tpe":
-        return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
-    return optuna.samplers.RandomSampler(seed=seed)  # a grid only takes from its queue
-
-
-def make_pruner(name: str, epochs: int) -> optuna.pruners.BasePruner:
-    """What stops trials early: while learning rates rise and fall, not in the first quarter."""
-    if name == "median":
-        return optuna.pruners.MedianPruner(n_warmup_steps=epochs // 4)
-    if name == "halving":
-        return optuna.pruners.SuccessiveHalvingPruner()
-    return optuna.pruners.NopPruner()
-
-
 def _check_options(options: CfgNode) -> None:
     """Raises `UserError` for a STUDY that means nothing."""
-    for key, known in (("SAMPLER", SAMPLERS), ("PRUNER", PRUNERS)):
-        if options[key] not in known:
-            raise UserError(f"STUDY.{key} must be one of {', '.join(known)}, got {options[key]!r}")
+    SAMPLERS.check(options.SAMPLER, "STUDY.SAMPLER")
+    PRUNERS.check(options.PRUNER, "STUDY.PRUNER")
     for key in ("TRIALS", "WORKERS", "HEARTBEAT_S", "SEEDS"):
         if options[key] < 1:
             raise UserError(f"STUDY.{key} must be 1 or more, got {options[key]}")

@@ -13,11 +13,13 @@ from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
-from zoerefine.search.objectives import count_parameters, measure
+from zoerefine.search.objectives import measure, measure_config
+from zoerefine.search.pruning import is_pruned_after_epoch, prune_reason_before_training
 from zoerefine.search.space import Values, with_values
 from zoerefine.search.study import Claim, Study, TakenOver
 from zoerefine.train.job import prepare, train_for_study
 
+ALWAYS_MEASURED = {"abs_rel", "parameters"}  # results.json has them
 LOOK_S = 0.5  # between looks at a study in which others still run, or at a run still held
 
 
@@ -73,13 +75,14 @@ class Worker:
 
     def _run(self, claim: Claim) -> None:
         cfg = self.trial_config(claim.values)
-        parameters = {"parameters": float(count_parameters(cfg))}
-        if any(excess > 0 for excess in self.study.goals.excess(parameters).values()):
-            self.study.prune(claim, parameters, "too many parameters: not trained")
+        criteria = self.study.criteria
+        known = measure_config(cfg, criteria.measured)
+        if reason := prune_reason_before_training(criteria, known):
+            self.study.prune(claim, known, reason)
             return
         results = self.train_one(cfg, claim)
-        needed = {"abs_rel"} if results["pruned"] else self.study.goals.needed
-        figures = measure(claim.run, results, needed)
+        needed = set() if results["pruned"] else criteria.measured
+        figures = measure(claim.run, results, ALWAYS_MEASURED | needed)
         if results["pruned"]:
             self.study.prune(claim, figures, f"pruned after epoch {results['epochs']}")
         else:
@@ -103,10 +106,7 @@ class Worker:
 
         def report(epoch: int, abs_rel: float) -> bool:
             self._check_mine(claim)
-            if len(self.study.goals.objectives) > 1:
-                return False  # Optuna prunes by a single objective alone
-            claim.trial.report(abs_rel, epoch)
-            return claim.trial.should_prune()
+            return is_pruned_after_epoch(self.study.criteria, claim.trial, epoch, abs_rel)
 
         return train_for_study(self.study.run, run, cfg, self.cache, self.split, report, test=False)
 
