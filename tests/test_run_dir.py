@@ -6,11 +6,13 @@ import sys
 import pytest
 
 from zoerefine.errors import UserError
+from zoerefine.launch.git_commands import uncommitted_files
 from zoerefine.run_dir import RUN_FOLDER, RunDir
 
 HOLD = """
 import sys
 from pathlib import Path
+from zoerefine.launch.git_commands import uncommitted_files
 from zoerefine.run_dir import RunDir
 with RunDir(Path(sys.argv[1])).writing():
     print("held", flush=True)
@@ -69,3 +71,22 @@ def test_damaged_documents_are_named(tmp_path):
     run.status_file.write_text('{"state": "running", "surprise": 1}')
     with pytest.raises(UserError, match=r"status\.json is damaged"):
         run.status()
+
+
+def test_git_ignores_a_run_root_that_the_run_creates(tmp_path):
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    with RunDir(tmp_path / "runs" / "name" / "id").writing():
+        pass
+    assert uncommitted_files(tmp_path) == []
+    own = tmp_path / "mine"
+    own.mkdir()  # the user's own folder gets no file
+    with RunDir(own / "name" / "id").writing():
+        pass
+    assert [path.name for path in own.iterdir()] == ["name"]
+
+
+def test_a_run_directory_that_cannot_be_created_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    run = RunDir(tmp_path / "file" / "name" / "id")
+    with pytest.raises(UserError, match="file/name/id cannot be created: Not a directory"):
+        run.create()

@@ -49,6 +49,18 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def create_ignored_folder(path: Path) -> None:
+    """Create a folder for outputs inside a user's repository: git ignores what is in it.
+
+    A folder that exists already is left as it is.
+    """
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        return
+    write_text(path / ".gitignore", "*\n")
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write UTF-8 text so that a reader sees the old file or the new one, never a part."""
     with replacing(path) as temporary:

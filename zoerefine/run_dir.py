@@ -11,7 +11,6 @@
 One process writes (it holds the lock); everybody may read.
 """
 
-import fcntl
 import json
 import os
 import socket
@@ -23,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.files import write_json
+from zoerefine.files import create_ignored_folder, write_json
+from zoerefine.locks import is_locked, try_lock
 
 RUN_FOLDER = "ZOEREFINE_RUN_FOLDER"
 STATES = ("running", "finished", "failed", "killed")
@@ -78,6 +78,11 @@ class RunDir:
         return self.path / "status.json"
 
     @property
+    def lock_file(self) -> Path:
+        """Held by the process that writes the run."""
+        return self.path / ".lock"
+
+    @property
     def log_file(self) -> Path:
         return self.path / "log.txt"
 
@@ -106,6 +111,17 @@ class RunDir:
     def report(self) -> Path:
         return self.path / "report"
 
+    def create(self) -> None:
+        """Create the folder; git ignores a run root (`runs/`) that is created on the way.
+
+        Raises `UserError` where it cannot be created.
+        """
+        try:
+            create_ignored_folder(self.path.parent.parent)
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be created: {error.strerror}") from None
+
     def status(self) -> Status:
         """The recorded state; a run that says `running` while nobody holds its lock was killed."""
         try:
@@ -114,7 +130,7 @@ class RunDir:
             return Status("killed", "never started")
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.status_file} is damaged: {error}") from None
-        if status.state == "running" and not self._is_locked():
+        if status.state == "running" and not is_locked(self.lock_file):
             return Status("killed", "its process is gone", status.started)
         return status
 
@@ -160,16 +176,11 @@ class RunDir:
         if launched_run() == self:
             yield -1
             return
-        self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"{self.path} is being written by another process") from None
+        self.create()
+        with try_lock(self.lock_file) as descriptor:
+            if descriptor is None:
+                raise UserError(f"{self.path} is being written by another process")
             yield descriptor
-        finally:
-            os.close(descriptor)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -191,16 +202,6 @@ class RunDir:
                 self.set_status("failed", str(error) or type(error).__name__)
                 raise
             self.set_status("finished")
-
-    def _is_locked(self) -> bool:
-        try:
-            with open(self.path / ".lock") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except FileNotFoundError:
-            pass
-        return False
 
 
 def launched_run() -> RunDir | None:

@@ -19,6 +19,7 @@ from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.sampler import Options, Sampler
 from zoerefine.errors import UserError
+from zoerefine.locks import lock
 from zoerefine.run_dir import RunDir
 
 SIZE = 24, 32
@@ -152,6 +153,12 @@ def test_trainings_give_the_same_bits_in_every_mode(script, tiny, tmp_path, mode
                          run.read_json(run.results_file)["data_digest"],
                          run.read_json(run.provenance_file)["dataset_digest"])  # fmt: skip
     assert digests["build"] == digests[mode]
+
+
+def test_opening_a_packed_cache_waits_for_no_lock(world, tmp_path):
+    folder = build(world, tmp_path).folder
+    with lock(Path(f"{folder}.lock")):
+        assert build(world, tmp_path).folder == folder
 
 
 def test_a_mode_that_is_none_is_named(world, tmp_path):

@@ -76,6 +76,13 @@ def test_an_older_commit_ignores_the_changes_of_the_working_tree(launch, reposit
     assert "version one" in launch().stdout
 
 
+def test_runs_inside_the_repository_are_no_uncommitted_changes(launch, repository):
+    for value in ("1", "2"):
+        done = launch("--runs", repository.folder / "runs", "KEY", value, commit="HEAD")
+        assert done.returncode == 0, done.stderr
+    assert repository.git("status", "--porcelain") == ""
+
+
 def test_the_older_spellings_mean_the_same(tmp_path, repository, config):
     words = [
         *(sys.executable, SCRIPT, "--repo_url", f"file://{repository.folder}"),

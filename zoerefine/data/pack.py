@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 
 from zoerefine.data.cache import (
     BROKEN,
@@ -46,6 +45,7 @@ from zoerefine.data.dataset import Dataset
 from zoerefine.data.decode import read_frame
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json, sync_file, sync_folder, write_json
+from zoerefine.locks import lock
 from zoerefine.progress import bar, say, track
 
 MODES = ("build", "fill", "rebuild", "off")
@@ -79,16 +79,14 @@ def build_cache(
     if mode == "off":
         return cache_of(plan.header, plan.frames, None, Decoder(plan), complete=False)
     packing = Packing(plan, root / plan.digest)
+    if mode != "rebuild" and packing.folder.exists():  # published whole: read-only folders will do
+        return open_packed(packing, mode)
     root.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{packing.folder}.lock"):
+    with lock(Path(f"{packing.folder}.lock")):
         if mode == "rebuild":
             packing.discard()
         if packing.folder.exists():
-            cache = open_cache(packing.folder)
-            say(f"using the packed cache {packing.folder} ({len(cache)} frames)")
-            # A run that fills does not know the broken frames; one that goes on where it was
-            # cut off must see the same order.
-            return dataclasses.replace(cache, complete=mode != "fill")
+            return open_packed(packing, mode)
         packing.begin()
         if mode != "rebuild":
             packing.take_over()
@@ -99,6 +97,15 @@ def build_cache(
         packing.pack_all()
         packing.publish()
     return open_cache(packing.folder)
+
+
+def open_packed(packing: "Packing", mode: str) -> Cache:
+    """A cache that is packed already."""
+    cache = open_cache(packing.folder)
+    say(f"using the packed cache {packing.folder} ({len(cache)} frames)")
+    # A run that fills does not know the broken frames; one that goes on where it was cut off
+    # must see the same order.
+    return dataclasses.replace(cache, complete=mode != "fill")
 
 
 class PackPlan:
@@ -393,7 +400,7 @@ class Filler(Records):
     def publish(self) -> None:
         """The last frame is packed: publish, unless another thread or process has."""
         folder = self.packing.folder
-        with FileLock(f"{folder}.lock"):
+        with lock(Path(f"{folder}.lock")):
             if not folder.exists():
                 self.packing.publish()
                 say(f"the cache is filled: {folder}")

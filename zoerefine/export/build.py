@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock
 from torch import Tensor, nn
 
 from zoerefine import __version__
@@ -19,6 +18,7 @@ from zoerefine.export.frames import FRAMES, calibration_batches, sample_frames
 from zoerefine.export.shipped_module import Shipped
 from zoerefine.export.verify import check_tolerance, compare, time_all
 from zoerefine.files import digest_file, digest_json
+from zoerefine.locks import lock
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import load_refiner
@@ -62,7 +62,7 @@ class EngineBuilder:
             raise UserError(kind.lacking())
         path = self.path_of(kind, precision)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.parent / ".lock"):  # of two exports the second uses what the first made
+        with lock(path.parent / ".lock"):  # of two exports the second uses what the first made
             if is_whole(path):
                 say(f"using {path.name}, built before")
             else:

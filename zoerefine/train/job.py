@@ -35,7 +35,7 @@ def open_run(cfg: CfgNode) -> RunDir:
         run = RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
     if run.config_file.exists() and load_config(run.config_file) != cfg:
         raise UserError(f"{run.path} belongs to another configuration: give another RUN.NAME")
-    run.path.mkdir(parents=True, exist_ok=True)
+    run.create()
     save_config(cfg, run.config_file)
     if launched_run() is None:  # a launcher has said so already
         say(f"writing to {run.path}")
