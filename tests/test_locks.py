@@ -1,4 +1,4 @@
-"""File locks: they exclude processes and threads, end with their holders, and can be asked about."""
+"""File locks: they exclude processes and threads, end with their holders, and can be probed."""
 
 import os
 import signal

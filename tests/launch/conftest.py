@@ -33,21 +33,20 @@ if "wait" in text:
         print("stopped with a checkpoint")
         sys.exit(130)
 if "stubborn" in text:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, lambda *_: print("asked to stop", flush=True))
     print("ready", flush=True)
-    time.sleep(60)
+    while True:
+        time.sleep(60)
 if "fail" in text:
     sys.exit("it went wrong")
 if "litter" in text:
     Path("left.txt").write_text("left by " + str(args.rest))
-if "steps" in text:  # a job that resumes: one step at a time, each recorded
-    checkpoint = run / "checkpoint.txt"
-    done = int(checkpoint.read_text()) if checkpoint.exists() else 0
-    for step in range(done, 12):
-        time.sleep(0.4 if "slow" in text else 0.1)
-        with open(run / "steps.txt", "a") as file:
-            file.write(f"{step} {os.environ.get('ZOEREFINE_TEST_NODE', '')}\\n")
-        checkpoint.write_text(str(step + 1))
+if "steps" in text:  # a job that resumes: its checkpoint is the list of steps that are done
+    with open(run / "steps.txt", "a+b", buffering=0) as checkpoint:
+        checkpoint.seek(0)
+        for step in range(len(checkpoint.readlines()), 12):
+            time.sleep(0.4 if "slow" in text else 0.1)
+            checkpoint.write(f"{step} {os.environ.get('ZOEREFINE_TEST_NODE', '')}\\n".encode())
 noise = time.time() if "random" in text else 0.0
 results = {"loss": len(text) + noise, "images_per_s": time.time()}
 (run / "results.json").write_text(json.dumps(results))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.errors import UserError
 from zoerefine.launch.launcher import Job, default_home, launch
 
@@ -78,15 +79,14 @@ def parser() -> argparse.ArgumentParser:
         help="relative paths in the config start here (this folder)")  # fmt: skip
     add("overrides", nargs="*", metavar="KEY VALUE", help="config keys set here; "
         "what stands behind -- goes to the job as it is")  # fmt: skip
-    add = made.add_argument_group("many jobs").add_argument
+    many = made.add_argument_group("many jobs")
+    add = many.add_argument
     add("--commits", type=listed, metavar="A,B,...", help="each of these commits, ...")
     add("--configs", type=listed, metavar="X,Y,...", help="... with each of these configs, ...")
     add("--seeds", type=seeds, metavar="0:5", help="... and each of these seeds (0:5 or 1,3)")
     add("--seed-key", default="SEED", metavar="KEY", help="the config key of the seed (SEED)")
     add("--parallel", type=positive, default=1, metavar="N", help="how many at a time (1)")
-    add("--executor", choices=["local", "ray"], default="local",
-        help="ray: on the nodes of the cluster at RAY_ADDRESS")  # fmt: skip
-    add("--gpus", type=float, default=0, metavar="N", help="GPUs that Ray gives to a job (0)")
+    add_executor_options(many)
     add = made.add_argument_group("what is kept on disk").add_argument
     add("--list", action="store_true", help="list workspaces, environments and mirrors")
     add("--clean", action="store_true", help="remove those that no run is using")
@@ -153,7 +153,7 @@ def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
     commits = args.commits or [job.ref]
     configs = [Path(name) for name in args.configs or [job.config]]
     entries = make_queue(job, commits, configs, args.seeds or [], args.seed_key, args.runs, home)
-    with open_executor(args.executor, args.gpus) as executor:
+    with open_executor(args.executor, resources_of(args)) as executor:
         return run_queue(entries, executor, args.parallel)
 
 

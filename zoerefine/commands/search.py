@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
 
@@ -35,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     from zoerefine.search.driver import run_study
 
-    print(run_study(cfg, args.enqueue, args.executor, args.gpus).path)
+    print(run_study(cfg, args.enqueue, args.executor, resources_of(args)).path)
     return 0
 
 
@@ -62,9 +63,7 @@ def parser() -> argparse.ArgumentParser:
     add("--storage", metavar="URL",
         help="postgresql://user@host/database; the password from PGPASSWORD or ~/.pgpass "
         "(STUDY.STORAGE)")  # fmt: skip
-    add("--executor", choices=["local", "ray"], default="local",
-        help="ray: workers on the nodes of the cluster at RAY_ADDRESS")  # fmt: skip
-    add("--gpus", type=float, default=0, metavar="N", help="GPUs that Ray gives to a worker (0)")
+    add_executor_options(made)
     add("--then", choices=["train", "train,export"],
         help="train the best at full length; and export it (STUDY.THEN)")  # fmt: skip
     add("--join", type=Path, metavar="RUN", help="be one more worker of a study that is driven "

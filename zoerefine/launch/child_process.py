@@ -5,17 +5,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from zoerefine.launch.job_output import Log, Outputs
 from zoerefine.launch.provenance import add, now
 from zoerefine.launch.redaction import hide_secrets
 from zoerefine.launch.result_files import digests
+from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.run_dir import RunDir
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
 CANNOT_START = 126
 
@@ -47,15 +48,16 @@ def run_child(
                 stderr=outputs.err.writer,
                 start_new_session=True,
                 pass_fds=tuple(locks),
-                preexec_fn=first_moment(),
+                preexec_fn=child_setup(),
             )
         except OSError as error:
             return record_end(run, CANNOT_START, 0, f"{command[0]} cannot be started: {error}")
         outputs.started()
-        with Signals(child, outputs) as signals:
+        forwarding = StopForwarding(partial(stop_group, child))
+        with forwarding, following_terminal_size(outputs):
             outputs.copy_until_end(lambda: child.poll() is not None)
             code = child.wait()
-    return record_end(run, code, signals.count, log.fault or log.last)
+    return record_end(run, code, forwarding.count, log.fault or log.last)
 
 
 def record_end(run: RunDir, code: int, signals: int, said: str) -> int:
@@ -69,52 +71,42 @@ def record_end(run: RunDir, code: int, signals: int, said: str) -> int:
     return code
 
 
-def first_moment() -> Callable[[], None]:
-    """What a child does before it becomes the job.
+def child_setup() -> Callable[[], None]:
+    """A function for `preexec_fn` that ties a child to us before its program starts.
 
-    It can be asked to stop, though a shell or Ray started us deaf to that; and should we be
-    killed, it is asked by the system (on Linux), stops with a checkpoint and frees its locks.
+    The child can be interrupted, even where a shell or Ray started us with SIGINT ignored. When
+    we are killed, the system sends it SIGTERM: it saves a checkpoint, stops and frees its locks.
     """
     parent = os.getpid()
-    linux = sys.platform.startswith("linux")
-    prctl = ctypes.CDLL(None).prctl if linux else None
+    prctl = ctypes.CDLL(None).prctl
 
     def prepare() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
-        if prctl is not None:
-            prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:
-                os.kill(os.getpid(), signal.SIGTERM)
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # we were killed before prctl
+            os.kill(os.getpid(), signal.SIGTERM)
 
     return prepare
 
 
-class Signals:
-    """Passes Ctrl-C, SIGTERM and a closed terminal on to the child's group; the second kills it."""
+def stop_group(child: "subprocess.Popen[bytes]", number: int, count: int) -> None:
+    """Pass the first stop signal on to the child's process group; kill the group at the second."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, number if count == 1 else signal.SIGKILL)
 
-    def __init__(self, child: "subprocess.Popen[bytes]", outputs: Outputs) -> None:
-        self.child, self.outputs = child, outputs
-        self.count = 0
 
-    def __enter__(self) -> "Signals":
-        self._old = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGWINCH)}
-        for number in STOPPING:
-            if self._old[number] != signal.SIG_IGN:  # nohup's wish
-                signal.signal(number, self._pass_on)
-        signal.signal(signal.SIGWINCH, self._resize)
-        return self
+@contextmanager
+def following_terminal_size(outputs: Outputs) -> Iterator[None]:
+    """While entered, the job's terminal is resized with ours."""
 
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
-
-    def _pass_on(self, number: int, _: object) -> None:
-        self.count += 1
-        with suppress(ProcessLookupError):
-            os.killpg(self.child.pid, number if self.count == 1 else signal.SIGKILL)
-
-    def _resize(self, *_: object) -> None:
-        for stream in self.outputs.streams:
+    def resize(*_: object) -> None:
+        for stream in outputs.streams:
             stream.resize()
+
+    previous = signal.signal(signal.SIGWINCH, resize)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, previous)

@@ -1,10 +1,8 @@
 """A queue: commits x configs x seeds, so many at a time, what is finished never again."""
 
 import os
-import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -15,9 +13,10 @@ from zoerefine.launch.executor import Executor
 from zoerefine.launch.launcher import Job, LaunchPlan, make_plan
 from zoerefine.launch.queue_table import QueueRow, live_table
 from zoerefine.launch.repository import using
+from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.run_dir import RunDir
 
-LOOK_S = 0.25
+POLL_S = 0.25
 
 
 @dataclass
@@ -86,18 +85,20 @@ def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
 def run_queue(entries: Sequence[Entry], executor: Executor, parallel: int) -> int:
     """Run what is not finished, `parallel` at a time; 0 only where all are finished.
 
-    Ctrl-C asks every job to stop with a checkpoint, twice kills them; the same command goes on.
+    Ctrl-C asks every job to save a checkpoint and stop; a second Ctrl-C kills them. The same
+    command resumes the queue.
     """
-    with live_table(entries) as show, stopping(entries, executor) as asked:
+    stops = StopForwarding(lambda *_: cancel_running(entries, executor))
+    with live_table(entries) as show, stops:
         while any(entry.state in ("waiting", "running") for entry in entries):
-            step(entries, executor, 0 if asked else parallel)
+            step(entries, executor, 0 if stops.count else parallel)
             show()
-            if asked and not any(entry.state == "running" for entry in entries):
+            if stops.count and not any(entry.state == "running" for entry in entries):
                 break
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
     if all(entry.state.startswith("finished") for entry in entries):
         return 0
-    return 130 if asked else 1
+    return 130 if stops.count else 1
 
 
 def step(entries: Sequence[Entry], executor: Executor, parallel: int) -> None:
@@ -117,24 +118,12 @@ def look(entry: Entry, executor: Executor) -> None:
     outcome = executor.poll(entry.ticket)
     if outcome is None:
         return
-    code, entry.note = outcome.code, outcome.said
+    code, entry.note = outcome.code, outcome.message
     entry.state = "finished" if code == 0 else "killed" if code > 128 else "failed"
 
 
-@contextmanager
-def stopping(entries: Sequence[Entry], executor: Executor) -> Iterator[list[int]]:
-    """Pass Ctrl-C on to every running job; the list that is yielded holds each time."""
-    asked: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        asked.append(number)
-        for entry in entries:
-            if entry.state == "running":
-                executor.cancel(entry.ticket)
-
-    old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+def cancel_running(entries: Sequence[Entry], executor: Executor) -> None:
+    """Ask every running job to stop; a second time kills it."""
+    for entry in entries:
+        if entry.state == "running":
+            executor.cancel(entry.ticket)

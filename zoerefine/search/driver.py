@@ -1,6 +1,5 @@
 """The driver of a study: makes it, starts its workers, shows how it goes, and sees to its end."""
 
-import signal
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,8 @@ from yacs.config import CfgNode
 
 from zoerefine.config import save_config
 from zoerefine.errors import UserError
-from zoerefine.launch.executor import open_executor
+from zoerefine.launch.executor import NO_RESOURCES, Resources, open_executor
+from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir, launched_run
 from zoerefine.search.best import finish
@@ -29,15 +29,18 @@ FAULT = 2  # the exit code of what the user has to mend
 
 
 def run_study(
-    cfg: CfgNode, enqueued: Sequence[Path] = (), executor: str = "local", gpus: float = 0
+    cfg: CfgNode,
+    enqueued: Sequence[Path] = (),
+    executor: str = "local",
+    resources: Resources = NO_RESOURCES,
 ) -> RunDir:
     """Run the trials that are left, then what STUDY.THEN says; returns the study's run.
 
     Args:
         cfg: with what is searched under SEARCH.
         enqueued: configs, or runs of other studies, whose values are tried first.
-        executor: where workers run: local or ray.
-        gpus: of the cluster, for each worker.
+        executor: where workers run, a name of `registries.EXECUTORS`.
+        resources: what a cluster reserves for each worker.
 
     Raises:
         UserError: the study is of another commit or space; nothing to search or to choose by;
@@ -55,23 +58,25 @@ def run_study(
             raise UserError("a search chooses by validation scenes: raise DATA.VAL_FRACTION")
         record_provenance(run, cfg, cache)
         enqueue(study, enqueued)
-        with open_workers(run, cfg, executor, gpus) as workers:
+        with open_workers(run, cfg, executor, resources) as workers:
             Driver(study, workers).drive()
         finish(study, cache, split)
     return run
 
 
 @contextmanager
-def open_workers(run: RunDir, cfg: CfgNode, executor: str, gpus: float) -> Iterator[Workers]:
+def open_workers(
+    run: RunDir, cfg: CfgNode, executor: str, resources: Resources
+) -> Iterator[Workers]:
     """Where workers are started."""
-    if executor != "local":
-        commit = clean_commit()
-        with open_executor(executor, gpus) as opened:
+    commit = "" if executor == "local" else clean_commit()
+    with open_executor(executor, resources) as opened:
+        if commit:
             yield ClusterWorkers(run, commit, opened)
-        return
-    import torch
+            return
+        import torch
 
-    yield LocalWorkers(run, cfg.STUDY.WORKERS, torch.cuda.device_count())
+        yield LocalWorkers(run, cfg.STUDY.WORKERS, torch.cuda.device_count())
 
 
 @dataclass
@@ -92,13 +97,13 @@ class Driver:
         self.until = time.time() + options.TIMEOUT_S if options.TIMEOUT_S else 0.0
         self.slots = [WorkerSlot(number) for number in range(options.WORKERS)]
         self.restarts = RESTARTS * options.WORKERS
-        self.asked = 0  # to stop
+        self.stops = StopForwarding(self._cancel_all)
 
     def drive(self) -> None:
         """Until every worker has found nothing left to do."""
         for name in self._stale_names():
             self.study.release(name)  # our workers die with us: the last driver's are gone
-        with self._stopping(), board(self.study, self.until) as show:
+        with self.stops, board(self.study, self.until) as show:
             for slot in self.slots:
                 self._start(slot)
             while any(slot.ticket for slot in self.slots):
@@ -106,7 +111,7 @@ class Driver:
                     self._look(slot)
                 show()
                 time.sleep(LOOK_S)
-        if self.asked:
+        if self.stops.count:
             raise KeyboardInterrupt
 
     def _stale_names(self) -> set[str]:
@@ -126,17 +131,17 @@ class Driver:
         if outcome is None:
             return
         slot.ticket = None
-        if outcome.code == 0 or self.asked:
+        if outcome.code == 0 or self.stops.count:
             return
         self.study.release(slot.name)
         if outcome.code == FAULT:
             self._stop_all()
-            raise UserError(outcome.said.removeprefix("error: "))
+            raise UserError(outcome.message.removeprefix("error: "))
         self.restarts -= 1
         if self.restarts < 0:
             self._stop_all()
             raise UserError(
-                f"workers keep dying, the last with exit code {outcome.code}: {outcome.said} "
+                f"workers keep dying, the last with exit code {outcome.code}: {outcome.message} "
                 f"(see {self.study.run.path / 'workers'})"
             )
         say(f"worker {slot.name} died with exit code {outcome.code}: starting another")
@@ -144,28 +149,14 @@ class Driver:
 
     def _stop_all(self) -> None:
         """Ask every worker to stop, and wait until it has."""
-        for slot in self.slots:
-            if slot.ticket:
-                self.workers.cancel(slot.ticket)
+        self._cancel_all()
         for slot in self.slots:
             while slot.ticket and self.workers.poll(slot.ticket) is None:
                 time.sleep(LOOK_S)
             slot.ticket = None
 
-    @contextmanager
-    def _stopping(self) -> Iterator[None]:
-        """Pass Ctrl-C on to the workers: they stop with a checkpoint; the second kills them."""
-
-        def stop(number: int, frame: object) -> None:
-            self.asked += 1
-            for slot in self.slots:
-                if slot.ticket:
-                    self.workers.cancel(slot.ticket)
-
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        old = {number: signal.signal(number, stop) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in old.items():
-                signal.signal(number, handler)
+    def _cancel_all(self, *_: object) -> None:
+        """Ask every worker to save a checkpoint and stop; a second call kills them."""
+        for slot in self.slots:
+            if slot.ticket:
+                self.workers.cancel(slot.ticket)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from zoerefine.errors import UserError
-from zoerefine.launch.child_process import first_moment
+from zoerefine.launch.child_process import child_setup
 from zoerefine.launch.executor import Executor, JobOutcome
 from zoerefine.launch.git_commands import head_commit, uncommitted_files
 from zoerefine.launch.queue_table import tail
@@ -59,7 +59,7 @@ class LocalWorkers:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                preexec_fn=first_moment(),
+                preexec_fn=child_setup(),
                 start_new_session=True,  # a terminal's Ctrl-C comes through us, once
             )
         return WorkerTicket(process, log)

@@ -1,53 +1,69 @@
-"""Where launches run: here, or on a Ray cluster. An executor has three verbs and nothing else.
+"""Where launches run: on this machine, or on a cluster.
 
-A ticket is what `submit` gives for a job; `poll` and `cancel` take it. Another kind of cluster
-is another class with the same three.
+An executor has three verbs: `submit` starts a launch and returns its ticket, `poll` and `cancel`
+take the ticket. To add a kind of cluster, write one file with a context manager like
+`local.local_executor` and a row in `zoerefine.registries.EXECUTORS`.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from zoerefine.errors import UserError
+from zoerefine.registries import EXECUTORS
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a cluster reserves for each job. Each field is an option of `run` and `search`.
+
+    Attributes:
+        gpus: a fraction lets jobs share a GPU.
+    """
+
+    gpus: float = field(
+        default=0.0, metadata={"help": "GPUs reserved for each job; 0.5: two jobs share one"}
+    )
+
+
+NO_RESOURCES = Resources()
 
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """How a launch ended: its exit code, and the last line that the launcher said."""
+    """How a launch ended.
+
+    Attributes:
+        code: the exit code as a shell gives it: 128 + N after signal N.
+        message: the launcher's last line; empty where it is not known.
+    """
 
     code: int
-    said: str = ""
+    message: str = ""
 
 
 class Executor(Protocol):
-    """The face of an executor."""
+    """Runs launches somewhere."""
 
     def submit(self, words: Sequence[str]) -> Any:
         """Start `zoerefine run WORDS...` and return its ticket."""
 
     def poll(self, ticket: Any) -> JobOutcome | None:
-        """How the launch ended, or None while it is not over."""
+        """How the launch ended; None while it runs."""
 
     def cancel(self, ticket: Any) -> None:
-        """Ask the launch to stop with a checkpoint; the second time, kill it."""
+        """Ask the launch to save a checkpoint and stop; a second call kills it."""
 
 
-@contextmanager
-def open_executor(kind: str, gpus: float = 0) -> Iterator[Executor]:
-    """The executor of a name: `local` or `ray`.
+def open_executor(
+    name: str, resources: Resources = NO_RESOURCES
+) -> AbstractContextManager[Executor]:
+    """The executor of a name in `registries.EXECUTORS`.
 
     Raises:
-        UserError: no such kind; Ray is not installed, or its cluster cannot be reached.
+        UserError: no such executor; its package is not installed, or its cluster cannot be
+            reached; it does not know these resources.
     """
-    if kind == "local":
-        from zoerefine.launch.executor.local import LocalExecutor
-
-        yield LocalExecutor()
-    elif kind == "ray":
-        from zoerefine.launch.executor.ray_cluster import ray_executor
-
-        with ray_executor(gpus) as executor:
-            yield executor
-    else:
-        raise UserError(f"no executor {kind!r}: there are local and ray")
+    EXECUTORS.check(name, "--executor")
+    opened: AbstractContextManager[Executor] = EXECUTORS.load(name)(resources)
+    return opened

@@ -1,19 +1,32 @@
 """Launches as processes of this machine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from zoerefine.launch.executor import JobOutcome
-from zoerefine.launch.executor.command import Launch
+from zoerefine.errors import UserError
+from zoerefine.launch.executor import NO_RESOURCES, JobOutcome, Resources
+from zoerefine.launch.executor.launch_process import LaunchProcess
+
+
+@contextmanager
+def local_executor(resources: Resources) -> Iterator["LocalExecutor"]:
+    """Raises `UserError` where resources are asked for: nothing here can reserve them."""
+    if resources != NO_RESOURCES:
+        raise UserError(
+            "--executor local cannot reserve GPUs, its jobs see all of them: leave out --gpus, "
+            "and set CUDA_VISIBLE_DEVICES to choose"
+        )
+    yield LocalExecutor()
 
 
 class LocalExecutor:
     """Each ticket is a launcher's process."""
 
-    def submit(self, words: Sequence[str]) -> Launch:
-        return Launch(words)
+    def submit(self, words: Sequence[str]) -> LaunchProcess:
+        return LaunchProcess(words)
 
-    def poll(self, ticket: Launch) -> JobOutcome | None:
+    def poll(self, ticket: LaunchProcess) -> JobOutcome | None:
         return ticket.poll()
 
-    def cancel(self, ticket: Launch) -> None:
+    def cancel(self, ticket: LaunchProcess) -> None:
         ticket.stop()

@@ -1,8 +1,8 @@
-"""Launches as tasks of a Ray cluster: each calls our launcher on its node.
+"""Launches as tasks of a Ray cluster: each task runs our launcher on its node.
 
-The code comes from the node's own mirror at the exact hash, so nothing of it goes through Ray. A
-node that dies has its tasks started anew elsewhere; the launcher there finds the unfinished run on
-the path that all nodes see, and the job goes on from its last checkpoint.
+The node takes the code from its own mirror at the exact commit; Ray carries only the command's
+words. When a node dies, Ray starts its tasks again on other nodes. The launcher there finds the
+unfinished run, in a folder that all nodes share, and the job resumes from its last checkpoint.
 """
 
 import logging
@@ -14,32 +14,34 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.launch.executor import JobOutcome
-from zoerefine.launch.executor.command import Launch
+from zoerefine.launch.executor import JobOutcome, Resources
+from zoerefine.launch.executor.launch_process import LaunchProcess
 
 RETRIES = 20  # nodes that may die under one job
 KILLED = 137
-LOOK_S = 0.2
+POLL_S = 0.2
 
 
 @contextmanager
-def ray_executor(gpus: float) -> Iterator["RayExecutor"]:
+def ray_executor(resources: Resources) -> Iterator["RayExecutor"]:
     """Connected to the cluster at RAY_ADDRESS. Raises `UserError` where there is none."""
     address = os.environ.get("RAY_ADDRESS")
     if not address:
-        raise UserError("RAY_ADDRESS is not set: give the cluster's head, e.g. 10.0.0.1:6379")
+        raise UserError(
+            "RAY_ADDRESS is not set: set it to the cluster's head node, e.g. 10.0.0.1:6379"
+        )
     try:
         import ray
     except ImportError:
         raise UserError("Ray is not installed: pip install 'zoerefine[cluster]'") from None
-    # Ray would start every worker through `uv run` where the driver was started so.
+    # A driver started by `uv run` would make Ray start every worker through uv, too.
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise UserError(f"no Ray cluster at RAY_ADDRESS {address}: {error}") from None
     try:
-        yield RayExecutor(ray, gpus)
+        yield RayExecutor(ray, resources)
     finally:
         ray.shutdown()
 
@@ -55,9 +57,9 @@ class RayTicket:
 class RayExecutor:
     """Each ticket is a task that runs the launcher to its end."""
 
-    def __init__(self, ray: Any, gpus: float) -> None:
+    def __init__(self, ray: Any, resources: Resources) -> None:
         self._ray = ray
-        options = {"num_cpus": 1, "num_gpus": gpus, "max_retries": RETRIES}
+        options = {"num_cpus": 1, "num_gpus": resources.gpus, "max_retries": RETRIES}
         self._task = ray.remote(**options)(run_launch)
 
     def submit(self, words: Sequence[str]) -> RayTicket:
@@ -82,14 +84,14 @@ class RayExecutor:
 
 
 def run_launch(words: list[str]) -> JobOutcome:
-    """The task, on its node: the launcher to its end."""
-    launch = Launch(words)
+    """The task: run the launcher on this node to its end."""
+    launch = LaunchProcess(words)
     while True:
         try:
             outcome = launch.poll()
             if outcome is not None:
                 return outcome
-            time.sleep(LOOK_S)
-        except KeyboardInterrupt:  # how Ray cancels
+            time.sleep(POLL_S)
+        except KeyboardInterrupt:  # this is how Ray cancels a task
             launch.stop()
             return launch.wait()

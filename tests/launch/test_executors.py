@@ -1,0 +1,159 @@
+"""Executors: one suite run over each of them, and what a cluster must survive.
+
+The Ray cluster is three `ray start` on this machine. Each node has its own home for mirrors, as
+separate machines have.
+"""
+
+import importlib.util
+import json
+import signal
+
+import pytest
+
+from tests.cluster import kill_tree
+from zoerefine.errors import UserError
+from zoerefine.launch.executor import Resources, open_executor
+from zoerefine.registries import EXECUTORS
+from zoerefine.run_dir import RunDir
+
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None,
+    reason="Ray is not installed: pip install 'zoerefine[cluster]'",
+)
+
+
+@pytest.fixture(params=[pytest.param(n, marks=needs_ray if n == "ray" else ()) for n in EXECUTORS])
+def executor(request, monkeypatch):
+    """Each executor in turn."""
+    if request.param == "ray":
+        monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("cluster")[0])
+    with open_executor(request.param) as opened:
+        yield opened
+
+
+@pytest.fixture
+def submit(executor, repository, config, home, tmp_path, wait_until):
+    """Submit the repository's job; returns its ticket. `submit.wait(ticket)` is its outcome."""
+
+    def start(*words):
+        where = ("--repo", repository.folder, "--commit", repository.first, "--config", config)
+        folders = ("--runs", tmp_path / "runs", "--caller", tmp_path)
+        words = (*where, *folders, "--module", "job.py", *words)
+        return executor.submit([str(word) for word in words])
+
+    def wait(ticket):
+        outcomes = []
+
+        def has_ended():
+            outcomes.append(executor.poll(ticket))
+            return outcomes[-1] is not None
+
+        wait_until(has_ended)
+        return outcomes[-1]
+
+    start.wait = wait
+    return start
+
+
+@pytest.fixture
+def logs_of(tmp_path):
+    """What the jobs have printed so far."""
+    return lambda: "".join(path.read_text() for path in tmp_path.glob("runs/job/*-*/log.txt"))
+
+
+def test_a_finished_job_has_exit_code_0(submit, only_run):
+    ticket = submit("KEY", "other")
+    assert submit.wait(ticket).code == 0
+    assert only_run().status().state == "finished"
+    assert "['KEY', 'other']" in only_run().log_file.read_text()
+
+
+def test_a_failed_job_has_its_own_exit_code_and_last_line(submit, config):
+    config.write_text("fail: 1\n")
+    outcome = submit.wait(submit())
+    assert (outcome.code, outcome.message) == (1, "it went wrong")
+
+
+def test_a_launch_that_is_refused_gives_the_reason(submit):
+    outcome = submit.wait(submit("--module", "absent.py"))
+    assert (outcome.code, "no script absent.py" in outcome.message) == (2, True), outcome
+
+
+def test_cancel_lets_the_job_save_a_checkpoint(submit, executor, config, only_run, wait_until,
+                                               logs_of):  # fmt: skip
+    config.write_text("wait: 1\n")
+    ticket = submit()
+    wait_until(lambda: "waiting" in logs_of())
+    assert executor.poll(ticket) is None
+    executor.cancel(ticket)
+    assert submit.wait(ticket).code == 130
+    assert "stopped with a checkpoint" in logs_of()
+    assert only_run().status().state == "killed"
+
+
+def test_a_second_cancel_kills_the_job(submit, executor, config, only_run, wait_until, logs_of):
+    config.write_text("stubborn: 1\n")
+    ticket = submit()
+    wait_until(lambda: "ready" in logs_of())
+    executor.cancel(ticket)
+    wait_until(lambda: "asked to stop" in logs_of())
+    assert executor.poll(ticket) is None
+    executor.cancel(ticket)
+    assert submit.wait(ticket).code > 128
+    wait_until(lambda: only_run().status().state == "killed")
+
+
+def test_unknown_executors_and_resources_are_refused_by_name():
+    with pytest.raises(UserError, match=r"--executor: no executor 'slurn'; known: local"):
+        open_executor("slurn")
+    with (
+        pytest.raises(UserError, match=r"cannot reserve GPUs.*--gpus"),
+        open_executor("local", Resources(gpus=1)),
+    ):
+        pass
+
+
+@needs_ray
+def test_ctrl_c_on_a_queue_reaches_its_jobs_on_the_cluster(cluster, launch, config, logs_of,
+                                                           only_run, wait_until):  # fmt: skip
+    config.write_text("wait: 1\n")
+    running = launch("--executor", "ray", env={"RAY_ADDRESS": cluster[0]}, background=True)
+    wait_until(lambda: "waiting" in logs_of(), running)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert "stopped with a checkpoint" in logs_of()
+    assert only_run().status().state == "killed"
+
+
+@needs_ray
+def test_a_node_dies_and_its_job_goes_on_elsewhere(  # the last one: it leaves two nodes
+    cluster, launch, config, repository, tmp_path, wait_until
+):
+    address, nodes, homes = cluster
+    config.write_text("slow steps: 1\n")
+    words = ("--seeds", "0:3", "--parallel", "3", "--executor", "ray")
+    running = launch(*words, env={"RAY_ADDRESS": address}, background=True)
+
+    def rows(path):
+        return [line.split() for line in path.read_text().splitlines()]
+
+    def victims():
+        """Jobs that have done two steps on a node other than the head."""
+        for path in tmp_path.glob("runs/job/*-*/steps.txt"):
+            if len(found := rows(path)) >= 2 and found[-1][1] != "head":
+                yield path, found[-1][1]
+
+    wait_until(lambda: any(victims()), running)
+    path, node = next(victims())
+    kill_tree(nodes[node])
+    _, errors = running.communicate(timeout=240)
+    assert running.returncode == 0, errors
+    assert [row[0] for row in rows(path)] == [str(step) for step in range(12)]  # none twice or lost
+    assert len({row[1] for row in rows(path)}) == 2  # begun on one node, ended on another
+    runs = [RunDir(path.parent) for path in tmp_path.glob("runs/job/*-*/results.json")]
+    assert len(runs) == 3
+    for run in runs:
+        assert json.loads(run.provenance_file.read_text())["commit"] == repository.first
+    mirrors = {path.parts[-3] for path in homes.glob("*/mirrors/*.git")}
+    assert len(mirrors & {"head", "second", "third"}) >= 2  # each node has its own

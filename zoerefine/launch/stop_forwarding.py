@@ -1,0 +1,38 @@
+"""Passing Ctrl-C, SIGTERM and a closed terminal on to the processes that we started."""
+
+import signal
+from collections.abc import Callable
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopForwarding:
+    """While entered, a stop signal is handed to `forward` and does not end this process.
+
+    `forward(number, count)` gets the signal's number and how many came so far, this one included:
+    by convention the first asks the children to stop with a checkpoint, the second kills them.
+    A signal that this process was started to ignore (nohup) stays ignored.
+
+    Attributes:
+        count: how many stop signals came.
+    """
+
+    def __init__(self, forward: Callable[[int, int], None]) -> None:
+        self.count = 0
+        self._forward = forward
+
+    def __enter__(self) -> "StopForwarding":
+        self._previous = {
+            number: signal.signal(number, self._receive)
+            for number in STOP_SIGNALS
+            if signal.getsignal(number) != signal.SIG_IGN
+        }
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, _: object) -> None:
+        self.count += 1
+        self._forward(number, self.count)
