@@ -22,12 +22,13 @@ from common.report import Row, options, report, row
 from common.timing import in_turns
 from torch import Tensor
 
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.device import has_bf16
 from zoerefine.export.bundle import load_bundle, save_bundle
 from zoerefine.export.engine_kinds import ExportSource, Run, kind_of
 from zoerefine.export.onnx_graph import to_onnx
 from zoerefine.export.precision import in_precision
-from zoerefine.export.shipped_module import ZOE_UNITS, PrePostProcessing, Shipped
+from zoerefine.export.shipped_module import PrePostProcessing, Shipped
 from zoerefine.progress import say, track
 
 EAGER = "eager fp32"
@@ -134,14 +135,14 @@ def measure(source: ExportSource, sides: list[Side], batch: int, seconds: float)
     }
     bare = bare_openvino(source, sides, batch)
     times = in_turns(calls | bare, seconds)
-    expected_m = sides[0].run(rgb, zoe).float() / ZOE_UNITS
+    expected_m = sides[0].run(rgb, zoe).float() * ZOE_UNIT_M
     rows = []
     for side in sides:
         ms = times[side.name]
         half = float(np.median(ms))
         label = f"{where} batch {batch} {side.name}"
         goal = AGAINST_EAGER.get((where, side.name)) if batch == 1 else None
-        error_m = (side.run(rgb, zoe).float() / ZOE_UNITS - expected_m).abs().max().item()
+        error_m = (side.run(rgb, zoe).float() * ZOE_UNIT_M - expected_m).abs().max().item()
         rows += [
             row(f"{label}: p50", half, "ms"),
             row(f"{label}: p99", float(np.percentile(ms, 99)), "ms"),

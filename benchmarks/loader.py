@@ -36,6 +36,7 @@ from zoerefine.data.cache import (
     record_fields,
     record_stride,
 )
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.loader import Loader
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.sampler import Options, Sampler
@@ -143,7 +144,7 @@ def make_cache(folder: Path, count: int, sparse: bool = False) -> None:
             file.write(rng.bytes(STRIDE))
     clip = {"name": "0000", "scene": "scene00", "title": "", "speed": 0, "classes": []}
     header = {"schema": SCHEMA, "digest": "", "label": "", "pseudo_label": "", "stride": STRIDE,
-              "height": HEIGHT, "width": WIDTH, "depth_scale": 1e-3, "zoe_scale": 1 / 256,
+              "height": HEIGHT, "width": WIDTH, "depth_scale": 1e-3, "zoe_scale": ZOE_UNIT_M,
               "dataset_digest": "random", "clips": [clip]}  # fmt: skip
     write_json(folder / "cache.json", header)
 

@@ -11,16 +11,19 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import cv2
 from common.report import Row, options, report, row
 
 from zoerefine.data.dataset import Dataset, Frame
-from zoerefine.data.decode import read_depth, read_frame, read_objects, read_rgb, read_zoe
+from zoerefine.data.decode import read_depth, read_frame, read_objects, read_zoe
+from zoerefine.data.depth_codec import DepthEncoding
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.synthetic import synthesize
+from zoerefine.image_files import read_rgb
 from zoerefine.progress import track
 
 HEIGHT, WIDTH = 192, 256
@@ -44,9 +47,11 @@ def main() -> None:
 def measure(dataset: Dataset, root: Path, rounds: int) -> list[Row]:
     """Medians of interleaved rounds, in frames/s."""
     sides = {
-        "decode-only limit, all cores": lambda: all_cores(decode, dataset),
+        "decode-only limit, all cores": lambda: all_cores(
+            partial(decode, encoding=dataset.depth_encoding), dataset
+        ),
         "decoding and resizing, all cores": lambda: all_cores(
-            lambda frame: read_frame(frame, HEIGHT, WIDTH), dataset
+            lambda frame: read_frame(frame, dataset.depth_encoding, HEIGHT, WIDTH), dataset
         ),
         "packing": lambda: build_cache(dataset, HEIGHT, WIDTH, root / "caches"),
         "opening what is packed": lambda: build_cache(dataset, HEIGHT, WIDTH, root / "kept"),
@@ -75,13 +80,15 @@ def all_cores(work: Callable[[Frame], object], dataset: Dataset) -> None:
             pass
 
 
-def decode(frame: Frame) -> None:
+def decode(frame: Frame, encoding: DepthEncoding) -> None:
     """Decode the files of one frame."""
     read_rgb(frame.rgb)
-    for path, read in ((frame.depth, read_depth), (frame.zoe, read_zoe),
-                       (frame.objects, read_objects)):  # fmt: skip
-        if path is not None:
-            read(path)
+    if frame.depth is not None:
+        read_depth(frame.depth, encoding)
+    if frame.zoe is not None:
+        read_zoe(frame.zoe)
+    if frame.objects is not None:
+        read_objects(frame.objects)
 
 
 if __name__ == "__main__":

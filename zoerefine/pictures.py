@@ -107,24 +107,16 @@ def strip(
     farthest = float(max(truth_m.max(), zoe_m.max(), 0.1))
     depths = [depth_colors(depth_m, farthest) for depth_m in (zoe_m, refined_m, truth_m)]
     errors = [error_colors(depth_m, truth_m) for depth_m in (zoe_m, refined_m)]
-    return np.hstack([rgb, *(picture[..., ::-1] for picture in depths + errors)])
-
-
-def write_picture(path: Path, picture: np.ndarray) -> None:
-    """Write a picture, uint8 [H, W, 3] RGB, as a PNG file."""
-    ok, data = cv2.imencode(".png", picture[..., ::-1])
-    assert ok
-    with replacing(path) as temporary:
-        temporary.write_bytes(data.tobytes())
+    return np.hstack([rgb, *depths, *errors])
 
 
 def depth_colors(depth_m: np.ndarray, farthest_m: float) -> np.ndarray:
-    """Depth as colours, uint8 [H, W, 3], BGR."""
+    """Depth as colours, uint8 [H, W, 3], RGB: viridis from 0 to `farthest_m`."""
     return _colored(depth_m / farthest_m, cv2.COLORMAP_VIRIDIS)
 
 
 def error_colors(depth_m: np.ndarray, truth_m: np.ndarray) -> np.ndarray:
-    """|depth - truth| / truth as colours, uint8 [H, W, 3], BGR; grey where nothing was measured."""
+    """|depth - truth| / truth as colours, uint8 [H, W, 3], RGB; grey where a pixel is invalid."""
     valid = (truth_m > 0) & (depth_m > 0)
     share = np.abs(depth_m - truth_m) / np.where(valid, truth_m, 1)
     colors = _colored(share / WORST_ERROR, cv2.COLORMAP_MAGMA)
@@ -132,4 +124,5 @@ def error_colors(depth_m: np.ndarray, truth_m: np.ndarray) -> np.ndarray:
 
 
 def _colored(share: np.ndarray, colors: int) -> np.ndarray:
-    return cv2.applyColorMap(np.clip(share * 255, 0, 255).astype(np.uint8), colors)
+    bgr = cv2.applyColorMap(np.clip(share * 255, 0, 255).astype(np.uint8), colors)
+    return cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)

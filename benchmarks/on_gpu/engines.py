@@ -12,11 +12,12 @@ from common.timing import in_turns
 from rows import each
 from torch import Tensor
 
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.device import pick_device
 from zoerefine.export.bundle import load_bundle, save_bundle
 from zoerefine.export.engine_kinds import ExportSource, Run, kind_of
 from zoerefine.export.precision import in_precision
-from zoerefine.export.shipped_module import ZOE_UNITS, Shipped
+from zoerefine.export.shipped_module import Shipped
 
 EAGER, COMPILED = "eager fp32", "torch.compile fp16"
 AGAINST_EAGER, AGAINST_COMPILE = 4.0, 1.5
@@ -46,9 +47,9 @@ def setting(
     runs = {name: run for name, run in runs.items() if works(run, frames, label + name, rows)}
     times = in_turns({name: call(run, frames) for name, run in runs.items()}, seconds)
     half = {name: float(np.median(ms)) for name, ms in times.items()}
-    expected_m = runs[EAGER](*frames).float() / ZOE_UNITS
+    expected_m = runs[EAGER](*frames).float() * ZOE_UNIT_M
     for name, run in runs.items():
-        error_m = (run(*frames).float() / ZOE_UNITS - expected_m).abs().max().item()
+        error_m = (run(*frames).float() * ZOE_UNIT_M - expected_m).abs().max().item()
         rows += [
             row(f"{label}{name}: p50", half[name], "ms"),
             row(f"{label}{name}: p99", float(np.percentile(times[name], 99)), "ms"),

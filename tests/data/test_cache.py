@@ -11,6 +11,7 @@ import pytest
 
 from zoerefine.data.cache import open_cache
 from zoerefine.data.decode import read_frame
+from zoerefine.data.depth_codec import HABITATDYN
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
@@ -28,7 +29,7 @@ def test_every_field_of_every_record_is_its_files(world, tmp_path):
     for index, frame in enumerate(dataset.frames):
         assert cache.frame_name(index) == f"{frame.scene}/{frame.clip}/{frame.name}"
         record = cache.read(index)
-        for name, values in read_frame(frame, *SIZE).items():
+        for name, values in read_frame(frame, HABITATDYN, *SIZE).items():
             np.testing.assert_array_equal(record[name], values)
     assert cache.stride % 4096 == 0
 

@@ -1,31 +1,46 @@
-"""The two layouts, and splits by scene."""
+"""The layouts: which folder has which, what is read from it, and how a new one is added."""
 
 import csv
 import shutil
 
+import cv2
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from zoerefine import registries
 from zoerefine.data import habitatdyn
-from zoerefine.data.decode import read_depth, read_objects, read_rgb, read_zoe
-from zoerefine.data.readers import open_dataset
-from zoerefine.data.split import split_scenes
+from zoerefine.data.decode import read_depth, read_objects, read_zoe
+from zoerefine.data.depth_codec import HABITATDYN, MILLIMETRES, DepthEncoding
+from zoerefine.data.inspection import contact_sheet, inspect
+from zoerefine.data.pack import build_cache
+from zoerefine.data.readers import open_dataset, stated_encoding
+from zoerefine.data.zoedepth import add_pseudo_depth
 from zoerefine.errors import UserError
+from zoerefine.image_files import read_rgb, write_png
+
+DEPTH = np.full((6, 8), 2000, np.uint16)
+DEPTH[0, 0] = 0
+RGB = np.zeros((6, 8, 3), np.uint8)
 
 
-def frames_csv_of(world, root):
-    """The same frames as the world's, as a frames.csv with scenes."""
-    dataset = open_dataset(world)
-    root.mkdir()
-    with open(root / "frames.csv", "w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["clip", "rgb", "depth", "pseudo", "objects"])
-        for frame in dataset.frames:
-            rows.writerow([frame.clip, *(root / p for p in (frame.rgb, frame.depth, frame.zoe)),
-                           frame.objects])  # fmt: skip
-    return root
+@pytest.fixture
+def listed(tmp_path):
+    """Write frames and their frames.csv: listed(header, line, ...) -> folder. The first frame is
+    a.png, d.png (depth) and z.png (pseudo depth)."""
+    folder = tmp_path / "listed"
+    folder.mkdir()
+    write_png(folder / "a.png", RGB)
+    write_png(folder / "d.png", DEPTH)
+    write_png(folder / "z.png", DEPTH)
+
+    def write(*lines, encoding="utf-8"):
+        (folder / "frames.csv").write_text("\n".join([*lines, ""]), encoding=encoding)
+        return folder
+
+    return write
+
+
+HEADER, LINE = "clip,rgb,depth,pseudo", "k,a.png,d.png,z.png"
 
 
 def test_habitatdyn_frames_are_paired_by_name_and_labelled_as_synthetic(world):
@@ -51,71 +66,200 @@ def test_real_habitatdyn_is_called_by_its_name(world, tmp_path):
 def test_encodings_are_those_of_the_files(world):
     dataset = open_dataset(world)
     frame = dataset.frames[5]
-    import cv2
-
-    raw = cv2.imread(str(frame.depth), cv2.IMREAD_UNCHANGED)
-    depth = read_depth(frame.depth)
-    assert raw.dtype == np.uint8
-    known = raw < 255
-    np.testing.assert_allclose(
-        depth[known] * dataset.depth_scale, raw[known] / 255 * 10, rtol=1e-12
-    )
+    stored = cv2.imread(str(frame.depth), cv2.IMREAD_UNCHANGED)
+    depth = read_depth(frame.depth, dataset.depth_encoding)
+    assert stored.dtype == np.uint8
+    known = stored < 255
+    depth_m = depth * dataset.depth_encoding.u16_unit_m
+    np.testing.assert_allclose(depth_m[known], stored[known] / 255 * 10, rtol=1e-12)
     assert (depth[~known] == 0).all()
     assert read_zoe(frame.zoe).dtype == np.uint16
     assert read_objects(frame.objects).max() <= 6
     assert read_rgb(frame.rgb).shape == (48, 64, 3)
 
 
-def test_a_frames_csv_gives_the_same_frames_with_its_own_scenes(world, tmp_path):
-    dataset = open_dataset(frames_csv_of(world, tmp_path / "list"))
+def test_a_frames_csv_lists_frames_anywhere_with_a_scene_for_each_clip(world, tmp_path):
+    frames = open_dataset(world).frames
+    with open(tmp_path / "frames.csv", "w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["clip", "rgb", "depth", "pseudo", "objects", "depth_unit_m"])
+        for frame in frames:
+            rows.writerow([frame.clip, frame.rgb, frame.depth, frame.zoe, frame.objects, 10 / 255])
+    dataset = open_dataset(tmp_path)
     assert dataset.layout == "frames_csv"
     assert dataset.scenes == ("0000", "0054", "0108", "0162")
-    assert dataset.depth_scale == 0.001
-    assert len(set(dataset.stamps().tolist())) == 16  # of files outside the folder, too
-    assert [f.rgb for f in dataset.frames] == [f.rgb for f in open_dataset(world).frames]
+    assert len(set(dataset.fingerprints().tolist())) == 16  # of files outside the folder, too
+    assert [frame.rgb for frame in dataset.frames] == [frame.rgb for frame in frames]
+    # The same files with the unit stated instead of known are packed to the same records.
+    caches = [build_cache(open_dataset(root), 24, 32, tmp_path) for root in (world, tmp_path)]
+    np.testing.assert_array_equal(*(cache.read(5)["depth"] for cache in caches))
+    assert caches[0].depth_scale == pytest.approx(caches[1].depth_scale)
 
 
-def test_faults_of_folders_are_named(world, tmp_path):
+def test_16_bit_depth_is_in_millimetres_unless_its_unit_is_stated(listed):
+    assert open_dataset(listed(HEADER, LINE)).depth_encoding == MILLIMETRES
+    folder = listed(HEADER + ",depth_unit_m", LINE + ",0.0005")
+    assert open_dataset(folder).depth_encoding == DepthEncoding(16, 1, 0.0005)
+    report, faults = inspect(open_dataset(folder))
+    assert "depth: 1.00 to 1.00 m, 98% of the pixels are valid" in report
+    assert not faults
+
+
+def test_8_bit_depth_is_refused_unless_its_unit_is_stated(listed):
+    folder = listed(HEADER, LINE)
+    write_png(folder / "d.png", np.array([[0, 50], [100, 255]], np.uint8).repeat(3, 0).repeat(4, 1))
+    with pytest.raises(UserError, match=r"d\.png has 8 bits.*column depth_unit_m of .*frames\.csv"):
+        open_dataset(folder)
+    listed(HEADER + ",depth_unit_m", LINE + ",0.02")
+    dataset = open_dataset(folder)
+    assert dataset.depth_encoding == DepthEncoding(8, 1, 0.02)
+    assert "depth: 1.00 to 2.00 m, 50% of the pixels are valid" in inspect(dataset)[0]
+
+
+def test_a_file_of_other_bits_than_the_rest_is_a_fault(listed):
+    folder = listed(HEADER, LINE, "k,b.png,e.png,z.png")
+    write_png(folder / "b.png", RGB)
+    write_png(folder / "e.png", DEPTH.astype(np.uint8))
+    report, faults = inspect(open_dataset(folder))
+    assert "e.png has 8 bits; depth of its data set has 16" in report
+    assert faults == 1
+
+
+def test_a_folder_of_depth_has_the_encoding_that_its_data_set_states(listed, world, tmp_path):
+    listed(HEADER + ",depth_unit_m", LINE + ",0.0005")
+    (tmp_path / "listed" / "other").mkdir()
+    assert stated_encoding(tmp_path / "listed") == DepthEncoding(16, 1, 0.0005)
+    assert stated_encoding(tmp_path / "listed" / "other") is None
+    assert stated_encoding(world / habitatdyn.DEPTH / "0054") == HABITATDYN
+    assert stated_encoding(world / habitatdyn.ZOE) is None
+    assert stated_encoding(tmp_path) is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_list_may_begin_with_a_byte_order_mark_which_is_kept(listed, encoding):
+    folder = listed("clip,rgb,depth,pseudo", "Küche,a.png,d.png,", encoding=encoding)
+    assert open_dataset(folder).frames[0].clip == "Küche"
+    add_pseudo_depth(open_dataset(folder), lambda rgb: rgb.mean(1, keepdim=True) + 3, 1)
+    assert open_dataset(folder).frames[0].zoe == folder / "pseudo" / "Küche" / "a.png"
+    text = (folder / "frames.csv").read_bytes().decode(encoding)
+    assert text.startswith("clip,rgb,depth,pseudo\r\n")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("latin-1", r"frames\.csv line 2: byte 0xfc is not UTF-8"),
+        ("utf-16", r"frames\.csv line 1: the file is UTF-16; save it as UTF-8"),
+        ("utf-16-le", r"frames\.csv line 1 has a zero byte"),
+    ],
+)
+def test_a_list_in_another_encoding_is_one_error_with_its_line(listed, encoding, words):
+    line = LINE if encoding == "utf-16-le" else LINE.replace("k", "Küche")
+    with pytest.raises(UserError, match=words):
+        open_dataset(listed(HEADER, line, encoding=encoding))
+
+
+UNIT = HEADER + ",depth_unit_m"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ((HEADER, LINE, "k,b.png,d.png,z.png"), r"line 3: no file b\.png \(rgb\)"),
+        ((HEADER, LINE.replace("a.png", "")), "line 2: clip and rgb must not be empty"),
+        ((HEADER, LINE, LINE), "clip k has two pictures a"),
+        ((HEADER, LINE + ",surplus"), "line 2 has more values than columns"),
+        ((HEADER.replace("pseudo", "zoe"), LINE), "has no column pseudo"),
+        ((HEADER + ",speed", LINE + ",fast"), "line 2: speed must be whole m/s, got 'fast'"),
+        ((UNIT, LINE + ",0.01", "l,a.png,d.png,z.png,0.02"), "line 3: depth_unit_m is 0.02 here"),
+        ((UNIT, LINE + ",0.01", "l,a.png,d.png,z.png,"), "line 3: depth_unit_m is empty here"),
+        ((UNIT, LINE + ",mm"), "line 2: depth_unit_m must be .* above 0; got 'mm'"),
+        ((UNIT, LINE + ",-0.001"), "line 2: depth_unit_m must be"),
+        ((UNIT, LINE + ",inf"), "line 2: depth_unit_m must be"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_one_error_with_its_line(listed, lines, words):
+    with pytest.raises(UserError, match=words):
+        open_dataset(listed(*lines))
+
+
+@pytest.mark.parametrize("clip", ["../..", "/tmp"])
+def test_pseudo_depth_is_never_written_outside_the_folder(listed, clip):
+    dataset = open_dataset(listed(HEADER, f"{clip},a.png,d.png,"))
+    with pytest.raises(UserError, match="leads out of"):
+        add_pseudo_depth(dataset, lambda rgb: rgb[:, :1] + 3, 1)
+
+
+def test_folders_that_are_no_data_set_are_named(tmp_path):
     with pytest.raises(UserError, match=r"no data folder .*absent"):
         open_dataset(tmp_path / "absent")
-    with pytest.raises(UserError, match="is no data set"):
+    with pytest.raises(UserError, match=r"is no data set: it has none of .*480p, frames\.csv"):
         open_dataset(tmp_path)
-    root = frames_csv_of(world, tmp_path / "list")
-    text = (root / "frames.csv").read_text()
-    (root / "frames.csv").write_text(text.replace("00002.jpg", "missing.jpg"))
-    with pytest.raises(UserError, match=r"frames\.csv line 4: no file .*missing\.jpg"):
-        open_dataset(root)
-    (root / "frames.csv").write_text(text.replace("pseudo", "zoe"))
-    with pytest.raises(UserError, match="lacks the columns pseudo"):
-        open_dataset(root)
-    (tmp_path / "x" / habitatdyn.RGB / "clip").mkdir(parents=True)
+    (tmp_path / "x" / habitatdyn.RGB).mkdir(parents=True)
+    with pytest.raises(UserError, match="holds no frames"):
+        open_dataset(tmp_path / "x")
+    (tmp_path / "x" / habitatdyn.RGB / "clip").mkdir()
     (tmp_path / "x" / habitatdyn.RGB / "clip" / "00000.jpg").touch()
     with pytest.raises(UserError, match="clip folder 'clip' should be a number"):
         open_dataset(tmp_path / "x")
 
 
-@given(
-    count=st.integers(3, 40),
-    val=st.floats(0, 0.3),
-    test=st.floats(0, 0.3),
-    seed=st.integers(0, 99),
-)
-def test_splits_are_by_scene_seeded_and_leave_nothing_out(count, val, test, seed):
-    scenes = [f"scene{i:02d}" for i in range(count)]
-    split = split_scenes(scenes, val, test, seed)
-    assert sorted(split.train + split.val + split.test) == scenes
-    assert (len(split.val) > 0, len(split.test) > 0) == (val > 0, test > 0)
-    assert split == split_scenes(scenes[::-1], val, test, seed)
-    # Giving validation up moves its scenes to training and leaves the test alone.
-    assert split_scenes(scenes, 0, test, seed).test == split.test
+@pytest.mark.parametrize(("field", "words"), [("d", "d.png has no valid"), ("z", "z.png has no")])
+def test_depth_without_a_valid_pixel_is_a_fault(listed, field, words):
+    folder = listed(HEADER, LINE)
+    write_png(folder / f"{field}.png", np.zeros_like(DEPTH))
+    report, faults = inspect(open_dataset(folder))
+    assert faults == 1
+    assert words in report
+    assert "inf" not in report and "nan" not in report
+    contact_sheet(open_dataset(folder), folder / "sheet.png")
+    assert read_rgb(folder / "sheet.png").shape == (360, 1280, 3)
 
 
-def test_named_test_scenes_are_tested_and_unknown_ones_refused():
-    scenes = ["a", "b", "c", "d"]
-    split = split_scenes(scenes, 0.25, 0, 0, ["b"])
-    assert split.test == ("b",)
-    assert len(split.val) == 1
-    with pytest.raises(UserError, match="no scene x"):
-        split_scenes(scenes, 0.25, 0, 0, ["x"])
-    with pytest.raises(UserError, match="2 scenes cannot be split"):
-        split_scenes(["a", "b"], 0.1, 0.1, 0)
+THIRD_LAYOUT = '''
+"""A folder of `NAME.rgb.png` and `NAME.depth.png`, in centimetres: one clip, one scene."""
+from zoerefine.data.dataset import Clip, Dataset, Frame
+from zoerefine.data.depth_codec import DepthEncoding
+
+MARK = "flat.txt"
+
+def matches(root):
+    return (root / MARK).is_file()
+
+def read(root):
+    frames = []
+    for rgb in sorted(root.glob("*.rgb.png")):
+        name = rgb.name.removesuffix(".rgb.png")
+        zoe = root / f"{name}.zoe.png"
+        known = zoe if zoe.name in (root / MARK).read_text().split() else None
+        frames.append(Frame("all", name, "all", rgb, root / f"{name}.depth.png", known, None))
+    encoding = DepthEncoding(16, 100, 1)
+    return Dataset(root, "flat frames", "a network", encoding, tuple(frames), (Clip("all", "all"),))
+
+def pseudo_path(root, frame):
+    return root / f"{frame.name}.zoe.png"
+
+def enter_pseudo(root, paths):
+    (root / MARK).write_text(" ".join(path.name for path in paths.values()))
+'''
+
+
+def test_a_third_layout_takes_one_file_and_one_row(tmp_path, monkeypatch):
+    (tmp_path / "flat_layout.py").write_text(THIRD_LAYOUT)
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = {**registries.READERS, "flat": "flat_layout"}
+    monkeypatch.setattr(registries, "READERS", registries.Registry("data layout", rows))
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "flat.txt").touch()
+    for name in "ab":
+        write_png(folder / f"{name}.rgb.png", RGB)
+        write_png(folder / f"{name}.depth.png", DEPTH // 10)  # 2000 mm as 200 cm
+    made = add_pseudo_depth(open_dataset(folder), lambda rgb: rgb[:, :1] * 0 + 3, batch=2)
+    dataset = open_dataset(folder)
+    assert (made, dataset.layout) == (2, "flat")
+    record = build_cache(dataset, 6, 8, tmp_path / "caches").read(1)
+    np.testing.assert_array_equal(record["depth"], DEPTH // 10)
+    np.testing.assert_array_equal(record["zoe"], np.full((6, 8), 3 * 256))
+    assert "depth: 2.00 to 2.00 m" in inspect(dataset)[0]
+    assert stated_encoding(folder) == DepthEncoding(16, 100, 1)

@@ -14,6 +14,7 @@ import pytest
 
 from zoerefine.data.cache import open_cache
 from zoerefine.data.decode import read_frame
+from zoerefine.data.depth_codec import HABITATDYN
 from zoerefine.data.loader import Loader
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
@@ -297,7 +298,7 @@ def text(frame):
 
 def colours(frame):
     cv2.imwrite(str(frame.depth), np.arange(48 * 64 * 3, dtype=np.uint8).reshape(48, 64, 3))
-    return frame.depth, "one channel is due"
+    return frame.depth, "expected one channel"
 
 
 def flipped_bits(frame):
@@ -347,7 +348,7 @@ def test_names_beyond_ascii_are_names_like_others(tmp_path, world):
     )
     cache = build(folder, tmp_path / "c")
     assert cache.frame_name(0) == "küche/küche/été"
-    np.testing.assert_array_equal(cache.read(0)["rgb"], read_frame(frame, *SIZE)["rgb"])
+    np.testing.assert_array_equal(cache.read(0)["rgb"], read_frame(frame, HABITATDYN, *SIZE)["rgb"])
 
 
 def test_inspect_reads_everything_and_names_what_pairs_with_nothing(copy, script):
@@ -356,7 +357,7 @@ def test_inspect_reads_everything_and_names_what_pairs_with_nothing(copy, script
     path, _ = truncated(frames_of(copy)[1])
     done = script("data", "inspect", copy, "--picture", "sheet.png")
     assert done.returncode == 1
-    assert f"{stray} belongs to no picture" in done.stdout
+    assert f"{stray} belongs to no frame" in done.stdout
     assert str(path) in done.stdout
     assert "faults: 2" in done.stdout
     assert "several classes in" in done.stdout

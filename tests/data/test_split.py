@@ -3,11 +3,14 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from zoerefine.config import load_config
 from zoerefine.data.dataset import Clip, Dataset, Frame, Selection, select
+from zoerefine.data.depth_codec import MILLIMETRES
 from zoerefine.data.habitatdyn import classes_of
-from zoerefine.data.split import Split, keep_split, read_split, write_split
+from zoerefine.data.split import Split, keep_split, read_split, split_scenes, write_split
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 from zoerefine.train.job import prepare
@@ -83,7 +86,7 @@ CLIPS = (
 )
 def test_clips_are_selected_by_scene_class_speed_and_number(tmp_path, selection, names):
     frames = tuple(Frame(clip.name, "f", clip.scene, tmp_path, None, None, None) for clip in CLIPS)
-    dataset = Dataset(tmp_path, "", "", "", 1.0, 1.0, frames, CLIPS)
+    dataset = Dataset(tmp_path, "", "", MILLIMETRES, frames, CLIPS)
     found = select(dataset, selection)
     assert "".join(clip.name for clip in found.clips) == names
     assert "".join(frame.clip for frame in found.frames) == names
@@ -92,19 +95,50 @@ def test_clips_are_selected_by_scene_class_speed_and_number(tmp_path, selection,
 @pytest.mark.parametrize(
     ("selection", "words"),
     [
-        (Selection(scenes=["cellar"]), r"DATA\.SCENES: no clip of .* has 'cellar'; attic, kitchen"),
+        (
+            Selection(scenes=["cellar"]),
+            r"DATA\.SCENES: no .* has 'cellar'; known: attic, kitchen",
+        ),
         (Selection(classes=["cow"]), r"DATA\.CLASSES.*dog, people"),
         (Selection(speeds=[9]), r"DATA\.SPEEDS.*1, 2"),
         (Selection(objects="many"), "single, several or empty"),
-        (Selection(scenes=["attic"], speeds=[2]), "no clip of .* fits"),
+        (Selection(scenes=["attic"], speeds=[2]), "no clip of .* matches all"),
     ],
 )
 def test_a_selection_of_nothing_says_what_there_is(tmp_path, selection, words):
     with pytest.raises(UserError, match=words):
-        select(Dataset(tmp_path, "", "", "", 1.0, 1.0, (), CLIPS), selection)
+        select(Dataset(tmp_path, "", "", MILLIMETRES, (), CLIPS), selection)
 
 
 def test_classes_are_read_from_titles_as_people_write_them():
     assert classes_of("scene03_dog_toy_car_3_2") == ("dog", "toy car")
     assert classes_of("Kitchen-ToyCar-people-1") == ("people", "toy car")
     assert classes_of("") == ()
+
+
+@settings(max_examples=30)
+@given(
+    count=st.integers(3, 40),
+    val=st.floats(0, 0.3),
+    test=st.floats(0, 0.3),
+    seed=st.integers(0, 99),
+)
+def test_splits_are_by_scene_seeded_and_leave_nothing_out(count, val, test, seed):
+    scenes = [f"scene{i:02d}" for i in range(count)]
+    split = split_scenes(scenes, val, test, seed)
+    assert sorted(split.train + split.val + split.test) == scenes
+    assert (len(split.val) > 0, len(split.test) > 0) == (val > 0, test > 0)
+    assert split == split_scenes(scenes[::-1], val, test, seed)
+    # Without validation, its scenes move to training and the test scenes stay the same.
+    assert split_scenes(scenes, 0, test, seed).test == split.test
+
+
+def test_named_test_scenes_are_tested_and_unknown_ones_refused():
+    scenes = ["a", "b", "c", "d"]
+    split = split_scenes(scenes, 0.25, 0, 0, ["b"])
+    assert split.test == ("b",)
+    assert len(split.val) == 1
+    with pytest.raises(UserError, match="no scene x"):
+        split_scenes(scenes, 0.25, 0, 0, ["x"])
+    with pytest.raises(UserError, match="2 scenes cannot be split"):
+        split_scenes(["a", "b"], 0.1, 0.1, 0)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from zoerefine.data.decode import read_depth, read_objects, read_zoe
+from zoerefine.data.depth_codec import HABITATDYN, ZOE_UNIT_M
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.synthetic import synthesize
 from zoerefine.data.synthetic.errors import clip_errors, drift
-from zoerefine.data.synthetic.render import Camera, render
+from zoerefine.data.synthetic.render import SyntheticCamera, render
 from zoerefine.data.synthetic.world import Pose, Scene, Solid, make_texture, rotation
 from zoerefine.errors import UserError
 
@@ -84,7 +85,7 @@ def empty_room(furniture=()):
 
 
 def test_depth_of_floor_and_wall_is_analytic():
-    camera = Camera(48, 64)
+    camera = SyntheticCamera(48, 64)
     origin = np.array([3, 1.25, 4], np.float32)
     level = render(camera, empty_room(), Pose(origin, rotation(0.0, 0.0)), [])
     # Looking along +z from z = 4: the far wall at z = 8 is 4 m away at every pixel that shows it.
@@ -105,15 +106,15 @@ def test_a_solid_is_nearer_than_the_room_and_marked(shape):
     half = np.array([0.4, 0.6, 0.4], np.float32)
     solid = Solid(shape, np.array([3, 1.25, 6], np.float32), half, 0.0, texture)
     pose = Pose(np.array([3, 1.25, 4], np.float32), rotation(0.0, 0.0))
-    view = render(Camera(48, 64), empty_room(), pose, [solid])
-    bare = render(Camera(48, 64), empty_room(), pose, [])
+    view = render(SyntheticCamera(48, 64), empty_room(), pose, [solid])
+    bare = render(SyntheticCamera(48, 64), empty_room(), pose, [])
     np.testing.assert_allclose(view.depth_m[24, 32], 2 - 0.4, rtol=1e-3)
     assert view.ids[24, 32] == 1
     assert (view.depth_m[view.ids == 1] < bare.depth_m[view.ids == 1]).all()
     assert np.array_equal(view.depth_m[view.ids == 0], bare.depth_m[view.ids == 0])
     # Nothing behind the camera is drawn.
     behind = Solid(shape, np.array([3, 1.25, 2], np.float32), half, 0.0, texture)
-    assert not render(Camera(48, 64), empty_room(), pose, [behind]).ids.any()
+    assert not render(SyntheticCamera(48, 64), empty_room(), pose, [behind]).ids.any()
 
 
 def test_the_scale_drifts_as_a_real_recordings_does():
@@ -130,8 +131,8 @@ def test_errors_are_as_large_and_as_shared_out_as_a_real_networks(tmp_path):
     dataset = open_dataset(tmp_path / "world")
     scale, warp, fine, abs_rel, objects = [], [], [], [], []
     for frame in dataset.frames:
-        depth_m = read_depth(frame.depth) * dataset.depth_scale
-        zoe_m = read_zoe(frame.zoe) * dataset.zoe_scale
+        depth_m = read_depth(frame.depth, HABITATDYN) * HABITATDYN.u16_unit_m
+        zoe_m = read_zoe(frame.zoe) * ZOE_UNIT_M
         valid = depth_m > 0
         g = np.where(valid, np.log(zoe_m / np.where(valid, depth_m, 1)), 0).astype(np.float32)
         low = cv2.GaussianBlur(g, (0, 0), 10)  # 40 pixels at 640x480

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from zoerefine.data.decode import read_rgb, read_zoe
+from zoerefine.data.decode import read_zoe
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.zoedepth import load_model, predict, prepare
 from zoerefine.errors import UserError
+from zoerefine.image_files import read_rgb
 
 pytest.importorskip("transformers", reason="transformers is not installed here")
 DATA = Path(__file__).resolve().parents[2] / "platform" / "data.py"

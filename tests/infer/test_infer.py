@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 
 from zoerefine.cli import main
-from zoerefine.data.decode import read_rgb, read_zoe
+from zoerefine.data.decode import read_zoe
 from zoerefine.export.bundle import load_bundle
+from zoerefine.image_files import read_rgb
 
 INFER = Path(__file__).resolve().parents[2] / "platform" / "infer.py"
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from zoerefine.data.decode import read_rgb, read_zoe
+from zoerefine.data.decode import read_zoe
+from zoerefine.image_files import read_rgb
 from zoerefine.infer.points import Camera, Lens, back_project, ply
 
 cameras = st.builds(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from zoerefine.data.decode import read_rgb
+from zoerefine.image_files import read_rgb
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
 

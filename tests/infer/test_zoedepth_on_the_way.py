@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from zoerefine.data.decode import read_rgb, read_zoe
+from zoerefine.data.decode import read_zoe
 from zoerefine.data.zoedepth import load_model, predict
+from zoerefine.image_files import read_rgb
 
 pytest.importorskip("transformers", reason="transformers is not installed here")
 

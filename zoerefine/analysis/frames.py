@@ -4,7 +4,6 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 import torch
 
@@ -15,6 +14,7 @@ from zoerefine.data.loader import Loader
 from zoerefine.data.prefetch import Prefetcher
 from zoerefine.data.sampler import Options, Sampler
 from zoerefine.errors import UserError
+from zoerefine.image_files import jpeg_bytes
 from zoerefine.metrics import counted, picture_metrics
 from zoerefine.pictures import depth_colors, error_colors, panel
 from zoerefine.run_dir import RunDir
@@ -109,7 +109,7 @@ def _picture(
         name=cache.frame_name(index),
         before=before,
         after=after,
-        rgb=_jpeg(cv2.cvtColor(record["rgb"], cv2.COLOR_RGB2BGR)),
+        rgb=_jpeg(record["rgb"]),
         pseudo=_jpeg(depth_colors(zoe_m, farthest)),
         refined=_jpeg(depth_colors(refined_m, farthest)),
         pseudo_error=_jpeg(error_colors(zoe_m, truth_m)),
@@ -117,6 +117,5 @@ def _picture(
     )
 
 
-def _jpeg(bgr: np.ndarray) -> str:
-    _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, 88])
-    return base64.b64encode(data.tobytes()).decode()
+def _jpeg(rgb: np.ndarray) -> str:
+    return base64.b64encode(jpeg_bytes(rgb, quality=88)).decode()

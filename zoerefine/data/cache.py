@@ -23,7 +23,7 @@ from zoerefine.data.dataset import Clip
 from zoerefine.device import free_memory
 from zoerefine.errors import UserError
 
-SCHEMA = 2
+SCHEMA = 3
 PAGE = 4096
 WORD = 8  # bytes: rows are gathered as int64, which np.take copies fastest
 TO_DO, PACKED, BROKEN = 0, 1, 2  # of a frame's state

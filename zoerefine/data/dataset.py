@@ -1,4 +1,4 @@
-"""A data set as files: scenes of clips of frames, read by one of two layouts."""
+"""A data set as files: scenes of clips of frames, whatever layout they were read from."""
 
 import hashlib
 import os
@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from zoerefine.data.depth_codec import DepthEncoding
 from zoerefine.errors import UserError
-
-ZOE_SCALE = 1 / 256  # ZoeDepth's own files: metres = value / 256
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One moment of one clip, and the files of its four fields (None where there is none)."""
+    """One moment of one clip, and the files of its four fields (None for a missing one)."""
 
     clip: str
     name: str
@@ -28,14 +27,14 @@ class Frame:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are there."""
+        """The existing files: RGB first, then depth, pseudo depth and object ids."""
         fields = (self.rgb, self.depth, self.zoe, self.objects)
         return tuple(path for path in fields if path is not None)
 
 
 @dataclass(frozen=True)
 class Clip:
-    """What is known of a clip beyond its frames; empty or 0 where the layout does not tell."""
+    """What is known of a clip beyond its frames; empty or 0 where it is unknown."""
 
     name: str
     scene: str
@@ -49,41 +48,41 @@ class Dataset:
     """A data set on disk.
 
     Attributes:
-        label: what the data are, for people.
-        pseudo_label: whose depth the pseudo depth is, for people.
-        depth_scale, zoe_scale: metres for one unit of the stored uint16 depths.
+        layout: its reader's name in `registries.READERS`; `open_dataset` sets it.
+        label: what the data are, for messages and reports.
+        pseudo_label: which network predicted the pseudo depth, for messages and reports.
+        depth_encoding: of all its true depth files.
         frames: sorted by scene, clip and name.
         clips: all clips of the frames.
-        unpaired: files that belong to no frame, each a line for people.
+        unpaired: a line for each file that belongs to no frame.
     """
 
     root: Path
-    layout: str
     label: str
     pseudo_label: str
-    depth_scale: float
-    zoe_scale: float
+    depth_encoding: DepthEncoding
     frames: tuple[Frame, ...]
     clips: tuple[Clip, ...] = field(default=())
     unpaired: tuple[str, ...] = ()
+    layout: str = ""
 
     @property
     def scenes(self) -> tuple[str, ...]:
         """The names of the scenes, sorted."""
         return tuple(sorted({frame.scene for frame in self.frames}))
 
-    def stamps(self) -> np.ndarray:
-        """A number for each frame, uint64 [N], that changes with its files' names, sizes, times."""
-        return np.array([self._stamp(frame) for frame in self.frames], np.uint64)
+    def fingerprints(self) -> np.ndarray:
+        """A number a frame, uint64 [N], that changes with its files' names, sizes and times."""
+        return np.array([self._fingerprint(frame) for frame in self.frames], np.uint64)
 
-    def _stamp(self, frame: Frame) -> int:
+    def _fingerprint(self, frame: Frame) -> int:
         digest = hashlib.blake2b(digest_size=8)
         for path in frame.files:
             name = os.path.relpath(path, self.root)
             try:
                 stat = os.stat(path)
                 text = f"{name}\0{stat.st_size}\0{stat.st_mtime_ns}\0"
-            except OSError:  # packing it will say what is wrong
+            except OSError:  # packing the frame says what is wrong with it
                 text = f"{name}\0\0\0"
             digest.update(text.encode(errors="surrogateescape"))
         return int.from_bytes(digest.digest(), "little")
@@ -91,11 +90,12 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which clips to use; an empty part means all.
+    """Which clips to use; an empty attribute selects all.
 
     Attributes:
-        scenes, classes, speeds: a clip is used if its own is among them (any of its classes).
-        objects: `single` class of moving objects, or `several`.
+        scenes, speeds: of the clips to use.
+        classes: a clip is used if any of its moving objects is of one of these.
+        objects: `single` class of moving objects in a clip, or `several`.
     """
 
     scenes: Sequence[str] = ()
@@ -103,8 +103,8 @@ class Selection:
     speeds: Sequence[int] = ()
     objects: str = ""
 
-    def fits(self, clip: Clip) -> bool:
-        """Whether a clip is used."""
+    def matches(self, clip: Clip) -> bool:
+        """Whether a clip is selected."""
         several = len(clip.classes) > 1
         return (
             (not self.scenes or clip.scene in self.scenes)
@@ -115,9 +115,9 @@ class Selection:
 
 
 def select(dataset: Dataset, selection: Selection) -> Dataset:
-    """The clips of a data set that a selection names.
+    """The selected clips of a data set.
 
-    Raises `UserError` where it names something that no clip has, or nothing is left.
+    Raises `UserError` for a name that no clip has, or where no clip is left.
     """
     if selection.objects not in ("", "single", "several"):
         raise UserError(f"DATA.OBJECTS must be single, several or empty, got {selection.objects!r}")
@@ -126,14 +126,18 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
         "CLASSES": (selection.classes, {name for clip in dataset.clips for name in clip.classes}),
         "SPEEDS": (selection.speeds, {clip.speed for clip in dataset.clips if clip.speed}),
     }
-    for key, (wanted, there) in known.items():
+    for key, (wanted, existing) in known.items():
         for name in wanted:
-            if name not in there:
-                listed = ", ".join(map(str, sorted(there))) or "none are known"
-                raise UserError(f"DATA.{key}: no clip of {dataset.root} has {name!r}; {listed}")
-    clips = tuple(clip for clip in dataset.clips if selection.fits(clip))
+            if name not in existing:
+                listed = ", ".join(map(str, sorted(existing))) or "none"
+                raise UserError(
+                    f"DATA.{key}: no clip of {dataset.root} has {name!r}; known: {listed}"
+                )
+    clips = tuple(clip for clip in dataset.clips if selection.matches(clip))
     names = {clip.name for clip in clips}
     if not clips:
-        raise UserError(f"no clip of {dataset.root} fits DATA.SCENES, CLASSES, SPEEDS and OBJECTS")
+        raise UserError(
+            f"no clip of {dataset.root} matches all of DATA.SCENES, CLASSES, SPEEDS, OBJECTS"
+        )
     frames = tuple(frame for frame in dataset.frames if frame.clip in names)
     return replace(dataset, clips=clips, frames=frames)

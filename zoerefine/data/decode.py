@@ -1,7 +1,4 @@
-"""Picture files to arrays, and arrays to another size; every fault names its file.
-
-OpenCV returns grey or old pixels for a file cut short, so the ends of files are checked first.
-"""
+"""The fields of a frame from its files, at the size that is packed."""
 
 from pathlib import Path
 
@@ -9,74 +6,67 @@ import cv2
 import numpy as np
 
 from zoerefine.data.dataset import Frame
+from zoerefine.data.depth_codec import HABITATDYN, MILLIMETRES, DepthEncoding, resize_depth
 from zoerefine.errors import UserError
-
-JPEG_END = b"\xff\xd9"
-PNG_END = b"IEND\xaeB`\x82"
-MEASURED_SHARE = 0.5  # of a resized pixel's area, below which it counts as not measured
-FROM_8_BITS = (np.arange(256) * 257 * (np.arange(256) < 255)).astype(np.uint16)  # 255: 10 m or more
+from zoerefine.image_files import UPRIGHT, exif_orientation, read_rgb, read_values
 
 Array = np.ndarray
 
 
-def read_rgb(path: Path) -> Array:
-    """A colour picture as uint8 [H, W, 3], RGB."""
-    return _decode(path, cv2.IMREAD_COLOR_RGB)
+def read_depth(path: Path, encoding: DepthEncoding) -> Array:
+    """Depth as uint16 [H, W] in units of `encoding.u16_unit_m`; 0 marks an invalid pixel.
 
-
-def read_depth(path: Path) -> Array:
-    """Depth as uint16 [H, W] in its data set's units, 0 = no measurement.
-
-    An 8-bit file is HabitatDyn's: v becomes v * 257, and 255, "10 m or more", becomes 0.
+    Raises `UserError` for a damaged file, or one of another number of bits.
     """
-    depth = _one_channel(path, _decode(path, cv2.IMREAD_UNCHANGED))
-    if depth.dtype == np.uint16:
-        return depth
-    return cv2.LUT(depth, FROM_8_BITS)
+    return encoding.to_u16(_depth_values(path, encoding))
 
 
-def read_truth_m(path: Path) -> Array:
-    """True depth in metres, float64 [H, W]: of HabitatDyn's 8 bits, or of 16-bit millimetres."""
-    depth = _one_channel(path, _decode(path, cv2.IMREAD_UNCHANGED))
-    if depth.dtype == np.uint16:
-        return depth * 0.001
-    return np.where(depth == 255, 0, depth / 255 * 10)
+def read_truth_m(path: Path, encoding: DepthEncoding | None = None) -> Array:
+    """True depth, float64 [H, W], metres; 0 marks an invalid pixel.
+
+    Args:
+        encoding: of the file. None: HabitatDyn's of 8 bits, millimetres of 16.
+    """
+    if encoding is not None:
+        return encoding.to_metres(_depth_values(path, encoding))
+    values = read_values(path)
+    return (HABITATDYN if values.dtype == np.uint8 else MILLIMETRES).to_metres(values)
 
 
 def read_zoe(path: Path) -> Array:
-    """Pseudo depth as uint16 [H, W], metres = value / 256."""
-    zoe = _one_channel(path, _decode(path, cv2.IMREAD_UNCHANGED))
-    if zoe.dtype != np.uint16:
-        raise UserError(f"{path} has {zoe.dtype.itemsize * 8} bits; pseudo depth has 16")
-    return zoe
+    """Pseudo depth as uint16 [H, W] in units of `ZOE_UNIT_M`; 0 marks an invalid pixel."""
+    values = read_values(path)
+    if values.dtype != np.uint16:
+        raise UserError(_wrong_bits(path, values, "pseudo depth", 16))
+    return values
 
 
 def read_objects(path: Path) -> Array:
-    """Ids of moving objects as uint8 [H, W], 0 = background."""
-    objects = _one_channel(path, _decode(path, cv2.IMREAD_UNCHANGED))
-    if objects.dtype != np.uint8:
-        raise UserError(f"{path} has {objects.dtype.itemsize * 8} bits; object ids have 8")
-    return objects
+    """Ids of moving objects as uint8 [H, W]; 0 is the background."""
+    values = read_values(path)
+    if values.dtype != np.uint8:
+        raise UserError(_wrong_bits(path, values, "an object id", 8))
+    return values
 
 
-def read_frame(frame: Frame, height: int, width: int) -> dict[str, Array]:
+def read_frame(frame: Frame, encoding: DepthEncoding, height: int, width: int) -> dict[str, Array]:
     """A frame's four fields at one size: rgb [H, W, 3] uint8, zoe and depth uint16 [H, W],
     objects uint8 [H, W] (zeros where the data set has none).
 
-    Raises `UserError` for a damaged file, or fields of different sizes.
+    Raises `UserError` for a missing or damaged file, or fields of different sizes.
     """
     if frame.depth is None or frame.zoe is None:
-        lacking = "depth" if frame.depth is None else "pseudo depth"
+        missing = "depth" if frame.depth is None else "pseudo depth"
         hint = "" if frame.zoe else ": data.py zoedepth makes it from the pictures"
-        raise UserError(f"frame {frame.name} of clip {frame.clip} has no {lacking}{hint}")
-    rgb, depth, zoe = read_rgb(frame.rgb), read_depth(frame.depth), read_zoe(frame.zoe)
+        raise UserError(f"frame {frame.name} of clip {frame.clip} has no {missing}{hint}")
+    rgb, zoe = read_rgb(frame.rgb), read_zoe(frame.zoe)
+    depth = read_depth(frame.depth, encoding)
     objects = np.zeros_like(depth, np.uint8)
     if frame.objects is not None:
         objects = read_objects(frame.objects)
     for path, field in zip(frame.files[1:], (depth, zoe, objects), strict=False):
         if field.shape != rgb.shape[:2]:
-            sizes = f"{field.shape[1]}x{field.shape[0]}, {rgb.shape[1]}x{rgb.shape[0]}"
-            raise UserError(f"{path} and {frame.rgb} differ in size: {sizes}")
+            raise UserError(_different_sizes(path, field, frame.rgb, rgb))
     return {
         "rgb": resize_rgb(rgb, height, width),
         "zoe": resize_depth(zoe, height, width),
@@ -90,43 +80,24 @@ def resize_rgb(rgb: Array, height: int, width: int) -> Array:
     return cv2.resize(rgb, (width, height), interpolation=cv2.INTER_AREA)
 
 
-def resize_depth(depth: Array, height: int, width: int) -> Array:
-    """Mean over the *measured* area of each new pixel; 0 where less than half was measured."""
-    if depth.shape == (height, width):
-        return depth
-    # As floats: OpenCV's means of 16-bit integers are cut off, not rounded.
-    total = cv2.resize(depth.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
-    if depth.all():
-        return np.rint(total).astype(np.uint16)
-    measured = (depth > 0).astype(np.float32)
-    share = cv2.resize(measured, (width, height), interpolation=cv2.INTER_AREA)
-    kept = share >= MEASURED_SHARE
-    return np.where(kept, np.rint(total / np.where(kept, share, 1)), 0).astype(np.uint16)
-
-
 def resize_ids(ids: Array, height: int, width: int) -> Array:
     """The id at each new pixel's centre: ids cannot be averaged."""
     return cv2.resize(ids, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
 
 
-def _decode(path: Path, flags: int) -> Array:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    jpeg = data.startswith(b"\xff\xd8")
-    if not data.rstrip(b"\0").endswith(JPEG_END) if jpeg else PNG_END not in data[-64:]:
-        raise UserError(f"{path} is cut short or no picture ({len(data)} bytes): copy it again")
-    picture = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    if picture is None:
-        raise UserError(f"{path} is a damaged picture: copy it again")
-    return picture
+def _depth_values(path: Path, encoding: DepthEncoding) -> Array:
+    values = read_values(path)
+    if values.dtype.itemsize * 8 != encoding.bits:
+        raise UserError(_wrong_bits(path, values, "depth of its data set", encoding.bits))
+    return values
 
 
-def _one_channel(path: Path, picture: Array) -> Array:
-    """Some annotation tools wrote three equal channels."""
-    if picture.ndim == 2:
-        return picture
-    if (picture == picture[..., :1]).all():
-        return np.ascontiguousarray(picture[..., 0])
-    raise UserError(f"{path} is a colour picture; one channel is due")
+def _wrong_bits(path: Path, values: Array, what: str, bits: int) -> str:
+    return f"{path} has {values.dtype.itemsize * 8} bits; {what} has {bits}"
+
+
+def _different_sizes(path: Path, field: Array, rgb_path: Path, rgb: Array) -> str:
+    sizes = f"{field.shape[1]}x{field.shape[0]}, {rgb.shape[1]}x{rgb.shape[0]}"
+    turned = exif_orientation(rgb_path)
+    hint = "" if turned == UPRIGHT else f" (as stored: EXIF orientation {turned} is not applied)"
+    return f"{path} and {rgb_path} differ in size: {sizes}{hint}"

@@ -1,104 +1,202 @@
-"""A folder with a `frames.csv`: columns clip, rgb, depth, pseudo, and if wanted objects, scene,
-classes (of the clip's moving objects, `dog+toy car`) and speed (theirs, whole m/s).
+"""A folder with a `frames.csv`, one line a frame, in UTF-8.
 
-Paths are relative to the folder. Depth is a 16-bit png in millimetres, pseudo depth a 16-bit png
-with metres = value / 256; 0 is no measurement. Without a scene column a clip is its own scene.
+Columns: clip, rgb, depth, pseudo; optional: objects, scene, classes (of the clip's moving
+objects, `dog+toy car`), speed (of these, whole m/s) and depth_unit_m.
+
+Paths are relative to the folder. Depth is a PNG in millimetres, of 16 bits; with `depth_unit_m`
+(metres for one unit, the same in every line) it is in that unit, and all files have 8 bits or all
+have 16. Pseudo depth is a 16-bit PNG, metres = value / 256. In both 0 marks an invalid pixel.
+Without a scene column each clip is a scene of its own.
 """
 
+import codecs
 import csv
+import io
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from zoerefine.data.dataset import ZOE_SCALE, Clip, Dataset, Frame
+from zoerefine.data.dataset import Clip, Dataset, Frame
+from zoerefine.data.depth_codec import MILLIMETRES, DepthEncoding
 from zoerefine.errors import UserError
 from zoerefine.files import replacing
+from zoerefine.image_files import read_values
 
-LIST = "frames.csv"
-DEPTH_SCALE = 0.001
+MARK = "frames.csv"
 NEEDED = {"clip", "rgb", "depth", "pseudo"}
 
+Row = dict[str, str]
 
-def fits(root: Path) -> bool:
+
+def matches(root: Path) -> bool:
     """Whether a folder has this layout."""
-    return (root / LIST).is_file()
+    return (root / MARK).is_file()
 
 
 def read(root: Path) -> Dataset:
-    """Read the list and check that its files are there."""
-    with open(root / LIST, encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file)
-        missing = NEEDED - set(rows.fieldnames or ())
-        if missing:
-            raise UserError(f"{root / LIST} lacks the columns {', '.join(sorted(missing))}")
-        frames, clips = [], {}
-        for row in rows:
-            frame = _frame(root, row, rows.line_num)
-            frames.append(frame)
-            clips[frame.clip] = _clip(root, row, frame, rows.line_num)
-    _refuse_twins(root, frames)
+    """Read the list, check that its files exist, and find the encoding of its depth.
+
+    Raises `UserError`, with the line, for a list that cannot be used.
+    """
+    frames, clips = [], {}
+    units: dict[str, int] = {}
+    for line, row in _rows(root):
+        frame = _frame(root, row, line)
+        frames.append(frame)
+        clips[frame.clip] = _clip(root, row, frame, line)
+        units.setdefault(row.get("depth_unit_m", ""), line)
+    _refuse_duplicates(root, frames)
     return Dataset(
         root=root,
-        layout="frames_csv",
-        label=f"real frames listed in {root.name}/{LIST}",
+        label=f"real frames listed in {root.name}/{MARK}",
         pseudo_label="pseudo depth",
-        depth_scale=DEPTH_SCALE,
-        zoe_scale=ZOE_SCALE,
+        depth_encoding=_encoding(root, units, frames),
         frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
         clips=tuple(clips[name] for name in sorted(clips)),
     )
 
 
-def zoe_path(root: Path, frame: Frame) -> Path:
-    """Where a frame's pseudo depth belongs, if the list names none."""
-    return root / "pseudo" / frame.clip / f"{frame.name}.png"
+def pseudo_path(root: Path, frame: Frame) -> Path:
+    """Where a frame's pseudo depth belongs if the list names no file for it.
+
+    Raises `UserError` for a clip whose name leads out of the folder.
+    """
+    path = root / "pseudo" / frame.clip / f"{frame.name}.png"
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise UserError(f"{root / MARK}: clip {frame.clip!r} leads out of {root}: rename it")
+    return path
 
 
-def name_pseudo(root: Path, paths: dict[Path, Path]) -> None:
-    """Enter pseudo depth into the list: `paths` of the pictures that have it now."""
-    with open(root / LIST, encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file)
-        columns, lines = list(rows.fieldnames or ()), list(rows)
+def enter_pseudo(root: Path, paths: Mapping[Path, Path]) -> None:
+    """Enter pseudo depth into the list: its file by the picture that it belongs to."""
+    rows = [row for _, row in _rows(root)]
+    for row in rows:
+        path = paths.get(root / row["rgb"])
+        if path:
+            row["pseudo"] = path.relative_to(root).as_posix()
+    data = (root / MARK).read_bytes()
+    encoding = "utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-8"
     with (
-        replacing(root / LIST) as temporary,
-        open(temporary, "w", encoding="utf-8", newline="") as file,
+        replacing(root / MARK) as temporary,
+        open(temporary, "w", encoding=encoding, newline="") as file,
     ):
-        writer = csv.DictWriter(file, columns)
+        writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
-        for line in lines:
-            path = paths.get(root / line["rgb"])
-            writer.writerow(line | ({"pseudo": path.relative_to(root).as_posix()} if path else {}))
+        writer.writerows(rows)
 
 
-def _clip(root: Path, row: dict[str, str | None], frame: Frame, line: int) -> Clip:
-    classes = tuple(sorted(filter(None, (row.get("classes") or "").split("+"))))
-    speed = row.get("speed") or "0"
-    if not speed.isdecimal():
-        raise UserError(f"{root / LIST} line {line}: speed must be whole m/s, got {speed!r}")
-    return Clip(frame.clip, frame.scene, speed=int(speed), classes=classes)
+def _rows(root: Path) -> Iterator[tuple[int, Row]]:
+    """The lines of the list with their numbers, by column; an absent value is empty."""
+    path = root / MARK
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""), restval="")
+    missing = NEEDED - set(reader.fieldnames or ())
+    if missing:
+        raise UserError(f"{path} has no column {', '.join(sorted(missing))}: add it to line 1")
+    try:
+        for row in reader:
+            if None in row:
+                raise UserError(f"{path} line {reader.line_num} has more values than columns")
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise UserError(f"{path} line {reader.line_num} is no CSV ({error})") from None
 
 
-def _refuse_twins(root: Path, frames: list[Frame]) -> None:
-    """Frames are told apart by clip and picture name; a clip lies in one scene."""
-    names: dict[tuple[str, str], Frame] = {}
-    scenes: dict[str, str] = {}
+def _text(path: Path) -> str:
+    """A UTF-8 file's text, with or without a byte-order mark; names the line of anything else."""
+    data = path.read_bytes()
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{path} line 1: the file is UTF-16; save it as UTF-8")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        raise UserError(
+            f"{path} line {line}: byte {byte:#x} is not UTF-8; save it as UTF-8"
+        ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise UserError(f"{path} line {line} has a zero byte: save the file as UTF-8 text")
+    return text.removeprefix("\ufeff")
+
+
+def _encoding(root: Path, units: Mapping[str, int], frames: list[Frame]) -> DepthEncoding:
+    """The encoding of all depth files, from their bits and the unit that the list states.
+
+    `units` holds the values of the column depth_unit_m, each with the first line that has it.
+    """
+    if len(units) > 1:
+        (first, _), (second, line) = list(units.items())[:2]
+        raise UserError(
+            f"{root / MARK} line {line}: depth_unit_m is {second or 'empty'} here and "
+            f"{first or 'empty'} before: a data set has one unit"
+        )
+    unit, line = next(iter(units.items()), ("", 0))
+    path, bits = _first_depth(frames)
+    if unit:
+        return DepthEncoding(bits, 1, _unit_m(root, unit, line))
+    if bits == 16:
+        return MILLIMETRES
+    raise UserError(
+        f"{path} has {bits} bits, depth in millimetres has 16: write 16-bit files, or state the "
+        f"unit in a column depth_unit_m of {root / MARK} (metres for one unit)"
+    )
+
+
+def _first_depth(frames: list[Frame]) -> tuple[Path | None, int]:
+    """The first depth file that can be read, and its bits; 16 where none can."""
     for frame in frames:
-        if names.setdefault((frame.clip, frame.name), frame) is not frame:
-            raise UserError(f"{root / LIST}: clip {frame.clip} has two pictures {frame.name}")
-        if scenes.setdefault(frame.clip, frame.scene) != frame.scene:
-            raise UserError(f"{root / LIST}: clip {frame.clip} is in two scenes")
+        if frame.depth is not None:
+            try:
+                return frame.depth, read_values(frame.depth).dtype.itemsize * 8
+            except UserError:  # packing or inspecting the frame says what is wrong with it
+                continue
+    return None, 16
 
 
-def _frame(root: Path, row: dict[str, str | None], line: int) -> Frame:
+def _unit_m(root: Path, text: str, line: int) -> float:
+    try:
+        unit_m = float(text)
+    except ValueError:
+        unit_m = math.nan
+    if not 0 < unit_m < math.inf:
+        raise UserError(
+            f"{root / MARK} line {line}: depth_unit_m must be metres for one unit, a number above "
+            f"0; got {text!r}"
+        )
+    return unit_m
+
+
+def _frame(root: Path, row: Row, line: int) -> Frame:
     def path(column: str) -> Path | None:
         value = row.get(column)
         if not value:
             return None
         resolved = root / value
         if not resolved.is_file():
-            raise UserError(f"{root / LIST} line {line}: no file {value} ({column})")
+            raise UserError(f"{root / MARK} line {line}: no file {value} ({column})")
         return resolved
 
-    clip, rgb = row["clip"] or "", path("rgb")
+    clip, rgb = row["clip"], path("rgb")
     if not clip or rgb is None:
-        raise UserError(f"{root / LIST} line {line}: clip and rgb must not be empty")
+        raise UserError(f"{root / MARK} line {line}: clip and rgb must not be empty")
     scene = row.get("scene") or clip
     return Frame(clip, rgb.stem, scene, rgb, path("depth"), path("pseudo"), path("objects"))
+
+
+def _clip(root: Path, row: Row, frame: Frame, line: int) -> Clip:
+    classes = tuple(sorted(filter(None, row.get("classes", "").split("+"))))
+    speed = row.get("speed") or "0"
+    if not speed.isdecimal():
+        raise UserError(f"{root / MARK} line {line}: speed must be whole m/s, got {speed!r}")
+    return Clip(frame.clip, frame.scene, speed=int(speed), classes=classes)
+
+
+def _refuse_duplicates(root: Path, frames: list[Frame]) -> None:
+    """A frame is identified by its clip and its picture's name; a clip lies in one scene."""
+    names: dict[tuple[str, str], Frame] = {}
+    scenes: dict[str, str] = {}
+    for frame in frames:
+        if names.setdefault((frame.clip, frame.name), frame) is not frame:
+            raise UserError(f"{root / MARK}: clip {frame.clip} has two pictures {frame.name}")
+        if scenes.setdefault(frame.clip, frame.scene) != frame.scene:
+            raise UserError(f"{root / MARK}: clip {frame.clip} is in two scenes")

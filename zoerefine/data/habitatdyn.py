@@ -1,42 +1,43 @@
 """HabitatDyn's folders, names and encodings (and the synthetic world's, which are the same).
 
-    <root>/video_name_mapping.txt                                    clip id, tab, title
-    <root>/habitat_sim_DAVIS/JPEGImages/480p/<clip>/<frame>.jpg      RGB
-    <root>/habitat_sim_DAVIS/Annotations/480p_depth/<clip>/*.png     8 bit, 255 = 10 m or more
-    <root>/habitat_sim_DAVIS/Annotations/480p_objectID/<clip>/*.png  moving objects, 0 = none
-    <root>/zoe_depth_raw/<clip>/<frame>.png                          16 bit, metres * 256
-
-An 8-bit depth v is kept as the uint16 v * 257, which is exact: v / 255 * 10 m = v * 257 / 65535
-* 10 m. 255 says "10 m or more" and is kept as 0, no measurement.
+<root>/video_name_mapping.txt                                    clip id, tab, title
+<root>/habitat_sim_DAVIS/JPEGImages/480p/<clip>/<frame>.jpg      RGB
+<root>/habitat_sim_DAVIS/Annotations/480p_depth/<clip>/*.png     8 bit, 255 = 10 m or more
+<root>/habitat_sim_DAVIS/Annotations/480p_objectID/<clip>/*.png  moving objects, 0 = none
+<root>/zoe_depth_raw/<clip>/<frame>.png                          16 bit, metres * 256
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from zoerefine.data.dataset import ZOE_SCALE, Clip, Dataset, Frame
+from zoerefine.data.dataset import Clip, Dataset, Frame
+from zoerefine.data.depth_codec import HABITATDYN
 from zoerefine.errors import UserError
 
-RGB = "habitat_sim_DAVIS/JPEGImages/480p"
+RGB = MARK = "habitat_sim_DAVIS/JPEGImages/480p"
 DEPTH = "habitat_sim_DAVIS/Annotations/480p_depth"
 OBJECTS = "habitat_sim_DAVIS/Annotations/480p_objectID"
 ZOE = "zoe_depth_raw"
 TITLES = "video_name_mapping.txt"
 SYNTHETIC_MARK = "synthetic.json"
 
-# What titles call the moving objects; spaces, dashes and underscores are left out of titles.
+# Moving objects by their words in titles, without spaces, dashes and underscores.
 CLASSES = {"people": "people", "person": "people", "toycar": "toy car", "robot": "robot",
            "dog": "dog", "cat": "cat"}  # fmt: skip
-DEPTH_SCALE = 10 / 65535
 CLIPS_PER_SCENE = 54
 
 
-def fits(root: Path) -> bool:
+def matches(root: Path) -> bool:
     """Whether a folder has this layout."""
     return (root / RGB).is_dir()
 
 
 def read(root: Path) -> Dataset:
-    """Pair the files of all frames by name."""
+    """Pair the files of all frames by name.
+
+    Raises `UserError` for a clip folder whose name is not a number.
+    """
     synthetic = (root / SYNTHETIC_MARK).exists()
     folders = sorted(path for path in (root / RGB).glob("[!.]*") if path.is_dir())
     frames, unpaired = [], []
@@ -46,20 +47,22 @@ def read(root: Path) -> Dataset:
         unpaired += strays
     return Dataset(
         root=root,
-        layout="habitatdyn",
         label="synthetic world (HabitatDyn's layout, not its data)" if synthetic else "HabitatDyn",
         pseudo_label="synthetic pseudo depth" if synthetic else "ZoeDepth",
-        depth_scale=DEPTH_SCALE,
-        zoe_scale=ZOE_SCALE,
+        depth_encoding=HABITATDYN,
         frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
         clips=_clips(root, [folder.name for folder in folders]),
         unpaired=tuple(unpaired),
     )
 
 
-def zoe_path(root: Path, frame: Frame) -> Path:
+def pseudo_path(root: Path, frame: Frame) -> Path:
     """Where a frame's pseudo depth belongs."""
     return root / ZOE / frame.clip / f"{frame.name}.png"
+
+
+def enter_pseudo(root: Path, paths: Mapping[Path, Path]) -> None:
+    """Nothing to enter: files are found by their names."""
 
 
 def scene_of(clip: str) -> str:
@@ -70,7 +73,7 @@ def scene_of(clip: str) -> str:
 
 
 def _clip_frames(root: Path, clip: str) -> tuple[list[Frame], list[str]]:
-    """All frames that have a picture, and the pictures of other fields that have none."""
+    """All frames that have an RGB file, and a line for each other file that has none."""
     fields = {field: root / field / clip for field in (DEPTH, OBJECTS, ZOE)}
     present = {field: _stems(folder) for field, folder in fields.items()}
     frames = []
@@ -84,7 +87,7 @@ def _clip_frames(root: Path, clip: str) -> tuple[list[Frame], list[str]]:
         )
     names = {frame.name for frame in frames}
     strays = [
-        f"{fields[field] / stem}.png belongs to no picture: {RGB}/{clip}/{stem}.jpg is not there"
+        f"{fields[field] / stem}.png belongs to no frame: there is no {RGB}/{clip}/{stem}.jpg"
         for field, stems in present.items()
         for stem in sorted(stems - names)
     ]

@@ -1,149 +1,186 @@
-"""Says what a data set holds and what is wrong with it, and draws a contact sheet."""
+"""Reports what a data set holds and what is wrong with it, and draws a contact sheet."""
 
 import math
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
 
 from zoerefine.data.dataset import Dataset, Frame
-from zoerefine.data.decode import read_depth, read_frame, read_rgb, read_zoe
+from zoerefine.data.decode import read_depth, read_frame, read_zoe
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
-from zoerefine.files import replacing
+from zoerefine.image_files import UPRIGHT, exif_orientation, read_rgb, write_png
+from zoerefine.pictures import depth_colors
 from zoerefine.progress import track
 
 SHEET_CLIPS = 24
 SHEET_COLUMNS = 4
 THUMB = (120, 160)  # rows, columns of one picture on the contact sheet
-FAR_M = 10.0  # the colour scale's end
+FARTHEST_M = 10.0  # the end of the sheet's colour scale
 FAULTS_SHOWN = 20
-NEAREST = cv2.INTER_NEAREST
 
 
 @dataclass(frozen=True)
-class Look:
-    """What reading one frame has shown; `fault` says why it cannot be used."""
+class FrameReport:
+    """What reading one frame has shown; `fault` is empty, or says what is wrong with it.
+
+    Attributes:
+        size: "WIDTHxHEIGHT"; empty for a frame that could not be read.
+        nearest_m, farthest_m: of its valid true depth; NaN without any.
+        valid_share: of its pixels, by their true depth.
+        abs_rel: of its pseudo depth; NaN where no pixel has both depths.
+        orientation: EXIF's; 1 is upright.
+    """
 
     size: str = ""
-    nearest_m: float = math.inf
-    farthest_m: float = 0.0
-    measured: float = 0.0
+    nearest_m: float = math.nan
+    farthest_m: float = math.nan
+    valid_share: float = 0.0
     abs_rel: float = math.nan
+    orientation: int = UPRIGHT
     fault: str = ""
 
 
-@dataclass
-class Inspection:
-    """What reading every frame has shown."""
-
-    looks: list[Look] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-
-    def add(self, look: Look) -> None:
-        """Count a frame, or its fault."""
-        if look.fault:
-            self.faults.append(look.fault)
-        else:
-            self.looks.append(look)
-
-
 def inspect(dataset: Dataset) -> tuple[str, int]:
-    """Read every frame; returns lines for people, and how many frames cannot be used."""
-    found = Inspection()
+    """Read every frame; returns the report as text, and the number of faults."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        looks = pool.map(lambda frame: look_at(frame, dataset), dataset.frames)
-        for look in track(looks, len(dataset.frames), "reading", "frame"):
-            found.add(look)
-    found.faults += dataset.unpaired
-    sizes = Counter(look.size for look in found.looks)
+        found = pool.map(lambda frame: read_and_report(frame, dataset), dataset.frames)
+        reports = list(track(found, len(dataset.frames), "reading", "frame"))
+    faults = [report.fault for report in reports if report.fault] + list(dataset.unpaired)
+    sizes = Counter(report.size for report in reports if report.size)
+    encoding = dataset.depth_encoding
     lines = [
         f"{dataset.root}: {dataset.label}",
         f"  {len(dataset.scenes)} scenes, {len(dataset.clips)} clips, {len(dataset.frames)} frames",
-        f"  moving objects: {_objects(dataset) or 'not told'}",
-        f"  sizes: {', '.join(f'{size} ({n})' for size, n in sizes.most_common())}",
-        f"  without pseudo depth: {_clips_lacking_zoe(dataset) or 'none'}",
+        f"  moving objects: {_objects(dataset) or 'unknown'}",
+        f"  sizes: {', '.join(f'{size} ({n})' for size, n in sizes.most_common()) or 'unknown'}",
+        f"  depth files: {encoding.bits} bits, {encoding.span_m / encoding.units:.4g} m a unit",
+        f"  without pseudo depth: {_clips_without_zoe(dataset) or 'none'}",
+        *_depth_lines(dataset, reports),
+        *_orientation_lines(dataset, reports),
+        f"  faults: {len(faults) or 'none'}",
+        *(f"    {fault}" for fault in faults[:FAULTS_SHOWN]),
     ]
-    if found.looks:
-        nearest = min(look.nearest_m for look in found.looks)
-        farthest = max(look.farthest_m for look in found.looks)
-        measured = np.mean([look.measured for look in found.looks])
-        lines += [
-            f"  depth: {nearest:.2f} to {farthest:.2f} m, {measured:.0%} of the pixels measured",
-            f"  {dataset.pseudo_label}: AbsRel "
-            f"{np.nanmean([look.abs_rel for look in found.looks]):.3f} as it is",
-        ]
-    lines.append(f"  faults: {len(found.faults) or 'none'}")
-    lines += [f"    {fault}" for fault in found.faults[:FAULTS_SHOWN]]
-    return "\n".join(lines), len(found.faults)
+    return "\n".join(lines), len(faults)
 
 
-def look_at(frame: Frame, dataset: Dataset) -> Look:
+def read_and_report(frame: Frame, dataset: Dataset) -> FrameReport:
     """Read one frame at its own size."""
     try:
         height, width = read_rgb(frame.rgb).shape[:2]
-        arrays = read_frame(frame, height, width)
+        arrays = read_frame(frame, dataset.depth_encoding, height, width)
     except UserError as error:
-        return Look(fault=str(error))
-    depth_m = arrays["depth"] * dataset.depth_scale
-    zoe_m = arrays["zoe"] * dataset.zoe_scale
-    size, measured = f"{width}x{height}", float((depth_m > 0).mean())
-    both = (depth_m > 0) & (zoe_m > 0)
-    if not both.any():
-        return Look(size, measured=measured)
-    truth_m = depth_m[both]
-    abs_rel = float((np.abs(zoe_m[both] - truth_m) / truth_m).mean())
-    return Look(size, float(truth_m.min()), float(truth_m.max()), measured, abs_rel)
+        return FrameReport(fault=str(error))
+    depth_m = arrays["depth"] * dataset.depth_encoding.u16_unit_m
+    zoe_m = arrays["zoe"] * ZOE_UNIT_M
+    size, orientation = f"{width}x{height}", exif_orientation(frame.rgb)
+    for path, values in ((frame.depth, depth_m), (frame.zoe, zoe_m)):
+        if not values.any():
+            fault = f"{path} has no valid pixel: all are 0 (no measurement)"
+            return FrameReport(size, orientation=orientation, fault=fault)
+    valid, both = depth_m > 0, (depth_m > 0) & (zoe_m > 0)
+    errors = np.abs(zoe_m[both] - depth_m[both]) / depth_m[both]
+    return FrameReport(
+        size,
+        nearest_m=float(depth_m[valid].min()),
+        farthest_m=float(depth_m.max()),
+        valid_share=float(valid.mean()),
+        abs_rel=float(errors.mean()) if both.any() else math.nan,
+        orientation=orientation,
+    )
+
+
+def _depth_lines(dataset: Dataset, reports: list[FrameReport]) -> list[str]:
+    usable = [report for report in reports if report.valid_share]
+    if not usable:
+        return []
+    nearest = min(report.nearest_m for report in usable)
+    farthest = max(report.farthest_m for report in usable)
+    valid = np.mean([report.valid_share for report in usable])
+    lines = [f"  depth: {nearest:.2f} to {farthest:.2f} m, {valid:.0%} of the pixels are valid"]
+    errors = [report.abs_rel for report in usable if not math.isnan(report.abs_rel)]
+    if errors:
+        lines.append(f"  {dataset.pseudo_label}: AbsRel {np.mean(errors):.3f} before refinement")
+    return lines
+
+
+def _orientation_lines(dataset: Dataset, reports: list[FrameReport]) -> list[str]:
+    turned = [
+        frame.rgb
+        for frame, report in zip(dataset.frames, reports, strict=True)
+        if report.orientation != UPRIGHT
+    ]
+    if not turned:
+        return []
+    return [
+        f"  EXIF orientation: set in {len(turned)} pictures, first {turned[0]}; it is not applied: "
+        "the depth must have the pixel order of the file"
+    ]
 
 
 def _objects(dataset: Dataset) -> str:
-    """Clips by class, and by one or several classes of moving objects."""
+    """Clips by class and speed of their moving objects, and how many have several classes."""
     classes = Counter(name for clip in dataset.clips for name in clip.classes)
     several = sum(len(clip.classes) > 1 for clip in dataset.clips)
     speeds = Counter(f"{clip.speed} m/s" for clip in dataset.clips if clip.speed)
-    told = [f"{name} ({n})" for name, n in [*sorted(classes.items()), *sorted(speeds.items())]]
-    return ", ".join(told) + (f"; several classes in {several} clips" if several else "")
+    counts = [f"{name} ({n})" for name, n in [*sorted(classes.items()), *sorted(speeds.items())]]
+    return ", ".join(counts) + (f"; several classes in {several} clips" if several else "")
 
 
-def _clips_lacking_zoe(dataset: Dataset) -> str:
-    lacking = Counter(frame.clip for frame in dataset.frames if frame.zoe is None)
-    return ", ".join(f"clip {clip} ({n} frames)" for clip, n in sorted(lacking.items()))
+def _clips_without_zoe(dataset: Dataset) -> str:
+    missing = Counter(frame.clip for frame in dataset.frames if frame.zoe is None)
+    return ", ".join(f"clip {clip} ({n} frames)" for clip, n in sorted(missing.items()))
 
 
 def contact_sheet(dataset: Dataset, path: Path) -> None:
-    """Draw the first frame of up to `SHEET_CLIPS` clips: picture, truth and pseudo depth."""
+    """Draw the first frame of up to `SHEET_CLIPS` clips: picture, true and pseudo depth."""
     firsts = {frame.clip: frame for frame in reversed(dataset.frames)}
     frames = sorted(firsts.values(), key=lambda f: (f.scene, f.clip))
     step = -(-len(frames) // SHEET_CLIPS)
     cells = [_cell(frame, dataset) for frame in frames[::step]]
-    cells += [np.zeros_like(cells[0])] * (-len(cells) % SHEET_COLUMNS)
+    cells += [np.full_like(cells[0], 255)] * (-len(cells) % SHEET_COLUMNS)
     rows = [np.hstack(cells[i : i + SHEET_COLUMNS]) for i in range(0, len(cells), SHEET_COLUMNS)]
-    _, data = cv2.imencode(".png", np.vstack(rows))
-    with replacing(path) as temporary:
-        temporary.write_bytes(data.tobytes())
+    write_png(path, np.vstack(rows))
 
 
 def _cell(frame: Frame, dataset: Dataset) -> np.ndarray:
-    """One clip: its picture above, truth and pseudo depth beside each other below. BGR."""
+    """One clip: its picture above, true and pseudo depth side by side below. RGB."""
     rows, columns = THUMB
-    rgb = cv2.resize(read_rgb(frame.rgb), (2 * columns, 2 * rows), interpolation=cv2.INTER_AREA)
-    picture = cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR)
-    label = f"{frame.scene} {frame.clip}"
-    cv2.putText(picture, label, (6, 18), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (255, 255, 255), 1)
-    depths = []
-    for depth_file, read, scale in (
-        (frame.depth, read_depth, dataset.depth_scale),
-        (frame.zoe, read_zoe, dataset.zoe_scale),
-    ):
-        grey = np.zeros(THUMB, np.float32)
-        with suppress(UserError):  # the report names what is broken; here it stays black
-            if depth_file is not None:
-                small = cv2.resize(read(depth_file), (columns, rows), interpolation=NEAREST)
-                grey = small * np.float32(scale / FAR_M * 255)
-        colored = cv2.applyColorMap(np.clip(grey, 0, 255).astype(np.uint8), cv2.COLORMAP_VIRIDIS)
-        depths.append(np.where(grey[..., None] > 0, colored, 0))
-    return np.vstack([picture, np.hstack(depths)])
+    picture: np.ndarray = np.zeros((2 * rows, 2 * columns, 3), np.uint8)
+    true_m, zoe_m = np.zeros(THUMB), np.zeros(THUMB)
+    with suppress(UserError):  # the report names what is broken; its place stays black
+        rgb = read_rgb(frame.rgb)
+        picture = cv2.resize(rgb, picture.shape[1::-1], interpolation=cv2.INTER_AREA)
+    with suppress(UserError):
+        if frame.depth is not None:
+            encoding = dataset.depth_encoding
+            true_m = _thumb(read_depth(frame.depth, encoding)) * encoding.u16_unit_m
+    with suppress(UserError):
+        if frame.zoe is not None:
+            zoe_m = _thumb(read_zoe(frame.zoe)) * ZOE_UNIT_M
+    _label(picture, f"{frame.scene} / {frame.clip}")
+    return np.vstack([picture, np.hstack([_depth(true_m, "depth"), _depth(zoe_m, "pseudo depth")])])
+
+
+def _thumb(values: np.ndarray) -> np.ndarray:
+    return cv2.resize(values, THUMB[::-1], interpolation=cv2.INTER_NEAREST)
+
+
+def _depth(depth_m: np.ndarray, name: str) -> np.ndarray:
+    colors = depth_colors(depth_m, FARTHEST_M)
+    colors[depth_m == 0] = 0
+    _label(colors, f"{name}, 0-{FARTHEST_M:g} m")
+    return colors
+
+
+def _label(picture: np.ndarray, text: str) -> None:
+    """Write into a picture, in place: white on black, readable on any background."""
+    for color, thickness in ((0, 3), (255, 1)):
+        font = cv2.FONT_HERSHEY_SIMPLEX
+        cv2.putText(picture, text, (6, 16), font, 0.42, (color,) * 3, thickness, cv2.LINE_AA)

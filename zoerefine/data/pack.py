@@ -43,6 +43,7 @@ from zoerefine.data.cache import (
 )
 from zoerefine.data.dataset import Dataset
 from zoerefine.data.decode import read_frame
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json, sync_file, sync_folder, write_json
 from zoerefine.locks import lock
@@ -127,8 +128,8 @@ class PackPlan:
         self.settings = {
             "height": height,
             "width": width,
-            "depth_scale": dataset.depth_scale,
-            "zoe_scale": dataset.zoe_scale,
+            "depth_scale": dataset.depth_encoding.u16_unit_m,
+            "zoe_scale": ZOE_UNIT_M,
             "source": str(dataset.root),
         }
         sources = hashlib.sha256(self.frames["stamp"].tobytes()).hexdigest()
@@ -156,7 +157,8 @@ class PackPlan:
         Raises `UserError` where more frames are broken than may be.
         """
         try:
-            arrays = read_frame(self.dataset.frames[index], self.height, self.width)
+            frame, encoding = self.dataset.frames[index], self.dataset.depth_encoding
+            arrays = read_frame(frame, encoding, self.height, self.width)
         except UserError as error:
             record[:] = 0
             self.note_fault(index, str(error))
@@ -182,7 +184,7 @@ def frame_table(dataset: Dataset) -> np.ndarray:
     clips = {clip.name: number for number, clip in enumerate(dataset.clips)}
     table["clip"] = [clips[frame.clip] for frame in dataset.frames]
     table["name"] = names
-    table["stamp"] = dataset.stamps()
+    table["stamp"] = dataset.fingerprints()
     return table
 
 

@@ -25,8 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from zoerefine.data.area_mean import area_mean, valid_area_mean
 from zoerefine.data.channel import Channel
-from zoerefine.data.decode import MEASURED_SHARE
 from zoerefine.data.loader import Batch, Loader
 from zoerefine.data.tiers import DeviceRecords
 
@@ -172,16 +172,11 @@ class Prefetcher:
 
 
 def resize(batch: DeviceBatch, size: tuple[int, int]) -> DeviceBatch:
-    """A batch at another size: means over areas, of depth over what was measured; ids nearest."""
-
-    def mean(depth_m: Tensor) -> Tensor:
-        share = F.interpolate((depth_m > 0).float(), size, mode="area")
-        total = F.interpolate(depth_m, size, mode="area")
-        return torch.where(share >= MEASURED_SHARE, total / share.clamp(min=1e-6), 0)
-
-    rgb01 = F.interpolate(batch.rgb01, size, mode="area")
-    objects = F.interpolate(batch.objects.float(), size, mode="nearest-exact").byte()
-    return DeviceBatch(rgb01, mean(batch.zoe_m), mean(batch.depth_m), objects, batch.index)
+    """A batch at another size: area means, of depth over valid pixels; nearest object ids."""
+    sides = list(size)
+    objects = F.interpolate(batch.objects.float(), sides, mode="nearest-exact").byte()
+    zoe_m, depth_m = (valid_area_mean(depth, sides) for depth in (batch.zoe_m, batch.depth_m))
+    return DeviceBatch(area_mean(batch.rgb01, sides), zoe_m, depth_m, objects, batch.index)
 
 
 class _Slot:

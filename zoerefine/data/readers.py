@@ -1,27 +1,84 @@
-"""Opens a data set: finds out which of the known layouts a folder has."""
+"""Opens a data set: finds which of the registered layouts a folder has."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
-from zoerefine.data import frames_csv, habitatdyn
-from zoerefine.data.dataset import Dataset
+from zoerefine import registries
+from zoerefine.data.dataset import Dataset, Frame
+from zoerefine.data.depth_codec import DepthEncoding
 from zoerefine.errors import UserError
 
 
-def open_dataset(root: str | Path) -> Dataset:
-    """Read the layout of a folder: HabitatDyn's, or a `frames.csv`.
+class Layout(Protocol):
+    """How one kind of data folder is read: a module with these names, or an object.
 
-    Raises `UserError` where the folder is missing, of neither layout, empty, or a file that
+    `registries.READERS` has a row for each and gives it its name; folders are tried in the order
+    of the rows. `frames_csv.py` is an example.
+
+    Attributes:
+        MARK: the path in a folder that shows this layout, for messages.
+    """
+
+    MARK: str
+
+    def matches(self, root: Path) -> bool:
+        """Whether a folder has this layout. Must be fast: it is asked of any folder."""
+
+    def read(self, root: Path) -> Dataset:
+        """Find all frames; `root` is absolute. Pictures need not be opened.
+
+        Raises `UserError`, with file and line, for a folder that cannot be used.
+        """
+
+    def pseudo_path(self, root: Path, frame: Frame) -> Path:
+        """Where the pseudo depth of a frame belongs that has none."""
+
+    def enter_pseudo(self, root: Path, paths: Mapping[Path, Path]) -> None:
+        """Record new pseudo depth files, by the RGB file of their frame, so that `read` finds
+        them. A layout that finds files by name does nothing."""
+
+
+def open_dataset(root: str | Path) -> Dataset:
+    """Read a folder of any registered layout.
+
+    Raises `UserError` where the folder is missing, empty or of no known layout, or a file that
     belongs to a frame is missing.
     """
     root = Path(root)
     if not root.is_dir():
         raise UserError(f"no data folder {root}: give DATA.ROOT an existing one")
-    for reader in (habitatdyn, frames_csv):
-        if reader.fits(root):
-            dataset = reader.read(root.resolve())
-            if not dataset.frames:
-                raise UserError(f"{root} holds no frames")
-            return dataset
-    raise UserError(
-        f"{root} is no data set: neither {habitatdyn.RGB} nor {frames_csv.LIST} is in it"
-    )
+    name = _layout_name(root)
+    if name is None:
+        marks = ", ".join(layout(name).MARK for name in registries.READERS)
+        raise UserError(f"{root} is no data set: it has none of {marks}")
+    dataset = replace(layout(name).read(root.resolve()), layout=name)
+    if not dataset.frames:
+        raise UserError(f"{root} holds no frames")
+    return dataset
+
+
+def layout(name: str) -> Layout:
+    """A registered layout."""
+    reader: Layout = registries.READERS.load(name)
+    return reader
+
+
+def stated_encoding(folder: Path) -> DepthEncoding | None:
+    """The encoding that a data set states for the depth files in a folder.
+
+    None where the folder holds no depth of a data set around it.
+    """
+    folder = folder.resolve()
+    for root in (folder, *folder.parents):
+        if _layout_name(root) is not None:
+            dataset = open_dataset(root)
+            listed = (frame.depth for frame in dataset.frames if frame.depth is not None)
+            if any(path.resolve().is_relative_to(folder) for path in listed):
+                return dataset.depth_encoding
+    return None
+
+
+def _layout_name(root: Path) -> str | None:
+    return next((name for name in registries.READERS if layout(name).matches(root)), None)

@@ -9,21 +9,19 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoerefine.data import frames_csv, habitatdyn
-from zoerefine.data.dataset import ZOE_SCALE, Dataset, Frame
-from zoerefine.data.decode import read_rgb
+from zoerefine.data.dataset import Dataset, Frame
+from zoerefine.data.depth_codec import ZOEDEPTH
+from zoerefine.data.readers import layout
 from zoerefine.device import pick_device
 from zoerefine.errors import UserError
-from zoerefine.files import replacing
+from zoerefine.image_files import read_rgb, write_png
 from zoerefine.progress import bar
 
 HUB_NAME = "Intel/zoedepth-nyu-kitti"
@@ -40,9 +38,9 @@ def add_pseudo_depth(dataset: Dataset, model: Model, batch: int) -> int:
     A frame's file is whole or not there, so the same call goes on after a kill. Reading, network
     and writing overlap. Raises `UserError` where a picture cannot be read.
     """
-    layout = {"habitatdyn": habitatdyn, "frames_csv": frames_csv}[dataset.layout]
+    reader = layout(dataset.layout)
     frames = [frame for frame in dataset.frames if frame.zoe is None]
-    paths = {frame: layout.zoe_path(dataset.root, frame) for frame in frames}
+    paths = {frame: reader.pseudo_path(dataset.root, frame) for frame in frames}
     todo = [frame for frame in frames if not paths[frame].exists()]
     done = len(frames) - len(todo)
     with ThreadPoolExecutor() as pool, bar(len(frames), "ZoeDepth", "frame", done) as progress:
@@ -52,14 +50,14 @@ def add_pseudo_depth(dataset: Dataset, model: Model, batch: int) -> int:
             for future in written:
                 future.result()
             written = [
-                pool.submit(write_depth, paths[frame], depth_m)
+                pool.submit(write_png, paths[frame], ZOEDEPTH.encode(depth_m))
                 for frame, depth_m in zip(some, depths, strict=True)
             ]
             progress.update(len(some))
         for future in written:
             future.result()
-    if dataset.layout == "frames_csv" and frames:
-        frames_csv.name_pseudo(dataset.root, {frame.rgb: paths[frame] for frame in frames})
+    if frames:
+        reader.enter_pseudo(dataset.root, {frame.rgb: path for frame, path in paths.items()})
     return len(todo)
 
 
@@ -129,14 +127,6 @@ def restore(depth_m: Tensor, size: tuple[int, int]) -> Tensor:
         depth_m, (height + 2 * rows, width + 2 * columns), mode="bicubic", align_corners=False
     )
     return padded[:, :, rows : rows + height, columns : columns + width]
-
-
-def write_depth(path: Path, depth_m: np.ndarray) -> None:
-    """Write float32 [H, W] metres as a 16-bit png, metres * 256."""
-    values = np.clip(np.rint(depth_m / ZOE_SCALE), 0, 65535).astype(np.uint16)
-    _, data = cv2.imencode(".png", values)
-    with replacing(path) as temporary:
-        temporary.write_bytes(data.tobytes())
 
 
 def batches_of(

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from zoerefine.data.dataset import Frame
-from zoerefine.data.decode import read_rgb, read_zoe
+from zoerefine.data.decode import read_zoe
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.split import read_split
 from zoerefine.errors import UserError
 from zoerefine.export.precision import Inputs
 from zoerefine.export.shipped_module import PrePostProcessing
+from zoerefine.image_files import read_rgb
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-ZOE_UNITS = 256.0  # of the 16-bit depths, a metre
+from zoerefine.data.area_mean import area_mean, valid_area_mean
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 
 
 class PrePostProcessing(nn.Module):
@@ -23,27 +24,27 @@ class PrePostProcessing(nn.Module):
         super().__init__()
         self.height = height
         self.width = width
-        self.units = ZOE_UNITS  # TorchScript sees no globals
+        self.unit_m = ZOE_UNIT_M  # TorchScript sees no globals
 
     @torch.jit.export
     def before(self, rgb_u8: Tensor, zoe_u16: Tensor) -> tuple[Tensor, Tensor]:
         """uint8 [B, H, W, 3], uint16 [B, H, W] to rgb01 [B, 3, h, w] and zoe_m [B, 1, h, w]."""
         size = [self.height, self.width]
         rgb01 = rgb_u8.permute(0, 3, 1, 2).to(torch.float32) / 255.0  # [B, 3, H, W]
-        zoe_m = zoe_u16.unsqueeze(1).to(torch.float32) / self.units  # [B, 1, H, W]
+        zoe_m = zoe_u16.unsqueeze(1).to(torch.float32) * self.unit_m  # [B, 1, H, W]
         if [zoe_m.size(2), zoe_m.size(3)] == size:
             return rgb01.contiguous(), zoe_m
-        return area_mean(rgb01, size), mean_of_measured(zoe_m, size)
+        return area_mean(rgb01, size), valid_area_mean(zoe_m, size)
 
     @torch.jit.export
     def after(self, zoe_u16: Tensor, core_zoe_m: Tensor, core_m: Tensor) -> Tensor:
         """The core's input and output depth [B, 1, h, w] to refined uint16 [B, H, W]."""
-        zoe_m = zoe_u16.unsqueeze(1).to(torch.float32) / self.units
+        zoe_m = zoe_u16.unsqueeze(1).to(torch.float32) * self.unit_m
         own = [zoe_m.size(2), zoe_m.size(3)]
         refined_m = core_m
         if own != [self.height, self.width]:
             refined_m = zoe_m * mean_change(core_zoe_m, core_m, own)
-        units = (refined_m * self.units).round().clamp(0.0, 65535.0)
+        units = (refined_m / self.unit_m).round().clamp(0.0, 65535.0)
         return units.squeeze(1).to(torch.int32).to(torch.uint16)
 
 
@@ -71,16 +72,3 @@ def mean_change(zoe_m: Tensor, refined_m: Tensor, size: list[int]) -> Tensor:
     change = F.interpolate(change, size, mode="bilinear", align_corners=False)
     share = F.interpolate(measured, size, mode="bilinear", align_corners=False)
     return torch.where(share > 0, change / share.clamp(min=1e-6), torch.ones_like(change))
-
-
-def area_mean(values: Tensor, size: list[int]) -> Tensor:
-    """Mean over the area of each new pixel."""
-    return F.interpolate(values, size, mode="area")
-
-
-def mean_of_measured(depth_m: Tensor, size: list[int]) -> Tensor:
-    """Area mean of [B, 1, H, W] over measured pixels; 0 where less than half was measured."""
-    measured = (depth_m > 0).to(torch.float32)
-    share = area_mean(measured, size)
-    mean = area_mean(depth_m, size) / share.clamp(min=1e-6)
-    return torch.where(share >= 0.5, mean, torch.zeros_like(mean))

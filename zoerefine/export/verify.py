@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
 from zoerefine.export.engine_kinds import Run
-from zoerefine.export.shipped_module import ZOE_UNITS
 
 # What an engine may differ from eager fp32, in metres at the worst pixel and in mean relative
 # depth (AbsRel against eager). The worst pixel in bf16 is far away, where its eight bits are a few
@@ -49,14 +49,14 @@ def compare(
     Raises `UserError` where the engine does not run at one of them.
     """
     with torch.inference_mode():
-        theirs = eager(rgb_u8, zoe_u16).float() / ZOE_UNITS
+        theirs = eager(rgb_u8, zoe_u16).float() * ZOE_UNIT_M
         found = []
         for batch in batches:
             picked = torch.arange(max(batch, len(rgb_u8)), device=rgb_u8.device) % len(rgb_u8)
             for part in picked.split(batch):
                 rgb, zoe = rgb_u8[part], _rows(zoe_u16, part)
                 try:
-                    ours = engine(rgb, zoe).float() / ZOE_UNITS
+                    ours = engine(rgb, zoe).float() * ZOE_UNIT_M
                 except RuntimeError as error:
                     raise UserError(
                         f"the engine does not run at batch {len(part)}: {_last_line(error)}: "

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoerefine.data.dataset import ZOE_SCALE
 from zoerefine.data.decode import read_truth_m, read_zoe
+from zoerefine.data.depth_codec import ZOE_UNIT_M, DepthEncoding
+from zoerefine.data.readers import stated_encoding
 from zoerefine.errors import UserError
 from zoerefine.infer.pipeline import Inference
 from zoerefine.metrics import DepthMetrics, counted, picture_metrics, shares
@@ -22,7 +23,8 @@ def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
 
     Args:
         done: names of the frames that are refined.
-        truth: folder of 8-bit (HabitatDyn) or 16-bit (millimetres) png files of the same names.
+        truth: folder of png files of the same names, in the encoding that the data set around
+            it states; without one, of 8 bits (HabitatDyn's) or of 16 (millimetres).
 
     Returns:
         {"frames", "left_out": [name, ...], "pseudo": metrics, "refined": metrics,
@@ -31,7 +33,7 @@ def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
     there = [name for name in sorted(done) if (truth / f"{name}.png").exists()]
     sums = {"pseudo": DepthMetrics(), "refined": DepthMetrics()}
     left_out = []
-    rows_of = partial(rows, job=job, truth=truth)
+    rows_of = partial(rows, job=job, truth=truth, encoding=stated_encoding(truth))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, found in track(
             zip(there, pool.map(rows_of, there), strict=True), len(there), "comparing", "frame"
@@ -52,18 +54,20 @@ def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
     }
 
 
-def rows(name: str, job: Inference, truth: Path) -> tuple[Tensor, Tensor] | UserError:
+def rows(
+    name: str, job: Inference, truth: Path, encoding: DepthEncoding | None
+) -> tuple[Tensor, Tensor] | UserError:
     """A frame's metrics, of pseudo and of refined depth; the error of a file that is broken."""
     try:
         zoe, refined = read_zoe(job.pseudo.path(name)), read_zoe(job.results.depth(name))
-        truth_m = read_truth_m(truth / f"{name}.png")
+        truth_m = read_truth_m(truth / f"{name}.png", encoding)
         if truth_m.shape != zoe.shape:
             raise UserError(f"{truth / name}.png and {job.pseudo.path(name)} differ in size")
     except UserError as error:
         return error
     zoe_m, refined_m, true_m = (
         torch.from_numpy(depth_m)[None, None]  # [1, 1, H, W]
-        for depth_m in (zoe * ZOE_SCALE, refined * ZOE_SCALE, truth_m)
+        for depth_m in (zoe * ZOE_UNIT_M, refined * ZOE_UNIT_M, truth_m)
     )
     mask = counted(true_m, zoe_m)
     return picture_metrics(zoe_m, true_m, mask), picture_metrics(refined_m, true_m, mask)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zoerefine.data.decode import read_zoe
-from zoerefine.infer.refiner import to_units
-from zoerefine.infer.results import INPUTS, SCALE, has_notes, png, write
+from zoerefine.data.depth_codec import ZOEDEPTH
+from zoerefine.image_files import write_png
+from zoerefine.infer.results import INPUTS, SCALE, has_notes
 from zoerefine.infer.sources import file_stamp
 
 if TYPE_CHECKING:
@@ -73,11 +74,11 @@ class ZoeDepth:
         """Pictures uint8 [B, H, W, 3] to pseudo depth uint16 [B, H, W], metres * 256."""
         from zoerefine.data.zoedepth import predict
 
-        return to_units(predict(self.model, rgb))
+        return ZOEDEPTH.encode(predict(self.model, rgb))
 
     def write(self, name: str, inputs: str, zoe: np.ndarray) -> None:
         """Keep what the network gave. Raises `UserError` where that cannot be."""
-        write(self.path(name), png(zoe, self.notes(inputs)))
+        write_png(self.path(name), zoe, self.notes(inputs))
 
 
 Pseudo = DepthFiles | ZoeDepth

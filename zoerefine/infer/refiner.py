@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zoerefine.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
 from zoerefine.errors import UserError
 
 if TYPE_CHECKING:  # importing this file must not wait for torch
     from zoerefine.export.bundle import Engine
-
-UNITS = 256  # of the 16-bit depths, a metre
-MOST = 65535
 
 
 class Refiner:
@@ -59,19 +57,13 @@ class Refiner:
         rgb_u8, depth = as_array(rgb), as_array(zoe)
         check(rgb_u8, depth)
         metres = depth.dtype != np.uint16
-        zoe_u16 = to_units(depth) if metres else depth
+        zoe_u16 = ZOEDEPTH.encode(depth) if metres else depth
         height, width = depth.shape[-2:]
         refined = self.engine(
             np.ascontiguousarray(rgb_u8.reshape(-1, height, width, 3)),
             np.ascontiguousarray(zoe_u16.reshape(-1, height, width)),
         ).reshape(depth.shape)
-        return like(zoe, refined.astype(np.float32) / UNITS if metres else refined)
-
-
-def to_units(depth_m: np.ndarray) -> np.ndarray:
-    """Metres as the engines take them: uint16, metres * 256, 0 where there is no measurement."""
-    measured_m = np.where(np.isfinite(depth_m), depth_m, 0).astype(np.float32)
-    return np.rint(np.clip(measured_m * UNITS, 0, MOST)).astype(np.uint16)
+        return like(zoe, refined.astype(np.float32) * np.float32(ZOE_UNIT_M) if metres else refined)
 
 
 def as_array(values: Any) -> np.ndarray:

@@ -7,27 +7,23 @@ points/NAME.ply          refined depth as points, where asked for
 """
 
 import hashlib
-import struct
 import tempfile
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 
-from zoerefine.data.dataset import ZOE_SCALE
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
-from zoerefine.files import replacing
+from zoerefine.image_files import png_text, write_bytes, write_png
 from zoerefine.infer.points import Lens, ply
 from zoerefine.pictures import depth_colors
 
 BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"
 SCALE = {"depth-scale": "metres = value / 256"}
 KINDS = ("depth", "colors", "points")
-HEAD = 8192  # bytes of a file in which its notes are
-AFTER_HEADER = 33  # a png's signature and IHDR chunk come first
+HEAD = 8192  # bytes of a ply file in which its notes are
 
 Notes = Mapping[str, str]
 
@@ -78,21 +74,12 @@ class Results:
             if path.suffix == ".ply":
                 assert self.lens
                 camera = self.lens.camera(*depth_u16.shape)
-                write(path, ply(depth_u16 * np.float32(ZOE_SCALE), rgb, camera, notes))
+                write_bytes(path, ply(depth_u16 * np.float32(ZOE_UNIT_M), rgb, camera, notes))
             elif path == self.depth(name):
-                write(path, png(depth_u16, notes))
+                write_png(path, depth_u16, notes)
             else:
                 assert self.farthest_m
-                write(path, png(depth_colors(depth_u16 * ZOE_SCALE, self.farthest_m), notes))
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all. Raises `UserError` where that cannot be."""
-    try:
-        with replacing(path) as temporary:
-            temporary.write_bytes(data)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+                write_png(path, depth_colors(depth_u16 * ZOE_UNIT_M, self.farthest_m), notes)
 
 
 def check_apart(out: Path, tree: Path | None, folders: Iterable[Path]) -> None:
@@ -126,32 +113,16 @@ def check_writable(folder: Path) -> None:
         raise UserError(f"nothing can be written to {folder}: {error.strerror}") from None
 
 
-def png(picture: np.ndarray, notes: Notes) -> bytes:
-    """A png with text chunks: uint16 [H, W], or uint8 [H, W, 3] BGR."""
-    data = cv2.imencode(".png", picture)[1].tobytes()
-    chunks = [text_chunk(name, value) for name, value in notes.items()]
-    return b"".join([data[:AFTER_HEADER], *chunks, data[AFTER_HEADER:]])
-
-
-def text_chunk(name: str, value: str) -> bytes:
-    """A tEXt chunk (PNG specification, 11.3.3.2)."""
-    body = b"tEXt" + latin(f"{name}\0{value}")
-    return struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
-
-
-def latin(text: str) -> bytes:
-    """Text as png files have it; what Latin-1 lacks is escaped."""
-    return text.encode("latin-1", "backslashreplace")
-
-
 def has_notes(path: Path, notes: Notes) -> bool:
     """Whether a file of ours is there and says all of this; such files are whole."""
+    if path.suffix == ".png":
+        return notes.items() <= png_text(path).items()
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD)
     except OSError:
         return False
-    return all(latin(value) in head for value in notes.values())
+    return all(value.encode() in head for value in notes.values())
 
 
 def digest_of(*stamps: str) -> str:

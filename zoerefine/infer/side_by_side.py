@@ -8,8 +8,9 @@ from typing import Any
 import cv2
 import numpy as np
 
-from zoerefine.data.dataset import ZOE_SCALE
 from zoerefine.data.decode import read_truth_m, read_zoe
+from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.data.readers import stated_encoding
 from zoerefine.errors import UserError
 from zoerefine.files import replacing
 from zoerefine.infer.pipeline import Inference
@@ -28,9 +29,9 @@ def draw_middle(path: Path, job: Inference, done: set[str], truth: Path | None) 
     panel(
         path,
         shot.read(),
-        read_zoe(job.pseudo.path(shot.name)) * ZOE_SCALE,
-        read_zoe(job.results.depth(shot.name)) * ZOE_SCALE,
-        read_truth_m(true) if true and true.exists() else None,
+        read_zoe(job.pseudo.path(shot.name)) * ZOE_UNIT_M,
+        read_zoe(job.results.depth(shot.name)) * ZOE_UNIT_M,
+        read_truth_m(true, stated_encoding(true.parent)) if true and true.exists() else None,
         "pseudo depth",
         f"{shot.name}   |   refiner of {made['data']}   |   commit {made['commit'][:8]}, "
         f"{made['engine']} {made['precision']}",
@@ -65,17 +66,18 @@ def record(path: Path, job: Inference, done: set[str], farthest_m: float) -> Non
     writer: Any = None
     for shot in track(finished(job.source, done), len(done), "filming", "frame"):
         files = job.pseudo.path(shot.name), job.results.depth(shot.name)
-        depths = [depth_colors(read_zoe(file) * ZOE_SCALE, farthest_m) for file in files]
-        bgr = [shot.read()[..., ::-1], *depths]
+        depths = [depth_colors(read_zoe(file) * ZOE_UNIT_M, farthest_m) for file in files]
+        pictures = [shot.read(), *depths]
         if writer is None:
-            height, width = bgr[0].shape[:2]
-            size = len(bgr) * width, height
+            height, width = pictures[0].shape[:2]
+            size = len(pictures) * width, height
             writer = cv2.VideoWriter(
                 str(path), cv2.VideoWriter.fourcc(*"mp4v"), job.source.fps, size
             )
             if not writer.isOpened():
                 raise UserError(f"OpenCV cannot write a video to {path.parent}")
-        writer.write(np.hstack([cv2.resize(picture, (width, height)) for picture in bgr]))
+        side_by_side = np.hstack([cv2.resize(picture, (width, height)) for picture in pictures])
+        writer.write(cv2.cvtColor(side_by_side, cv2.COLOR_RGB2BGR))
     writer.release()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from zoerefine.data.decode import read_rgb
 from zoerefine.errors import UserError
+from zoerefine.image_files import read_rgb
 
 PICTURES = {".jpg", ".jpeg", ".png"}
 FILMED = 24.0  # pictures a second where a source does not say: HabitatDyn's

@@ -16,7 +16,7 @@ from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split, keep_split
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
-from zoerefine.pictures import write_picture
+from zoerefine.image_files import write_png
 from zoerefine.progress import bar, say
 from zoerefine.ranks import (
     from_all,
@@ -185,7 +185,7 @@ class Loop:
         for name, picture in pictures.items():
             self.log.picture(f"val/{name}", step, picture)
         if better and pictures:
-            write_picture(self.run.validation_picture, np.concatenate(list(pictures.values())))
+            write_png(self.run.validation_picture, np.concatenate(list(pictures.values())))
         if self.cfg.TRAIN.HISTOGRAMS:
             self.log.histograms(step, self.trainer.refiner)
         say(epoch_line(epoch, self.trainer.epochs, metrics, self.trainer.best))

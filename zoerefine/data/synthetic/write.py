@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 
 from zoerefine.data import habitatdyn
+from zoerefine.data.depth_codec import HABITATDYN, ZOEDEPTH
 from zoerefine.data.synthetic.errors import (
     ClipErrors,
     SceneErrors,
@@ -32,15 +32,15 @@ from zoerefine.data.synthetic.world import (
 )
 from zoerefine.errors import UserError
 from zoerefine.files import replacing_folder, write_json
+from zoerefine.image_files import jpeg_bytes, png_bytes
 from zoerefine.progress import bar, say
 
 VERSION = 1
 STRIDE = 4  # one frame of four at 24 Hz, so that short clips show motion
 SEMANTIC = "habitat_sim_DAVIS/Annotations/480p"
 STATS = "stats_info/480p"
-FASTEST_PNG = [cv2.IMWRITE_PNG_COMPRESSION, 1]
 SENSOR_NOISE = 3.0  # standard deviation, of 255
-FARTHEST_M = 10.0
+JPEG_QUALITY = 95
 
 
 @dataclass(frozen=True)
@@ -169,21 +169,14 @@ def write_frame(root: Path, camera: SyntheticCamera, plan: ClipPlan, frame: int)
     noise = rng.standard_normal(view.rgb.shape, np.float32)
     rgb = np.clip(view.rgb + SENSOR_NOISE * noise, 0, 255).astype(np.uint8)
     zoe_m = pseudo_depth(view.depth_m, rgb, view.ids, plan.errors, plan.drifts, frame, rng)
-    depth_u8 = np.rint(np.clip(view.depth_m / FARTHEST_M, 0, 1) * 255).astype(np.uint8)
-    zoe_u16 = np.clip(np.rint(zoe_m * 256), 1, 65535).astype(np.uint16)
     name = f"{frame:05d}"
     rgb_path = root / habitatdyn.RGB / plan.name / f"{name}.jpg"
-    write(rgb_path, cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 95])
-    for field, picture in (
+    rgb_path.write_bytes(jpeg_bytes(rgb, JPEG_QUALITY))
+    for field, pixels in (
         (SEMANTIC, (view.ids > 0).astype(np.uint8)),
-        (habitatdyn.DEPTH, depth_u8),
+        (habitatdyn.DEPTH, HABITATDYN.encode(view.depth_m)),
         (habitatdyn.OBJECTS, view.ids),
-        (habitatdyn.ZOE, zoe_u16),
+        (habitatdyn.ZOE, ZOEDEPTH.encode(zoe_m)),
     ):
-        write(root / field / plan.name / f"{name}.png", picture, FASTEST_PNG)
-
-
-def write(path: Path, picture: np.ndarray, options: list[int]) -> None:
-    """Encode and write a picture; OpenCV's own writer would not say why it failed."""
-    _, data = cv2.imencode(path.suffix, picture, options)
-    path.write_bytes(data.tobytes())
+        # The whole world is published by one rename, so a file need not be.
+        (root / field / plan.name / f"{name}.png").write_bytes(png_bytes(pixels))

@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
 from zoerefine.export.engine_kinds import NOT_INSTALLED, Built, ExportSource, Run
 from zoerefine.export.engines.torchscript_engine import quiet, script
 from zoerefine.export.precision import in_precision
-from zoerefine.export.shipped_module import ZOE_UNITS, PrePostProcessing
+from zoerefine.export.shipped_module import PrePostProcessing
 
 NAME = "openvino"
 INSTALL = "pip install 'zoerefine[openvino]' -c requirements.lock"
@@ -88,7 +89,7 @@ def attach(module: torch.jit.ScriptModule, read: Callable[[str], bytes], precisi
         # Torch's threads spin for a while after they worked, on cores that OpenVINO wants: so
         # where nothing is resized the conversions are in OpenVINO's graph, and here NumPy's.
         depth_m = own_size.infer(rgb_u8, zoe_u16.unsqueeze(1))[:, 0]
-        units = np.clip(np.rint(depth_m * np.float32(ZOE_UNITS)), 0, 65535)
+        units = np.clip(np.rint(depth_m / np.float32(ZOE_UNIT_M)), 0, 65535)
         return torch.from_numpy(units.astype(np.uint16))
 
     return run
@@ -145,5 +146,5 @@ def with_conversions(model: Any) -> Any:
     ordered = rgb.preprocess().convert_layout(Layout("NCHW"))
     ordered.convert_element_type(Type.f32).scale(255.0)
     zoe.tensor().set_element_type(Type.u16)
-    zoe.preprocess().convert_element_type(Type.f32).scale(ZOE_UNITS)
+    zoe.preprocess().convert_element_type(Type.f32).scale(1 / ZOE_UNIT_M)
     return steps.build()
