@@ -53,6 +53,12 @@ def test_depth_is_rounded_to_the_nearest_value_and_kept_in_range(encoding):
     np.testing.assert_array_equal(encoding.encode(depth_m), [2, 3, 0, 0, 0, 0, highest])
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_depth_of_any_precision_is_encoded(dtype):
+    depth_m = np.array([0.5, 1.5, 255.5], dtype)
+    np.testing.assert_array_equal(ZOEDEPTH.encode(depth_m), [128, 384, 65408])
+
+
 def block_means(depth, factor):
     """Means over the valid pixels of blocks in float64, written out."""
     height, width = depth.shape[0] // factor, depth.shape[1] // factor

@@ -73,6 +73,23 @@ def test_millimetres_serve_too_and_frames_without_truth_do_not_count(infer, trut
     assert report["refined"] == pytest.approx(due["refined"], rel=1e-9)
 
 
+def test_the_truth_is_in_the_unit_that_its_data_set_states(infer, truth):
+    names = sorted(path.relative_to(truth) for path in truth.rglob("*.png"))[:3]
+    lines = ["clip,rgb,depth,pseudo,depth_unit_m"]
+    for name in names:
+        rgb = Path("rgb", name).with_suffix(".jpg")
+        lines.append(f"{name.parent},{rgb},truth/{name},zoe/{name},0.02")
+    Path("frames.csv").write_text("\n".join(lines))
+    done = infer(*FOLDERS, "--eval", "truth")
+    assert done.code == 0, done.err
+    stated_m = {
+        name: truth_m * (0.02 * 255 / 10) for name, truth_m in metres_of_8_bits(truth).items()
+    }
+    due = expected(stated_m)
+    report = json.loads(Path("out/metrics.json").read_text())
+    assert report["refined"] == pytest.approx(due["refined"], rel=1e-9)
+
+
 def test_frames_that_were_kept_count_as_those_refined_now(infer, truth):
     infer(*FOLDERS)
     Path("out/depth/0000/00000.png").unlink()

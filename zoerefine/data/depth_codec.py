@@ -56,7 +56,8 @@ class DepthEncoding:
         Rounds to the nearest value. What lies beyond the range becomes its end; negative and
         non-finite depth becomes 0.
         """
-        finite_m = np.where(np.isfinite(depth_m), depth_m, 0)
+        # The float32 zero widens half precision, which does not reach 65535.
+        finite_m = np.where(np.isfinite(depth_m), depth_m, np.float32(0))
         values = np.rint(finite_m / self.span_m * self.units)
         return np.clip(values, 0, 2**self.bits - 1).astype(f"uint{self.bits}")
 
