@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from common.interval import half_width
 from common.report import Row, options, report, row
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 from yacs.config import CfgNode
 
+from zoerefine.analysis.seed_statistics import half_width
 from zoerefine.config import defaults, merge
 from zoerefine.data.augment import Augmentation
 from zoerefine.data.cache import Cache

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from common.interval import half_width
 from common.report import Row, options, report, row
 from optuna.trial import TrialState
 from yacs.config import CfgNode
 
+from zoerefine.analysis.seed_statistics import half_width
 from zoerefine.config import defaults, merge, save_config
 from zoerefine.data.synthetic import synthesize
 from zoerefine.progress import track

@@ -1,9 +1,13 @@
-"""Runs as other programs would leave them: made by hand, quickly, with any contents."""
+"""Run directories as other programs would leave them, and one analysed study for many tests."""
 
 import json
+import shutil
 
 import pytest
 import yaml
+
+from tests.conftest import run_script
+from zoerefine.run_dir import RunDir
 
 
 class Runs:
@@ -40,3 +44,20 @@ class Runs:
 @pytest.fixture
 def runs(tmp_path):
     return Runs(tmp_path / "runs")
+
+
+@pytest.fixture(scope="session")
+def copied_study(study, tmp_path_factory):
+    """A study that was moved to another folder. Tests must not change it."""
+    folder = tmp_path_factory.mktemp("copied") / "study"
+    shutil.copytree(study.path, folder)
+    return RunDir(folder)
+
+
+@pytest.fixture(scope="session")
+def report(copied_study, tmp_path_factory):
+    """The folder of a report on that study. Tests must not change it."""
+    folder = tmp_path_factory.mktemp("report")
+    done = run_script(folder, "analyze", copied_study.path, "--out", "report")
+    assert done.returncode == 0, done.stderr
+    return folder / "report"

@@ -1,23 +1,19 @@
-"""Batch analysis: the graph is drawn, the numbers are the runs', nothing is dropped in silence."""
+"""Batch analysis: the graph is drawn, the numbers are the runs', and no run is dropped silently."""
 
 import csv
 import json
+import os
 import shutil
+from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
 
 from zoerefine.analysis.collect import collect
-from zoerefine.run_dir import RunDir
+from zoerefine.cli import main
 
 FILES = ("overview.png", "overview.svg", "overview.pdf", "runs.csv", "groups.csv", "scenes.csv",
          "differences.csv", "report.html")  # fmt: skip
-
-
-@pytest.fixture
-def copied(study, tmp_path):
-    shutil.copytree(study.path, tmp_path / "study")
-    return tmp_path / "study"
 
 
 def rows_of(path):
@@ -25,101 +21,167 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def test_graph_and_table_of_a_study(copied, script, tmp_path):
-    done = script("analyze", copied, "--out", "report")
-    assert done.returncode == 0, done.stderr
-    with Image.open(tmp_path / "report" / "overview.png") as image:
+def text_of(svg):
+    """The words of a picture."""
+    return " ".join(" ".join(ElementTree.parse(svg).getroot().itertext()).split())
+
+
+def analyze(*words):
+    """Run the command in this process; returns its exit code."""
+    return main(["analyze", *map(str, words)])
+
+
+def test_graph_and_tables_of_a_study(copied_study, report):
+    with Image.open(report / "overview.png") as image:
         assert image.size[0] > 1500
-    assert (tmp_path / "report" / "overview.pdf").read_bytes().startswith(b"%PDF")
-    svg = (tmp_path / "report" / "overview.svg").read_text()
-    assert "synthetic world" in svg
-    assert "fewer than 3 seeds" in svg
-    assert "not measured on validation scenes: best" in svg
-    rows = rows_of(tmp_path / "report" / "runs.csv")
+    assert (report / "overview.pdf").read_bytes().startswith(b"%PDF")
+    shown = text_of(report / "overview.svg")
+    assert "synthetic world" in shown
+    assert "Fewer than 3 seeds" in shown
+    assert "Not measured on validation scenes: best" in shown
+    rows = rows_of(report / "runs.csv")
     assert [row["run"] for row in rows] == ["trial 0", "trial 1", "trial 2", "best"]
     for row in rows:
-        results = json.loads((RunDir(copied).path / row["path"] / "results.json").read_text())
+        results = json.loads((copied_study.path / row["path"] / "results.json").read_text())
         for split in ("val", "test"):
             for which in ("pseudo", "refined"):
                 value = results.get(split, {}).get(which, {}).get("abs_rel")
                 assert row[f"{split}/{which}/abs_rel"] == ("" if value is None else str(value))
     assert len({row["TRAIN.LR"] for row in rows}) == 3
-    best = json.loads((copied / "trials" / "0000" / "results.json").read_text())
-    (scene,) = rows_of(tmp_path / "report" / "scenes.csv")
-    assert float(scene["pseudo"]) == best["val"]["scenes"][scene["scene"]]["pseudo"]["abs_rel"]
+    first = json.loads((copied_study.path / "trials" / "0000" / "results.json").read_text())
+    (scene,) = rows_of(report / "scenes.csv")
+    assert float(scene["pseudo"]) == first["val"]["scenes"][scene["scene"]]["pseudo"]["abs_rel"]
 
 
-def test_the_same_runs_give_the_same_files(copied, script, tmp_path):
-    for name in ("a", "b"):
-        done = script("analyze", copied, "--out", name)
-        assert done.returncode == 0, done.stderr
+def test_the_same_runs_give_the_same_files(copied_study, report, script, tmp_path):
+    done = script("analyze", copied_study.path, "--out", "again")
+    assert done.returncode == 0, done.stderr
     for name in FILES:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+        assert (report / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
 
 
-def test_what_is_remembered_is_forgotten_when_a_run_changes(runs, tmp_path):
+def test_a_changed_run_is_read_again(runs, tmp_path):
     runs.add("a", scenes=(0.2,))
     runs.add("b", scenes=(0.3,))
-    memory = tmp_path / "collected.json"
-    first = collect([str(runs.folder / "*")], memory=memory)
-    assert collect([str(runs.folder / "*")], memory=memory) == first
+    cache_file = tmp_path / "collected.json"
+    first = collect([str(runs.folder / "*")], cache_file=cache_file)
+    assert collect([str(runs.folder / "*")], cache_file=cache_file) == first
     shutil.rmtree(runs.folder / "a")
     runs.add("a", scenes=(0.111,))
-    again = collect([str(runs.folder / "*")], memory=memory)
+    again = collect([str(runs.folder / "*")], cache_file=cache_file)
     assert again.runs[0].metric("test", "refined", "abs_rel") == 0.111
-    memory.write_text("{")
-    assert collect([str(runs.folder / "*")], memory=memory) == again
+    cache_file.write_text("{")
+    assert collect([str(runs.folder / "*")], cache_file=cache_file) == again
 
 
-def test_unfinished_damaged_and_foreign_runs_are_listed(runs, script, tmp_path):
+def damage(runs):
+    """Runs with a damaged document each; returns the reason that is expected for each."""
+    row = {"phase": "val", "epoch": 0, "refined": {"abs_rel": 0.1}, "pseudo": {"abs_rel": 0.2}}
+    documents = {
+        "cut short": ("results.json", "{", "damaged"),
+        "a list": ("provenance.json", "[]", "holds no JSON object"),
+        "bad yaml": ("config.yaml", "a: [", "damaged"),
+        "a list of keys": ("config.yaml", "[]", "holds no mapping"),
+        "recursive yaml": ("config.yaml", "&a {b: *a}", "recursion"),
+        "no metric": ("metrics.jsonl", '{"phase": "val"}\n', "damaged in line 1"),
+        "not utf-8": ("metrics.jsonl", b'{"phase": "\xff"}\n', "damaged in line 1"),
+        "string epoch": ("metrics.jsonl", json.dumps(row | {"epoch": "7"}) + "\n", "epoch '7'"),
+        "huge epoch": ("metrics.jsonl", json.dumps(row | {"epoch": 10**400}) + "\n", "epoch"),
+        "other schema": ("results.json", '{"schema": 99}', "has schema 99"),
+        "odd split": ("results.json", '{"schema": 1, "val": [0.1]}', "val is a list"),
+        "odd metrics": ("results.json", '{"schema": 1, "test": {"refined": 3}}', "refined"),
+        "odd scenes": ("results.json", '{"schema": 1, "test_scenes": {"s": 1}}', "s is a int"),
+        "not unicode": ("results.json", '{"schema": 1, "data": "\\ud800"}', "surrogates"),
+        "no state": ("status.json", "[]", "damaged"),
+    }
+    for name, (file, text, _) in documents.items():
+        path = runs.add(name) / file
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    (runs.folder / "loop").symlink_to(runs.folder / "loop")
+    (runs.folder / "loop inside").mkdir()
+    (runs.folder / "loop inside" / "config.yaml").symlink_to("config.yaml")
+    reasons = {name: reason for name, (_, _, reason) in documents.items()}
+    return reasons | {"loop": "damaged", "loop inside": "damaged"}
+
+
+def test_damaged_and_unfinished_runs_are_listed_with_the_reason(runs, tmp_path, capsys):
     runs.add("good")
-    (runs.add("damaged") / "results.json").write_text("{")
-    (runs.add("list") / "provenance.json").write_text("[]")
-    (runs.add("yaml") / "config.yaml").write_text("a: [")
-    (runs.add("row") / "metrics.jsonl").write_text('{"phase": "val"}\n')
-    runs.add("newer", schema=99)
+    expected = damage(runs)
     (runs.add("running") / "status.json").write_text('{"state": "running"}')
     (runs.add("young") / "results.json").unlink()
-    done = script("analyze", runs.folder, "--out", "report")
-    assert done.returncode == 0, done.stderr
+    assert analyze(runs.folder, "--out", tmp_path / "report") == 0
     rows = {row["run"]: row for row in rows_of(tmp_path / "report" / "runs.csv")}
     notes = {name: row["note"] for name, row in rows.items() if row["state"] == "left out"}
-    assert set(notes) == {"damaged", "list", "yaml", "row", "newer"}
-    assert "has schema 99" in notes["newer"]
-    assert "damaged in line 1" in notes["row"]
+    assert notes.keys() == expected.keys()
+    for name, reason in expected.items():
+        assert reason in notes[name], name
     assert rows["running"]["state"] == "killed"
     assert rows["young"]["test/refined/abs_rel"] == ""
-    for name in notes:
-        assert name in done.stdout
+    printed = capsys.readouterr().out
+    assert all(f"left out {runs.folder / name}: " in printed for name in notes)
 
 
-def test_runs_studies_and_globs_are_found_once(copied):
-    one = collect([str(copied / "trials" / "0000")])
+def test_odd_values_of_a_run_are_drawn_as_text_and_numbers(runs, tmp_path):
+    odd = {"NAME": r"$\x$ & <b>\u202e</b>", "LIST": [1, [2.5, "$"]], "BIG": 10**400}
+    runs.add("odd", odd, parameters="many", pseudo_label=["$\\x$"], data_digest=["d1"])
+    runs.add("huge", {"NAME": "b"}, scenes=(1e308,), curve=(1e308, 1e-300))
+    runs.add("zero", {"NAME": "c", "LIST": None}, scenes=(0.0,), curve=(0.0, 0.0))
+    runs.add("nan", {"NAME": ""}, scenes=(float("nan"),), curve=(float("nan"), float("inf")))
+    assert analyze(runs.folder, "--out", tmp_path / "report") == 0
+    assert r"$\x$" in text_of(tmp_path / "report" / "overview.svg")
+    assert len(rows_of(tmp_path / "report" / "runs.csv")) == 4
+
+
+def test_a_folder_whose_name_is_not_utf8_is_listed(runs, tmp_path):
+    runs.add("good")
+    os.rename(runs.add("bad"), os.fsencode(runs.folder) + b"/\xff")
+    assert analyze(runs.folder, "--out", tmp_path / "report") == 0
+    assert [row["run"] for row in rows_of(tmp_path / "report" / "runs.csv")] == ["good", r"\xff"]
+
+
+def test_runs_studies_and_globs_are_found_once(copied_study):
+    folder = copied_study.path
+    one = collect([str(folder / "trials" / "0000")])
     assert [run.name for run in one.runs] == ["trial 0"]
-    both = collect([str(copied), str(copied / "trials" / "*")])
+    both = collect([str(folder), str(folder / "trials" / "*")])
     assert [run.name for run in both.runs] == ["trial 0", "trial 1", "trial 2", "best"]
 
 
-def test_where_and_by_from_the_command_line(runs, script, tmp_path):
+def test_where_and_by_from_the_command_line(runs, tmp_path, capsys):
     for number, lr in enumerate((1e-3, 1e-2, 1e-1)):
         runs.add(f"r{number}", {"LR": lr})
-    done = script("analyze", runs.folder, "--out", "report", "--where", "TRAIN.LR<0.05")
-    assert done.returncode == 0, done.stderr
+    words = ("--where", "TRAIN.LR<0.05", "--by", "SEED")
+    assert analyze(runs.folder, "--out", tmp_path / "report", *words[:2]) == 0
     kept = [row for row in rows_of(tmp_path / "report" / "runs.csv") if not row["note"]]
     assert [row["run"] for row in kept] == ["r0", "r1"]
-    done = script("analyze", runs.folder, "--out", "other", "--where", "open('x')")
-    assert (done.returncode, "--where" in done.stderr) == (2, True)
+    for words, problem in (
+        (("--where", "open('x')"), "is not a comparison"),
+        (("--where", "TRAIN.LRR < 1"), "no setting TRAIN.LRR"),
+        (("--by", "TRAIN.NONE"), "no run has this setting"),
+    ):
+        assert analyze(runs.folder, "--out", tmp_path / "other", *words) == 2
+        assert problem in capsys.readouterr().err
 
 
-def test_different_data_are_never_compared_in_silence(runs, script, tmp_path):
+def test_a_run_without_the_filtered_setting_is_left_out_and_the_others_are_not(runs):
+    runs.add("old")
+    runs.add("new", {"EMA": 0.9})
+    from zoerefine.analysis.run_filter import parse_filter
+
+    found = collect([str(runs.folder)], parse_filter("TRAIN.EMA > 0.5"))
+    assert [run.name for run in found.runs] == ["new"]
+    assert "the run has no setting TRAIN.EMA" in found.left_out[str(runs.folder / "old")]
+
+
+def test_runs_on_different_data_are_marked_as_not_comparable(runs, tmp_path):
     runs.add("a")
     runs.add("b", data_digest="d2")
-    script("analyze", runs.folder, "--out", "report")
-    assert "NOT COMPARABLE" in (tmp_path / "report" / "overview.svg").read_text()
+    assert analyze(runs.folder, "--out", tmp_path / "report") == 0
+    assert "NOT COMPARABLE" in text_of(tmp_path / "report" / "overview.svg")
 
 
 def test_importances_find_the_setting_that_matters(runs):
-    from zoerefine.analysis.settings import importances
+    from zoerefine.analysis.importance import importances
 
     for number in range(30):
         settings = {"LR": 10 ** (-number % 7 - 3.0), "CLIP": float(number % 3)}
@@ -129,27 +191,27 @@ def test_importances_find_the_setting_that_matters(runs):
     assert found["TRAIN.LR"] > found["TRAIN.CLIP"]
 
 
-def test_nothing_to_analyse_is_one_line(script, tmp_path):
-    done = script("analyze", "absent", "--out", "report")
-    assert done.returncode == 2
-    assert "nothing to analyse in absent" in done.stderr
+def test_nothing_to_analyse_is_one_line(tmp_path, capsys):
+    assert analyze("absent", "--out", tmp_path / "report") == 2
+    assert "nothing to analyse in absent" in capsys.readouterr().err
     assert not (tmp_path / "report" / "report.html").exists()
 
 
-def test_two_runs_side_by_side(study, script, tmp_path):
+def test_two_runs_side_by_side(study, tmp_path, capsys):
     from zoerefine.analysis.diff import diff_runs
     from zoerefine.errors import UserError
 
     trials = study.path / "trials"
-    text = diff_runs(str(trials / "0000"), str(trials / "0001"))
-    assert "TRAIN.LR: " in text
-    assert "val abs_rel: " in text
     same = diff_runs(str(trials / "0000"), str(trials / "0000"))
     assert "identical: " in same
     assert "settings:" not in same
-    done = script("diff", trials / "0000", trials / "0001", "--picture", "diff.png")
-    assert done.returncode == 0, done.stderr
-    with Image.open(tmp_path / "diff.png") as image:
+    picture = tmp_path / "diff.png"
+    words = ["diff", str(trials / "0000"), str(trials / "0001"), "--picture", str(picture)]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "TRAIN.LR: " in text
+    assert "val abs_rel: " in text
+    with Image.open(picture) as image:
         assert image.size[0] > 1000
-    with pytest.raises(UserError, match=r"4 runs: name one"):
+    with pytest.raises(UserError, match=r"holds 4 runs: name one"):
         diff_runs(str(study.path), str(trials / "0000"))

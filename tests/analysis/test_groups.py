@@ -1,11 +1,12 @@
-"""Groups and comparisons: seeds are replicates, and nothing is claimed without enough of them."""
+"""Groups and comparisons: seeds are replicates, and no conclusion is drawn without enough."""
 
 import math
 
 import pytest
 
 from zoerefine.analysis.collect import collect
-from zoerefine.analysis.groups import choose_split, compare_groups, make_groups
+from zoerefine.analysis.comparisons import compare_groups
+from zoerefine.analysis.groups import choose_split, make_groups
 from zoerefine.errors import UserError
 
 
@@ -13,22 +14,28 @@ def collected(runs):
     return collect([str(runs.folder / "*")]).runs
 
 
-def test_runs_that_differ_in_their_seed_alone_are_one_group(runs):
+def labels(runs, **options):
+    return [group.label for group in make_groups(collected(runs), "test", **options)]
+
+
+def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
     for seed in range(3):
         runs.add(f"a{seed}", {"LR": 1e-3}, seed=seed, scenes=(0.2 + 0.01 * seed,))
         runs.add(f"b{seed}", {"LR": 1e-2}, seed=seed, scenes=(0.4 + 0.01 * seed,))
     groups = make_groups(collected(runs), "test")
-    assert [group.label for group in groups] == ["lr 0.001", "lr 0.01"]
-    assert groups[0].center == pytest.approx(0.21)
-    assert groups[0].interval == pytest.approx((0.2, 0.22))
+    assert [group.label for group in groups] == ["0.001", "0.01"]
+    assert groups[0].mean == pytest.approx(0.21)
+    half = 4.302653 * 0.01 / math.sqrt(3)  # Student's t of two degrees of freedom
+    assert groups[0].interval == pytest.approx((0.21 - half, 0.21 + half), abs=1e-6)
     (difference,) = compare_groups(groups, "test")
-    assert difference.difference == pytest.approx(-0.2)
-    assert (difference.delta, difference.probability) == (1, 1)
+    assert difference.difference == pytest.approx(groups[0].mean - groups[1].mean)
+    assert difference.interval[0] < -0.2 < difference.interval[1]
+    assert difference.probability == 1
     assert difference.p == pytest.approx(0.1)
-    assert "looks better, but chance is not excluded" in difference.verdict
+    assert difference.verdict == "the first looks better; significance needs 4 seeds per group"
 
 
-def test_many_seeds_show_a_real_difference_and_hide_none_that_is_not(runs):
+def test_many_seeds_show_real_differences_and_no_others(runs):
     for seed in range(8):
         shift = 0.002 * seed
         runs.add(f"a{seed}", {"LR": 1e-3}, seed=seed, scenes=(0.20 + shift, 0.30 + shift))
@@ -37,21 +44,54 @@ def test_many_seeds_show_a_real_difference_and_hide_none_that_is_not(runs):
     found = {
         (d.first, d.second): d for d in compare_groups(make_groups(collected(runs), "test"), "test")
     }
-    real = found["lr 0.001", "lr 0.01"]
+    real = found["0.001", "0.01"]
     assert real.verdict == "the first is better"
     assert (real.scenes_won, real.scenes) == (2, 2)
     assert real.interval[1] < 0
-    assert found["lr 0.001", "lr 0.1"].verdict.startswith("no difference")
+    assert found["0.001", "0.1"].verdict == "no significant difference"
 
 
-def test_few_seeds_are_said_and_get_no_interval(runs):
+def test_with_fewer_than_three_seeds_no_conclusion_is_drawn(runs):
     runs.add("a", {"LR": 1e-3}, scenes=(0.2,))
     runs.add("b", {"LR": 1e-2}, scenes=(0.9,))
     groups = make_groups(collected(runs), "test")
     assert [group.interval for group in groups] == [None, None]
     (difference,) = compare_groups(groups, "test")
-    assert difference.verdict == "too few seeds to say (1; 3 are needed)"
-    assert difference.interval is None
+    assert difference.verdict == "no conclusion: 1 of at least 3 seeds"
+    assert (difference.interval, difference.probability, difference.p) == (None, None, None)
+
+
+def test_pairs_without_enough_seeds_do_not_weaken_the_other_tests(runs):
+    for seed in range(4):
+        runs.add(f"a{seed}", {"LR": 1e-3}, seed=seed, scenes=(0.2 + 0.001 * seed,))
+        runs.add(f"b{seed}", {"LR": 1e-2}, seed=seed, scenes=(0.4 + 0.001 * seed,))
+    for number in range(5):
+        runs.add(f"c{number}", {"LR": 0.1 + number}, scenes=(0.3,))
+    tested = [d for d in compare_groups(make_groups(collected(runs), "test"), "test") if d.p]
+    assert [d.p_adjusted for d in tested] == [pytest.approx(2 / 70)]
+
+
+def test_one_differing_setting_is_called_by_its_value(runs):
+    runs.add("a", {"NAME": "guided"}, scenes=(0.1,))
+    runs.add("b", {"NAME": "unet"}, scenes=(0.2,))
+    assert labels(runs) == ["guided", "unet"]
+    runs.add("c", {"NAME": "unet", "BASE": 16}, scenes=(0.3,))
+    assert labels(runs) == ["guided, base not set", "unet, base not set", "unet, base 16"]
+
+
+def test_group_names_are_unique(runs):
+    runs.add("a", {"LR": 0.00123}, scenes=(0.1,))
+    runs.add("b", {"LR": 0.00124}, scenes=(0.2,))
+    assert labels(runs) == ["0.00123", "0.00124"]
+    for number in range(2):
+        runs.add(f"long{number}", {"LR": "x" * 40 + str(number)}, scenes=(0.3 + number,))
+    assert len(set(labels(runs))) == 4
+
+
+def test_keys_that_end_alike_are_named_in_full(runs):
+    runs.add("a", {"X": {"W": 1}, "Y": {"W": 2}}, scenes=(0.1,))
+    runs.add("b", {"X": {"W": 3}, "Y": {"W": 4}}, scenes=(0.2,))
+    assert labels(runs) == ["train.x.w 1, train.y.w 2", "train.x.w 3, train.y.w 4"]
 
 
 def test_groups_by_a_named_setting(runs):
@@ -59,11 +99,11 @@ def test_groups_by_a_named_setting(runs):
         runs.add(f"r{number}", {"LR": lr, "CLIP": clip})
     groups = make_groups(collected(runs), "test", by="TRAIN.CLIP")
     assert sorted(len(group.runs) for group in groups) == [1, 2]
-    with pytest.raises(UserError, match=r"--by TRAIN\.NONE: no such setting"):
+    with pytest.raises(UserError, match=r"--by TRAIN\.NONE: no run has this setting"):
         make_groups(collected(runs), "test", by="TRAIN.NONE")
 
 
-def test_missing_metrics_and_nan_count_as_not_measured(runs):
+def test_missing_and_nan_metrics_count_as_not_measured(runs):
     runs.add("a", {"LR": 1e-3})
     runs.add("b", {"LR": 1e-2}, test={"refined": {"abs_rel": math.nan}})
     runs.add("c", {"LR": 1e-1}, test={"other": 1})
@@ -73,7 +113,7 @@ def test_missing_metrics_and_nan_count_as_not_measured(runs):
     assert [len(group.scores) for group in groups] == [1, 0, 0]
 
 
-def test_curves_of_other_lengths_and_a_row_cut_short(runs):
+def test_curves_of_different_lengths_and_a_last_line_cut_short(runs):
     folder = runs.add("a", curve=(0.5, 0.4, 0.3))
     with open(folder / "metrics.jsonl", "a") as file:
         file.write('{"phase": "val", "epo')

@@ -1,4 +1,4 @@
-"""The report in a real browser: it loads, sorts, filters, slides, prints, and all can read it."""
+"""The report in a real browser: it loads, sorts, filters, slides, prints and is accessible."""
 
 import base64
 import csv
@@ -6,15 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from zoerefine.cli import main
+
 AXE = Path(__file__).parents[1] / "browser" / "node_modules" / "axe-core" / "axe.min.js"
-
-
-@pytest.fixture
-def report(study, script, tmp_path):
-    """The folder of a report on a real study."""
-    done = script("analyze", study.path, "--out", "report")
-    assert done.returncode == 0, done.stderr
-    return tmp_path / "report"
 
 
 @pytest.fixture
@@ -46,7 +40,7 @@ def test_it_loads_without_errors_and_without_the_network(page, report):
     assert "https://" not in text
 
 
-def test_every_number_is_that_of_the_csv_beside_it(page, report):
+def test_every_number_equals_that_of_runs_csv(page, report):
     with open(report / "runs.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     for column in ("run", "val/refined/abs_rel", "test/refined/rmse", "seed", "images_per_s"):
@@ -63,7 +57,7 @@ def test_it_sorts_and_filters(page):
         page.execute_script("arguments[0].click()", button)
         values = [float(value) for value in cells(page, column) if value]
         assert values == sorted(values, reverse=descending)
-        assert cells(page, column)[-1] == ""  # a run without the number stays last
+        assert cells(page, column)[-1] == ""  # a run without the metric stays last
     field = page.find_element("id", "filter")
     field.send_keys("trial 1")
     assert cells(page, "run") == ["trial 1"]
@@ -80,7 +74,7 @@ def test_the_slider_moves_between_before_and_refined(page):
     assert "60%" in after
 
 
-def test_a_curve_says_whose_it_is(page):
+def test_a_curve_shows_the_name_of_its_run(page):
     path = page.find_element("css selector", "#curves path")
     page.execute_script("arguments[0].focus()", path)
     assert page.find_element("id", "curve-name").text.startswith("trial")
@@ -102,13 +96,12 @@ def test_the_accessibility_check_finds_nothing(page):
     assert [(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in found] == []
 
 
-def test_hostile_settings_are_shown_as_text(browser, runs, script, tmp_path):
+def test_markup_in_settings_is_shown_as_text(browser, runs, tmp_path):
     act = "document.title='owned'"
     evil = f'</script><script>{act}</script><img src=x onerror="{act}">'
     runs.add("a", {"NAME": evil})
     runs.add("b", {"NAME": "good"}, data=evil)
-    done = script("analyze", runs.folder, "--out", "report")
-    assert done.returncode == 0, done.stderr
+    assert main(["analyze", str(runs.folder), "--out", str(tmp_path / "report")]) == 0
     browser.get(f"file://{tmp_path}/report/report.html")
     assert browser.title == "zoerefine: comparison of runs"
     assert browser.get_log("browser") == []

@@ -1,57 +1,127 @@
-"""Statistics against cases computed by hand."""
+"""Statistics against mpmath, brute force and cases computed by hand."""
 
+from itertools import combinations
+
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zoerefine.analysis.seed_statistics import (
-    bootstrap_interval,
-    cliffs_delta,
+    difference_interval,
+    estimate,
+    half_width,
     holm,
-    interquartile_mean,
+    mean_interval,
     pareto_front,
     permutation_p,
     probability_of_improvement,
+    seeds_needed,
+    smallest_p,
+    t_quantile,
 )
 
-
-def test_interquartile_mean_by_hand():
-    assert interquartile_mean(np.array([1, 2, 3, 4])) == 2.5
-    assert interquartile_mean(np.array([100, 2, 3, -50])) == 2.5
-    # Of five, a quarter is 1.25: the first and last go, and a quarter of the second and fourth.
-    expected = (0.75 * 2 + 3 + 0.75 * 10) / 2.5
-    assert interquartile_mean(np.array([1, 2, 3, 10, 99])) == pytest.approx(expected)
-    assert interquartile_mean(np.array([7.0])) == 7.0
+SCORES = st.lists(st.integers(-50, 50).map(float), min_size=3, max_size=5).map(np.array)
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
-def test_interquartile_mean_lies_inside_and_ignores_order(values):
-    value = interquartile_mean(np.array(values))
-    assert min(values) - 1e-6 <= value <= max(values) + 1e-6
-    assert value == pytest.approx(interquartile_mean(np.array(values[::-1])), abs=1e-6)
+def two_sided_tail(t, freedom):
+    """P(|T| > t) by the incomplete beta function."""
+    return float(mpmath.betainc(freedom / 2, 0.5, 0, freedom / (freedom + t * t), regularized=True))
 
 
-def test_probability_of_improvement_by_hand():
-    ours, theirs = np.array([[1.0, 5.0], [2.0, 5.0]]), np.array([[3.0, 5.0], [1.0, 5.0]])
-    # Scene 1: 1<3, 1=1, 2<3, 2>1 -> (1 + .5 + 1 + 0) / 4; scene 2: all equal -> .5
-    assert probability_of_improvement(ours, theirs) == pytest.approx((0.625 + 0.5) / 2)
-    assert probability_of_improvement(ours - 9, theirs) == 1
+@pytest.mark.parametrize("freedom", [1, 2, 2.7, 3, 4, 5.5, 9, 30, 200])
+def test_t_quantile_agrees_with_the_incomplete_beta_function(freedom):
+    assert two_sided_tail(t_quantile(freedom), freedom) == pytest.approx(0.05, abs=1e-7)
 
 
-def test_cliffs_delta_by_hand():
-    assert cliffs_delta(np.array([1.0, 2.0]), np.array([3.0, 4.0])) == 1
-    assert cliffs_delta(np.array([3.0, 4.0]), np.array([1.0, 2.0])) == -1
-    # 1<2, 1<3, 4>2, 4>3
-    assert cliffs_delta(np.array([1.0, 4.0]), np.array([2.0, 3.0])) == 0
+def test_intervals_agree_with_the_formulas_of_student_and_welch():
+    ours, theirs = np.array([1.0, 2.0, 4.0, 4.5]), np.array([3.0, 7.0, 8.0])
+    half = t_quantile(3) * np.std(ours, ddof=1) / 2
+    assert mean_interval(ours) == pytest.approx((2.875 - half, 2.875 + half))
+    assert half_width([1.0, 2.0]) == pytest.approx(12.7062 * 0.5, abs=1e-4)
+    low, high = difference_interval(ours, theirs)
+    assert (low + high) / 2 == pytest.approx(estimate(ours) - estimate(theirs))
+    a, b = np.var(ours, ddof=1) / 4, np.var(theirs, ddof=1) / 3
+    freedom = (a + b) ** 2 / (a**2 / 3 + b**2 / 2)
+    t = (high - low) / 2 / np.sqrt(a + b)
+    assert two_sided_tail(t, freedom) == pytest.approx(0.05, abs=1e-7)
 
 
-def test_permutation_p_by_hand():
-    # Of the C(6, 3) = 20 ways to deal the labels, two are as far apart as the real one.
+def test_intervals_need_three_runs_and_allow_equal_ones():
+    pair, equal = np.array([1.0, 2.0]), np.full(3, 4.0)
+    assert mean_interval(pair) is None
+    assert difference_interval(pair, equal) is None
+    assert mean_interval(equal) == (4, 4)
+    assert difference_interval(equal, equal - 1) == (1, 1)
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_intervals_cover_the_true_value_in_95_of_100_studies(seeds):
+    rng = np.random.default_rng(0)
+    studies, mean, difference = 1000, 0, 0
+    for _ in range(studies):
+        ours, theirs = rng.normal(5, 1, seeds), rng.normal(7, 2, seeds)
+        low, high = mean_interval(ours)
+        mean += low <= 5 <= high
+        low, high = difference_interval(ours, theirs)
+        difference += low <= -2 <= high
+    assert 0.93 <= mean / studies <= 0.97
+    assert 0.93 <= difference / studies <= 0.98  # Welch's is a little too wide for three runs
+
+
+def test_equal_groups_are_called_different_in_at_most_5_of_100_studies():
+    rng = np.random.default_rng(0)
+    p_values = [permutation_p(*rng.normal(0, 1, (2, 5))) for _ in range(1000)]
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.06
+
+
+@given(SCORES, SCORES)
+def test_permutation_p_agrees_with_brute_force(ours, theirs):
+    both = [*ours, *theirs]
+    observed = abs(ours.mean() - theirs.mean())
+    found = []
+    for chosen in combinations(range(len(both)), len(ours)):
+        rest = [both[i] for i in range(len(both)) if i not in chosen]
+        found.append(abs(np.mean([both[i] for i in chosen]) - np.mean(rest)) >= observed - 1e-9)
+    assert permutation_p(ours, theirs) == pytest.approx(np.mean(found))
+
+
+def test_permutation_p_by_hand_and_of_many_runs():
+    # Of the C(6, 3) = 20 assignments, two are as far apart as the real one.
     assert permutation_p(np.array([1.0, 2, 3]), np.array([7.0, 8, 9])) == pytest.approx(2 / 20)
     assert permutation_p(np.array([1.0, 2, 3]), np.array([1.0, 2, 3])) == 1
     rng = np.random.default_rng(0)
     assert permutation_p(rng.normal(0, 1, 30), rng.normal(3, 1, 30)) < 0.01
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 3), (3, 4), (4, 4), (5, 6)])
+def test_smallest_p_is_that_of_groups_far_apart(n, m):
+    ours, theirs = np.arange(n, dtype=float), 1000.0 + np.arange(m) ** 2
+    assert smallest_p(n, m) == pytest.approx(permutation_p(ours, theirs))
+
+
+def test_seeds_needed_for_significance():
+    assert [seeds_needed(tests) for tests in (1, 3, 10, 190)] == [4, 5, 6, 8]
+
+
+@given(SCORES, SCORES)
+def test_probability_of_improvement_counts_pairs(ours, theirs):
+    lower = sum((a < b) + (a == b) / 2 for a in ours for b in theirs)
+    assert probability_of_improvement(ours, theirs) == pytest.approx(
+        lower / (len(ours) * len(theirs))
+    )
+
+
+@given(st.lists(st.floats(0, 1), max_size=8), st.floats(0.001, 0.999))
+def test_holm_rejects_what_the_step_down_procedure_rejects(p_values, alpha):
+    adjusted = holm(p_values)
+    rejected = set()
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        if p_values[index] * (len(p_values) - rank) > alpha:
+            break
+        rejected.add(index)
+    assert {i for i, p in enumerate(adjusted) if p <= alpha} == rejected
 
 
 def test_holm_by_hand():
@@ -59,24 +129,6 @@ def test_holm_by_hand():
     assert holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
     assert holm([0.5, 0.6]) == pytest.approx([1.0, 1.0])
     assert holm([]) == []
-
-
-def test_bootstrap_needs_three_runs_and_covers_what_it_should():
-    assert bootstrap_interval(np.array([[1.0], [2.0]])) is None
-    low, high = bootstrap_interval(np.full((3, 2), 4.0))
-    assert (low, high) == (4, 4)
-    rng = np.random.default_rng(0)
-    covered = 0
-    for seed in range(60):
-        low, high = bootstrap_interval(rng.normal(5, 1, (20, 1)), seed=seed)
-        covered += low <= 5 <= high
-    assert covered >= 50
-
-
-def test_bootstrap_is_stratified_by_scene():
-    # Scenes differ by 100, runs by nothing: resampling within scenes leaves no uncertainty.
-    scores = np.array([[0.0, 100.0]] * 3)
-    assert bootstrap_interval(scores) == (50, 50)
 
 
 def test_pareto_front_by_hand():

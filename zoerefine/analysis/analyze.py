@@ -1,14 +1,15 @@
-"""The batch analysis: collect, group, compare, draw, and write it all down."""
+"""The batch analysis: collect, group, compare, draw, and write everything to a folder."""
 
 from pathlib import Path
 
 from zoerefine.analysis.collect import Collection, collect
-from zoerefine.analysis.groups import choose_split, compare_groups, make_groups
-from zoerefine.analysis.plots import draw_overview
+from zoerefine.analysis.comparisons import compare_groups
+from zoerefine.analysis.groups import choose_split, make_groups
+from zoerefine.analysis.overview import draw_overview
 from zoerefine.analysis.report import write_report
-from zoerefine.analysis.settings import draw_settings
+from zoerefine.analysis.run_filter import parse_filter
+from zoerefine.analysis.settings_picture import draw_settings
 from zoerefine.analysis.table import difference_rows, group_rows, run_rows, scene_rows, write_csv
-from zoerefine.analysis.where import parse_where
 
 COMPARED = 20  # the best groups that are compared pair by pair
 
@@ -20,11 +21,11 @@ def analyze(
 
     Args:
         patterns: runs, studies, or globs of them.
-        where: a filter (see `where.parse_where`); empty: all.
+        where: a filter (see `run_filter.parse_filter`); empty: all runs.
         by: the setting to group by; None: all settings but the seed.
     """
-    test = parse_where(where) if where else None
-    collection = collect(patterns, test, memory=out / "collected.json")
+    keeps = parse_filter(where) if where else None
+    collection = collect(patterns, keeps, cache_file=out / "collected.json")
     split = choose_split(collection.runs)
     groups = make_groups(collection.runs, split, by)
     differences = compare_groups(groups[:COMPARED], split)

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.collect import Run, find_runs, read_run
+from zoerefine.analysis.collect import find_runs
+from zoerefine.analysis.run_record import Run, read_run
 from zoerefine.errors import UserError
 from zoerefine.launch.git_commands import GitError, git
 from zoerefine.metrics import NAMES
@@ -14,7 +15,7 @@ FACTS = ("commit", "dirty_digest", "dataset_digest", "cache_digest", "environmen
 
 
 def diff_runs(first: str, second: str) -> str:
-    """A report for people. Raises `UserError` where one of them is no run."""
+    """What differs, as text. Raises `UserError` where a path is not one run."""
     a, b = (one_run(pattern) for pattern in (first, second))
     parts = [
         section("settings", compare(a.settings, b.settings, sorted({*a.settings, *b.settings}))),
@@ -30,13 +31,13 @@ def one_run(pattern: str) -> Run:
     """The run that a path names."""
     found = find_runs(pattern)
     if len(found) != 1:
-        what = "no run" if not found else f"{len(found)} runs: name one of them"
-        raise UserError(f"{pattern} is {what}")
+        problem = f"holds {len(found)} runs: name one of them" if found else "is not a run"
+        raise UserError(f"{pattern} {problem}")
     return read_run(found[0])
 
 
 def section(title: str, lines: list[str]) -> str:
-    """A titled block, or nothing where nothing differs."""
+    """A titled block; empty without lines."""
     return "\n".join([f"{title}:", *(f"  {line}" for line in lines)]) if lines else ""
 
 
@@ -46,7 +47,7 @@ def compare(a: dict[str, Any], b: dict[str, Any], keys: Any) -> list[str]:
 
 
 def commits_between(a: Run, b: Run) -> list[str]:
-    """One line a commit and the files' changes, where the repository is still to be found."""
+    """The commits and changed files between both, where the repository still holds them."""
     if a.commit == b.commit or "unknown" in (a.commit, b.commit):
         return []
     repository = Path(str(a.provenance.get("repository", "")))
@@ -60,19 +61,19 @@ def commits_between(a: Run, b: Run) -> list[str]:
 
 
 def metric_rows(a: Run, b: Run) -> list[str]:
-    """Every metric that both have, on each split."""
+    """Every metric that both runs have, on each split."""
     rows = []
     for split in ("val", "test"):
         for name in NAMES:
             x, y = (run.metric(split, "refined", name) for run in (a, b))
             if x is not None and y is not None:
-                same = "the same" if x == y else f"{y - x:+.6f}"
+                same = "identical" if x == y else f"{y - x:+.6f}"
                 rows.append(f"{split} {name}: {x:.6f} -> {y:.6f} ({same})")
     return rows
 
 
 def weights(a: Run, b: Run) -> list[str]:
-    """Whether the best weights are the same bits."""
+    """Whether the best weights are identical bit by bit."""
     digests = []
     for run in (a, b):
         path = RunDir(Path(run.path)).weights_digest_file

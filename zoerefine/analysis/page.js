@@ -1,5 +1,5 @@
 "use strict";
-// Everything from a run is put in as text, never as markup.
+// Values from runs are inserted as text, never as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 
 function element(tag, attributes = {}, ...children) {
@@ -62,6 +62,12 @@ function filter() {
   document.getElementById("shown").textContent = `${left} of ${rows.length}`;
 }
 
+// The round number (1, 2 or 5 times a power of ten) at or above a step.
+function roundStep(step) {
+  const power = 10 ** Math.floor(Math.log10(step));
+  return [1, 2, 5, 10].find((digit) => digit * power >= step * 0.999) * power;
+}
+
 function curves() {
   const holder = document.getElementById("curves");
   if (!data.curves.length) { holder.append("No run has a validation curve."); return; }
@@ -82,20 +88,19 @@ function curves() {
   const picture = document.createElementNS(space, "svg");
   picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
   picture.setAttribute("role", "group");
-  picture.setAttribute("aria-label", "Validation AbsRel over epochs, a curve a run");
-  for (let step = 0; step <= 4; step++) {
-    const value = (top * step) / 4;
+  picture.setAttribute("aria-label", "Validation AbsRel over epochs, one curve per run");
+  for (let value = 0; value <= top; value += roundStep(top / 4)) {
     draw("line", { x1: edge, x2: width - edge, y1: y(value), y2: y(value), stroke: "#ddd" });
-    draw("text", { x: 0, y: y(value) + 4, "font-size": 12 }, value.toFixed(3));
+    draw("text", { x: 0, y: y(value) + 4, "font-size": 12 }, Number(value.toPrecision(3)));
   }
   draw("text", { x: width - edge, y: height - 12, "font-size": 12, "text-anchor": "end" }, `epoch ${last}`);
   for (const curve of data.curves) {
     const points = curve.epochs.map((epoch, i) => `${x(epoch)},${y(curve.refined[i])}`);
     const path = draw("path", { d: `M${points.join("L")}`, stroke: curve.color, tabindex: 0, role: "img",
       "aria-label": `${curve.name}, from ${curve.refined[0].toFixed(4)} to ${curve.refined.at(-1).toFixed(4)}` });
-    const tell = () => { document.getElementById("curve-name").textContent = path.getAttribute("aria-label"); };
-    path.addEventListener("mouseenter", tell);
-    path.addEventListener("focus", tell);
+    const showName = () => { document.getElementById("curve-name").textContent = path.getAttribute("aria-label"); };
+    path.addEventListener("mouseenter", showName);
+    path.addEventListener("focus", showName);
   }
   holder.append(picture);
 }
@@ -123,13 +128,13 @@ function frames() {
       element("figcaption", {}, "RGB"));
     document.getElementById("frames").append(element("div", { class: "frame" },
       element("h3", {}, `${frame.name}: AbsRel ${frame.before.toFixed(4)} before, ${frame.after.toFixed(4)} refined`),
-      element("label", { for: `slider-${number}` }, "Slide between before and refined"), slider,
+      element("label", { for: `slider-${number}` }, "Move the border between before and refined"), slider,
       element("div", { class: "pictures" }, rgb, depth, error)));
   });
 }
 
 for (const line of data.summary) document.getElementById("summary").append(element("li", {}, line));
-document.getElementById("footer").textContent = data.footer.join(" | ");
+for (const id of ["facts", "legend"]) document.getElementById(id).textContent = data[id];
 document.getElementById("overview").src = data.overview;
 document.getElementById("settings-note").textContent = data.settings_note;
 const settings = document.getElementById("settings");

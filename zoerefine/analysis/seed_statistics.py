@@ -1,113 +1,137 @@
-"""Statistics for few runs: interquartile means, stratified bootstrap, permutation tests.
+"""Statistics over seeds: means, Student's t intervals, permutation tests, Holm's correction.
 
-The methods are those of Agarwal et al. 2021, "Deep reinforcement learning at the edge of the
-statistical precipice": aggregate robustly, resample runs within each scene, and report
-intervals and probabilities of improvement, not single numbers. Lower scores are better.
+One estimator serves the graph, the page and the tables: the mean over the runs of a group, where
+every run counts once. Its interval is Student's t, a difference is the difference of two means
+with Welch's interval, and its p value comes from an exact permutation test. A robust mean would
+hide a seed that diverged, and a percentile bootstrap of three runs covers the true mean in about
+three of four cases instead of 95%. Lower scores are better.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
-from math import comb
+from math import comb, nan, sqrt
 
 import numpy as np
 
 Array = np.ndarray
 
-ENOUGH_RUNS = 3  # below this no interval is drawn
-RESAMPLES = 2000
+ESTIMATOR = "mean over seeds"
+INTERVAL = "95% Student's t interval"
 CONFIDENCE = 0.95
-EXACT_PERMUTATIONS = 20_000
+ALPHA = 0.05  # the level of the tests
+ENOUGH_RUNS = 3  # with fewer, there is no interval and no conclusion
+EXACT_PERMUTATIONS = 20_000  # with more, RANDOM_PERMUTATIONS of them are drawn
+RANDOM_PERMUTATIONS = 10_000
+ANGLES = 20_001  # steps of the numerical integral in `t_quantile`
 
 
-def interquartile_mean(values: Array) -> float:
-    """Mean of the middle half: of n sorted values, n/4 at each end count nothing.
-
-    Where n/4 is no whole number, the value at the cut counts in part.
-    """
-    ordered = np.sort(np.asarray(values, np.float64).ravel())
-    n = len(ordered)
-    edges = np.arange(n + 1)
-    weights = np.clip(np.minimum(edges[1:], 0.75 * n) - np.maximum(edges[:-1], 0.25 * n), 0, None)
-    return float((ordered * weights).sum() / weights.sum())
+def estimate(scores: Array | Sequence[float]) -> float:
+    """The estimator of a group's score, float [runs] -> float; NaN without runs."""
+    return float(np.mean(scores)) if len(scores) else nan
 
 
-def bootstrap_interval(
-    scores: Array, statistic: Callable[[Array], float] = np.mean, seed: int = 0
-) -> tuple[float, float] | None:
-    """A percentile interval of `statistic` over runs.
-
-    Args:
-        scores: [runs, scenes]. Runs are drawn anew within each scene (stratified), so that hard
-            and easy scenes keep their weight.
-
-    Returns:
-        The bounds, or None where there are too few runs to say.
-    """
-    if len(scores) < ENOUGH_RUNS:
+def mean_interval(values: Array) -> tuple[float, float] | None:
+    """Student's t interval of the mean of `values`, float [n]; None for n < ENOUGH_RUNS."""
+    if len(values) < ENOUGH_RUNS:
         return None
-    return percentiles(np.array([statistic(sample) for sample in resample(scores, seed)]))
+    half = half_width(values)
+    return estimate(values) - half, estimate(values) + half
 
 
-def resample(scores: Array, seed: int) -> Array:
-    """[RESAMPLES, runs, scenes]: runs drawn anew, with replacement, within each scene."""
-    runs, scenes = scores.shape
-    drawn = np.random.default_rng(seed).integers(0, runs, (RESAMPLES, runs, scenes))
-    return np.take_along_axis(scores[None], drawn, axis=1)
+def half_width(values: Array | Sequence[float]) -> float:
+    """Half the width of Student's t interval of the mean, from at least two values."""
+    return t_quantile(len(values) - 1) * sqrt(squared_error(values))
 
 
-def percentiles(values: Array) -> tuple[float, float]:
-    """The bounds of the middle share CONFIDENCE of resampled values."""
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(values, [tail, 100 - tail])
-    return float(low), float(high)
+def difference_interval(ours: Array, theirs: Array) -> tuple[float, float] | None:
+    """Welch's t interval of mean(ours) - mean(theirs), for groups of unequal variance.
+
+    None where one side has fewer than ENOUGH_RUNS runs.
+    """
+    if min(len(ours), len(theirs)) < ENOUGH_RUNS:
+        return None
+    parts = squared_error(ours), squared_error(theirs)
+    difference, total = estimate(ours) - estimate(theirs), sum(parts)
+    if total == 0:
+        return difference, difference
+    freedom = total**2 / (parts[0] ** 2 / (len(ours) - 1) + parts[1] ** 2 / (len(theirs) - 1))
+    half = t_quantile(freedom) * sqrt(total)
+    return difference - half, difference + half
+
+
+def squared_error(values: Array | Sequence[float]) -> float:
+    """The squared standard error of a mean."""
+    return float(np.var(values, ddof=1)) / len(values)
+
+
+@cache
+def t_quantile(freedom: float) -> float:
+    """The t with P(|T| <= t) = CONFIDENCE under Student's distribution, freedom >= 1.
+
+    With T = sqrt(freedom) tan(angle) the density is proportional to cos(angle)^(freedom - 1), so
+    that its integral over a finite range is summed here and inverted by interpolation.
+    """
+    angles = np.linspace(0, np.pi / 2, ANGLES)
+    density = np.cos(angles) ** (freedom - 1)
+    below = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return sqrt(freedom) * float(np.tan(np.interp(CONFIDENCE, below / below[-1], angles)))
 
 
 def probability_of_improvement(ours: Array, theirs: Array) -> float:
-    """How likely a run of ours beats a run of theirs on a scene, averaged over scenes.
+    """The share of pairs (a run of ours, a run of theirs) in which ours is lower; ties count half.
 
-    Args:
-        ours, theirs: [runs, scenes] of the same scenes; ties count half.
+    This is the Mann-Whitney U statistic divided by the number of pairs.
     """
-    better = (ours[:, None] < theirs[None]).mean((0, 1))
-    equal = (ours[:, None] == theirs[None]).mean((0, 1))
-    return float((better + equal / 2).mean())
-
-
-def cliffs_delta(ours: Array, theirs: Array) -> float:
-    """Effect size in -1..1 (Cliff 1993): P(ours < theirs) - P(ours > theirs)."""
-    return float(np.sign(theirs[None, :] - ours[:, None]).mean())
+    lower = (ours[:, None] < theirs[None]).mean()
+    equal = (ours[:, None] == theirs[None]).mean()
+    return float(lower + equal / 2)
 
 
 def permutation_p(ours: Array, theirs: Array, seed: int = 0) -> float:
-    """Two-sided p of the difference of means when labels are dealt out anew.
+    """Two-sided p value of the difference of means, under exchange of the group labels.
 
-    Exact where the ways to deal are few enough to count, else of random ones.
+    Exact up to EXACT_PERMUTATIONS assignments, else from random ones.
     """
     both = np.concatenate([ours, theirs])
     n, total = len(ours), len(both)
     exact = comb(total, n) <= EXACT_PERMUTATIONS
-    dealt = _every_deal(total, n) if exact else _random_deals(total, n, seed)
-    mine = both[dealt].sum(1)
-    differences = np.abs(mine / n - (both.sum() - mine) / (total - n))
-    as_far = int((differences >= abs(ours.mean() - theirs.mean()) - 1e-12).sum())
-    return as_far / len(dealt) if exact else (1 + as_far) / (1 + len(dealt))
+    assigned = _every_assignment(total, n) if exact else _random_assignments(total, n, seed)
+    sums = both[assigned].sum(1)
+    differences = np.abs(sums / n - (both.sum() - sums) / (total - n))
+    observed = abs(estimate(ours) - estimate(theirs))
+    as_large = int((differences >= observed - 1e-12).sum())
+    return as_large / len(assigned) if exact else (1 + as_large) / (1 + len(assigned))
 
 
 @cache
-def _every_deal(total: int, n: int) -> Array:
-    """Every way to choose n of total: [ways, n]."""
+def _every_assignment(total: int, n: int) -> Array:
+    """Every choice of n of total: int [choices, n]."""
     return np.array(list(combinations(range(total), n)))
 
 
-def _random_deals(total: int, n: int, seed: int) -> Array:
-    """Some ways to choose n of total: [RESAMPLES, n]."""
+@cache
+def _random_assignments(total: int, n: int, seed: int) -> Array:
+    """Random choices of n of total: int [RANDOM_PERMUTATIONS, n]."""
     rng = np.random.default_rng(seed)
-    return rng.permuted(np.tile(np.arange(total), (RESAMPLES, 1)), axis=1)[:, :n]
+    return rng.permuted(np.tile(np.arange(total), (RANDOM_PERMUTATIONS, 1)), axis=1)[:, :n]
+
+
+def smallest_p(n: int, m: int) -> float:
+    """The lowest p value that `permutation_p` can give for n and m runs."""
+    choices = comb(n + m, n)
+    if choices > EXACT_PERMUTATIONS:
+        return 1 / (1 + RANDOM_PERMUTATIONS)
+    return (2 if n == m else 1) / choices  # equal sizes: the mirrored assignment is as extreme
+
+
+def seeds_needed(comparisons: int) -> int:
+    """The seeds per group with which the strongest of the comparisons can reach ALPHA at all."""
+    return next(n for n in range(ENOUGH_RUNS, 100) if smallest_p(n, n) * comparisons <= ALPHA)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p for many comparisons (Holm 1979): the smallest times n, the next n - 1, ..."""
+    """Adjust n p values for n tests (Holm 1979): the smallest times n, the next times n - 1, ..."""
     order = np.argsort(p_values, kind="stable")
     adjusted = [0.0] * len(p_values)
     largest = 0.0

@@ -1,4 +1,4 @@
-"""The numbers behind the graph and the page: runs.csv, groups.csv and differences.csv."""
+"""The numbers behind the graph and the page: runs.csv, groups.csv, scenes.csv, differences.csv."""
 
 import csv
 from collections.abc import Iterable, Sequence
@@ -6,23 +6,25 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.collect import Collection, differing
-from zoerefine.analysis.groups import METRIC, Difference, Group, common_scenes, scene_scores
+from zoerefine.analysis.collect import Collection
+from zoerefine.analysis.comparisons import Difference, common_scenes, scene_scores
+from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.run_record import differing_keys
 from zoerefine.files import replacing
 from zoerefine.metrics import NAMES
 
 METRICS = tuple(
     (split, which, name)
+    for which in ("refined", "pseudo")
     for split in ("val", "test")
-    for which in ("pseudo", "refined")
     for name in NAMES
 )
-BOUNDS = ("interval", "paired")  # fields of a comparison that are two numbers
+BOUNDS = ("interval", "paired")  # fields of a `Difference` that are two numbers
 
 
 def run_rows(collection: Collection, groups: Sequence[Group]) -> tuple[list[str], list[list[Any]]]:
-    """Header and a row a run: what it was and reached; left-out ones with the reason."""
-    keys = differing(collection.runs)
+    """Header, and per run its settings and metrics, or the reason why it was left out."""
+    keys = differing_keys(collection.runs)
     header = [
         "run", "state", "pruned", "group", "seed", "commit", *keys,
         *("/".join(metric) for metric in METRICS),
@@ -31,12 +33,12 @@ def run_rows(collection: Collection, groups: Sequence[Group]) -> tuple[list[str]
     labels = {run.path: group.label for group in groups for run in group.runs}
     rows = []
     for run in collection.runs:
-        cost = [run.results.get(key) for key in ("parameters", "images_per_s", "wait_share")]
+        cost = [run.result(key) for key in ("parameters", "images_per_s", "wait_share")]
         rows.append([
             run.name, run.state, run.pruned, labels[run.path], run.seed, run.commit,
             *(run.settings.get(key) for key in keys),
             *(run.metric(*metric) for metric in METRICS),
-            *cost, run.engine.get("latency_ms"), run.path, "",
+            *cost, run.latency_ms, run.path, "",
         ])  # fmt: skip
     for path, reason in collection.left_out.items():
         name = Path(path).name
@@ -45,17 +47,18 @@ def run_rows(collection: Collection, groups: Sequence[Group]) -> tuple[list[str]
 
 
 def group_rows(groups: Sequence[Group]) -> tuple[list[str], list[list[Any]]]:
-    """Header and a row a group: the interquartile mean and its interval."""
-    header = ["group", "runs", "scored", "interquartile_mean", "low", "high"]
+    """Header, and per group the mean over seeds with its interval."""
+    header = ["group", "runs", "scored", "mean", "low", "high"]
     rows = [
-        [g.label, len(g.runs), len(g.scores), g.center, *(g.interval or (None, None))]
+        [g.label, len(g.runs), len(g.scores), g.mean if g.scored else None,
+         *(g.interval or (None, None))]
         for g in groups
-    ]
+    ]  # fmt: skip
     return header, rows
 
 
 def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[list[Any]]]:
-    """Header and a row a comparison."""
+    """Header, and a row per comparison."""
     header = []
     for f in fields(Difference):
         header += [f"{f.name}_low", f"{f.name}_high"] if f.name in BOUNDS else [f.name]
@@ -69,7 +72,7 @@ def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[
 
 
 def scene_rows(groups: Sequence[Group], split: str) -> tuple[list[str], list[list[Any]]]:
-    """Header and a row a scene: the pseudo depth's own mean score and each group's."""
+    """Header, and per scene the pseudo depth's mean score and each group's."""
     scored = [group for group in groups if group.scored]
     runs = [run for group in scored for run in group.scored]
     scenes = common_scenes(runs, split)
@@ -83,7 +86,7 @@ def scene_rows(groups: Sequence[Group], split: str) -> tuple[list[str], list[lis
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table whole."""
+    """Write a table so that a reader sees the old file or the new one."""
     with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)

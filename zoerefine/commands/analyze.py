@@ -1,25 +1,44 @@
-"""zoerefine analyze: runs -> one clear graph, tables, and a page."""
+"""zoerefine analyze: many runs -> one graph, tables and a report page."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+
+EXAMPLES = """\
+examples:
+  zoerefine analyze runs/demo/latest --out report
+  zoerefine analyze 'runs/small/*' 'runs/guided/*' --out report --by MODEL.NAME
+  zoerefine analyze 'runs/*/*' --out report --where "TRAIN.LR<1e-3 and MODEL.NAME=='unet'"
+"""
 
 
 def main(argv: Sequence[str]) -> int:
     """Analyse many runs."""
     parser = argparse.ArgumentParser(
         prog="analyze",
-        description="Which run is best, is the difference real, what made it, what does it cost, "
-        "and what does it look like? One clear graph (overview.png, .pdf, .svg), one page "
-        "(report.html), and the numbers (runs.csv, groups.csv, differences.csv).",
-        epilog="Example: analyze runs/demo/latest 'runs/habitatdyn/*' --out report "
-        "--where \"TRAIN.LR<1e-3 and MODEL.NAME=='unet'\"",
+        description="Compare runs: which settings are best, whether the difference is "
+        "significant, which settings matter, and what they cost. Writes one graph (overview.png, "
+        ".pdf, .svg), a report page (report.html) and the numbers (runs.csv, groups.csv, "
+        "scenes.csv, differences.csv). Runs that differ only in their seed form one group. See "
+        "docs/analysis.md.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="runs, studies or globs of them")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where it goes")
-    parser.add_argument("--where", default="", metavar="TEST", help="keep the runs that fit")
     parser.add_argument(
-        "--by", metavar="KEY", help="group by this setting (all that differ, but the seed)"
+        "--out", type=Path, required=True, metavar="DIR", help="folder of the files to write"
+    )
+    parser.add_argument(
+        "--where",
+        default="",
+        metavar="FILTER",
+        help="only runs that match: comparisons of config keys, state, seed and commit, joined by "
+        "and, or, not",
+    )
+    parser.add_argument(
+        "--by",
+        metavar="KEY",
+        help="form groups by this config key alone (default: by all keys except the seed)",
     )
     args = parser.parse_args(argv)
 

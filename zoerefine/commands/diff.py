@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
 
     print(diff_runs(args.first, args.second))
     if args.picture:
-        from zoerefine.analysis.frames import draw_side_by_side
+        from zoerefine.analysis.example_frames import draw_side_by_side
 
         draw_side_by_side(one_run(args.first), one_run(args.second), args.picture)
         print(args.picture)

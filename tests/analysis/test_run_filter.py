@@ -1,8 +1,8 @@
-"""Filters: what they mean, and that nothing else is let through."""
+"""The --where filter: comparisons mean what they say, and nothing else is evaluated."""
 
 import pytest
 
-from zoerefine.analysis.where import parse_where
+from zoerefine.analysis.run_filter import parse_filter
 from zoerefine.errors import UserError
 
 RUN = {"TRAIN.LR": 3e-4, "MODEL.NAME": "unet", "MODEL.BASE": 16, "seed": 2, "state": "finished"}
@@ -21,8 +21,8 @@ RUN = {"TRAIN.LR": 3e-4, "MODEL.NAME": "unet", "MODEL.BASE": 16, "seed": 2, "sta
         ("state != 'finished'", False),
     ],
 )
-def test_filters_mean_what_they_say(text, expected):
-    assert parse_where(text)(RUN) is expected
+def test_comparisons_mean_what_they_say(text, expected):
+    assert parse_filter(text)(RUN) is expected
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_filters_mean_what_they_say(text, expected):
 )
 def test_anything_else_is_refused(text):
     with pytest.raises(UserError, match="--where"):
-        parse_where(text)(RUN)
+        parse_filter(text)(RUN)
 
 
 def test_unknown_settings_and_wrong_types_are_named():
     with pytest.raises(UserError, match=r"no setting TRAIN\.LRR"):
-        parse_where("TRAIN.LRR < 1")(RUN)
+        parse_filter("TRAIN.LRR < 1")(RUN)
     with pytest.raises(UserError, match="compares 'unet' with 3"):
-        parse_where("MODEL.NAME < 3")(RUN)
+        parse_filter("MODEL.NAME < 3")(RUN)

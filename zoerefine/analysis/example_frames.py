@@ -1,4 +1,4 @@
-"""The frames that the best run mends most and least, as pictures for the report."""
+"""The held-out frames that a run improves most and least, as pictures for the report."""
 
 import base64
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from zoerefine.analysis.collect import Run
+from zoerefine.analysis.group_names import group_names, shortened
+from zoerefine.analysis.run_record import Run, differing_keys
 from zoerefine.config import load_config
 from zoerefine.data.cache import Cache
 from zoerefine.data.loader import Loader
@@ -25,8 +26,12 @@ BATCH = 16
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A frame before and after. Pictures are JPEG in base64, depth and error on common scales."""
+class ExampleFrame:
+    """A frame before and after refinement.
+
+    `before` and `after` are AbsRel; the pictures are JPEG in base64, both depths on one scale and
+    both errors on another.
+    """
 
     name: str
     before: float
@@ -38,10 +43,10 @@ class Picture:
     refined_error: str
 
 
-def best_and_worst(run: Run, count: int = 2) -> list[Picture]:
-    """The held-out frames that gained most, then those that gained least.
+def best_and_worst(run: Run, count: int = 2) -> list[ExampleFrame]:
+    """The held-out frames that improve most, then those that improve least.
 
-    Raises `UserError` where the run's weights or its data are not there any more.
+    Raises `UserError` where the run's weights or its data no longer exist.
     """
     refiner = load_refiner(RunDir(Path(run.path)))
     cache, indices = held_out(run)
@@ -55,9 +60,9 @@ def best_and_worst(run: Run, count: int = 2) -> list[Picture]:
 
 
 def draw_side_by_side(first: Run, second: Run, path: Path) -> None:
-    """Draw one held-out frame of the first run as both refine it.
+    """Draw one held-out frame of the first run as both runs refine it, each under its settings.
 
-    Raises `UserError` where weights or data are not there any more.
+    Raises `UserError` where weights or data no longer exist.
     """
     cache, indices = held_out(first)
     index = int(indices[len(indices) // 2])
@@ -69,11 +74,13 @@ def draw_side_by_side(first: Run, second: Run, path: Path) -> None:
     record = cache.read(index)
     title = f"{cache.frame_name(index)}   |   {cache.label}"
     truth_m = record["depth"] * cache.depth_scale
-    panel(path, record["rgb"], ours, theirs, truth_m, "A", title, refined_label="B")
+    names = group_names([[first], [second]], differing_keys([first, second]))
+    left, right = (f"{letter}: {shortened(n, 36)}" for letter, n in zip("AB", names, strict=True))
+    panel(path, record["rgb"], ours, theirs, truth_m, left, title, refined_label=right)
 
 
 def held_out(run: Run) -> tuple[Cache, np.ndarray]:
-    """The run's cache, and the records of its test scenes (without any: its validation scenes)."""
+    """The run's cache, and its records of test scenes (or, without test scenes, of validation)."""
     cache, split = prepare(load_config(RunDir(Path(run.path)).config_file))
     indices = cache.indices(split.test or split.val)
     if not len(indices):
@@ -100,12 +107,12 @@ def _refine_all(
 
 def _picture(
     cache: Cache, index: int, refined_m: np.ndarray, before: float, after: float
-) -> Picture:
+) -> ExampleFrame:
     record = cache.read(index)
     truth_m = record["depth"] * cache.depth_scale
     zoe_m = record["zoe"] * cache.zoe_scale
     farthest = float(max(truth_m.max(), zoe_m.max(), 0.1))
-    return Picture(
+    return ExampleFrame(
         name=cache.frame_name(index),
         before=before,
         after=after,

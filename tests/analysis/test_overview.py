@@ -1,0 +1,91 @@
+"""The overview graph: no label covers another, ticks are epochs, one run and forty groups fit."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+from zoerefine.analysis.collect import collect
+from zoerefine.analysis.figure_style import style
+from zoerefine.analysis.groups import choose_split, make_groups
+from zoerefine.analysis.label_places import overlap, spread
+from zoerefine.analysis.overview import overview_figure
+
+
+def add_groups(runs, finals, seeds=3, epochs=12, name="network {}", parameters=None, **results):
+    """Groups whose curves fall to these final values."""
+    rng = np.random.default_rng(0)
+    for number, final in enumerate(finals):
+        for seed in range(seeds):
+            value = abs(final * (1 + 0.02 * rng.normal()))
+            curve = [value * (1 + 4 * np.exp(-epoch / 2)) for epoch in range(epochs)]
+            runs.add(
+                f"r{number}-{seed}", {"NAME": name.format(number)}, seed=seed, scenes=(value,),
+                curve=curve, parameters=(parameters or [10**6] * len(finals))[number], **results,
+            )  # fmt: skip
+
+
+SETS = {
+    "one run": {"finals": [0.1], "seeds": 1},
+    "three networks": {"finals": [0.08, 0.11, 0.2], "parameters": [10**6, 3 * 10**5, 14 * 10**6]},
+    "equal values": {"finals": [0.1] * 7},
+    "long names": {"finals": [0.1, 0.101, 0.102], "name": "a very long name of a network, no. {}"},
+    "worse than the pseudo depth": {"finals": [2.0, 3.0, 2.5]},
+    "near the pseudo depth": {"finals": [0.61, 0.59, 0.6]},
+    "one seed": {"finals": [0.08, 0.09, 0.1, 0.12], "seeds": 1},
+    "one epoch": {"finals": [0.08, 0.09], "epochs": 1},
+    "a thousand epochs": {"finals": [0.1, 0.2], "epochs": 1000, "seeds": 1},
+    "forty groups": {"finals": np.linspace(0.1, 0.2, 40).tolist(), "seeds": 1},
+}
+
+
+def drawn_texts(figure):
+    """Every visible text with its box in pixels."""
+    renderer = figure.canvas.get_renderer()
+    figure.draw(renderer)
+    shown = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
+    ticks = [label for axis in figure.axes for label in hidden_ticks(axis)]
+    return {text: text.get_window_extent(renderer) for text in shown if text not in ticks}
+
+
+def hidden_ticks(axis):
+    """Labels of ticks beyond the limits, which matplotlib keeps but does not draw."""
+    for ticks, limits in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim())):
+        for tick in ticks.get_major_ticks():
+            if not axis.axison or not min(limits) <= tick.get_loc() <= max(limits):
+                yield from (tick.label1, tick.label2)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_no_text_covers_another_or_leaves_the_picture(runs, name):
+    add_groups(runs, **SETS[name])
+    collection = collect([str(runs.folder)])
+    split = choose_split(collection.runs)
+    with style():
+        figure = overview_figure(collection, make_groups(collection.runs, split), split)
+        boxes = drawn_texts(figure)
+    for (a, first), (b, second) in combinations(boxes.items(), 2):
+        assert overlap(first, second) < 4, (a.get_text(), b.get_text())
+    for text, box in boxes.items():
+        assert overlap(box, figure.bbox) == pytest.approx(box.width * box.height), text.get_text()
+    for axis in figure.axes:
+        assert axis.get_window_extent().width > 0.12 * figure.bbox.width
+
+
+def test_epochs_are_whole_numbers_that_end_where_the_data_end(runs):
+    add_groups(runs, [0.1, 0.2])
+    collection = collect([str(runs.folder)])
+    with style():
+        curves = overview_figure(collection, make_groups(collection.runs, "test"), "test").axes[0]
+    low, high = curves.get_xlim()
+    assert 12 < high < 13
+    assert all(tick == int(tick) for tick in curves.get_xticks() if low <= tick <= high)
+
+
+def test_spread_keeps_the_order_the_gap_and_the_frame():
+    assert spread([0.1, 0.5, 0.9], 0.1) == pytest.approx([0.1, 0.5, 0.9])
+    assert spread([0.5, 0.5, 0.5], 0.1) == pytest.approx([0.4, 0.5, 0.6])
+    assert spread([1.0, 1.0], 0.1) == pytest.approx([0.9, 1.0])
+    assert spread([-1.0, 0.0], 0.1) == pytest.approx([0.0, 0.1])
+    assert spread([], 0.1) == []

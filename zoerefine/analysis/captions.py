@@ -1,0 +1,81 @@
+"""The texts under the graph: what is drawn, and where the runs come from."""
+
+from collections.abc import Sequence
+
+from zoerefine.analysis.collect import Collection
+from zoerefine.analysis.figure_style import PALETTE
+from zoerefine.analysis.group_names import shortened
+from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.run_record import Run
+from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, ESTIMATOR, INTERVAL
+
+NAMED = 4  # runs that a sentence names
+
+
+def legend(groups: Sequence[Group], split: str) -> list[str]:
+    """What lines, bands, points, bars and numbers are."""
+    seeds = [len(group.scores) for group in groups if len(group.scores)]
+    curves = [run.curve for group in groups for run in group.runs if run.curve]
+    parts = [f"Line and number: {ESTIMATOR}." if max(seeds, default=0) > 1 else "One seed each."]
+    if max(seeds, default=0) >= ENOUGH_RUNS:
+        parts.append(f"Band and bar: {INTERVAL} of the mean.")
+    elif max(seeds, default=0) > 1:
+        parts.append("Thin lines: single runs.")
+    checkpoint = "with the lowest validation AbsRel" if curves else "of the last epoch"
+    parts.append(f"Small points: runs, each at its checkpoint {checkpoint}.")
+    parts.append(f"Dashed: {pseudo_label(groups)}.")
+    if any(run.pruned for group in groups for run in group.runs):
+        parts.append("Cross: stopped early by the search.")
+    parts.append("Grey steps: Pareto front of the means.")
+    return parts
+
+
+def facts(collection: Collection, groups: Sequence[Group], split: str) -> list[str]:
+    """Which commits and data the runs come from, and what is missing from the graph and why."""
+    runs = collection.runs
+    commits = sorted({run.commit[:8] for run in runs})
+    measured = [run for run in runs if run.results]
+    data = sorted({f"{r.results.get('data')} {str(r.results.get('data_digest'))[:8]}"
+                   for r in measured})  # fmt: skip
+    parts = [
+        f"{counted(len(runs), 'run')}, commit {shortened(', '.join(commits), 60)}.",
+        f"Data: {shortened('; '.join(data), 80) or 'unknown'}.",
+    ]
+    if len({str(run.results.get("data_digest")) for run in measured}) > 1:
+        parts.append("NOT COMPARABLE: different data.")
+    if min((len(group.scores) for group in groups if len(group.scores)), default=0) < ENOUGH_RUNS:
+        parts.append(f"Fewer than {ENOUGH_RUNS} seeds in a group: no conclusions.")
+    unscored = [run for run in measured if run.metric(split, "refined", METRIC) is None]
+    if unscored:
+        parts.append(f"Not measured on {split_name(split)}: {named(unscored)}.")
+    unfinished = [run for run in runs if run.state != "finished"]
+    if unfinished:
+        parts.append(f"Not finished: {named(unfinished, state=True)}.")
+    if len(groups) > len(PALETTE):
+        parts.append(f"{counted(len(groups) - len(PALETTE), 'more group')} in groups.csv.")
+    if collection.left_out:
+        parts.append(f"Left out: {counted(len(collection.left_out), 'run')}, see runs.csv.")
+    return parts
+
+
+def named(runs: Sequence[Run], state: bool = False) -> str:
+    """The first few runs by name, and how many more there are."""
+    names = [shortened(r.name) + (f" ({r.state})" if state else "") for r in runs[:NAMED]]
+    more = [f"{len(runs) - NAMED} more"] if len(runs) > NAMED else []
+    return ", ".join(names + more)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def split_name(split: str) -> str:
+    """What a split is called in texts."""
+    return "test scenes" if split == "test" else "validation scenes"
+
+
+def pseudo_label(groups: Sequence[Group]) -> str:
+    """What the pseudo depth of these runs is called."""
+    labels = [run.results.get("pseudo_label") for group in groups for run in group.runs]
+    return next((shortened(str(label)) for label in labels if label), "pseudo depth")

@@ -1,0 +1,58 @@
+"""What the pictures of the analysis share: colours, ticks in plain numbers, files."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from zoerefine.files import replacing
+
+# Okabe and Ito's palette, distinguishable with any colour vision.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+QUIET = "0.45"  # the grey of the pseudo depth and of notes
+LOG_RATIO = 10  # axes whose values differ by more are logarithmic
+# The same runs give the same file (no dates, no random ids), and a `$` in a value is a `$`.
+SETTINGS: Any = {
+    "svg.hashsalt": "zoerefine",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # TrueType, embedded: editable in the paper
+    "text.parse_math": False,
+}
+NO_DATES: dict[str, dict[str, Any]] = {
+    "png": {},
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw and save figures inside this context."""
+    import matplotlib
+
+    with matplotlib.rc_context(SETTINGS):
+        yield
+
+
+def save(figure: Any, path: Path, dpi: int = 160) -> Path:
+    """Write a figure in the format of the path's suffix."""
+    kind = path.suffix[1:]
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=dpi, metadata=NO_DATES[kind])
+    return path
+
+
+def is_wide(values: Sequence[float]) -> bool:
+    """Whether positive values differ so much that only a logarithmic axis shows them."""
+    return min(values) > 0 and max(values) / min(values) > LOG_RATIO
+
+
+def set_log(axis: Any, which: str, digits: Sequence[int] = (1, 2, 5)) -> None:
+    """Make one axis ("x" or "y") logarithmic, with ticks at these first digits as plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    getattr(axis, f"set_{which}scale")("log")
+    ticks = axis.xaxis if which == "x" else axis.yaxis
+    ticks.set_major_locator(LogLocator(subs=digits, numticks=8))
+    ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ticks.set_minor_locator(NullLocator())

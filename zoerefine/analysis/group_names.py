@@ -1,0 +1,88 @@
+"""Short names of groups: the settings in which they differ, with as few digits as possible."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from zoerefine.analysis.run_record import Run
+
+LONGEST_VALUE = 28  # characters
+
+
+def group_names(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[str]:
+    """A unique name for each group of runs.
+
+    Args:
+        groups: runs of one setting each.
+        keys: the settings that differ, full paths. Where it is one alone, or the only one with
+            text values, its name is left out: `guided`, not `name guided`.
+    """
+    columns = {key: [runs[0].settings.get(key) for runs in groups] for key in keys}
+    texts = {key: distinct_texts(values) for key, values in columns.items()}
+    textual = [key for key, values in columns.items() if all(isinstance(v, str) for v in values)]
+    bare = list(keys) if len(keys) == 1 else textual if len(textual) == 1 else []
+    labels = short_keys(keys)
+    names = []
+    for number, runs in enumerate(groups):
+        parts = [
+            texts[key][number] if key in bare else f"{labels[key]} {texts[key][number]}"
+            for key in keys
+        ]
+        names.append(_name(runs, ", ".join(parts)))
+    return _unique(names)
+
+
+def _name(runs: list[Run], settings: str) -> str:
+    """The settings; a run of a study is called by its own name too."""
+    name = runs[0].name
+    if len(runs) == 1 and (not settings or name == "best" or name.startswith("trial ")):
+        return f"{name}: {settings}" if settings else shortened(name)
+    return settings or f"{len(runs)} runs"
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Number the names that occur more than once."""
+    seen: dict[str, int] = {}
+    unique = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        unique.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return unique
+
+
+def short_keys(keys: Sequence[str]) -> dict[str, str]:
+    """The last part of each key in lower case; the whole key where two would be called alike."""
+    last = [key.rpartition(".")[2].lower() for key in keys]
+    return {
+        key: name if last.count(name) == 1 else key.lower()
+        for key, name in zip(keys, last, strict=True)
+    }
+
+
+def distinct_texts(values: Sequence[Any]) -> list[str]:
+    """Each value in a few characters; floats with the digits that keep different ones different."""
+    different = len({repr(value) for value in values})
+    for digits in range(2, 18):
+        texts = [format_value(value, digits) for value in values]
+        if len(set(texts)) == different:
+            break
+    return texts
+
+
+def format_value(value: Any, digits: int = 2) -> str:
+    """A setting in a few characters."""
+    if value is None:
+        return "not set"
+    if isinstance(value, float):
+        return f"{value:.{digits}g}"
+    if isinstance(value, list):
+        text = ", ".join(format_value(item, digits) for item in value)
+        return shortened(f"[{text}]")
+    if isinstance(value, dict):
+        return shortened(" ".join(format_value(item, digits) for item in value.values()))
+    return shortened(str(value))
+
+
+def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
+    """Printable text on one line, cut to so many characters."""
+    line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."

@@ -1,0 +1,220 @@
+"""One clear graph over many runs: learning curves, final metrics, accuracy against cost."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from zoerefine.analysis.captions import facts, legend, pseudo_label, split_name
+from zoerefine.analysis.collect import Collection
+from zoerefine.analysis.cost import Cost, group_costs
+from zoerefine.analysis.figure_style import PALETTE, QUIET, is_wide, save, set_log, style
+from zoerefine.analysis.group_names import shortened
+from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.label_places import Label, place_labels, spread_labels
+from zoerefine.analysis.seed_statistics import mean_interval, pareto_front
+
+FORMATS = ("png", "pdf", "svg")
+WIDTH_IN, HEIGHT_IN = 11, 4.8
+CAPTION_COLUMNS = 185  # characters of a caption's line
+SHOWN_GROUPS = len(PALETTE)  # colours that can be told apart; the tables have all groups
+FAR_AWAY = 3  # a pseudo depth farther off than so many times the scores' range is only a note
+
+Colored = Sequence[tuple[Group, str]]
+
+
+def draw_overview(collection: Collection, groups: list[Group], split: str, out: Path) -> list[Path]:
+    """Write overview.png, .pdf and .svg of the best groups."""
+    with style():
+        figure = overview_figure(collection, groups, split)
+        return [save(figure, out / f"overview.{kind}") for kind in FORMATS]
+
+
+def overview_figure(collection: Collection, groups: list[Group], split: str) -> Any:
+    """The figure itself; to be called inside `figure_style.style()`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    shown = list(zip(groups, PALETTE, strict=False))
+    figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+    FigureCanvasAgg(figure)  # measures texts
+    left, middle, right = figure.subplots(1, 3, width_ratios=(4, 4, 3))
+    captions = [legend(groups[:SHOWN_GROUPS], split), facts(collection, groups, split)]
+    text = "\n".join(fill("   ".join(lines), CAPTION_COLUMNS) for lines in captions)
+    figure.supxlabel(text, fontsize=7, color="0.3", x=0.01, ha="left", linespacing=1.4)
+    ends = draw_curves(left, shown)
+    draw_finals(middle, shown, split)
+    costs = draw_costs(right, shown, split)
+    for axis in (left, middle, right):
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.draw_without_rendering()  # settles the layout, and only then labels are moved
+    figure.set_layout_engine("none")
+    spread_labels(left, ends)
+    label_costs(right, costs)
+    return figure
+
+
+def draw_curves(axis: Any, groups: Colored) -> list[Any]:
+    """Validation AbsRel over epochs, a mean line and its band per group; returns the labels."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_title("Validation AbsRel while training", loc="left", fontsize=10)
+    axis.set_xlabel("epoch")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    ends, means, pseudo = [], [], []
+    for group, color in groups:
+        curves = [run.curve for run in group.runs if run.curve]
+        pseudo += [curve.pseudo for curve in curves if np.isfinite(curve.pseudo)]
+        if not curves:
+            continue
+        epochs, values = align_curves([(c.epochs, c.refined) for c in curves])
+        mean = values.mean(0)
+        draw_curve(axis, epochs, values, color)
+        if any(run.pruned for run in group.runs):
+            axis.plot(epochs[-1], mean[-1], marker="x", color=color, markersize=9)
+        means += mean.tolist()
+        ends.append((mean[-1], curve_name(group), color))
+    if pseudo:
+        means.append(float(np.mean(pseudo)))
+        axis.axhline(means[-1], color=QUIET, linestyle="--", linewidth=1)
+        ends.append((means[-1], pseudo_label([group for group, _ in groups]), QUIET))
+    if not means:
+        axis.text(0.5, 0.5, "no validation curves", transform=axis.transAxes, ha="center")
+        return []
+    set_value_axis(axis, means)
+    return [
+        axis.text(1.02, value, name, transform=axis.get_yaxis_transform(), fontsize=8,
+                  color=color, va="center")
+        for value, name, color in ends
+    ]  # fmt: skip
+
+
+def draw_curve(axis: Any, epochs: np.ndarray, values: np.ndarray, color: str) -> None:
+    """A group's mean over epochs with its interval; values is [runs, epochs]."""
+    axis.plot(epochs, values.mean(0), color=color, marker="o", markersize=3)
+    bounds = [mean_interval(column) for column in values.T]
+    known = [bound for bound in bounds if bound is not None]
+    if known:
+        low, high = zip(*known, strict=True)
+        axis.fill_between(epochs, low, high, color=color, alpha=0.2, linewidth=0)
+    elif len(values) > 1:
+        axis.plot(epochs, values.T, color=color, linewidth=0.6, alpha=0.6)
+
+
+def set_value_axis(axis: Any, means: Sequence[float]) -> None:
+    """Limits around the mean curves (a band may be cut), logarithmic where they fall far."""
+    low, high = min(means), max(means)
+    if is_wide(means) or (low > 0 and high > 3 * low):
+        set_log(axis, "y", digits=(1, 2, 3, 5, 7))
+        axis.set_ylim(low / 1.15, high * 1.15)
+    else:
+        margin = 0.08 * ((high - low) or abs(high) or 1.0)
+        axis.set_ylim(low - margin, high + margin)
+
+
+def align_curves(curves: list[tuple[list[int], list[float]]]) -> tuple[np.ndarray, np.ndarray]:
+    """Curves at the epochs that all of them have: [epochs], [curves, epochs]."""
+    common = sorted(set.intersection(*(set(epochs) for epochs, _ in curves)))
+    if not common:  # evaluated at different epochs: the longest curve stands for the group
+        epochs, values = max(curves, key=lambda curve: len(curve[0]))
+        return np.array(epochs), np.array([values])
+    rows = [dict(zip(epochs, values, strict=True)) for epochs, values in curves]
+    return np.array(common), np.array([[row[epoch] for epoch in common] for row in rows])
+
+
+def curve_name(group: Group) -> str:
+    """A group's name beside its curve."""
+    name = group.label.split(": ")[0] if len(group.runs) == 1 else group.label
+    return shortened(name, 24)
+
+
+def draw_finals(axis: Any, groups: Colored, split: str) -> None:
+    """Every run's final metric as a point, and each group's mean with its interval."""
+    axis.set_title(f"Final AbsRel on {split_name(split)}", loc="left", fontsize=10)
+    axis.set_xlabel("AbsRel (lower is better)")
+    axis.locator_params(axis="x", nbins=5)
+    scored = [(group, color) for group, color in groups if len(group.scores)]
+    if not scored:
+        axis.text(0.5, 0.5, "no run has a final metric", transform=axis.transAxes, ha="center")
+        axis.set_yticks([])
+        return
+    for row, (group, color) in enumerate(scored):
+        axis.plot(group.scores, [row] * len(group.scores), "o", color=color, alpha=0.5)
+        axis.plot(group.mean, row, "|", color=color, markersize=13, markeredgewidth=2)
+        if group.interval:
+            axis.plot(group.interval, [row, row], color=color, linewidth=2)
+        axis.annotate(f"{group.mean:.4f}", (group.mean, row), xytext=(0, 8),
+                      textcoords="offset points", fontsize=8, ha="center")  # fmt: skip
+    names = [fill(group.label, 30, max_lines=3, placeholder="...") for group, _ in scored]
+    ticks = axis.set_yticks(range(len(scored)), names, fontsize=8)
+    for tick, (_, color) in zip(ticks, scored, strict=True):
+        tick.label1.set_color(color)
+    axis.set_ylim(len(scored) - 0.5, -0.9)
+    draw_pseudo_level(axis, [group for group, _ in scored], split)
+
+
+def draw_pseudo_level(axis: Any, groups: Sequence[Group], split: str) -> None:
+    """Mark the pseudo depth's own AbsRel by a line, or by a note where it is far away."""
+    metrics = [run.metric(split, "pseudo", METRIC) for group in groups for run in group.scored]
+    known = [value for value in metrics if value is not None]
+    shown = [bound for g in groups for bound in (*g.scores, *(g.interval or ()))]
+    margin = 0.15 * max(float(np.ptp(shown)), 0.1 * max(shown))
+    low, high = max(0.0, min(shown) - margin), max(shown) + margin
+    if known:
+        level, label = float(np.mean(known)), pseudo_label(groups)
+        if low - FAR_AWAY * (high - low) <= level <= high + FAR_AWAY * (high - low):
+            low, high = min(low, level - margin), max(high, level + margin)
+            axis.axvline(level, color=QUIET, linestyle="--", linewidth=1)
+            side = "right" if level > (low + high) / 2 else "left"
+            axis.annotate(label, (level, -0.75), xytext=(-3 if side == "right" else 3, 0),
+                          textcoords="offset points", fontsize=8, color=QUIET, ha=side)  # fmt: skip
+        else:
+            text = f"{label} {level:.4g} \u2192" if level > high else f"\u2190 {label} {level:.4g}"
+            axis.text(1, -0.75, text, transform=axis.get_yaxis_transform(), fontsize=8,
+                      color=QUIET, ha="right")  # fmt: skip
+    axis.set_xlim(low, high)
+
+
+def draw_costs(axis: Any, groups: Colored, split: str) -> list[tuple[Cost, str]]:
+    """Accuracy against cost with the Pareto front of the groups' means; returns what is drawn."""
+    found, unit = group_costs([group for group, _ in groups], split)
+    axis.set_title("AbsRel against cost", loc="left", fontsize=10)
+    axis.set_xlabel(unit)
+    axis.locator_params(nbins=5)
+    colors = {group.label: color for group, color in groups}
+    costs = [(cost, colors[cost.label]) for cost in found]
+    if not costs:
+        axis.text(0.5, 0.5, "no run has a cost", transform=axis.transAxes, ha="center")
+        axis.set_axis_off()
+        return []
+    for cost, color in costs:
+        axis.plot(cost.costs, cost.scores, "o", color=color, alpha=0.35, markersize=4)
+        axis.plot(cost.cost, cost.score, "o", color=color, markersize=8)
+    points = [(cost.cost, cost.score) for cost in found]
+    front = np.array([points[i] for i in pareto_front(points)])
+    if len(front) > 1:
+        axis.step(front[:, 0], front[:, 1], where="post", color="0.5", linewidth=1, zorder=0)
+    if is_wide([cost for cost, _ in points]):
+        set_log(axis, "x")
+    axis.margins(0.2)
+    return costs
+
+
+def label_costs(axis: Any, costs: Sequence[tuple[Cost, str]]) -> None:
+    """Name the groups beside their means."""
+    labels = [Label(c.cost, c.score, shortened(c.label, 24), color) for c, color in costs]
+    points = [point for c, _ in costs for point in zip(c.costs, c.scores, strict=True)]
+    front = [tuple(point) for line in axis.lines for point in steps_of(line)]
+    place_labels(axis, labels, [*points, *((c.cost, c.score) for c, _ in costs), *front])
+
+
+def steps_of(line: Any, count: int = 40) -> np.ndarray:
+    """Points along the front's steps, [n, 2], so that no label covers them; none of other lines."""
+    if line.get_drawstyle() != "steps-post":
+        return np.empty((0, 2))
+    corners = np.repeat(line.get_xydata(), 2, axis=0)
+    x, y = corners[1:, 0], corners[:-1, 1]  # across at the old height, then down
+    where = np.linspace(0, len(x) - 1, count * (len(x) - 1) + 1)
+    return np.stack([np.interp(where, np.arange(len(x)), values) for values in (x, y)], 1)

@@ -1,0 +1,218 @@
+"""One run as its directory describes it: settings, learning curve, results, origin, engine.
+
+Reading is fast because it is lazy: of `metrics.jsonl` only the validation rows are parsed.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from zoerefine.errors import UserError
+from zoerefine.files import digest_json
+from zoerefine.run_dir import RunDir
+
+SCHEMA = 1  # of results.json
+# Where a run was written, from where and by how many workers: no difference between two runs.
+NOT_SETTINGS = {"RUN", "SEED", "STUDY", "SEARCH"}
+NOT_SETTING_KEYS = {"DATA.ROOT", "CACHE.ROOT", "CACHE.WORKERS"}
+TRAIN_ROW = b'{"phase": "train"'
+MOST_EPOCHS = 10**9
+
+YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Validation AbsRel over epochs (counted from 1), refined and of the pseudo depth itself."""
+
+    epochs: list[int]
+    refined: list[float]
+    pseudo: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, as far as it got. Documents are empty where the run has none yet."""
+
+    path: str
+    state: str
+    settings: dict[str, Any]
+    group: str  # digest of the settings without the seed
+    seed: int
+    curve: Curve | None
+    results: dict[str, Any]
+    provenance: dict[str, Any]
+    engine: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Its folder's name; `trial 3` for the trial of a study."""
+        path = Path(self.path)
+        if path.parent.name == "trials":
+            return f"trial {int(path.name)}" if path.name.isdecimal() else path.name
+        return path.name
+
+    @property
+    def pruned(self) -> bool:
+        return bool(self.results.get("pruned"))
+
+    @property
+    def commit(self) -> str:
+        return str(self.provenance.get("commit") or "unknown")
+
+    def metric(self, split: str, which: str, name: str) -> float | None:
+        """A final metric, e.g. ("val", "refined", "abs_rel"); None where it is not finite."""
+        values = self.results.get(split) or {}
+        return finite_number((values.get(which) or {}).get(name))
+
+    def scenes(self, split: str, which: str, name: str) -> dict[str, float]:
+        """A final metric by scene."""
+        if split == "test":
+            scenes = self.results.get("test_scenes") or {}
+        else:
+            scenes = (self.results.get(split) or {}).get("scenes") or {}
+        values = {s: finite_number((v.get(which) or {}).get(name)) for s, v in scenes.items()}
+        return {scene: value for scene, value in values.items() if value is not None}
+
+    def result(self, name: str) -> float | None:
+        """A single finite number of `results.json`, e.g. `parameters`."""
+        value = self.results.get(name)
+        return None if finite_number(value) is None else value
+
+    @property
+    def latency_ms(self) -> float | None:
+        """The engine's time for a frame; None without an engine."""
+        return finite_number(self.engine.get("latency_ms"))
+
+
+def finite_number(value: Any) -> float | None:
+    """`value` as a float; None where it is no number, NaN or infinite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer beyond any float
+        return None
+
+
+def read_run(folder: Path) -> Run:
+    """Read one run directory. Raises `UserError` or `OSError` where a document is damaged."""
+    run = RunDir(folder)
+    settings = read_settings(run.config_file)
+    seed = settings.pop("SEED", 0)
+    return Run(
+        path=str(folder),
+        state=run.status().state,
+        settings=settings,
+        group=digest_json(settings)[:8],
+        seed=seed if isinstance(seed, int) else 0,
+        curve=read_curve(run),
+        results=read_results(run),
+        provenance=read_document(run, run.provenance_file),
+        engine=read_engine(run),
+    )
+
+
+def read_document(run: RunDir, path: Path) -> dict[str, Any]:
+    """A JSON object of the run; empty where the file does not exist."""
+    if not path.exists():
+        return {}
+    value: Any = run.read_json(path)
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is damaged: it holds no JSON object")
+    return value
+
+
+def read_results(run: RunDir) -> dict[str, Any]:
+    """`results.json`, with the mappings that the analysis reads checked to be mappings."""
+    path = run.results_file
+    results = read_document(run, path)
+    if results.get("schema", SCHEMA) != SCHEMA:
+        raise UserError(f"{path} has schema {results['schema']}, this version reads {SCHEMA}")
+    val, test = (_mapping(results, split, path) for split in ("val", "test"))
+    scenes = [_mapping(val, "scenes", path), _mapping(results, "test_scenes", path)]
+    for measured in (val, test, *(_mapping(part, name, path) for part in scenes for name in part)):
+        for which in ("pseudo", "refined"):
+            _mapping(measured, which, path)
+    return results
+
+
+def _mapping(parent: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
+    """The mapping under `key`; empty where there is none."""
+    value = parent.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise UserError(f"{path} is damaged: {key} is a {type(value).__name__}, not a mapping")
+    return value or {}
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """`TRAIN.LR: value` for every setting that can make one run differ from another, and SEED.
+
+    The file is read as it is, not merged into today's defaults: it may be an older version's.
+    """
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"), YamlLoader)  # a safe loader
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+    if not isinstance(tree, dict):
+        raise UserError(f"{path} is damaged: it holds no mapping of keys")
+    return {"SEED": tree.get("SEED", 0), **flat_settings(tree)}
+
+
+def flat_settings(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A tree of settings as one level, keys joined by dots, values as JSON can hold them."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        if name in NOT_SETTINGS or name in NOT_SETTING_KEYS:
+            continue
+        if isinstance(value, Mapping) and value:
+            flat |= flat_settings(value, f"{name}.")
+        else:
+            flat[name] = json.loads(json.dumps(value, default=str))
+    return flat
+
+
+def read_curve(run: RunDir) -> Curve | None:
+    """The validation rows of `metrics.jsonl`; a last line without its end is left out."""
+    if not run.metrics_file.exists():
+        return None
+    epochs, refined, pseudo = [], [], math.nan
+    with open(run.metrics_file, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.startswith(TRAIN_ROW) or not line.endswith(b"\n"):
+                continue
+            try:
+                row = json.loads(line.decode("utf-8"))
+                if row["phase"] != "val":
+                    continue
+                epoch = row["epoch"]
+                value, pseudo = (float(row[w]["abs_rel"]) for w in ("refined", "pseudo"))
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+                raise UserError(f"{run.metrics_file} is damaged in line {number}") from None
+            if not isinstance(epoch, int) or not 0 <= epoch < MOST_EPOCHS:
+                raise UserError(f"{run.metrics_file} line {number}: epoch {epoch!r} is no count")
+            if math.isfinite(value):
+                epochs.append(epoch + 1)
+                refined.append(value)
+    return Curve(epochs, refined, pseudo) if epochs else None
+
+
+def read_engine(run: RunDir) -> dict[str, Any]:
+    """The manifest of the run's engine bundle; empty where it has none."""
+    if not run.bundle.exists():
+        return {}
+    from zoerefine.export.bundle import read_manifest
+
+    return read_manifest(run.bundle)
+
+
+def differing_keys(runs: list[Run]) -> list[str]:
+    """The settings that are not the same in all runs."""
+    keys = dict.fromkeys(key for run in runs for key in run.settings)
+    return [key for key in keys if len({str(run.settings.get(key)) for run in runs}) > 1]

@@ -1,0 +1,57 @@
+"""The report's summary: what the numbers mean, in sentences."""
+
+from collections.abc import Sequence
+
+from zoerefine.analysis.captions import counted, pseudo_label, split_name
+from zoerefine.analysis.collect import Collection
+from zoerefine.analysis.comparisons import Difference
+from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, ESTIMATOR
+
+
+def summarize(
+    collection: Collection, groups: Sequence[Group], differences: Sequence[Difference], split: str
+) -> list[str]:
+    """The best group, the next one, and what limits the conclusions."""
+    scored = [group for group in groups if len(group.scores)]
+    lines = [best_line(scored[0], groups, split)] if scored else []
+    if len(scored) > 1:
+        labels = {group.label for group in scored[:2]}
+        lines.append(next_line(next(d for d in differences if {d.first, d.second} == labels)))
+    few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
+    if few:
+        lines.append(
+            f"{len(few)} of {counted(len(scored), 'group')} have fewer than {ENOUGH_RUNS} seeds; "
+            "no conclusion is drawn from them."
+        )
+    unfinished = [run for run in collection.runs if run.state != "finished"]
+    if unfinished:
+        lines.append(
+            f"Not finished: {counted(len(unfinished), 'run')}; their results so far are included."
+        )
+    if collection.left_out:
+        count = counted(len(collection.left_out), "run")
+        lines.append(f"Left out: {count}; the table of runs gives the reasons.")
+    return lines
+
+
+def best_line(best: Group, groups: Sequence[Group], split: str) -> str:
+    """The best group beside the pseudo depth."""
+    known = [run.metric(split, "pseudo", METRIC) for run in best.scored]
+    pseudo = [value for value in known if value is not None]
+    before = f"; the {pseudo_label(groups)} has {sum(pseudo) / len(pseudo):.4f}" if pseudo else ""
+    seeds = f"{ESTIMATOR}, {len(best.scores)} seeds" if len(best.scores) > 1 else "one seed"
+    where = split_name(split)
+    return f"Best on the {where}: {best.label}, AbsRel {best.mean:.4f} ({seeds}){before}."
+
+
+def next_line(found: Difference) -> str:
+    """The best group against the next."""
+    parts = [f"difference of the means {found.difference:+.4f}"]
+    if found.interval:
+        parts.append("95% interval {:+.4f} to {:+.4f}".format(*found.interval))
+    if found.probability is not None:
+        parts.append(f"lower in {found.probability:.0%} of the pairs of runs")
+    if found.scenes:
+        parts.append(f"lower on {found.scenes_won} of {counted(found.scenes, 'scene')}")
+    return f"{found.first} against {found.second}: {', '.join(parts)}; {found.verdict}."
