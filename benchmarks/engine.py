@@ -1,8 +1,8 @@
 """Engines on the CPU against eager PyTorch: latency, throughput, load time, memory, size, error.
 
-The refiner is the UNet (14 million parameters, random weights with heads that matter), built for
-the pictures' own size. Every side takes the same uint8 and uint16 pictures and gives the same
-uint16 depth, so the conversions around the network count on all sides. Sides take turns.
+The refiner is the UNet (14 million parameters, random weights), built for the size of the
+pictures. Every side takes the same uint8 and uint16 pictures and returns uint16 depth, so all
+sides include pre- and post-processing. Sides take turns.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common.refiner import no_calibration, wild_refiner
+from common.refiner import minimal_manifest, no_calibration, random_refiner
 from common.report import Row, options, report, row
 from common.timing import in_turns
 from torch import Tensor
@@ -25,10 +25,10 @@ from torch import Tensor
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.device import has_bf16
 from zoerefine.export.bundle import load_bundle, save_bundle
-from zoerefine.export.engine_kinds import ExportSource, Run, kind_of
+from zoerefine.export.engine_kinds import ExportSource, Forward, engine_kind
 from zoerefine.export.onnx_graph import to_onnx
-from zoerefine.export.precision import in_precision
-from zoerefine.export.shipped_module import PrePostProcessing, Shipped
+from zoerefine.export.precision import to_precision
+from zoerefine.export.shipped_module import PrePostProcessing, ShippedModule
 from zoerefine.progress import say, track
 
 EAGER = "eager fp32"
@@ -39,28 +39,28 @@ AGAINST_EAGER = {
     ("192x256", "torchscript fp32"): 1.35,
     ("480x640", "torchscript fp32"): 1.35,
 }
-OWN_BEST = 0.95  # of what OpenVINO does by itself, at its best setting
+OPENVINO_SHARE = 0.95  # of the speed of OpenVINO called directly, at its best setting
 
 
 @dataclass(frozen=True)
 class Side:
-    """A way to run the refiner, and the file that holds it, if one does."""
+    """A way to run the refiner, and its file if it has one."""
 
     name: str
-    run: Run
+    forward: Forward
     file: Path | None = None
 
 
 def main() -> None:
-    """Print the table, and write it where asked."""
+    """Print the table; with --json also write it to a file."""
     parser = options(__doc__)
     parser.add_argument("--model", default="unet", help="small, guided or unet")
     args = parser.parse_args()
-    # In quick mode: the aims' settings alone, without torch.compile, which compiles for a minute.
+    # --quick measures only what has a goal, and no torch.compile, which compiles for a minute.
     settings = [((192, 256), 1), ((480, 640), 1)]
     if not args.quick:
         settings += [((192, 256), 16), ((480, 640), 16)]
-    refiner = wild_refiner(args.model)
+    refiner = random_refiner(args.model)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="engine-") as folder, torch.inference_mode():
         for size, batch in track(settings, len(settings), "measuring", "setting"):
@@ -75,54 +75,53 @@ def main() -> None:
 
 
 def make_sides(source: ExportSource, folder: Path, compiled: bool) -> list[Side]:
-    """Everything that is installed here."""
+    """All sides that are installed."""
     size = source.height, source.width
-    channels_last = in_precision(source.refiner, "fp32", no_calibration)
+    channels_last = to_precision(source.refiner, "fp32", no_calibration)
     channels_last.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     sides = [
-        Side(EAGER, Shipped(source.refiner, *size).eval()),
-        Side("eager fp32 channels-last", Shipped(channels_last, *size).eval()),
+        Side(EAGER, ShippedModule(source.refiner, *size).eval()),
+        Side("eager fp32 channels-last", ShippedModule(channels_last, *size).eval()),
     ]
     if compiled:
         core = torch.compile(source.refiner, dynamic=False)
-        sides.append(Side("torch.compile fp32", Shipped(core, *size).eval()))  # type: ignore[arg-type]
+        sides.append(Side("torch.compile fp32", ShippedModule(core, *size).eval()))  # type: ignore[arg-type]
     for name, precisions in (("torchscript", ("fp32", "bf16")), ("openvino", ("fp32", "bf16"))):
-        kind = kind_of(name)
-        if kind.lacking():
-            say(f"left out: {kind.lacking()}")
+        kind = engine_kind(name)
+        if kind.missing_requirement():
+            say(f"{name} is left out: {kind.missing_requirement()}")
             continue
         for precision in precisions:
             if precision == "bf16" and not BF16:
                 continue
             path = folder / f"{name}-{precision}-{size[0]}.ts"
-            made = {"engine": name, "precision": precision, "torch": torch.__version__, "run": ""}
-            save_bundle(kind.build(source, precision), made, path)
-            sides.append(Side(f"{name} {precision}", load_bundle(path).run, path))
+            save_bundle(kind.build(source, precision), minimal_manifest(name, precision), path)
+            sides.append(Side(f"{name} {precision}", load_bundle(path).forward, path))
     if find_spec("onnxruntime"):
         sides.append(onnx_runtime(source, folder / f"refiner-{size[0]}.onnx"))
     else:
-        say("left out: ONNX Runtime is not installed")
+        say("ONNX Runtime is left out: it is not installed")
     return sides
 
 
 def onnx_runtime(source: ExportSource, path: Path) -> Side:
-    """ONNX Runtime between the same ends."""
+    """ONNX Runtime with the same pre- and post-processing."""
     import onnxruntime
 
     path.write_bytes(to_onnx(source.refiner, source))
     settings = onnxruntime.SessionOptions()
-    # Its threads would otherwise keep the cores busy while the other sides take their turns.
+    # Its threads would otherwise spin on the cores while other sides run.
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     settings.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
-    ends = PrePostProcessing(source.height, source.width)
+    processing = PrePostProcessing(source.height, source.width)
 
-    def run(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
-        rgb01, zoe_m = ends.before(rgb_u8, zoe_u16)
+    def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+        rgb01, zoe_m = processing.before(rgb_u8, zoe_u16)
         found = session.run(None, {"rgb01": rgb01.numpy(), "zoe_m": zoe_m.numpy()})
-        return ends.after(zoe_u16, zoe_m, torch.from_numpy(found[0]))
+        return processing.after(zoe_u16, zoe_m, torch.from_numpy(found[0]))
 
-    return Side("ONNX Runtime fp32", run, path)
+    return Side("ONNX Runtime fp32", forward, path)
 
 
 def measure(source: ExportSource, sides: list[Side], batch: int, seconds: float) -> list[Row]:
@@ -131,18 +130,18 @@ def measure(source: ExportSource, sides: list[Side], batch: int, seconds: float)
     rgb = torch.randint(0, 256, (batch, source.height, source.width, 3), dtype=torch.uint8)
     zoe = torch.randint(100, 2000, (batch, source.height, source.width)).to(torch.uint16)
     calls: dict[str, Callable[[], Any]] = {
-        side.name: lambda run=side.run: run(rgb, zoe) for side in sides
+        side.name: lambda forward=side.forward: forward(rgb, zoe) for side in sides
     }
-    bare = bare_openvino(source, sides, batch)
-    times = in_turns(calls | bare, seconds)
-    expected_m = sides[0].run(rgb, zoe).float() * ZOE_UNIT_M
+    direct = direct_openvino(source, sides, batch)
+    times = in_turns(calls | direct, seconds)
+    expected_m = sides[0].forward(rgb, zoe).float() * ZOE_UNIT_M
     rows = []
     for side in sides:
         ms = times[side.name]
         half = float(np.median(ms))
         label = f"{where} batch {batch} {side.name}"
         goal = AGAINST_EAGER.get((where, side.name)) if batch == 1 else None
-        error_m = (side.run(rgb, zoe).float() * ZOE_UNIT_M - expected_m).abs().max().item()
+        error_m = (side.forward(rgb, zoe).float() * ZOE_UNIT_M - expected_m).abs().max().item()
         rows += [
             row(f"{label}: p50", half, "ms"),
             row(f"{label}: p99", float(np.percentile(ms, 99)), "ms"),
@@ -150,24 +149,24 @@ def measure(source: ExportSource, sides: list[Side], batch: int, seconds: float)
             row(f"{label}: against eager", ratio(times[EAGER], ms), "x", goal),
             row(f"{label}: worst difference from eager", error_m, "m"),
         ]
-    if bare:
-        best = min((times[name] for name in bare), key=np.median)
+    if direct:
+        best = min((times[name] for name in direct), key=np.median)
         name = f"openvino {'bf16' if BF16 else 'fp32'}"
         share = ratio(best, times[name])
-        rows.append(row(f"{where} batch {batch} {name}: of OpenVINO's own best", share, "x",
-                        OWN_BEST if batch == 1 else None))  # fmt: skip
+        rows.append(row(f"{where} batch {batch} {name}: of OpenVINO called directly", share, "x",
+                        OPENVINO_SHARE if batch == 1 else None))  # fmt: skip
     return rows
 
 
 def ratio(theirs: np.ndarray, ours: np.ndarray) -> float:
-    """The median over the rounds, in each of which both sides had their turn."""
+    """The median over the rounds, in each of which both sides ran once."""
     return float(np.median(theirs / ours))
 
 
-def bare_openvino(
+def direct_openvino(
     source: ExportSource, sides: list[Side], batch: int
 ) -> dict[str, Callable[[], Any]]:
-    """OpenVINO by itself at several settings, on inputs that are float already."""
+    """OpenVINO called directly, at several settings, on inputs that are already float."""
     if not any(side.name.startswith("openvino") for side in sides):
         return {}
     import openvino
@@ -183,14 +182,14 @@ def bare_openvino(
             "INFERENCE_NUM_THREADS": threads,
         }
         request = core.compile_model(path, "CPU", hints).create_infer_request()
-        calls[f"bare openvino, {threads} threads"] = lambda request=request: request.infer(
-            inputs, share_inputs=True, share_outputs=True
+        calls[f"openvino called directly, {threads} threads"] = lambda request=request: (
+            request.infer(inputs, share_inputs=True, share_outputs=True)
         )
     return calls
 
 
 def loaded(side: Side, source: ExportSource) -> list[Row]:
-    """What the file costs: size, and load time and memory in a fresh process."""
+    """Size of the file, and load time and memory in a new process."""
     assert side.file is not None
     label = f"{source.height}x{source.width} {side.name}"
     program = Path(__file__).parent / "common" / "first_answer.py"
@@ -200,7 +199,7 @@ def loaded(side: Side, source: ExportSource) -> list[Row]:
     return [
         row(f"{label}: file", side.file.stat().st_size / 1e6, "MB"),
         row(f"{label}: load and first answer", found["load_s"], "s"),
-        row(f"{label}: memory of it", found["memory_mb"], "MB"),
+        row(f"{label}: memory", found["memory_mb"], "MB"),
     ]
 
 

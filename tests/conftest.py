@@ -12,8 +12,12 @@ import torch
 from hypothesis import settings
 
 from tests.cluster import three_nodes
+from zoerefine.config import load_config
 from zoerefine.data.synthetic import synthesize
+from zoerefine.export.export import export
 from zoerefine.run_dir import RunDir
+from zoerefine.train.checkpoint import load_refiner, save_best
+from zoerefine.train.job import run_training
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -60,6 +64,25 @@ def tiny(tmp_path, world, monkeypatch):
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
     return path
+
+
+@pytest.fixture(scope="session")
+def exported_run(world, tmp_path_factory):
+    """A trained run with a torchscript fp32 bundle. Tests must not change it.
+
+    Its refiner's head is random, so that refined depth differs clearly from pseudo depth.
+    """
+    folder = tmp_path_factory.mktemp("exported")
+    (folder / "tiny.yaml").write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
+    folders = ("RUN.ROOT", str(folder / "runs"), "CACHE.ROOT", str(folder / "caches"))
+    run = run_training(load_config(folder / "tiny.yaml", [*folders, "TRAIN.EPOCHS", "1"]))
+    torch.use_deterministic_algorithms(False)
+    refiner = load_refiner(run)
+    torch.manual_seed(0)
+    torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.3)
+    save_best(run, refiner.state_dict())
+    export(run, "torchscript", "fp32")
+    return run
 
 
 @pytest.fixture(scope="session")

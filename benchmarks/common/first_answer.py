@@ -1,6 +1,6 @@
-"""A fresh process loads an engine's file and runs one frame: seconds and megabytes that took.
+"""A new process loads an engine's file and runs one frame: the seconds and megabytes it takes.
 
-Prints JSON: {"load_s", "memory_mb"}; importing torch, which every side needs, is not counted.
+Prints JSON: {"load_s", "memory_mb"}; importing torch is not counted, since every side needs it.
 """
 
 import json
@@ -13,7 +13,7 @@ import torch
 
 
 def main(path: str, height: int, width: int) -> None:
-    """Load and run once."""
+    """Load the file and run one frame."""
     before = resident_mb()
     start = time.perf_counter()
     if path.endswith(".onnx"):
@@ -33,7 +33,7 @@ def main(path: str, height: int, width: int) -> None:
 
 
 def resident_mb() -> float:
-    """Of this process."""
+    """Resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 

@@ -1,9 +1,8 @@
 """Everything that needs a GPU, in one program of under eight minutes: `python benchmarks/on_gpu`.
 
-Runs the tests that use a GPU where there is one, and times engines, TensorRT, loading and
-training. Each section is a process of its own: what fails there, or takes too long, is a row that
-says so, and the rest goes on. Prints a short table last and writes
-benchmarks/results/gpu-<name>-<date>.json.
+Runs the tests that use a GPU, and times engines, TensorRT, loading and training. Each section
+runs in its own process: if it fails or takes too long, a row says so and the next section starts.
+Prints a table at the end and writes benchmarks/results/gpu-<name>-<date>.json.
 """
 
 import argparse
@@ -25,45 +24,45 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]  # common/, and this tree's zoerefine
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])  # for the processes that are started
 
-# Seconds that a section may take; what is left of the whole counts, too.
+# Time limit of each section in seconds; the whole program has one, too.
 SECTIONS = {"engines": 170, "embedded": 120, "training": 90, "loading": 50, "gpu_tests": 100}
-WHOLE = 470
+WHOLE_LIMIT_S = 470
 PACKAGES = ("torch", "torch-tensorrt", "tensorrt", "nvidia-modelopt", "triton", "zoerefine")
 
 
 def main() -> int:
-    """Run all sections, or one of them for the process that asked."""
+    """Run all sections; as a child process, run one and write its rows."""
     parser = argparse.ArgumentParser(prog="on_gpu", description=__doc__)
-    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], help="only these")
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], help="default: all")
     parser.add_argument(
         "--try-on-cpu",
         action="store_true",
-        help="go through it without a GPU, small, to see that the program works; writes no results",
+        help="run small versions without a GPU, to test the program; writes no results",
     )
     parser.add_argument("--child", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
     import torch
 
     if not torch.cuda.is_available() and not args.try_on_cpu:
-        print(f"error: torch {torch.__version__} sees no GPU here: nothing to measure; "
-              "--try-on-cpu goes through the program without one", file=sys.stderr)  # fmt: skip
+        print(f"error: torch {torch.__version__} finds no GPU: nothing to measure; "
+              "--try-on-cpu runs small versions without one", file=sys.stderr)  # fmt: skip
         return 2
     small = not torch.cuda.is_available()
     if args.child:
         with tempfile.TemporaryDirectory(prefix="on-gpu-") as folder:
             found = []
             for row in import_module(args.sections[0]).measure(Path(folder), small):
-                found.append(row)  # kept at once: the process may not live to the end
+                found.append(row)  # written at once: the process may be stopped before its end
                 args.child.write_text(json.dumps(found))
         return 0
     return run_all(args.sections or list(SECTIONS), small)
 
 
 def run_all(sections: list[str], small: bool) -> int:
-    """Every section as a process; prints the table and writes the results."""
+    """Run every section as a process, print the table and write the results."""
     from common.report import report
 
-    end = time.monotonic() + WHOLE
+    end = time.monotonic() + WHOLE_LIMIT_S
     rows: list[dict[str, Any]] = []
     for section in sections:
         print(f"== {section}", flush=True)
@@ -85,7 +84,7 @@ def run_all(sections: list[str], small: bool) -> int:
 
 
 def run_section(section: str, limit: float, small: bool) -> list[dict[str, Any]]:
-    """A section's rows, and one that says why it ended early, if it did."""
+    """The rows of a section, with one more that says why if it ended early."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "rows.json"
         words = [sys.executable, "-W", "ignore", str(HERE), section, "--child", str(found)]
@@ -98,19 +97,19 @@ def run_section(section: str, limit: float, small: bool) -> list[dict[str, Any]]
                 print("\n".join(lines[-25:]), file=sys.stderr)
                 why = lines[-1]
         except subprocess.TimeoutExpired:
-            why = f"took longer than its {limit:.0f} s; what was measured before is kept"
+            why = f"took longer than its {limit:.0f} s: rows measured until then are kept"
         rows: list[dict[str, Any]] = json.loads(found.read_text()) if found.exists() else []
         return [*rows, failed(section, why)] if why else rows
 
 
 def failed(section: str, why: str) -> dict[str, Any]:
-    """The row of a section that did not come to its end."""
+    """The row of a section that ended early."""
     return {"measure": f"{section}: failed", "value": 0.0, "unit": "", "goal": "no failure",
             "ok": False, "note": why}  # fmt: skip
 
 
 def describe() -> dict[str, str]:
-    """What it was measured on."""
+    """The machine and its package versions."""
     import torch
 
     words = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]

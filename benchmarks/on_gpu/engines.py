@@ -1,4 +1,4 @@
-"""The refiner's forward pass in every way but TensorRT, from pictures on the GPU to depth on it."""
+"""The refiner's forward pass in every way but TensorRT, pictures and depth both on the GPU."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common.refiner import no_calibration, wild_refiner
+from common.refiner import minimal_manifest, no_calibration, random_refiner
 from common.report import Row, row
 from common.timing import in_turns
 from rows import each
@@ -15,22 +15,22 @@ from torch import Tensor
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.device import pick_device
 from zoerefine.export.bundle import load_bundle, save_bundle
-from zoerefine.export.engine_kinds import ExportSource, Run, kind_of
-from zoerefine.export.precision import in_precision
-from zoerefine.export.shipped_module import Shipped
+from zoerefine.export.engine_kinds import ExportSource, Forward, engine_kind
+from zoerefine.export.precision import to_precision
+from zoerefine.export.shipped_module import ShippedModule
 
 EAGER, COMPILED = "eager fp32", "torch.compile fp16"
 AGAINST_EAGER, AGAINST_COMPILE = 4.0, 1.5
 
 
 def measure(folder: Path, small: bool) -> Iterator[Row]:
-    """Rows of every size and batch."""
+    """The rows of every size and batch."""
     sizes = [(48, 64)] if small else [(192, 256), (480, 640)]
-    refiner = wild_refiner("small" if small else "unet")
+    refiner = random_refiner("small" if small else "unet")
     for batch in (1, 16):
         for size in sizes:
             source = ExportSource(refiner, *size, no_calibration)
-            # A compilation takes half a minute, so there is one a size.
+            # Compiling takes half a minute, so it is done once a size.
             compiled = batch == 1 and not small
             with torch.inference_mode():
                 yield from setting(source, batch, folder, compiled, seconds=1 if small else 6)
@@ -43,13 +43,13 @@ def setting(
     rows: list[Row] = []
     label = f"{source.height}x{source.width} batch {batch} "
     frames = pictures(source, batch)
-    runs: dict[str, Run] = each(ways(source, frames, folder, compiled), rows, label)
-    runs = {name: run for name, run in runs.items() if works(run, frames, label + name, rows)}
-    times = in_turns({name: call(run, frames) for name, run in runs.items()}, seconds)
+    built: dict[str, Forward] = each(builders(source, frames, folder, compiled), rows, label)
+    sides = {name: one for name, one in built.items() if works(one, frames, label + name, rows)}
+    times = in_turns({name: call(forward, frames) for name, forward in sides.items()}, seconds)
     half = {name: float(np.median(ms)) for name, ms in times.items()}
-    expected_m = runs[EAGER](*frames).float() * ZOE_UNIT_M
-    for name, run in runs.items():
-        error_m = (run(*frames).float() * ZOE_UNIT_M - expected_m).abs().max().item()
+    expected_m = sides[EAGER](*frames).float() * ZOE_UNIT_M
+    for name, forward in sides.items():
+        error_m = (forward(*frames).float() * ZOE_UNIT_M - expected_m).abs().max().item()
         rows += [
             row(f"{label}{name}: p50", half[name], "ms"),
             row(f"{label}{name}: p99", float(np.percentile(times[name], 99)), "ms"),
@@ -74,21 +74,21 @@ def pictures(source: ExportSource, batch: int) -> tuple[Tensor, Tensor]:
     return rgb.to(pick_device()), zoe.to(pick_device())
 
 
-def call(run: Run, frames: tuple[Tensor, Tensor]) -> Callable[[], Any]:
-    """The run with its inputs."""
-    return lambda: run(*frames)
+def call(forward: Forward, frames: tuple[Tensor, Tensor]) -> Callable[[], Any]:
+    """The forward function with its inputs."""
+    return lambda: forward(*frames)
 
 
-def works(run: Run, frames: tuple[Tensor, Tensor], label: str, rows: list[Row]) -> bool:
-    """Whether it runs at all; compilers fail in the first call."""
-    return bool(each({label: lambda: (run(*frames), run(*frames))}, rows))
+def works(forward: Forward, frames: tuple[Tensor, Tensor], label: str, rows: list[Row]) -> bool:
+    """Whether two calls succeed. Compilers fail in the first call, TorchScript's in the second."""
+    return bool(each({label: lambda: (forward(*frames), forward(*frames))}, rows))
 
 
-def ways(
+def builders(
     source: ExportSource, frames: tuple[Tensor, Tensor], folder: Path, compiled: bool
-) -> dict[str, Callable[[], Run]]:
-    """What to build, by name."""
-    found: dict[str, Callable[[], Run]] = {EAGER: lambda: eager(source, "fp32")}
+) -> dict[str, Callable[[], Forward]]:
+    """A function that builds each side, by name."""
+    found: dict[str, Callable[[], Forward]] = {EAGER: lambda: eager(source, "fp32")}
     for precision in ("fp16", "bf16"):
         found[f"eager {precision}"] = lambda p=precision: eager(source, p)
         found[f"torchscript {precision}"] = lambda p=precision: torchscript(source, p, folder)
@@ -96,44 +96,43 @@ def ways(
     if compiled:
         found[COMPILED] = lambda: eager(source, "fp16", compiled=True)
     for precision in ("fp32", "fp16"):
-        found[f"CUDA graph of eager {precision}"] = lambda p=precision: replayed(
+        found[f"CUDA graph of eager {precision}"] = lambda p=precision: cuda_graph(
             eager(source, p), frames
         )
     return found
 
 
-def eager(source: ExportSource, precision: str, compiled: bool = False) -> Run:
-    """In PyTorch, channels last in low precision."""
-    core = in_precision(source.refiner, precision, no_calibration).to(pick_device())
+def eager(source: ExportSource, precision: str, compiled: bool = False) -> Forward:
+    """In PyTorch; in low precision with channels last."""
+    core = to_precision(source.refiner, precision, no_calibration).to(pick_device())
     if precision != "fp32":
         core.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     inner = torch.compile(core, dynamic=False) if compiled else core
-    run: Run = Shipped(inner, source.height, source.width).eval()  # type: ignore[arg-type]
-    return run
+    forward: Forward = ShippedModule(inner, source.height, source.width).eval()  # type: ignore[arg-type]
+    return forward
 
 
-def torchscript(source: ExportSource, precision: str, folder: Path) -> Run:
-    """The engine without dependencies, from its file."""
-    kind = kind_of("torchscript")
+def torchscript(source: ExportSource, precision: str, folder: Path) -> Forward:
+    """The TorchScript engine, loaded from its file."""
+    kind = engine_kind("torchscript")
     path = folder / f"{precision}-{source.height}.ts"
-    made = {"engine": kind.NAME, "precision": precision, "torch": torch.__version__, "run": ""}
-    save_bundle(kind.build(source, precision), made, path)
-    return load_bundle(path).run
+    save_bundle(kind.build(source, precision), minimal_manifest(kind.NAME, precision), path)
+    return load_bundle(path).forward
 
 
-def replayed(run: Run, frames: tuple[Tensor, Tensor]) -> Run:
-    """A CUDA graph of a run on these very inputs."""
+def cuda_graph(forward: Forward, frames: tuple[Tensor, Tensor]) -> Forward:
+    """A CUDA graph of a forward pass on these inputs."""
     if not torch.cuda.is_available():
         raise RuntimeError("CUDA graphs need a GPU")
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
-            run(*frames)
+            forward(*frames)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        output = run(*frames)
+        output = forward(*frames)
 
     def replay(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
         graph.replay()

@@ -1,4 +1,4 @@
-"""The tests whose code takes another way on a GPU: engines, loading, a training."""
+"""The tests of code that runs differently on a GPU: engines, loading, training."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ QUICKEST = ["tests/data/test_loader.py"]
 
 
 def measure(folder: Path, small: bool) -> Iterator[Row]:
-    """How many pass; the failed ones' names are the note."""
+    """How many pass and fail; a note names the failed ones."""
     if not find_spec("pytest"):
         yield {**row("tests", 0.0, ""), "note": "pytest is not installed: not run"}
         return

@@ -1,4 +1,4 @@
-"""From the packed cache to float batches on the GPU: the tiers, the bus, and what overlap hides."""
+"""From the packed cache to float batches on the GPU: tiers, bus, overlap with computation."""
 
 import itertools
 import time
@@ -17,11 +17,11 @@ from zoerefine.device import pick_device
 from zoerefine.train.trainer import Trainer
 
 EPOCHS = 4
-HIDDEN = 0.9  # of the smaller of the two that run beside each other
+HIDDEN = 0.9  # of the shorter of loading and computing
 
 
 def measure(folder: Path, small: bool) -> Iterator[Row]:
-    """The bus, then each tier."""
+    """Copies over the bus, then each tier."""
     yield from bus(small)
     cache = packed(folder, small)
     for tier in ("mmap", "ram", "device"):
@@ -45,7 +45,7 @@ def bus(small: bool) -> Iterator[Row]:
 
 
 def of_tier(cache: Cache, tier: str, small: bool) -> Iterator[Row]:
-    """Images a second alone, and how much of the loading a computation hides."""
+    """Images a second, and the share of the loading time that computation hides."""
     cfg = config(small)
     cfg.defrost()
     cfg.LOADER.TIER = tier
@@ -59,18 +59,18 @@ def of_tier(cache: Cache, tier: str, small: bool) -> Iterator[Row]:
     computing = typical(lambda: [work() for _ in range(batches)])
     together = typical(lambda: drain(trainer, work))
     hidden = (alone + computing - together) / min(alone, computing)
-    yield row(f"tier {tier}: beside as much computation, hidden", hidden, "", HIDDEN)
+    yield row(f"tier {tier}: share hidden by an equally long computation", hidden, "", HIDDEN)
 
 
 def drain(trainer: Trainer, work: Callable[[], object] | None) -> None:
-    """An epoch of batches, each followed by some work."""
+    """Load an epoch of batches, each followed by some work."""
     for _ in trainer.prefetch(trainer.loader):
         if work:
             work()
 
 
 def as_long_as(seconds: float) -> Callable[[], object]:
-    """A computation on the device of about so long, in one multiplication repeated."""
+    """A computation on the device that takes about `seconds`: a repeated multiplication."""
     matrix = torch.rand(2048 if torch.cuda.is_available() else 128, device=pick_device()).diag()
     once = typical(lambda: matrix @ matrix)
     times = max(1, round(seconds / once))
@@ -83,7 +83,7 @@ def as_long_as(seconds: float) -> Callable[[], object]:
 
 
 def typical(work: Callable[[], object]) -> float:
-    """Median seconds of a few rounds, to the end of the device's work, after one that warms up."""
+    """Median seconds of a few rounds after a warm-up, until the device has finished."""
     seconds = []
     for _ in range(EPOCHS + 1):
         synchronize()
@@ -95,6 +95,6 @@ def typical(work: Callable[[], object]) -> float:
 
 
 def synchronize() -> None:
-    """Wait for the device."""
+    """Wait until the device has finished."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

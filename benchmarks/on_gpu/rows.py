@@ -1,4 +1,4 @@
-"""Rows of a section, and parts that may fail by themselves."""
+"""Rows of a section for measurements that may fail one by one."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from common.report import Row, row
 
 
 def failure(measure: str, error: BaseException | str) -> Row:
-    """A part that could not be measured; why stands in its note."""
+    """The row of a measurement that failed, with the reason as its note."""
     lines = str(error).strip().splitlines()
     why = lines[-1] if lines else type(error).__name__
     return {**row(f"{measure}: failed", 0.0, ""), "ok": False, "goal": "no failure", "note": why}
@@ -16,7 +16,7 @@ def failure(measure: str, error: BaseException | str) -> Row:
 def each(
     parts: Mapping[str, Callable[[], Any]], rows: list[Row], label: str = ""
 ) -> dict[str, Any]:
-    """What each part gives, by name; those that raise become rows."""
+    """The result of each part by name. A part that raises becomes a row instead."""
     found = {}
     for name, part in parts.items():
         try:

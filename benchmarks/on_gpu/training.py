@@ -1,4 +1,4 @@
-"""A training step: eager float32 against what is shipped, and what could be: each in turn."""
+"""A training step: eager float32, the trainer's own step, and alternatives, in turns."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,29 +15,33 @@ from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.data.split import Split
 from zoerefine.train.trainer import Trainer
 
-PLAIN, SHIPPED = "eager fp32, by hand", "as shipped"
+PLAIN, DEFAULT = "plain eager fp32", "default settings"
 AGAINST_PLAIN = 2.0
 WARM_UP = 3
 
 
 def measure(folder: Path, small: bool) -> Iterator[Row]:
-    """Milliseconds and images/s of each way to make a step."""
+    """Milliseconds and images/s of a step in each variant."""
     cache = packed(folder, small)
-    ways: dict[str, dict[str, object]] = {
-        SHIPPED: {},
+    variants: dict[str, dict[str, object]] = {
+        DEFAULT: {},
         "fp32": {"PRECISION": "fp32"},
         "fp16": {"PRECISION": "fp16"},
         "bf16": {"PRECISION": "bf16"},
     }
     if not small:
-        ways["torch.compile"] = {"COMPILE": "default", "DETERMINISTIC": False}
-        ways["torch.compile, CUDA graphs"] = {"COMPILE": "reduce-overhead", "DETERMINISTIC": False}
+        variants["torch.compile"] = {"COMPILE": "default", "DETERMINISTIC": False}
+        variants["torch.compile, CUDA graphs"] = {
+            "COMPILE": "reduce-overhead",
+            "DETERMINISTIC": False,
+        }
     rows: list[Row] = []
     parts: dict[str, Callable[[], Callable[[], object]]] = {
-        name: lambda train=train: shipped(cache, small, train) for name, train in ways.items()
+        name: lambda train=train: trainer_step(cache, small, train)
+        for name, train in variants.items()
     }
-    parts[PLAIN] = lambda: plain(cache, small)
-    parts["CUDA graph of the whole step, bf16"] = lambda: replayed(cache, small)
+    parts[PLAIN] = lambda: plain_step(cache, small)
+    parts["CUDA graph of the whole step, bf16"] = lambda: cuda_graph_step(cache, small)
     steps = each(parts, rows)
     yield from rows
     times = in_turns(steps, 2 if small else 20)
@@ -46,30 +50,30 @@ def measure(folder: Path, small: bool) -> Iterator[Row]:
         half = float(np.median(ms))
         yield row(f"training step, {name}: p50", half, "ms")
         yield row(f"training step, {name}: throughput", 1000 * batch / half, "images/s")
-    if PLAIN in times and SHIPPED in times:
-        share = float(np.median(times[PLAIN] / times[SHIPPED]))
-        yield row(f"training step, {SHIPPED}: against {PLAIN}", share, "x", AGAINST_PLAIN)
+    if PLAIN in times and DEFAULT in times:
+        share = float(np.median(times[PLAIN] / times[DEFAULT]))
+        yield row(f"training step, {DEFAULT}: against {PLAIN}", share, "x", AGAINST_PLAIN)
     if torch.cuda.is_available():
         yield row("training: peak memory", torch.cuda.max_memory_allocated() / 2**30, "GiB")
 
 
 def make(cache: Cache, small: bool, train: dict[str, object]) -> tuple[Trainer, DeviceBatch]:
-    """A trainer, and a batch that stays: loading is measured elsewhere."""
+    """A trainer, and one batch for all steps: loading is measured elsewhere."""
     cfg = config(small, **train)
     trainer = Trainer(cfg, cache, Split(cache.scenes, (), ()))
     return trainer, next(iter(trainer.prefetch(trainer.loader)))
 
 
-def shipped(cache: Cache, small: bool, train: dict[str, object]) -> Callable[[], object]:
-    """The trainer's own step; run before it is timed, as compilers fail and work then."""
+def trainer_step(cache: Cache, small: bool, train: dict[str, object]) -> Callable[[], object]:
+    """The trainer's step, after a warm-up: compilers compile, or fail, in the first calls."""
     trainer, batch = make(cache, small, train)
     for _ in range(WARM_UP):
         trainer.step_once(batch)
     return lambda: trainer.step_once(batch)
 
 
-def plain(cache: Cache, small: bool) -> Callable[[], object]:
-    """What one writes first: float32, the default memory layout, no average of the weights."""
+def plain_step(cache: Cache, small: bool) -> Callable[[], object]:
+    """The simplest step: float32, default memory layout, no average of the weights."""
     trainer, batch = make(cache, small, {"PRECISION": "fp32"})
     refiner = trainer.refiner.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     optimizer = torch.optim.AdamW(refiner.parameters(), lr=1e-4)
@@ -87,8 +91,8 @@ def plain(cache: Cache, small: bool) -> Callable[[], object]:
     return step
 
 
-def replayed(cache: Cache, small: bool) -> Callable[[], object]:
-    """Forward, loss, backward and the optimiser's step as one CUDA graph."""
+def cuda_graph_step(cache: Cache, small: bool) -> Callable[[], object]:
+    """Forward, loss, backward and optimizer step as one CUDA graph."""
     if not torch.cuda.is_available():
         raise RuntimeError("CUDA graphs need a GPU")
     trainer, batch = make(cache, small, {"PRECISION": "bf16", "DETERMINISTIC": False})

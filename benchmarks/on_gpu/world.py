@@ -1,4 +1,4 @@
-"""A packed synthetic world to load and to train on."""
+"""A packed synthetic world, for loading and training."""
 
 from pathlib import Path
 
@@ -12,14 +12,14 @@ from zoerefine.data.synthetic import synthesize
 
 
 def packed(folder: Path, small: bool) -> Cache:
-    """A thousand frames of 192x256; a few tiny ones to try the program with."""
+    """A thousand frames of 192x256; with `small` a few tiny ones, to try the program."""
     scenes, frames, height, width = (4, 8, 48, 64) if small else (16, 64, 192, 256)
     synthesize(folder / "world", scenes, 1, frames, 0, height=height, width=width)
     return build_cache(open_dataset(folder / "world"), height, width, folder / "caches")
 
 
 def config(small: bool, **train: object) -> CfgNode:
-    """The defaults with the UNet at the batch that the first implementation had."""
+    """The default config with the UNet and the batch size of the first implementation."""
     cfg = defaults()
     model = {"NAME": "small", "BASE": 8} if small else {"NAME": "unet", "BASE": 64}
     changes = {"LOADER": {"BATCH": 8 if small else 64}, "MODEL": model, "TRAIN": train}

@@ -1,44 +1,49 @@
-"""A run whose refiner changes depth by a lot, so that an engine that errs is seen to err."""
+"""Runs and frames to export with, and the command in this process."""
 
 import shutil
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
 
+from zoerefine.cli import main
 from zoerefine.export.build import EngineBuilder
 from zoerefine.run_dir import RunDir
-from zoerefine.train.checkpoint import load_refiner, save_best
-
-SIZE = 24, 32  # that the study's refiners were trained at
 
 
-@pytest.fixture(scope="session")
-def wild(study, tmp_path_factory):
-    """The study's best run with a head that matters. Tests must not change it."""
-    run = RunDir(tmp_path_factory.mktemp("wild") / "best")
-    engines = shutil.ignore_patterns("builds")
-    shutil.copytree(study.path / "best", run.path, ignore=engines)
-    refiner = load_refiner(run)
-    torch.manual_seed(0)
-    for name, weights in refiner.named_parameters():
-        if name == "backbone.head.weight":
-            torch.nn.init.normal_(weights, std=0.3)
-    save_best(run, refiner.state_dict())
+@dataclass
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Run a verb in this process, in the test's folder: command("export", run) -> Finished."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        return Finished(code, *capsys.readouterr())
+
     return run
 
 
 @pytest.fixture
-def best(wild, tmp_path):
-    """A copy of it, to export from at will."""
-    shutil.copytree(wild.path, tmp_path / "best", ignore=shutil.ignore_patterns("builds"))
-    return RunDir(tmp_path / "best")
+def run(exported_run, tmp_path):
+    """A copy of the exported run, with the engines that are built so far; tests may change it."""
+    shutil.copytree(exported_run.path, tmp_path / "run")
+    return RunDir(tmp_path / "run")
 
 
 @pytest.fixture(scope="session")
-def builder(wild):
-    """What its engines are built from."""
-    return EngineBuilder(wild)
+def builder(exported_run):
+    """Builds engines of the exported run, each once for all tests."""
+    return EngineBuilder(exported_run)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-// A stand-in for Torch-TensorRT's runtime: the class and the operator that its TorchScript files
-// name, with its rules for serialized engines. What it computes is twice the depth.
+// A substitute for Torch-TensorRT's runtime: the class and the operator that its TorchScript files
+// name, with its rules for serialized engines. It returns twice the depth.
 #include <ATen/ATen.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>

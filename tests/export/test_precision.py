@@ -1,10 +1,10 @@
-"""A refiner in another number format: what is cast, and what stays as it was trained."""
+"""A refiner in another precision: what is converted, and what stays as it was trained."""
 
 import pytest
 import torch
 
 from zoerefine.device import DTYPES
-from zoerefine.export.precision import Int8Conv, in_precision
+from zoerefine.export.precision import Int8Conv, to_precision
 from zoerefine.model import BACKBONES, build_refiner
 from zoerefine.model.refiner import DepthHead
 
@@ -27,21 +27,21 @@ def heads(core):
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
 def test_the_head_stays_as_it_was_trained(refiner, precision):
-    core = in_precision(refiner, precision, noise)
-    [ours], [theirs] = heads(core), heads(refiner)
-    assert torch.equal(ours.weight, theirs.weight)
-    assert torch.equal(ours.bias, theirs.bias)
+    core = to_precision(refiner, precision, noise)
+    [converted], [trained] = heads(core), heads(refiner)
+    assert torch.equal(converted.weight, trained.weight)
+    assert torch.equal(converted.bias, trained.bias)
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_all_but_the_head_is_cast(refiner, precision):
-    core = in_precision(refiner, precision, noise)
+def test_every_convolution_but_the_head_is_cast(refiner, precision):
+    core = to_precision(refiner, precision, noise)
     convolutions = {module for module in core.modules() if isinstance(module, torch.nn.Conv2d)}
     types = {conv.weight.dtype for conv in convolutions - set(heads(core))}
     assert types == {DTYPES[precision]}
 
 
-def test_int8_rounds_all_convolutions_but_the_first_and_the_head(refiner):
+def test_int8_quantizes_all_convolutions_but_the_first_and_the_head(refiner):
     count = sum(isinstance(module, torch.nn.Conv2d) for module in refiner.modules())
-    core = in_precision(refiner, "int8", noise)
+    core = to_precision(refiner, "int8", noise)
     assert sum(isinstance(module, Int8Conv) for module in core.modules()) == count - 2

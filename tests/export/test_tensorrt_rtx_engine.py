@@ -1,4 +1,4 @@
-"""TensorRT for RTX: its real parser and builder, on a machine without a GPU."""
+"""TensorRT for RTX: its parser and its builder, which need no GPU."""
 
 import subprocess
 import sys
@@ -10,16 +10,16 @@ import torch
 
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import read_manifest
-from zoerefine.export.engine_kinds import ExportSource, kind_of
+from zoerefine.export.engine_kinds import ExportSource, engine_kind
 from zoerefine.export.engines.tensorrt_rtx_engine import build_plan, open_plan
 from zoerefine.export.export import export
 from zoerefine.export.onnx_graph import to_onnx
-from zoerefine.export.precision import in_precision
+from zoerefine.export.precision import to_precision
 from zoerefine.export.verify import check_size
 from zoerefine.model import BACKBONES, build_refiner
 
-rtx = kind_of("tensorrt-rtx")
-pytestmark = pytest.mark.skipif(bool(rtx.lacking()), reason=rtx.lacking())
+rtx = engine_kind("tensorrt-rtx")
+pytestmark = pytest.mark.skipif(bool(rtx.missing_requirement()), reason=rtx.missing_requirement())
 
 
 def noise(height=64, width=96):
@@ -32,7 +32,7 @@ def noise(height=64, width=96):
 
 @pytest.fixture(scope="module")
 def sources():
-    """Refiners of each kind with random weights; the UNet has the size at which weights count."""
+    """Refiners of each network, random weights; of the UNet so many that they decide its size."""
     torch.manual_seed(0)
     bases = {"small": 8, "guided": 8, "unet": 48}
     made = {}
@@ -56,7 +56,7 @@ def plans(sources):
 @pytest.mark.parametrize("name", ["small", "guided"])
 def test_every_refiner_passes_the_parser_and_the_builder(sources, name, precision):
     built = rtx.build(sources[name], precision)
-    assert built.needs["GPU architecture"] == ["sm_86", "sm_89", "sm_120"]
+    assert built.requirements["GPU architecture"] == ["sm_86", "sm_89", "sm_120"]
     assert len(built.files["engine.plan"]) > 50_000
     assert built.batches == (1, 4, 16)
 
@@ -68,21 +68,21 @@ def test_low_precision_plans_are_smaller(sources, plans):
     assert len(plans["int8"]) < 0.6 * len(plans["fp32"])
 
 
-def test_fp32_that_nobody_asked_for_is_caught(sources, plans):
-    """The builder says nothing: its answer to fp16 is here what it gives to float32 weights."""
+def test_a_plan_that_is_silently_fp32_is_refused(sources, plans):
+    """The builder does not report it, so an fp32 plan stands for what it might return."""
     parameters = sources["unet"].parameters
     for precision, plan in plans.items():
         check_size("tensorrt-rtx", precision, len(plan), parameters)
     for asked in ("fp16", "int8"):
-        with pytest.raises(UserError, match=f"was asked for {asked} and built fp32 without a word"):
+        with pytest.raises(UserError, match=f"was asked for {asked} and silently built fp32"):
             check_size("tensorrt-rtx", asked, len(plans["fp32"]), parameters)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-def test_the_onnx_is_the_refiner_at_every_batch(sources, precision):
+def test_the_onnx_graph_agrees_with_the_refiner_at_every_batch_size(sources, precision):
     runtime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     source = sources["small"]
-    core = in_precision(source.refiner, precision, noise)
+    core = to_precision(source.refiner, precision, noise)
     session = runtime.InferenceSession(to_onnx(core, source), providers=["CPUExecutionProvider"])
     for batch in (1, 4, 16):
         rgb01, zoe_m = source.example(batch)
@@ -93,12 +93,12 @@ def test_the_onnx_is_the_refiner_at_every_batch(sources, precision):
         assert np.abs(found / expected - 1).mean() < tight
 
 
-def test_graphs_that_it_does_not_understand_are_named(sources):
-    with pytest.raises(UserError, match="TensorRT for RTX does not understand the refiner"):
+def test_a_graph_that_cannot_be_parsed_is_an_error(sources):
+    with pytest.raises(UserError, match="TensorRT for RTX cannot parse the refiner"):
         build_plan(b"no onnx", sources["small"])
 
 
-def test_a_plan_for_this_machines_own_gpu_needs_one(sources):
+def test_a_plan_for_the_current_gpu_needs_a_gpu(sources):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     source = sources["small"]
@@ -107,7 +107,7 @@ def test_a_plan_for_this_machines_own_gpu_needs_one(sources):
         build_plan(onnx, source, targets=("CURRENT",))
 
 
-def test_a_plan_for_another_machine_is_not_opened(sources):
+def test_a_plan_for_other_gpus_is_refused(sources):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     plan = rtx.build(sources["small"], "fp32").files["engine.plan"]
@@ -115,26 +115,31 @@ def test_a_plan_for_another_machine_is_not_opened(sources):
         open_plan(plan)
 
 
-def test_a_bundle_is_built_ahead_of_time_and_refused_here_in_one_line(best, script):
+def test_a_bundle_is_built_ahead_of_time_and_refused_without_the_gpu_in_one_line(run, command):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    path = export(best, "tensorrt-rtx", "fp16")
-    made = read_manifest(path)
-    assert made["compared"] == "the same in torch"
-    assert 0 < made["max_abs_err_m"] < 0.1
-    assert "latency_ms" not in made
+    path = export(run, "tensorrt-rtx", "fp16")
+    manifest = read_manifest(path)
+    assert manifest["compared"] == "the same arithmetic in torch"
+    assert 0 < manifest["max_abs_err_m"] < 0.1
+    assert "latency_ms" not in manifest
     with zipfile.ZipFile(path) as archive:
         names = {name.split("/", 1)[1] for name in archive.namelist()}
-    assert {"extra/engine.plan", "extra/refiner.onnx", "extra/manifest.json"} <= names
-    done = script("infer", path, "--rgb", "a", "--depth", "b", "--out", "c")
-    assert done.returncode == 2
-    [line] = done.stderr.strip().splitlines()
+    assert {
+        "extra/engine.plan",
+        "extra/refiner.onnx",
+        "extra/manifest.json",
+        "extra/MODEL_CARD.md",
+    } <= names
+    done = command("infer", path, "--rgb", "a", "--depth", "b", "--out", "c")
+    assert done.code == 2
+    [line] = done.err.strip().splitlines()
     assert "built for GPU architecture sm_86 or sm_89 or sm_120" in line
-    assert "here is GPU architecture none" in line
-    assert f"platform/export.py {best.path} --engine tensorrt-rtx --precision fp16" in line
+    assert "this machine has GPU architecture none" in line
+    assert f"zoerefine export {run.path} --engine tensorrt-rtx --precision fp16" in line
 
 
-def test_without_the_package_the_message_says_how_to_get_it():
+def test_without_the_package_the_error_says_how_to_install_it():
     code = (
         "import sys\nsys.modules['tensorrt_rtx_bindings'] = None\n"
         "from zoerefine.export.engines import tensorrt_rtx_engine\ntensorrt_rtx_engine.bindings()"

@@ -1,4 +1,4 @@
-"""zoerefine export: run -> engine bundle."""
+"""zoerefine export: from a run to an engine bundle."""
 
 import argparse
 from collections.abc import Sequence
@@ -6,39 +6,29 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.export import KINDS, PRECISIONS
+from zoerefine.export import PRECISIONS
+from zoerefine.registries import ENGINES
 from zoerefine.run_dir import RunDir
+
+EPILOG = """\
+results, in the run's directory:
+  engine/refiner.ts      the bundle: network, pre- and post-processing, manifest, model card
+  engine/MODEL_CARD.md   its model card: results, limits, origin, how to run it
+  engine/sweep.png       --sweep: accuracy against latency; the numbers are in sweep.json
+  engine/builds/         built bundles, which the same command uses again
+
+examples:
+  zoerefine export runs/demo/latest/best
+  zoerefine export runs/demo/latest/best --engine torchscript --precision fp32
+  zoerefine export runs/demo/latest/best --sweep
+"""
 
 
 def main(argv: Sequence[str]) -> int:
     """Export a run's best refiner."""
-    parser = argparse.ArgumentParser(
-        prog="export",
-        description="Turn a run's best refiner into one file that runs it: engine/refiner.ts. The "
-        "engine is compared with the refiner on real frames and not published if too far off.",
-    )
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory")
-    parser.add_argument(
-        "--engine",
-        choices=["auto", *KINDS],
-        default="auto",
-        help="auto: the best that this machine can run",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=["auto", *PRECISIONS],
-        default="auto",
-        help="auto: the fastest but int8 that stays within tolerance",
-    )
-    parser.add_argument(
-        "--sweep",
-        action="store_true",
-        help="build and time every engine and precision that this machine can, and publish the "
-        "fastest; writes engine/sweep.png and sweep.json",
-    )
-    args = parser.parse_args(argv)
+    args = parser().parse_args(argv)
     if args.sweep and (args.engine, args.precision) != ("auto", "auto"):
-        raise UserError("--sweep tries every engine and precision: give it alone")
+        raise UserError("--sweep tries every engine and precision: leave out the other options")
     run = RunDir(args.run.resolve())
     if args.sweep:
         return print_sweep(run)
@@ -47,9 +37,42 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.export.export import export
 
     path = export(run, args.engine, args.precision)
-    print(in_words(read_manifest(path)))
+    print(summary(read_manifest(path)))
     print(path)
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options."""
+    made = argparse.ArgumentParser(
+        prog="zoerefine export",
+        description="Export the best refiner of a run to one file, an engine bundle. The engine "
+        "is compared with the refiner on real frames, and published only if it differs from it by "
+        "less than a fixed tolerance.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("run", type=Path, metavar="RUN", help="the directory of a finished run")
+    made.add_argument(
+        "--engine",
+        choices=["auto", *ENGINES],
+        default="auto",
+        help="default: auto, the first one that this machine can build and run, of: "
+        f"{', '.join(ENGINES)}",
+    )
+    made.add_argument(
+        "--precision",
+        choices=["auto", *PRECISIONS],
+        default="auto",
+        help="default: auto, the fastest on this machine that is within tolerance; never int8",
+    )
+    made.add_argument(
+        "--sweep",
+        action="store_true",
+        help="build and time every engine and precision that this machine can build, and publish "
+        "the fastest",
+    )
+    return made
 
 
 def print_sweep(run: RunDir) -> int:
@@ -63,15 +86,16 @@ def print_sweep(run: RunDir) -> int:
     return 0
 
 
-def in_words(made: dict[str, Any]) -> str:
-    """A manifest's engine in a sentence."""
-    speed = "built here, and not run: this machine cannot"
-    if "latency_ms" in made:
+def summary(manifest: dict[str, Any]) -> str:
+    """A bundle in a line."""
+    speed = "not timed, because this machine cannot run it"
+    if "latency_ms" in manifest:
+        latency_ms, eager_ms = manifest["latency_ms"], manifest["eager_ms"]
         speed = (
-            f"{made['latency_ms']:.1f} ms a frame of {made['width']}x{made['height']}, eager "
-            f"{made['eager_ms']:.1f} ms ({made['eager_ms'] / made['latency_ms']:.2f}x)"
+            f"{latency_ms:.1f} ms a frame of {manifest['width']}x{manifest['height']}, eager "
+            f"{eager_ms:.1f} ms ({eager_ms / latency_ms:.2f}x)"
         )
     return (
-        f"{made['engine']} in {made['precision']}: {speed}; at most {made['max_abs_err_m']:.3f} m "
-        f"from eager, {made['mean_rel_err']:.3%} on average"
+        f"{manifest['engine']} {manifest['precision']}: {speed}; differs from eager by at most "
+        f"{manifest['max_abs_err_m']:.3f} m, {manifest['mean_rel_err']:.3%} on average"
     )

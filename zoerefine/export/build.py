@@ -1,4 +1,4 @@
-"""Builds a run's engines, one bundle a kind and precision, and keeps those found right."""
+"""Builds a run's engines, one bundle per kind and precision, and keeps those within tolerance."""
 
 import copy
 from dataclasses import asdict
@@ -7,16 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from zoerefine import __version__
 from zoerefine.config import load_config, training_size
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import load_bundle, read_manifest, save_bundle
-from zoerefine.export.engine_kinds import Built, ExportSource, Kind, Run, misfits
+from zoerefine.export.engine_kinds import (
+    BuiltEngine,
+    EngineKind,
+    ExportSource,
+    Forward,
+    unmet_requirements,
+)
 from zoerefine.export.frames import FRAMES, calibration_batches, sample_frames
-from zoerefine.export.shipped_module import Shipped
-from zoerefine.export.verify import check_tolerance, compare, time_all
+from zoerefine.export.processor import describe_processor
+from zoerefine.export.shipped_module import ShippedModule
+from zoerefine.export.verify import check_tolerance, compare_with_eager, time_interleaved
 from zoerefine.files import digest_file, digest_json
 from zoerefine.locks import lock
 from zoerefine.progress import say
@@ -24,18 +31,21 @@ from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import load_refiner
 
 PACKAGE = Path(__file__).parents[1]
+ENGINE_CODE = ("export/**/*.py", "model/**/*.py", "data/area_mean.py", "data/depth_codec.py")
+MEASURED_ENGINE, MEASURED_IN_TORCH = "the engine", "the same arithmetic in torch"
 
 
 class EngineBuilder:
-    """A run's refiner, and its engines in `engine/builds/`.
+    """Builds the engines of a run's refiner into `engine/builds/`.
 
-    Raises `UserError` where the run has no trained weights.
+    Raises `UserError` if the run has no trained weights.
     """
 
     def __init__(self, run: RunDir) -> None:
         cfg = load_config(run.config_file)
         height, width = training_size(cfg)
         self.run = run
+        self.folder = run.engine / "builds"
         self.root = cfg.DATA.ROOT
         calibration = partial(calibration_batches, run, self.root, height, width)
         self.source = ExportSource(load_refiner(run), height, width, calibration)
@@ -45,32 +55,29 @@ class EngineBuilder:
         """Real frames to compare on: uint8 [N, H, W, 3], uint16 [N, H, W]."""
         return sample_frames(self.root)
 
-    def eager(self, device: torch.device) -> nn.Module:
-        """The refiner as it was trained, between the same ends."""
+    def eager(self, device: torch.device) -> ShippedModule:
+        """The refiner as it was trained, float32, with the same pre- and post-processing."""
         source = self.source
-        shipped = Shipped(copy.deepcopy(source.refiner), source.height, source.width)
+        shipped = ShippedModule(copy.deepcopy(source.refiner), source.height, source.width)
         return shipped.eval().to(device)
 
-    def bundle(self, kind: Kind, precision: str) -> Path:
-        """The bundle of an engine within tolerance: built now, or kept from before.
+    def bundle(self, kind: EngineKind, precision: str) -> Path:
+        """The bundle of an engine that is within tolerance: built now, or kept from before.
 
         Raises:
-            TooFarOff: it is not within tolerance.
-            UserError: it cannot be built here.
+            OutOfTolerance: it differs too much from the refiner.
+            UserError: this machine cannot build it.
         """
-        if kind.lacking():
-            raise UserError(kind.lacking())
         path = self.path_of(kind, precision)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with lock(path.parent / ".lock"):  # of two exports the second uses what the first made
-            if is_whole(path):
+        with lock(self.folder / ".lock"):  # a second export at the same time uses the first's
+            if is_undamaged(path):
                 say(f"using {path.name}, built before")
             else:
                 self.build(kind, precision, path)
         return path
 
-    def build(self, kind: Kind, precision: str, path: Path) -> None:
-        """Build a bundle, check it, and remove what it takes the place of."""
+    def build(self, kind: EngineKind, precision: str, path: Path) -> None:
+        """Build a bundle, check it, and remove outdated ones of its kind and precision."""
         say(f"building {kind.NAME} in {precision}")
         built = kind.build(self.source, precision)
         manifest = make_manifest(self.run, kind.NAME, precision)
@@ -84,38 +91,41 @@ class EngineBuilder:
         for old in set(path.parent.glob(f"*{kind.NAME}-{precision}-*")) - {path}:
             old.unlink()
 
-    def path_of(self, kind: Kind, precision: str) -> Path:
-        """Named by the digest of weights, shapes, precision, versions, code and machine."""
-        code = [*PACKAGE.glob("export/*.py"), *PACKAGE.glob("model/*.py")]
+    def path_of(self, kind: EngineKind, precision: str) -> Path:
+        """Named by the digest of all that decides the bundle's content and its measurements."""
+        code = (path for pattern in ENGINE_CODE for path in PACKAGE.glob(pattern))
         facts = {
             "weights": self.run.weights_digest_file.read_text().strip(),
             "size": [self.source.height, self.source.width],
-            "versions": [__version__, torch.__version__, kind.here()],
+            "versions": [__version__, torch.__version__, kind.machine_facts()],
             "code": sorted(digest_file(path) for path in code),
-            "cpu": [torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()],
+            "processor": [describe_processor(), torch.get_num_threads()],
         }
-        name = f"{kind.NAME}-{precision}-{digest_json(facts)[:16]}.ts"
-        return self.run.engine / "builds" / name
+        return self.folder / f"{kind.NAME}-{precision}-{digest_json(facts)[:16]}.ts"
 
-    def measure(self, kind: Kind, built: Built, path: Path, precision: str) -> dict[str, Any]:
-        """Accuracy and latency of the bundle as it lies on the disk, at every batch it is for.
+    def measure(
+        self, kind: EngineKind, built: BuiltEngine, path: Path, precision: str
+    ) -> dict[str, Any]:
+        """Accuracy, at every batch size it is for, and latency of a bundle as saved to disk.
 
-        An engine that this machine can build but not run is judged by the same arithmetic in
-        torch, and not timed.
+        If this machine can build the engine but not run it, the same arithmetic in torch is
+        compared instead, and nothing is timed.
         """
-        if built.stand_in is not None and misfits(built.needs, kind.here()):
-            run: Run = built.stand_in
-            device, compared = torch.device("cpu"), "the same in torch"
+        missing = unmet_requirements(built.requirements, kind.machine_facts())
+        if built.torch_equivalent is not None and missing:
+            forward: Forward = built.torch_equivalent
+            device, compared = torch.device("cpu"), MEASURED_IN_TORCH
         else:
             engine = load_bundle(path)
-            run, device, compared = engine.run, engine.device, "the engine"
+            forward, device, compared = engine.forward, engine.device, MEASURED_ENGINE
         rgb_u8, zoe_u16 = (tensor.to(device) for tensor in self.frames)
         eager = self.eager(device)
-        accuracy = compare(run, eager, rgb_u8, zoe_u16, built.batches or (1, FRAMES))
+        batches = built.batches or (1, FRAMES)
+        accuracy = compare_with_eager(forward, eager, rgb_u8, zoe_u16, batches)
         check_tolerance(accuracy, kind.NAME, precision)
         facts = {"compared": compared, **asdict(accuracy)}
-        if compared == "the engine":
-            times = time_all({"engine": run, "eager": eager}, rgb_u8[:1], zoe_u16[:1])
+        if compared == MEASURED_ENGINE:
+            times = time_interleaved({"engine": forward, "eager": eager}, rgb_u8[:1], zoe_u16[:1])
             facts |= {
                 "latency_ms": times["engine"],
                 "eager_ms": times["eager"],
@@ -125,8 +135,8 @@ class EngineBuilder:
         return facts
 
 
-def is_whole(path: Path) -> bool:
-    """Whether a bundle is there and undamaged."""
+def is_undamaged(path: Path) -> bool:
+    """Whether there is a bundle, and its digest is right."""
     try:
         read_manifest(path)
     except UserError:
@@ -135,7 +145,7 @@ def is_whole(path: Path) -> bool:
 
 
 def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:
-    """Where the bundle comes from, and what goes in and out."""
+    """Where a bundle comes from, and what its inputs and output are."""
     provenance = run.read_json(run.provenance_file)
     results = run.read_json(run.results_file)
     return {
@@ -153,5 +163,6 @@ def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:
         "inputs": {"rgb": "uint8 [B, H, W, 3]", "zoe": "uint16 [B, H, W], metres * 256"},
         "output": "uint16 [B, H, W], metres * 256",
         "torch": torch.__version__.split("+")[0],
+        "processor": describe_processor(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
     }

@@ -1,128 +1,157 @@
-"""The kinds of engine, and what each must give: one interface, a module of this folder a kind."""
+"""Engine kinds: what the module of a kind defines, and how a kind is found by its name.
+
+To add a kind, write one module that defines everything in `EngineKind`
+(`engines/torchscript_engine.py` is the simplest example), and add one row with its name to
+`zoerefine.registries.ENGINES`.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Protocol, cast
 
 import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
-from zoerefine.export import KINDS
-from zoerefine.export.precision import Inputs
+from zoerefine.export.precision import RefinerInputs
 from zoerefine.model import RefinerNetwork
+from zoerefine.registries import ENGINES
 
 NOT_INSTALLED = "not installed"
 
-# uint8 [B, H, W, 3] and uint16 [B, H, W] to uint16 [B, H, W], on the engine's device.
-Run = Callable[[Tensor, Tensor], Tensor]
+# RGB uint8 [B, H, W, 3] and pseudo depth uint16 [B, H, W] to refined depth uint16 [B, H, W], all
+# on the engine's device; depth in metres * 256.
+Forward = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class ExportSource:
-    """What an engine is built from: a float32 refiner on the CPU, and the size it was trained at.
+    """What an engine is built from.
 
-    `calibration` gives batches of training frames at that size.
+    Attributes:
+        refiner: float32, on the CPU, in evaluation mode.
+        height, width: the size that the refiner was trained at.
+        calibration: yields batches of training frames at that size.
     """
 
     refiner: RefinerNetwork
     height: int
     width: int
-    calibration: Callable[[], Iterator[Inputs]]
+    calibration: Callable[[], Iterator[RefinerInputs]]
 
-    def example(self, batch: int) -> Inputs:
-        """A batch of plausible inputs, on the CPU."""
+    def example(self, batch: int) -> RefinerInputs:
+        """A random batch of plausible inputs on the CPU: [B, 3, h, w] and [B, 1, h, w]."""
         size = self.height, self.width
         return torch.rand(batch, 3, *size), torch.rand(batch, 1, *size) + 1
 
     @property
     def parameters(self) -> int:
-        """How many numbers the refiner has learned."""
+        """The number of the refiner's parameters."""
         return sum(tensor.numel() for tensor in self.refiner.parameters())
 
 
 @dataclass(frozen=True)
-class Built:
-    """An engine, ready to be put into a bundle.
+class BuiltEngine:
+    """An engine that is ready to be saved as a bundle.
 
     Attributes:
-        module: the bundle's TorchScript: the whole engine, or its ends alone.
-        device: cpu or cuda, where it runs.
-        files: what else travels in the bundle, by name.
-        needs: facts of `here()` without which it does not run, and their allowed values.
-        batches: the smallest, best and largest batch; empty where any will do.
-        stand_in: the same arithmetic in torch, to compare with eager where the engine cannot run.
+        module: the bundle's TorchScript: the whole engine, or only its pre- and post-processing.
+        device: where it runs, cpu or cuda.
+        files: further files of the bundle, by name.
+        requirements: for each fact of `machine_facts()` that matters, the allowed values.
+        batches: smallest, best and largest batch size; empty if any size will do.
+        torch_equivalent: the same arithmetic in PyTorch. It is compared with the eager refiner
+            where the engine itself cannot run. None if the engine runs wherever it is built.
     """
 
     module: torch.jit.ScriptModule
     device: str = "cpu"
     files: dict[str, bytes] = field(default_factory=dict)
-    needs: dict[str, list[str]] = field(default_factory=dict)
+    requirements: dict[str, list[str]] = field(default_factory=dict)
     batches: tuple[int, ...] = ()
-    stand_in: torch.nn.Module | None = None
+    torch_equivalent: torch.nn.Module | None = None
 
 
-class Kind(Protocol):
-    """What the module of a kind gives; see `torchscript.py` for the simplest."""
+class EngineKind(Protocol):
+    """What the module of an engine kind defines.
+
+    Attributes:
+        NAME: its row in `ENGINES`; `--engine` takes it, and manifests hold it.
+        INSTALL: the command that installs what bundles of this kind need beyond torch, or "".
+        PARALLEL_CALLS: True if a CPU is used best by several calls at once with one thread each;
+            False if one call uses all cores well.
+    """
 
     NAME: str
     INSTALL: str
+    PARALLEL_CALLS: bool
 
-    def precisions(self) -> tuple[str, ...]: ...
+    def precisions(self) -> tuple[str, ...]:
+        """The precisions that can be built on this machine, the one expected fastest first.
 
-    def lacking(self) -> str: ...
+        `--precision auto` on a CPU measures them all but int8; on a GPU it takes the first one
+        that is within tolerance.
+        """
 
-    def usable(self) -> bool: ...
+    def missing_requirement(self) -> str:
+        """Why this machine cannot build the engine; "" if it can."""
 
-    def here(self) -> dict[str, str]: ...
+    def allowed_for_auto(self) -> bool:
+        """Whether `--engine auto` may choose it: this machine can build it and run it."""
 
-    def build(self, source: ExportSource, precision: str) -> Built: ...
+    def machine_facts(self) -> dict[str, str]:
+        """This machine's value of every fact that a bundle may require."""
 
-    def attach(
-        self, module: torch.jit.ScriptModule, read: Callable[[str], bytes], precision: str
-    ) -> Run: ...
+    def build(self, source: ExportSource, precision: str) -> BuiltEngine:
+        """Build an engine in one of `precisions()`. Raises `UserError` if that fails."""
+
+    def load(
+        self, module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
+    ) -> Forward:
+        """The forward function of a loaded bundle.
+
+        Args:
+            module: `BuiltEngine.module`, loaded on the bundle's device.
+            read_file: returns one of `BuiltEngine.files` by its name.
+            precision: as it was built.
+        """
 
 
-def kind_of(name: str) -> Kind:
-    """The module of a kind. Raises `UserError` where there is no such kind."""
-    if name not in KINDS:
-        raise UserError(f"no engine {name!r}; known: auto, {', '.join(KINDS)}")
-    return cast(Kind, import_module(f"zoerefine.export.engines.{name.replace('-', '_')}_engine"))
+def engine_kind(name: str, where: object = "--engine") -> EngineKind:
+    """The module of a kind. Raises `UserError` that names `where` for an unknown name."""
+    ENGINES.check(name, str(where))
+    return cast(EngineKind, ENGINES.load(name))
 
 
-def misfits(needs: dict[str, list[str]], here: dict[str, str]) -> list[str]:
-    """The names of what a bundle needs and this machine has not, or has otherwise."""
-    return [name for name, allowed in needs.items() if here.get(name) not in allowed]
+def unmet_requirements(requirements: dict[str, list[str]], facts: dict[str, str]) -> list[str]:
+    """Names of the requirements that are missing or different on this machine."""
+    return [name for name, allowed in requirements.items() if facts.get(name) not in allowed]
 
 
-def check_fits(
-    name: str, needs: dict[str, list[str]], here: dict[str, str], path: object, again: str
+def check_requirements(
+    kind: EngineKind, requirements: dict[str, list[str]], path: object, rebuild: str
 ) -> None:
-    """Raises `UserError`, in one line, where a bundle was built for something else.
+    """Raises `UserError`, in one line, if this machine does not meet a bundle's requirements.
 
     Args:
-        name: the kind of the engine.
         path: the bundle, for the message.
-        again: the command that builds the right one.
+        rebuild: the command that builds the right bundle.
     """
-    wrong = misfits(needs, here)
-    if not wrong:
+    facts = kind.machine_facts()
+    unmet = unmet_requirements(requirements, facts)
+    if not unmet:
         return
-    built_for = ", ".join(f"{fact} {' or '.join(needs[fact])}" for fact in wrong)
-    is_here = ", ".join(f"{fact} {here.get(fact, NOT_INSTALLED)}" for fact in wrong)
-    install = kind_of(name).INSTALL if NOT_INSTALLED in is_here else ""
-    advice = f"{install}, or build the right one" if install else "build the right one"
-    raise UserError(f"{path} was built for {built_for}; here is {is_here}: {advice} with `{again}`")
+    required = ", ".join(f"{name} {' or '.join(requirements[name])}" for name in unmet)
+    found = ", ".join(f"{name} {facts.get(name, NOT_INSTALLED)}" for name in unmet)
+    install = f"{kind.INSTALL}, or " if kind.INSTALL and NOT_INSTALLED in found else ""
+    raise UserError(
+        f"{path} was built for {required}; this machine has {found}: {install}build the right "
+        f"bundle with `{rebuild}`"
+    )
 
 
-def auto() -> str:
-    """The best kind that can be built and run here."""
-    return next(name for name in KINDS if kind_of(name).usable())
-
-
-def architecture() -> str:
-    """The GPU's, or none."""
+def gpu_architecture() -> str:
+    """The GPU's compute capability, such as sm_90, or none."""
     if not torch.cuda.is_available():
         return "none"
     major, minor = torch.cuda.get_device_capability()

@@ -1,54 +1,42 @@
-"""A run becomes an engine bundle: the best that this machine can run, built, checked, published."""
+"""From a run to its engine bundle: built, checked, published with its model card."""
 
-import shutil
 from pathlib import Path
+from typing import Any
 
-from zoerefine.errors import UserError
+from zoerefine.export.auto import choose
 from zoerefine.export.build import EngineBuilder
-from zoerefine.export.engine_kinds import Kind, auto, kind_of
-from zoerefine.export.verify import TooFarOff
-from zoerefine.files import replacing
-from zoerefine.progress import say
+from zoerefine.export.bundle import MODEL_CARD, copy_bundle, read_manifest
+from zoerefine.export.model_card import model_card
+from zoerefine.files import write_text
 from zoerefine.run_dir import RunDir
 
 
 def export(run: RunDir, engine: str = "auto", precision: str = "auto") -> Path:
-    """Build, check and publish `engine/refiner.ts` in the run's directory.
+    """Build, check and publish `engine/refiner.ts` and `engine/MODEL_CARD.md` of a run.
 
     Args:
-        engine: auto (the best that this machine can run), or one of `KINDS`.
-        precision: auto (the fastest but int8 that stays within tolerance), or one that the
-            engine has.
+        engine: a row of `ENGINES`; auto: the first one that this machine can build and run.
+        precision: one that the engine has; auto: the fastest one on this machine that is within
+            tolerance, except int8.
+
+    Returns:
+        The path of the bundle.
 
     Raises:
-        UserError: no trained weights; no such engine here; too far from eager (not published).
+        UserError: no trained weights, no such engine on this machine, or none within tolerance.
     """
-    kind = kind_of(auto() if engine == "auto" else engine)
-    first, *others = candidates(kind, precision)
-    builder = EngineBuilder(run)
-    for other in others:
-        try:
-            return publish(run, builder.bundle(kind, first))
-        except TooFarOff as error:
-            say(f"{error}; trying {other}")
-            first = other
-    return publish(run, builder.bundle(kind, first))
+    choice = choose(EngineBuilder(run), engine, precision)
+    return publish(run, choice.bundle, choice.measured)
 
 
-def candidates(kind: Kind, precision: str) -> list[str]:
-    """The precisions to try, the fastest first. Raises `UserError` where there is none."""
-    known = kind.precisions()
-    if precision == "auto":
-        return [choice for choice in known if choice != "int8"]
-    if precision not in known:
-        raise UserError(
-            f"{kind.NAME} has no precision {precision!r} here; known: auto, {', '.join(known)}"
-        )
-    return [precision]
+def publish(run: RunDir, built: Path, measured: dict[str, Any]) -> Path:
+    """Copy a built bundle, with its model card, to where the run's engine is looked for.
 
-
-def publish(run: RunDir, built: Path) -> Path:
-    """Copy a bundle to where the run's engine is looked for."""
-    with replacing(run.bundle) as temporary:
-        shutil.copyfile(built, temporary)
+    Args:
+        measured: what the bundle was chosen by, for its manifest; see `auto.Choice`.
+    """
+    facts = {"choice": measured} if measured else {}
+    card = model_card(run, read_manifest(built) | facts)
+    copy_bundle(built, run.bundle, facts, {MODEL_CARD: card.encode()})
+    write_text(run.engine / MODEL_CARD, card)
     return run.bundle

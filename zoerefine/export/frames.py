@@ -1,4 +1,4 @@
-"""Real frames for engines: those to compare on, and those to calibrate 8-bit rounding with."""
+"""Real frames for engines: to measure their accuracy on, and to calibrate int8 with."""
 
 from collections.abc import Iterator
 
@@ -11,44 +11,48 @@ from zoerefine.data.decode import read_zoe
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.split import read_split
 from zoerefine.errors import UserError
-from zoerefine.export.precision import Inputs
+from zoerefine.export.precision import RefinerInputs
 from zoerefine.export.shipped_module import PrePostProcessing
 from zoerefine.image_files import read_rgb
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 
 FRAMES = 8  # that an engine is compared on
-CALIBRATION = 32  # frames of training scenes
+CALIBRATION_FRAMES = 32  # of training scenes
 
 
 def sample_frames(root: str) -> tuple[Tensor, Tensor]:
-    """Real frames from all over the data set: uint8 [N, H, W, 3] and uint16 [N, H, W]."""
-    pictures = [read(frame) for frame in spread(with_zoe(root), FRAMES)]
-    alike = [(rgb, zoe) for rgb, zoe in pictures if zoe.shape == pictures[0][1].shape]
-    rgb_u8, zoe_u16 = (torch.from_numpy(np.stack(field)) for field in zip(*alike, strict=True))
+    """Frames from all over the data set: RGB uint8 [N, H, W, 3], pseudo depth uint16 [N, H, W]."""
+    pictures = [read(frame) for frame in evenly_spaced(frames_with_zoe(root), FRAMES)]
+    same_size = [(rgb, zoe) for rgb, zoe in pictures if zoe.shape == pictures[0][1].shape]
+    rgb_u8, zoe_u16 = (torch.from_numpy(np.stack(field)) for field in zip(*same_size, strict=True))
     return rgb_u8, zoe_u16
 
 
-def calibration_batches(run: RunDir, root: str, height: int, width: int) -> Iterator[Inputs]:
-    """Frames of the run's training scenes, one at a time, as the network gets them."""
+def calibration_batches(run: RunDir, root: str, height: int, width: int) -> Iterator[RefinerInputs]:
+    """Frames of the run's training scenes, one at a time, at the network's size."""
     train = set(read_split(run.split_file).train)
-    frames = spread([frame for frame in with_zoe(root) if frame.scene in train], CALIBRATION)
-    ends = PrePostProcessing(height, width)
+    in_training = [frame for frame in frames_with_zoe(root) if frame.scene in train]
+    frames = evenly_spaced(in_training, CALIBRATION_FRAMES)
+    processing = PrePostProcessing(height, width)
     for frame in track(frames, len(frames), "calibrating", "frame"):
         rgb, zoe = read(frame)
-        yield ends.before(torch.from_numpy(rgb)[None], torch.from_numpy(zoe)[None])
+        yield processing.before(torch.from_numpy(rgb)[None], torch.from_numpy(zoe)[None])
 
 
-def with_zoe(root: str) -> list[Frame]:
-    """The frames that have pseudo depth. Raises `UserError` where there are none."""
+def frames_with_zoe(root: str) -> list[Frame]:
+    """The frames that have pseudo depth. Raises `UserError` if there are none."""
     frames = [frame for frame in open_dataset(root).frames if frame.zoe is not None]
     if not frames:
-        raise UserError(f"{root} has no frame with pseudo depth to compare an engine on")
+        raise UserError(
+            f"no frame in {root} has pseudo depth, and an engine is compared on such frames: make "
+            f"it with `zoerefine data zoedepth {root}`"
+        )
     return frames
 
 
-def spread(frames: list[Frame], count: int) -> list[Frame]:
-    """So many of them, from all over."""
+def evenly_spaced(frames: list[Frame], count: int) -> list[Frame]:
+    """At most `count` of the frames, at equal distances."""
     picked = np.linspace(0, len(frames) - 1, min(count, len(frames)))
     return [frames[i] for i in picked.astype(int)]
 

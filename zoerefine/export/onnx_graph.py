@@ -1,4 +1,4 @@
-"""A refiner as ONNX, for the engines that read it."""
+"""A refiner as an ONNX graph, for the engines that read ONNX."""
 
 import tempfile
 import warnings
@@ -16,12 +16,12 @@ INPUTS, OUTPUT = ("rgb01", "zoe_m"), "depth_m"
 def to_onnx(core: RefinerNetwork, source: ExportSource) -> bytes:
     """The core with a dynamic batch: rgb01 [B, 3, h, w], zoe_m [B, 1, h, w] -> depth_m.
 
-    The exporter that goes by TorchScript is used because it writes simulated 8-bit rounding as
-    the pairs that engines look for.
+    torch's TorchScript-based exporter is used: it writes simulated quantization as the Q and DQ
+    pairs that engines look for.
     """
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), torch.no_grad():
         path = Path(folder) / "refiner.onnx"
-        warnings.simplefilter("ignore")  # both exporters warn a lot, of nothing that matters here
+        warnings.simplefilter("ignore")  # both exporters give many warnings, none of them relevant
         torch.onnx.export(
             core, source.example(2), path, dynamo=False, opset_version=OPSET,
             input_names=list(INPUTS), output_names=[OUTPUT],

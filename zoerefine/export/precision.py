@@ -1,8 +1,8 @@
-"""A refiner in another number format: fp16 and bf16 by type, int8 by simulated rounding.
+"""A refiner in another precision: fp16 and bf16 by cast, int8 by simulated quantization.
 
-Engines take a network's precision from its own types (TensorRT 11 takes it from nothing else),
-so what is built is always the network that this file makes. Only the backbone changes, and of it
-not the head: log depth, bounds and exponential stay float32.
+Engines take the precision of a network from the types of its tensors (TensorRT 11 from nothing
+else), so every engine is built from the network that this file returns. Only the backbone
+changes, and of it not the head: log depth, bounds and exponential stay float32.
 """
 
 import copy
@@ -18,12 +18,12 @@ from zoerefine.device import DTYPES
 from zoerefine.model import RefinerNetwork
 from zoerefine.model.refiner import DepthHead
 
-Inputs = tuple[Tensor, Tensor]  # rgb01 [B, 3, h, w], zoe_m [B, 1, h, w]
-BITS = (-128, 127)
+RefinerInputs = tuple[Tensor, Tensor]  # rgb01 [B, 3, h, w], zoe_m [B, 1, h, w]
+INT8 = (-128, 127)
 
 
-class Typed(nn.Module):
-    """A backbone that computes in another number format between float32 ends."""
+class CastBackbone(nn.Module):
+    """A backbone that computes in another type, with float32 input and output."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
@@ -38,18 +38,18 @@ class Typed(nn.Module):
         return depth.float()
 
 
-class WholeHeads(fx.Tracer):
-    """Traces a backbone, but leaves its head the module that it is."""
+class HeadKeepingTracer(fx.Tracer):
+    """Traces a backbone but does not look inside its head, so that the head stays a module."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return isinstance(m, DepthHead) or super().is_leaf_module(m, module_qualified_name)
 
 
 class Int8Conv(nn.Module):
-    """A convolution whose input and weights are rounded to 8 bits, and are float32 again after.
+    """A convolution with simulated quantization of its input and weights to 8 bits.
 
-    Engines turn the pair of roundings into one 8-bit convolution. Symmetric; one scale for the
-    input, from its largest value in calibration, and one for each output channel's weights.
+    Engines turn the two quantizations into one 8-bit convolution. Symmetric; one scale for the
+    input, from its largest magnitude in calibration, and one per output channel for the weights.
     """
 
     def __init__(self, conv: nn.Conv2d, largest: float) -> None:
@@ -63,48 +63,48 @@ class Int8Conv(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         conv = self.conv
         return F.conv2d(
-            self.rounded_input(x), self.rounded_weight(),
+            self.quantized_input(x), self.quantized_weight(),
             conv.bias, conv.stride, conv.padding, conv.dilation, conv.groups,
         )  # fmt: skip
 
-    def rounded_input(self, x: Tensor) -> Tensor:
-        return torch.fake_quantize_per_tensor_affine(x, self.largest / BITS[1], 0, *BITS)
+    def quantized_input(self, x: Tensor) -> Tensor:
+        return torch.fake_quantize_per_tensor_affine(x, self.largest / INT8[1], 0, *INT8)
 
-    def rounded_weight(self) -> Tensor:
+    def quantized_weight(self) -> Tensor:
         return torch.fake_quantize_per_channel_affine(
-            self.conv.weight, self.get_buffer("peaks") / BITS[1], self.get_buffer("zeros"), 0, *BITS
+            self.conv.weight, self.get_buffer("peaks") / INT8[1], self.get_buffer("zeros"), 0, *INT8
         )
 
 
-def in_precision(
+def to_precision(
     refiner: RefinerNetwork,
     precision: str,
-    calibration: Callable[[], Iterator[Inputs]],
-    rounding: type[Int8Conv] = Int8Conv,
+    calibration: Callable[[], Iterator[RefinerInputs]],
+    int8_conv: type[Int8Conv] = Int8Conv,
 ) -> RefinerNetwork:
-    """A copy of a float32 refiner that computes in `precision`, one of fp32, fp16, bf16, int8.
+    """A copy of a float32 refiner that computes in `precision`: fp32, fp16, bf16 or int8.
 
     Args:
-        calibration: gives batches of training frames; asked for int8 alone.
-        rounding: the convolution of int8.
+        calibration: yields batches of training frames; called for int8 only.
+        int8_conv: the class that replaces convolutions for int8.
     """
     core = copy.deepcopy(refiner).eval()
     if precision == "fp32":
         return core
     # Batch norm is folded into the convolutions first: its statistics need float32.
     core.backbone = fuse(
-        fx.GraphModule(core.backbone, WholeHeads().trace(core.backbone)), no_trace=True
+        fx.GraphModule(core.backbone, HeadKeepingTracer().trace(core.backbone)), no_trace=True
     )
     if precision == "int8":
-        largest = observe(core, calibration())
-        round_convolutions(core.backbone, largest, rounding)
+        largest = largest_inputs(core, calibration())
+        quantize_convolutions(core.backbone, largest, int8_conv)
     else:
-        core.backbone = Typed(core.backbone, DTYPES[precision])
+        core.backbone = CastBackbone(core.backbone, DTYPES[precision])
     return core.eval()
 
 
-def observe(core: RefinerNetwork, batches: Iterator[Inputs]) -> dict[str, float]:
-    """The largest magnitude that enters each convolution, by name: its mean over the batches."""
+def largest_inputs(core: RefinerNetwork, batches: Iterator[RefinerInputs]) -> dict[str, float]:
+    """The largest magnitude of each convolution's input, by name: the mean over the batches."""
     seen: dict[str, list[float]] = {}
 
     def watch(name: str) -> Callable[[nn.Module, Sequence[Any]], None]:
@@ -123,13 +123,16 @@ def observe(core: RefinerNetwork, batches: Iterator[Inputs]) -> dict[str, float]
     return {name: sum(values) / len(values) for name, values in seen.items()}
 
 
-def round_convolutions(
-    backbone: nn.Module, largest: dict[str, float], rounding: type[Int8Conv]
+def quantize_convolutions(
+    backbone: nn.Module, largest: dict[str, float], int8_conv: type[Int8Conv]
 ) -> None:
-    """Make the convolutions 8-bit, in the order in which they run; not the first, whose input
-    mixes colours and depth, and not the head, whose output is the result."""
+    """Replace convolutions by 8-bit ones, except the first and the head.
+
+    The first one's input mixes colours and depth, the head's output is the result. `largest` is
+    in the order in which the convolutions run.
+    """
     for name in list(largest)[1:]:
         conv = backbone.get_submodule(name)
         assert isinstance(conv, nn.Conv2d)
         if not isinstance(conv, DepthHead):
-            backbone.set_submodule(name, rounding(conv, largest[name]))
+            backbone.set_submodule(name, int8_conv(conv, largest[name]))

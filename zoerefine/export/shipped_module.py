@@ -1,7 +1,8 @@
-"""The shipped module: pictures as they come in, refined depth as ZoeDepth's files have it.
+"""The module that a bundle ships: the refiner with its pre- and post-processing.
 
-Everything a robot would otherwise have to get right is inside: scales, resizing to the size that
-the refiner was trained at, and bringing what it tells to the picture's own size.
+It takes pictures as they are read and returns depth in the units of ZoeDepth's files. Unit
+conversion, resizing to the training size and resizing back are inside, so that a robot's program
+cannot get them wrong.
 """
 
 import torch
@@ -13,18 +14,19 @@ from zoerefine.data.depth_codec import ZOE_UNIT_M
 
 
 class PrePostProcessing(nn.Module):
-    """What stands before and after a core that refines at the one size it was trained at.
+    """Pre- and post-processing for a core that refines at its training size only.
 
-    What is brought to the picture's own size is the factor by which the core changes its input, not
-    the depth that it tells: what the pseudo depth shows finer than the core's pixels is kept. An
-    engine that is no TorchScript stands between the two; `forward` is not defined for such a file.
+    Post-processing resizes the factor by which the core changes its input, not the refined depth:
+    so details of the pseudo depth that are finer than the core's pixels are kept.
+
+    An engine that is not TorchScript runs between `before` and `after`, so there is no `forward`.
     """
 
     def __init__(self, height: int, width: int) -> None:
         super().__init__()
         self.height = height
         self.width = width
-        self.unit_m = ZOE_UNIT_M  # TorchScript sees no globals
+        self.unit_m = ZOE_UNIT_M  # TorchScript cannot read globals
 
     @torch.jit.export
     def before(self, rgb_u8: Tensor, zoe_u16: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,18 +40,18 @@ class PrePostProcessing(nn.Module):
 
     @torch.jit.export
     def after(self, zoe_u16: Tensor, core_zoe_m: Tensor, core_m: Tensor) -> Tensor:
-        """The core's input and output depth [B, 1, h, w] to refined uint16 [B, H, W]."""
+        """The core's input and output depth [B, 1, h, w] to refined depth uint16 [B, H, W]."""
         zoe_m = zoe_u16.unsqueeze(1).to(torch.float32) * self.unit_m
-        own = [zoe_m.size(2), zoe_m.size(3)]
+        size = [zoe_m.size(2), zoe_m.size(3)]
         refined_m = core_m
-        if own != [self.height, self.width]:
-            refined_m = zoe_m * mean_change(core_zoe_m, core_m, own)
+        if size != [self.height, self.width]:
+            refined_m = zoe_m * resized_factor(core_zoe_m, core_m, size)
         units = (refined_m / self.unit_m).round().clamp(0.0, 65535.0)
         return units.squeeze(1).to(torch.int32).to(torch.uint16)
 
 
-class Shipped(nn.Module):
-    """uint8 [B, H, W, 3] and uint16 [B, H, W] (metres * 256) to uint16 [B, H, W], the same units.
+class ShippedModule(nn.Module):
+    """RGB uint8 [B, H, W, 3] and depth uint16 [B, H, W] in metres * 256 to refined depth, the same.
 
     `core` refines (rgb01 [B, 3, h, w], zoe_m [B, 1, h, w]) to depth_m [B, 1, h, w].
     """
@@ -57,18 +59,20 @@ class Shipped(nn.Module):
     def __init__(self, core: nn.Module, height: int, width: int) -> None:
         super().__init__()
         self.core = core
-        self.ends = PrePostProcessing(height, width)
+        self.processing = PrePostProcessing(height, width)
 
     def forward(self, rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
-        rgb01, zoe_m = self.ends.before(rgb_u8, zoe_u16)
-        return self.ends.after(zoe_u16, zoe_m, self.core(rgb01, zoe_m))
+        rgb01, zoe_m = self.processing.before(rgb_u8, zoe_u16)
+        return self.processing.after(zoe_u16, zoe_m, self.core(rgb01, zoe_m))
 
 
-def mean_change(zoe_m: Tensor, refined_m: Tensor, size: list[int]) -> Tensor:
-    """refined / zoe [B, 1, h, w] at another size, interpolated between measured pixels alone; 1
-    where there is none around."""
-    measured = (zoe_m > 0).to(torch.float32)
-    change = torch.where(zoe_m > 0, refined_m / zoe_m.clamp(min=1e-3), torch.zeros_like(zoe_m))
-    change = F.interpolate(change, size, mode="bilinear", align_corners=False)
-    share = F.interpolate(measured, size, mode="bilinear", align_corners=False)
-    return torch.where(share > 0, change / share.clamp(min=1e-6), torch.ones_like(change))
+def resized_factor(zoe_m: Tensor, refined_m: Tensor, size: list[int]) -> Tensor:
+    """refined / zoe of [B, 1, h, w] at another size [B, 1, H, W].
+
+    Interpolated between valid pixels only; 1 where no pixel around is valid.
+    """
+    valid = (zoe_m > 0).to(torch.float32)
+    factor = torch.where(zoe_m > 0, refined_m / zoe_m.clamp(min=1e-3), torch.zeros_like(zoe_m))
+    factor = F.interpolate(factor, size, mode="bilinear", align_corners=False)
+    weight = F.interpolate(valid, size, mode="bilinear", align_corners=False)
+    return torch.where(weight > 0, factor / weight.clamp(min=1e-6), torch.ones_like(factor))

@@ -1,48 +1,79 @@
-"""A bundle for people: its manifest, whether it fits this machine, and how to build it again."""
+"""A bundle for people: its manifest, whether it runs on this machine, how to build it again."""
 
 from pathlib import Path
 from typing import Any
 
-from zoerefine.export.bundle import again, read_manifest
-from zoerefine.export.engine_kinds import kind_of, misfits
+from zoerefine.export.bundle import (
+    EXTRA,
+    MODEL_CARD,
+    read_file,
+    read_manifest,
+    rebuild_command,
+)
+from zoerefine.export.engine_kinds import engine_kind, unmet_requirements
+from zoerefine.export.model_card import latencies
 
 
 def show_bundle(path: Path) -> str:
-    """A page of text. Loads none of the bundle's code; errors as `read_manifest`."""
-    made = read_manifest(path)
-    kind = kind_of(made["engine"])
-    wrong = misfits(made["needs"], kind.here())
+    """A page of text. Loads none of the bundle's code; raises as `read_manifest` does."""
+    manifest = read_manifest(path)
+    kind = engine_kind(manifest["engine"], path)
+    unmet = unmet_requirements(manifest["requirements"], kind.machine_facts())
+    requirements = [
+        f"{name} {' or '.join(allowed)}" for name, allowed in manifest["requirements"].items()
+    ]
     rows = {
         "bundle": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
-        "digest": made["digest"],
-        "engine": f"{made['engine']} in {made['precision']}, runs on {made['device']}",
-        "batches": ", ".join(map(str, made["batches"])) or "any",
-        "needs": "; ".join(f"{fact} {' or '.join(some)}" for fact, some in made["needs"].items())
-        or "torch alone",
-        "fits here": f"no: {', '.join(wrong)}" if wrong else "yes",
-        "from eager": f"at most {made['max_abs_err_m']:.4f} m, {made['mean_rel_err']:.4%} on "
-        f"average, on {made['frames']} frames ({made['compared']})",
-        "latency": latency(made),
-        "run": made["run"],
-        "commit": made["commit"] + (" with changes" if made["dirty_digest"] else ""),
-        "weights": made["weights"],
-        "config": made["config_digest"],
-        "data": f"{made['data']}; {made['pseudo_label']}",
-        "built with": f"zoerefine {made['zoerefine']}, torch {made['torch']}"
-        + (f", {made['gpu']}" if made["gpu"] else ""),
-        "inputs": ", ".join(f"{name} {what}" for name, what in made["inputs"].items()),
-        "output": made["output"],
+        "model card": model_card_of(path),
+        "digest": manifest["digest"],
+        "engine": f"{manifest['engine']} {manifest['precision']}, for {manifest['device']}",
+        "batch sizes": ", ".join(map(str, manifest["batches"])) or "any",
+        "requires": "; ".join(requirements) or "only torch",
+        "runs here": f"no: {', '.join(unmet)}" if unmet else "yes",
+        "accuracy": f"differs from the float32 refiner by at most "
+        f"{manifest['max_abs_err_m']:.4f} m, {manifest['mean_rel_err']:.4%} on average, on "
+        f"{manifest['frames']} frames; compared: {manifest['compared']}",
+        "latency": latency(manifest),
+        "chosen by": choice(manifest),
+        "run": manifest["run"],
+        "commit": manifest["commit"]
+        + (" with uncommitted changes" if manifest["dirty_digest"] else ""),
+        "weights": manifest["weights"],
+        "config": manifest["config_digest"],
+        "data": f"{manifest['data']}; {manifest['pseudo_label']}",
+        "built with": f"zoerefine {manifest['zoerefine']}, torch {manifest['torch']}",
+        "built on": manifest["gpu"] or manifest["processor"],
+        "inputs": ", ".join(f"{name} {what}" for name, what in manifest["inputs"].items()),
+        "output": manifest["output"],
     }
     lines = [f"{name:<11} {value}" for name, value in rows.items() if value]
-    metrics = [f"  {name:<40} {value:.6g}" for name, value in made["metrics"].items()]
-    return "\n".join([*lines, "", *metrics, "", "again:", f"  {again(made, path)}"])
+    metrics = [f"  {name:<40} {value:.6g}" for name, value in manifest["metrics"].items()]
+    if metrics:
+        lines += ["", "metrics on held-out scenes:", *metrics]
+    return "\n".join([*lines, "", "build it again:", f"  {rebuild_command(manifest, path)}"])
 
 
-def latency(made: dict[str, Any]) -> str:
-    """Of a frame, against eager."""
-    if "latency_ms" not in made:
-        return "not timed: the machine that built it cannot run it"
+def model_card_of(path: Path) -> str:
+    """Where the model card is: beside the bundle, or inside it."""
+    beside, inside = path.with_name(MODEL_CARD), read_file(path, MODEL_CARD)
+    if inside is None:
+        return ""
+    if beside.exists() and beside.read_bytes() == inside:
+        return str(beside)
+    return f"unzip -p {path} '*/{EXTRA}/{MODEL_CARD}'"
+
+
+def latency(manifest: dict[str, Any]) -> str:
+    """Of a frame, beside the eager refiner's."""
+    if "latency_ms" not in manifest:
+        return "not measured: the machine that built it cannot run it"
     return (
-        f"{made['latency_ms']:.2f} ms a frame of {made['width']}x{made['height']}, eager "
-        f"{made['eager_ms']:.2f} ms on the same machine"
+        f"{manifest['latency_ms']:.2f} ms a frame of {manifest['width']}x{manifest['height']}; the "
+        f"float32 refiner in PyTorch {manifest['eager_ms']:.2f} ms, on the same machine"
     )
+
+
+def choice(manifest: dict[str, Any]) -> str:
+    """What was measured to choose this engine."""
+    measured = manifest.get("choice")
+    return f"{latencies(measured)}, on {measured['processor']}" if measured else ""

@@ -200,7 +200,7 @@ def in_threads(
     refining: deque[Future[list[Future[str]]]] = deque()
     for batch in batches:
         refining.append(engines.submit(refine_batch, batch, job, pool))
-        if len(refining) > BATCHES_AHEAD * engine_threads(job.engine):
+        if len(refining) > BATCHES_AHEAD * job.engine.parallel_calls:
             yield refining.popleft().result()
     for future in refining:
         yield future.result()
@@ -242,22 +242,12 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
             yield item  # type: ignore[misc]
 
 
-def engine_threads(engine: Engine) -> int:
-    """How many batches are best refined at a time.
-
-    Frames side by side use a CPU's cores better than the parts of one: no core waits for another.
-    Of the CPU's engines only TorchScript leaves that to its caller.
-    """
-    alone = engine.device.type != "cpu" or engine.manifest["engine"] != "torchscript"
-    return 1 if alone else os.cpu_count() or 1
-
-
 def engine_pool(engine: Engine) -> ThreadPoolExecutor:
-    """Threads to call an engine in, which share the cores out among them."""
-    threads = engine_threads(engine)
+    """Threads to call an engine in; where there are several, each call uses one core."""
+    threads = engine.parallel_calls
 
-    def share() -> None:
+    def limit_threads() -> None:
         if threads > 1:
-            torch.set_num_threads(1)  # of this thread's own calls
+            torch.set_num_threads(1)  # of torch, for calls from this thread
 
-    return ThreadPoolExecutor(threads, initializer=share)
+    return ThreadPoolExecutor(threads, initializer=limit_threads)

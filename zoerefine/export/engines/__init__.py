@@ -1,1 +1,1 @@
-"""The engines, one a module: each gives what `engine_kinds.Kind` lists."""
+"""The engine kinds, one module each; `engine_kinds.EngineKind` lists what a module defines."""

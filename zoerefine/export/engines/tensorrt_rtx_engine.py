@@ -1,7 +1,7 @@
 """A TensorRT for RTX engine, built ahead of time on any machine for GeForce and RTX cards.
 
-The build needs no GPU; running needs one of `TARGETS`. The plan and the ONNX that it was built
-from travel in the bundle; the pictures' conversions around it are the bundle's TorchScript.
+The build needs no GPU; running needs one of `TARGETS`. The bundle holds the plan and the ONNX
+graph that it was built from. Pre- and post-processing are the bundle's TorchScript.
 """
 
 from collections.abc import Callable
@@ -14,61 +14,68 @@ import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
-from zoerefine.export.engine_kinds import NOT_INSTALLED, Built, ExportSource, Run, architecture
-from zoerefine.export.engines.torchscript_engine import script
+from zoerefine.export.engine_kinds import (
+    NOT_INSTALLED,
+    BuiltEngine,
+    ExportSource,
+    Forward,
+    gpu_architecture,
+)
+from zoerefine.export.engines.torchscript_engine import compile_script
 from zoerefine.export.onnx_graph import INPUTS, OUTPUT, to_onnx
-from zoerefine.export.precision import in_precision
-from zoerefine.export.shipped_module import PrePostProcessing, Shipped
+from zoerefine.export.precision import to_precision
+from zoerefine.export.shipped_module import PrePostProcessing, ShippedModule
 from zoerefine.export.verify import check_size
 
 NAME = "tensorrt-rtx"
 INSTALL = "pip install 'zoerefine[tensorrt-rtx]' -c requirements.lock"
-BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimisation profile
+PARALLEL_CALLS = False
+BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization profile
 TARGETS = ("sm_86", "sm_89", "sm_120")  # RTX 30, 40 and 50
 PLAN, ONNX = "engine.plan", "refiner.onnx"
 
 
 def precisions() -> tuple[str, ...]:
-    """What it can be built in, the fastest first but int8 last, which needs calibration."""
+    """The precisions, the fastest first; int8 is last because it needs calibration."""
     return "fp16", "fp32", "int8"
 
 
-def lacking() -> str:
-    """Why it cannot be built here; empty where it can."""
+def missing_requirement() -> str:
+    """Why this machine cannot build the engine; "" if it can."""
     missing = [name for name in ("tensorrt_rtx_bindings", "onnx") if not find_spec(name)]
     return f"{' and '.join(missing)} {NOT_INSTALLED}: {INSTALL}" if missing else ""
 
 
-def usable() -> bool:
-    """Whether `auto` may take it: only where it can be run, too."""
-    return not lacking() and architecture() in TARGETS
+def allowed_for_auto() -> bool:
+    """Where it can be built and there is a GPU that runs it."""
+    return not missing_requirement() and gpu_architecture() in TARGETS
 
 
-def here() -> dict[str, str]:
-    """What its bundles need, as it is on this machine."""
+def machine_facts() -> dict[str, str]:
+    """This machine's value of every fact that a bundle may require."""
     version = bindings().__version__ if find_spec("tensorrt_rtx_bindings") else NOT_INSTALLED
-    return {"GPU architecture": architecture(), "TensorRT for RTX": version}
+    return {"GPU architecture": gpu_architecture(), "TensorRT for RTX": version}
 
 
-def build(source: ExportSource, precision: str) -> Built:
+def build(source: ExportSource, precision: str) -> BuiltEngine:
     """Build the core's plan for all `TARGETS`, with a dynamic batch.
 
-    Raises `UserError` where TensorRT for RTX refuses it, or builds another precision in silence.
+    Raises `UserError` if TensorRT for RTX refuses it or silently builds another precision.
     """
-    core = in_precision(source.refiner, precision, source.calibration)
+    core = to_precision(source.refiner, precision, source.calibration)
     onnx = to_onnx(core, source)
     plan = build_plan(onnx, source)
     check_size("tensorrt-rtx", precision, len(plan), source.parameters)
-    return Built(
-        script(PrePostProcessing(source.height, source.width)),
+    return BuiltEngine(
+        compile_script(PrePostProcessing(source.height, source.width)),
         device="cuda",
         files={PLAN: plan, ONNX: onnx},
-        needs={
+        requirements={
             "GPU architecture": list(TARGETS),
-            "TensorRT for RTX": [here()["TensorRT for RTX"]],
+            "TensorRT for RTX": [machine_facts()["TensorRT for RTX"]],
         },
         batches=BATCHES,
-        stand_in=Shipped(core, source.height, source.width),
+        torch_equivalent=ShippedModule(core, source.height, source.width),
     )
 
 
@@ -80,7 +87,7 @@ def build_plan(onnx: bytes, source: ExportSource, targets: tuple[str, ...] = TAR
     parser = trt.OnnxParser(network, logger())
     if not parser.parse(onnx):
         faults = "; ".join(parser.get_error(i).desc() for i in range(parser.num_errors))
-        raise UserError(f"TensorRT for RTX does not understand the refiner: {faults}")
+        raise UserError(f"TensorRT for RTX cannot parse the refiner: {faults}")
     config = builder.create_builder_config()
     profile = builder.create_optimization_profile()
     for name, tensor in zip(INPUTS, source.example(1), strict=True):
@@ -93,21 +100,23 @@ def build_plan(onnx: bytes, source: ExportSource, targets: tuple[str, ...] = TAR
     if plan is None:
         raise UserError(
             f"TensorRT for RTX {trt.__version__} could not build an engine for "
-            f"{', '.join(targets)}; its own words stand above"
+            f"{', '.join(targets)}; its messages are above"
         )
     return bytes(plan)
 
 
-def attach(module: torch.jit.ScriptModule, read: Callable[[str], bytes], precision: str) -> Run:
-    """The engine of a loaded bundle: ends, and the plan's context between them, on the GPU."""
-    engine = open_plan(read(PLAN))
+def load(
+    module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
+) -> Forward:
+    """The forward function of a loaded bundle: the plan between pre- and post-processing."""
+    engine = open_plan(read_file(PLAN))
     context = engine.create_execution_context()
-    turn = Lock()  # a context holds the shapes and addresses of one call
+    one_call = Lock()  # a context holds the shapes and addresses of one call
 
-    def run(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+    def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
         rgb01, zoe_m = (tensor.contiguous() for tensor in module.before(rgb_u8, zoe_u16))
         refined_m = torch.empty_like(zoe_m)
-        with turn:
+        with one_call:
             for name, tensor in zip(INPUTS, (rgb01, zoe_m), strict=True):
                 context.set_input_shape(name, tuple(tensor.shape))
             for name, tensor in zip((*INPUTS, OUTPUT), (rgb01, zoe_m, refined_m), strict=True):
@@ -117,23 +126,23 @@ def attach(module: torch.jit.ScriptModule, read: Callable[[str], bytes], precisi
         refined: Tensor = module.after(zoe_u16, zoe_m, refined_m)
         return refined
 
-    return run
+    return forward
 
 
 def open_plan(plan: bytes) -> Any:
-    """A plan as an engine on this machine's GPU. Raises `UserError` where it is none for it."""
+    """Load a plan on this machine's GPU. Raises `UserError` if it was built for other GPUs."""
     trt = bindings()
     engine = trt.Runtime(logger()).deserialize_cuda_engine(plan)
     if engine is None:
         raise UserError(
             f"TensorRT for RTX {trt.__version__} cannot open this plan on a GPU of architecture "
-            f"{architecture()}: it was built for {', '.join(TARGETS)}"
+            f"{gpu_architecture()}: it was built for {', '.join(TARGETS)}"
         )
     return engine
 
 
 def bindings() -> Any:
-    """The Python bindings. Raises `UserError` where they are not installed."""
+    """The Python bindings. Raises `UserError` if they are not installed."""
     try:
         import tensorrt_rtx_bindings
     except ImportError as error:
@@ -143,7 +152,7 @@ def bindings() -> Any:
 
 @cache
 def logger() -> Any:
-    """One for all: the library keeps the first one it is given."""
+    """One logger for all: the library keeps the first one it is given."""
     trt = bindings()
     return trt.Logger(trt.Logger.ERROR)
 

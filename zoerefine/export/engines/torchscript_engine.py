@@ -1,7 +1,7 @@
-"""The engine without dependencies: TorchScript, frozen, channels last, low precision where it pays.
+"""The engine that needs only torch: TorchScript, frozen, channels-last, in any floating precision.
 
-TorchScript is deprecated in torch but the only form that one file with a TensorRT engine can
-have today; all use of it is here and in `bundle.py`.
+TorchScript is deprecated, but no other format puts a TensorRT engine into one file today. All use
+of it is in this module and in `bundle.py`.
 """
 
 import warnings
@@ -12,66 +12,69 @@ import torch
 from torch import nn
 
 from zoerefine.device import has_bf16, pick_device
-from zoerefine.export.engine_kinds import Built, ExportSource, Run
-from zoerefine.export.precision import in_precision
-from zoerefine.export.shipped_module import Shipped
+from zoerefine.export.engine_kinds import BuiltEngine, ExportSource, Forward
+from zoerefine.export.precision import to_precision
+from zoerefine.export.shipped_module import ShippedModule
 
 NAME = "torchscript"
 INSTALL = ""
+PARALLEL_CALLS = True
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Silence torch.jit's own deprecation notices and nothing else."""
+def jit_warnings_ignored() -> Iterator[None]:
+    """Ignore torch.jit's deprecation warnings, and no others."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*`torch\.jit\.\w+` is (deprecated|not supp)")
         yield
 
 
-def script(module: nn.Module) -> torch.jit.ScriptModule:
-    """Compile a module in evaluation mode."""
-    with quiet():
+def compile_script(module: nn.Module) -> torch.jit.ScriptModule:
+    """Compile a module in evaluation mode to TorchScript."""
+    with jit_warnings_ignored():
         compiled: torch.jit.ScriptModule = torch.jit.script(module.eval())
     return compiled
 
 
 def precisions() -> tuple[str, ...]:
-    """What it can be built in here, the fastest first."""
+    """The precisions that can be built here, the one expected fastest first."""
     if pick_device().type == "cuda":
         return "fp16", "bf16", "fp32"
     return ("bf16", "fp32") if has_bf16(pick_device()) else ("fp32", "bf16")
 
 
-def lacking() -> str:
-    """Nothing: it can be built and run wherever torch is."""
+def missing_requirement() -> str:
+    """Nothing: it can be built and run wherever torch is installed."""
     return ""
 
 
-def usable() -> bool:
-    """Whether `auto` may take it."""
+def allowed_for_auto() -> bool:
+    """Always."""
     return True
 
 
-def here() -> dict[str, str]:
-    """What its bundles may need, as it is on this machine."""
+def machine_facts() -> dict[str, str]:
+    """This machine's value of every fact that a bundle may require."""
     return {"device": pick_device().type}
 
 
-def build(source: ExportSource, precision: str) -> Built:
-    """Compile the core for its one size; the shipped module takes any."""
-    core = in_precision(source.refiner, precision, source.calibration)
+def build(source: ExportSource, precision: str) -> BuiltEngine:
+    """Trace the core at its training size; the shipped module around it takes any size."""
+    core = to_precision(source.refiner, precision, source.calibration)
     device = pick_device()
     core.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     example = tuple(tensor.to(device) for tensor in source.example(2))
-    with quiet(), torch.no_grad():
+    with jit_warnings_ignored(), torch.no_grad():
         traced = torch.jit.trace(core, example, check_trace=False)
-        shipped = torch.jit.script(Shipped(traced, source.height, source.width).eval())
+        shipped = torch.jit.script(ShippedModule(traced, source.height, source.width).eval())
         module = torch.jit.freeze(shipped)
-    needs = {"device": ["cuda"]} if device.type == "cuda" else {}
-    return Built(module, device=device.type, needs=needs)
+    requirements = {"device": ["cuda"]} if device.type == "cuda" else {}
+    return BuiltEngine(module, device=device.type, requirements=requirements)
 
 
-def attach(module: torch.jit.ScriptModule, read: Callable[[str], bytes], precision: str) -> Run:
-    """The engine of a loaded bundle: the module itself."""
-    run: Run = module
-    return run
+def load(
+    module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
+) -> Forward:
+    """The forward function of a loaded bundle: the module itself."""
+    forward: Forward = module
+    return forward
