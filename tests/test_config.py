@@ -31,7 +31,7 @@ def test_file_and_pairs_override_the_defaults_in_that_order(tmp_path):
 
 def test_an_int_is_taken_for_a_float_and_nothing_else(tmp_path):
     assert load_config(write(tmp_path, "TRAIN: {LR: 1}")).TRAIN.LR == 1.0
-    with pytest.raises(UserError, match=r"TRAIN\.EPOCHS must be int, got float 2\.5"):
+    with pytest.raises(UserError, match=r"yaml:1: TRAIN\.EPOCHS must be an integer .* got 2\.5"):
         load_config(write(tmp_path, "TRAIN: {EPOCHS: 2.5}"))
 
 
@@ -40,12 +40,12 @@ def test_an_int_is_taken_for_a_float_and_nothing_else(tmp_path):
     [
         ("MODEL: {NAMEE: small}", r"no config key MODEL\.NAMEE; did you mean MODEL\.NAME\?"),
         ("MODEL: small", "MODEL is a group of keys"),
-        ("TRAIN: {LR: fast}", r"TRAIN\.LR must be float, got str 'fast'"),
-        ("TRAIN: {DETERMINISTIC: 1}", r"TRAIN\.DETERMINISTIC must be bool"),
-        ("SEED: true", "SEED must be int"),
+        ("TRAIN: {LR: fast}", r"TRAIN\.LR must be a number of at least 0, got 'fast'"),
+        ("TRAIN: {DETERMINISTIC: 1}", r"TRAIN\.DETERMINISTIC must be true or false"),
+        ("SEED: true", "SEED must be an integer"),
         ("- 1", "must be a mapping"),
-        ("a: [", "is not YAML"),
-        ("SEED: !!python/object/apply:os.system ['true']", "is not YAML"),
+        ("a: [", "is not valid YAML"),
+        ("SEED: !!python/object/apply:os.system ['true']", "is not valid YAML"),
     ],
 )
 def test_bad_config_is_one_sentence_with_the_key(tmp_path, text, message):
@@ -65,11 +65,15 @@ AWKWARD = st.sampled_from(
 )
 
 
-@given(name=AWKWARD | st.text(st.characters(exclude_categories=["Cs"])), lr=st.floats(0, 1e9))
+TEXT = AWKWARD | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+
+
+@given(name=TEXT, lr=st.floats(0, 1e9, exclude_min=True))
 def test_saved_configs_load_back_to_the_same_values(tmp_path_factory, name, lr):
     path = tmp_path_factory.mktemp("config") / "config.yaml"
     cfg = defaults()
-    cfg.RUN.NAME, cfg.TRAIN.LR = name, lr
+    cfg.DATA.SCENES, cfg.MODEL.OPTIONS = [name], type(cfg)({"text": name})
+    cfg.TRAIN.LR = lr
     cfg.RUN.ROOT, cfg.CACHE.ROOT = "/runs", "/caches"
     cfg.SEARCH = type(cfg)({"TRAIN": {"LR": [1e-4, lr]}})
     save_config(cfg, path)
@@ -77,13 +81,12 @@ def test_saved_configs_load_back_to_the_same_values(tmp_path_factory, name, lr):
     assert yaml.safe_load(path.read_text()) == to_dict(cfg)
 
 
-def test_digest_ignores_places_and_where_asked_the_seed():
+def test_digest_ignores_places():
     first, second = defaults(), defaults()
     second.RUN.NAME, second.DATA.ROOT, second.CACHE.ROOT = "other", "/elsewhere", "/caches"
     assert config_digest(first) == config_digest(second)
     second.SEED = 1
     assert config_digest(first) != config_digest(second)
-    assert config_digest(first, without_seed=True) == config_digest(second, without_seed=True)
 
 
 def test_relative_paths_mean_the_callers_folder(tmp_path, monkeypatch):

@@ -23,8 +23,7 @@ def searched(tiny, tmp_path):
     """Run a study here, with one worker: searched("{TRAIN: ...}", "STUDY.TRIALS", 2) -> Study."""
 
     def search(space, *words, enqueued=()):
-        tiny.write_text(f"{tiny.read_text()}\nSEARCH: {space}\n")
-        cfg = load_config(tiny, ["TRAIN.EPOCHS", "1", *map(str, words)])
+        cfg = load_config(tiny, ["SEARCH", space, "TRAIN.EPOCHS", "1", *map(str, words)])
         run = RunDir(tmp_path / "study")
         study = Study(cfg, run)
         save_config(cfg, run.config_file)

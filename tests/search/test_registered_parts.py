@@ -37,7 +37,7 @@ def test_a_sampler_is_one_function_and_one_row(open_study, monkeypatch):
 @pytest.mark.parametrize("key", ["SAMPLER", "PRUNER"])
 def test_an_unknown_name_is_refused_with_the_known_ones(open_study, key):
     known = ", ".join(SAMPLERS if key == "SAMPLER" else PRUNERS)
-    with pytest.raises(UserError, match=rf"STUDY\.{key}: no .* 'best'; known: {known}"):
+    with pytest.raises(UserError, match=rf"STUDY\.{key} must be one of {known}; got 'best'"):
         open_study("{TRAIN: {LR: [0.1]}}", f"STUDY.{key}", "best")
 
 

@@ -19,6 +19,7 @@ from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.model import BACKBONES
 from zoerefine.model.refiner import INPUTS
+from zoerefine.registries import NETWORKS
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import (
     CheckpointWriter,
@@ -191,6 +192,7 @@ def test_a_kill_after_the_results_leaves_a_run_that_the_same_command_finishes(ti
 
 def test_a_network_that_draws_resumes_to_the_same_bits(tiny, monkeypatch):
     monkeypatch.setitem(BACKBONES, "drawing", lambda base: Backbone(nn.Dropout(0.5)))
+    monkeypatch.setitem(NETWORKS._places, "drawing", "")
     cfg = load_config(tiny, ["MODEL.NAME", "drawing"])
     cache, split = prepare(cfg)
     calm, killed, resumed = (Trainer(cfg, cache, split) for _ in range(3))
@@ -211,6 +213,7 @@ def test_an_operation_that_cannot_repeat_its_bits_is_named(tiny, monkeypatch):
         return torch.zeros_like(values).put_(index, values.flatten(), accumulate=False)
 
     monkeypatch.setitem(BACKBONES, "shuffling", lambda base: Backbone(shuffle))
+    monkeypatch.setitem(NETWORKS._places, "shuffling", "")
     words = ["MODEL.NAME", "shuffling", "RUN.NAME", "shuffling", "TRAIN.PRECISION", "fp32"]
     with pytest.raises(UserError, match=r"put_ cannot repeat its bits.*TRAIN\.DETERMINISTIC false"):
         run_training(load_config(tiny, words))
@@ -253,12 +256,12 @@ def test_a_loss_that_is_no_number_stops_with_the_frames_names(tiny, script, tmp_
     ("words", "message"),
     [
         (["MODEL.NAMEE", "x"], "no config key MODEL.NAMEE; did you mean MODEL.NAME?"),
-        (["TRAIN.LR", "fast"], "TRAIN.LR must be float"),
+        (["TRAIN.LR", "fast"], "TRAIN.LR must be a number"),
         (["DATA.ROOT", "absent"], "no data folder"),
         (["DATA.ROOT", ""], "DATA.ROOT is empty"),
         (["TRAIN.PRECISION", "int3"], "TRAIN.PRECISION must be"),
-        (["TRAIN.LOG_EVERY", "0"], "TRAIN.LOG_EVERY and EVAL_EVERY must be 1 or more"),
-        (["TRAIN.CLIP", "0.0"], "TRAIN.CLIP must be above 0"),
+        (["TRAIN.LOG_EVERY", "0"], "TRAIN.LOG_EVERY must be an integer of at least 1"),
+        (["TRAIN.CLIP", "0.0"], "TRAIN.CLIP must be a number above 0"),
         (["TRAIN.COMPILE", "reduce-overhead", "TRAIN.ACCUMULATE", "2"], "set TRAIN.ACCUMULATE 1"),
         (["TRAIN.COMPILE", "max-autotune"], "set TRAIN.DETERMINISTIC false"),
     ],

@@ -19,10 +19,10 @@ from optuna_dashboard import wsgi
 from tensorboard.program import TensorBoard
 from werkzeug.serving import ThreadedWSGIServer
 
-from zoerefine.config import read_yaml
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 from zoerefine.search.storage import explained, storage_url
+from zoerefine.yaml_text import read_yaml
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -63,7 +63,7 @@ def find_study(run: RunDir, storage: str) -> tuple[optuna.storages.RDBStorage, i
     Raises `UserError` where there is none, or the database cannot be read.
     """
     # Not load_config: a study of another commit may have keys that we do not know.
-    config = read_yaml(run.config_file) if run.config_file.exists() else {}
+    config = read_yaml(run.config_file).tree if run.config_file.exists() else {}
     if "STUDY" not in config:
         raise UserError(f"{run.path} is no study: give the folder that a search wrote")
     url = storage_url(storage or config["STUDY"].get("STORAGE", ""), run.path)

@@ -1,4 +1,4 @@
-"""The search space: what SEARCH in a config lists, checked against the config's own types.
+"""The search space: what SEARCH in a config lists, as parameters of a study.
 
 SEARCH mirrors the config tree. `[a, b, c]` is a choice, `{low, high}` a range, with `log: true`
 or `step: s` where wanted. Nothing else is special: where a group of keys stands, the list holds
@@ -16,10 +16,9 @@ from typing import Any
 import optuna
 from yacs.config import CfgNode
 
-from zoerefine.config import coerce
+from zoerefine.config.search_values import check_search, is_group, is_range, is_single
 from zoerefine.errors import UserError
 
-RANGE_KEYS = {"low", "high", "log", "step"}
 LABEL = 60  # characters of a sub-tree's name
 Scalar = bool | int | float | str
 Values = dict[str, Any]  # by config key; `LOSS.TERMS.1.weight` reaches into a list
@@ -145,22 +144,16 @@ Parameter = Choice | Range
 def read_space(cfg: CfgNode) -> tuple[Parameter, ...]:
     """The parameters of a config's SEARCH, in its order.
 
-    Raises `UserError` for an unknown key, a value of another type than the config's, an empty
-    list, or a range that is none, each with the key's path.
+    Raises `UserError` for an unknown key, a value that its key may not have, an empty list, or an
+    impossible range, each with the key's path.
     """
-    fixed: Values = {}
-    space = tuple(_read(cfg.SEARCH, cfg, "", "", fixed))
-    if fixed:
-        key, value = next(iter(fixed.items()))
-        raise UserError(f"SEARCH.{key} must be a list or {{low, high}}, got {value!r}")
+    space = tuple(_read(check_search(cfg.SEARCH), "", "", {}))
     if not space:
         raise UserError("SEARCH is empty: give it a list or a range under a config key's name")
     return space
 
 
-def _read(
-    tree: Mapping[str, Any], cfg: CfgNode, prefix: str, names: str, fixed: Values
-) -> Iterator[Parameter]:
+def _read(tree: Mapping[str, Any], prefix: str, names: str, fixed: Values) -> Iterator[Parameter]:
     """The parameters of a sub-tree; its single values go into `fixed`.
 
     Keys begin with `prefix`, and names with `names`, which is another inside an alternative: the
@@ -169,59 +162,38 @@ def _read(
     branch = names != prefix
     for word, value in tree.items():
         key, name = f"{prefix}{word}", f"{names}{word}"
-        if word not in cfg or key in ("SEARCH", "STUDY", "RUN"):
-            raise UserError(f"SEARCH.{key}: {key} is no config key that can be searched")
-        default = cfg[word]
-        if isinstance(default, CfgNode):
-            if isinstance(value, list):
-                yield _sub_trees(key, name, value, default)
-            elif isinstance(value, Mapping):
-                yield from _read(value, default, f"{key}.", f"{name}.", fixed)
-            else:
-                raise UserError(f"SEARCH.{key} is a group of keys, got {value!r}")
-        elif isinstance(value, list) and not (branch and _is_one_value(value, default)):
-            yield _choice(key, name, value, default)
-        elif isinstance(value, Mapping):
-            yield _range(key, name, value, default)
-        else:
-            fixed[key] = coerce(value, default, key, "SEARCH") if branch else value
+        if is_group(key) and isinstance(value, list):
+            yield _sub_trees(key, name, value)
+        elif is_group(key):
+            yield from _read(value, f"{key}.", f"{name}.", fixed)
+        elif is_range(value):
+            yield _range(key, name, value)
+        elif branch and is_single(key, value):
+            fixed[key] = value
             yield from _ranges_inside(value, key, name, "")
+        else:
+            yield _choice(key, name, value)
 
 
-def _is_one_value(value: list[Any], default: Any) -> bool:
-    """Whether a list in a sub-tree is the value of a key that is a list, and no choice of such."""
-    return isinstance(default, list) and not all(isinstance(one, list) for one in value)
-
-
-def _sub_trees(key: str, name: str, trees: Sequence[Any], group: CfgNode) -> Choice:
+def _sub_trees(key: str, name: str, trees: Sequence[Any]) -> Choice:
     """A choice of sub-trees of a group."""
-    _check_list(key, trees)
     options = []
     for number, tree in enumerate(trees):
-        if not isinstance(tree, Mapping):
-            raise UserError(f"SEARCH.{key} lists sub-trees such as {{NAME: ...}}, got {tree!r}")
         fixed: Values = {}
-        inner = tuple(_read(tree, group, f"{key}.", f"{name}[{number}].", fixed))
+        inner = tuple(_read(tree, f"{key}.", f"{name}[{number}].", fixed))
         label = ", ".join(f"{k.removeprefix(key + '.')} {v}" for k, v in fixed.items())
         options.append(Option(label[:LABEL] or f"[{number}]", fixed, inner))
     return _checked(key, name, options, trees)
 
 
-def _choice(key: str, name: str, values: Sequence[Any], default: Any) -> Choice:
+def _choice(key: str, name: str, values: Sequence[Any]) -> Choice:
     """A choice of values of a key; a value that is a list may hold ranges inside it."""
-    _check_list(key, values)
     options = []
     for number, value in enumerate(values):
-        typed = coerce(value, default, key, "SEARCH")
-        inner = tuple(_ranges_inside(typed, key, f"{name}[{number}]", ""))
-        label = typed if isinstance(typed, Scalar) else json.dumps(typed, sort_keys=True)
-        options.append(Option(label, {key: typed}, inner))
+        inner = tuple(_ranges_inside(value, key, f"{name}[{number}]", ""))
+        label = value if isinstance(value, Scalar) else json.dumps(value, sort_keys=True)
+        options.append(Option(label, {key: value}, inner))
     return _checked(key, name, options, values)
-
-
-def _check_list(key: str, values: Sequence[Any]) -> None:
-    if not values:
-        raise UserError(f"SEARCH.{key} is an empty list")
 
 
 def _checked(key: str, name: str, options: list[Option], values: Sequence[Any]) -> Choice:
@@ -232,43 +204,17 @@ def _checked(key: str, name: str, options: list[Option], values: Sequence[Any]) 
 
 def _ranges_inside(value: Any, key: str, name: str, path: str) -> Iterator[Range]:
     """The ranges that stand somewhere inside a value that is a list."""
-    if isinstance(value, Mapping) and {"low", "high"} <= set(value):
-        yield _range(f"{key}{path}", f"{name}{path}", value, _number(value, f"{key}{path}"))
-        return
-    if isinstance(value, Mapping | list):
+    if is_range(value):
+        yield _range(f"{key}{path}", f"{name}{path}", value)
+    elif isinstance(value, Mapping | list):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for word, inside in items:
             yield from _ranges_inside(inside, key, name, f"{path}.{word}")
 
 
-def _number(bounds: Mapping[str, Any], key: str) -> float:
-    """A number of the type that a range without a default has."""
-    ends = [bounds["low"], bounds["high"]]
-    if not all(isinstance(end, int | float | str) for end in ends):
-        raise UserError(f"SEARCH.{key}: a range needs numbers, got {ends}")
-    return 0 if all(isinstance(end, int) for end in ends) else 0.0
-
-
-def _range(key: str, name: str, bounds: Mapping[str, Any], default: Any) -> Range:
-    if isinstance(default, bool) or not isinstance(default, int | float):
-        raise UserError(f"SEARCH.{key}: a range needs a number, {key} is {default!r}")
-    unknown = set(bounds) - RANGE_KEYS
-    if unknown or not {"low", "high"} <= set(bounds):
-        raise UserError(f"SEARCH.{key}: a range is {{low, high, log, step}}, got {dict(bounds)}")
-    low, high = (coerce(bounds[end], default, f"{key}.{end}", "SEARCH") for end in ("low", "high"))
-    log = coerce(bounds.get("log", False), False, f"{key}.log", "SEARCH")
-    step = bounds.get("step")
-    if step is not None:
-        step = coerce(step, default, f"{key}.step", "SEARCH")
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise UserError(f"SEARCH.{key}: a range needs two finite numbers, got {low} and {high}")
-    if low > high:
-        raise UserError(f"SEARCH.{key}: low {low} lies above high {high}")
-    if log and (low <= 0 or step is not None):
-        raise UserError(f"SEARCH.{key}: a log range needs low above 0 and no step")
-    if step is not None and step <= 0:
-        raise UserError(f"SEARCH.{key}: the step must be above 0, got {step}")
-    return Range(name, key, low, high, log, step)
+def _range(key: str, name: str, bounds: Mapping[str, Any]) -> Range:
+    log, step = bounds.get("log", False), bounds.get("step")
+    return Range(name, key, bounds["low"], bounds["high"], log, step)
 
 
 def same(one: Scalar, other: Scalar) -> bool:

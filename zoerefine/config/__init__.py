@@ -1,0 +1,35 @@
+"""The configuration: every key with its default, allowed values and meaning; loading and saving.
+
+schema.py declares the keys, loading.py reads files and command lines, combinations.py knows which
+values exclude each other. docs/configuration.md shows it from the outside.
+"""
+
+from zoerefine.config.loading import (
+    CALLER_FOLDER,
+    Resolved,
+    config_digest,
+    defaults,
+    load_config,
+    merge,
+    resolve_config,
+    resolve_path,
+    save_config,
+    to_dict,
+    training_size,
+    value_of,
+)
+
+__all__ = [
+    "CALLER_FOLDER",
+    "Resolved",
+    "config_digest",
+    "defaults",
+    "load_config",
+    "merge",
+    "resolve_config",
+    "resolve_path",
+    "save_config",
+    "to_dict",
+    "training_size",
+    "value_of",
+]

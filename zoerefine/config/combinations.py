@@ -1,0 +1,69 @@
+"""Values that are allowed each by itself, but not together."""
+
+from yacs.config import CfgNode
+
+from zoerefine.config.search_values import endless_ranges
+from zoerefine.errors import UserError
+
+CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
+
+
+def check_combinations(cfg: CfgNode) -> None:
+    """Raises `UserError` with the first combination that cannot work, and what to change."""
+    for check in (_data, _loader, _compile, _search):
+        check(cfg)
+
+
+def _data(cfg: CfgNode) -> None:
+    data = cfg.DATA
+    if not data.SPLIT and data.VAL_FRACTION + data.TEST_FRACTION >= 1:
+        raise UserError(
+            f"DATA.VAL_FRACTION {data.VAL_FRACTION:g} and DATA.TEST_FRACTION "
+            f"{data.TEST_FRACTION:g} leave no scene to train on: their sum must be below 1"
+        )
+
+
+def _loader(cfg: CfgNode) -> None:
+    loader = cfg.LOADER
+    if bool(loader.HEIGHT) != bool(loader.WIDTH):
+        raise UserError(
+            f"LOADER.HEIGHT {loader.HEIGHT} and LOADER.WIDTH {loader.WIDTH}: set both, or both to "
+            "0 for the packed size"
+        )
+    if loader.ROTATE_EVERY and not loader.ROTATE_SCENES:
+        raise UserError(
+            f"LOADER.ROTATE_EVERY {loader.ROTATE_EVERY} needs LOADER.ROTATE_SCENES of at least 1: "
+            "how many scenes are trained on at a time"
+        )
+    if loader.TIER in ("ram", "device") and cfg.CACHE.MODE == "off":
+        raise UserError(
+            f"LOADER.TIER {loader.TIER} needs a packed cache, and CACHE.MODE off keeps none: set "
+            "CACHE.MODE build"
+        )
+
+
+def _compile(cfg: CfgNode) -> None:
+    mode = cfg.TRAIN.COMPILE
+    if mode in CUDA_GRAPHS and cfg.TRAIN.ACCUMULATE > 1:
+        raise UserError(
+            f"TRAIN.COMPILE {mode} records CUDA graphs, whose gradients the next part of a batch "
+            "would overwrite: set TRAIN.ACCUMULATE 1, or TRAIN.COMPILE default"
+        )
+    if mode == "max-autotune" and cfg.TRAIN.DETERMINISTIC:
+        raise UserError(
+            "TRAIN.COMPILE max-autotune chooses kernels by timing them, so bits vary: set "
+            "TRAIN.DETERMINISTIC false, or TRAIN.COMPILE reduce-overhead"
+        )
+
+
+def _search(cfg: CfgNode) -> None:
+    if not cfg.SEARCH:
+        return
+    if not cfg.DATA.SPLIT and not cfg.DATA.VAL_FRACTION:
+        raise UserError("a search chooses by validation scenes: set DATA.VAL_FRACTION above 0")
+    endless = list(endless_ranges(cfg.SEARCH)) if cfg.STUDY.SAMPLER == "grid" else []
+    if endless:
+        raise UserError(
+            f"STUDY.SAMPLER grid tries every combination, and {endless[0]} has no end of them: "
+            "give a list, or a range with a step"
+        )

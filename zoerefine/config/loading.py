@@ -1,0 +1,215 @@
+"""From a YAML file and KEY VALUE words to a checked, frozen configuration, and back to a file.
+
+YACS supplies the tree (`cfg.TRAIN.LR`) and the command-line convention (`TRAIN.LR 3e-4`). Merging
+and dumping are our own: YACS's printed form does not load back to the same values, and its
+merge refuses `LR: 1` for a float.
+"""
+
+import copy
+import difflib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from yacs.config import CfgNode
+
+from zoerefine.config.combinations import check_combinations
+from zoerefine.config.schema import GROUPS, KEYS, SEARCH, Key
+from zoerefine.config.search_values import read_search
+from zoerefine.config.value_types import ListOf, OpenMapping, WrongValue, shown
+from zoerefine.errors import UserError
+from zoerefine.files import digest_json, write_text
+from zoerefine.yaml_text import Document, Place, YamlError, dump_yaml, parse_yaml, read_yaml
+
+CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
+COMMAND_LINE = "command line"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A configuration, and where each value that is not a default is written: `file:line`."""
+
+    cfg: CfgNode
+    origins: dict[str, str] = field(default_factory=dict)
+
+
+def defaults() -> CfgNode:
+    """A fresh tree with every key at its default."""
+    tree: dict[str, Any] = {}
+    for key in KEYS.values():
+        group, _, name = key.name.rpartition(".")
+        node = tree.setdefault(group, {}) if group else tree
+        node[name] = copy.deepcopy(key.default)
+    return CfgNode(tree | {SEARCH: {}})
+
+
+def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> CfgNode:
+    """The defaults, then a YAML file or a mapping, then `KEY VALUE` words; frozen, paths absolute.
+
+    Raises `UserError` for a missing file, invalid YAML, an unknown key, or a value or a combination
+    of values that is not allowed, with the key's path and where it is written.
+    """
+    return resolve_config(source, overrides).cfg
+
+
+def resolve_config(
+    source: str | Path | Mapping[str, Any] | None, overrides: Sequence[str] = ()
+) -> Resolved:
+    """As `load_config`, with the origin of each value; without a source, the defaults."""
+    found = Resolved(defaults())
+    if isinstance(source, Mapping):
+        _merge(found, Document(source, {}, "config"))
+    elif source is not None:
+        _merge(found, read_yaml(source))
+    for document in _documents(overrides):
+        _merge(found, document)
+    for key in KEYS.values():
+        value = value_of(found.cfg, key.name)
+        if key.is_path and value:
+            _set(found.cfg, key.name, str(resolve_path(value)))
+    check_combinations(found.cfg)
+    found.cfg.freeze()
+    return found
+
+
+def merge(cfg: CfgNode, tree: Mapping[str, Any], source: str) -> None:
+    """Set the values of `tree` in `cfg`, each checked. Raises `UserError`, naming the source."""
+    _merge(Resolved(cfg), Document(tree, {}, source))
+
+
+def _documents(words: Sequence[str]) -> list[Document]:
+    """The trees that trailing KEY VALUE words stand for; values are read as YAML."""
+    if len(words) % 2:
+        raise UserError(f"overrides come as KEY VALUE pairs; {words[-1]!r} has no value")
+    return [_document(key, text) for key, text in zip(words[::2], words[1::2], strict=True)]
+
+
+def _document(key: str, text: str) -> Document:
+    try:
+        read = parse_yaml(text)
+    except YamlError:  # a text that only looks like YAML
+        read = Document(text, {})
+    tree: Any = read.tree
+    for part in reversed(key.split(".")):
+        tree = {part: tree}
+    places = {
+        f"{key}.{path}" if path else key: Place(0, place.text)
+        for path, place in read.places.items()
+    }
+    return Document(tree, places, COMMAND_LINE)
+
+
+def _merge(found: Resolved, document: Document) -> None:
+    _merge_group(found, document, "", document.tree)
+
+
+def _merge_group(found: Resolved, document: Document, prefix: str, tree: Mapping[Any, Any]) -> None:
+    for word, value in tree.items():
+        name = f"{prefix}{word}"
+        where = document.where(name)
+        if "." in str(word):  # two spellings of one key could disagree
+            raise UserError(f"{where}: write {name} as nested keys, one level for each dot")
+        if name in GROUPS:
+            if not isinstance(value, Mapping):
+                raise UserError(f"{where}: {name} is a group of keys, got {shown(value)}")
+            _merge_group(found, document, f"{name}.", value)
+        elif name in KEYS:
+            _merge_value(found, document, KEYS[name], value)
+            found.origins[name] = where
+        elif name == SEARCH:
+            found.cfg[SEARCH] = _search_tree(document, value)
+            found.origins[name] = where
+        else:
+            raise UserError(f"{where}: {unknown_key(name)}")
+
+
+def _search_tree(document: Document, value: Any) -> CfgNode:
+    return CfgNode(_explained(document, lambda: read_search(value, document.text)))
+
+
+def _merge_value(found: Resolved, document: Document, key: Key, value: Any) -> None:
+    if isinstance(value, list) and not isinstance(key.type, ListOf | OpenMapping):
+        raise UserError(
+            f"{document.where(key.name)}: {key.name} takes one value, got "
+            f"{document.quote(key.name) or shown(value)}; a list of values to try belongs under "
+            f"SEARCH, and `zoerefine search` tries them"
+        )
+    value = key.type.as_written(value, key.name, document.text)
+    typed = _explained(document, lambda: key.type.read(value, key.name))
+    if isinstance(key.type, OpenMapping):
+        typed = CfgNode(dict(value_of(found.cfg, key.name)) | typed)
+    _set(found.cfg, key.name, typed)
+
+
+def _explained(document: Document, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except WrongValue as wrong:
+        raise UserError(f"{document.where(wrong.key)}: {wrong}") from None
+
+
+def unknown_key(name: str) -> str:
+    """Why there is no such key, and which one may be meant."""
+    group, _, word = name.rpartition(".")
+    elsewhere = [one for one in KEYS if one.rpartition(".")[2] == word]
+    if elsewhere and not group:
+        return f"no config key {name}; did you mean {' or '.join(elsewhere)}?"
+    known = [one for one in [*KEYS, *GROUPS, SEARCH] if one.rpartition(".")[0] == group]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+    return f"no config key {name}; {hint}"
+
+
+def value_of(cfg: CfgNode, name: str) -> Any:
+    """The value of a key, e.g. of TRAIN.LR."""
+    node: Any = cfg
+    for word in name.split("."):
+        node = node[word]
+    return node
+
+
+def _set(cfg: CfgNode, name: str, value: Any) -> None:
+    group, _, word = name.rpartition(".")
+    node = cfg[group] if group else cfg
+    node[word] = value
+
+
+def to_dict(cfg: CfgNode) -> dict[str, Any]:
+    """The tree as plain dictionaries, lists and scalars."""
+    return {k: to_dict(v) if isinstance(v, CfgNode) else v for k, v in cfg.items()}
+
+
+def save_config(cfg: CfgNode, path: str | Path) -> None:
+    """Write the fully resolved tree so that `load_config` gives back the very same values."""
+    try:
+        text = dump_yaml(to_dict(cfg))
+    except ValueError as error:
+        raise UserError(f"the configuration cannot be written to {path}: {error}") from None
+    write_text(path, text)
+
+
+def training_size(cfg: CfgNode) -> tuple[int, int]:
+    """Height and width of the pictures that the refiner is given in training."""
+    return cfg.LOADER.HEIGHT or cfg.CACHE.HEIGHT, cfg.LOADER.WIDTH or cfg.CACHE.WIDTH
+
+
+def resolve_path(path: str | Path) -> Path:
+    """A path of a config as an absolute one.
+
+    Relative paths start in the folder where the user typed the command; a launched job runs in
+    its own workspace, so the launcher passes that folder on in the environment.
+    """
+    try:
+        return Path(os.environ.get(CALLER_FOLDER, ".")).joinpath(Path(path).expanduser()).resolve()
+    except RuntimeError:  # ~nosuchuser/x
+        raise UserError(f"{path}: there is no such user") from None
+
+
+def config_digest(cfg: CfgNode) -> str:
+    """SHA-256 of what decides a result: all keys but RUN and the places of data and cache."""
+    tree = to_dict(cfg)
+    del tree["RUN"], tree["DATA"]["ROOT"], tree["CACHE"]["ROOT"]
+    return digest_json(tree)
