@@ -76,7 +76,9 @@ def test_one_differing_setting_is_called_by_its_value(runs):
     runs.add("b", {"NAME": "unet"}, scenes=(0.2,))
     assert labels(runs) == ["guided", "unet"]
     runs.add("c", {"NAME": "unet", "BASE": 16}, scenes=(0.3,))
-    assert labels(runs) == ["guided, base not set", "unet, base not set", "unet, base 16"]
+    assert labels(runs) == ["guided", "unet", "unet, base 16"]
+    runs.add("d", {"NAME": "guided", "BASE": 16}, scenes=(0.4,))
+    assert labels(runs)[0] == "guided, base not set"  # no value is the usual one
 
 
 def test_group_names_are_unique(runs):

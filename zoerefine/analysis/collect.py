@@ -7,7 +7,7 @@ import glob
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,9 @@ def _read_entry(folder: Path, cached: dict[str, Any] | None) -> dict[str, Any]:
     stamps = file_stamps(folder)
     if cached and cached["stamps"] == stamps:
         return cached
-    entry = {"stamps": stamps, "run": asdict(read_run(folder))}
+    run = read_run(folder)
+    fields = vars(run) | {"curve": vars(run.curve) if run.curve else None}
+    entry = {"stamps": stamps, "run": fields}
     json.dumps(entry, ensure_ascii=False).encode()  # ValueError for what no UTF-8 file can hold
     return entry
 

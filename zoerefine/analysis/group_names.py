@@ -13,22 +13,32 @@ def group_names(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[str]:
 
     Args:
         groups: runs of one setting each.
-        keys: the settings that differ, full paths. Where it is one alone, or the only one with
-            text values, its name is left out: `guided`, not `name guided`.
+        keys: the settings that differ, full paths. A setting is named where the group differs in
+            it from more than half of the groups. Its key is left out where it is the only one, or
+            the only one with text values: `guided`, not `name guided`.
     """
-    columns = {key: [runs[0].settings.get(key) for runs in groups] for key in keys}
-    texts = {key: distinct_texts(values) for key, values in columns.items()}
-    textual = [key for key, values in columns.items() if all(isinstance(v, str) for v in values)]
+    texts = {key: distinct_texts([runs[0].settings.get(key) for runs in groups]) for key in keys}
+    textual = [key for key in keys if all(_is_text(runs[0], key) for runs in groups)]
     bare = list(keys) if len(keys) == 1 else textual if len(textual) == 1 else []
     labels = short_keys(keys)
     names = []
     for number, runs in enumerate(groups):
-        parts = [
-            texts[key][number] if key in bare else f"{labels[key]} {texts[key][number]}"
-            for key in keys
-        ]
-        names.append(_name(runs, ", ".join(parts)))
+        parts = {
+            key: column[number] if key in bare else f"{labels[key]} {column[number]}"
+            for key, column in texts.items()
+        }
+        rare = [parts[key] for key in keys if key in bare or not _is_usual(texts[key], number)]
+        names.append(_name(runs, ", ".join(rare or parts.values())))
     return _unique(names)
+
+
+def _is_text(run: Run, key: str) -> bool:
+    return isinstance(run.settings.get(key), str)
+
+
+def _is_usual(column: Sequence[str], number: int) -> bool:
+    """Whether more than half of the groups have the same value."""
+    return column.count(column[number]) > len(column) / 2
 
 
 def _name(runs: list[Run], settings: str) -> str:

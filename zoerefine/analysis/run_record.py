@@ -22,6 +22,7 @@ NOT_SETTINGS = {"RUN", "SEED", "STUDY", "SEARCH"}
 NOT_SETTING_KEYS = {"DATA.ROOT", "CACHE.ROOT", "CACHE.WORKERS"}
 TRAIN_ROW = b'{"phase": "train"'
 MOST_EPOCHS = 10**9
+SCALARS = (str, int, float)
 
 YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -174,7 +175,8 @@ def flat_settings(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping) and value:
             flat |= flat_settings(value, f"{name}.")
         else:
-            flat[name] = json.loads(json.dumps(value, default=str))
+            scalar = value is None or isinstance(value, SCALARS)
+            flat[name] = value if scalar else json.loads(json.dumps(value, default=str))
     return flat
 
 
