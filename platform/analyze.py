@@ -1,9 +1,9 @@
-"""Draw one clear graph over many runs. The command is zoerefine/commands/analyze.py."""
+"""The script of `zoerefine analyze`: compare many runs in one graph and one report."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # use this tree, installed or not
 
 from zoerefine.cli import main
 

@@ -1,9 +1,9 @@
-"""A study in the browser. The command is zoerefine/commands/dashboard.py."""
+"""The script of `zoerefine dashboard`: show a study in the browser."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # use this tree, installed or not
 
 from zoerefine.cli import main
 

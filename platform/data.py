@@ -1,9 +1,9 @@
-"""Make, check and pack a data set. The command is zoerefine/commands/data.py."""
+"""The script of `zoerefine data`: make, inspect, split and pack data sets."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # use this tree, installed or not
 
 from zoerefine.cli import main
 

@@ -1,9 +1,9 @@
-"""What differs between two runs. The command is zoerefine/commands/diff.py."""
+"""The script of `zoerefine diff`: print the differences between two runs."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # use this tree, installed or not
 
 from zoerefine.cli import main
 

@@ -1,9 +1,9 @@
-"""Turn a run into an engine bundle. The command is zoerefine/commands/export.py."""
+"""The script of `zoerefine export`: make an engine bundle from a run."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # use this tree, installed or not
 
 from zoerefine.cli import main
 

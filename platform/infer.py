@@ -1,9 +1,9 @@
-"""Refine depth pictures with an engine bundle. The command is zoerefine/commands/infer.py."""
+"""The script of `zoerefine infer`: refine depth pictures with an engine bundle."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # use this tree, installed or not
 
 from zoerefine.cli import main
 

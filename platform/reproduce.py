@@ -1,9 +1,9 @@
-"""Reproduce a run: run -> the same run again, compared. See zoerefine/commands/reproduce.py."""
+"""The script of `zoerefine reproduce`: run a recorded job again and compare the results."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # use this tree, installed or not
 
 from zoerefine.cli import main
 

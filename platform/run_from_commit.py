@@ -1,9 +1,9 @@
-"""Run a job from a commit: commit + config -> a run. The command is zoerefine/commands/run.py."""
+"""The script of `zoerefine run`: run a job from a git commit and a config."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # use this tree, installed or not
 
 from zoerefine.cli import main
 

@@ -1,9 +1,9 @@
-"""Search what a config lists: config -> a study. The command is zoerefine/commands/search.py."""
+"""The script of `zoerefine search`: search hyper-parameters."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # use this tree, installed or not
 
 from zoerefine.cli import main
 

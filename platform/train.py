@@ -1,9 +1,9 @@
-"""Train a refiner from this tree: config -> a run. The command is zoerefine/commands/train.py."""
+"""The script of `zoerefine train`: train a refiner from this working tree."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this tree, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # use this tree, installed or not
 
 from zoerefine.cli import main
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.cli import VERBS
+from zoerefine.cli import VERBS, main
 
 PLATFORM = Path(__file__).resolve().parents[1] / "platform"
 SCRIPTS = sorted(path.stem for path in PLATFORM.glob("*.py"))
@@ -43,11 +43,24 @@ def console(*words):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_the_list_of_verbs_and_a_wrong_one():
-    wrong = console("tran")
-    assert (wrong.returncode, "usage: zoerefine VERB" in wrong.stderr) == (2, True)
+def test_help_lists_every_verb():
     listed = console("--help")
     assert (listed.returncode, all(verb in listed.stdout for verb in VERBS)) == (0, True)
+    nothing = console()
+    assert (nothing.returncode, "usage: zoerefine VERB" in nothing.stderr) == (2, True)
+
+
+def test_an_unknown_verb_is_named_with_the_closest_one():
+    wrong = console("tran", "--config", "x.yaml")
+    assert (wrong.returncode, wrong.stderr) == (2, "error: no verb tran; did you mean train?\n")
+    wrong = console("frobnicate")
+    assert wrong.stderr == "error: no verb frobnicate; `zoerefine --help` lists the verbs\n"
+
+
+def test_another_system_than_linux_is_refused_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert main(["train", "--help"]) == 2
+    assert capsys.readouterr().err == "error: zoerefine runs on Linux only, and this is darwin\n"
 
 
 def test_a_python_without_the_requirements_is_told_what_to_do(tmp_path):

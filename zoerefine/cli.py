@@ -1,5 +1,6 @@
-"""The console script: `zoerefine VERB ...`, the same commands as the scripts in platform/."""
+"""The console script: `zoerefine VERB ...`. The scripts in platform/ call the same verbs."""
 
+import difflib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -9,21 +10,21 @@ from zoerefine import __version__
 from zoerefine.errors import UserError, run_command
 
 VERBS = {
-    "run": "a commit and a config become a run (platform/run_from_commit.py)",
-    "show": "what a run was, and the command that runs it again",
-    "reproduce": "a run becomes the same run again, compared",
-    "train": "train a refiner from this tree",
-    "search": "search what the config lists",
-    "dashboard": "a study in the browser: trials, Pareto front, curves",
-    "export": "a run becomes an engine bundle",
-    "infer": "an engine bundle refines depth pictures",
-    "analyze": "many runs become one clear graph",
-    "diff": "what differs between two runs",
-    "data": "make, check, split and pack a data set",
-    "check": "what to know of a training before hours are spent on it",
-    "profile": "a few dozen training steps as a picture, and the bottleneck",
-    "doctor": "what this machine has and lacks",
-    "demo": "the whole way on a small synthetic world",
+    "run": "run a job from a git commit and a config, or a queue of jobs",
+    "show": "print a page about a run or an engine bundle",
+    "reproduce": "run a recorded job again and compare the results",
+    "train": "train a refiner from this working tree",
+    "search": "search hyper-parameters",
+    "dashboard": "show a study in the browser: trials, Pareto front, curves",
+    "export": "make an engine bundle from a run",
+    "infer": "refine depth pictures with an engine bundle",
+    "analyze": "compare many runs in one graph and one report",
+    "diff": "print the differences between two runs",
+    "data": "make, inspect, split and pack data sets",
+    "check": "check a training before it takes hours",
+    "profile": "measure some training steps and name the bottleneck",
+    "doctor": "list what this machine has and what is missing",
+    "demo": "run everything once on a small synthetic world",
 }
 
 
@@ -33,11 +34,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[:1] == ["--version"]:
         print(f"zoerefine {__version__}")
         return 0
-    if not words or words[0] not in VERBS:
-        asked_for_help = words[:1] in (["-h"], ["--help"])
-        print(usage(), file=sys.stdout if asked_for_help else sys.stderr)
-        return 0 if asked_for_help else 2
-    return run_command(lambda: load(words[0]).main(words[1:]))
+    if words[:1] in (["-h"], ["--help"]):
+        print(usage())
+        return 0
+    if not words:
+        print(usage(), file=sys.stderr)
+        return 2
+    return run_command(lambda: run_verb(words[0], words[1:]))
+
+
+def run_verb(verb: str, words: Sequence[str]) -> int | None:
+    """Run a verb. Raises `UserError` for an unknown verb and where zoerefine cannot run."""
+    if not sys.platform.startswith("linux"):
+        raise UserError(f"zoerefine runs on Linux only, and this is {sys.platform}")
+    if verb not in VERBS:
+        close = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean {close[0]}?" if close else "`zoerefine --help` lists the verbs"
+        raise UserError(f"no verb {verb}; {hint}")
+    code: int | None = load(verb).main(words)
+    return code
 
 
 def load(verb: str) -> ModuleType:
@@ -57,4 +72,5 @@ def usage() -> str:
     """The list of verbs."""
     width = max(map(len, VERBS))
     lines = [f"  {verb:<{width}}  {text}" for verb, text in VERBS.items()]
-    return "\n".join(["usage: zoerefine VERB ...  (zoerefine VERB --help says more)", "", *lines])
+    last = "`zoerefine VERB --help` describes a verb. zoerefine runs on Linux."
+    return "\n".join(["usage: zoerefine VERB ...", "", *lines, "", last])

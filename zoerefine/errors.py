@@ -1,4 +1,4 @@
-"""Faults that a person can mend, and how a command line tells them."""
+"""Errors that the user can correct, and how a command line prints them."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from collections.abc import Callable
 class UserError(Exception):
     """One sentence for the user: what is wrong, where, and what to do.
 
-    Command lines print it as a single line and exit with code 2; every other exception is a
+    Command lines print it as a single line and exit with code 2. Every other exception is a
     defect of ours and keeps its traceback.
     """
 
@@ -21,7 +21,7 @@ def run_command(main: Callable[[], int | None]) -> int:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
+        print("interrupted; run the same command again to resume", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `zoerefine show RUN | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

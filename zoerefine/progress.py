@@ -1,4 +1,4 @@
-"""Progress bars with rates and time left, and the lines a command says beside them."""
+"""Progress bars with rate and remaining time, and messages printed between them."""
 
 import os
 import sys
@@ -12,8 +12,8 @@ Item = TypeVar("Item")
 
 
 def bar(total: int, label: str, unit: str, initial: int = 0) -> "tqdm[Any]":
-    """A bar on stderr. Where stderr is no terminal it draws every few seconds, not tenths."""
-    from tqdm import tqdm  # a launch draws none, and should not wait for it
+    """A progress bar on stderr. Without a terminal it is drawn less often."""
+    from tqdm import tqdm  # imported late: a launch draws no bar
 
     return tqdm(
         total=total,
@@ -28,7 +28,7 @@ def bar(total: int, label: str, unit: str, initial: int = 0) -> "tqdm[Any]":
 
 
 def track(items: Iterable[Item], total: int, label: str, unit: str) -> Iterator[Item]:
-    """Yield `items` while a bar counts them."""
+    """Yield `items` and count them with a progress bar."""
     with bar(total, label, unit) as progress:
         for item in items:
             yield item
@@ -36,12 +36,12 @@ def track(items: Iterable[Item], total: int, label: str, unit: str) -> Iterator[
 
 
 def silent() -> bool:
-    """Whether another process of this job speaks for this one, too."""
+    """Whether this is a torchrun process other than the first, which prints for all."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK") != "0"
 
 
 def say(line: str) -> None:
-    """Print a line for the user without tearing a bar that is being drawn."""
+    """Print a message on stderr, above a progress bar if one is drawn."""
     if silent():
         return
     if "tqdm" in sys.modules:

@@ -1,14 +1,7 @@
-"""The run directory: what one run leaves, where each part lies, and who may write it.
+"""The run directory: the names of its files, its state, and the lock of the process that writes it.
 
-    runs/<name>/<id>/
-      config.yaml       fully resolved, frozen       metrics.jsonl   one object a log step
-      provenance.json   what ran, on what            results.json    final metrics by split
-      status.json       running, finished, ...       log.txt         output, where launched
-      checkpoints/      last.pt, best.safetensors    tb/             TensorBoard
-      weights.sha256    digest of the best weights   engine/  report/
-      split.json        scenes of each split         validation.png  frames, refined
-
-One process writes (it holds the lock); everybody may read.
+A run directory is runs/<name>/<id>/; runs/README.md describes every file. One process writes a
+run and holds its lock. Others may read it at any time.
 """
 
 import json
@@ -31,7 +24,14 @@ STATES = ("running", "finished", "failed", "killed")
 
 @dataclass(frozen=True)
 class Status:
-    """What `status.json` says. Times are seconds since the epoch; `ended` is 0 while running."""
+    """The contents of `status.json`.
+
+    Attributes:
+        state: one of `STATES`.
+        reason: why the run failed or was killed.
+        started, ended: seconds since the epoch; `ended` is 0 while the run goes on.
+        pid, host: the process that wrote this status.
+    """
 
     state: str
     reason: str = ""
@@ -43,7 +43,7 @@ class Status:
 
 @dataclass(frozen=True)
 class RunDir:
-    """A run's folder, and the names of its parts."""
+    """A run's folder and the paths of its files."""
 
     path: Path
 
@@ -61,7 +61,7 @@ class RunDir:
 
     @property
     def split_file(self) -> Path:
-        """Which scenes it trains on, chooses by and is tested on."""
+        """The scenes for training, validation and test."""
         return self.path / "split.json"
 
     @property
@@ -70,7 +70,7 @@ class RunDir:
 
     @property
     def validation_picture(self) -> Path:
-        """Validation frames as the best weights refine them."""
+        """Validation frames, refined with the best weights."""
         return self.path / "validation.png"
 
     @property
@@ -104,7 +104,7 @@ class RunDir:
 
     @property
     def bundle(self) -> Path:
-        """The exported refiner."""
+        """The exported engine bundle."""
         return self.engine / "refiner.ts"
 
     @property
@@ -123,7 +123,7 @@ class RunDir:
             raise UserError(f"{self.path} cannot be created: {error.strerror}") from None
 
     def status(self) -> Status:
-        """The recorded state; a run that says `running` while nobody holds its lock was killed."""
+        """The recorded state. A run that is recorded as running but not locked was killed."""
         try:
             status = Status(**json.loads(self.status_file.read_text()))
         except FileNotFoundError:
@@ -135,7 +135,7 @@ class RunDir:
         return status
 
     def set_status(self, state: str, reason: str = "") -> None:
-        """Record `state`, one of `STATES`, with the reason where it failed."""
+        """Record `state`, one of `STATES`, with the reason for a failure."""
         assert state in STATES, state
         now = time.time()
         running = state == "running"
@@ -145,7 +145,7 @@ class RunDir:
         write_json(self.status_file, asdict(status))
 
     def read_json(self, path: Path) -> dict[str, Any]:
-        """One of the run's JSON documents. Raises `UserError` where it is absent or damaged."""
+        """One of the run's JSON files. Raises `UserError` where it is missing or damaged."""
         try:
             value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -155,7 +155,7 @@ class RunDir:
         return value
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The rows of `metrics.jsonl`; a last row that a kill cut short is left out."""
+        """The rows of `metrics.jsonl`, without a last row that a kill cut short."""
         if not self.metrics_file.exists():
             return []
         rows = []
@@ -167,13 +167,13 @@ class RunDir:
 
     @contextmanager
     def locked(self) -> Iterator[int]:
-        """Hold the right to write; yields the lock's file descriptor.
+        """Hold the lock for writing; yields its file descriptor.
 
-        A launcher hands the descriptor to its child, so the lock lives as long as either. In
-        that child (`ZOEREFINE_RUN_FOLDER` names this folder) the lock is already ours.
-        Raises `UserError` where another process writes this run.
+        The job of a launcher (`ZOEREFINE_RUN_FOLDER` names this folder) has inherited the lock:
+        there this does nothing and yields -1. Raises `UserError` where another process writes
+        this run.
         """
-        if launched_run() == self:
+        if run_from_launcher() == self:
             yield -1
             return
         self.create()
@@ -186,9 +186,9 @@ class RunDir:
     def writing(self) -> Iterator[None]:
         """Hold the lock and record the state: running, then finished, failed or killed.
 
-        Under a launcher both are the launcher's to do, and this does nothing.
+        In the job of a launcher this does nothing, since the launcher does both.
         """
-        if launched_run() == self:
+        if run_from_launcher() == self:
             yield
             return
         with self.locked():
@@ -204,7 +204,7 @@ class RunDir:
             self.set_status("finished")
 
 
-def launched_run() -> RunDir | None:
-    """The run directory that a launcher made for this process, if one did."""
+def run_from_launcher() -> RunDir | None:
+    """The run directory that a launcher gave to this process; None without a launcher."""
     folder = os.environ.get(RUN_FOLDER)
     return RunDir(Path(folder)) if folder else None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.launch import redaction as secrets
+from zoerefine.launch import redaction
 from zoerefine.run_dir import RunDir
 
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "run_from_commit.py"
@@ -78,7 +78,7 @@ class Repository:
 @pytest.fixture(autouse=True)
 def own_secrets(monkeypatch):
     """A password of one test, `000000` say, is no secret in the next one's patch."""
-    monkeypatch.setattr(secrets, "_given", set())
+    monkeypatch.setattr(redaction, "_registered", set())
 
 
 @pytest.fixture

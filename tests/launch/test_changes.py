@@ -6,17 +6,17 @@ import pytest
 
 from zoerefine.errors import UserError
 from zoerefine.launch import changes as changes_module
-from zoerefine.launch.changes import take_changes
-from zoerefine.launch.repository import fetch_commit
-from zoerefine.launch.repository_address import open_source
+from zoerefine.launch.changes import read_changes
+from zoerefine.launch.mirror import fetch_commit
+from zoerefine.launch.repository_address import parse_address
 from zoerefine.launch.workspace import workspace
 
 
 def applied(repository, home, tmp_path):
     """The workspace of HEAD with the changes."""
-    source = open_source(str(repository.folder))
+    source = parse_address(str(repository.folder))
     mirror, commit = fetch_commit(source, "HEAD", home)
-    changes = take_changes(source, commit, allow_dirty=True, config=tmp_path / "job.yaml")
+    changes = read_changes(source, commit, allow_dirty=True, config=tmp_path / "job.yaml")
     with workspace(source, mirror, commit, changes, home, tmp_path / "run") as place:
         return place.folder, changes
 
@@ -81,9 +81,9 @@ def test_a_repository_that_cannot_be_written_to_is_only_read(repository, home, t
 
 
 def test_heaps_of_data_are_refused_by_name(repository, home, tmp_path, monkeypatch):
-    monkeypatch.setattr(changes_module, "LARGEST", 10_000)
+    monkeypatch.setattr(changes_module, "MAX_BYTES", 10_000)
     (repository.folder / "weights.bin").write_bytes(bytes(20_000))
-    with pytest.raises(UserError, match=r"most of all weights\.bin"):
+    with pytest.raises(UserError, match=r"the largest is weights\.bin"):
         applied(repository, home, tmp_path)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from zoerefine.launch.executor import open_executor
 from zoerefine.launch.job_queue import make_queue, run_queue
-from zoerefine.launch.launcher import Job
+from zoerefine.launch.launch_plan import Job
 from zoerefine.run_dir import RunDir
 
 
@@ -29,17 +29,17 @@ def test_the_product_runs_and_a_second_time_nothing_does(queue, repository, tmp_
     other.write_text("OTHER: 1\n")
     configs = [tmp_path / "job.yaml", other]
     words = {"commits": ["main", repository.first], "configs": configs, "seeds": [0, 1]}
-    entries = queue(**words)
-    assert len({entry.run.path for entry in entries}) == 8
+    jobs = queue(**words)
+    assert len({job.run.path for job in jobs}) == 8
     with open_executor("local") as executor:
-        assert run_queue(entries, executor, parallel=3) == 0
-        logs = [entry.run.log_file.read_text() for entry in entries]
+        assert run_queue(jobs, executor, parallel=3) == 0
+        logs = [job.run.log_file.read_text() for job in jobs]
         assert sum("version two" in log for log in logs) == 4
         assert sum("'SEED', '1'" in log for log in logs) == 4
         again = queue(**words)
-        assert {entry.state for entry in again} == {"finished before"}
+        assert {job.state for job in again} == {"finished before"}
         assert run_queue(again, executor, parallel=3) == 0
-    assert [entry.run.log_file.read_text() for entry in again] == logs
+    assert [job.run.log_file.read_text() for job in again] == logs
 
 
 def test_the_same_job_twice_in_a_queue_is_one(queue, repository):
@@ -51,17 +51,17 @@ def test_a_failure_is_told_and_the_others_go_on(queue, tmp_path, capfd):
     bad.write_text("fail: 1\n")
     good.write_text("fine: 1\n")
     with open_executor("local") as executor:
-        entries = queue(configs=[bad, good])
-        assert run_queue(entries, executor, parallel=1) == 1
-    assert [entry.state for entry in entries] == ["failed", "finished"]
+        jobs = queue(configs=[bad, good])
+        assert run_queue(jobs, executor, parallel=1) == 1
+    assert [job.state for job in jobs] == ["failed", "finished"]
     assert "it went wrong" in capfd.readouterr().err
 
 
 def test_what_is_wrong_before_a_job_starts_is_told(queue, capfd):
     with open_executor("local") as executor:
-        entries = queue()
-        entries[0].words = tuple("absent.py" if w == "job.py" else w for w in entries[0].words)
-        assert run_queue(entries, executor, parallel=1) == 1
+        jobs = queue()
+        jobs[0].words = tuple("absent.py" if w == "job.py" else w for w in jobs[0].words)
+        assert run_queue(jobs, executor, parallel=1) == 1
     assert "the commit has no script absent.py" in capfd.readouterr().err
 
 
@@ -92,7 +92,7 @@ def test_options_of_a_queue_that_make_no_sense_are_refused(launch):
     for words, message in [
         (("--seeds", "5:5"), "invalid"),
         (("--seeds", "0:2", "--parallel", "0"), "invalid"),
-        (("--seeds", "0:2", "--allow-dirty"), "commit first"),
+        (("--seeds", "0:2", "--allow-dirty"), "commit the changes first"),
         (("--executor", "ray"), "RAY_ADDRESS"),
     ]:
         done = launch(*words, env={"RAY_ADDRESS": ""})

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
-from zoerefine.launch.repository import fetch_commit, mirror_of
-from zoerefine.launch.repository_address import open_source, open_submodule
+from zoerefine.launch.mirror import fetch_commit, mirror_folder
+from zoerefine.launch.repository_address import parse_address, submodule_address
 
 USER, PASSWORD = "robot", "p@ss w0rd/9c1f"
 
@@ -42,37 +42,37 @@ USER, PASSWORD = "robot", "p@ss w0rd/9c1f"
 )
 def test_hostile_repositories_are_refused(text):
     with pytest.raises(UserError, match="--repo"):
-        open_source(text)
+        parse_address(text)
 
 
 def test_names_are_those_that_git_users_expect():
-    assert open_source("https://host/team/tight.git").name == "tight"
-    assert open_source("git@host:team/repo.git").name == "repo"
-    assert open_source("ssh://git@host/team/digit").name == "digit"
-    assert open_source("https://host/team/repo.git/").name == "repo"
-    assert open_source("https://host/..").name == "repository"
+    assert parse_address("https://host/team/tight.git").name == "tight"
+    assert parse_address("git@host:team/repo.git").name == "repo"
+    assert parse_address("ssh://git@host/team/digit").name == "digit"
+    assert parse_address("https://host/team/repo.git/").name == "repo"
+    assert parse_address("https://host/..").name == "repository"
 
 
 @example("me", "000000")
 @given(st.text("abcXYZ019-_.~%", min_size=1), st.text("abcXYZ019-_.~", min_size=6))
 def test_credentials_leave_the_url_and_the_representation(user, password):
     login = f"{quote(user)}:{quote(password)}"
-    source = open_source(f"https://{login}@host.example/team/repo.git")
+    source = parse_address(f"https://{login}@host.example/team/repo.git")
     assert source.url == "https://host.example/team/repo.git"
     assert password not in repr(source)
     assert source.environment()["ZOEREFINE_GIT_PASSWORD"] == password
 
 
 def test_submodules_are_found_beside_their_parent_and_never_on_this_machine(tmp_path):
-    parent = open_source("https://me:secret77@host/team/repo.git")
-    inner = open_submodule(parent, "../other.git")
+    parent = parse_address("https://me:secret77@host/team/repo.git")
+    inner = submodule_address(parent, "../other.git")
     assert (inner.url, inner.password) == ("https://host/team/other.git", "secret77")
-    assert open_submodule(parent, "https://elsewhere/x").password == ""
-    ssh = open_source("git@host:team/repo.git")
-    assert open_submodule(ssh, "../other.git").url == "git@host:team/other.git"
+    assert submodule_address(parent, "https://elsewhere/x").password == ""
+    ssh = parse_address("git@host:team/repo.git")
+    assert submodule_address(ssh, "../other.git").url == "git@host:team/other.git"
     for url in (f"file://{tmp_path}", str(tmp_path), "ext::sh -c id", "--upload-pack=x", "/etc"):
         with pytest.raises(UserError, match="--repo"):
-            open_submodule(parent, url)
+            submodule_address(parent, url)
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ def test_a_password_logs_in_and_is_seen_nowhere(server, repository, home, launch
 
 def test_a_wrong_password_is_one_clear_line(server, home, repository):
     address = f"127.0.0.1:{server.server_address[1]}/{repository.folder.name}"
-    source = open_source(f"http://{USER}:wrong-word@{address}")
+    source = parse_address(f"http://{USER}:wrong-word@{address}")
     with pytest.raises(UserError, match="cannot be fetched") as caught:
         fetch_commit(source, "main", home)
     assert "wrong-word" not in str(caught.value)
-    assert "wrong-word" not in str(mirror_of(source, home))
+    assert "wrong-word" not in str(mirror_folder(source, home))

@@ -9,9 +9,9 @@ import pytest
 
 from zoerefine.errors import UserError
 from zoerefine.launch.changes import Changes
-from zoerefine.launch.housekeeping import clean, kept
-from zoerefine.launch.repository import fetch_commit, using
-from zoerefine.launch.repository_address import open_source
+from zoerefine.launch.housekeeping import clean, stored_folders
+from zoerefine.launch.mirror import fetch_commit, mirrors_in_use
+from zoerefine.launch.repository_address import parse_address
 from zoerefine.launch.workspace import workspace
 
 
@@ -21,7 +21,7 @@ def enter(repository, home, tmp_path):
     with ExitStack() as stack:
 
         def one(commit=None, run="run", repo=None):
-            source = open_source(str(repo or repository.folder))
+            source = parse_address(str(repo or repository.folder))
             mirror, full = fetch_commit(source, commit or repository.first, home)
             place = workspace(source, mirror, full, Changes(), home, tmp_path / run)
             return stack.enter_context(place).folder
@@ -90,10 +90,8 @@ def test_cleaning_leaves_what_is_in_use(enter, home, repository):
     free = enter(run="b", commit=repository.second)
     enter.leave()
     used = enter(run="a")
-    assert {(one.folder, one.in_use) for one in kept(home) if one.kind == "workspace"} == {
-        (used, True),
-        (free, False),
-    }
+    workspaces = [one for one in stored_folders(home) if one.kind == "workspace"]
+    assert {(one.folder, one.in_use) for one in workspaces} == {(used, True), (free, False)}
     assert clean(home, older_than_days=1, keep=0) == []
     assert [one.folder for one in clean(home, older_than_days=0, keep=2)] == []
     removed = {one.folder for one in clean(home, older_than_days=0, keep=0)}
@@ -101,21 +99,21 @@ def test_cleaning_leaves_what_is_in_use(enter, home, repository):
     assert (used / "job.py").exists()
     enter.leave()
     assert {one.kind for one in clean(home, older_than_days=0, keep=0)} == {"workspace", "mirror"}
-    assert kept(home) == []
+    assert stored_folders(home) == []
     assert (enter() / "job.py").exists()
 
 
 def test_sixteen_at_once_while_others_clean(repository, home, tmp_path):
     commits = [repository.first, repository.second, *(repository.commit(f"n{n}") for n in range(6))]
     versions = ["one", "two", *(f"n{n}" for n in range(6))]
-    source = open_source(str(repository.folder))
+    source = parse_address(str(repository.folder))
 
     def work(number):
         commit, version = commits[number % 8], versions[number % 8]
         for turn in range(3):
             run = tmp_path / f"{number}-{turn}"
             with ExitStack() as stack:
-                stack.enter_context(using(home))
+                stack.enter_context(mirrors_in_use(home))
                 mirror, full = fetch_commit(source, commit, home)
                 work = workspace(source, mirror, full, Changes(), home, run)
                 place = stack.enter_context(work)
@@ -261,7 +259,7 @@ def test_lfs_files_have_their_contents(enter, repository, monkeypatch, tmp_path)
     shutil.rmtree(repository.folder / ".git" / "lfs")
     assert enter(commit)  # what was fetched once is kept
     clean_home = tmp_path / "other"
-    source = open_source(str(repository.folder))
+    source = parse_address(str(repository.folder))
     mirror, _ = fetch_commit(source, commit, clean_home)
     with (
         pytest.raises(UserError, match="LFS"),

@@ -66,7 +66,7 @@ def test_ctrl_c_stops_with_a_checkpoint_and_nothing_is_lost(
     driver.send_signal(signal.SIGINT)
     _, errors = driver.communicate(timeout=60)
     assert driver.returncode == 130, errors
-    assert "the same command goes on" in errors
+    assert "run the same command again" in errors
     study = Made(tmp_path)
     assert study.run.status().state == "killed"
     assert [t.state.name for t in study.trials()][-1] == "WAITING"

@@ -227,7 +227,7 @@ def test_a_signal_stops_with_a_checkpoint_and_the_same_command_goes_on(tiny, tmp
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on" in errors
+    assert "run the same command again" in errors
     (folder,) = (tmp_path / "runs" / "stopped").iterdir()
     assert RunDir(folder).status().state == "killed"
     step = load_checkpoint(RunDir(folder).checkpoints)["step"]

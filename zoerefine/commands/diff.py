@@ -1,22 +1,31 @@
-"""zoerefine diff: what differs between two runs."""
+"""zoerefine diff: the differences between two runs."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+EPILOG = """\
+examples:
+  zoerefine diff runs/small/latest runs/guided/latest
+  zoerefine diff runs/small/latest runs/guided/latest --picture difference.png
+"""
+
 
 def main(argv: Sequence[str]) -> int:
-    """Print the differences of two runs."""
+    """Print the differences between two runs."""
     parser = argparse.ArgumentParser(
-        prog="diff",
-        description="What differs between two runs: settings, commit, environment, data, metrics "
-        "and weights.",
+        prog="zoerefine diff",
+        description="Print the differences between two runs: settings, commit, environment, data, "
+        "metrics and weights.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("first", metavar="A", help="a run's directory")
-    parser.add_argument("second", metavar="B", help="another run's directory")
+    parser.add_argument("first", metavar="A", help="a run directory")
+    parser.add_argument("second", metavar="B", help="another run directory")
     parser.add_argument(
-        "--picture", type=Path, metavar="FILE", help="a held-out frame as both refine it"
-    )
+        "--picture", type=Path, metavar="FILE",
+        help="also draw one held-out frame as each run's refiner predicts it",
+    )  # fmt: skip
     args = parser.parse_args(argv)
 
     from zoerefine.analysis.diff import diff_runs, one_run

@@ -1,14 +1,14 @@
-"""zoerefine reproduce: a run -> the same run again, compared."""
+"""zoerefine reproduce: run a recorded job again and compare the results."""
 
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zoerefine.launch.launcher import default_home, start
-from zoerefine.launch.repository import using
+from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.reproduce import (
-    BROKEN,
     DIFFERS,
+    MISMATCH,
     SAME,
     TOLERANCE,
     Comparison,
@@ -17,56 +17,69 @@ from zoerefine.launch.reproduce import (
     check_machine,
     check_run,
     compare_results,
-    next_place,
+    next_run_dir,
     recorded_plan,
 )
-from zoerefine.launch.show import open_run
 from zoerefine.run_dir import RunDir
 
-SHOWN = 20
+MAX_ROWS = 20
+EPILOG = """\
+examples:
+  zoerefine reproduce runs/demo/latest
+  zoerefine reproduce runs/demo/latest --check
+
+exit code: 0: reproduced; 1: not reproduced; 2: it cannot be run again, the message says why
+"""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a recorded job again; 0 only where it came to the same."""
+    """Run a recorded job again; 0 only if the results are the same."""
     parser = argparse.ArgumentParser(
-        prog="reproduce",
-        description="Run a recorded job again from its commit, and compare weights and metrics: "
-        "bit by bit on the same machine and versions, within a tolerance elsewhere. What differs "
-        "from the record is said before any time is spent.",
+        prog="zoerefine reproduce",
+        description="Run a recorded job again from its commit, and compare weights and metrics. On "
+        "the same machine with the same versions they must be bit-exact; otherwise metrics may "
+        "differ within a tolerance. Before it runs, it lists what differs from the record.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("run", type=Path, metavar="RUN", help="a launched run's directory")
+    add("run", type=Path, metavar="RUN", help="the directory of a run that `zoerefine run` made")
     add("--repo", default="", metavar="URL", help="where the repository is now, if it has moved")
-    add("--home", type=Path, metavar="DIR", help="where mirrors and workspaces go")
+    add("--home", type=Path, metavar="DIR",
+        help="where mirrors, workspaces and environments are kept (default: $ZOEREFINE_HOME, or "
+        "~/.cache/zoerefine)")  # fmt: skip
     add("--tolerance", type=float, default=TOLERANCE, metavar="X",
-        help=f"relative, where machine or versions differ ({TOLERANCE})")  # fmt: skip
-    add("--check", action="store_true", help="only say what differs; run nothing")
-    add("--fresh", action="store_true", help="run once more, though it was reproduced before")
+        help="allowed relative difference of a metric, where machine or versions differ from the "
+        f"record (default: {TOLERANCE})")  # fmt: skip
+    add("--check", action="store_true", help="list what differs from the record, and run nothing")
+    add("--fresh", action="store_true",
+        help="run the job once more, even if it was reproduced before")  # fmt: skip
     args = parser.parse_args(argv)
     args.home = (args.home or default_home()).expanduser().resolve()
-    with using(args.home):
-        return reproduce(open_run(args.run), args)
+    with mirrors_in_use(args.home):
+        return reproduce(RunDir(args.run.resolve()), args)
 
 
 def reproduce(run: RunDir, args: argparse.Namespace) -> int:
-    """Comparison, run again, compare; 0 only where it came to the same."""
+    """Check the record, run the job again, compare; 0 only if the results are the same."""
     plan = recorded_plan(run, args.home, args.repo)
 
     checks = [*check_run(run, plan), *check_commit(run, plan), *check_machine(run)]
     checks += check_data(run, lambda: data_digests(run))
     exact = not any(check.verdict == DIFFERS and check.what != "commit" for check in checks)
     different = [check for check in checks if check.verdict != SAME]
-    print(f"{len(checks) - len(different)} of {len(checks)} records are as they were "
+    print(f"{len(checks) - len(different)} of {len(checks)} records are unchanged "
           "(commit, config, the run's files, packages, machine, data)")  # fmt: skip
-    print_checks("before running", different)
-    broken = [check for check in checks if check.verdict == BROKEN]
-    if broken:
-        print(f"NOT REPRODUCIBLE: {broken[0].what} is not what was recorded")
+    print_comparisons("changed since the run", different)
+    mismatches = [check for check in checks if check.verdict == MISMATCH]
+    if mismatches:
+        print(f"NOT REPRODUCIBLE: {mismatches[0].what} is not what was recorded")
         return 1
     if args.check:
-        print("nothing stands against reproducing it" + ("" if exact else ", but see above"))
+        how = "bit-exact" if exact else f"within a tolerance of {args.tolerance:g}"
+        print(f"the run can be reproduced; its results would be compared {how}")
         return 0
-    again = next_place(run, args.fresh)
+    again = next_run_dir(run, args.fresh)
     code = start(plan, again)
     if code:
         print(f"NOT REPRODUCED: the job ended with exit code {code}, see {again.log_file}")
@@ -75,7 +88,7 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> int:
 
 
 def data_digests(run: RunDir) -> Mapping[str, str]:
-    """The digests of the data that the run's configuration names, as they are now."""
+    """The digest of the data that the run's config names, as they are now."""
     from zoerefine.config import load_config
     from zoerefine.train.job import prepare
 
@@ -84,42 +97,44 @@ def data_digests(run: RunDir) -> Mapping[str, str]:
 
 
 def verdict(run: RunDir, again: RunDir, tolerance: float) -> int:
-    """Print the comparison and the verdict; 0 where the run was reproduced."""
-    checks = compare_results(run, again, tolerance)
-    wrong = [check for check in checks if check.verdict != SAME]
-    print_checks("recorded and again", (wrong or checks)[:SHOWN])
-    if len(wrong or checks) > SHOWN:
-        print(f"... and {len(wrong or checks) - SHOWN} more")
-    bad = sum(check.verdict == BROKEN for check in checks)
-    measure = f"within {tolerance:g}" if tolerance else "exactly"
-    if not checks:
-        print("NOT REPRODUCED: the job left nothing to compare")
+    """Print the comparison and the verdict; 0 if the run was reproduced."""
+    comparisons = compare_results(run, again, tolerance)
+    if not comparisons:
+        print("NOT REPRODUCED: the job left no results to compare")
         return 1
-    if bad:
-        print(f"NOT REPRODUCED: {bad} of {len(checks)} values differ, {measure}: {again.path}")
+    different = [one for one in comparisons if one.verdict != SAME]
+    shown = different or comparisons
+    print_comparisons("recorded and repeated results", shown[:MAX_ROWS])
+    if len(shown) > MAX_ROWS:
+        print(f"... and {len(shown) - MAX_ROWS} more")
+    mismatches = sum(one.verdict == MISMATCH for one in comparisons)
+    total = len(comparisons)
+    if mismatches:
+        limit = f" by more than {tolerance:g}" if tolerance else ""
+        print(f"NOT REPRODUCED: {mismatches} of {total} values differ{limit}: {again.path}")
         return 1
-    print(f"REPRODUCED: {len(checks)} values are {measure} the same: {again.path}")
+    measure = f"the same within {tolerance:g}" if tolerance else "exactly the same"
+    print(f"REPRODUCED: {total} values are {measure}: {again.path}")
     return 0
 
 
-def print_checks(title: str, checks: Sequence[Comparison]) -> None:
-    """A table of comparisons."""
+def print_comparisons(title: str, comparisons: Sequence[Comparison]) -> None:
+    """A table of comparisons; nothing where there are none."""
     from rich.console import Console
     from rich.table import Table
 
-    if not checks:
+    if not comparisons:
         return
-    colours = {SAME: "green", DIFFERS: "yellow", BROKEN: "red"}
+    colours = {SAME: "green", DIFFERS: "yellow", MISMATCH: "red"}
     table = Table(title=title, title_justify="left")
     for name in ("what", "recorded", "now", ""):
         table.add_column(name, overflow="fold", no_wrap=name == "")
-    for check in checks:
-        word = "WRONG" if check.verdict == BROKEN else check.verdict
-        recorded, now = (shortened(text) for text in (check.recorded, check.now))
-        table.add_row(check.what, recorded, now, f"[{colours[check.verdict]}]{word}[/]")
+    for one in comparisons:
+        recorded, now = (shortened(text) for text in (one.recorded, one.now))
+        table.add_row(one.what, recorded, now, f"[{colours[one.verdict]}]{one.verdict}[/]")
     Console().print(table)
 
 
 def shortened(text: str) -> str:
-    """A digest by its first digits; anything else as it is."""
+    """The first digits of a digest; other texts unchanged."""
     return text[:16] if len(text) in (40, 64) and " " not in text else text

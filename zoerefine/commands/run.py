@@ -1,38 +1,41 @@
-"""zoerefine run: commit + config -> a run, in a workspace of its own."""
+"""zoerefine run: a commit and a config become a run, in a workspace of its own."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.errors import UserError
-from zoerefine.launch.launcher import Job, default_home, launch
+from zoerefine.launch.launch_plan import Job
+from zoerefine.launch.launcher import default_home, launch
 
 if TYPE_CHECKING:
-    from zoerefine.launch.housekeeping import Kept
+    from zoerefine.launch.housekeeping import StoredFolder
 
 EPILOG = """\
 examples:
-  run_from_commit --repo . --commit HEAD --config configs/demo.yaml --module zoerefine.train \\
-      DATA.ROOT data/synthetic TRAIN.LR 3e-4
-  run_from_commit --repo https://host/team/any.git --commit 1a2b3c4 --config any.yaml \\
+  zoerefine run --repo . --commit HEAD --config configs/demo.yaml DATA.ROOT data/synthetic
+  zoerefine run --repo https://host/team/any.git --commit 1a2b3c4 --config any.yaml \\
       --module tools/train.py -- --device cpu
-  run_from_commit --repo . --commits main,v1.2 --configs a.yaml,b.yaml --seeds 0:5 --parallel 2
-  run_from_commit --clean --older-than 14
+  zoerefine run --repo . --commits main,v1.2 --configs a.yaml,b.yaml --seeds 0:5 --parallel 2
+  zoerefine run --clean --older-than 14
+
+exit code: the job's own; 2: the launch was refused, the message says why; 130: stopped by Ctrl-C
 """
 
 
 def main(argv: Sequence[str]) -> int:
-    """Launch a job or a queue of them; the exit code is the job's."""
+    """Launch a job or a queue of jobs; the exit code is the job's."""
     words, arguments = split_arguments(argv)
     args = parser().parse_intermixed_args(words)
     home = (args.home or default_home()).expanduser().resolve()
     if args.list or args.clean:
-        from zoerefine.launch.housekeeping import clean, kept
+        from zoerefine.launch.housekeeping import clean, stored_folders
 
-        removed = clean(home, args.older_than, args.keep) if args.clean else kept(home)
-        print_kept(removed, "removed" if args.clean else "kept", home)
+        shown = clean(home, args.older_than, args.keep) if args.clean else stored_folders(home)
+        print_stored(shown, "removed from" if args.clean else "kept in", home)
         return 0
     if not args.repo:
         raise UserError("--repo is missing: give a folder or a git URL")
@@ -49,61 +52,88 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """All options; the older spellings mean the same."""
+    """All options; older spellings have the same meaning."""
     made = argparse.ArgumentParser(
-        prog="run_from_commit",
-        description="Check a commit out into a workspace of its own and run a job there, so that "
-        "the result belongs to one commit and one config. The same command finds its run again: "
-        "a finished one is left as it is, an unfinished one goes on.",
+        prog="zoerefine run",
+        description="Run a job from a git commit and a config. The commit is checked out into a "
+        "workspace, so your working tree is not used and may change meanwhile. The same command "
+        "finds its run again: a finished run is left as it is, an unfinished one resumes.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = made.add_argument_group("the job").add_argument
-    add("--repo", "--repo_url", metavar="URL", help="a folder or a git URL")
-    add("--commit", "--commit_hash", metavar="REV", help="a hash, tag or branch")
-    add("--branch", "--branch_name", default="", help="the commit must be on this branch")
-    add("--config", "--cfg_path", type=Path, metavar="FILE",
-        help="a YAML config: a file here, or else one of the commit")  # fmt: skip
-    add("--config-flag", "--cfg_path_arg_name", default="--config", metavar="NAME",
-        help="how the job takes its config (--config)")  # fmt: skip
-    add("--module", "-m", "--module_path", default="zoerefine.train", metavar="NAME",
-        help="package.module, or a script's path in the repository (zoerefine.train)")  # fmt: skip
-    add("--runs", type=Path, metavar="DIR", help="where runs go (RUN.ROOT, or ./runs)")
-    add("--home", "--copies_base_path", type=Path, metavar="DIR",
-        help="where mirrors and workspaces go ($ZOEREFINE_HOME, or the user's cache)")  # fmt: skip
-    add("--allow-dirty", action="store_true",
-        help="record uncommitted changes of a local repository, and apply them")  # fmt: skip
-    add("--environment", choices=["current", "venv"], default="current",
-        help="venv: made from the commit's own requirements.lock, and kept")  # fmt: skip
-    add("--caller", type=Path, default=Path.cwd(), metavar="DIR",
-        help="relative paths in the config start here (this folder)")  # fmt: skip
-    add("overrides", nargs="*", metavar="KEY VALUE", help="config keys set here; "
-        "what stands behind -- goes to the job as it is")  # fmt: skip
-    many = made.add_argument_group("many jobs")
+    add_job_options(made.add_argument_group("the job"))
+    many = made.add_argument_group("several jobs: every combination of commits, configs and seeds")
     add = many.add_argument
-    add("--commits", type=listed, metavar="A,B,...", help="each of these commits, ...")
-    add("--configs", type=listed, metavar="X,Y,...", help="... with each of these configs, ...")
-    add("--seeds", type=seeds, metavar="0:5", help="... and each of these seeds (0:5 or 1,3)")
-    add("--seed-key", default="SEED", metavar="KEY", help="the config key of the seed (SEED)")
-    add("--parallel", type=positive, default=1, metavar="N", help="how many at a time (1)")
+    add("--commits", type=listed, metavar="A,B,...", help="commits, tags or branches")
+    add("--configs", type=listed, metavar="X,Y,...", help="config files")
+    add("--seeds", type=seeds, metavar="SEEDS", help="0:5 for 0, 1, 2, 3, 4; or a list: 1,3")
+    add("--seed-key", default="SEED", metavar="KEY",
+        help="the config key that gets the seed (default: SEED)")  # fmt: skip
+    add("--parallel", type=positive, default=1, metavar="N",
+        help="run N jobs at a time (default: 1)")  # fmt: skip
     add_executor_options(many)
-    add = made.add_argument_group("what is kept on disk").add_argument
-    add("--list", action="store_true", help="list workspaces, environments and mirrors")
-    add("--clean", action="store_true", help="remove those that no run is using")
+    add = made.add_argument_group("disk space").add_argument
+    add("--list", action="store_true",
+        help="list the workspaces, environments and mirrors on disk")  # fmt: skip
+    add("--clean", action="store_true",
+        help="remove them, except those that a run is using")  # fmt: skip
     add("--older-than", type=float, default=0, metavar="DAYS",
-        help="--clean: only what was not used for so long (0)")  # fmt: skip
+        help="with --clean: keep what was used within the last DAYS days (default: 0)")  # fmt: skip
     add("--keep", type=int, default=0, metavar="N",
-        help="--clean: not the N workspaces that were used last (0)")  # fmt: skip
+        help="with --clean: keep the N most recently used workspaces (default: 0)")  # fmt: skip
     return made
 
 
+def add_job_options(group: "argparse._ArgumentGroup") -> None:
+    """The options that describe one job."""
+    add = group.add_argument
+    add("--repo", "--repo_url", metavar="URL", help="a folder or a git URL")
+    add("--commit", "--commit_hash", metavar="REV", help="a hash, tag or branch")
+    add("--branch", "--branch_name", default="", metavar="NAME",
+        help="refuse a commit that is not on this branch; without --commit, run the branch's "
+        "newest commit")  # fmt: skip
+    add("--config", "--cfg_path", type=Path, metavar="FILE",
+        help="a YAML config; if there is no such file, the commit's file of this path is "
+        "used")  # fmt: skip
+    add("--config-flag", "--cfg_path_arg_name", default="--config", metavar="NAME",
+        help="the option by which the job takes its config, e.g. cfg for --cfg (default: "
+        "--config)")  # fmt: skip
+    add("--module", "-m", "--module_path", default="zoerefine.train", metavar="NAME",
+        help="package.module, or a script's path in the repository (default: "
+        "zoerefine.train)")  # fmt: skip
+    add("--runs", type=Path, metavar="DIR",
+        help="where run directories are made (default: RUN.ROOT, or ./runs)")  # fmt: skip
+    add("--home", "--copies_base_path", type=Path, metavar="DIR",
+        help="where mirrors, workspaces and environments are kept (default: $ZOEREFINE_HOME, or "
+        "~/.cache/zoerefine)")  # fmt: skip
+    add("--allow-dirty", action="store_true",
+        help="record the uncommitted changes of a local repository with the run, and apply them; "
+        "otherwise they are refused")  # fmt: skip
+    add("--environment", choices=["current", "venv"], default="current",
+        help="current: the packages of this Python (default); venv: a virtual environment made "
+        "from the commit's requirements.lock, kept for later runs")  # fmt: skip
+    add("--caller", type=Path, default=Path.cwd(), metavar="DIR",
+        help="the folder that --config and the paths in zoerefine's own configs are relative to "
+        "(default: the current folder); any job finds it in ZOEREFINE_CALLER_FOLDER")  # fmt: skip
+    add("overrides", nargs="*", metavar="KEY VALUE",
+        help="config keys to set; words after -- go to the job unchanged")  # fmt: skip
+
+
 def split_arguments(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Our own words, and those behind the first `--`, which are the job's."""
-    words = list(argv)
-    if "--" not in words:
-        return words, ()
-    place = words.index("--")
-    return words[:place], tuple(words[place + 1 :])
+    """Our own words, and the job's words after the first `--`."""
+    place = argv.index("--") if "--" in argv else len(argv)
+    return join_config_flag(argv[:place]), tuple(argv[place + 1 :])
+
+
+def join_config_flag(words: Sequence[str]) -> list[str]:
+    """`--config-flag --cfg` as `--config-flag=--cfg`, which argparse needs for its value."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in ("--config-flag", "--cfg_path_arg_name"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def listed(text: str) -> list[str]:
@@ -146,28 +176,30 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
 
 
 def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
-    """Launch the product of commits, configs and seeds."""
+    """Launch every combination of commits, configs and seeds."""
     from zoerefine.launch.executor import open_executor
     from zoerefine.launch.job_queue import make_queue, run_queue
 
     commits = args.commits or [job.ref]
     configs = [Path(name) for name in args.configs or [job.config]]
-    entries = make_queue(job, commits, configs, args.seeds or [], args.seed_key, args.runs, home)
+    jobs = make_queue(job, commits, configs, args.seeds or [], args.seed_key, args.runs, home)
     with open_executor(args.executor, resources_of(args)) as executor:
-        return run_queue(entries, executor, args.parallel)
+        return run_queue(jobs, executor, args.parallel)
 
 
-def print_kept(entries: "Sequence[Kept]", word: str, home: Path) -> None:
-    """A table of what is kept, or was removed."""
+def print_stored(folders: "Sequence[StoredFolder]", what: str, home: Path) -> None:
+    """A table of what is kept on disk, or was removed."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{word} in {home}", title_justify="left")
-    for column in ("kind", "name", "MB", "hours since use", "used by"):
-        table.add_column(column, justify="right" if column[0] in "Mh" else "left", overflow="fold")
-    for one in entries:
+    table = Table(title=f"{what} {home}", title_justify="left")
+    for column in ("kind", "name", "MB", "hours since use", "last used by"):
+        numeric = column in ("MB", "hours since use")
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for one in folders:
         name = one.folder.relative_to(home).as_posix().partition("/")[2]
-        user = f"{one.run} (now)" if one.in_use and one.run else "in use" if one.in_use else one.run
+        user = f"{one.run} (in use)" if one.in_use else one.run
         numbers = f"{one.bytes / 2**20:.1f}", f"{one.age_s / 3600:.1f}"
-        table.add_row(one.kind, name, *numbers, user)
-    Console(soft_wrap=True).print(table)
+        table.add_row(one.kind, name, *numbers, user.strip())
+    # A pipe gets whole rows, however long.
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)

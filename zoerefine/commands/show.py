@@ -1,25 +1,35 @@
-"""zoerefine show: what a run, or an engine bundle, is, for people."""
+"""zoerefine show: a page about a run or an engine bundle."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoerefine.launch.show import open_run, show_run
+from zoerefine.launch.show import show_run
+from zoerefine.run_dir import RunDir
+
+EPILOG = """\
+examples:
+  zoerefine show runs/demo/latest
+  zoerefine show runs/demo/latest/best/engine/refiner.ts
+"""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print where a run or a bundle came from, its results, and the command that makes it again."""
+    """Print where a run or a bundle came from, and its results."""
     parser = argparse.ArgumentParser(
-        prog="show",
-        description="Say what a run was (commit, config, machine, data, results), or what an "
-        "engine bundle is (where it came from, what it needs, how far it is from the refiner).",
+        prog="zoerefine show",
+        description="Print a page about a run: state, commit, config, machine, data, results, and "
+        "the command that runs it again. Or about an engine bundle: the run it came from, what it "
+        "needs, and how much it differs from the refiner.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "what", type=Path, metavar="RUN|BUNDLE", help="a run's directory, or an engine bundle"
+        "path", type=Path, metavar="RUN|BUNDLE", help="a run directory, or an engine bundle's file"
     )
-    path = parser.parse_args(argv).what
+    path = parser.parse_args(argv).path
     if path.is_dir():
-        print(show_run(open_run(path)))
+        print(show_run(RunDir(path.resolve())))
         return 0
 
     from zoerefine.export.show import show_bundle

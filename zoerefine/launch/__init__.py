@@ -1,1 +1,1 @@
-"""From a commit and a config to a run: mirrors, workspaces, provenance, executors."""
+"""Launching: a commit and a config become a recorded run in a workspace of its own."""

@@ -1,4 +1,4 @@
-"""Uncommitted changes of a local source: refused with their names, or taken along as one patch."""
+"""Uncommitted changes of a local repository: refused by name, or recorded as one patch."""
 
 import shutil
 import tempfile
@@ -13,9 +13,9 @@ from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.progress import say
 
-LARGEST = 64 * 2**20
-# The user's own display settings would make a patch that does not apply.
-PLAIN = (
+MAX_BYTES = 64 * 2**20
+# The user's own display settings could give a patch that does not apply.
+PATCH_OPTIONS = (
     *("--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv"),
     *("--no-color", "--src-prefix=a/", "--dst-prefix=b/", "--ignore-submodules=all"),
 )
@@ -23,12 +23,12 @@ PLAIN = (
 
 @dataclass(frozen=True)
 class Changes:
-    """What a working tree holds beyond its commit.
+    """The uncommitted changes of a working tree. Every field is empty where there are none.
 
     Attributes:
-        patch: new files included; empty where nothing was changed.
-        tree: the 40-hex tree that the commit becomes with it; empty where nothing was changed.
-        files: the names.
+        patch: all changes, with new files.
+        tree: the 40-hex tree of the commit with the patch applied.
+        files: the names of the changed files.
     """
 
     patch: bytes = b""
@@ -37,62 +37,65 @@ class Changes:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the patch; empty where nothing was changed."""
+        """SHA-256 of the patch; empty where there are no changes."""
         return sha256(self.patch).hexdigest() if self.patch else ""
 
 
-def take_changes(
-    source: RepositoryAddress, commit: str, allow_dirty: bool, config: Path
+def read_changes(
+    address: RepositoryAddress, commit: str, allow_dirty: bool, config: Path
 ) -> Changes:
-    """The uncommitted changes of a local source whose HEAD is launched.
+    """The uncommitted changes of a local repository whose HEAD is launched.
 
-    The config that is launched is none of them: every run keeps the one it was given.
+    The launched config does not count as a change, since every run keeps a copy of it.
 
     Raises:
-        UserError: with the list of files, where there are some and they are not allowed; they
-            are too large to keep with a run; they hold a secret; a submodule was changed.
+        UserError: there are changes and they are not allowed; they are too large to keep with a
+            run; they contain a secret; a submodule was changed.
     """
-    folder = source.folder
+    folder = address.folder
     if folder is None:
         return Changes()
     if head_commit(folder) != commit:
         if allow_dirty and uncommitted_files(folder):
-            say(f"changes in {folder} belong to its HEAD, not to {commit[:12]}: left out")
+            say(
+                f"uncommitted changes of {folder} are left out: they belong to HEAD, and the job "
+                f"runs {commit[:12]}"
+            )
         return Changes()
     files = [name for name in uncommitted_files(folder) if not is_same(folder / name, config)]
     if not files:
         return Changes()
     if not allow_dirty:
         raise UserError(
-            f"{folder} has uncommitted changes: {shown(files)}; commit them, or give "
+            f"{folder} has uncommitted changes: {shortened_list(files)}; commit them, or give "
             "--allow-dirty to record them with the run"
         )
     check_size(folder, files)
-    return record(folder, commit, files)
+    return make_patch(folder, commit, files)
 
 
 def is_same(path: Path, other: Path) -> bool:
-    """Whether two paths name one file; a removed one is none."""
+    """Whether two paths are the same existing file."""
     return path.exists() and other.exists() and path.samefile(other)
 
 
-def shown(names: Sequence[str]) -> str:
-    """A list of names, cut where it gets long."""
+def shortened_list(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def check_size(folder: Path, files: Sequence[str]) -> None:
-    """Raises `UserError` where changed files are too large to be kept with every run."""
+    """Raises `UserError` where changed files are too large to keep with every run."""
     sizes = {name: path.stat().st_size for name in files if (path := folder / name).is_file()}
-    if sum(sizes.values()) > LARGEST:
-        worst = max(sizes, key=lambda name: sizes[name])
+    if sum(sizes.values()) > MAX_BYTES:
+        largest = max(sizes, key=lambda name: sizes[name])
         raise UserError(
-            f"{folder} has {sum(sizes.values()) / 2**20:.0f} MB of uncommitted files, most of all "
-            f"{worst}: name data in .gitignore, or commit them"
+            f"{folder} has {sum(sizes.values()) / 2**20:.0f} MB of uncommitted files, the largest "
+            f"is {largest}: list data in .gitignore, or commit them"
         )
 
 
-def record(folder: Path, commit: str, files: Sequence[str]) -> Changes:
+def make_patch(folder: Path, commit: str, files: Sequence[str]) -> Changes:
     """One patch of all changes. The user's own index and objects are only read."""
     own = {
         name: folder / git("rev-parse", "--git-path", name, folder=folder)
@@ -109,25 +112,26 @@ def record(folder: Path, commit: str, files: Sequence[str]) -> Changes:
         }
         git("add", "--all", "--ignore-errors", folder=folder, env=env)
         check_submodules(folder, commit, env)
-        patch = git_bytes("diff-index", "--cached", "-p", *PLAIN, commit, folder=folder, env=env)
+        words = ("diff-index", "--cached", "-p", *PATCH_OPTIONS, commit)
+        patch = git_bytes(*words, folder=folder, env=env)
         tree = git("write-tree", folder=folder, env=env)
     name = find_secret(patch)
     if name:
         raise UserError(
-            f"the uncommitted changes of {folder} hold the secret of {name}, and a run keeps them "
-            "in a file: read it from the environment instead"
+            f"the uncommitted changes of {folder} contain the secret of {name}, and a run would "
+            "keep them in a file: let the code read it from the environment instead"
         )
     return Changes(patch, tree, tuple(files)) if patch else Changes()
 
 
 def check_submodules(folder: Path, commit: str, env: dict[str, str]) -> None:
-    """Raises `UserError` where a submodule was changed or moved: a patch cannot carry that."""
-    # A submodule's entries have mode 160000.
+    """Raises `UserError` where a submodule was changed or moved, which a patch cannot record."""
+    # Entries of submodules have mode 160000.
     words = ("diff-index", "--raw", "--no-renames", "--ignore-submodules=none", "-z", commit)
     entries = git(*words, folder=folder, env=env).split("\0")
     for facts, name in zip(entries[::2], entries[1::2], strict=False):
         if "160000" in facts.split()[:2] or ":160000" in facts:
             raise UserError(
-                f"submodule {name} of {folder} has changes: commit them there and here, a run "
-                "cannot record them"
+                f"submodule {name} of {folder} has changes, which a run cannot record: commit them "
+                f"in the submodule, and the submodule's new commit in {folder}"
             )

@@ -1,4 +1,4 @@
-"""The child process of a launch: its start, the signals it gets, and its end, recorded."""
+"""The child process of a launch: starts the job, passes signals on, and records how it ended."""
 
 import ctypes
 import os
@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from zoerefine.launch.job_output import Log, Outputs
+from zoerefine.launch.job_output import OutputLog, Outputs
 from zoerefine.launch.provenance import add, now
 from zoerefine.launch.redaction import hide_secrets
-from zoerefine.launch.result_files import digests
+from zoerefine.launch.result_files import result_digests
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.run_dir import RunDir
 
@@ -26,16 +26,16 @@ def run_child(
     folder: Path,
     environment: Mapping[str, str],
     run: RunDir,
-    locks: Sequence[int],
+    lock_fds: Sequence[int],
 ) -> int:
     """Run a job to its end and record in `status.json` how it ended; returns its exit code.
 
-    The child inherits the descriptors of the locks, so they hold as long as either lives.
+    The child inherits the descriptors of the locks, so they stay locked until both processes end.
     """
     run.set_status("running")
     add(run, started=now(), ended="", exit_status=None)
     with open(run.log_file, "ab") as file:
-        log = Log(file)
+        log = OutputLog(file)
         outputs = Outputs(log)
         sys.stdout.flush()
         try:
@@ -47,27 +47,33 @@ def run_child(
                 stdout=outputs.out.writer,
                 stderr=outputs.err.writer,
                 start_new_session=True,
-                pass_fds=tuple(locks),
+                pass_fds=tuple(lock_fds),
                 preexec_fn=child_setup(),
             )
         except OSError as error:
             return record_end(run, CANNOT_START, 0, f"{command[0]} cannot be started: {error}")
-        outputs.started()
+        outputs.close_writers()
         forwarding = StopForwarding(partial(stop_group, child))
         with forwarding, following_terminal_size(outputs):
             outputs.copy_until_end(lambda: child.poll() is not None)
             code = child.wait()
-    return record_end(run, code, forwarding.count, log.fault or log.last)
+    return record_end(run, code, forwarding.count, log.last_error or log.last_line)
 
 
-def record_end(run: RunDir, code: int, signals: int, said: str) -> int:
-    """Write how a job ended; returns its exit code as a shell would give it."""
+def record_end(run: RunDir, code: int, signals: int, reason: str) -> int:
+    """Record how a job ended; returns its exit code as a shell would give it.
+
+    Args:
+        code: as Popen gives it: -N where signal N ended the job.
+        signals: how many stop signals we passed on.
+        reason: the job's last error line.
+    """
     code = 128 - code if code < 0 else code
     killed = signals > 0 or code > 128
     state = "killed" if killed else "failed" if code else "finished"
-    reason = "" if state == "finished" else hide_secrets(said) or f"exit code {code}"
+    reason = "" if state == "finished" else hide_secrets(reason) or f"exit code {code}"
     run.set_status(state, reason)
-    add(run, ended=now(), exit_status=code, outputs=digests(run))
+    add(run, ended=now(), exit_status=code, outputs=result_digests(run))
     return code
 
 

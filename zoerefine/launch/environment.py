@@ -1,8 +1,8 @@
-"""What a job runs in: its Python, and its environment variables.
+"""What a job runs in: its Python interpreter and its environment variables.
 
 <home>/environments/<digest>/          a virtual environment made from a commit's lock file
-<home>/environments/<digest>/.ready    written last
-<home>/environments/<digest>.lock      held while it is made, shared by those who use it
+<home>/environments/<digest>/.ready    written when it is complete
+<home>/environments/<digest>.lock      held while it is made; held, shared, while it is used
 """
 
 import hashlib
@@ -18,23 +18,23 @@ from pathlib import Path
 from zoerefine.config import CALLER_FOLDER
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
-from zoerefine.launch.repository_address import LOGIN
+from zoerefine.launch.repository_address import LOGIN_VARIABLES
 from zoerefine.locks import lock
 from zoerefine.progress import say
 from zoerefine.run_dir import RUN_FOLDER, RunDir
 
 LOCK_FILES = ("requirements.lock", "requirements.txt")
-# Lines that lead out of the lock file: to other files, so its own bytes do not say it all.
-LEADS_ON = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable", ".", "/", "file:")
-# What would make the job another one than the recorded, and what belongs to an outer launch.
-LEFT_OUT = {
+# Lines that refer to other files, so that the lock file alone does not fix the packages.
+REFERENCES = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable", ".", "/", "file:")
+# Variables that would change what the job runs, and those that an outer launch has set.
+REMOVED_VARIABLES = {
     *("PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONPLATLIBDIR", "PYTHONOPTIMIZE"),
     *("PYTHONWARNINGS", "PYTHONDEBUG", "PYTHONSAFEPATH", "PYTHONNOUSERSITE", "__PYVENV_LAUNCHER__"),
-    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", *LOGIN),
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", *LOGIN_VARIABLES),
 }
 
 
-def environments_of(home: Path) -> Path:
+def environments_folder(home: Path) -> Path:
     """The folder of all virtual environments."""
     return home / "environments"
 
@@ -42,8 +42,8 @@ def environments_of(home: Path) -> Path:
 def job_environment(
     workspace: Path, run: RunDir, seed: int, caller: Path, python: Path
 ) -> dict[str, str]:
-    """The job's variables: the user's, the workspace before their own module path, the seed."""
-    environment = {key: value for key, value in os.environ.items() if key not in LEFT_OUT}
+    """The job's environment variables: the user's, with the workspace first on PYTHONPATH."""
+    environment = {key: value for key, value in os.environ.items() if key not in REMOVED_VARIABLES}
     paths = [str(workspace), environment.get("PYTHONPATH", "")]
     bin_folder = str(python.parent)
     environment |= {
@@ -62,7 +62,11 @@ def job_environment(
 
 @contextmanager
 def job_python(kind: str, workspace: Path, commit: str, home: Path) -> Iterator[Path]:
-    """The interpreter of `current` (ours) or `venv` (made from the commit's own lock file).
+    """Hold the job's Python interpreter.
+
+    Args:
+        kind: `current`, the interpreter of this process, or `venv`, a virtual environment made
+            from the commit's lock file.
 
     Raises:
         UserError: the commit has no lock file, or it cannot be installed.
@@ -71,14 +75,14 @@ def job_python(kind: str, workspace: Path, commit: str, home: Path) -> Iterator[
         yield Path(sys.executable)
         return
     file = find_lock_file(workspace)
-    folder = environments_of(home) / lock_file_digest(file.read_bytes(), commit)
+    folder = environments_folder(home) / lock_file_digest(file.read_bytes(), commit)
     stamp = folder / ".ready"
     if not stamp.exists():
         with lock(Path(f"{folder}.lock")):
             if not stamp.exists():
-                build(folder, file, workspace)
+                build_environment(folder, file, workspace)
     with lock(Path(f"{folder}.lock"), shared=True):
-        os.utime(folder)  # --clean goes by the time of the last use
+        os.utime(folder)  # --clean reads the time of the last use here
         yield folder / "bin" / "python"
 
 
@@ -92,15 +96,18 @@ def find_lock_file(workspace: Path) -> Path:
 
 
 def lock_file_digest(data: bytes, commit: str) -> str:
-    """What a virtual environment is known by: the lock, and the Python that it is for."""
+    """The digest that names a virtual environment: of the lock file and of our Python version.
+
+    A lock file that refers to other files counts together with its commit.
+    """
     lines = data.decode(errors="replace").splitlines()
-    leads_on = any(line.strip().startswith(LEADS_ON) or " @ ." in line for line in lines)
-    about = f"{sys.version}\n{platform.machine()}\n{commit if leads_on else ''}\n"
+    has_references = any(line.strip().startswith(REFERENCES) or " @ ." in line for line in lines)
+    about = f"{sys.version}\n{platform.machine()}\n{commit if has_references else ''}\n"
     return hashlib.sha256(about.encode() + data).hexdigest()[:16]
 
 
-def build(folder: Path, file: Path, workspace: Path) -> None:
-    """A virtual environment with what a lock file names; one that a kill left is made anew."""
+def build_environment(folder: Path, file: Path, workspace: Path) -> None:
+    """Make a virtual environment from a lock file. What a killed launch left is removed first."""
     say(f"installing {file.name} into {folder} (once for this lock file)")
     shutil.rmtree(folder, ignore_errors=True)
     install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", file)
@@ -111,15 +118,16 @@ def build(folder: Path, file: Path, workspace: Path) -> None:
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
             lines = done.stderr.strip().splitlines() or ["no message"]
-            wrong = next((line for line in lines if line.startswith("ERROR")), lines[-1])
-            raise UserError(f"{file.name} of the commit cannot be installed: {wrong}")
+            reason = next((line for line in lines if line.startswith("ERROR")), lines[-1])
+            raise UserError(f"{file.name} of the commit cannot be installed: {reason}")
     write_text(folder / ".ready", f"{file.name}\n")
 
 
 def packages(python: Path) -> list[str]:
     """Every installed distribution of an interpreter, `name==version`, sorted.
 
-    The folders' names say it all; reading each one's metadata would take a launch's whole time.
+    Names and versions come from the folders' names: reading all metadata would take longer than
+    the rest of a launch.
     """
     places: Iterable[Path] = map(Path, sys.path)
     if python != Path(sys.executable):

@@ -1,4 +1,4 @@
-"""Git, called as a program: no shell, no prompts, no helpers or options smuggled in by input."""
+"""Runs git as a program: without a shell, without prompts, and isolated from user input."""
 
 import os
 import subprocess
@@ -9,23 +9,23 @@ from zoerefine.errors import UserError
 from zoerefine.launch.redaction import hide_secrets
 
 SETTINGS = {
-    # A URL can name a helper program to run (`ext::`): only these transports are let through.
+    # A URL can name a program to run (`ext::`): only these transports are allowed.
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
-    # A replaced object would let one hash mean another tree.
+    # A replacement object (git replace) would change the tree that a hash stands for.
     "GIT_NO_REPLACE_OBJECTS": "1",
     "LC_ALL": "C",
 }
-# What a repository's own configuration could run, and housekeeping behind our back.
+# No programs that a repository's own configuration names, and no automatic clean-up.
 OPTIONS = (
     *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
     *("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false"),
-    *("-c", "checkout.workers=0"),  # one for each core: twice as fast on two
+    *("-c", "checkout.workers=0"),  # one for each core: twice as fast on two cores
 )
-# A checkout must not depend on who makes it (line endings, filters, templates).
+# A checkout must not depend on the user's settings (line endings, filters, templates).
 ISOLATED = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-OF_ANOTHER_REPOSITORY = {
+REPOSITORY_VARIABLES = {
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"),
     *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE"),
     *("GIT_GRAFT_FILE", "GIT_REPLACE_REF_BASE", "GIT_CEILING_DIRECTORIES"),
@@ -33,7 +33,7 @@ OF_ANOTHER_REPOSITORY = {
 
 
 class GitError(UserError):
-    """Git refused; the sentence is the first fault that it names."""
+    """Git failed; the sentence holds git's own first error line."""
 
 
 def git(
@@ -41,10 +41,10 @@ def git(
     folder: Path | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
-    keep: Sequence[int] = (),
+    pass_fds: Sequence[int] = (),
 ) -> str:
     """Run git and return what it printed, without the last newline. Raises `GitError`."""
-    data = git_bytes(*words, folder=folder, env=env, stdin=stdin, keep=keep)
+    data = git_bytes(*words, folder=folder, env=env, stdin=stdin, pass_fds=pass_fds)
     return data.decode(errors="surrogateescape").rstrip("\n")
 
 
@@ -53,12 +53,13 @@ def git_bytes(
     folder: Path | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
-    keep: Sequence[int] = (),
+    pass_fds: Sequence[int] = (),
 ) -> bytes:
     """Run git and return the bytes it printed. Raises `GitError`.
 
     Args:
-        keep: descriptors of locks that stay held until git itself is gone, should we be killed.
+        pass_fds: file descriptors of locks. Git inherits them, so if we are killed they stay
+            locked until git ends.
     """
     try:
         done = subprocess.run(
@@ -69,7 +70,7 @@ def git_bytes(
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             check=False,
-            pass_fds=tuple(keep),
+            pass_fds=tuple(pass_fds),
         )
     except FileNotFoundError:
         raise UserError("git is not installed: install it (e.g. apt install git)") from None
@@ -77,24 +78,24 @@ def git_bytes(
         verb = next(
             word for word in words if not str(word).startswith("-") and "=" not in str(word)
         )
-        raise GitError(f"git {verb} failed: {fault(done.stderr.decode(errors='replace'))}")
+        raise GitError(f"git {verb} failed: {error_line(done.stderr.decode(errors='replace'))}")
     return done.stdout
 
 
-def fault(text: str) -> str:
-    """The line of git's messages that says what is wrong."""
+def error_line(text: str) -> str:
+    """The first error line of git's messages, or else the last line."""
     lines = [line for line in text.splitlines() if line.strip()] or ["no message"]
     named = [line for line in lines if line.startswith(("fatal:", "error:"))]
     return hide_secrets((named or lines[-1:])[0])
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without what would point git at another repository."""
-    return {key: value for key, value in os.environ.items() if key not in OF_ANOTHER_REPOSITORY}
+    """Our environment variables without those that point git at another repository."""
+    return {key: value for key, value in os.environ.items() if key not in REPOSITORY_VARIABLES}
 
 
 def head_commit(folder: Path) -> str:
-    """The 40-hex commit that a folder's tree stands at; empty outside a repository."""
+    """The 40-hex commit of HEAD in a folder; empty outside a repository."""
     try:
         return git("rev-parse", "--verify", "HEAD^{commit}", folder=folder)
     except GitError:
@@ -102,7 +103,7 @@ def head_commit(folder: Path) -> str:
 
 
 def uncommitted_files(folder: Path) -> list[str]:
-    """Changed, staged, deleted and untracked (not ignored) files of a working tree."""
-    # Renames would put two names into one entry.
+    """Changed, staged, deleted and untracked files of a working tree, without ignored ones."""
+    # With renames an entry would hold two names.
     text = git("status", "--porcelain=v1", "-z", "--no-renames", "-uall", folder=folder)
     return [entry[3:] for entry in text.split("\0") if entry]

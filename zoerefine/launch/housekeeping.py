@@ -1,4 +1,4 @@
-"""What launching keeps on disk: listed, and cleaned up without touching what is in use."""
+"""Lists what launching keeps on disk, and removes what no run is using."""
 
 import os
 import shutil
@@ -8,120 +8,124 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoerefine.launch.environment import environments_of
-from zoerefine.launch.repository import mirrors_of
-from zoerefine.launch.workspace import last_run, workspaces_of
-from zoerefine.locks import try_lock
+from zoerefine.launch.environment import environments_folder
+from zoerefine.launch.mirror import mirrors_folder
+from zoerefine.launch.workspace import last_run, workspaces_folder
+from zoerefine.locks import is_locked, try_lock
 
 DAY_S = 86400.0
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Something on disk: a workspace, an environment or a mirror.
+class StoredFolder:
+    """A workspace, an environment or a mirror.
 
     Attributes:
-        lock: the file whose lock its users hold.
-        run: of a workspace, the run that used it last.
-        age_s: seconds since it was last used.
-        bytes: on disk; a workspace's borrowed objects are its mirror's.
+        kind: `workspace`, `environment` or `mirror`.
+        lock_file: held by those who use the folder.
+        run: the run that used a workspace last; empty for other kinds.
+        age_s: seconds since the last use.
+        bytes: size on disk. The objects that a workspace borrows count for its mirror.
     """
 
     kind: str
     folder: Path
-    lock: Path
+    lock_file: Path
     run: str
     age_s: float
     bytes: int
     in_use: bool
 
 
-def kept(home: Path) -> list[Kept]:
-    """All that launching keeps below a home, the last used first."""
-    found = [look(kind, folder, lock) for kind, folder, lock in _folders(home)]
+def stored_folders(home: Path) -> list[StoredFolder]:
+    """All folders that launching keeps below a home, sorted by kind and last use."""
+    found = [_describe(kind, folder, lock_file) for kind, folder, lock_file in _folders(home)]
     return sorted(found, key=lambda one: (one.kind, one.age_s))
 
 
 def _folders(home: Path) -> Iterator[tuple[str, Path, Path]]:
-    for folder in workspaces_of(home).glob("*/[0-9a-f]*"):
+    for folder in workspaces_folder(home).glob("*/[0-9a-f]*"):
         if folder.is_dir():
             yield "workspace", folder, Path(f"{folder}.lock")
-    for folder in environments_of(home).glob("[0-9a-f]*"):
+    for folder in environments_folder(home).glob("[0-9a-f]*"):
         if folder.is_dir():
             yield "environment", folder, Path(f"{folder}.lock")
-    for folder in mirrors_of(home).glob("[!.]*.git"):
+    for folder in mirrors_folder(home).glob("[!.]*.git"):
         yield "mirror", folder, home / ".use"
 
 
-def look(kind: str, folder: Path, lock: Path) -> Kept:
-    """One folder's facts."""
-    times = [used_at(path) for path in (folder, folder.with_name(f"{folder.name}.lock"))]
-    with try_lock(lock) as held:
-        in_use = held is None
+def _describe(kind: str, folder: Path, lock_file: Path) -> StoredFolder:
+    used_s = max(last_touched(folder), last_touched(folder.with_name(f"{folder.name}.lock")))
     run = last_run(folder) if kind == "workspace" else ""
-    return Kept(kind, folder, lock, run, time.time() - max(times), size(folder), in_use)
+    age_s = time.time() - used_s
+    return StoredFolder(kind, folder, lock_file, run, age_s, size(folder), is_locked(lock_file))
 
 
 def size(folder: Path) -> int:
     """Bytes of a folder's files on disk."""
     total = 0
-    for place, _, names in os.walk(folder):  # leaves out what vanishes meanwhile
+    for place, _, names in os.walk(folder):  # skips folders that are removed meanwhile
         for name in names:
             with suppress(FileNotFoundError):
                 total += os.lstat(os.path.join(place, name)).st_blocks * 512
     return total
 
 
-def used_at(path: Path) -> float:
-    """When a file or folder was last touched; 0 if it is gone."""
+def last_touched(path: Path) -> float:
+    """The modification time of a file or folder; 0 if it does not exist."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
 
 
-def clean(home: Path, older_than_days: float, keep: int) -> list[Kept]:
-    """Remove workspaces and environments; with the last workspace, the mirrors.
+def clean(home: Path, older_than_days: float, keep: int) -> list[StoredFolder]:
+    """Remove workspaces and environments, and the mirrors once no workspace is left.
 
-    The `keep` workspaces that were used last stay, and what was used within so many days, and
-    what a run is using. Returns what was removed.
+    Args:
+        older_than_days: what was used within so many days stays.
+        keep: so many of the most recently used workspaces stay.
+
+    Returns:
+        What was removed. A folder that a run is using always stays.
     """
-    removed = []
-    workspaces = [one for one in kept(home) if one.kind == "workspace"]
-    others = [one for one in kept(home) if one.kind == "environment"]
-    for one in workspaces[keep:] + others:
-        if one.age_s >= older_than_days * DAY_S and remove(one):
-            removed.append(one)
+    stored = stored_folders(home)
+    workspaces = [one for one in stored if one.kind == "workspace"]
+    environments = [one for one in stored if one.kind == "environment"]
+    removed = _remove_old(workspaces[keep:] + environments, older_than_days)
     remove_half_made(home)
-    left = kept(home)
-    if not any(one.kind == "workspace" for one in left):  # a workspace borrows from mirrors
-        mirrors = [one for one in left if one.kind == "mirror"]
-        removed += [m for m in mirrors if m.age_s >= older_than_days * DAY_S and remove(m)]
+    left = stored_folders(home)
+    if not any(one.kind == "workspace" for one in left):  # a workspace borrows from its mirror
+        removed += _remove_old([one for one in left if one.kind == "mirror"], older_than_days)
     return removed
 
 
-def remove(one: Kept) -> bool:
-    """Remove a folder if nobody uses it."""
-    with try_lock(one.lock) as held:
-        if held is None:
+def _remove_old(folders: list[StoredFolder], older_than_days: float) -> list[StoredFolder]:
+    return [one for one in folders if one.age_s >= older_than_days * DAY_S and remove(one)]
+
+
+def remove(stored: StoredFolder) -> bool:
+    """Remove a folder; False where somebody uses it."""
+    with try_lock(stored.lock_file) as lock_fd:
+        if lock_fd is None:
             return False
-        # First out of the way: a kill in the middle leaves nothing that looks whole.
-        doomed = one.folder.with_name(f".{one.folder.name}.removed.tmp")
+        # Renamed first, so that a kill in the middle leaves nothing that looks complete.
+        doomed = stored.folder.with_name(f".{stored.folder.name}.removed.tmp")
         shutil.rmtree(doomed, ignore_errors=True)
         with suppress(FileNotFoundError):
-            one.folder.rename(doomed)
+            stored.folder.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
-        for beside in (f"{one.folder}.run", f"{one.folder}.lock"):
+        for beside in (f"{stored.folder}.run", f"{stored.folder}.lock"):
             Path(beside).unlink(missing_ok=True)
     return True
 
 
 def remove_half_made(home: Path) -> None:
-    """Remove what killed launches left half-made."""
-    for leftover in workspaces_of(home).glob("*/.*.tmp"):
-        slot = leftover.with_name(leftover.name[1:].rsplit(".", 2)[0])
-        with try_lock(Path(f"{slot}.lock")) as held:
-            if held is not None:
+    """Remove the temporary folders of killed launches."""
+    for leftover in workspaces_folder(home).glob("*/.*.tmp"):
+        workspace = leftover.with_name(leftover.name[1:].rsplit(".", 2)[0])
+        with try_lock(Path(f"{workspace}.lock")) as lock_fd:
+            if lock_fd is not None:
                 shutil.rmtree(leftover, ignore_errors=True)
-                if not slot.exists():
-                    Path(f"{slot}.lock").unlink(missing_ok=True)
+                if not workspace.exists():
+                    Path(f"{workspace}.lock").unlink(missing_ok=True)

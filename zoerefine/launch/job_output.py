@@ -1,4 +1,4 @@
-"""A job's output: copied byte for byte as it comes, and kept in log.txt as people would read it."""
+"""A job's output: copied live and byte for byte, and kept as readable lines in log.txt."""
 
 import fcntl
 import os
@@ -14,62 +14,65 @@ from typing import BinaryIO, TextIO
 from zoerefine.launch.redaction import hide_secrets
 
 CHUNK = 65536
-LONGEST = 2**20  # of a line
-LOOK_S = 0.1  # how often to look whether a job that keeps its output open has ended
+MAX_LINE_BYTES = 2**20
+POLL_S = 0.1  # how often to check whether a job has ended while its output is still open
 ESCAPES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[()][A-Z0-9]")
-FAULT = re.compile(r"(error\b.*|[\w.]*(Error|Exception|Interrupt)\b(: .*)?)", re.IGNORECASE)
+ERROR_LINE = re.compile(r"(error\b.*|[\w.]*(Error|Exception|Interrupt)\b(: .*)?)", re.IGNORECASE)
 
 
-class Log:
-    """Takes bytes, writes lines: of a progress bar its last state, of secrets nothing.
+class OutputLog:
+    """Writes log.txt: only the last state of a progress bar, no colours, no secrets.
 
-    `last` is the last line that was not empty, `fault` the last one that names an error.
+    Attributes:
+        last_line: the last line that was not empty.
+        last_error: the last line that names an error; empty where none does.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.last = self.fault = ""
+        self.last_line = self.last_error = ""
 
-    def line(self, line: bytes) -> None:
+    def write_line(self, line: bytes) -> None:
         """Write one complete line."""
         shown = ESCAPES.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
         text = hide_secrets(shown.decode(errors="surrogateescape"))
         self.file.write(text.encode(errors="surrogateescape") + b"\n")
-        self.last = text.strip() or self.last
-        self.fault = text.strip() if FAULT.fullmatch(text.strip()) else self.fault
+        self.last_line = text.strip() or self.last_line
+        if ERROR_LINE.fullmatch(text.strip()):
+            self.last_error = text.strip()
 
 
-class Stream:
-    """One of the job's outputs on its way to one of ours."""
+class OutputStream:
+    """Copies one output of the job (stdout or stderr) to ours and to the log."""
 
-    def __init__(self, target: TextIO, log: Log) -> None:
+    def __init__(self, target: TextIO, log: OutputLog) -> None:
         self.target, self.log = target, log
         self.reader, self.writer = pty.openpty() if target.isatty() else os.pipe()
         if target.isatty():
-            self._be_plain()
+            self._turn_off_processing()
             self.resize()
         self._rest = b""
         self._open = True
 
-    def _be_plain(self) -> None:
-        # Our own terminal turns newlines into what it needs; twice would be once too much.
+    def _turn_off_processing(self) -> None:
+        # Our own terminal converts newlines already.
         attributes = termios.tcgetattr(self.writer)
         attributes[1] &= ~termios.OPOST
         attributes[3] &= ~termios.ECHO
         termios.tcsetattr(self.writer, termios.TCSANOW, attributes)
 
     def resize(self) -> None:
-        """Give the job's terminal the size of ours, so that bars fit."""
+        """Give the job's terminal the size of ours, so that progress bars fit."""
         if self.target.isatty():
             with suppress(OSError):
                 size = fcntl.ioctl(self.target.fileno(), termios.TIOCGWINSZ, bytes(8))
                 fcntl.ioctl(self.reader, termios.TIOCSWINSZ, size)
 
     def copy(self) -> bool:
-        """Copy what is there; False once the job has closed its end."""
+        """Copy what the job has written; False once it has closed its end."""
         try:
             data = os.read(self.reader, CHUNK)
-        except OSError:  # how a terminal says that the other side is gone
+        except OSError:  # a terminal whose other end is closed
             data = b""
         if data:
             self._show(data)
@@ -82,7 +85,7 @@ class Stream:
         try:
             self.target.buffer.write(data)
             self.target.buffer.flush()
-        except OSError:  # nobody reads any more: the job goes on, and its log
+        except OSError:  # nobody reads our output any more: the job and its log continue
             self._open = False
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self.target.fileno())
@@ -90,18 +93,18 @@ class Stream:
     def _keep(self, data: bytes) -> None:
         *lines, rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self.log.line(line)
-        # A bar may run for days before its line ends: only its last state counts.
+            self.log.write_line(line)
+        # A progress bar may not end its line for days: keep only its last state.
         start = rest.rstrip(b"\r").rfind(b"\r") + 1
         self._rest = rest[start:]
-        if len(self._rest) > LONGEST:
+        if len(self._rest) > MAX_LINE_BYTES:
             self.end_line()
         self.log.file.flush()
 
     def end_line(self) -> None:
-        """Write a last line that has no newline."""
+        """Write a line that has no newline yet."""
         if self._rest:
-            self.log.line(self._rest)
+            self.log.write_line(self._rest)
             self.log.file.flush()
         self._rest = b""
 
@@ -111,29 +114,29 @@ class Stream:
 
 
 class Outputs:
-    """Both outputs of a job; one stream where both of ours are the same terminal."""
+    """Both outputs of a job; a single stream where both of ours are one terminal."""
 
-    def __init__(self, log: Log) -> None:
-        self.out = Stream(sys.stdout, log)
+    def __init__(self, log: OutputLog) -> None:
+        self.out = OutputStream(sys.stdout, log)
         shared = sys.stdout.isatty() and sys.stderr.isatty()
-        self.err = self.out if shared else Stream(sys.stderr, log)
+        self.err = self.out if shared else OutputStream(sys.stderr, log)
         self.streams = [self.out] if shared else [self.out, self.err]
 
-    def started(self) -> None:
-        """Close our copy of the job's ends, so that its last close is the end."""
+    def close_writers(self) -> None:
+        """Close our copies of the job's ends, so that we see when the job closes its own."""
         for stream in self.streams:
             os.close(stream.writer)
 
     def copy_until_end(self, ended: Callable[[], bool]) -> None:
-        """Copy until the job has closed its outputs, or has ended and says nothing more.
+        """Copy until the job has closed its outputs, or has ended and writes nothing more.
 
-        What a job leaves running in the background may hold them open for ever.
+        A process that the job left in the background may keep the outputs open.
         """
         with selectors.DefaultSelector() as selector:
             for stream in self.streams:
                 selector.register(stream.reader, selectors.EVENT_READ, stream)
             while selector.get_map():
-                ready = selector.select(LOOK_S)
+                ready = selector.select(POLL_S)
                 if not ready and ended():
                     break
                 for key, _ in ready:

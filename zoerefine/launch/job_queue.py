@@ -1,4 +1,4 @@
-"""A queue: commits x configs x seeds, so many at a time, what is finished never again."""
+"""A queue: every combination of commits, configs and seeds, N jobs at a time."""
 
 import os
 import time
@@ -10,9 +10,9 @@ from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import Executor
-from zoerefine.launch.launcher import Job, LaunchPlan, make_plan
+from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan
+from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.queue_table import QueueRow, live_table
-from zoerefine.launch.repository import using
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.run_dir import RunDir
 
@@ -20,12 +20,12 @@ POLL_S = 0.25
 
 
 @dataclass
-class Entry(QueueRow):
-    """A job of the queue: its row in the table, the launcher's words, and its ticket."""
+class QueuedJob(QueueRow):
+    """A job of the queue: its row in the table, the launcher's arguments, and its ticket."""
 
     words: tuple[str, ...] = ()
     ticket: Any = None
-    started: float = 0.0
+    started_s: float = 0.0
 
 
 def make_queue(
@@ -36,45 +36,45 @@ def make_queue(
     seed_key: str,
     runs: Path | None,
     home: Path,
-) -> list[Entry]:
-    """The product of commits, configs and seeds, each job once.
+) -> list[QueuedJob]:
+    """Every combination of commits, configs and seeds; equal jobs once.
 
     Raises:
-        UserError: what is wrong with any of them, before one is started.
+        UserError: something is wrong with one of them. No job has been started then.
     """
     if job.allow_dirty:
-        raise UserError("a queue runs commits as they are: commit first, without --allow-dirty")
-    entries: dict[Path, Entry] = {}
-    each: list[int | None] = [*seeds] or [None]
-    for commit, config, seed in product(commits, configs, each):
+        raise UserError("a queue cannot use --allow-dirty: commit the changes first")
+    jobs: dict[Path, QueuedJob] = {}
+    all_seeds: list[int | None] = [*seeds] or [None]
+    for commit, config, seed in product(commits, configs, all_seeds):
         overrides = job.overrides if seed is None else (*job.overrides, seed_key, str(seed))
         one = replace(job, ref=commit, config=config, overrides=overrides)
-        with using(home):
+        with mirrors_in_use(home):
             plan = make_plan(one, home)
         run = plan.run(runs)
         title = " ".join(filter(None, [commit[:12], config.name, seed_title(seed)]))
-        entry = Entry(title, run, words=launcher_words(plan, run))
+        queued = QueuedJob(title, run, words=launcher_words(plan, run))
         if run.status().state == "finished":
-            entry.state = "finished before"
-        entries.setdefault(run.path, entry)
-    return list(entries.values())
+            queued.state = "finished before"
+        jobs.setdefault(run.path, queued)
+    return list(jobs.values())
 
 
 def seed_title(seed: int | None) -> str:
-    """A seed in a table."""
+    """A seed as the table shows it."""
     return "" if seed is None else f"seed {seed}"
 
 
 def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
-    """The launcher's arguments for a planned job whose run lies at `run`.
+    """The arguments of `zoerefine run` for a planned job and its run directory.
 
-    They name the exact commit, since a branch may move before the job's turn comes, and no
-    credentials, since every process can read another's arguments.
+    They name the exact commit, since a branch may move before the job starts. They contain no
+    credentials, since other users can read a process's arguments: these go into our environment.
     """
     job = plan.job
-    os.environ.update({name: value for name, value in plan.source.login().items() if value})
+    os.environ.update({name: value for name, value in plan.address.login().items() if value})
     config = job.caller / job.config
-    words = ["--repo", plan.source.url, "--commit", plan.commit]
+    words = ["--repo", plan.address.url, "--commit", plan.commit]
     words += ["--config", str(config if config.exists() else job.config)]
     words += ["--module", job.module, f"--config-flag={job.config_flag}"]
     words += ["--environment", job.environment, "--runs", str(run.path.parents[1])]
@@ -82,48 +82,48 @@ def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
     return (*words, "--", *job.arguments) if job.arguments else tuple(words)
 
 
-def run_queue(entries: Sequence[Entry], executor: Executor, parallel: int) -> int:
-    """Run what is not finished, `parallel` at a time; 0 only where all are finished.
+def run_queue(jobs: Sequence[QueuedJob], executor: Executor, parallel: int) -> int:
+    """Run what is not finished, `parallel` jobs at a time; 0 only if all finish.
 
     Ctrl-C asks every job to save a checkpoint and stop; a second Ctrl-C kills them. The same
     command resumes the queue.
     """
-    stops = StopForwarding(lambda *_: cancel_running(entries, executor))
-    with live_table(entries) as show, stops:
-        while any(entry.state in ("waiting", "running") for entry in entries):
-            step(entries, executor, 0 if stops.count else parallel)
+    stops = StopForwarding(lambda *_: cancel_running(jobs, executor))
+    with live_table(jobs) as show, stops:
+        while any(job.state in ("waiting", "running") for job in jobs):
+            advance(jobs, executor, 0 if stops.count else parallel)
             show()
-            if stops.count and not any(entry.state == "running" for entry in entries):
+            if stops.count and not any(job.state == "running" for job in jobs):
                 break
             time.sleep(POLL_S)
-    if all(entry.state.startswith("finished") for entry in entries):
+    if all(job.state.startswith("finished") for job in jobs):
         return 0
     return 130 if stops.count else 1
 
 
-def step(entries: Sequence[Entry], executor: Executor, parallel: int) -> None:
-    """See who has ended, and start who may."""
-    for entry in entries:
-        if entry.state == "running":
-            look(entry, executor)
-    room = parallel - sum(entry.state == "running" for entry in entries)
-    for entry in [entry for entry in entries if entry.state == "waiting"][: max(0, room)]:
-        entry.ticket = executor.submit(entry.words)
-        entry.state, entry.started = "running", time.monotonic()
+def advance(jobs: Sequence[QueuedJob], executor: Executor, parallel: int) -> None:
+    """Update the running jobs, and start waiting ones while fewer than `parallel` run."""
+    for job in jobs:
+        if job.state == "running":
+            update(job, executor)
+    free = parallel - sum(job.state == "running" for job in jobs)
+    for job in [job for job in jobs if job.state == "waiting"][: max(0, free)]:
+        job.ticket = executor.submit(job.words)
+        job.state, job.started_s = "running", time.monotonic()
 
 
-def look(entry: Entry, executor: Executor) -> None:
-    """Bring an entry up to date."""
-    entry.seconds = time.monotonic() - entry.started
-    outcome = executor.poll(entry.ticket)
+def update(job: QueuedJob, executor: Executor) -> None:
+    """Record how long a running job has run, and whether it has ended."""
+    job.seconds = time.monotonic() - job.started_s
+    outcome = executor.poll(job.ticket)
     if outcome is None:
         return
-    code, entry.note = outcome.code, outcome.message
-    entry.state = "finished" if code == 0 else "killed" if code > 128 else "failed"
+    code, job.message = outcome.code, outcome.message
+    job.state = "finished" if code == 0 else "killed" if code > 128 else "failed"
 
 
-def cancel_running(entries: Sequence[Entry], executor: Executor) -> None:
-    """Ask every running job to stop; a second time kills it."""
-    for entry in entries:
-        if entry.state == "running":
-            executor.cancel(entry.ticket)
+def cancel_running(jobs: Sequence[QueuedJob], executor: Executor) -> None:
+    """Ask every running job to save a checkpoint and stop; a second call kills them."""
+    for job in jobs:
+        if job.state == "running":
+            executor.cancel(job.ticket)

@@ -1,4 +1,4 @@
-"""provenance.json: enough about a run that a stranger can run it again, and no secret."""
+"""provenance.json: everything that is needed to run a job again, without secrets."""
 
 import os
 import platform
@@ -17,24 +17,29 @@ from zoerefine.launch.redaction import without_secrets
 from zoerefine.locks import lock
 from zoerefine.run_dir import RunDir
 
-STEERING = ("CUBLAS_WORKSPACE_CONFIG", "PYTHONHASHSEED", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+RESULT_VARIABLES = (
+    "CUBLAS_WORKSPACE_CONFIG",
+    "PYTHONHASHSEED",
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+)
 
 
 def add(run: RunDir, **facts: Any) -> None:
-    """Merge facts into the run's provenance.json; what is there and not named stays.
+    """Merge facts into the run's provenance.json; other facts in it stay.
 
-    The launcher and its job both add: one after the other, so that neither loses the other's.
+    The launcher and its job both write the file. A lock lets one wait for the other.
     """
     run.path.mkdir(parents=True, exist_ok=True)
     with lock(run.path / ".provenance.lock"):
-        known: dict[str, Any] = {}
+        recorded: dict[str, Any] = {}
         if run.provenance_file.exists():
-            known = run.read_json(run.provenance_file)
-        write_json(run.provenance_file, _printable(without_secrets(known | facts)))
+            recorded = run.read_json(run.provenance_file)
+        write_json(run.provenance_file, _printable(without_secrets(recorded | facts)))
 
 
 def source_facts(folder: Path) -> dict[str, Any]:
-    """Commit and state of the tree that a run comes from, where no launcher says."""
+    """Commit and uncommitted changes of a working tree, for a run without a launcher."""
     commit = head_commit(folder)
     dirty = uncommitted_files(folder) if commit else []
     facts: dict[str, Any] = {"repository": str(folder), "commit": commit, "dirty_files": dirty}
@@ -44,7 +49,7 @@ def source_facts(folder: Path) -> dict[str, Any]:
 
 
 def machine_facts(python: Path = Path(sys.executable)) -> dict[str, Any]:
-    """Python, packages and host: cheap, and without importing torch."""
+    """Python, packages and machine, without importing torch."""
     return {
         "python": platform.python_version(),
         "environment_digest": environment_digest(python),
@@ -56,21 +61,21 @@ def machine_facts(python: Path = Path(sys.executable)) -> dict[str, Any]:
 
 
 def device_facts() -> dict[str, Any]:
-    """torch and what it computes on."""
+    """The torch version and the devices that torch uses."""
     import torch
 
     facts: dict[str, Any] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
     if torch.cuda.is_available():
         facts |= {
             "cuda": torch.version.cuda,
-            "driver": next(iter(ask_gpus("driver_version")), ""),
+            "driver": next(iter(query_gpus("driver_version")), ""),
             "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         }
     return facts
 
 
 def cpu_name() -> str:
-    """The processor's model name, where the system tells it."""
+    """The processor's model name; empty where it is not known."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -78,9 +83,9 @@ def cpu_name() -> str:
     return next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), "")
 
 
-def ask_gpus(what: str) -> list[str]:
-    """A field of each NVIDIA GPU (`name`, `driver_version`), without CUDA; empty without GPUs."""
-    command = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader"]
+def query_gpus(field: str) -> list[str]:
+    """One field (`name`, `driver_version`) of each NVIDIA GPU, without CUDA; empty without GPUs."""
+    command = ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -89,32 +94,32 @@ def ask_gpus(what: str) -> list[str]:
 
 
 def environment_digest(python: Path = Path(sys.executable)) -> str:
-    """A digest of every installed distribution and its version."""
+    """A digest of all installed packages and their versions."""
     return digest_json(packages(python))
 
 
 def write_environment(run: RunDir, python: Path) -> str:
-    """Write the packages into the run's environment.txt, which pip reads; returns their digest."""
+    """Write the packages to environment.txt in pip's format; returns their digest."""
     listed = packages(python)
     write_text(run.path / "environment.txt", "\n".join(listed) + "\n")
     return digest_json(listed)
 
 
 def job_facts(argv: Sequence[str] = sys.argv) -> dict[str, Any]:
-    """What a job adds about itself: its command line and the variables that steer results."""
+    """The job's command line, and the environment variables that can change results."""
     return {
         "job_argv": list(argv),
-        "environment": {key: os.environ[key] for key in STEERING if key in os.environ},
+        "environment": {key: os.environ[key] for key in RESULT_VARIABLES if key in os.environ},
     }
 
 
 def now() -> str:
-    """The time in UTC, to the second."""
+    """The time in UTC, in seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _printable(value: Any) -> Any:
-    """File names may hold bytes that are no text; a JSON document cannot."""
+    """Escape file names that are not valid UTF-8, which JSON cannot contain."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):

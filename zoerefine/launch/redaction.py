@@ -1,8 +1,9 @@
-"""What counts as a secret, and blotting it out of all that is written down.
+"""Finds secrets and replaces them by `***` in everything that is written to a file.
 
-A secret is the value of an environment variable that is named like one (`WANDB_API_KEY`,
-`DB_PASSWORD`, `githubToken`), or the user and password of a URL. Values under six characters and
-words like `false` are no secrets: blotting them out would garble every text. Nor are paths.
+A secret is the value of an environment variable with a telling name (`WANDB_API_KEY`,
+`DB_PASSWORD`, `githubToken`), or the user and password of a URL. Values shorter than six
+characters and words like `false` do not count, since replacing them would garble every text.
+Paths of existing files do not count either.
 """
 
 import os
@@ -13,44 +14,44 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 HIDDEN = "***"
-SHORTEST = 6
+MIN_LENGTH = 6
 NAME = re.compile(
     r"TOKEN(?!IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY"
     r"|(^|_)(KEY|PASS|PWD)$",
     re.IGNORECASE,
 )
-NO_SECRETS = {"PWD", "OLDPWD"}
-HARMLESS = {"false", "disabled", "enabled", "default"}
+NOT_SECRET = {"PWD", "OLDPWD"}
+HARMLESS_VALUES = {"false", "disabled", "enabled", "default"}
 URL_CREDENTIALS = re.compile(r"(\w+://)[^/\s\"'@]+@")
 
-_given: set[str] = set()
+_registered: set[str] = set()
 
 
-def keep_secret(text: str) -> None:
-    """Blot this text out from now on: the password of a URL, say."""
-    if len(text) >= SHORTEST:
-        _given.add(text)
+def register_secret(text: str) -> None:
+    """Hide this text from now on, e.g. the password of a URL."""
+    if len(text) >= MIN_LENGTH:
+        _registered.add(text)
 
 
 def secret_names(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The secrets of an environment: value -> the variable's name."""
+    """The secrets of an environment: value -> name of the variable."""
     return {
         value: name
         for name, value in environment.items()
-        if NAME.search(name) and name not in NO_SECRETS and _is_secret(value)
+        if NAME.search(name) and name not in NOT_SECRET and _is_secret(value)
     }
 
 
 def hide_secrets(text: str) -> str:
-    """A text with every secret that we know of, and credentials in URLs, replaced by `***`."""
-    pattern = _pattern(frozenset({*secret_names(), *_given}))
+    """A text with every known secret and all credentials in URLs replaced by `***`."""
+    pattern = _pattern(frozenset({*secret_names(), *_registered}))
     if pattern is not None:
         text = pattern.sub(HIDDEN, text)
     return URL_CREDENTIALS.sub(rf"\1{HIDDEN}@", text) if "@" in text else text
 
 
 def without_secrets(value: Any) -> Any:
-    """The same JSON value with secrets blotted out, keys included."""
+    """The same JSON value with secrets hidden, in keys as well."""
     if isinstance(value, str):
         return hide_secrets(value)
     if isinstance(value, dict):
@@ -61,17 +62,17 @@ def without_secrets(value: Any) -> Any:
 
 
 def find_secret(data: bytes) -> str:
-    """The name of an environment variable whose secret stands in `data`; empty if none does."""
+    """The name of the environment variable whose secret `data` contains; empty if none."""
     for value, name in secret_names().items():
         if value.encode(errors="surrogateescape") in data:
             return name
-    return "the URL's password" if any(text.encode() in data for text in _given) else ""
+    return "the URL's password" if any(text.encode() in data for text in _registered) else ""
 
 
 def _is_secret(value: str) -> bool:
     return (
-        len(value.strip()) >= SHORTEST
-        and value.lower() not in HARMLESS
+        len(value.strip()) >= MIN_LENGTH
+        and value.lower() not in HARMLESS_VALUES
         and not (value.startswith(("/", "~")) and os.path.exists(os.path.expanduser(value)))
     )
 
@@ -80,10 +81,10 @@ def _is_secret(value: str) -> bool:
 def _pattern(values: frozenset[str]) -> re.Pattern[str] | None:
     forms: set[str] = set()
     for value in values:
-        # A text is written line by line, and in a URL it is quoted.
+        # Logs are written line by line, and URLs quote special characters.
         lines = {line.strip() for line in value.splitlines()}
         for form in {value, value.strip(), quote(value, safe=""), unquote(value)} | lines:
-            if len(form) >= SHORTEST:
+            if len(form) >= MIN_LENGTH:
                 forms.add(form)
     if not forms:
         return None

@@ -1,8 +1,8 @@
-"""Where a repository is: a folder or a URL that is safe to hand to git, without its credentials.
+"""The address of a repository: a folder or a URL that is safe to give to git.
 
-A source is a local folder, a `file://`, `http(s)://`, `ssh://` or `git://` URL, or the SSH form
-`host:path`. It comes from a user or from a `.gitmodules`: none may look like an option, name a
-helper program, or carry a password into a command line or a file.
+Allowed are local folders, `file://`, `http(s)://`, `ssh://` and `git://` URLs, and the SSH form
+`host:path`. An address comes from a user or from a `.gitmodules` file. It must not look like an
+option or name a program to run, and its password must not get into a command line or a file.
 """
 
 import os
@@ -14,13 +14,13 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from zoerefine.errors import UserError
 from zoerefine.launch.git_commands import GitError, git
-from zoerefine.launch.redaction import hide_secrets, keep_secret
+from zoerefine.launch.redaction import hide_secrets, register_secret
 
 URL = re.compile(r"(file|https?|ssh|git)://[^\s?#]+")
 SSH_FORM = re.compile(r"(\w[\w.-]*@)?\w[\w.-]*:(?!:|//)[^\s-][^\s]*")
-# Git asks this for the user and password: they stand in no command line and in no file.
-LOGIN = ("ZOEREFINE_GIT_HOST", "ZOEREFINE_GIT_USER", "ZOEREFINE_GIT_PASSWORD")
-HELPER = (
+LOGIN_VARIABLES = ("ZOEREFINE_GIT_HOST", "ZOEREFINE_GIT_USER", "ZOEREFINE_GIT_PASSWORD")
+# Git runs this to get the user and password, so they are in no command line and no file.
+CREDENTIAL_HELPER = (
     '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n"'
     ' "$ZOEREFINE_GIT_USER" "$ZOEREFINE_GIT_PASSWORD"; }; f'
 )
@@ -28,12 +28,12 @@ HELPER = (
 
 @dataclass(frozen=True)
 class RepositoryAddress:
-    """Where commits come from.
+    """Where commits are fetched from.
 
     Attributes:
-        url: what git is given, and what is written down: without credentials.
-        folder: the working tree, where the source is a local one.
-        user, password: the credentials that the URL held.
+        url: the address for git and for records, without credentials.
+        folder: the working tree of a local repository; None for a URL or a bare repository.
+        user, password: the credentials that the URL contained.
     """
 
     url: str
@@ -43,27 +43,29 @@ class RepositoryAddress:
 
     @property
     def name(self) -> str:
-        """The repository's name: the last part of the path, without a `.git` ending."""
+        """The last part of the path, without a `.git` suffix."""
         last = re.split(r"[/:]", self.url.rstrip("/"))[-1]
         return re.sub(r"[^\w.-]", "_", last.removesuffix(".git")).lstrip(".-") or "repository"
 
     @property
     def is_local(self) -> bool:
-        """Whether the repository lies on this machine."""
+        """Whether the repository is on this machine."""
         return self.url.startswith(("/", "file://"))
 
     def login(self) -> dict[str, str]:
-        """The credentials as variables, which another launcher takes up."""
+        """The credentials as environment variables, for the launchers that a queue starts."""
         if not self.user:
             return {}
-        return dict(zip(LOGIN, (urlsplit(self.url).netloc, self.user, self.password), strict=True))
+        return dict(
+            zip(LOGIN_VARIABLES, (urlsplit(self.url).netloc, self.user, self.password), strict=True)
+        )
 
     def environment(self) -> dict[str, str]:
-        """What git needs to log in with the URL's credentials."""
+        """The environment variables with which git uses the URL's credentials."""
         if not self.user:
             return {}
-        helpers = [("credential.helper", HELPER)]
-        if self.password:  # else the user's own helpers may know it
+        helpers = [("credential.helper", CREDENTIAL_HELPER)]
+        if self.password:  # without one, the user's own credential helpers are asked
             helpers.insert(0, ("credential.helper", ""))
         variables = {"GIT_CONFIG_COUNT": str(len(helpers) + 1)}
         for number, (key, value) in enumerate([("credential.username", self.user), *helpers]):
@@ -71,11 +73,11 @@ class RepositoryAddress:
         return variables | self.login()
 
 
-def open_source(text: str) -> RepositoryAddress:
-    """Check a repository argument. Raises `UserError` for what is none, or not allowed."""
+def parse_address(text: str) -> RepositoryAddress:
+    """Check a repository argument. Raises `UserError` for an address that is not allowed."""
     shown = hide_secrets(text)
     if text.startswith("-") or not text or any(ord(c) < 32 for c in text):
-        raise UserError(f"--repo {shown!r} is no URL or folder")
+        raise UserError(f"--repo {shown!r} is not a URL or a folder")
     folder = Path(text).expanduser()
     if folder.exists():
         return _local(folder.resolve())
@@ -105,38 +107,38 @@ def _remote(text: str) -> RepositoryAddress:
     login, _, host = parts.netloc.rpartition("@")
     user, _, password = map(unquote, login.partition(":"))
     if not host or host.startswith("-") or any(ord(c) < 32 for c in user + password):
-        raise UserError(f"--repo {hide_secrets(text)!r} is no URL or folder")
-    if not login and host == os.environ.get(LOGIN[0]):
-        user, password = (os.environ.get(name, "") for name in LOGIN[1:])
-    keep_secret(password)
-    if parts.scheme == "ssh":  # its user is part of the address; a password ssh would not take
+        raise UserError(f"--repo {hide_secrets(text)!r} is not a URL or a folder")
+    if not login and host == os.environ.get(LOGIN_VARIABLES[0]):
+        user, password = (os.environ.get(name, "") for name in LOGIN_VARIABLES[1:])
+    register_secret(password)
+    if parts.scheme == "ssh":  # the user is part of the address, and ssh accepts no password
         return RepositoryAddress(
             urlunsplit(parts._replace(netloc=f"{user}@{host}" if user else host))
         )
-    keep_secret(user)
+    register_secret(user)
     return RepositoryAddress(urlunsplit(parts._replace(netloc=host)), user=user, password=password)
 
 
-def open_submodule(parent: RepositoryAddress, url: str) -> RepositoryAddress:
-    """The source of a submodule; a relative URL starts at its parent's.
+def submodule_address(parent: RepositoryAddress, url: str) -> RepositoryAddress:
+    """The address of a submodule; a relative URL is relative to its parent's.
 
-    Raises `UserError` where it is not allowed: what came over the network may not name a folder
-    of this machine.
+    Raises `UserError` for an address that is not allowed. A repository that came over the
+    network must not name a folder of this machine.
     """
     if url.startswith(("./", "../")):
         head, colon, path = _split_path(parent.url)
         url = head + colon + posixpath.normpath(posixpath.join(path.rstrip("/"), url))
     if not parent.is_local and not (URL.fullmatch(url) or SSH_FORM.fullmatch(url)):
         raise UserError(f"--repo {parent.url}: its submodule's URL {url!r} is not allowed")
-    source = open_source(url)
-    if source.is_local and not parent.is_local:
+    address = parse_address(url)
+    if address.is_local and not parent.is_local:
         raise UserError(
             f"--repo {parent.url}: its submodule's URL {url!r} names a folder of this machine"
         )
-    same_host = urlsplit(source.url).netloc == urlsplit(parent.url).netloc
-    if parent.user and not source.user and same_host and source.url.startswith("http"):
-        return RepositoryAddress(source.url, source.folder, parent.user, parent.password)
-    return source
+    same_host = urlsplit(address.url).netloc == urlsplit(parent.url).netloc
+    if parent.user and not address.user and same_host and address.url.startswith("http"):
+        return RepositoryAddress(address.url, address.folder, parent.user, parent.password)
+    return address
 
 
 def _split_path(url: str) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""What a run came to: the files that say it, their digests, and the numbers in them."""
+"""The files of a run that hold its results: their digests, and the numbers in them."""
 
 import json
 import re
@@ -10,39 +10,42 @@ from typing import Any
 from zoerefine.files import digest_file
 from zoerefine.run_dir import RunDir
 
-TELLING = ("config.yaml", "best.yaml", "results.json", "weights.sha256", "best.safetensors")
-LARGEST = 256 * 2**20
-# Written by launching itself, or different each time.
-NOT_OF_THE_JOB = re.compile(
+RESULT_NAMES = ("config.yaml", "best.yaml", "results.json", "weights.sha256", "best.safetensors")
+MAX_BYTES = 256 * 2**20
+# Written by the launcher, or different each time.
+NOT_RESULTS = re.compile(
     r"(^|/)(\.[^/]*|provenance\.json|status\.json|log\.txt|environment\.txt|uncommitted\.patch"
     r"|events\.out\..*|input(\.\w+)?)$"
 )
 TIMING = re.compile(r"(_s|_ms|_share|_gib)$")
 
 
-def digests(run: RunDir) -> dict[str, str]:
-    """SHA-256 of a run's telling files by name; where it has none of them, of all files."""
+def result_digests(run: RunDir) -> dict[str, str]:
+    """SHA-256 of the run's result files by name.
+
+    Where a run has none of `RESULT_NAMES`, every file of the job counts as a result.
+    """
     names = sorted(_files(run))
-    telling = [name for name in names if Path(name).name in TELLING]
-    return {name: digest_file(run.path / name) for name in telling or names}
+    results = [name for name in names if Path(name).name in RESULT_NAMES]
+    return {name: digest_file(run.path / name) for name in results or names}
 
 
 def _files(run: RunDir) -> Iterator[str]:
     for path in run.path.rglob("*"):
         name = path.relative_to(run.path).as_posix()
-        if path.is_symlink() or not path.is_file() or NOT_OF_THE_JOB.search(name):
+        if path.is_symlink() or not path.is_file() or NOT_RESULTS.search(name):
             continue
-        if path.stat().st_size <= LARGEST:
+        if path.stat().st_size <= MAX_BYTES:
             yield name
 
 
-def numbers(run: RunDir) -> dict[str, float]:
-    """Every number of a run's results by its place, but for those that only tell the time."""
+def result_numbers(run: RunDir) -> dict[str, float]:
+    """Every number in the run's results.json files by its place, without those that are times."""
     found: dict[str, float] = {}
     for path in sorted(run.path.rglob("results.json")):
         where = path.relative_to(run.path).parent.as_posix()
         prefix = "" if where == "." else f"{where}: "
-        with suppress(ValueError):  # another job's results may be anything
+        with suppress(ValueError):  # another repository's results.json may not be JSON
             for name, value in _leaves(json.loads(path.read_text(encoding="utf-8")), ""):
                 found[prefix + name] = value
     return found
@@ -57,7 +60,7 @@ def _leaves(value: Any, prefix: str) -> Iterator[tuple[str, float]]:
         yield prefix.rstrip("."), float(value)
 
 
-def weights(run: RunDir) -> dict[str, str]:
+def weight_digests(run: RunDir) -> dict[str, str]:
     """The digests of trained weights by their place in the run."""
     return {
         path.relative_to(run.path).as_posix(): path.read_text().strip()

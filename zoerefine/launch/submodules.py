@@ -1,4 +1,4 @@
-"""What a commit holds beyond its own files: submodules and Git LFS objects."""
+"""What a commit has beyond its own files: submodules and Git LFS files."""
 
 import shutil
 from collections.abc import Iterator
@@ -7,16 +7,20 @@ from pathlib import Path
 
 from zoerefine.errors import UserError
 from zoerefine.launch.git_commands import ISOLATED, GitError, git
-from zoerefine.launch.repository import fetch_commit
-from zoerefine.launch.repository_address import RepositoryAddress, open_source, open_submodule
+from zoerefine.launch.mirror import fetch_commit
+from zoerefine.launch.repository_address import (
+    RepositoryAddress,
+    parse_address,
+    submodule_address,
+)
 
-DEEPEST = 8
+MAX_DEPTH = 8
 GITLINK = "160000"
 
 
 @dataclass(frozen=True)
 class Submodule:
-    """A repository inside a commit's tree: where, at which commit, and from where."""
+    """A repository inside a commit's tree: its path there, its commit, and its URL."""
 
     path: str
     commit: str
@@ -24,7 +28,7 @@ class Submodule:
 
 
 def submodules_of(repository: Path, commit: str) -> Iterator[Submodule]:
-    """The submodules that a commit names. Raises `UserError` for one without a URL."""
+    """The submodules of a commit. Raises `UserError` for one without a URL."""
     listing = git("ls-tree", "-r", "-z", "--full-tree", commit, folder=repository)
     links = [entry.split("\t", 1) for entry in listing.split("\0") if entry.startswith(GITLINK)]
     urls = _urls(repository, commit) if links else {}
@@ -52,28 +56,29 @@ def _urls(repository: Path, commit: str) -> dict[str, str]:
 def fetch_submodule(
     parent: RepositoryAddress, submodule: Submodule, home: Path
 ) -> tuple[RepositoryAddress, Path]:
-    """The source and the mirror of a submodule, holding its commit.
+    """The address of a submodule, and its mirror with the commit.
 
-    A local working tree's own checkout comes first: its commit may not be pushed yet.
+    In a local working tree the submodule's own checkout is tried first, since the commit may not
+    be pushed yet.
     """
     if parent.folder is not None and (parent.folder / submodule.path / ".git").exists():
         try:
-            source = open_source(str(parent.folder / submodule.path))
-            return source, fetch_commit(source, submodule.commit, home)[0]
+            address = parse_address(str(parent.folder / submodule.path))
+            return address, fetch_commit(address, submodule.commit, home)[0]
         except UserError:
             pass
-    source = open_submodule(parent, submodule.url)
-    return source, fetch_commit(source, submodule.commit, home)[0]
+    address = submodule_address(parent, submodule.url)
+    return address, fetch_commit(address, submodule.commit, home)[0]
 
 
 def check_depth(depth: int) -> None:
-    """Raises `UserError` for submodules that may hold themselves."""
-    if depth > DEEPEST:
-        raise UserError(f"submodules lie more than {DEEPEST} deep in each other")
+    """Raises `UserError` for submodules that seem to contain themselves."""
+    if depth > MAX_DEPTH:
+        raise UserError(f"submodules are nested more than {MAX_DEPTH} deep")
 
 
 def uses_lfs(folder: Path) -> bool:
-    """Whether a checkout has files kept in Git LFS."""
+    """Whether a checkout has files in Git LFS."""
     try:
         git("grep", "-q", "filter=lfs", "HEAD", "--", ":(glob)**/.gitattributes", folder=folder)
     except GitError:
@@ -82,7 +87,7 @@ def uses_lfs(folder: Path) -> bool:
 
 
 def set_up_lfs(folder: Path, mirror: Path) -> None:
-    """Let a repository use Git LFS, its objects kept beside the mirror's. Raises `UserError`."""
+    """Enable Git LFS, with its files kept in the mirror. Raises `UserError` without git-lfs."""
     if shutil.which("git-lfs") is None:
         raise UserError(
             "the commit keeps files in Git LFS, and git-lfs is not installed: install it "
@@ -92,12 +97,12 @@ def set_up_lfs(folder: Path, mirror: Path) -> None:
     git("config", "lfs.storage", str(mirror / "lfs"), folder=folder)
 
 
-def pull_lfs(folder: Path, source: RepositoryAddress) -> None:
-    """Bring the contents of Git LFS files. Raises `UserError` where one cannot be had."""
+def pull_lfs(folder: Path, address: RepositoryAddress) -> None:
+    """Fetch the contents of Git LFS files. Raises `UserError` where one cannot be fetched."""
     try:
-        git("lfs", "pull", folder=folder, env=ISOLATED | source.environment())
+        git("lfs", "pull", folder=folder, env=ISOLATED | address.environment())
         missing = [n for n in git("lfs", "ls-files", folder=folder).splitlines() if " - " in n]
     except GitError as error:
-        raise UserError(f"the Git LFS files of {source.url} cannot be had: {error}") from None
+        raise UserError(f"Git LFS files of {address.url} cannot be fetched: {error}") from None
     if missing:
-        raise UserError(f"{source.url} has no Git LFS content for {missing[0].split(' - ')[1]}")
+        raise UserError(f"{address.url} has no Git LFS content for {missing[0].split(' - ')[1]}")

@@ -1,12 +1,13 @@
-"""A workspace: the tree of one commit, checked, published by rename, and used by one run at a time.
+"""Workspaces: the files of one commit, verified, and used by one run at a time.
 
-    <home>/workspaces/<mirror>/<commit>[-<changes>].<n>          the tree
+    <home>/workspaces/<mirror>/<commit>[-<changes>].<n>          the files
     <home>/workspaces/<mirror>/<commit>[-<changes>].<n>.lock     held by the run that uses it
     <home>/workspaces/<mirror>/<commit>[-<changes>].<n>.run      the run that used it last
 
-A clone that borrows the mirror's objects costs the size of the working files alone. A later run
-gets a free workspace if its tree still is the commit's; what a job left in one is never handed to
-another run and never deleted, except by `--clean`.
+A workspace is a clone that borrows the mirror's objects, so it takes only the disk space of its
+files. It is made in a temporary folder, verified, and renamed. A later run gets a free workspace
+whose files are still exactly the commit's. Files that a job left are never given to another run.
+They are deleted only by `--clean`.
 """
 
 import itertools
@@ -37,123 +38,125 @@ MADE_BY_PYTHON = ("__pycache__/", ".pyc")
 
 @dataclass(frozen=True)
 class Workspace:
-    """A tree that is ours: its folder, and the descriptor of the lock that says so."""
+    """A workspace that this launch holds: its folder, and the descriptor of its lock."""
 
     folder: Path
-    lock: int
+    lock_fd: int
 
 
-def workspaces_of(home: Path) -> Path:
+def workspaces_folder(home: Path) -> Path:
     """The folder of all workspaces."""
     return home / "workspaces"
 
 
 @contextmanager
 def workspace(
-    source: RepositoryAddress, mirror: Path, commit: str, changes: Changes, home: Path, run: Path
+    address: RepositoryAddress, mirror: Path, commit: str, changes: Changes, home: Path, run: Path
 ) -> Iterator[Workspace]:
-    """The commit's tree with the changes applied, for one run; made where none is free.
+    """Hold a workspace with the commit's files and the changes applied, for one run.
 
-    A run that goes on gets the workspace that it had, with what it left there.
+    A run that resumes gets its former workspace back, with the files that it left there. Another
+    run gets a free one, or a new one.
     """
     label = commit + (f"-{changes.digest[:12]}" if changes.patch else "")
-    base = workspaces_of(home) / mirror.stem / label
-    for slot in slots(base, run):
-        with try_lock(Path(f"{slot}.lock")) as held:
-            if held is None:
+    base = workspaces_folder(home) / mirror.stem / label
+    for folder in possible_folders(base, run):
+        with try_lock(Path(f"{folder}.lock")) as lock_fd:
+            if lock_fd is None:
                 continue
-            if not slot.exists():
-                make(slot, source, mirror, commit, changes, home, held)
-            elif not is_intact(slot, commit, changes, last_run(slot) == str(run)):
+            if not folder.exists():
+                make(folder, address, mirror, commit, changes, home, lock_fd)
+            elif not is_intact(folder, commit, changes, last_run(folder) == str(run)):
                 continue
-            Path(f"{slot}.run").write_text(f"{run}\n", encoding="utf-8")
-            os.utime(slot)  # --clean goes by the time of the last use
-            yield Workspace(slot, held)
+            Path(f"{folder}.run").write_text(f"{run}\n", encoding="utf-8")
+            os.utime(folder)  # --clean reads the time of the last use here
+            yield Workspace(folder, lock_fd)
             return
 
 
-def slots(base: Path, run: Path) -> Iterator[Path]:
-    """Where a run may work, best first: where it worked before, then by number, without end."""
+def possible_folders(base: Path, run: Path) -> Iterator[Path]:
+    """Where a run could work: first the folders that it used before, then all by number."""
     for marker in sorted(base.parent.glob(f"{base.name}.*.run")):
-        slot = marker.with_suffix("")
-        if slot.exists() and last_run(slot) == str(run):
-            yield slot
+        folder = marker.with_suffix("")
+        if folder.exists() and last_run(folder) == str(run):
+            yield folder
     for number in itertools.count():
         yield base.with_name(f"{base.name}.{number}")
 
 
-def last_run(slot: Path) -> str:
+def last_run(folder: Path) -> str:
     """The run that used a workspace last; empty where there was none."""
     try:
-        return Path(f"{slot}.run").read_text(encoding="utf-8").strip()
+        return Path(f"{folder}.run").read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         return ""
 
 
 def make(
-    slot: Path,
-    source: RepositoryAddress,
+    folder: Path,
+    address: RepositoryAddress,
     mirror: Path,
     commit: str,
     changes: Changes,
     home: Path,
-    held: int,
+    lock_fd: int,
 ) -> None:
-    """Check out into a temporary folder, verify it, and rename it into place."""
-    remove_leftovers(slot)
-    temporary = slot.with_name(f".{slot.name}.{uuid.uuid4().hex[:8]}.tmp")
+    """Check out into a temporary folder, verify it, and rename it to `folder`."""
+    remove_leftovers(folder)
+    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        check_out(temporary, source, mirror, commit, home, held)
+        check_out(temporary, address, mirror, commit, home, lock_fd)
         if changes.patch:
             words = ("apply", "--index", "--binary", "--whitespace=nowarn", "-")
             git(*words, folder=temporary, env=ISOLATED, stdin=changes.patch)
-        if not is_intact(temporary, commit, changes, leftovers=False):
+        if not is_intact(temporary, commit, changes, new_files=False):
             raise UserError(
                 f"a fresh checkout of {commit[:12]} differs from the commit: the mirror {mirror} "
                 "may be damaged; delete it and try again"
             )
-        os.replace(temporary, slot)
+        os.replace(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def remove_leftovers(slot: Path) -> None:
-    """Remove what a killed launch left half-made; the caller holds the slot's lock."""
-    for leftover in slot.parent.glob(f".{slot.name}.*.tmp"):
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary folders of killed launches. The caller holds the workspace's lock."""
+    for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
 def check_out(
     folder: Path,
-    source: RepositoryAddress,
+    address: RepositoryAddress,
     mirror: Path,
     commit: str,
     home: Path,
-    held: int,
+    lock_fd: int,
     depth: int = 0,
 ) -> None:
-    """The tree of a commit with its submodules and LFS files, borrowing the mirror's objects."""
+    """Check a commit out with its submodules and LFS files, borrowing the mirror's objects."""
     check_depth(depth)
-    borrow(folder, mirror, commit)
-    git("remote", "add", "--", "origin", source.url, folder=folder)
+    init_from_mirror(folder, mirror, commit)
+    git("remote", "add", "--", "origin", address.url, folder=folder)
     lfs = uses_lfs(folder)
     if lfs:
         set_up_lfs(folder, mirror)
-    git("checkout", "--quiet", "--detach", commit, folder=folder, env=ISOLATED, keep=(held,))
+    words = ("checkout", "--quiet", "--detach", commit)
+    git(*words, folder=folder, env=ISOLATED, pass_fds=(lock_fd,))
     if lfs:
-        pull_lfs(folder, source)
+        pull_lfs(folder, address)
     for submodule in submodules_of(folder, commit):
         place = folder / submodule.path
         if not place.resolve().is_relative_to(folder.resolve()) or place.is_symlink():
-            raise UserError(f"submodule {submodule.path} of {source.url} lies outside of its tree")
-        inner, inner_mirror = fetch_submodule(source, submodule, home)
-        check_out(place, inner, inner_mirror, submodule.commit, home, held, depth + 1)
+            raise UserError(f"submodule {submodule.path} of {address.url} is outside of its tree")
+        inner, inner_mirror = fetch_submodule(address, submodule, home)
+        check_out(place, inner, inner_mirror, submodule.commit, home, lock_fd, depth + 1)
 
 
-def borrow(folder: Path, mirror: Path, commit: str) -> None:
-    """A repository without files that uses a mirror's objects, and has its branches and tags.
+def init_from_mirror(folder: Path, mirror: Path, commit: str) -> None:
+    """A repository without files that uses a mirror's objects and has its branches and tags.
 
-    `git clone --shared` would not: it copies from a mirror that is shallow.
+    `git clone --shared` does not serve: it copies the objects of a shallow mirror.
     """
     git("init", "--quiet", "--template=", folder, env=ISOLATED)
     own = folder / ".git"
@@ -167,24 +170,27 @@ def borrow(folder: Path, mirror: Path, commit: str) -> None:
     git("update-ref", "--stdin", folder=folder, stdin=os.fsencode(lines))
 
 
-def is_intact(folder: Path, commit: str, changes: Changes, leftovers: bool) -> bool:
-    """Whether a tree is exactly the commit's with the changes; `leftovers` allows new files.
+def is_intact(folder: Path, commit: str, changes: Changes, new_files: bool) -> bool:
+    """Whether the files are exactly the commit's with the changes.
 
-    The index must write the very tree that is wanted, and the files must be the index's.
+    The index must give the expected tree, and the files must match the index.
+
+    Args:
+        new_files: whether files that are not in the commit are allowed.
     """
     try:
         head, tree = git("rev-parse", "HEAD", f"{commit}^{{tree}}", folder=folder).split()
-        wanted = changes.tree or tree
-        same = head == commit and git("write-tree", folder=folder) == wanted
+        expected = changes.tree or tree
+        same = head == commit and git("write-tree", folder=folder) == expected
         words = ("status", "--porcelain=v1", "-z", "--no-renames", "-uall", "--ignored")
         text = git(*words, "--ignore-submodules=none", folder=folder, env=ISOLATED)
     except GitError:
         return False
-    return same and all(_is_expected(entry, leftovers) for entry in text.split("\0") if entry)
+    return same and all(_is_expected(entry, new_files) for entry in text.split("\0") if entry)
 
 
-def _is_expected(entry: str, leftovers: bool) -> bool:
+def _is_expected(entry: str, new_files: bool) -> bool:
     state, name = entry[:2], entry[3:]
     if state in ("??", "!!"):
-        return leftovers or name.endswith(MADE_BY_PYTHON) or "__pycache__/" in name
-    return state[1] == " "  # staged: that is the changes, and the index has been checked
+        return new_files or name.endswith(MADE_BY_PYTHON) or "__pycache__/" in name
+    return state[1] == " "  # staged: one of the changes, and the index was checked

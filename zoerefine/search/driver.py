@@ -15,7 +15,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch.executor import NO_RESOURCES, Resources, open_executor
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.progress import say
-from zoerefine.run_dir import RunDir, launched_run
+from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.search.best import finish
 from zoerefine.search.enqueue import enqueue
 from zoerefine.search.live_table import board
@@ -45,11 +45,11 @@ def run_study(
     Raises:
         UserError: the study is of another commit or space; nothing to search or to choose by;
             every trial failed, or no worker lives long.
-        KeyboardInterrupt: a signal asked to stop; the same command goes on.
+        KeyboardInterrupt: a signal asked to stop; the same command resumes.
     """
-    run = launched_run() or RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study")
+    run = run_from_launcher() or RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study")
     study = Study(cfg, run)  # before anything is written: it may be another's
-    if launched_run() is None:
+    if run_from_launcher() is None:
         say(f"writing to {run.path}")
     with run.writing():
         save_config(cfg, run.config_file)

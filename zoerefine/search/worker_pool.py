@@ -14,7 +14,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch.child_process import child_setup
 from zoerefine.launch.executor import Executor, JobOutcome
 from zoerefine.launch.git_commands import head_commit, uncommitted_files
-from zoerefine.launch.queue_table import tail
+from zoerefine.launch.queue_table import last_line
 from zoerefine.run_dir import RUN_FOLDER, RunDir
 from zoerefine.train.job import CHECKOUT
 
@@ -77,7 +77,7 @@ class LocalWorkers:
         code = ticket.process.poll()
         if code is None:
             return None
-        return JobOutcome(128 - code if code < 0 else code, tail(ticket.log))
+        return JobOutcome(128 - code if code < 0 else code, last_line(ticket.log))
 
     def cancel(self, ticket: WorkerTicket) -> None:
         with suppress(ProcessLookupError):

@@ -16,19 +16,19 @@ from zoerefine.launch import provenance
 from zoerefine.launch.git_commands import head_commit
 from zoerefine.progress import say
 from zoerefine.ranks import is_writer, process_group, wait_for_all, world
-from zoerefine.run_dir import RunDir, launched_run
+from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.train.loop import Report, train
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def open_run(cfg: CfgNode) -> RunDir:
+def prepare_run_dir(cfg: CfgNode) -> RunDir:
     """The run directory of a configuration: the launcher's, or one named by commit and config.
 
     The same commit and configuration find the same run again, so an unfinished one goes on.
     Raises `UserError` where the folder belongs to another configuration.
     """
-    run = launched_run()
+    run = run_from_launcher()
     if run is None:
         commit = head_commit(CHECKOUT) or "untracked"
         name = f"{commit[:8]}-{config_digest(cfg)[:8]}"
@@ -37,7 +37,7 @@ def open_run(cfg: CfgNode) -> RunDir:
         raise UserError(f"{run.path} belongs to another configuration: give another RUN.NAME")
     run.create()
     save_config(cfg, run.config_file)
-    if launched_run() is None:  # a launcher has said so already
+    if run_from_launcher() is None:  # a launcher has said so already
         say(f"writing to {run.path}")
     return run
 
@@ -86,7 +86,7 @@ def record_provenance(
     facts: dict[str, Any] = {}
     if parent is not None:
         facts |= parent.read_json(parent.provenance_file)
-    elif launched_run() != run:
+    elif run_from_launcher() != run:
         facts |= provenance.source_facts(CHECKOUT) | provenance.machine_facts()
     facts |= {
         "seed": cfg.SEED,
@@ -130,7 +130,7 @@ def run_training(cfg: CfgNode) -> RunDir:
     Under torchrun all processes train together, and the first one writes.
     """
     with process_group():
-        run = open_run(cfg)
+        run = prepare_run_dir(cfg)
         if run.results_file.exists():
             say(f"{run.path} is finished: nothing to do")
             if is_writer() and run.status().state != "finished":  # killed in between
