@@ -1,4 +1,4 @@
-"""The demo: the commands that a user would type, one after the other, and a table at the end."""
+"""The demo: the commands that a user would type, one after the other, then a table of metrics."""
 
 import os
 import shlex
@@ -19,46 +19,61 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 STUDY = Path("runs/demo/latest")
 SYNTHETIC = Path("data/synthetic")
 SYNTHETIC_SIZE = ("--scenes", 20, "--clips", 1, "--frames", 12)
-FEW_SCENES = 8
+FEW_SCENES = 8  # with fewer, shares of the scenes give no test scene
 SHOWN = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 
 
 def run_demo(data: Path | None) -> None:
-    """Go the whole way in this checkout; `data` is a folder of real frames, or None.
+    """Run every step in this checkout.
+
+    Args:
+        data: a folder of real frames; None: a synthetic world is made first.
 
     Raises:
-        UserError: a step failed; its own message stands above.
+        UserError: the frames have no pseudo depth, or a step failed and printed why.
     """
     if not (CHECKOUT / ".git").exists():
-        raise UserError(f"the demo launches its own repository, and {CHECKOUT} is no git clone")
+        raise UserError(f"the demo needs a git clone of zoerefine; {CHECKOUT} is not one")
     start = time.monotonic()
     os.chdir(CHECKOUT)
     if data is None:
-        heading("1/6 a small synthetic world in HabitatDyn's layout")
+        heading("1/6 write a small synthetic world in HabitatDyn's layout")
         command("data", "synthesize", SYNTHETIC, *SYNTHETIC_SIZE)
-        data = SYNTHETIC
+        dataset = open_dataset(SYNTHETIC)
     else:
-        heading(f"1/6 the frames in {data}")
+        dataset = open_dataset(data)
+        require_pseudo_depth(dataset)
+        heading(f"1/6 inspect the frames in {data}")
         command("data", "inspect", data)
-    dataset = open_dataset(data)
 
-    heading("2/6 this repository's HEAD in a workspace of its own: pack, search, train the best")
+    heading("2/6 check out HEAD into a workspace; there pack, search, and train the best trial")
     launch(dataset)
     study = RunDir(STUDY.resolve())
     best = RunDir(study.path / "best")
     results = best.read_json(best.results_file)
 
-    heading("3/6 the best refiner becomes an engine bundle")
+    heading("3/6 export the best refiner to an engine bundle")
     command("export", shown(best.path))
-    heading("4/6 the bundle refines a scene that training never saw")
+    heading("4/6 refine a held-out scene with the bundle")
     picture = infer(dataset, results["scenes"]["test"][0], study, best)
-    heading("5/6 all trials in one graph")
+    heading("5/6 compare all trials in one graph")
     command("analyze", shown(study.path), "--out", shown(study.report))
 
     summary = summarize(study, best, results, picture)
     write_json("runs/demo/summary.json", summary)
-    heading(f"6/6 what was measured, in {time.monotonic() - start:.0f} s")
+    heading(f"6/6 results, after {time.monotonic() - start:.0f} s")
     print_tables(summary)
+
+
+def require_pseudo_depth(dataset: Dataset) -> None:
+    """Raise `UserError` where frames have no pseudo depth, before hours are spent on the others."""
+    missing = sum(frame.zoe is None for frame in dataset.frames)
+    if missing:
+        raise UserError(
+            f"{missing} of {len(dataset.frames)} frames in {dataset.root} have no pseudo depth: "
+            f"make it with `zoerefine data zoedepth {shlex.quote(str(dataset.root))}`, then run "
+            "the demo again"
+        )
 
 
 def heading(title: str) -> None:
@@ -67,24 +82,24 @@ def heading(title: str) -> None:
 
 
 def command(script: str, *words: object) -> None:
-    """Run one of the scripts in platform/, shown as a user would type it."""
+    """Print a command of platform/ as a user would type it, and run it."""
     argv = [f"platform/{script}.py", *map(str, words)]
     print(f"$ python {shlex.join(argv)}", flush=True)
     code = subprocess.run([sys.executable, *argv], check=False).returncode
-    broken_frames = script in ("data", "infer") and code == 1  # named, and left out
-    if code and not broken_frames:
-        raise UserError(f"the demo stopped: {argv[0]} ended with exit code {code}, see above")
+    only_broken_frames = script in ("data", "infer") and code == 1  # they are named and left out
+    if code and not only_broken_frames:
+        raise UserError(f"the demo stopped: {argv[0]} failed with exit code {code}, see above")
 
 
 def shown(path: Path) -> Path:
-    """A path of this checkout as a user would write it."""
+    """A path as a user would write it in this checkout."""
     return path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path
 
 
 def launch(dataset: Dataset) -> None:
     """Search and train from this repository's own HEAD."""
     overrides: list[object] = ["DATA.ROOT", shown(dataset.root)]
-    if len(dataset.scenes) < FEW_SCENES:  # a share of so few is none: the last one is the test
+    if len(dataset.scenes) < FEW_SCENES:  # the last one becomes the test scene
         last = str([dataset.scenes[-1]])
         overrides += ["DATA.TEST_FRACTION", "0.0", "DATA.TEST_SCENES", last]
     command(
@@ -96,7 +111,7 @@ def launch(dataset: Dataset) -> None:
 
 
 def infer(dataset: Dataset, scene: str, study: RunDir, best: RunDir) -> Path:
-    """Refine a clip of a test scene; returns the side-by-side picture."""
+    """Refine a clip of a test scene; returns the path of the side-by-side picture."""
     frame = next(frame for frame in dataset.frames if frame.scene == scene)
     picture = study.path / "refined" / f"{frame.clip}.png"
     command(
@@ -122,7 +137,7 @@ def folders(frame: Frame) -> list[object]:
 def summarize(
     study: RunDir, best: RunDir, results: dict[str, Any], picture: Path
 ) -> dict[str, Any]:
-    """What `summary.json` holds: measured numbers, and where everything lies."""
+    """The content of `summary.json`: metrics, engine timings, and the paths of all results."""
     from zoerefine.export.bundle import read_manifest
 
     made = read_manifest(best.bundle)
@@ -156,36 +171,34 @@ def summarize(
 
 
 def print_tables(summary: dict[str, Any]) -> None:
-    """The measured numbers for people."""
+    """Print the metrics and paths of a summary."""
     from rich.console import Console
     from rich.table import Table
 
     console = Console(width=120 if not sys.stdout.isatty() else None)
     scenes = ", ".join(summary["test_scenes"])
-    table = Table(title=f"{summary['data']}: scenes that training never saw ({scenes})")
+    table = Table(title=f"{summary['data']}: held-out scenes {scenes}")
     table.add_column("depth")
     for name in SHOWN:
         table.add_column(f"{name} {'↓' if name in LOWER_IS_BETTER else '↑'}", justify="right")
     label = summary["pseudo_label"]
     for which, title in (
-        ("pseudo", f"{label}, as it is"),
-        ("global_scale", f"{label}, best single factor of the training scenes"),
+        ("pseudo", label),
+        ("global_scale", f"{label}, times the best factor for the training scenes"),
         ("refined", "refined"),
-        ("shuffled", f"refined, given another scene's {label}"),
+        ("shuffled", f"refined from another scene's {label}"),
     ):
         table.add_row(title, *(f"{summary[which][name]:.3f}" for name in SHOWN))
     console.print(table)
     for scene, values in summary["test_scenes"].items():
         before, after = (values[which]["abs_rel"] for which in ("pseudo", "refined"))
-        console.print(f"{scene}: abs_rel {before:.3f} before, {after:.3f} refined")
-    console.print(
-        f"an untrained refiner changes its input by {summary['untrained_max_change_m']} m at most"
-    )
+        console.print(f"{scene}: abs_rel {before:.3f} before refinement, {after:.3f} after")
+    console.print(f"largest change by an untrained refiner: {summary['untrained_max_change_m']} m")
     engine = summary["engine"]
     console.print(
-        f"engine {engine['kind']}: {engine['latency_ms']:.1f} ms a frame, eager "
-        f"{engine['eager_ms']:.1f} ms ({engine['eager_ms'] / engine['latency_ms']:.2f}x), at most "
-        f"{engine['max_abs_err_m']:.3f} m from eager"
+        f"engine {engine['kind']}: {engine['latency_ms']:.1f} ms per frame, eager PyTorch "
+        f"{engine['eager_ms']:.1f} ms ({engine['eager_ms'] / engine['latency_ms']:.2f}x), largest "
+        f"difference {engine['max_abs_err_m']:.3f} m"
     )
     for name, path in summary["paths"].items():
         console.print(f"{name:<16} {shown(Path(path))}", soft_wrap=True, highlight=False)

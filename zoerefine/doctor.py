@@ -1,4 +1,4 @@
-"""What this machine has and lacks, and what it costs to lack it."""
+"""Checks of this machine: what is installed or fast enough, what is missing, what that costs."""
 
 import os
 import shutil
@@ -16,154 +16,170 @@ import torch
 
 from zoerefine.device import free_memory, has_bf16
 
-SAMPLE = 256 * 2**20  # bytes that speeds are measured with
-FASTEST_OF = 3
+SAMPLE_BYTES = 256 * 2**20  # copied or read to measure a speed
+ROUNDS = 3  # of a measurement; the fastest counts
+RECORD_BYTES = 96 * 4096  # of a packed frame of 192x256
 
 
 @dataclass(frozen=True)
 class MachineCheck:
-    """A part, what is here of it, whether that is as it should be, and what lacking it costs."""
+    """One part of the machine: what was found, whether that is enough, and the cost if not."""
 
-    what: str
-    here: str
+    part: str
+    found: str
     good: bool
     cost: str
 
 
 def examine(folder: Path) -> list[MachineCheck]:
-    """Look at everything; `folder` is where caches would lie. Takes a few seconds."""
+    """Check every part, in a few seconds; `folder` is where caches will be written."""
     checks: list[Callable[[], MachineCheck]] = [
-        cores, memory, memory_speed, bf16, turbo, lambda: disk(folder), lambda: disk_speed(folder),
-        gpu, pinned, tensorrt, git, lfs,
-        lambda: package("transformers", "data.py zoedepth makes no pseudo depth from pictures"),
-        lambda: package("ray", "run --executor ray and its cluster cannot be used"),
+        cores, memory, memory_speed, bf16, jpeg_decoder,
+        lambda: disk_space(folder), lambda: disk_speed(folder),
+        gpu, pinned_memory, tensorrt,
+        lambda: package("OpenVINO", "openvino", "no openvino engines, the fastest on a CPU"),
+        git, git_lfs,
+        lambda: package("transformers", "transformers", "data.py zoedepth cannot run ZoeDepth"),
+        lambda: package("Ray", "ray", "no jobs or trials on a Ray cluster"),
     ]  # fmt: skip
     return [check() for check in checks]
 
 
 def cores() -> MachineCheck:
+    """The cores that this process may use."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return MachineCheck(
-        "CPU cores", str(count), (count or 1) > 1, "reading and training take turns"
-    )
+    cost = "loading and training share one core"
+    return MachineCheck("CPU cores", str(count), (count or 1) > 1, cost)
 
 
 def memory() -> MachineCheck:
+    """Free memory, which caches the packed records."""
     free = free_memory() / 2**30
-    return MachineCheck("free memory", f"{free:.1f} GiB", free > 4,
-                 "records do not stay in memory: the disk is read in every epoch")  # fmt: skip
+    cost = "packed records do not stay in memory; every epoch reads the disk"
+    return MachineCheck("free memory", f"{free:.1f} GiB", free > 4, cost)
 
 
 def memory_speed() -> MachineCheck:
-    source, target = np.ones(SAMPLE // 8, np.int64), np.empty(SAMPLE // 8, np.int64)
-    speed = SAMPLE / fastest(lambda: np.copyto(target, source)) / 1e9
-    samples = speed * 1e9 / (96 * 4096)
-    return MachineCheck("memory copies", f"{speed:.1f} GB/s", speed > 4,
-                 f"a thread loads at most {samples:,.0f} frames/s of 192x256")  # fmt: skip
+    """Memory bandwidth of one thread."""
+    source, target = np.ones(SAMPLE_BYTES // 8, np.int64), np.empty(SAMPLE_BYTES // 8, np.int64)
+    speed = SAMPLE_BYTES / fastest(lambda: np.copyto(target, source)) / 1e9
+    frames = speed * 1e9 / RECORD_BYTES
+    cost = f"one thread loads at most {frames:,.0f} frames/s of 192x256"
+    return MachineCheck("memory copies", f"{speed:.1f} GB/s", speed > 4, cost)
 
 
 def bf16() -> MachineCheck:
+    """bfloat16 instructions of the CPU."""
     good = has_bf16(torch.device("cpu"))
-    return MachineCheck("bfloat16 on the CPU", "yes" if good else "no", good,
-                 "training and engines on the CPU take two to five times as long")  # fmt: skip
+    cost = "no bf16 on the CPU; engines and training there use fp32"
+    return MachineCheck("bfloat16 on the CPU", "yes" if good else "no", good, cost)
 
 
-def turbo() -> MachineCheck:
+def jpeg_decoder() -> MachineCheck:
+    """OpenCV's JPEG decoder."""
     lines = [line for line in cv2.getBuildInformation().splitlines() if "JPEG:" in line]
-    here = lines[0].split(":", 1)[1].strip() if lines else "no JPEG"
-    return MachineCheck("libjpeg-turbo (OpenCV)", here, "turbo" in here.lower(),
-                 "packing pictures takes up to twice as long")  # fmt: skip
+    found = lines[0].split(":", 1)[1].strip() if lines else "no JPEG"
+    cost = "packing pictures takes up to twice as long"
+    return MachineCheck("libjpeg-turbo (OpenCV)", found, "turbo" in found.lower(), cost)
 
 
-def disk(folder: Path) -> MachineCheck:
+def disk_space(folder: Path) -> MachineCheck:
+    """Free disk space for caches."""
     free = shutil.disk_usage(folder).free / 2**30
-    return MachineCheck("free disk", f"{free:.0f} GiB in {folder}", free > 20,
-                 "50,000 frames of 192x256 are 18 GiB packed; use CACHE.MODE off")  # fmt: skip
+    cost = "50,000 packed frames of 192x256 take 18 GiB; set CACHE.MODE off to pack nothing"
+    return MachineCheck("free disk", f"{free:.0f} GiB in {folder}", free > 20, cost)
 
 
 def disk_speed(folder: Path) -> MachineCheck:
-    """Reads of a file that is not in memory."""
+    """Reading speed of a file that is not in memory."""
     with tempfile.NamedTemporaryFile(dir=folder) as file:
-        file.write(os.urandom(2**20) * (SAMPLE // 2**20))
+        file.write(os.urandom(2**20) * (SAMPLE_BYTES // 2**20))
         file.flush()
         os.fsync(file.fileno())
 
         def read() -> None:
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            os.pread(file.fileno(), SAMPLE, 0)
+            os.pread(file.fileno(), SAMPLE_BYTES, 0)
 
-        speed = SAMPLE / fastest(read) / 1e9
-    return MachineCheck("disk reads", f"{speed:.2f} GB/s", speed > 0.2,
-                 "the first epoch waits for the disk; every epoch, if memory is small")  # fmt: skip
+        speed = SAMPLE_BYTES / fastest(read) / 1e9
+    cost = "the first epoch waits for the disk, and every epoch if memory is small"
+    return MachineCheck("disk reads", f"{speed:.2f} GB/s", speed > 0.2, cost)
 
 
 def gpu() -> MachineCheck:
+    """CUDA GPUs, their memory, driver and CUDA version."""
     if not torch.cuda.is_available():
         return MachineCheck("GPU", "none", False, "training takes ten to a hundred times as long")
-    memory = torch.cuda.mem_get_info()[1] / 2**30
-    driver = words_of(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
-    names = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}, {memory:.0f} GiB"
-    return MachineCheck(
-        "GPU", f"{names}, driver {driver or '?'}, CUDA {torch.version.cuda}", True, ""
+    memory_gib = torch.cuda.mem_get_info()[1] / 2**30
+    driver = first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    found = (
+        f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}, {memory_gib:.0f} GiB, "
+        f"driver {driver or 'unknown'}, CUDA {torch.version.cuda}"
     )
+    return MachineCheck("GPU", found, True, "")
 
 
-def pinned() -> MachineCheck:
-    cost = "copies to the GPU take two to three times as long and do not overlap"
+def pinned_memory() -> MachineCheck:
+    """Copies from page-locked memory to the GPU."""
+    name, cost = "pinned memory", "copies to the GPU are two to three times slower, without overlap"
     if not torch.cuda.is_available():
-        return MachineCheck("pinned memory", "needs a GPU", False, cost)
+        return MachineCheck(name, "needs a GPU", False, cost)
     try:
-        source = torch.empty(SAMPLE // 8, dtype=torch.int64, pin_memory=True)
+        source = torch.empty(SAMPLE_BYTES // 8, dtype=torch.int64, pin_memory=True)
     except RuntimeError as error:
-        return MachineCheck("pinned memory", str(error).splitlines()[0], False, cost)
+        return MachineCheck(name, str(error).splitlines()[0], False, cost)
     target = torch.empty_like(source, device="cuda")
 
     def copy() -> None:
         target.copy_(source, non_blocking=True)
         torch.cuda.synchronize()
 
-    return MachineCheck(
-        "pinned memory", f"{SAMPLE / fastest(copy) / 1e9:.1f} GB/s to the GPU", True, cost
-    )
+    speed = SAMPLE_BYTES / fastest(copy) / 1e9
+    return MachineCheck(name, f"{speed:.1f} GB/s to the GPU", True, cost)
 
 
 def tensorrt() -> MachineCheck:
-    cost = "engines are TorchScript: two to four times as slow on a GPU"
-    found = version_of("torch-tensorrt")
-    if not found:
-        return MachineCheck("Torch-TensorRT", "not installed", False, cost)
-    matches = found.split(".")[:2] == torch.__version__.split(".")[:2]
-    here = f"{found} {'for' if matches else 'does not fit'} torch {torch.__version__}"
-    return MachineCheck("Torch-TensorRT", here, matches, cost)
+    """Torch-TensorRT, of the same version as torch."""
+    name, cost = "Torch-TensorRT", "no tensorrt engines; on a GPU torchscript ones are slower"
+    version = version_of("torch-tensorrt")
+    if not version:
+        return MachineCheck(name, "not installed", False, cost)
+    matches = version.split(".")[:2] == torch.__version__.split(".")[:2]
+    found = f"{version}, {'for' if matches else 'but not for'} torch {torch.__version__}"
+    return MachineCheck(name, found, matches, cost)
 
 
 def git() -> MachineCheck:
-    here = words_of(["git", "--version"]).removeprefix("git version ")
-    return MachineCheck("git", here or "not found", bool(here), "nothing can be run from a commit")
+    """The git program."""
+    found = first_line(["git", "--version"]).removeprefix("git version ")
+    cost = "nothing can be run from a commit"
+    return MachineCheck("git", found or "not found", bool(found), cost)
 
 
-def lfs() -> MachineCheck:
-    here = words_of(["git", "lfs", "version"]).split(" ")[0].removeprefix("git-lfs/")
-    return MachineCheck("Git LFS", here or "not found", bool(here),
-                 "commits with LFS files cannot be run")  # fmt: skip
+def git_lfs() -> MachineCheck:
+    """Git's extension for large files."""
+    found = first_line(["git", "lfs", "version"]).split(" ")[0].removeprefix("git-lfs/")
+    cost = "commits with LFS files cannot be run"
+    return MachineCheck("Git LFS", found or "not found", bool(found), cost)
 
 
-def package(name: str, cost: str) -> MachineCheck:
-    found = version_of(name)
-    return MachineCheck(name, found or "not installed", bool(found), cost)
+def package(part: str, name: str, cost: str) -> MachineCheck:
+    """A Python package."""
+    version = version_of(name)
+    return MachineCheck(part, version or "not installed", bool(version), cost)
 
 
 def version_of(name: str) -> str:
-    """An installed package's version, or nothing."""
+    """An installed package's version; empty where it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
 
 
-def words_of(command: list[str]) -> str:
-    """The first line that a program prints; nothing where it is not there or fails."""
+def first_line(command: list[str]) -> str:
+    """The first line that a program prints; empty where it is not installed or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -172,9 +188,9 @@ def words_of(command: list[str]) -> str:
 
 
 def fastest(work: Callable[[], object]) -> float:
-    """Seconds of the fastest of a few rounds."""
+    """Seconds of the fastest of ROUNDS calls."""
     seconds = []
-    for _ in range(FASTEST_OF):
+    for _ in range(ROUNDS):
         start = time.perf_counter()
         work()
         seconds.append(time.perf_counter() - start)

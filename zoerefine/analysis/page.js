@@ -15,14 +15,21 @@ function shown(value) {
   return Math.abs(value) < 1e-3 ? value.toExponential(2) : value.toFixed(4);
 }
 
+// A hash's first characters; the cell's title holds all of them.
+function shorten(cell, hash) {
+  cell.title = hash ?? "";
+  return shown(hash).slice(0, 8);
+}
+
 function table(id, header, rows, links = {}) {
   const body = element("tbody");
   for (const row of rows) {
     const line = element("tr");
     row.forEach((value, column) => {
       const cell = element("td", typeof value === "number" ? { class: "number", title: value } : {});
+      const text = header[column] === "commit" ? shorten(cell, value) : shown(value);
       const link = links[header[column]];
-      cell.append(link && value ? element("a", { href: link(value) }, shown(value)) : shown(value));
+      cell.append(link && value ? element("a", { href: link(value) }, text) : text);
       cell.dataset.value = value ?? "";
       line.append(cell);
     });
@@ -138,7 +145,7 @@ for (const id of ["facts", "legend"]) document.getElementById(id).textContent = 
 document.getElementById("overview").src = data.overview;
 document.getElementById("settings-note").textContent = data.settings_note;
 const settings = document.getElementById("settings");
-if (data.settings) settings.src = data.settings; else settings.remove();
+if (data.settings) settings.src = data.settings; else settings.parentElement.remove();
 table("runs", data.runs.header, data.runs.rows, { path: (path) => `file://${encodeURI(path)}` });
 table("differences", data.differences.header, data.differences.rows);
 table("scenes", data.scenes.header, data.scenes.rows);

@@ -63,8 +63,10 @@ def write_report(
 
 
 def as_table(table: tuple[list[str], list[list[Any]]]) -> dict[str, Any]:
-    """A header and rows by name."""
-    return {"header": table[0], "rows": table[1]}
+    """Header and rows by name, without the columns that are empty in every row."""
+    header, rows = table
+    used = [c for c in range(len(header)) if any(row[c] not in (None, "") for row in rows)]
+    return {"header": [header[c] for c in used], "rows": [[row[c] for c in used] for row in rows]}
 
 
 def as_json(value: Any) -> str:

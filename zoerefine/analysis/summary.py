@@ -54,4 +54,5 @@ def next_line(found: Difference) -> str:
         parts.append(f"lower in {found.probability:.0%} of the pairs of runs")
     if found.scenes:
         parts.append(f"lower on {found.scenes_won} of {counted(found.scenes, 'scene')}")
-    return f"{found.first} against {found.second}: {', '.join(parts)}; {found.verdict}."
+    verdict = found.verdict.replace("the first", found.first).replace("the second", found.second)
+    return f"{found.first} against {found.second}: {', '.join(parts)}; {verdict}."

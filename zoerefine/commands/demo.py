@@ -1,4 +1,4 @@
-"""zoerefine demo: the whole way, from a commit to refined depth, with measured numbers only."""
+"""zoerefine demo: every step from a commit to refined depth, with measured results."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ def main(argv: Sequence[str]) -> int:
     """Run the demo in this checkout."""
     parser = argparse.ArgumentParser(
         prog="demo",
-        description="Launch this repository's own HEAD on a small data set: pack, search, train, "
-        "export, infer, analyse. What is still valid from an earlier demo is used again.",
+        description="Run every step on a small data set, from this repository's HEAD: pack, "
+        "search, train, export, infer, analyse. Valid results of an earlier demo are reused.",
     )
     parser.add_argument(
         "--data",
         metavar="DIR",
-        help="real frames instead of the synthetic world: a HabitatDyn folder or one with a "
-        "frames.csv",
+        help="real frames instead of the synthetic world: a HabitatDyn folder, or a folder with "
+        "a frames.csv",
     )
     args = parser.parse_args(argv)
 

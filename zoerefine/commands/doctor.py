@@ -1,4 +1,4 @@
-"""zoerefine doctor: what this machine has and lacks, and what it costs to lack it."""
+"""zoerefine doctor: what is installed on this machine, what is missing, and what that costs."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,24 +9,32 @@ def main(argv: Sequence[str]) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(
         prog="doctor",
-        description="What this machine has and lacks for zoerefine, and what it costs to lack it.",
+        description="Check this machine: what is installed and how fast it is, what is missing, "
+        "and what that costs. Everything in the table is optional except git.",
     )
-    parser.add_argument("--folder", type=Path, default=Path(), help="where caches would lie (here)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="where caches will be written (default: the current folder)",
+    )
     args = parser.parse_args(argv)
 
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from zoerefine.doctor import examine
     from zoerefine.errors import UserError
 
     if not args.folder.is_dir():
-        raise UserError(f"no folder {args.folder}: give --folder an existing one")
+        raise UserError(f"--folder {args.folder} does not exist: give an existing folder")
     table = Table()
-    for column in ("part", "here", "", "without it"):
+    for column in ("part", "found", "", "cost if missing"):
         table.add_column(column, overflow="fold")
     for check in examine(args.folder.resolve()):
-        mark = "[green]good[/]" if check.good else "[yellow]lacks[/]"
-        table.add_row(check.what, check.here, mark, "" if check.good else check.cost)
+        mark = "[green]good[/]" if check.good else "[yellow]missing[/]"
+        table.add_row(check.part, escape(check.found), mark, "" if check.good else check.cost)
     Console().print(table)
     return 0
