@@ -39,7 +39,7 @@ from zoerefine.data.cache import (
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.loader import Loader
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.sampler import Options, Sampler
+from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.data.synthetic import synthesize
 from zoerefine.files import digest_json, write_json
 from zoerefine.launch.launcher import default_home
@@ -304,7 +304,7 @@ def after_the_first(loader: Loader, batches: int) -> float:
 def loader_of(cache: Cache, indices: np.ndarray | None) -> Loader:
     """Our loader with two threads."""
     indices = np.arange(len(cache)) if indices is None else indices
-    return Loader(cache, Sampler(cache, indices, BATCH, 0, Options()), 2)
+    return Loader(cache, Sampler(cache, indices, BATCH, 0, OrderOptions()), 2)
 
 
 def turns(

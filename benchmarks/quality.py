@@ -31,7 +31,7 @@ from zoerefine.data.cache import Cache
 from zoerefine.data.pack import build_cache
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.sampler import Options
+from zoerefine.data.sampler import OrderOptions
 from zoerefine.data.split import Split
 from zoerefine.data.synthetic import synthesize
 from zoerefine.files import write_text
@@ -234,7 +234,7 @@ def config(name: str, seed: int, epochs: int) -> CfgNode:
 def told(trainer: Trainer, scenes: tuple[str, ...]) -> dict[str, float]:
     """Metrics of the scale and shift that are told from a picture's statistics."""
     fitted = ScaleAndShift(trainer.some_training_pictures(), trainer.cache.frames["clip"])
-    batches = trainer.prefetch(trainer.load(scenes, 0, Options("sequential")))
+    batches = trainer.prefetch(trainer.load(scenes, 0, OrderOptions("sequential")))
     found = evaluate(fitted, batches, 0.0, trainer.cache, torch.float32)
     metrics: dict[str, float] = found["refined"]
     return metrics

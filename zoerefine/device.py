@@ -2,11 +2,11 @@
 
 import os
 import random
-from pathlib import Path
 
 import torch
 
 from zoerefine.errors import UserError
+from zoerefine.memory import free_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -46,16 +46,6 @@ def make_deterministic(seed: int, strict: bool) -> None:
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(strict)
     torch.backends.cudnn.benchmark = not strict
-
-
-def free_memory() -> int:
-    """Bytes of memory that can be had without swapping (Linux; elsewhere, no limit is known)."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 2**62
-    values = dict(line.split(":", 1) for line in lines)
-    return int(values["MemAvailable"].split()[0]) * 1024
 
 
 def free_on(device: torch.device) -> int:

@@ -14,7 +14,8 @@ import cv2
 import numpy as np
 import torch
 
-from zoerefine.device import free_memory, has_bf16
+from zoerefine.device import has_bf16
+from zoerefine.memory import free_memory
 
 SAMPLE_BYTES = 256 * 2**20  # copied or read to measure a speed
 ROUNDS = 3  # of a measurement; the fastest counts

@@ -13,8 +13,8 @@ from side import BATCH, serve
 
 from zoerefine.data.cache import Cache, MappedRecords, open_cache
 from zoerefine.data.loader import Loader
-from zoerefine.data.sampler import Options, Sampler
-from zoerefine.data.tiers import place
+from zoerefine.data.sampler import OrderOptions, Sampler
+from zoerefine.data.tiers import place_records
 
 
 def copies(cache: Cache) -> Iterator[np.ndarray]:
@@ -33,7 +33,7 @@ if __name__ == "__main__":
     if not threads:
         serve(lambda: copies(cache), len(cache))
     else:
-        cache = place(cache, sys.argv[4], torch.device("cpu"))
-        sampler = Sampler(cache, np.arange(len(cache)), BATCH, 0, Options())
+        cache = place_records(cache, sys.argv[4], torch.device("cpu"))
+        sampler = Sampler(cache, np.arange(len(cache)), BATCH, 0, OrderOptions())
         loader = Loader(cache, sampler, threads)
         serve(lambda: loader, len(cache))

@@ -1,4 +1,4 @@
-"""The packed cache: contents, reuse, changes, damage, kills."""
+"""The packed cache: contents, reuse, changes, damage, concurrent builds."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from zoerefine.data.cache import open_cache
+from zoerefine.data.cache import open_cache, record_fields, record_stride
 from zoerefine.data.decode import read_frame
 from zoerefine.data.depth_codec import HABITATDYN
 from zoerefine.data.pack import build_cache
@@ -23,8 +23,14 @@ def build(world, root, **options):
     return build_cache(open_dataset(world), *SIZE, root, workers=2, **options)
 
 
-def test_every_field_of_every_record_is_its_files(world, tmp_path):
-    dataset, cache = open_dataset(world), build(world, tmp_path)
+@pytest.fixture(scope="module")
+def cache(world, tmp_path_factory):
+    """The world's packed cache. Tests must not change it."""
+    return build(world, tmp_path_factory.mktemp("packed"))
+
+
+def test_every_record_holds_the_fields_of_its_files(world, cache):
+    dataset = open_dataset(world)
     assert len(cache) == len(dataset.frames)
     for index, frame in enumerate(dataset.frames):
         assert cache.frame_name(index) == f"{frame.scene}/{frame.clip}/{frame.name}"
@@ -34,46 +40,39 @@ def test_every_field_of_every_record_is_its_files(world, tmp_path):
     assert cache.stride % 4096 == 0
 
 
-def test_the_packed_size_of_the_house_plan_is_96_pages(world, tmp_path):
-    cache = build_cache(open_dataset(world), 192, 256, tmp_path, workers=2)
-    assert cache.stride == 96 * 4096
+def test_a_record_of_192x256_is_exactly_96_pages():
+    assert record_stride(record_fields(192, 256)) == 96 * 4096
 
 
-def test_indices_of_scenes(world, tmp_path):
-    cache = build(world, tmp_path)
+def test_indices_are_those_of_the_named_scenes(cache):
     np.testing.assert_array_equal(
         cache.indices(("scene01", "scene03")), [4, 5, 6, 7, 12, 13, 14, 15]
     )
 
 
-def test_a_valid_cache_is_used_again_and_a_change_makes_another(world, tmp_path, capsys):
-    copy = tmp_path / "world"
-    shutil.copytree(world, copy)
-    first = build(copy, tmp_path / "caches")
-    stamp = (first.folder / "records.bin").stat().st_mtime_ns
-    assert build(copy, tmp_path / "caches").folder == first.folder
-    assert (first.folder / "records.bin").stat().st_mtime_ns == stamp
+def test_a_valid_cache_is_used_again_and_a_change_makes_another(copied_world, tmp_path, capsys):
+    first = build(copied_world, tmp_path / "caches")
+    written_at = (first.folder / "records.bin").stat().st_mtime_ns
+    assert build(copied_world, tmp_path / "caches").folder == first.folder
+    assert (first.folder / "records.bin").stat().st_mtime_ns == written_at
     assert "using the packed cache" in capsys.readouterr().err
-    frame = open_dataset(copy).frames[0]
-    frame.zoe.write_bytes(open_dataset(copy).frames[1].zoe.read_bytes())
-    assert build(copy, tmp_path / "caches").folder != first.folder
+    frame = open_dataset(copied_world).frames[0]
+    frame.zoe.write_bytes(open_dataset(copied_world).frames[1].zoe.read_bytes())
+    assert build(copied_world, tmp_path / "caches").folder != first.folder
 
 
-def test_the_same_data_elsewhere_have_the_same_contents_digest(world, tmp_path):
-    shutil.copytree(world, tmp_path / "copy", copy_function=shutil.copyfile)
-    first, second = build(world, tmp_path / "a"), build(tmp_path / "copy", tmp_path / "b")
-    assert first.dataset_digest == second.dataset_digest
-    assert first.digest != second.digest
+def test_the_same_data_elsewhere_have_the_same_contents_digest(cache, copied_world, tmp_path):
+    second = build(copied_world, tmp_path / "caches")
+    assert cache.dataset_digest == second.dataset_digest
+    assert cache.digest != second.digest
 
 
-def test_broken_frames_are_left_out_and_named_or_too_many(world, tmp_path, capsys):
-    copy = tmp_path / "world"
-    shutil.copytree(world, copy)
-    path = open_dataset(copy).frames[3].depth
+def test_broken_frames_are_left_out_and_named_or_too_many(copied_world, tmp_path):
+    path = open_dataset(copied_world).frames[3].depth
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(UserError, match=r"1 of 16 frames cannot be packed.*0000/00003\.png"):
-        build(copy, tmp_path / "caches")
-    cache = build(copy, tmp_path / "caches", max_broken=0.1)
+        build(copied_world, tmp_path / "caches")
+    cache = build(copied_world, tmp_path / "caches", max_broken=0.1)
     usable = cache.indices(cache.scenes)
     assert len(usable) == 15
     assert "scene00/0000/00003" not in [cache.frame_name(i) for i in usable]
@@ -82,8 +81,8 @@ def test_broken_frames_are_left_out_and_named_or_too_many(world, tmp_path, capsy
 
 
 @pytest.mark.parametrize("damage", ["header", "records", "schema", "gone"])
-def test_a_damaged_cache_says_what_to_do(world, tmp_path, damage):
-    folder = build(world, tmp_path).folder
+def test_the_error_of_a_damaged_cache_says_what_to_do(cache, tmp_path, damage):
+    folder = shutil.copytree(cache.folder, tmp_path / "cache")
     if damage == "header":
         (folder / "cache.json").write_text("{")
     elif damage == "records":

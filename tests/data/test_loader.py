@@ -1,4 +1,4 @@
-"""The loader: the right bytes in the right order, whatever the threads, resumed anywhere."""
+"""The loader: the right bytes in the right order with any threads, resumed anywhere; batches."""
 
 import threading
 
@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoerefine.data.augment import Augmentation, sample_draws
+from zoerefine.data.batches import make_loader
 from zoerefine.data.loader import Loader
 from zoerefine.data.pack import build_cache
 from zoerefine.data.prefetch import Prefetcher
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.sampler import ORDERS, Options, Sampler
-from zoerefine.data.tiers import place
+from zoerefine.data.sampler import ORDERS, OrderOptions, Sampler
+from zoerefine.data.tiers import place_records
 from zoerefine.errors import UserError
 
 CPU = torch.device("cpu")
@@ -27,11 +28,20 @@ def cache(world, tmp_path_factory):
 
 
 def loader(
-    cache, batch=3, seed=0, order="shuffle", tier="mmap", threads=2, rank=0, world=1, pinned=False
+    cache,
+    batch=3,
+    seed=0,
+    order="shuffle",
+    tier="mmap",
+    threads=2,
+    rank=0,
+    world=1,
+    pinned=False,
+    copy=False,
 ):
-    cache = place(cache, tier, CPU)
-    sampler = Sampler(cache, np.arange(len(cache)), batch, seed, Options(order))
-    return Loader(cache, sampler, threads, rank, world, pinned)
+    cache = place_records(cache, tier, CPU)
+    sampler = Sampler(cache, np.arange(len(cache)), batch, seed, OrderOptions(order))
+    return Loader(cache, sampler, threads, rank, world, pinned, copy)
 
 
 def flat(lists):
@@ -79,7 +89,40 @@ def test_order_depends_on_seed_and_epoch_alone_and_resumes_anywhere(
     assert indices(again) == expected[1]
 
 
-def test_epochs_and_seeds_differ_and_no_shuffle_keeps_the_order(cache):
+@pytest.mark.parametrize("tier", ["mmap", "ram", "device"])
+def test_copied_batches_can_be_kept(cache, tier):
+    kept = list(loader(cache, tier=tier, copy=True))
+    assert len({batch.rows.data_ptr() for batch in kept}) == len(kept) == 6
+    for batch in kept:
+        for row, index in enumerate(batch.index.tolist()):
+            np.testing.assert_array_equal(batch.zoe[row, 0], cache.read(index)["zoe"])
+
+
+def test_batches_that_are_not_copied_share_two_buffers(cache):
+    assert len({batch.rows.data_ptr() for batch in loader(cache)}) == 2
+
+
+def test_a_script_gets_batches_of_a_folder_in_two_calls(world, tmp_path):
+    dataset = open_dataset(world)
+    options = {"size": (24, 32), "cache_root": tmp_path, "device": "cpu"}
+    batches = make_loader(dataset, 3, scenes=["scene01", "scene02"], seed=5, **options)
+    kept = list(batches)
+    assert len(kept) == len(batches) == 3
+    cache = batches.loader.cache
+    assert sorted(i for b in kept for i in b.index.tolist()) == list(range(4, 12))
+    for batch in kept:
+        for row, index in enumerate(batch.index.tolist()):
+            zoe_m = cache.read(index)["zoe"] / 256
+            np.testing.assert_allclose(batch.zoe_m[row, 0], zoe_m, rtol=1e-6)
+    assert indices(batches) != indices(kept)  # the next epoch
+    again = make_loader(dataset, 3, scenes=["scene01", "scene02"], seed=5, **options)
+    assert indices(again) == indices(kept)
+    assert len(make_loader(dataset, 3, order="sequential", **options)) == 6
+    with pytest.raises(UserError, match="has no 'attic'; known: scene00, scene01"):
+        make_loader(dataset, scenes=["attic"], **options)
+
+
+def test_epochs_and_seeds_differ_and_a_sequential_order_does_not(cache):
     plain = loader(cache)
     assert indices(plain) != indices(plain)
     assert indices(loader(cache, seed=1)) != indices(loader(cache, seed=0))
@@ -93,7 +136,7 @@ def test_ranks_share_every_sample_once(cache, world_size):
     assert sorted(flat(samples)) == list(range(len(cache)))
 
 
-def test_state_says_how_many_batches_were_handed_out(cache):
+def test_the_state_counts_the_batches_that_were_taken(cache):
     plain = loader(cache)
     iterator = iter(plain)
     next(iterator)
@@ -101,9 +144,9 @@ def test_state_says_how_many_batches_were_handed_out(cache):
     assert plain.state_dict() == {"epoch": 0, "batch": 2}
 
 
-def test_bad_settings_are_named(cache):
+def test_impossible_settings_are_named(cache):
     with pytest.raises(UserError, match="no frames to load"):
-        Sampler(cache, np.array([], np.int64), 4, 0, Options())
+        Sampler(cache, np.array([], np.int64), 4, 0, OrderOptions())
     with pytest.raises(UserError, match=r"LOADER\.TIER"):
         loader(cache, tier="tape")
     with pytest.raises(UserError, match=r"LOADER\.BATCH"):
@@ -128,7 +171,7 @@ def test_prefetched_batches_are_metres_and_stay_valid(cache):
             np.testing.assert_allclose(batch.rgb01[row], rgb01, atol=1e-6)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="slots are of GPUs")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_slots_are_not_overwritten_while_the_gpu_is_behind(cache):
     kept = []
     for batch in Prefetcher(loader(cache, pinned=True), torch.device("cuda")):
@@ -160,7 +203,7 @@ def test_augmentation_depends_on_seed_epoch_and_index_alone(cache):
     assert not torch.equal(other.rgb01, whole.rgb01)
 
 
-def test_a_flip_moves_all_fields_together_and_colour_moves_rgb_alone(cache):
+def test_a_flip_mirrors_all_fields_and_colour_changes_only_rgb(cache):
     batch = next(iter(prefetcher(cache)))
     flipped = Augmentation(flip=1.0)(batch, 0, 0)
     for name in ("rgb01", "zoe_m", "depth_m", "objects"):
@@ -179,7 +222,7 @@ def test_a_flip_moves_all_fields_together_and_colour_moves_rgb_alone(cache):
     assert ratio.mean(dim=(1, 2, 3)).std() > 1e-3
 
 
-def test_colours_change_in_brightness_contrast_and_saturation_one_after_the_other(cache):
+def test_colour_changes_are_brightness_then_contrast_then_saturation(cache):
     batch = next(iter(prefetcher(cache)))
     colored = Augmentation(color=0.1)(batch, 7, 3)
     shares = 1 + 0.1 * (2 * sample_draws(batch.index.numpy(), 7, 3)[:, 1:4] - 1)
@@ -193,7 +236,7 @@ def test_colours_change_in_brightness_contrast_and_saturation_one_after_the_othe
     assert colored.rgb01.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_a_crop_blows_up_one_window_of_all_fields_and_mixes_no_depths(cache):
+def test_a_crop_enlarges_one_window_of_all_fields_and_interpolates_no_depth(cache):
     batch = next(iter(prefetcher(cache)))
     cropped = Augmentation(crop=0.5)(batch, seed=0, epoch=0)
     for name in ("zoe_m", "depth_m", "objects"):
@@ -201,7 +244,7 @@ def test_a_crop_blows_up_one_window_of_all_fields_and_mixes_no_depths(cache):
             assert set(after.unique().tolist()) <= set(before.unique().tolist()), name
     assert not torch.equal(cropped.depth_m, batch.depth_m)
     assert cropped.rgb01.shape == batch.rgb01.shape
-    # A field that tells where a pixel came from shows the same window in every field.
+    # With its column as every field's value, a pixel shows which window each field got.
     ramp = torch.linspace(0, 1, 32).expand(len(batch.index), 1, 24, 32).contiguous()
     place = type(batch)(ramp.expand(-1, 3, -1, -1), ramp, ramp, batch.objects, batch.index)
     moved = Augmentation(crop=0.5)(place, seed=0, epoch=0)
@@ -211,7 +254,7 @@ def test_a_crop_blows_up_one_window_of_all_fields_and_mixes_no_depths(cache):
 
 
 @pytest.mark.parametrize("size", [(12, 16), (10, 20), (48, 64)])
-def test_batches_are_resized_with_no_depth_from_where_nothing_was_measured(cache, size):
+def test_resized_batches_have_no_depth_from_invalid_pixels(cache, size):
     plain, resized = (next(iter(prefetcher(cache, size=to))) for to in (None, size))
     assert resized.rgb01.shape[2:] == resized.objects.shape[2:] == size
     for before, after in zip(plain.depth_m, resized.depth_m, strict=True):
@@ -226,7 +269,7 @@ def test_batches_are_resized_with_no_depth_from_where_nothing_was_measured(cache
         torch.testing.assert_close(resized.depth_m, expected)
 
 
-def test_draws_are_even_and_no_two_frames_share_them():
+def test_random_numbers_are_uniform_and_differ_between_frames():
     draws = sample_draws(np.arange(20_000), seed=3, epoch=7)
     assert len(np.unique(draws[:, 0])) > 19_900
     np.testing.assert_allclose(draws.mean(0), 0.5, atol=0.01)
@@ -235,12 +278,12 @@ def test_draws_are_even_and_no_two_frames_share_them():
     assert np.abs(np.corrcoef(draws[1:, 0], draws[:-1, 0])[0, 1]) < 0.04
 
 
-def test_the_tier_is_said_with_its_reason(cache, capsys):
-    for tier, words in (("auto", "mapped from"), ("ram", "in memory"), ("device", "on cpu")):
-        place(cache, tier, CPU)
+def test_the_tier_is_printed_with_its_reason(cache, capsys):
+    for tier, words in (("auto", "mapped from"), ("ram", "into memory"), ("device", "on cpu")):
+        place_records(cache, tier, CPU)
         assert words in capsys.readouterr().err
     with pytest.raises(UserError, match=r"LOADER\.TIER must be one of auto, mmap, ram, device"):
-        place(cache, "tape", CPU)
+        place_records(cache, "tape", CPU)
 
 
 @pytest.mark.parametrize("order", sorted(ORDERS))

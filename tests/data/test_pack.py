@@ -6,47 +6,46 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
+from zoerefine.config import load_config
 from zoerefine.data.cache import open_cache
 from zoerefine.data.decode import read_frame
 from zoerefine.data.depth_codec import HABITATDYN
 from zoerefine.data.loader import Loader
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.sampler import Options, Sampler
+from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.errors import UserError
-from zoerefine.locks import lock
-from zoerefine.run_dir import RunDir
+from zoerefine.train.job import run_training
 
 SIZE = 24, 32
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "8"))
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "3"))
 
 
 def build(world, root, **options):
     return build_cache(open_dataset(world), *SIZE, root, workers=2, **options)
 
 
-@pytest.fixture
-def copy(world, tmp_path):
-    """A world that may be damaged."""
-    shutil.copytree(world, tmp_path / "world")
-    return tmp_path / "world"
+@pytest.fixture(scope="module")
+def packed(world, tmp_path_factory):
+    """The world's packed cache. Tests must not change it."""
+    return build(world, tmp_path_factory.mktemp("packed"))
 
 
 def frames_of(root):
     return open_dataset(root).frames
 
 
-# What is packed against a reference of its own: decoded by Pillow, averaged in float64.
+# The packed values against a reference: decoded by Pillow, averaged in float64.
 
 
 def areas(old, new):
-    """The matrix [new, old] that averages over each new cell's stretch of the old ones."""
+    """The matrix [new, old] that averages the old cells that each new cell covers."""
     edges = np.arange(new + 1) * (old / new)
     left, right = edges[:-1, None], edges[1:, None]
     cells = np.arange(old)[None]
@@ -67,9 +66,7 @@ def reference_depth(values, height, width):
 
 
 @pytest.mark.parametrize("size", [(192, 256), (96, 128), (180, 320)])
-def test_packed_values_are_a_float64_reference(tmp_path, size):
-    from PIL import Image
-
+def test_packed_values_equal_a_float64_reference(tmp_path, size):
     rng = np.random.default_rng(0)
     folder = tmp_path / "frames"
     folder.mkdir()
@@ -94,75 +91,65 @@ def test_packed_values_are_a_float64_reference(tmp_path, size):
 
 
 def read_all(cache):
-    sampler = Sampler(cache, cache.indices(cache.scenes), 5, 0, Options())
+    sampler = Sampler(cache, cache.indices(cache.scenes), 5, 0, OrderOptions())
     loader = Loader(cache, sampler, 2)
     return {int(i): row.clone() for b in loader for i, row in zip(b.index, b.rows, strict=True)}
 
 
 @pytest.mark.parametrize("mode", ["fill", "off", "rebuild"])
-def test_every_mode_gives_the_same_records(world, tmp_path, mode):
-    expected = read_all(build(world, tmp_path / "calm"))
+def test_every_mode_gives_the_same_records(world, packed, tmp_path, mode):
+    expected = read_all(packed)
     cache = build(world, tmp_path / mode, mode=mode)
     for _ in range(2):
         found = read_all(cache)
         assert found.keys() == expected.keys()
         assert all((found[i] == expected[i]).all() for i in found)
-    assert cache.dataset_digest == build(world, tmp_path / "calm").dataset_digest
+    assert cache.dataset_digest == packed.dataset_digest
     assert bool(list((tmp_path / mode).glob("*/cache.json"))) == (mode != "off")
 
 
-def test_a_filled_cache_is_the_one_that_is_packed(world, tmp_path):
-    cache = build(world, tmp_path / "fill", mode="fill")
+def test_a_filled_cache_has_the_bytes_of_a_built_one(world, packed, tmp_path):
+    cache = build(world, tmp_path, mode="fill")
     read_all(cache)
-    packed = build(world, tmp_path / "packed")
     for name in ("records.bin", "frames.npy"):
         assert (cache.folder / name).read_bytes() == (packed.folder / name).read_bytes()
 
 
-def test_filling_is_gone_on_with_and_keeps_its_order_when_it_is_done(copy, tmp_path, capsys):
-    path = frames_of(copy)[3].depth
+def test_filling_resumes_and_keeps_its_order_when_it_is_done(copied_world, tmp_path):
+    path = frames_of(copied_world)[3].depth
     path.write_bytes(b"")
-    cache = build(copy, tmp_path / "c", mode="fill", max_broken=0.1)
+    cache = build(copied_world, tmp_path / "c", mode="fill", max_broken=0.1)
     records = np.empty((2, cache.stride // 8), np.int64)
     cache.records.gather(np.array([0, 5]), records)
-    again = build(copy, tmp_path / "c", mode="fill", max_broken=0.1)
+    again = build(copied_world, tmp_path / "c", mode="fill", max_broken=0.1)
     assert (again.frames["state"] == 1).sum() == 2
-    assert len(read_all(again)) == 16  # the broken frame, too: it measures nothing
-    filled = build(copy, tmp_path / "c", mode="fill", max_broken=0.1)
+    assert len(read_all(again)) == 16  # with the broken frame, whose record is all zeros
+    filled = build(copied_world, tmp_path / "c", mode="fill", max_broken=0.1)
     assert len(filled.indices(filled.scenes)) == 16
     assert not filled.read(3)["depth"].any()
-    packed = build(copy, tmp_path / "c", max_broken=0.1)
+    packed = build(copied_world, tmp_path / "c", max_broken=0.1)
     assert len(packed.indices(packed.scenes)) == 15
     assert str(path) in (packed.folder / "broken.json").read_text()
 
 
-def test_too_many_broken_frames_end_a_training_that_fills(copy, tmp_path):
-    frames_of(copy)[3].depth.write_bytes(b"")
+def test_too_many_broken_frames_are_an_error_while_filling(copied_world, tmp_path):
+    frames_of(copied_world)[3].depth.write_bytes(b"")
     with pytest.raises(UserError, match="1 of 16 frames cannot be packed"):
-        read_all(build(copy, tmp_path / "c", mode="fill"))
+        read_all(build(copied_world, tmp_path / "c", mode="fill"))
 
 
-@pytest.mark.parametrize("mode", ["fill", "off"])
-def test_trainings_give_the_same_bits_in_every_mode(script, tiny, tmp_path, mode):
+def test_training_is_bit_exact_in_every_mode(tiny):
     digests = {}
-    for name in ("build", mode):
-        done = script("train", "--config", tiny, "RUN.NAME", name, "CACHE.MODE", name,
-                      "CACHE.ROOT", f"caches-{name}")  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        run = RunDir(tmp_path / done.stdout.splitlines()[-1])
-        digests[name] = (run.weights_digest_file.read_text(),
+    for mode in ("build", "fill", "off"):
+        cfg = load_config(tiny, ["RUN.NAME", mode, "CACHE.MODE", mode, "CACHE.ROOT", mode])
+        run = run_training(cfg)
+        digests[mode] = (run.weights_digest_file.read_text(),
                          run.read_json(run.results_file)["data_digest"],
                          run.read_json(run.provenance_file)["dataset_digest"])  # fmt: skip
-    assert digests["build"] == digests[mode]
+    assert digests["build"] == digests["fill"] == digests["off"]
 
 
-def test_opening_a_packed_cache_waits_for_no_lock(world, tmp_path):
-    folder = build(world, tmp_path).folder
-    with lock(Path(f"{folder}.lock")):
-        assert build(world, tmp_path).folder == folder
-
-
-def test_a_mode_that_is_none_is_named(world, tmp_path):
+def test_an_unknown_mode_is_named(world, tmp_path):
     with pytest.raises(UserError, match=r"CACHE\.MODE must be one of build, fill, rebuild, off"):
         build(world, tmp_path, mode="maybe")
 
@@ -170,21 +157,21 @@ def test_a_mode_that_is_none_is_named(world, tmp_path):
 # What is packed already, what has changed, and where there is no room
 
 
-def test_only_what_changed_is_packed_again(copy, tmp_path, capsys):
-    first = build(copy, tmp_path / "c")
-    frames = frames_of(copy)
+def test_only_what_changed_is_packed_again(copied_world, tmp_path, capsys):
+    first = build(copied_world, tmp_path / "c")
+    frames = frames_of(copied_world)
     changed, added, removed = frames[2], frames[5], frames[9]
     changed.zoe.write_bytes(frames[3].zoe.read_bytes())
     for path in added.files:
         shutil.copyfile(path, path.with_stem("90009"))
     for path in removed.files:
         path.unlink()
-    # Whoever decoded an unchanged frame again would find it broken.
-    for frame in frames_of(copy):
+    # A frame that is decoded again is broken now.
+    for frame in frames_of(copied_world):
         if frame.name not in (changed.name, "90009"):
             spoil(frame.rgb)
-    second = build(copy, tmp_path / "c", max_broken=0.5)
-    assert "are unchanged since" in capsys.readouterr().err
+    second = build(copied_world, tmp_path / "c", max_broken=0.5)
+    assert "copying 14 of 16 frames, unchanged since" in capsys.readouterr().err
     assert second.folder != first.folder
     names = {second.frame_name(i): i for i in second.indices(second.scenes)}
     for i in range(len(first)):
@@ -195,62 +182,90 @@ def test_only_what_changed_is_packed_again(copy, tmp_path, capsys):
 
 
 def spoil(path):
-    """Other bytes, the same size and time."""
+    """Overwrite a file's bytes but keep its size and time."""
     stat = path.stat()
     path.write_bytes(b"\0" * stat.st_size)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def test_records_that_were_damaged_on_the_disk_are_packed_again(world, tmp_path):
-    calm = build(world, tmp_path / "calm")
-    partial = tmp_path / "c" / f"{calm.folder.name}.partial"
-    shutil.copytree(calm.folder, partial)
+@pytest.mark.parametrize("damaged", ["records.bin", "frames.npy"])
+def test_a_partial_cache_that_was_damaged_is_packed_to_the_same_bytes(
+    world, packed, tmp_path, damaged
+):
+    partial = tmp_path / f"{packed.folder.name}.partial"
+    shutil.copytree(packed.folder, partial)
     (partial / "cache.json").unlink()
-    with open(partial / "records.bin", "r+b") as file:
-        file.seek(2 * calm.stride)
-        file.write(b"damage")
-    again = build(world, tmp_path / "c")
-    assert (again.folder / "records.bin").read_bytes() == (calm.folder / "records.bin").read_bytes()
+    if damaged == "records.bin":
+        with open(partial / "records.bin", "r+b") as file:
+            file.seek(2 * packed.stride)
+            file.write(b"damage")
+    else:
+        os.truncate(partial / "frames.npy", (partial / "frames.npy").stat().st_size - 100)
+    again = build(world, tmp_path)
+    for name in ("records.bin", "frames.npy"):
+        assert (again.folder / name).read_bytes() == (packed.folder / name).read_bytes()
 
 
-def test_too_little_disk_is_said_before_anything_is_written(world, tmp_path):
+def test_a_packed_cache_is_opened_without_writing_anything(world, tmp_path):
+    folder = build(world, tmp_path).folder
+    (tmp_path / f"{folder.name}.lock").unlink()
+    before = sorted(tmp_path.rglob("*"))
+    tmp_path.chmod(0o500)
+    try:
+        assert build(world, tmp_path).folder == folder
+    finally:
+        tmp_path.chmod(0o700)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_too_little_disk_space_is_an_error_before_anything_is_written(world, tmp_path):
     with pytest.raises(UserError, match=r"packing 16 frames needs [\d.]+ GiB, and .* has .* left"):
         build_cache(open_dataset(world), 100_000, 100_000, tmp_path / "c")
     assert not [path for path in (tmp_path / "c").rglob("*") if path.name == "records.bin"]
 
 
-BUILD = """
-import sys
+SLOW_BUILD = """
+import sys, time
 from pathlib import Path
+from zoerefine.data import frame_packer
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
+
+read_frame = frame_packer.read_frame
+
+def slow(*words):
+    time.sleep(float(sys.argv[3]))
+    return read_frame(*words)
+
+frame_packer.read_frame = slow
 build_cache(open_dataset(sys.argv[1]), 192, 256, Path(sys.argv[2]), 2)
 """
 
 
 def test_killed_builds_resume_to_the_same_bytes(world, tmp_path):
-    command = [sys.executable, "-c", BUILD, world]
-    subprocess.run([*command, tmp_path / "calm"], check=True, capture_output=True)
+    command = [sys.executable, "-c", SLOW_BUILD, world]
+    killed = 0
+    expected = build_cache(open_dataset(world), 192, 256, tmp_path / "not killed", 2).folder
     rng = np.random.default_rng(0)
     for kill in range(KILLS):
         place = tmp_path / f"killed-{kill // 3}"  # up to three kills of one build
-        builder = subprocess.Popen([*command, place], stderr=subprocess.DEVNULL)
+        builder = subprocess.Popen([*command, place, "0.1"], stderr=subprocess.DEVNULL)
         while builder.poll() is None and not list(place.glob("*.partial")):
             time.sleep(0.001)
-        time.sleep(rng.uniform(0, 0.2))
+        time.sleep(rng.uniform(0, 0.25))  # a whole build takes 0.8 s
         builder.send_signal(signal.SIGKILL)
-        builder.wait()
-    calm = next(tmp_path.glob("calm/*/cache.json")).parent
+        killed += builder.wait() == -signal.SIGKILL
+    assert killed
     for place in tmp_path.glob("killed-*"):
-        subprocess.run([*command, place], check=True, capture_output=True)
+        subprocess.run([*command, place, "0"], check=True, capture_output=True)
         built = next(place.glob("*/cache.json")).parent
         for name in ("records.bin", "frames.npy", "cache.json"):
-            assert (built / name).read_bytes() == (calm / name).read_bytes(), name
+            assert (built / name).read_bytes() == (expected / name).read_bytes(), name
         assert not list(place.glob("*.partial"))
         open_cache(built)
 
 
-# Damaged input: each kind is packed around, and named.
+# Damaged input: each kind is left out, and named.
 
 
 def truncated(frame):
@@ -325,17 +340,17 @@ KINDS = [truncated, eight_bits, another_size, no_bytes, a_folder, a_loop, nothin
 
 
 @pytest.mark.parametrize("damage", KINDS, ids=lambda kind: kind.__name__)
-def test_a_damaged_file_is_named_and_left_out(copy, tmp_path, damage, script):
-    name, words = damage(frames_of(copy)[6])
+def test_a_damaged_file_is_named_and_left_out(copied_world, tmp_path, damage):
+    name, words = damage(frames_of(copied_world)[6])
     with pytest.raises(UserError, match=words) as fault:
-        build(copy, tmp_path / "strict")
+        build(copied_world, tmp_path / "strict")
     assert str(name) in str(fault.value)
-    cache = build(copy, tmp_path / "c", max_broken=0.1)
+    cache = build(copied_world, tmp_path / "c", max_broken=0.1)
     assert len(cache.indices(cache.scenes)) == 15
     assert str(name) in (cache.folder / "broken.json").read_text()
 
 
-def test_names_beyond_ascii_are_names_like_others(tmp_path, world):
+def test_file_names_may_have_characters_beyond_ascii(tmp_path, world):
     frame = frames_of(world)[0]
     folder = tmp_path / "größe 米"
     folder.mkdir()
@@ -351,14 +366,14 @@ def test_names_beyond_ascii_are_names_like_others(tmp_path, world):
     np.testing.assert_array_equal(cache.read(0)["rgb"], read_frame(frame, HABITATDYN, *SIZE)["rgb"])
 
 
-def test_inspect_reads_everything_and_names_what_pairs_with_nothing(copy, script):
-    stray = copy / "zoe_depth_raw" / "0054" / "99999.png"
-    shutil.copy(frames_of(copy)[0].zoe, stray)
-    path, _ = truncated(frames_of(copy)[1])
-    done = script("data", "inspect", copy, "--picture", "sheet.png")
-    assert done.returncode == 1
-    assert f"{stray} belongs to no frame" in done.stdout
-    assert str(path) in done.stdout
-    assert "faults: 2" in done.stdout
-    assert "several classes in" in done.stdout
-    assert Path(done.stdout.splitlines()[-1]).name == "sheet.png"
+def test_inspect_reads_every_frame_and_names_files_without_a_frame(copied_world, data_command):
+    stray = copied_world / "zoe_depth_raw" / "0054" / "99999.png"
+    shutil.copy(frames_of(copied_world)[0].zoe, stray)
+    path, _ = truncated(frames_of(copied_world)[1])
+    done = data_command("inspect", copied_world, "--picture", "sheet.png")
+    assert done.code == 1
+    assert f"{stray} belongs to no frame" in done.out
+    assert str(path) in done.out
+    assert "faults: 2" in done.out
+    assert "several classes in" in done.out
+    assert done.out.splitlines()[-1] == "sheet.png"

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoerefine.data.cache import PACKED, SCHEMA, cache_of, frame_dtype
-from zoerefine.data.sampler import ORDERS, Options, Sampler
+from zoerefine.data.cache import PACKED, SCHEMA, frame_dtype, make_cache
+from zoerefine.data.sampler import ORDERS, OrderOptions, Sampler
 from zoerefine.errors import UserError
 
 
 def cache_with(sizes):
-    """A cache of so many frames a scene, two clips each, with no records behind it."""
+    """A cache with `sizes` frames in its scenes, two clips each, and no records."""
     frames = np.zeros(sum(sizes), frame_dtype(4))
     frames["state"] = PACKED
     frames["clip"] = np.concatenate(
@@ -23,12 +23,12 @@ def cache_with(sizes):
     ]
     header = {"schema": SCHEMA, "digest": "", "label": "", "pseudo_label": "", "height": 1,
               "width": 1, "depth_scale": 1.0, "zoe_scale": 1.0, "clips": clips}  # fmt: skip
-    return cache_of(header, frames, None, None)
+    return make_cache(header, frames, None, None)
 
 
 def sampler(sizes, batch=4, seed=0, **options):
     cache = cache_with(sizes)
-    return Sampler(cache, np.arange(len(cache)), batch, seed, Options(**options))
+    return Sampler(cache, np.arange(len(cache)), batch, seed, OrderOptions(**options))
 
 
 @given(
@@ -38,7 +38,9 @@ def sampler(sizes, batch=4, seed=0, **options):
     seed=st.integers(0, 3),
     rotate=st.integers(0, 2),
 )
-def test_epochs_are_pure_functions_and_positions_are_found_again(sizes, batch, order, seed, rotate):
+def test_an_epoch_is_a_function_of_its_number_and_a_step_finds_its_batch(
+    sizes, batch, order, seed, rotate
+):
     options = {"order": order, "rotate_every": rotate, "rotate_scenes": 1, "window": 8}
     first, again = (sampler(sizes, batch, seed, **options) for _ in range(2))
     for epoch in (2, 0, 1):
@@ -60,14 +62,14 @@ def test_every_sample_comes_once(order):
     assert sorted(found.tolist()) == list(range(67))
 
 
-def test_with_replacement_some_come_twice_and_none_is_strange():
+def test_with_replacement_some_samples_come_twice_and_all_are_known():
     found = sampler([50, 50], order="replacement").order(0).index
     assert len(found) == 100
     assert 50 < len(set(found.tolist())) < 80  # 63 on average
     assert set(found.tolist()) <= set(range(100))
 
 
-def test_weighted_scenes_are_as_likely_as_their_weights_say_however_large():
+def test_weighted_scenes_are_drawn_by_their_weights_whatever_their_size():
     counts = scene_counts(sampler([100, 9900], order="weighted"))
     np.testing.assert_allclose(counts / counts.sum(), [0.5, 0.5], atol=0.03)
     weighted = sampler([5000, 2000, 3000], order="weighted", scene_weights={"s0": 3, "s2": 0})
@@ -79,7 +81,7 @@ def scene_counts(made):
     return np.bincount(made.scenes[made.order(0).index], minlength=len(made.scene_names))
 
 
-def test_a_rotation_keeps_its_scenes_for_its_epochs_and_then_takes_others():
+def test_a_rotation_keeps_its_scenes_for_its_epochs_then_takes_others():
     made = sampler([10] * 12, rotate_every=3, rotate_scenes=4)
     scenes = [frozenset(made.scenes[made.order(epoch).index].tolist()) for epoch in range(12)]
     assert all(len(names) == 4 for names in scenes)
@@ -88,7 +90,7 @@ def test_a_rotation_keeps_its_scenes_for_its_epochs_and_then_takes_others():
     assert made.order(0).index.tolist() != made.order(1).index.tolist()
 
 
-def test_clips_come_whole_and_as_they_were_filmed():
+def test_clips_come_whole_and_in_the_order_of_the_film():
     made = sampler([10, 7, 9], batch=4, order="clips")
     order = made.order(1)
     for number in range(len(order.ends)):
@@ -99,13 +101,13 @@ def test_clips_come_whole_and_as_they_were_filmed():
 
 
 @pytest.mark.parametrize(("window", "tolerance"), [(1024, 0.15), (8192, 0.2)])
-def test_a_windowed_shuffle_is_as_random_as_it_states(window, tolerance):
+def test_a_windowed_shuffle_is_as_random_as_documented(window, tolerance):
     count, batch = 65536, 64
     made = sampler([count], batch, order="windowed", window=window)
-    stated = (batch - 1) / (window - 1)
+    documented = (batch - 1) / (window - 1)
     found = np.mean([neighbours(made.order(epoch).index, batch) for epoch in range(5)])
     # Of 64 neighbours in a block 63 share the block; the others are almost never together.
-    assert found == pytest.approx(stated * 63 / 64, rel=tolerance)
+    assert found == pytest.approx(documented * 63 / 64, rel=tolerance)
     full = neighbours(sampler([count], batch).order(0).index, batch)
     assert full == pytest.approx((batch - 1) / (count - 1), abs=0.002)
 
@@ -124,9 +126,9 @@ def neighbours(index, batch):
         ({"rotate_every": 1, "rotate_scenes": 3}, r"LOADER\.ROTATE_SCENES must be 1 to 2"),
         ({"scene_weights": {"attic": 1}}, "attic is no scene"),
         ({"scene_weights": {"s0": -1}}, "must not be negative"),
-        ({"scene_weights": {"s0": 0, "s1": 0}}, "leave no scene"),
+        ({"scene_weights": {"s0": 0, "s1": 0}}, "needs a weight above 0"),
     ],
 )
-def test_options_that_mean_nothing_are_named(options, words):
+def test_an_impossible_option_is_named(options, words):
     with pytest.raises(UserError, match=words):
         sampler([4, 4], **options)

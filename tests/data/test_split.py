@@ -10,22 +10,21 @@ from zoerefine.config import load_config
 from zoerefine.data.dataset import Clip, Dataset, Frame, Selection, select
 from zoerefine.data.depth_codec import MILLIMETRES
 from zoerefine.data.habitatdyn import classes_of
-from zoerefine.data.split import Split, keep_split, read_split, split_scenes, write_split
+from zoerefine.data.split import Split, read_split, split_scenes, write_or_check_split, write_split
 from zoerefine.errors import UserError
-from zoerefine.run_dir import RunDir
-from zoerefine.train.job import prepare
+from zoerefine.train.job import prepare, run_training
 
 SPLIT = Split(("a", "b"), ("c",), ("d",))
 
 
-def test_a_split_is_kept_and_read_for_the_scenes_that_are_there(tmp_path):
+def test_a_split_is_read_for_given_scenes_and_must_not_change(tmp_path):
     path = tmp_path / "split.json"
     write_split(SPLIT, path)
     assert read_split(path) == SPLIT
     assert read_split(path, ["a", "d", "z"]) == Split(("a",), (), ("d",))
-    keep_split(SPLIT, path)
+    write_or_check_split(SPLIT, path)
     with pytest.raises(UserError, match=r"not the split that the config gives"):
-        keep_split(Split(("a",), ("b",), ()), path)
+        write_or_check_split(Split(("a",), ("b",), ()), path)
 
 
 @pytest.mark.parametrize(
@@ -35,24 +34,22 @@ def test_a_split_is_kept_and_read_for_the_scenes_that_are_there(tmp_path):
         ("[]", "is no split"),
         ('{"train": ["a"]}', "is no split"),
         ('{"train": ["a"], "val": ["a"], "test": []}', "names a twice"),
-        ('{"train": [], "val": ["a"], "test": []}', "no scene to train on"),
+        ('{"train": [], "val": ["a"], "test": []}', "has no training scene"),
     ],
 )
-def test_what_is_no_split_is_named(tmp_path, text, words):
+def test_a_file_that_is_no_split_is_named(tmp_path, text, words):
     (tmp_path / "split.json").write_text(text)
     with pytest.raises(UserError, match=words):
         read_split(tmp_path / "split.json")
 
 
-def test_a_run_uses_a_split_file_and_keeps_it(script, tiny, world, tmp_path):
-    made = script("data", "split", world, "--out", "split.json", "--val", "0.25", "--test", "0",
-                  "--test-scenes", "scene02", "--seed", "3")  # fmt: skip
-    assert made.returncode == 0, made.stderr
+def test_a_run_uses_a_split_file_and_keeps_it(data_command, tiny, world, tmp_path):
+    made = data_command("split", world, "--out", "split.json", "--val", "0.25", "--test", "0",
+                        "--test-scenes", "scene02", "--seed", "3")  # fmt: skip
+    assert made.code == 0, made.err
     split = json.loads((tmp_path / "split.json").read_text())
     assert split["test"] == ["scene02"]
-    done = script("train", "--config", tiny, "DATA.SPLIT", "split.json")
-    assert done.returncode == 0, done.stderr
-    run = RunDir(tmp_path / done.stdout.splitlines()[-1])
+    run = run_training(load_config(tiny, ["DATA.SPLIT", "split.json"]))
     assert run.read_json(run.split_file) == split
     assert list(run.read_json(run.results_file)["test_scenes"]) == ["scene02"]
 
@@ -84,7 +81,7 @@ CLIPS = (
         (Selection(scenes=["kitchen"], speeds=[2]), "1"),
     ],
 )
-def test_clips_are_selected_by_scene_class_speed_and_number(tmp_path, selection, names):
+def test_clips_are_selected_by_scene_class_speed_and_number_of_classes(tmp_path, selection, names):
     frames = tuple(Frame(clip.name, "f", clip.scene, tmp_path, None, None, None) for clip in CLIPS)
     dataset = Dataset(tmp_path, "", "", MILLIMETRES, frames, CLIPS)
     found = select(dataset, selection)
@@ -105,12 +102,12 @@ def test_clips_are_selected_by_scene_class_speed_and_number(tmp_path, selection,
         (Selection(scenes=["attic"], speeds=[2]), "no clip of .* matches all"),
     ],
 )
-def test_a_selection_of_nothing_says_what_there_is(tmp_path, selection, words):
+def test_a_selection_without_clips_lists_what_is_known(tmp_path, selection, words):
     with pytest.raises(UserError, match=words):
         select(Dataset(tmp_path, "", "", MILLIMETRES, (), CLIPS), selection)
 
 
-def test_classes_are_read_from_titles_as_people_write_them():
+def test_classes_are_read_from_titles_however_they_are_spelled():
     assert classes_of("scene03_dog_toy_car_3_2") == ("dog", "toy car")
     assert classes_of("Kitchen-ToyCar-people-1") == ("people", "toy car")
     assert classes_of("") == ()

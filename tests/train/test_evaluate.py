@@ -11,7 +11,7 @@ from zoerefine.data.loader import Loader
 from zoerefine.data.pack import build_cache
 from zoerefine.data.prefetch import Prefetcher
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.sampler import Options, Sampler
+from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.train.evaluate import evaluate
 
 
@@ -37,7 +37,7 @@ class Spoiled(nn.Module):
 
 
 def figures(cache, batch, refiner=None):
-    sampler = Sampler(cache, np.arange(len(cache)), batch, 0, Options("sequential"))
+    sampler = Sampler(cache, np.arange(len(cache)), batch, 0, OrderOptions("sequential"))
     batches = Prefetcher(Loader(cache, sampler), torch.device("cpu"))
     return evaluate(refiner or Tenth(), batches, 0.2, cache, torch.float32, detail=True)
 

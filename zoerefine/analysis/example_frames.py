@@ -13,7 +13,7 @@ from zoerefine.config import load_config
 from zoerefine.data.cache import Cache
 from zoerefine.data.loader import Loader
 from zoerefine.data.prefetch import Prefetcher
-from zoerefine.data.sampler import Options, Sampler
+from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.errors import UserError
 from zoerefine.image_files import jpeg_bytes
 from zoerefine.metrics import counted, picture_metrics
@@ -93,7 +93,7 @@ def _refine_all(
     refiner: torch.nn.Module, cache: Cache, indices: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
     """Refined depth [H, W] of every frame, and AbsRel before and after."""
-    loader = Loader(cache, Sampler(cache, indices, BATCH, 0, Options("sequential")))
+    loader = Loader(cache, Sampler(cache, indices, BATCH, 0, OrderOptions("sequential")))
     device = torch.device("cpu")
     refined, before, after = [], [], []
     for batch in Prefetcher(loader, device):

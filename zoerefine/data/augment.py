@@ -1,4 +1,4 @@
-"""Augmentation of a batch on the device: each sample's is a function of (seed, epoch, index)."""
+"""Random changes of a batch on the device; a sample's are a function of (seed, epoch, index)."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,8 @@ from torch import Tensor
 
 from zoerefine.data.prefetch import DeviceBatch
 
-DRAWS = 8  # numbers a sample: flip, brightness, contrast, saturation, scale, crop's size and place
+# Random numbers a sample: flip, brightness, contrast, saturation, scale, crop size, crop x and y.
+DRAWS = 8
 
 
 @dataclass(frozen=True)
@@ -17,11 +18,12 @@ class Augmentation:
     """What is changed, and how much.
 
     Attributes:
-        flip: probability of a mirrored sample; all fields together.
-        crop: a window of at least 1 - crop of the sides is blown up to the whole; all fields
-            together, depths and ids never mixed with their neighbours'.
+        flip: probability that a sample is mirrored, in all fields.
+        crop: a window of at least 1 - crop of the sides is enlarged to the full size, in all
+            fields; depths and ids are never interpolated.
         color: brightness, contrast and saturation of RGB change by up to this share.
-        scale: standard deviation of the logarithm of the pseudo depth's factor.
+        scale: the pseudo depth is multiplied by a random factor; this is the standard deviation
+            of its logarithm.
     """
 
     flip: float = 0.0
@@ -30,7 +32,7 @@ class Augmentation:
     scale: float = 0.0
 
     def __call__(self, batch: DeviceBatch, seed: int, epoch: int) -> DeviceBatch:
-        """Change a batch; `seed`, `epoch` and each sample's index decide what is random."""
+        """Change a batch; all that is random is a function of seed, epoch and sample index."""
         draws = torch.from_numpy(sample_draws(batch.index.numpy(), seed, epoch))
         uniform = draws.to(batch.zoe_m.device, non_blocking=True)
         signed = uniform * 2 - 1
@@ -47,9 +49,9 @@ class Augmentation:
 
 
 def sample_draws(index: np.ndarray, seed: int, epoch: int) -> np.ndarray:
-    """Numbers in [0, 1) for each sample, float32 [B, DRAWS], of its own (seed, epoch, index).
+    """Uniform numbers in [0, 1), float32 [B, DRAWS]; a row is a function of (seed, epoch, index).
 
-    The finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
+    Source: the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
     generators", 2014), applied to one word after the other.
     """
     state = np.zeros((len(index), DRAWS), np.uint64)
@@ -59,7 +61,7 @@ def sample_draws(index: np.ndarray, seed: int, epoch: int) -> np.ndarray:
 
 
 def mix(state: np.ndarray) -> np.ndarray:
-    """One step of SplitMix64 on uint64 words; sums and products wrap."""
+    """One step of SplitMix64 on uint64 words; sums and products overflow on purpose."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -68,11 +70,11 @@ def mix(state: np.ndarray) -> np.ndarray:
 
 def flip(batch: DeviceBatch, flipped: Tensor) -> DeviceBatch:
     """Mirror the samples where `flipped`, bool [B] on the CPU, is true."""
-    samples = flipped.nonzero()[:, 0]  # found on the CPU, so that a GPU need not be waited for
+    samples = flipped.nonzero()[:, 0]  # on the CPU: on a GPU, nonzero() would wait for the GPU
     samples = samples.to(batch.zoe_m.device, non_blocking=True)
 
     def mirrored(field: Tensor) -> Tensor:
-        rows = field.permute(0, 2, 3, 1)  # as they lie in memory
+        rows = field.permute(0, 2, 3, 1)  # [B, H, W, C], the order in memory
         rows = rows.index_copy(0, samples, rows.index_select(0, samples).flip(2))
         return rows.permute(0, 3, 1, 2)
 
@@ -82,14 +84,14 @@ def flip(batch: DeviceBatch, flipped: Tensor) -> DeviceBatch:
 
 
 def crop(batch: DeviceBatch, size: Tensor, place: Tensor) -> DeviceBatch:
-    """Blow up a window of each sample to the whole picture.
+    """Enlarge a window of each sample to the full size.
 
-    Metres stay metres, of a scene that looks nearer, and its rows are no longer those that a level
-    camera sees the floor in: what size and rows tell of scale is traded for variety.
+    Depth values are kept, although the scene looks nearer and the floor appears in other rows.
+    Size and row then say less about scale; that is the price of the variety.
 
     Args:
         size: of the window, as a share of the sides, [B].
-        place: of its centre, -1..1 in x and y over where the window fits, [B, 2].
+        place: of its centre, -1..1 in x and y over the range where the window fits, [B, 2].
     """
     theta = torch.zeros(len(size), 2, 3, device=size.device)
     theta[:, 0, 0] = theta[:, 1, 1] = size
@@ -103,16 +105,16 @@ def crop(batch: DeviceBatch, size: Tensor, place: Tensor) -> DeviceBatch:
 
 
 def jitter_color(rgb01: Tensor, change: Tensor) -> Tensor:
-    """Brightness, contrast and saturation of [B, 3, H, W] changed by the shares in [B, 3].
+    """Change brightness, contrast and saturation of [B, 3, H, W] by the shares in [B, 3].
 
-    One after the other they are x -> b x, x -> m + c (x - m) with the picture's mean m, and
-    x -> l + s (x - l) with the pixel's mean l over its channels: one linear map of a pixel's
-    colours, the same for the whole picture, and a grey.
+    In turn: x -> b x, x -> m + c (x - m) with the picture's mean m, and x -> l + s (x - l) with
+    the mean l of a pixel's channels. Together they are one linear map of a pixel's colours, the
+    same for the whole picture, plus a constant grey.
     """
     b, c, s = (1 + change[:, i, None, None] for i in range(3))
     mean = rgb01.mean((1, 2, 3))[:, None, None]
     colors = b * c * (s * torch.eye(3, device=s.device) + (1 - s) / 3)  # [B, 3, 3]
-    pixels = rgb01.permute(0, 2, 3, 1).flatten(1, 2)  # [B, H W, 3], as they lie in memory
+    pixels = rgb01.permute(0, 2, 3, 1).flatten(1, 2)  # [B, H W, 3], the order in memory
     pixels = torch.bmm(pixels, colors).add_(b * (1 - c) * mean).clamp_(0, 1)
     return pixels.unflatten(1, rgb01.shape[2:]).permute(0, 3, 1, 2)
 

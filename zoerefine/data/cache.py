@@ -1,12 +1,12 @@
 """The packed cache: every frame decoded and resized once, one page-aligned record a frame.
 
-    <root>/<digest>/cache.json     what it holds, and what it was made from
-    <root>/<digest>/frames.npy     a row a frame: clip, name, state, digests of sources and record
+    <root>/<digest>/cache.json     the header: contents, settings, sources
+    <root>/<digest>/frames.npy     a row a frame: clip, name, state, fingerprint, record's digest
     <root>/<digest>/records.bin    record i at i * stride: zoe, depth, rgb, objects
 
 The folder's name is the digest of the sources (names, sizes, times) and the settings, so a cache
 that exists is valid. Opening one reads the header and maps the rest: it takes as long for a
-million frames as for a thousand. `pack.py` makes them.
+million frames as for a thousand. `pack.py` makes caches.
 """
 
 import hashlib
@@ -20,18 +20,18 @@ from typing import Any
 import numpy as np
 
 from zoerefine.data.dataset import Clip
-from zoerefine.device import free_memory
 from zoerefine.errors import UserError
+from zoerefine.memory import free_memory
 
 SCHEMA = 3
 PAGE = 4096
-WORD = 8  # bytes: rows are gathered as int64, which np.take copies fastest
-TO_DO, PACKED, BROKEN = 0, 1, 2  # of a frame's state
+WORD_BYTES = 8  # rows are gathered as int64 words, which np.take copies fastest
+TO_DO, PACKED, BROKEN = 0, 1, 2  # a frame's state
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a record: its place in the record and its array."""
+    """A field of a record: where it lies in the record, and its array's type and shape."""
 
     name: str
     dtype: str
@@ -42,13 +42,13 @@ class Field:
     def nbytes(self) -> int:
         return int(np.dtype(self.dtype).itemsize * np.prod(self.shape))
 
-    def of(self, record: np.ndarray) -> np.ndarray:
-        """This field of a record's bytes, as a view."""
+    def view(self, record: np.ndarray) -> np.ndarray:
+        """This field of a record, uint8 [stride], as an array that shares its memory."""
         return record[self.offset : self.offset + self.nbytes].view(self.dtype).reshape(self.shape)
 
 
 def record_fields(height: int, width: int) -> tuple[Field, ...]:
-    """The layout of a record. 16-bit fields come first, so they are aligned at any size."""
+    """The fields of a record. 16-bit fields come first, so they are aligned at any size."""
     fields: list[Field] = []
     offset = 0
     for name, dtype, shape in (
@@ -63,65 +63,68 @@ def record_fields(height: int, width: int) -> tuple[Field, ...]:
 
 
 def record_stride(fields: tuple[Field, ...]) -> int:
-    """Bytes from a record to the next: whole pages, so a record is read without its neighbour."""
+    """Bytes from a record to the next: whole pages, so reading one touches no neighbour's page."""
     used = fields[-1].offset + fields[-1].nbytes
     return -(-used // PAGE) * PAGE
 
 
 def frame_dtype(name_bytes: int) -> np.dtype[Any]:
-    """A row of frames.npy; names are UTF-8 of at most so many bytes."""
-    return np.dtype([("clip", "<i4"), ("state", "u1"), ("stamp", "<u8"), ("digest", "V16"),
+    """A row of frames.npy; names are UTF-8 of at most `name_bytes` bytes.
+
+    `fingerprint` changes with the frame's source files, `digest` begins its record's SHA-256.
+    """
+    return np.dtype([("clip", "<i4"), ("state", "u1"), ("fingerprint", "<u8"), ("digest", "V16"),
                      ("name", f"S{name_bytes}")])  # fmt: skip
 
 
 class Records(ABC):
-    """Where records come from."""
+    """A source of records."""
 
     @abstractmethod
     def gather(self, index: np.ndarray, out: np.ndarray) -> None:
         """Write the records of `index`, int64 [n], to `out`, int64 [n, stride / 8]."""
 
-    def expect(self, index: np.ndarray) -> None:  # noqa: B027
-        """Begin to read records, int64 [n], that will be gathered soon."""
+    def read_ahead(self, index: np.ndarray) -> None:  # noqa: B027
+        """Start reading records, int64 [n], that will be gathered soon."""
 
 
 class MappedRecords(Records):
     """Records of a file, mapped and shared by all processes."""
 
     def __init__(self, path: Path, count: int, stride: int) -> None:
-        self.rows = np.memmap(path, np.int64, "r", shape=(count, stride // WORD))
+        self.rows = np.memmap(path, np.int64, "r", shape=(count, stride // WORD_BYTES))
         self._file = open(path, "rb")  # noqa: SIM115
-        self._stays = self.rows.nbytes < free_memory()
+        self._fits_in_memory = self.rows.nbytes < free_memory()
         self._unread = count if hasattr(os, "posix_fadvise") else 0
 
-    def expect(self, index: np.ndarray) -> None:
-        # A page fault reads little and waits; this has the disk read many records at once.
-        # What has been read once stays in memory, if it fits: asking again costs a tenth.
+    def read_ahead(self, index: np.ndarray) -> None:
+        # A page fault reads little and waits; this advice lets the disk read many records at once.
+        # Records that fit in memory stay there: advice for them would cost a tenth of the speed.
         if self._unread <= 0:
             return
-        stride = self.rows.shape[1] * WORD
+        stride = self.rows.shape[1] * WORD_BYTES
         for i in index.tolist():
             os.posix_fadvise(self._file.fileno(), i * stride, stride, os.POSIX_FADV_WILLNEED)
-        if self._stays:
+        if self._fits_in_memory:
             self._unread -= len(index)
 
     def gather(self, index: np.ndarray, out: np.ndarray) -> None:
-        # mode="raise" would gather into a second buffer first; indices are known to be good.
+        # mode="raise" would gather into a second buffer first; the indices are known to be valid.
         np.take(self.rows, index, 0, out=out, mode="clip")
 
 
 @dataclass(frozen=True)
 class Cache:
-    """What a data set was packed to, or is being packed to.
+    """A packed data set, or one that is being packed.
 
     Attributes:
-        folder: where it lies; None where frames are decoded every time.
+        folder: its folder; None where frames are decoded every time.
         digest: of sources and settings: its folder's name.
         depth_scale, zoe_scale: metres for one unit of the stored uint16 depths.
-        clips: what `frames["clip"]` counts.
+        clips: by their number in `frames["clip"]`.
         frames: of `frame_dtype` [N].
-        complete: whether broken frames are known, and left out.
-        contents: `dataset_digest` where the header told it.
+        complete: whether all frames were decoded, so that broken ones are known and left out.
+        contents: `dataset_digest` as the header has it; empty without one.
     """
 
     folder: Path | None
@@ -151,7 +154,7 @@ class Cache:
     def dataset_digest(self) -> str:
         """SHA-256 over the names and bytes of all usable records, in hex.
 
-        The same data pack to the same digest anywhere. Empty while frames are yet to be decoded.
+        The same data have the same digest on any machine. Empty while frames are yet to be decoded.
         """
         return self.contents or contents_digest(self.clips, self.frames)
 
@@ -166,7 +169,7 @@ class Cache:
         return record_stride(self.fields)
 
     def indices(self, scenes: tuple[str, ...]) -> np.ndarray:
-        """The usable records of some scenes, int64 [n], in order."""
+        """The numbers of the usable records of some scenes, int64 [n], ascending."""
         wanted = np.array([clip.scene in scenes for clip in self.clips])
         usable = wanted[self.frames["clip"]]
         if self.complete:
@@ -174,16 +177,16 @@ class Cache:
         return np.flatnonzero(usable)
 
     def frame_name(self, index: int) -> str:
-        """What people call a record: scene/clip/frame."""
+        """A record's name in messages and reports: scene/clip/frame."""
         frame = self.frames[index]
         clip = self.clips[frame["clip"]]
         return f"{clip.scene}/{clip.name}/{frame['name'].decode()}"
 
     def read(self, index: int) -> dict[str, np.ndarray]:
-        """One record's fields."""
-        row = np.empty((1, self.stride // WORD), np.int64)
+        """One record's fields, by name."""
+        row = np.empty((1, self.stride // WORD_BYTES), np.int64)
         self.records.gather(np.array([index]), row)
-        return {field.name: field.of(row[0].view(np.uint8)) for field in self.fields}
+        return {field.name: field.view(row[0].view(np.uint8)) for field in self.fields}
 
 
 def contents_digest(clips: tuple[Clip, ...], frames: np.ndarray) -> str:
@@ -206,13 +209,13 @@ def open_cache(folder: Path) -> Cache:
     stride, path = header["stride"], folder / "records.bin"
     if not path.exists() or path.stat().st_size != len(frames) * stride:
         raise UserError(
-            f"{path} has not the {len(frames) * stride} bytes it should: delete {folder}"
+            f"{path} should have {len(frames) * stride} bytes and does not: delete {folder}"
         )
-    return cache_of(header, frames, folder, MappedRecords(path, len(frames), stride))
+    return make_cache(header, frames, folder, MappedRecords(path, len(frames), stride))
 
 
 def read_header(folder: Path) -> dict[str, Any]:
-    """What cache.json says. Raises `UserError` as `open_cache` does."""
+    """The contents of cache.json. Raises `UserError` as `open_cache` does."""
     try:
         header = json.loads((folder / "cache.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -220,7 +223,7 @@ def read_header(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{folder}/cache.json is damaged ({error}): delete {folder}") from None
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-        raise UserError(f"{folder} has not schema {SCHEMA}: delete it")
+        raise UserError(f"{folder} is of another version (schema {SCHEMA} is needed): delete it")
     return header
 
 
@@ -232,7 +235,7 @@ def open_frames(folder: Path, mode: Any = "r") -> np.ndarray:
         raise UserError(f"{folder}/frames.npy is damaged ({error}): delete {folder}") from None
 
 
-def cache_of(
+def make_cache(
     header: dict[str, Any],
     frames: np.ndarray,
     folder: Path | None,
@@ -240,7 +243,7 @@ def cache_of(
     complete: bool = True,
 ) -> Cache:
     """A cache from its header and its parts."""
-    same = ("digest", "label", "pseudo_label", "height", "width", "depth_scale", "zoe_scale")
+    copied = ("digest", "label", "pseudo_label", "height", "width", "depth_scale", "zoe_scale")
     return Cache(
         folder=folder,
         contents=header.get("dataset_digest", ""),
@@ -251,5 +254,5 @@ def cache_of(
         frames=frames,
         records=records,
         complete=complete,
-        **{name: header[name] for name in same},
+        **{name: header[name] for name in copied},
     )

@@ -1,7 +1,8 @@
-"""Batches from a packed cache: whole-batch gathers into reusable buffers, by threads.
+"""Batches from a packed cache: threads gather whole batches into buffers that are used again.
 
-A batch is one `np.take` of rows into a ready buffer: no per-sample Python, no allocation, and
-NumPy releases the GIL, so threads scale where worker processes would only add copies.
+A batch is one `np.take` of rows into an existing buffer: no Python code for each sample and no
+allocation. NumPy releases the GIL meanwhile, so threads scale, without the copies that worker
+processes would add.
 """
 
 import os
@@ -15,17 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoerefine.data.cache import WORD, Cache, Field
+from zoerefine.data.cache import WORD_BYTES, Cache, Field
 from zoerefine.data.sampler import Order, Sampler
 from zoerefine.errors import UserError
 from zoerefine.timeline import NoTimeline, Timeline, thread_row
 
-MOST_THREADS = 4  # more gather no faster than memory can give
+MAX_THREADS = 4  # memory bandwidth limits more of them
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Records of one buffer, on any device; valid until the next batch is asked for.
+    """The records of one batch, on any device.
+
+    A loader's batch is valid until the next one is taken, unless the loader copies: see `Loader`.
 
     Attributes:
         rows: the records, int64 [B, stride / 8].
@@ -63,15 +66,21 @@ class Batch:
 
 
 class Loader:
-    """Yields the batches of one epoch, then of the next when iterated again.
+    """Yields the batches of one epoch, and of the next epoch when it is iterated again.
+
+    A batch is valid only until the next one is taken: two buffers are used in turn, so that
+    `list(loader)` holds the last two batches again and again. With `copy=True` each batch owns
+    its memory and can be kept.
 
     Args:
         cache: the packed cache.
         sampler: which records make up the batches.
-        threads: how many gather at once, each a batch ahead; 0: one a core, at most 4.
+        threads: how many gather at once, each a part of a batch; 0: one a core, at most 4.
         rank, world: of `world` processes this one gets every world-th record of each batch,
-            beginning with its `rank`-th.
-        pinned: keep the buffers where a GPU can copy from them while the CPU does other work.
+            starting at its `rank`-th.
+        pinned: keep the buffers in pinned memory, from which a GPU copies while the CPU does
+            other work.
+        copy: give each batch memory of its own.
         timeline: where the gathers are recorded.
     """
 
@@ -83,71 +92,74 @@ class Loader:
         rank: int = 0,
         world: int = 1,
         pinned: bool = False,
+        copy: bool = False,
         timeline: Timeline | None = None,
     ) -> None:
         if threads < 0:
             raise UserError(f"LOADER.THREADS must be 0 or more, got {threads}")
         self.cache, self.sampler = cache, sampler
-        self.threads = threads or min(MOST_THREADS, os.cpu_count() or 1)
+        self.threads = threads or min(MAX_THREADS, os.cpu_count() or 1)
         self.rank, self.world = rank, world
         self.timeline = timeline or NoTimeline()
-        self._pinned = pinned
+        self._pinned, self._copy = pinned, copy
         self._buffers: list[np.ndarray] = []
         self._epoch = self._batch = 0
 
     def __len__(self) -> int:
-        """Batches of the epoch that comes or is under way."""
+        """Number of batches in the current epoch."""
         return self.sampler.batches(self._epoch)
 
     def state_dict(self) -> dict[str, int]:
-        """The epoch, and how many of its batches have been handed out."""
+        """The epoch, and how many of its batches have been taken."""
         return {"epoch": self._epoch, "batch": self._batch}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from a position."""
+        """Continue from the position of a `state_dict`."""
         self._epoch, self._batch = state["epoch"], state["batch"]
 
     def indices(self) -> Iterator[np.ndarray]:
-        """The records of each batch that is left of the epoch, int64 [b], without loading them."""
+        """The record numbers of each remaining batch of the epoch, int64 [b]; loads nothing."""
         order = self.sampler.order(self._epoch)
         while self._batch < len(order.ends):
-            chunk = self._share(order, self._batch)
+            index = self._index(order, self._batch)
             self._batch += 1
-            yield chunk
+            yield index
         self._epoch, self._batch = self._epoch + 1, 0
 
     def __iter__(self) -> Iterator[Batch]:
         order = self.sampler.order(self._epoch)
-        free = deque(self._ready_buffers())
+        free = deque(self._allocated_buffers())
         left = deque(range(self._batch, len(order.ends)))
         pending: deque[tuple[np.ndarray, np.ndarray, list[Future[None]]]] = deque()
         with ThreadPoolExecutor(self.threads, "reader") as pool:
             for number in list(left)[:2]:
-                pool.submit(self.cache.records.expect, self._share(order, number))
+                pool.submit(self.cache.records.read_ahead, self._index(order, number))
             while left or pending:
                 while left and free:
                     number, buffer = left.popleft(), free.popleft()
-                    chunk = self._share(order, number)
-                    parts = self._start(pool, number, chunk, buffer)
-                    pending.append((buffer, chunk, parts))
+                    index = self._index(order, number)
+                    parts = self._start(pool, number, index, buffer)
+                    pending.append((buffer, index, parts))
                     if len(left) > 1:
-                        pool.submit(self.cache.records.expect, self._share(order, left[1]))
-                buffer, chunk, parts = pending.popleft()
+                        pool.submit(self.cache.records.read_ahead, self._index(order, left[1]))
+                buffer, index, parts = pending.popleft()
                 for part in parts:
                     part.result()
                 self._batch += 1
-                rows = torch.from_numpy(buffer[: len(chunk)])
-                yield Batch(rows, torch.from_numpy(chunk), self.cache.fields)
+                rows = torch.from_numpy(buffer[: len(index)])
+                if self._copy:
+                    rows = rows.clone()
+                yield Batch(rows, torch.from_numpy(index), self.cache.fields)
                 free.append(buffer)
         self._epoch, self._batch = self._epoch + 1, 0
 
-    def _share(self, order: Order, number: int) -> np.ndarray:
-        """This rank's records of a batch, int64 [b]."""
+    def _index(self, order: Order, number: int) -> np.ndarray:
+        """The numbers of this rank's records in a batch, int64 [b]."""
         return order.batch(number)[self.rank :: self.world]
 
-    def _ready_buffers(self) -> list[np.ndarray]:
-        """One to gather into, and one that the consumer holds: more would only thin the caches."""
-        shape = -(-self.sampler.batch // self.world), self.cache.stride // WORD
+    def _allocated_buffers(self) -> list[np.ndarray]:
+        """One to gather into and one that the consumer holds: more only cause cache misses."""
+        shape = -(-self.sampler.batch // self.world), self.cache.stride // WORD_BYTES
         while len(self._buffers) < 2:
             if self._pinned:
                 self._buffers.append(torch.empty(shape, dtype=torch.int64, pin_memory=True).numpy())
@@ -156,16 +168,16 @@ class Loader:
         return self._buffers
 
     def _start(
-        self, pool: ThreadPoolExecutor, number: int, chunk: np.ndarray, buffer: np.ndarray
+        self, pool: ThreadPoolExecutor, number: int, index: np.ndarray, buffer: np.ndarray
     ) -> list[Future[None]]:
-        """Gather a batch, each thread a part of it, so that the first batch comes soonest."""
-        ends = [len(chunk) * k // self.threads for k in range(self.threads + 1)]
+        """Gather a batch, each thread a part of it: the first batch is ready soonest that way."""
+        ends = [len(index) * k // self.threads for k in range(self.threads + 1)]
         return [
-            pool.submit(self._gather, number, chunk[start:end], buffer[start:end])
+            pool.submit(self._gather, number, index[start:end], buffer[start:end])
             for start, end in pairwise(ends)
             if start < end
         ]
 
-    def _gather(self, number: int, chunk: np.ndarray, out: np.ndarray) -> None:
+    def _gather(self, number: int, index: np.ndarray, out: np.ndarray) -> None:
         with self.timeline.span(thread_row("reader"), number):
-            self.cache.records.gather(chunk, out)
+            self.cache.records.gather(index, out)

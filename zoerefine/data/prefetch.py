@@ -1,16 +1,16 @@
 """Batches on the device before they are needed.
 
-On a GPU a batch goes through a slot of device memory that is made once:
+On a GPU a batch goes through a slot of device memory that is allocated once:
 
     reader thread   pinned buffer  <- records
     copying thread  slot           <- pinned buffer, on a side stream, once the slot is consumed
     main stream     float fields   <- slot, once it is copied; then the slot is consumed
 
-Two events a slot order the streams, so nothing is overwritten early and no memory changes hands
-between streams behind the allocator's back.
+Two events for each slot order the streams: nothing is overwritten early, and the allocator never
+has to track memory that several streams use.
 
-On a CPU batches become floats where they are used: a thread that did it ahead would take the cores
-from the step that it is to serve, and a step's threads wait for their slowest.
+On a CPU the consumer's thread converts a batch to floats. A thread that did so ahead would take
+cores from the training step, whose threads wait for the slowest of them.
 """
 
 import itertools
@@ -26,20 +26,25 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zoerefine.data.area_mean import area_mean, valid_area_mean
-from zoerefine.data.channel import Channel
+from zoerefine.data.background import BackgroundIterator
+from zoerefine.data.cache import WORD_BYTES
 from zoerefine.data.loader import Batch, Loader
 from zoerefine.data.tiers import DeviceRecords
 
-WAIT = "waiting for data"  # a timeline's row
+WAIT = "waiting for data"  # the name of a row in the timeline
 AHEAD = 2  # batches that may wait for the consumer
 
 
 @dataclass(frozen=True)
 class DeviceBatch:
-    """What a training step takes.
+    """A batch as a training step uses it. It owns its memory, so it can be kept.
 
-    rgb01 float32 [B, 3, H, W] in 0..1, channels last; zoe_m and depth_m float32 [B, 1, H, W],
-    metres, 0 = no measurement; objects uint8 [B, 1, H, W]; index int64 [B] on the CPU.
+    Attributes:
+        rgb01: float32 [B, 3, H, W] in 0..1, channels last in memory.
+        zoe_m, depth_m: pseudo and true depth, float32 [B, 1, H, W], metres; 0 marks an invalid
+            pixel.
+        objects: ids of moving objects, uint8 [B, 1, H, W]; 0 is the background.
+        index: the records' numbers in the cache, int64 [B], on the CPU.
     """
 
     rgb01: Tensor
@@ -49,7 +54,7 @@ class DeviceBatch:
     index: Tensor
 
     def split(self, count: int) -> "list[DeviceBatch]":
-        """`count` parts of nearly the same size; a part may be empty."""
+        """`count` parts of nearly equal size; a part may be empty."""
         fields = (self.rgb01, self.zoe_m, self.depth_m, self.objects, self.index)
         parts = zip(*(field.tensor_split(count) for field in fields), strict=True)
         return [DeviceBatch(*part) for part in parts]
@@ -60,18 +65,19 @@ Transform = Callable[[DeviceBatch], DeviceBatch]
 
 
 class Prefetcher:
-    """Iterates a loader's batches: on the device, as floats, resized and transformed.
+    """Iterates a loader's batches on the device: as floats, resized and transformed.
+
+    An iteration is an epoch, the next iteration the next epoch.
 
     Args:
-        loader: where batches come from; its buffers are pinned if the device is a GPU.
-        device: where they go.
+        loader: for a GPU, one with pinned buffers.
+        device: where the batches are used.
         transform: applied last, on the device.
-        size: height and width that batches are resized to on the device; None: as packed.
+        size: height and width to resize batches to, on the device; None: as packed.
 
     Attributes:
-        wait_s: how long the consumer waited for the batch it has now.
-        copy_s: how long that batch took to get to the device: the copy itself on a GPU; on a CPU
-            the conversion.
+        wait_s: how long the consumer waited for its current batch.
+        copy_s: how long that batch's copy to a GPU took; on a CPU, its conversion to floats.
     """
 
     def __init__(
@@ -90,30 +96,33 @@ class Prefetcher:
             return self._on_device(records)
         if self.device.type == "cuda":
             return self._through_slots()
-        return self._here()
+        return self._on_cpu()
+
+    def __len__(self) -> int:
+        """Number of batches in the current epoch."""
+        return len(self.loader)
 
     def _on_device(self, records: DeviceRecords) -> Iterator[DeviceBatch]:
-        """Nothing has to come: a batch is gathered where it is used."""
-        for number, chunk in enumerate(self.loader.indices()):
+        """Batches of records that are on the device already: no batch is copied."""
+        for number, numbers in enumerate(self.loader.indices()):
             start = time.perf_counter()
             with self.loader.timeline.span("gather", number):
-                index = torch.from_numpy(chunk)
+                index = torch.from_numpy(numbers)
                 rows = records.take(index)
-                batch = self._finish(Batch(rows, index, self.loader.cache.fields))
+                batch = self._convert(Batch(rows, index, self.loader.cache.fields))
             self.wait_s, self.copy_s = 0.0, time.perf_counter() - start
             yield batch
 
-    def _here(self) -> Iterator[DeviceBatch]:
+    def _on_cpu(self) -> Iterator[DeviceBatch]:
         for number, batch in enumerate(self._timed(iter(self.loader))):
             start = time.perf_counter()
             with self.loader.timeline.span("convert", number):
-                # Making floats copies, so nothing of the loader's buffer is kept.
-                made = self._finish(batch)
+                converted = self._convert(batch)
             self.copy_s = time.perf_counter() - start
-            yield made
+            yield converted
 
     def _timed(self, items: Iterator[T]) -> Iterator[T]:
-        """The same items; `wait_s` says how long each was waited for."""
+        """The same items, with the wait for each in `wait_s`."""
         for number in itertools.count():
             start = time.perf_counter()
             with self.loader.timeline.span(WAIT, number):
@@ -129,46 +138,46 @@ class Prefetcher:
         for slot in slots:
             free.put(slot)
         stream = torch.cuda.current_stream(self.device)
-        copied = Channel[tuple[_Slot, float]](
-            lambda channel: self._fill_slots(channel, free), AHEAD
+        copied = BackgroundIterator[tuple[_Slot, float]](
+            lambda items: self._fill_slots(items, free), AHEAD
         )
         for slot, copy_s in self._timed(iter(copied)):
             self.copy_s = copy_s
             stream.wait_event(slot.copied)
-            batch = self._finish(slot.batch)
+            batch = self._convert(slot.batch)
             slot.consumed.record(stream)
             free.put(slot)
             yield batch
 
     def _fill_slots(
-        self, channel: "Channel[tuple[_Slot, float]]", free: "queue.Queue[_Slot]"
+        self, items: "BackgroundIterator[tuple[_Slot, float]]", free: "queue.Queue[_Slot]"
     ) -> None:
-        """In the copying thread: move the loader's batches into slots that are consumed."""
+        """In the copying thread: copy the loader's batches into slots that were consumed."""
         stream = torch.cuda.Stream(self.device)
         with torch.cuda.stream(stream):
             for number, batch in enumerate(self.loader):
-                slot = _take(free, channel)
+                slot = _take(free, items)
                 if slot is None:
                     return
                 with self.loader.timeline.span("copy", number):
                     copy_s = slot.fill(batch, stream)
-                if not channel.put((slot, copy_s)):
+                if not items.put((slot, copy_s)):
                     return
 
-    def _finish(self, batch: Batch) -> DeviceBatch:
-        """A batch of records as float fields, at the size that is wanted, transformed."""
+    def _convert(self, batch: Batch) -> DeviceBatch:
+        """A batch of records as float fields with memory of their own, resized and transformed."""
         cache = self.loader.cache
-        made = DeviceBatch(
+        converted = DeviceBatch(
             rgb01=batch.rgb.float().div_(255),
             zoe_m=batch.zoe.float().mul_(cache.zoe_scale),
             depth_m=batch.depth.float().mul_(cache.depth_scale),
             objects=batch.objects.clone(),
             index=batch.index.clone(),
         )
-        if self.size and self.size != made.zoe_m.shape[2:]:
-            made = resize(made, self.size)
-        # A rank's share of an epoch's last batch may be empty.
-        return self.transform(made) if self.transform and len(made.index) else made
+        if self.size and self.size != converted.zoe_m.shape[2:]:
+            converted = resize(converted, self.size)
+        # A rank's part of an epoch's last batch may be empty.
+        return self.transform(converted) if self.transform and len(batch.index) else converted
 
 
 def resize(batch: DeviceBatch, size: tuple[int, int]) -> DeviceBatch:
@@ -180,22 +189,22 @@ def resize(batch: DeviceBatch, size: tuple[int, int]) -> DeviceBatch:
 
 
 class _Slot:
-    """Device memory for one batch of records, and the events that say whose turn it is."""
+    """Device memory for one batch of records, and the events that order its two streams."""
 
     def __init__(self, loader: Loader, device: torch.device) -> None:
         rows = -(-loader.sampler.batch // loader.world)
-        words = loader.cache.stride // 8
+        words = loader.cache.stride // WORD_BYTES
         self.rows = torch.empty((rows, words), dtype=torch.int64, device=device)
         self.begun = torch.cuda.Event(enable_timing=True)
         self.copied = torch.cuda.Event(enable_timing=True)
         self.consumed = torch.cuda.Event()
-        # The memory may be a tensor's that queued work still reads, and that work is consumed, too.
+        # The allocator may give memory that queued work of this stream still reads.
         self.consumed.record(torch.cuda.current_stream(device))
 
     def fill(self, batch: Batch, stream: torch.cuda.Stream) -> float:
-        """Copy a batch, and wait until it is here: the loader reuses its buffer after this.
+        """Copy a batch and wait for the copy, because the loader then uses its buffer again.
 
-        Returns the seconds that the copy took.
+        Returns how long the copy took, in seconds.
         """
         stream.wait_event(self.consumed)
         self.begun.record(stream)
@@ -207,9 +216,9 @@ class _Slot:
         return self.begun.elapsed_time(self.copied) / 1000
 
 
-def _take(free: "queue.Queue[_Slot]", channel: Channel[Any]) -> _Slot | None:
-    """A slot that is free; None where nobody wants any more."""
-    while not channel.closed.is_set():
+def _take(free: "queue.Queue[_Slot]", items: BackgroundIterator[Any]) -> _Slot | None:
+    """Wait for a free slot; None once the consumer has left."""
+    while not items.closed.is_set():
         with suppress(queue.Empty):
             return free.get(timeout=0.1)
     return None

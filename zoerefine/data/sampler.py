@@ -1,6 +1,6 @@
 """Which records make up the batches of an epoch: pure functions of (seed, epoch).
 
-A batch here is the whole batch of one optimiser step. Several ranks share it: see `Loader`.
+A batch here is the whole batch of one optimiser step; several ranks share it (see `Loader`).
 """
 
 from collections.abc import Callable, Mapping
@@ -12,31 +12,33 @@ import numpy as np
 from zoerefine.data.cache import Cache
 from zoerefine.errors import UserError
 
-BLOCK = 64  # records in a row that a windowed shuffle keeps together on the disk
+Array = np.ndarray
+BLOCK = 64  # neighbouring records that a windowed shuffle reads together
 
 
 @dataclass(frozen=True)
 class Order:
-    """An epoch: batch k is `index[ends[k - 1]:ends[k]]`. Both int64."""
+    """The order of an epoch: batch k is `index[ends[k - 1]:ends[k]]`. Both are int64."""
 
-    index: np.ndarray
-    ends: np.ndarray
+    index: Array
+    ends: Array
 
-    def batch(self, k: int) -> np.ndarray:
+    def batch(self, k: int) -> Array:
         """The records of batch k, int64 [b]."""
         return self.index[self.ends[k - 1] if k else 0 : self.ends[k]]
 
 
 @dataclass(frozen=True)
-class Options:
+class OrderOptions:
     """How an epoch is ordered.
 
     Attributes:
         order: one of `ORDERS`.
-        window: records that a windowed shuffle mixes with one another.
-        scene_weights: for `weighted`; how likely a scene is, 1 where it is not named.
-        rotate_every: every so many epochs another random subset of scenes; 0: all, always.
-        rotate_scenes: how many scenes the subset has.
+        window: size of a windowed shuffle's window, in records.
+        scene_weights: for `weighted`: relative probability of a scene by name, 1 by default.
+        rotate_every: train on another random subset of scenes every so many epochs; 0: always
+            on all of them.
+        rotate_scenes: size of that subset.
     """
 
     order: str = "shuffle"
@@ -50,17 +52,17 @@ class Sampler:
     """The batches of every epoch.
 
     Args:
-        cache: tells the scene and the clip of each record.
+        cache: has the scene and the clip of each record.
         indices: the records to sample from, int64 [n].
         batch: samples a batch; the last of an epoch (of a clip, with `clips`) may be smaller.
-        seed: with the epoch, decides everything.
+        seed: decides, with the epoch's number, everything that is random.
 
     Raises:
-        UserError: an option that means nothing here.
+        UserError: no records, or an option that is impossible for them.
     """
 
     def __init__(
-        self, cache: Cache, indices: np.ndarray, batch: int, seed: int, options: Options
+        self, cache: Cache, indices: Array, batch: int, seed: int, options: OrderOptions
     ) -> None:
         if not len(indices):
             raise UserError(f"no frames to load from {cache.folder}: check the split")
@@ -82,28 +84,28 @@ class Sampler:
         self._batches = lru_cache(self._count_batches)
 
     def order(self, epoch: int) -> Order:
-        """An epoch's records, and where its batches end."""
+        """An epoch's records in order, and where its batches end."""
         rng = np.random.default_rng([self.seed, epoch])
-        at = ORDERS[self.options.order](self, self._places(epoch), rng)
+        at = ORDERS[self.options.order](self, self._positions(epoch), rng)
         if self.options.order == "clips":
             return Order(self.indices[at], self._clip_ends(at))
         ends = np.arange(self.batch, len(at) + self.batch, self.batch).clip(max=len(at))
         return Order(self.indices[at], ends)
 
     def samples(self, epoch: int) -> int:
-        """How many samples an epoch has."""
+        """Number of samples in an epoch."""
         return int(self._counts[self._scenes(epoch)].sum())
 
     def batches(self, epoch: int) -> int:
-        """How many batches an epoch has."""
+        """Number of batches in an epoch."""
         return self._batches(epoch if self.options.rotate_every else 0)
 
     def steps(self, epochs: int) -> int:
-        """How many batches the first epochs have together."""
+        """Number of batches in the first `epochs` epochs together."""
         return sum(self.batches(epoch) for epoch in range(epochs))
 
     def locate(self, step: int) -> tuple[int, int]:
-        """The epoch and the batch in it that come after so many batches."""
+        """The epoch, and the batch in it, of an optimiser step; all count from 0."""
         epoch = 0
         while step >= self.batches(epoch):
             step -= self.batches(epoch)
@@ -115,22 +117,22 @@ class Sampler:
             return len(self.order(epoch).ends)
         return -(-self.samples(epoch) // self.batch)
 
-    def _scenes(self, epoch: int) -> np.ndarray:
-        """The scenes of an epoch, as numbers."""
+    def _scenes(self, epoch: int) -> Array:
+        """The numbers of an epoch's scenes."""
         every, count = self.options.rotate_every, len(self.scene_names)
         if not every:
             return np.arange(count)
         rng = np.random.default_rng([self.seed, epoch // every, count])
         return np.sort(rng.permutation(count)[: self.options.rotate_scenes])
 
-    def _places(self, epoch: int) -> np.ndarray:
-        """The places in `indices` of an epoch's scenes."""
+    def _positions(self, epoch: int) -> Array:
+        """The positions in `indices` of the records of an epoch's scenes."""
         if not self.options.rotate_every:
             return np.arange(len(self.indices))
         return np.flatnonzero(np.isin(self.scenes, self._scenes(epoch)))
 
-    def _clip_ends(self, at: np.ndarray) -> np.ndarray:
-        """Where batches end that never hold two clips."""
+    def _clip_ends(self, at: Array) -> Array:
+        """Where batches end, so that no batch holds two clips."""
         changes = np.flatnonzero(np.diff(self.clips[at])) + 1
         starts, stops = np.r_[0, changes], np.r_[changes, len(at)]
         ends = [
@@ -140,8 +142,8 @@ class Sampler:
         return np.concatenate(ends)
 
 
-def _number_scenes(cache: Cache, clips: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The scenes that some records' clips lie in, and each record's number among them."""
+def _number_scenes(cache: Cache, clips: Array) -> tuple[Array, Array]:
+    """The names of the records' scenes, and each record's number among these."""
     used = np.flatnonzero(np.bincount(clips, minlength=len(cache.clips)))
     names = np.array([clip.scene for clip in cache.clips])
     scenes, number = np.unique(names[used], return_inverse=True)
@@ -150,7 +152,7 @@ def _number_scenes(cache: Cache, clips: np.ndarray) -> tuple[np.ndarray, np.ndar
     return scenes, of_clip[clips]
 
 
-def _scene_weights(weights: Mapping[str, float], names: np.ndarray) -> np.ndarray:
+def _scene_weights(weights: Mapping[str, float], names: Array) -> Array:
     unknown = set(weights) - set(names.tolist())
     if unknown:
         raise UserError(f"LOADER.SCENE_WEIGHTS: {min(unknown)} is no scene to train on")
@@ -158,39 +160,39 @@ def _scene_weights(weights: Mapping[str, float], names: np.ndarray) -> np.ndarra
         raise UserError("LOADER.SCENE_WEIGHTS must not be negative")
     values = np.array([weights.get(name, 1.0) for name in names.tolist()])
     if not values.sum():
-        raise UserError("LOADER.SCENE_WEIGHTS leave no scene to train on")
+        raise UserError("LOADER.SCENE_WEIGHTS: one scene to train on needs a weight above 0")
     return values
 
 
-def _in_order(sampler: Sampler, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return places
+def _in_order(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Array:
+    return positions
 
 
-def _shuffled(sampler: Sampler, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return rng.permutation(places)
+def _shuffle(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Array:
+    return rng.permutation(positions)
 
 
-def _replaced(sampler: Sampler, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return rng.choice(places, len(places))
+def _with_replacement(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Array:
+    return rng.choice(positions, len(positions))
 
 
-def _weighted(sampler: Sampler, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """With replacement; a scene is as likely as its weight says, however many frames it has."""
-    scenes = sampler.scenes[places]
+def _weighted(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Array:
+    """With replacement; a scene's probability is by its weight, whatever its number of frames."""
+    scenes = sampler.scenes[positions]
     share = (sampler.weights / sampler._counts)[scenes]
     if not share.sum():
-        return rng.choice(places, len(places))  # a rotation to scenes of weight 0
-    return rng.choice(places, len(places), p=share / share.sum())
+        return rng.choice(positions, len(positions))  # all scenes of this rotation weigh 0
+    return rng.choice(positions, len(positions), p=share / share.sum())
 
 
-def _windowed(sampler: Sampler, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _windowed(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Array:
     """Blocks of neighbours in random order, then records in random order inside each window.
 
-    Reads of a window lie in a few long stretches, which hard disks and network storage want.
-    Two neighbours share a batch more often than in a full shuffle: by (n - 1) / (window - 1),
-    n records in all, where they share a block.
+    A window is read in a few long stretches, which is fast on hard disks and network storage.
+    Two neighbours in one block share a batch (n - 1) / (window - 1) times as often as in a full
+    shuffle of n records.
     """
-    blocks = np.array_split(places, max(1, -(-len(places) // BLOCK)))
+    blocks = np.array_split(positions, max(1, -(-len(positions) // BLOCK)))
     mixed = np.concatenate([blocks[i] for i in rng.permutation(len(blocks))])
     size = max(sampler.options.window, sampler.batch)
     for start in range(0, len(mixed), size):
@@ -198,18 +200,18 @@ def _windowed(sampler: Sampler, places: np.ndarray, rng: np.random.Generator) ->
     return mixed
 
 
-def _by_clip(sampler: Sampler, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Whole clips in random order, the frames of each as they were filmed."""
-    clips = sampler.clips[places]
+def _by_clip(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Array:
+    """Whole clips in random order, the frames of each in the order of the film."""
+    clips = sampler.clips[positions]
     rank = np.empty(clips.max() + 1, np.int64)
     names = np.unique(clips)
     rank[names] = rng.permutation(len(names))
-    return places[np.argsort(rank[clips], kind="stable")]
+    return positions[np.argsort(rank[clips], kind="stable")]
 
 
-ORDERS: dict[str, Callable[[Sampler, np.ndarray, np.random.Generator], np.ndarray]] = {
-    "shuffle": _shuffled,
-    "replacement": _replaced,
+ORDERS: dict[str, Callable[[Sampler, Array, np.random.Generator], Array]] = {
+    "shuffle": _shuffle,
+    "replacement": _with_replacement,
     "weighted": _weighted,
     "windowed": _windowed,
     "sequential": _in_order,

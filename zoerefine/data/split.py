@@ -1,4 +1,4 @@
-"""Scenes to train on, to choose by, and to report on; never divided inside a scene."""
+"""Training, validation and test scenes. A scene belongs to one part, with all its frames."""
 
 import json
 import math
@@ -30,11 +30,16 @@ def split_scenes(
     seed: int,
     test_scenes: Sequence[str] = (),
 ) -> Split:
-    """Deal scenes out in a seeded order: the first to test, the next to validation, the rest to
-    training. A fraction above 0 gets at least one scene; moving validation to 0 gives its
-    scenes to training and leaves the test scenes as they were. `test_scenes` are tested anyway.
+    """Split scenes in a seeded random order: first test, then validation, the rest training.
 
-    Raises `UserError` where nothing is left to train on, or a test scene does not exist.
+    A validation fraction of 0 moves its scenes to training; the test scenes stay the same.
+
+    Args:
+        val_fraction, test_fraction: shares of the scenes; above 0 at least one scene.
+        test_scenes: test scenes besides those drawn.
+
+    Raises:
+        UserError: no training scene is left, or a test scene does not exist.
     """
     unknown = set(test_scenes) - set(scenes)
     if unknown:
@@ -47,8 +52,8 @@ def split_scenes(
     val = _share(len(names), val_fraction)
     if test + val >= len(names):
         raise UserError(
-            f"{len(names)} scenes cannot be split into {val} to validate, {test} to test and some "
-            "to train on: lower DATA.VAL_FRACTION or DATA.TEST_FRACTION, or add scenes"
+            f"{len(names)} scenes cannot be split: {val} for validation and {test} for test leave "
+            "none for training; lower DATA.VAL_FRACTION or DATA.TEST_FRACTION, or add scenes"
         )
     parts = order[test + val :], order[test : test + val], [*order[:test], *test_scenes]
     return Split(*(tuple(sorted(part)) for part in parts))
@@ -64,10 +69,10 @@ def write_split(split: Split, path: Path) -> None:
 
 
 def read_split(path: Path, scenes: Sequence[str] = ()) -> Split:
-    """Read a split; of `scenes`, where they are given, those that it names.
+    """Read a split; with `scenes`, only those of them that it names.
 
-    Raises `UserError` where the file is no split, names a scene twice, or leaves nothing to
-    train on.
+    Raises `UserError` where the file is no split, names a scene twice, or leaves no training
+    scene.
     """
     try:
         parts = json.loads(path.read_text(encoding="utf-8"))
@@ -83,16 +88,19 @@ def read_split(path: Path, scenes: Sequence[str] = ()) -> Split:
     wanted = set(scenes) if scenes else set(names)
     split = Split(*(tuple(sorted(set(part) & wanted)) for part in lists))
     if not split.train:
-        raise UserError(f"{path} leaves no scene to train on: of the data it trains on none")
+        raise UserError(f"{path} has no training scene among the scenes of the data")
     return split
 
 
-def keep_split(split: Split, path: Path) -> None:
-    """Write a run's split, or see that it is still the same: a run must not change sides."""
+def write_or_check_split(split: Split, path: Path) -> None:
+    """Write a run's split, or check that it is unchanged, so that no test scene is trained on.
+
+    Raises `UserError` where it has changed.
+    """
     if not path.exists():
         write_split(split, path)
     elif read_split(path) != split:
         raise UserError(
-            f"{path} is not the split that the config gives now: give another RUN.NAME, or the "
-            "data and the split file that the run began with"
+            f"{path} is not the split that the config gives now: use another RUN.NAME, or the "
+            "data and the split file that the run started with"
         )

@@ -1,8 +1,8 @@
 """Where the records of a cache are kept while they are read: disk, memory, or the device.
 
-mmap    where they lie; the system's page cache keeps them in memory while there is room
-ram     copied into memory of this process first: for files on network storage
-device  copied to the device first: a batch is then a gather there, and nothing is moved
+mmap    on the disk; the system keeps them in memory as long as there is room
+ram     copied into memory of this process first, for files on network storage
+device  copied to the device first; a batch is then gathered there, and no batch is copied
 """
 
 import dataclasses
@@ -12,21 +12,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoerefine.data.cache import WORD, Cache, MappedRecords, Records
-from zoerefine.device import free_memory, free_on
+from zoerefine.data.cache import WORD_BYTES, Cache, MappedRecords, Records
+from zoerefine.device import free_on
 from zoerefine.errors import UserError
+from zoerefine.memory import free_memory
 from zoerefine.progress import say, track
 
 TIERS = ("auto", "mmap", "ram", "device")
-DEVICE_SHARE = 0.5  # of the device's free memory, which records may take
-CHUNK = 256  # records copied at a time
+DEVICE_SHARE = 0.5  # records may take this share of the free device memory with `auto`
+CHUNK = 256  # records are copied this many at a time
 
 
 class RamRecords(Records):
     """Records in memory of this process."""
 
     def __init__(self, cache: Cache) -> None:
-        self.rows = np.empty((len(cache), cache.stride // WORD), np.int64)
+        self.rows = np.empty((len(cache), cache.stride // WORD_BYTES), np.int64)
         for index in _chunks(cache, "reading into memory"):
             cache.records.gather(index, self.rows[index[0] : index[-1] + 1])
 
@@ -38,7 +39,7 @@ class DeviceRecords(Records):
     """Records in the device's memory: `rows`, int64 [N, stride / 8]."""
 
     def __init__(self, cache: Cache, device: torch.device) -> None:
-        shape = len(cache), cache.stride // WORD
+        shape = len(cache), cache.stride // WORD_BYTES
         self.rows = torch.empty(shape, dtype=torch.int64, device=device)
         staged = torch.empty((CHUNK, shape[1]), dtype=torch.int64, pin_memory=device.type == "cuda")
         for index in _chunks(cache, "copying to the device"):
@@ -54,16 +55,16 @@ class DeviceRecords(Records):
 
 
 def _chunks(cache: Cache, label: str) -> Iterator[np.ndarray]:
-    """All records, some at a time, under a progress bar."""
+    """The numbers of all records in chunks, with a progress bar."""
     starts = range(0, len(cache), CHUNK)
     for start in track(starts, len(starts), label, "chunk"):
         yield np.arange(start, min(start + CHUNK, len(cache)))
 
 
-def place(cache: Cache, tier: str, device: torch.device) -> Cache:
-    """The cache with its records where `tier` says; `auto` takes the fastest that fits.
+def place_records(cache: Cache, tier: str, device: torch.device) -> Cache:
+    """The cache with its records in a tier; `auto` takes the device if they fit, else the disk.
 
-    Says which it is, and why. Raises `UserError` where the tier is unknown, does not fit, or
+    Prints the tier and the reason. Raises `UserError` where the tier is unknown, does not fit, or
     needs frames that are not decoded yet.
     """
     if tier not in TIERS:
@@ -73,14 +74,14 @@ def place(cache: Cache, tier: str, device: torch.device) -> Cache:
         raise UserError(f"LOADER.TIER {tier} needs a packed cache: CACHE.MODE build")
     size = f"{cache.nbytes / 2**30:.2f} GiB of records"
     if not mapped:
-        say(f"loader: frames are decoded as they are asked for ({size})")
+        say(f"loader: frames are decoded when they are needed ({size})")
     elif tier == "device" or (tier == "auto" and _fits_on(device, cache)):
         _refuse_too_large(tier, cache, free_on(device))
         say(f"loader: {size} on {device}, which has {free_on(device) / 2**30:.1f} GiB free")
         return dataclasses.replace(cache, records=DeviceRecords(cache, device))
     elif tier == "ram":
         _refuse_too_large(tier, cache, free_memory())
-        say(f"loader: {size} in memory, as LOADER.TIER asks")
+        say(f"loader: {size} copied into memory, because of LOADER.TIER ram")
         return dataclasses.replace(cache, records=RamRecords(cache))
     elif cache.nbytes < free_memory():
         say(f"loader: {size} mapped from {cache.folder}; they fit in memory and stay there")

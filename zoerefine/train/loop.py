@@ -13,7 +13,7 @@ from yacs.config import CfgNode
 
 from zoerefine.data.augment import Augmentation
 from zoerefine.data.cache import Cache
-from zoerefine.data.split import Split, keep_split
+from zoerefine.data.split import Split, write_or_check_split
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.image_files import write_png
@@ -70,7 +70,7 @@ def train(
         KeyboardInterrupt: a signal asked to stop; a checkpoint has been written.
     """
     if is_writer():
-        keep_split(split, run.split_file)
+        write_or_check_split(split, run.split_file)
     with explained_failures():
         loop = Loop(cfg, run, Trainer(cfg, cache, split), report)
         with StopSignals() as loop.stop:

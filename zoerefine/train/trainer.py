@@ -13,9 +13,9 @@ from yacs.config import CfgNode
 from zoerefine.data.cache import Cache
 from zoerefine.data.loader import Loader
 from zoerefine.data.prefetch import DeviceBatch, Prefetcher, Transform
-from zoerefine.data.sampler import Options, Sampler
+from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.data.split import Split
-from zoerefine.data.tiers import place
+from zoerefine.data.tiers import place_records
 from zoerefine.device import compute_dtype, make_deterministic, pick_device
 from zoerefine.errors import UserError
 from zoerefine.loss import Loss
@@ -52,7 +52,7 @@ class Trainer:
         self.timeline = timeline
         self.cfg, self.split = cfg, split
         self.device = pick_device()
-        self.cache = place(cache, cfg.LOADER.TIER, self.device)
+        self.cache = place_records(cache, cfg.LOADER.TIER, self.device)
         self.dtype = compute_dtype(cfg.TRAIN.PRECISION, self.device)
         make_deterministic(cfg.SEED, cfg.TRAIN.DETERMINISTIC)
         refiner = self.make_refiner()
@@ -84,13 +84,13 @@ class Trainer:
         return refiner
 
     def load(
-        self, scenes: tuple[str, ...], seed: int, order: Options, rank: int = 0, world: int = 1
+        self, scenes: tuple[str, ...], seed: int, order: OrderOptions, rank: int = 0, world: int = 1
     ) -> Loader:
         """A loader over the frames of some scenes, or over a rank's share of each batch."""
         return self.load_frames(self.cache.indices(scenes), seed, order, rank, world)
 
     def load_frames(
-        self, indices: np.ndarray, seed: int, order: Options, rank: int = 0, world: int = 1
+        self, indices: np.ndarray, seed: int, order: OrderOptions, rank: int = 0, world: int = 1
     ) -> Loader:
         """A loader over some frames."""
         options = self.cfg.LOADER
@@ -112,7 +112,7 @@ class Trainer:
 
     def some_training_pictures(self) -> Iterator[DeviceBatch]:
         batches = max(1, SCALE_PICTURES // self.cfg.LOADER.BATCH)
-        loader = self.load(self.split.train, 0, Options())
+        loader = self.load(self.split.train, 0, OrderOptions())
         for number, batch in enumerate(self.prefetch(loader), 1):
             yield batch
             if number == batches:
@@ -177,7 +177,7 @@ class Trainer:
             indices = indices[self.cache.frames["clip"][indices] % world() == rank()]
         batches: Iterable[DeviceBatch] = ()
         if world() == 1 or len(indices):  # with few clips, some ranks have none
-            batches = self.prefetch(self.load_frames(indices, 0, Options("sequential")))
+            batches = self.prefetch(self.load_frames(indices, 0, OrderOptions("sequential")))
         return evaluate(self.weights, batches, self.log_scale, self.cache, self.dtype, detail)
 
     @torch.no_grad()
@@ -188,7 +188,7 @@ class Trainer:
         chosen = indices[np.linspace(0, len(indices) - 1, count).round().astype(int)]
         if not count:
             return
-        sampler = Sampler(self.cache, chosen, count, 0, Options("sequential"))
+        sampler = Sampler(self.cache, chosen, count, 0, OrderOptions("sequential"))
         batch = next(iter(self.prefetch(Loader(self.cache, sampler))))
         refined_m = self.weights.eval()(batch.rgb01, batch.zoe_m).float()
         for k, index in enumerate(batch.index.tolist()):
@@ -198,8 +198,8 @@ class Trainer:
 
     def evaluate_shuffled(self, scenes: tuple[str, ...]) -> dict[str, float]:
         """Metrics when each picture gets the pseudo depth of a training scene (see there)."""
-        batches = self.prefetch(self.load(scenes, 1, Options()))
-        others = self.prefetch(self.load(self.split.train, 1, Options()))
+        batches = self.prefetch(self.load(scenes, 1, OrderOptions()))
+        others = self.prefetch(self.load(self.split.train, 1, OrderOptions()))
         return evaluate_shuffled(self.weights, batches, others, self.dtype)
 
     @torch.no_grad()
@@ -274,7 +274,7 @@ def compiled(refiner: nn.Module, cfg: CfgNode) -> Callable[[Tensor, Tensor], Ten
     return torch.compile(refiner, mode=mode, dynamic=False) if mode else refiner
 
 
-def training_order(cfg: CfgNode) -> Options:
+def training_order(cfg: CfgNode) -> OrderOptions:
     """How LOADER orders an epoch. Raises `UserError` where SCENE_WEIGHTS is no list of weights."""
     options = cfg.LOADER
     try:
@@ -284,6 +284,6 @@ def training_order(cfg: CfgNode) -> Options:
             "LOADER.SCENE_WEIGHTS must be a list such as [{scene: scene03, weight: 2.0}], got "
             f"{options.SCENE_WEIGHTS}"
         ) from None
-    return Options(
+    return OrderOptions(
         options.ORDER, options.WINDOW, weights, options.ROTATE_EVERY, options.ROTATE_SCENES
     )

@@ -1,4 +1,4 @@
-"""Items that a thread makes ahead of whoever takes them."""
+"""Items that a background thread produces ahead of the code that consumes them."""
 
 import queue
 import threading
@@ -9,21 +9,21 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Channel(Generic[T]):
-    """Iterates what a thread puts; its error is raised here, and leaving early ends it.
+class BackgroundIterator(Generic[T]):
+    """Iterates what a thread produces. The thread's error is raised here, after the items before
+    it. Leaving the iteration early ends the thread.
 
     Args:
-        produce: run in the thread with this channel; puts items until `put` says that nobody
-            wants any more.
-        room: how many items may wait to be taken.
+        produce: runs in the thread, with this iterator; puts items until `put` returns False.
+        capacity: how many items may wait to be consumed.
 
     Attributes:
-        closed: set once nobody wants any more.
+        closed: set once the consumer has left.
     """
 
-    def __init__(self, produce: "Callable[[Channel[T]], None]", room: int) -> None:
+    def __init__(self, produce: "Callable[[BackgroundIterator[T]], None]", capacity: int) -> None:
         self._produce = produce
-        self._ready: queue.Queue[T | BaseException | None] = queue.Queue(room)
+        self._ready: queue.Queue[T | BaseException | None] = queue.Queue(capacity)
         self.closed = threading.Event()
 
     def __iter__(self) -> Iterator[T]:
@@ -39,7 +39,7 @@ class Channel(Generic[T]):
             thread.join()
 
     def put(self, item: T | BaseException | None) -> bool:
-        """Wait for room; False where nobody wants any more."""
+        """Wait until the item can be queued; False once the consumer has left."""
         while not self.closed.is_set():
             with suppress(queue.Full):
                 self._ready.put(item, timeout=0.1)

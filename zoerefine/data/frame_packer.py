@@ -1,0 +1,116 @@
+"""From a frame's files to its record: what a data set is packed to, and how a frame is."""
+
+import dataclasses
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from zoerefine.data.cache import BROKEN, PACKED, SCHEMA, frame_dtype, record_fields, record_stride
+from zoerefine.data.dataset import Dataset
+from zoerefine.data.decode import read_frame
+from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.errors import UserError
+from zoerefine.files import digest_json
+
+
+class FramePacker:
+    """Decodes the frames of one data set to records of one size.
+
+    Args:
+        workers: threads to decode with.
+        max_broken: share of the frames that may be broken.
+
+    Attributes:
+        frames: of `frame_dtype` [N], nothing packed yet.
+        stride: bytes of a record.
+        settings: all that decides the records besides the source files.
+        digest: of sources and settings, 16 hex digits.
+        faults: what is wrong with broken frames, by their number.
+    """
+
+    def __init__(
+        self, dataset: Dataset, height: int, width: int, workers: int, max_broken: float
+    ) -> None:
+        self.dataset, self.height, self.width = dataset, height, width
+        self.workers, self.max_broken = workers, max_broken
+        self.fields = record_fields(height, width)
+        self.stride = record_stride(self.fields)
+        self.frames = frame_table(dataset)
+        self.settings = {
+            "height": height,
+            "width": width,
+            "depth_scale": dataset.depth_encoding.u16_unit_m,
+            "zoe_scale": ZOE_UNIT_M,
+            "source": str(dataset.root),
+        }
+        clips = [dataclasses.asdict(clip) for clip in dataset.clips]
+        sources = hashlib.sha256(self.frames["fingerprint"].tobytes()).hexdigest()
+        self.digest = digest_json([SCHEMA, self.settings, clips, sources])[:16]
+        self.faults: dict[int, str] = {}
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """cache.json without the digest of the records, which is known once all are packed."""
+        return {
+            "schema": SCHEMA,
+            "digest": self.digest,
+            "label": self.dataset.label,
+            "pseudo_label": self.dataset.pseudo_label,
+            **self.settings,
+            "stride": self.stride,
+            "fields": [vars(field) for field in self.fields],
+            "clips": [dataclasses.asdict(clip) for clip in self.dataset.clips],
+        }
+
+    def pack(self, index: int, record: np.ndarray) -> int:
+        """Write a frame to `record`, uint8 [stride]; returns its state.
+
+        The record of a broken frame is all zeros. Raises `UserError` where more frames are broken
+        than allowed.
+        """
+        frame, encoding = self.dataset.frames[index], self.dataset.depth_encoding
+        try:
+            arrays = read_frame(frame, encoding, self.height, self.width)
+        except UserError as error:
+            record[:] = 0
+            self._note_fault(index, str(error))
+            return BROKEN
+        for field in self.fields:
+            field.view(record)[...] = arrays[field.name]
+        record[self.fields[-1].offset + self.fields[-1].nbytes :] = 0  # up to a whole page
+        return PACKED
+
+    def _note_fault(self, index: int, fault: str) -> None:
+        self.faults[index] = fault
+        broken, count = len(self.faults), len(self.frames)
+        if broken > self.max_broken * count:
+            raise UserError(
+                f"{broken} of {count} frames cannot be packed, more than DATA.MAX_BROKEN "
+                f"({self.max_broken:g} of them) allows; the first: {self.faults[min(self.faults)]}"
+            )
+
+
+def frame_table(dataset: Dataset) -> np.ndarray:
+    """A row of `frame_dtype` for each frame, with the fingerprint of its files; none is packed."""
+    names = [frame.name.encode() for frame in dataset.frames]
+    table = np.zeros(len(names), frame_dtype(max(map(len, names), default=1)))
+    clips = {clip.name: number for number, clip in enumerate(dataset.clips)}
+    table["clip"] = [clips[frame.clip] for frame in dataset.frames]
+    table["name"] = names
+    table["fingerprint"] = dataset.fingerprints()
+    return table
+
+
+def record_digest(record: Any) -> bytes:
+    """The first 16 bytes of a record's SHA-256."""
+    return hashlib.sha256(record).digest()[:16]
+
+
+def note_record(frames: np.ndarray, index: int, record: np.ndarray, state: int) -> None:
+    """Enter a written record into the frame table.
+
+    The state is written last: a kill in between leaves the frame to be packed again.
+    """
+    frames["digest"][index] = np.void(record_digest(record))
+    frames["state"][index] = state
