@@ -41,5 +41,5 @@ def test_decoding_every_time_is_named_as_what_it_is(script_of, tiny, tmp_path):
     done = script_of("profile", "--config", tiny, "--steps", 8, "CACHE.MODE", "off",
                      "CACHE.HEIGHT", 8, "CACHE.WIDTH", 8, "LOADER.THREADS", 1)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "decoded as they are asked for" in done.stderr
+    assert "decoded when they are needed" in done.stderr
     assert not (tmp_path / "caches").exists()
