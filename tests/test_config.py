@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoerefine.config import (
-    config_digest,
     defaults,
     load_config,
     resolve_path,
@@ -79,14 +78,6 @@ def test_saved_configs_load_back_to_the_same_values(tmp_path_factory, name, lr):
     save_config(cfg, path)
     assert to_dict(load_config(path)) == to_dict(cfg)
     assert yaml.safe_load(path.read_text()) == to_dict(cfg)
-
-
-def test_digest_ignores_places():
-    first, second = defaults(), defaults()
-    second.RUN.NAME, second.DATA.ROOT, second.CACHE.ROOT = "other", "/elsewhere", "/caches"
-    assert config_digest(first) == config_digest(second)
-    second.SEED = 1
-    assert config_digest(first) != config_digest(second)
 
 
 def test_relative_paths_mean_the_callers_folder(tmp_path, monkeypatch):

@@ -164,7 +164,7 @@ def _node_of(event: events.NodeEvent, line: int, anchors: dict[str, _Node]) -> _
             raise YamlError(f"line {line}: no anchor &{event.anchor} before this alias")
         return anchors[event.anchor]
     if isinstance(event, events.ScalarEvent):
-        plain = bool(event.implicit[0])
+        plain = bool(event.implicit[0]) and event.tag is None
         node = _Node("scalar", line, event.tag, event.value, plain)
     else:
         assert isinstance(event, events.CollectionStartEvent)

@@ -82,7 +82,7 @@ def damage(runs):
         "a list": ("provenance.json", "[]", "holds no JSON object"),
         "bad yaml": ("config.yaml", "a: [", "damaged"),
         "a list of keys": ("config.yaml", "[]", "holds no mapping"),
-        "recursive yaml": ("config.yaml", "&a {b: *a}", "recursion"),
+        "recursive yaml": ("config.yaml", "&a {b: *a}", "contains itself"),
         "no metric": ("metrics.jsonl", '{"phase": "val"}\n', "damaged in line 1"),
         "not utf-8": ("metrics.jsonl", b'{"phase": "\xff"}\n', "damaged in line 1"),
         "string epoch": ("metrics.jsonl", json.dumps(row | {"epoch": "7"}) + "\n", "epoch '7'"),

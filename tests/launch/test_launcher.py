@@ -51,6 +51,23 @@ def test_a_finished_run_is_left_alone_and_an_unfinished_one_goes_on(launch, conf
     assert "it went wrong" in failed.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "name"),
+    [
+        ("RUN: {NAME: on}", (), "on"),
+        ("RUN: {NAME: 051}", (), "051"),
+        ("KEY: 2020-01-01", ("RUN.NAME", "07"), "07"),
+    ],
+)
+def test_a_run_has_the_name_that_its_config_says_as_it_is_written(
+    launch, config, tmp_path, text, words, name
+):
+    config.write_text(text)
+    done = launch(*words)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs" / name / "latest").exists()
+
+
 def test_uncommitted_changes_are_refused_or_recorded_and_applied(
     launch, repository, tmp_path, only_run
 ):

@@ -10,21 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
+from zoerefine.identity import SEED, Role, compared_settings, group_settings, role_of
 from zoerefine.run_dir import RunDir
+from zoerefine.yaml_text import parse_yaml
 
 SCHEMA = 1  # of results.json
-# Where a run was written, from where and by how many workers: no difference between two runs.
-NOT_SETTINGS = {"RUN", "SEED", "STUDY", "SEARCH"}
-NOT_SETTING_KEYS = {"DATA.ROOT", "CACHE.ROOT", "CACHE.WORKERS"}
 TRAIN_ROW = b'{"phase": "train"'
 MOST_EPOCHS = 10**9
 SCALARS = (str, int, float)
-
-YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -104,13 +99,13 @@ def finite_number(value: Any) -> float | None:
 def read_run(folder: Path) -> Run:
     """Read one run directory. Raises `UserError` or `OSError` where a document is damaged."""
     run = RunDir(folder)
-    settings = read_settings(run.config_file)
-    seed = settings.pop("SEED", 0)
+    tree = read_tree(run.config_file)
+    settings, seed = compared_settings(tree), tree.get(SEED, 0)
     return Run(
         path=str(folder),
         state=run.status().state,
         settings=settings,
-        group=digest_json(settings)[:8],
+        group=digest_json(group_settings(tree))[:8],
         seed=seed if isinstance(seed, int) else 0,
         curve=read_curve(run),
         results=read_results(run),
@@ -151,33 +146,18 @@ def _mapping(parent: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     return value or {}
 
 
-def read_settings(path: Path) -> dict[str, Any]:
-    """`TRAIN.LR: value` for every setting that can make one run differ from another, and SEED.
+def read_tree(path: Path) -> dict[str, Any]:
+    """The config of a run, with values as JSON can hold them.
 
     The file is read as it is, not merged into today's defaults: it may be an older version's.
     """
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), YamlLoader)  # a safe loader
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        tree = parse_yaml(path.read_text(encoding="utf-8")).tree
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from None
     if not isinstance(tree, dict):
         raise UserError(f"{path} is damaged: it holds no mapping of keys")
-    return {"SEED": tree.get("SEED", 0), **flat_settings(tree)}
-
-
-def flat_settings(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A tree of settings as one level, keys joined by dots, values as JSON can hold them."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        name = f"{prefix}{key}"
-        if name in NOT_SETTINGS or name in NOT_SETTING_KEYS:
-            continue
-        if isinstance(value, Mapping) and value:
-            flat |= flat_settings(value, f"{name}.")
-        else:
-            scalar = value is None or isinstance(value, SCALARS)
-            flat[name] = value if scalar else json.loads(json.dumps(value, default=str))
-    return flat
+    return json.loads(json.dumps(tree))
 
 
 def read_curve(run: RunDir) -> Curve | None:
@@ -215,6 +195,10 @@ def read_engine(run: RunDir) -> dict[str, Any]:
 
 
 def differing_keys(runs: list[Run]) -> list[str]:
-    """The settings that are not the same in all runs."""
+    """The settings that decide results and are not the same in all runs."""
     keys = dict.fromkeys(key for run in runs for key in run.settings)
-    return [key for key in keys if len({str(run.settings.get(key)) for run in runs}) > 1]
+    return [
+        key
+        for key in keys
+        if role_of(key) is Role.RESULT and len({str(run.settings.get(key)) for run in runs}) > 1
+    ]

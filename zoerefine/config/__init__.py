@@ -7,7 +7,6 @@ values exclude each other. docs/configuration.md shows it from the outside.
 from zoerefine.config.loading import (
     CALLER_FOLDER,
     Resolved,
-    config_digest,
     defaults,
     load_config,
     merge,
@@ -22,7 +21,6 @@ from zoerefine.config.loading import (
 __all__ = [
     "CALLER_FOLDER",
     "Resolved",
-    "config_digest",
     "defaults",
     "load_config",
     "merge",

@@ -20,7 +20,7 @@ from zoerefine.config.schema import GROUPS, KEYS, SEARCH, Key
 from zoerefine.config.search_values import read_search
 from zoerefine.config.value_types import ListOf, OpenMapping, WrongValue, shown
 from zoerefine.errors import UserError
-from zoerefine.files import digest_json, write_text
+from zoerefine.files import write_text
 from zoerefine.yaml_text import Document, Place, YamlError, dump_yaml, parse_yaml, read_yaml
 
 CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
@@ -206,10 +206,3 @@ def resolve_path(path: str | Path) -> Path:
         return Path(os.environ.get(CALLER_FOLDER, ".")).joinpath(Path(path).expanduser()).resolve()
     except RuntimeError:  # ~nosuchuser/x
         raise UserError(f"{path}: there is no such user") from None
-
-
-def config_digest(cfg: CfgNode) -> str:
-    """SHA-256 of what decides a result: all keys but RUN and the places of data and cache."""
-    tree = to_dict(cfg)
-    del tree["RUN"], tree["DATA"]["ROOT"], tree["CACHE"]["ROOT"]
-    return digest_json(tree)

@@ -5,16 +5,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from zoerefine.config.names import run_name_fault
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
+from zoerefine.identity import launch_settings
 from zoerefine.launch.changes import Changes, read_changes
 from zoerefine.launch.git_commands import GitError, git_bytes
 from zoerefine.launch.mirror import fetch_commit
 from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository_address import RepositoryAddress, parse_address
 from zoerefine.run_dir import RunDir
+from zoerefine.yaml_text import Document, YamlError, load_yaml, parse_mapping
 
 YAML_SUFFIXES = (".yaml", ".yml")
 
@@ -51,6 +52,20 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """A value of a config and, for a scalar, its characters."""
+
+    value: Any = None
+    text: str | None = None
+
+    def as_text(self) -> str:
+        """The value as a text, as it is written: `051` stays. Empty where it is not set."""
+        if self.value is None or isinstance(self.value, str):
+            return self.value or ""
+        return self.text or str(self.value)
+
+
+@dataclass(frozen=True)
 class LaunchPlan:
     """A job and everything that was looked up for it.
 
@@ -58,7 +73,7 @@ class LaunchPlan:
         mirror: the folder of the mirror, which has the commit.
         commit: 40 hex digits.
         config: the config's bytes.
-        tree: the config's keys; empty where it is not YAML.
+        document: the config's keys; empty where it is not YAML.
         home: the folder of mirrors and workspaces.
     """
 
@@ -68,36 +83,39 @@ class LaunchPlan:
     commit: str
     changes: Changes
     config: bytes
-    tree: dict[str, Any]
+    document: Document
     home: Path
 
     @property
     def identity(self) -> str:
         """SHA-256 of everything that decides what runs: equal jobs have equal identities."""
         job = self.job
-        config = self.tree or self.config.hex()
-        what = [self.commit, self.changes.digest, config, job.module, job.overrides]
+        config = self.document.tree or self.config.hex()
+        settings = launch_settings(config, job.overrides, job.module)
+        what = [self.commit, self.changes.digest, settings, job.module]
         return digest_json([*what, job.config_flag, job.arguments, job.environment])
 
     @property
     def name(self) -> str:
         """RUN.NAME of the config, else the config file's name."""
-        name = str(config_value(self.tree, self.job.overrides, "RUN.NAME") or self.job.config.stem)
-        if not name or "/" in name or name.startswith(".") or not name.isprintable():
-            raise UserError(f"RUN.NAME {name!r} cannot be a folder's name")
+        name = self._setting("RUN.NAME").as_text() or self.job.config.stem
+        if fault := run_name_fault(name):
+            raise UserError(f"RUN.NAME {name!r} cannot be a folder's name: {fault}")
         return name
 
     @property
     def seed(self) -> int:
         """SEED of the config, else 0."""
-        seed = config_value(self.tree, self.job.overrides, "SEED")
+        seed = self._setting("SEED").value
         return seed if isinstance(seed, int) and not isinstance(seed, bool) else 0
 
     def run(self, runs: Path | None) -> RunDir:
         """The job's run directory: below `runs`, or RUN.ROOT, or ./runs."""
-        root = config_value(self.tree, self.job.overrides, "RUN.ROOT")
-        runs = runs or self.job.caller / (root if isinstance(root, str) and root else "runs")
+        runs = runs or self.job.caller / (self._setting("RUN.ROOT").as_text() or "runs")
         return RunDir((runs / self.name / self.run_name).resolve())
+
+    def _setting(self, key: str) -> Setting:
+        return read_setting(self.document, self.job.overrides, key)
 
     @property
     def run_name(self) -> str:
@@ -124,8 +142,8 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
     if config is None:
         config = read_committed_config(job, mirror, commit)
     changes = read_changes(address, commit, job.allow_dirty, job.caller / job.config)
-    tree = parse_config(job.config, config)
-    return LaunchPlan(job, address, mirror, commit, changes, config, tree, home)
+    document = parse_config(job.config, config)
+    return LaunchPlan(job, address, mirror, commit, changes, config, document, home)
 
 
 def read_local_config(job: Job) -> bytes | None:
@@ -151,7 +169,7 @@ def read_committed_config(job: Job, mirror: Path, commit: str) -> bytes:
         ) from None
 
 
-def parse_config(path: Path, data: bytes) -> dict[str, Any]:
+def parse_config(path: Path, data: bytes) -> Document:
     """The keys of a YAML config; empty for a file of another kind.
 
     Raises `UserError` where it is not valid, or contains a secret that every run would keep.
@@ -162,27 +180,23 @@ def parse_config(path: Path, data: bytes) -> dict[str, Any]:
             f"config {path} contains the secret of {name}: let the job read it from the environment"
         )
     if path.suffix not in YAML_SUFFIXES:
-        return {}
+        return Document({}, {})
     try:
-        tree = yaml.safe_load(data)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
         raise UserError(f"config {path} is not valid YAML: {error}") from None
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        raise UserError(f"config {path} must be a mapping of keys, not a {type(tree).__name__}")
-    return {str(key): value for key, value in tree.items()}
+    return parse_mapping(text, path)
 
 
-def config_value(tree: dict[str, Any], overrides: Sequence[str], key: str) -> Any:
-    """The value of a config key with the overrides applied; None where it is not set."""
-    value: Any = tree
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    for name, text in zip(overrides[::2], overrides[1::2], strict=True):
+def read_setting(document: Document, overrides: Sequence[str], key: str) -> Setting:
+    """A config key with the overrides applied."""
+    for name, text in reversed(list(zip(overrides[::2], overrides[1::2], strict=True))):
         if name == key:
             try:
-                value = yaml.safe_load(text)
-            except yaml.YAMLError:
-                value = text
-    return value
+                return Setting(load_yaml(text), text.strip())
+            except YamlError:
+                return Setting(text, text)
+    value: Any = document.tree
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return Setting(value, document.text(key))

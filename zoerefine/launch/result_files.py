@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from zoerefine.files import digest_file
 from zoerefine.run_dir import RunDir
+from zoerefine.trees import flatten
 
 RESULT_NAMES = ("config.yaml", "best.yaml", "results.json", "weights.sha256", "best.safetensors")
 MAX_BYTES = 256 * 2**20
@@ -46,18 +46,12 @@ def result_numbers(run: RunDir) -> dict[str, float]:
         where = path.relative_to(run.path).parent.as_posix()
         prefix = "" if where == "." else f"{where}: "
         with suppress(ValueError):  # another repository's results.json may not be JSON
-            for name, value in _leaves(json.loads(path.read_text(encoding="utf-8")), ""):
-                found[prefix + name] = value
+            results = json.loads(path.read_text(encoding="utf-8"))
+            for name, value in flatten(results if isinstance(results, dict) else {}).items():
+                is_number = isinstance(value, int | float) and not isinstance(value, bool)
+                if is_number and not any(map(TIMING.search, name.split("."))):
+                    found[prefix + name] = float(value)
     return found
-
-
-def _leaves(value: Any, prefix: str) -> Iterator[tuple[str, float]]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not TIMING.search(key):
-                yield from _leaves(item, f"{prefix}{key}.")
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield prefix.rstrip("."), float(value)
 
 
 def weight_digests(run: RunDir) -> dict[str, str]:

@@ -19,6 +19,7 @@ from yacs.config import CfgNode
 
 from zoerefine.config import to_dict
 from zoerefine.errors import UserError
+from zoerefine.identity import study_settings
 from zoerefine.launch.provenance import source_facts
 from zoerefine.registries import OBJECTIVES, PRUNERS, SAMPLERS
 from zoerefine.run_dir import RunDir
@@ -28,9 +29,6 @@ from zoerefine.search.space import Values, combinations, params_of, read_space, 
 from zoerefine.search.storage import alone, open_storage, storage_url
 from zoerefine.train.job import CHECKOUT
 
-# Settings that may change while a study goes on: they decide how much is tried, and by whom.
-BUDGET = {"TRIALS", "TIMEOUT_S", "SAMPLER", "PRUNER", "STORAGE", "WORKERS", "HEARTBEAT_S",
-          "RETRIES", "THEN", "SEEDS"}  # fmt: skip
 TRIES = 3  # asks for values that were not tried before, ahead of looking for some
 ENUMERATED = 100_000  # combinations of a finite space that are looked through
 HOPELESS = 5  # failures without a single success that end a study
@@ -336,21 +334,10 @@ def excess_of(trial: FrozenTrial) -> dict[str, float]:
 
 
 def identity(cfg: CfgNode) -> dict[str, Any]:
-    """What a study is of: commit, changes to it, and every setting but its budget, flat."""
+    """What a study is of: its commit, changes to it, and the settings that decide its trials."""
     source = source_facts(CHECKOUT)
-    tree = to_dict(cfg)
-    del tree["RUN"], tree["DATA"]["ROOT"], tree["CACHE"]["ROOT"], tree["CACHE"]["WORKERS"]
-    tree["STUDY"] = {key: value for key, value in tree["STUDY"].items() if key not in BUDGET}
     found = {"commit": source["commit"], "uncommitted changes": source.get("dirty_digest", "")}
-    return found | dict(_flat(tree, ""))
-
-
-def _flat(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+    return found | study_settings(to_dict(cfg))
 
 
 def _check_options(options: CfgNode) -> None:

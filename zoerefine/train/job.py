@@ -5,13 +5,14 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from zoerefine.config import config_digest, load_config, save_config
+from zoerefine.config import load_config, save_config, to_dict
 from zoerefine.data.cache import Cache
 from zoerefine.data.dataset import Dataset, Selection, select
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.split import Split, read_split, split_scenes
 from zoerefine.errors import UserError
+from zoerefine.identity import TRAINING, Role, differences, training_digest
 from zoerefine.launch import provenance
 from zoerefine.launch.git_commands import head_commit
 from zoerefine.progress import say
@@ -31,15 +32,27 @@ def prepare_run_dir(cfg: CfgNode) -> RunDir:
     run = run_from_launcher()
     if run is None:
         commit = head_commit(CHECKOUT) or "untracked"
-        name = f"{commit[:8]}-{config_digest(cfg)[:8]}"
+        name = f"{commit[:8]}-{training_digest(to_dict(cfg))[:8]}"
         run = RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
-    if run.config_file.exists() and load_config(run.config_file) != cfg:
-        raise UserError(f"{run.path} belongs to another configuration: give another RUN.NAME")
+    refuse_another_configuration(run, cfg)
     run.create()
-    save_config(cfg, run.config_file)
+    if run.status().state != "finished":
+        save_config(cfg, run.config_file)
     if run_from_launcher() is None:  # a launcher has said so already
         say(f"writing to {run.path}")
     return run
+
+
+def refuse_another_configuration(run: RunDir, cfg: CfgNode) -> None:
+    """Raises `UserError` where the folder holds a run of other settings, or of data elsewhere."""
+    if not run.config_file.exists():
+        return
+    there, here = to_dict(load_config(run.config_file)), to_dict(cfg)
+    for key, (theirs, ours) in differences(there, here, TRAINING | {Role.DATA}).items():
+        raise UserError(
+            f"{run.path} belongs to another configuration: {key} is {theirs!r} there and {ours!r} "
+            "here; give another RUN.NAME"
+        )
 
 
 def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
@@ -90,7 +103,7 @@ def record_provenance(
         facts |= provenance.source_facts(CHECKOUT) | provenance.machine_facts()
     facts |= {
         "seed": cfg.SEED,
-        "config_digest": config_digest(cfg),
+        "config_digest": training_digest(to_dict(cfg)),
         "dataset_digest": cache.dataset_digest,
         "cache_digest": cache.digest,
         "processes": world(),

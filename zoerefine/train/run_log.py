@@ -9,6 +9,7 @@ import numpy as np
 from torch import nn
 
 from zoerefine.run_dir import RunDir
+from zoerefine.trees import flatten
 
 
 class RunLog:
@@ -39,7 +40,7 @@ class RunLog:
         row = {"phase": phase, "step": step, "epoch": epoch, **values}
         self._file.write(json.dumps(row).encode() + b"\n")
         self._file.flush()
-        for tag, value in _flat(values, phase):
+        for tag, value in flatten(values, "/", phase).items():
             self._board.add_scalar(tag, value, step)
 
     def picture(self, tag: str, step: int, picture: np.ndarray) -> None:
@@ -56,11 +57,3 @@ class RunLog:
     def close(self) -> None:
         self._board.close()
         self._file.close()
-
-
-def _flat(values: Mapping[str, Any], prefix: str) -> list[tuple[str, float]]:
-    rows: list[tuple[str, float]] = []
-    for key, value in values.items():
-        tag = f"{prefix}/{key}"
-        rows += _flat(value, tag) if isinstance(value, Mapping) else [(tag, value)]
-    return rows
