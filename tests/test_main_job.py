@@ -1,46 +1,75 @@
-"""The main job: this repository launched from its own commit, and on real frames where given."""
+"""The main job: this repository launched from its own commit, reproduced, and on real frames."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import TINY
 from zoerefine.launch.git_commands import head_commit, uncommitted_files
+from zoerefine.launch.show import show_run
 from zoerefine.run_dir import RunDir
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 REAL = os.environ.get("ZOEREFINE_REAL_DATA", "")
+needs_git = pytest.mark.skipif(not head_commit(CHECKOUT), reason="this tree is not a git checkout")
 
 
-def launch(folder, *words):
-    command = [
-        *(sys.executable, CHECKOUT / "platform" / "run_from_commit.py"),
-        *("--repo", CHECKOUT, "--commit", "HEAD", "--allow-dirty"),
-        *("--home", folder / "home", *words),
-    ]
+def run_script(folder, name, *words):
+    command = [sys.executable, CHECKOUT / "platform" / f"{name}.py", *words]
     return subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True)
 
 
-@pytest.mark.skipif(not head_commit(CHECKOUT), reason="this tree is no git checkout")
-def test_a_training_launched_from_this_commit_is_one_whole_run(tiny, tmp_path, world):
-    done = launch(tmp_path, "--config", tiny, "TRAIN.EPOCHS", "1")
+@pytest.fixture(scope="module")
+def launched(world, tmp_path_factory):
+    """A tiny training launched from this repository: the run, and the folder of the caller."""
+    folder = tmp_path_factory.mktemp("main")
+    shutil.copytree(world, folder / "data")
+    (folder / "tiny.yaml").write_text(TINY)
+    where = ("--repo", CHECKOUT, "--commit", "HEAD", "--allow-dirty", "--home", folder / "home")
+    values = ("DATA.ROOT", "data", "TRAIN.EPOCHS", "1")
+    done = run_script(folder, "run_from_commit", *where, "--config", "tiny.yaml", *values)
     assert done.returncode == 0, done.stdout + done.stderr
-    run = RunDir(Path(done.stdout.splitlines()[-1]))
-    known = run.read_json(run.provenance_file)
-    # What the launcher knows and what the job knows stand side by side.
-    assert known["commit"] == head_commit(CHECKOUT)
-    assert known["dataset_digest"]
-    assert known["exit_status"] == 0
-    assert bool(known["dirty_digest"]) == bool(uncommitted_files(CHECKOUT))
-    assert str(tmp_path / "home") in known["job_argv"][0]
+    return RunDir(Path(done.stdout.splitlines()[-1])), folder
+
+
+@needs_git
+def test_a_launched_training_is_one_complete_run(launched):
+    run, folder = launched
+    recorded = run.read_json(run.provenance_file)
+    # The launcher and the job write into the same record.
+    assert recorded["commit"] == head_commit(CHECKOUT)
+    assert recorded["dataset_digest"]
+    assert recorded["exit_status"] == 0
+    assert bool(recorded["dirty_digest"]) == bool(uncommitted_files(CHECKOUT))
+    assert str(folder / "home") in recorded["job_argv"][0]
     assert run.results_file.exists()
     assert run.config_file.exists()
     assert "training" in run.log_file.read_text()
-    # Relative paths of the config mean the folder where the user stood.
-    assert (tmp_path / "caches").is_dir()
-    assert run.path.parent == tmp_path / "runs" / "tiny"
+    # Relative paths of the config start at the caller's folder.
+    assert (folder / "caches").is_dir()
+    assert run.path.parent == folder / "runs" / "tiny"
+    page = show_run(run)
+    weights = run.weights_digest_file.read_text().strip()
+    reproduce = f"zoerefine reproduce {run.path}"
+    for shown in (recorded["commit"], "finished", weights[:12], "DATA.ROOT data", reproduce):
+        assert shown in page
+
+
+@needs_git
+def test_a_training_is_reproduced_bit_exactly_and_changed_data_are_named(launched):
+    run, folder = launched
+    # From another folder: DATA.ROOT is still the folder of the first launch.
+    words = (run.path, "--home", folder / "home")
+    done = run_script("/", "reproduce", *words)
+    assert (done.returncode, "exactly the same" in done.stdout) == (0, True), done.stdout
+    pictures = sorted((folder / "data" / "zoe_depth_raw").rglob("*.png"))
+    shutil.copyfile(pictures[-1], pictures[0])
+    done = run_script("/", "reproduce", *words)
+    assert (done.returncode, "NOT REPRODUCIBLE: dataset_digest" in done.stdout) == (1, True)
 
 
 @pytest.mark.skipif(not REAL, reason="ZOEREFINE_REAL_DATA names no folder of real frames")

@@ -1,6 +1,7 @@
-"""Real repositories, a job that says what it was given, and launches of it as processes."""
+"""Real repositories, a job that reports what it was given, and launches of it as processes."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from zoerefine.run_dir import RunDir
 
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "run_from_commit.py"
 
+# Words in the config choose what the job does.
 JOB = """
 import argparse, json, os, signal, sys, time
 from pathlib import Path
@@ -28,7 +30,8 @@ print("first on the path", os.environ["PYTHONPATH"].split(os.pathsep)[0])
 if "wait" in text:
     try:
         print("waiting", flush=True)
-        time.sleep(60)
+        while True:
+            time.sleep(60)
     except KeyboardInterrupt:
         print("stopped with a checkpoint")
         sys.exit(130)
@@ -39,13 +42,14 @@ if "stubborn" in text:
         time.sleep(60)
 if "fail" in text:
     sys.exit("it went wrong")
-if "litter" in text:
-    Path("left.txt").write_text("left by " + str(args.rest))
 if "steps" in text:  # a job that resumes: its checkpoint is the list of steps that are done
+    gate = Path(text.partition("gate: ")[2].split("\\n")[0])  # after 3 steps it waits for this file
     with open(run / "steps.txt", "a+b", buffering=0) as checkpoint:
         checkpoint.seek(0)
         for step in range(len(checkpoint.readlines()), 12):
-            time.sleep(0.4 if "slow" in text else 0.1)
+            while step >= 3 and not gate.exists():
+                time.sleep(0.02)
+            time.sleep(0.03)
             checkpoint.write(f"{step} {os.environ.get('ZOEREFINE_TEST_NODE', '')}\\n".encode())
 noise = time.time() if "random" in text else 0.0
 results = {"loss": len(text) + noise, "images_per_s": time.time()}
@@ -54,12 +58,15 @@ results = {"loss": len(text) + noise, "images_per_s": time.time()}
 
 
 class Repository:
-    """A git repository in a folder, with the commits that tests ask for."""
+    """A git repository in a folder."""
 
     def __init__(self, folder):
         self.folder = folder
-        folder.mkdir(parents=True)
+
+    def init(self):
+        self.folder.mkdir(parents=True)
         self.git("init", "--quiet", "--initial-branch", "main")
+        return self
 
     def git(self, *words, stdin=""):
         who = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always"]
@@ -77,16 +84,29 @@ class Repository:
 
 @pytest.fixture(autouse=True)
 def own_secrets(monkeypatch):
-    """A password of one test, `000000` say, is no secret in the next one's patch."""
+    """A password that one test has registered, e.g. `000000`, is not a secret in the next."""
     monkeypatch.setattr(redaction, "_registered", set())
 
 
-@pytest.fixture
-def repository(tmp_path):
-    """A repository named after letters of '.git', with two commits."""
-    made = Repository(tmp_path / "tight")
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    """A repository with two commits. Its name ends in letters of `.git`."""
+    made = Repository(tmp_path_factory.mktemp("template") / "tight").init()
     made.first = made.commit("one")
     made.second = made.commit("two")
+    return made
+
+
+@pytest.fixture
+def repository(template, tmp_path):
+    """A copy of that repository for one test."""
+    return copy_of(template, tmp_path / "tight")
+
+
+def copy_of(repository, folder):
+    shutil.copytree(repository.folder, folder, symlinks=True)
+    made = Repository(folder)
+    made.first, made.second = repository.first, repository.second
     return made
 
 
@@ -99,36 +119,39 @@ def config(tmp_path):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """Where mirrors and workspaces go, for this process and for launches."""
+    """The folder of mirrors and workspaces, for this process and for launches."""
     monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
+def launch_command(repository, config, *words, commit=None, repo=None):
+    """The command that launches the repository's job; more words come last."""
+    command = [
+        *(sys.executable, SCRIPT, "--repo", repo or repository.folder),
+        *("--commit", commit or repository.first, "--config", config),
+        *("--module", "job.py", *words),
+    ]
+    return list(map(str, command))
+
+
 @pytest.fixture
 def launch(tmp_path, home, repository, config):
-    """Launch the repository's job; more words come last."""
-
-    def command(*words, commit=None, repo=None):
-        return [
-            *(sys.executable, SCRIPT, "--repo", repo or repository.folder),
-            *("--commit", commit or repository.first, "--config", config),
-            *("--module", "job.py", *words),
-        ]
+    """Launch the repository's job: launch(*words) -> finished process, or one in the background."""
+    running = []
 
     def run(*words, env=None, background=False, **options):
-        start = subprocess.Popen if background else subprocess.run
-        more = {} if background else {"timeout": 60}
-        return start(
-            list(map(str, command(*words, **options))),
-            cwd=tmp_path,
-            env=os.environ | (env or {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **more,
-        )
+        command = launch_command(repository, config, *words, **options)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        settings = {"cwd": tmp_path, "env": os.environ | (env or {}), **pipes}
+        if not background:
+            return subprocess.run(command, timeout=300, **settings)
+        running.append(subprocess.Popen(command, **settings))
+        return running[-1]
 
-    return run
+    yield run
+    for process in running:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture

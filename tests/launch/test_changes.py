@@ -1,4 +1,4 @@
-"""Uncommitted changes: all of them, exactly, or refused with a reason."""
+"""Uncommitted changes: recorded completely, or refused with a reason."""
 
 import os
 
@@ -21,7 +21,7 @@ def applied(repository, home, tmp_path):
         return place.folder, changes
 
 
-def test_every_kind_of_change_is_taken_along(repository, home, tmp_path):
+def test_every_kind_of_change_is_recorded_and_applied(repository, home, tmp_path):
     folder = repository.folder
     (folder / "run.sh").write_text("#!/bin/sh\n")
     (folder / "gone.txt").write_text("gone")
@@ -55,7 +55,7 @@ def test_every_kind_of_change_is_taken_along(repository, home, tmp_path):
     assert {"version.txt", "gone.txt", "link", ".gitignore"} <= set(changes.files)
 
 
-def test_the_users_display_settings_do_not_matter(repository, home, tmp_path):
+def test_the_patch_does_not_depend_on_the_users_display_settings(repository, home, tmp_path):
     for key, value in {
         "diff.noprefix": "true",
         "diff.mnemonicPrefix": "true",
@@ -70,7 +70,7 @@ def test_the_users_display_settings_do_not_matter(repository, home, tmp_path):
     assert (place / "version.txt").read_text() == "changed"
 
 
-def test_a_repository_that_cannot_be_written_to_is_only_read(repository, home, tmp_path):
+def test_the_users_index_and_objects_are_only_read(repository, home, tmp_path):
     (repository.folder / "version.txt").write_text("changed")
     objects = repository.folder / ".git" / "objects"
     before = sorted(objects.rglob("*"))
@@ -80,7 +80,7 @@ def test_a_repository_that_cannot_be_written_to_is_only_read(repository, home, t
     assert (repository.folder / ".git" / "index").read_bytes() == index
 
 
-def test_heaps_of_data_are_refused_by_name(repository, home, tmp_path, monkeypatch):
+def test_large_uncommitted_files_are_refused_by_name(repository, home, tmp_path, monkeypatch):
     monkeypatch.setattr(changes_module, "MAX_BYTES", 10_000)
     (repository.folder / "weights.bin").write_bytes(bytes(20_000))
     with pytest.raises(UserError, match=r"the largest is weights\.bin"):
@@ -94,7 +94,7 @@ def test_a_secret_in_the_changes_is_refused(repository, home, tmp_path, monkeypa
         applied(repository, home, tmp_path)
 
 
-def test_the_config_that_is_launched_needs_no_commit(repository, launch, only_run):
+def test_the_launched_config_does_not_count_as_a_change(repository, launch, only_run):
     config = repository.folder / "mine.yaml"
     config.write_text("KEY: mine\n")
     done = launch("--config", config, commit="HEAD")

@@ -1,4 +1,4 @@
-"""What a job runs in: built for it, not what happens to be around."""
+"""A job's interpreter and environment variables."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from zoerefine.run_dir import RunDir
 
 
 def make_wheel(folder, version):
-    """A distribution of one module, made by hand."""
+    """A package of one module."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"tinything-{version}"
     with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as wheel:
@@ -22,7 +22,7 @@ def make_wheel(folder, version):
         wheel.writestr(f"{name}.dist-info/RECORD", "")
 
 
-def test_a_virtual_environment_is_made_from_the_commits_lock_and_kept(
+def test_a_virtual_environment_is_made_from_the_lock_file_once(
     launch, repository, only_run, home, tmp_path
 ):
     wheels = tmp_path / "wheels"
@@ -44,7 +44,7 @@ def test_a_virtual_environment_is_made_from_the_commits_lock_and_kept(
     assert "no requirements.lock" in failed.stderr
 
 
-def test_a_lock_that_cannot_be_installed_leaves_nothing(launch, repository, home, tmp_path):
+def test_a_lock_file_that_cannot_be_installed_leaves_nothing(launch, repository, home, tmp_path):
     lock = repository.folder / "requirements.lock"
     lock.write_text(f"--no-index\n--find-links {tmp_path}\nabsent-thing==1.0\n")
     commit = repository.commit("three")
@@ -54,14 +54,14 @@ def test_a_lock_that_cannot_be_installed_leaves_nothing(launch, repository, home
     assert not [path for path in (home / "environments").iterdir() if path.is_dir()]
 
 
-def test_a_lock_that_leads_to_other_files_is_known_by_its_commit():
+def test_a_lock_file_that_refers_to_other_files_counts_with_its_commit():
     plain, leading = b"numpy==2.0\n", b"numpy==2.0\n-r more.txt\n"
     assert lock_file_digest(plain, "a") == lock_file_digest(plain, "b")
     assert lock_file_digest(leading, "a") != lock_file_digest(leading, "b")
     assert lock_file_digest(plain, "a") != lock_file_digest(b"numpy==2.1\n", "a")
 
 
-def test_the_users_own_module_path_stays_behind_the_workspace(tmp_path, monkeypatch):
+def test_the_users_pythonpath_comes_after_the_workspace(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/their/own")
     monkeypatch.setenv("PYTHONHOME", "/nonsense")
     monkeypatch.setenv("GIT_DIR", "/another/repository")
@@ -75,7 +75,7 @@ def test_the_users_own_module_path_stays_behind_the_workspace(tmp_path, monkeypa
     assert not {"PYTHONHOME", "GIT_DIR"} & set(made)
 
 
-def test_the_seed_of_the_config_is_the_hash_seed(launch, repository, config, only_run):
+def test_the_hash_seed_is_the_seed_of_the_config(launch, repository, config, only_run):
     (repository.folder / "seed.py").write_text(
         "import os; print('seed', os.environ['PYTHONHASHSEED'], hash('a'))"
     )
@@ -87,6 +87,6 @@ def test_the_seed_of_the_config_is_the_hash_seed(launch, repository, config, onl
     assert "seed 4 " in launch("--module", "seed.py", "SEED", "4", commit=commit).stdout
 
 
-def test_packages_are_those_that_are_installed():
+def test_the_recorded_packages_are_the_installed_ones():
     names = {line.partition("==")[0].lower() for line in packages(Path(sys.executable))}
     assert {"torch", "pyyaml", "pytest", "yacs"} <= names

@@ -127,11 +127,12 @@ def test_ctrl_c_on_a_queue_reaches_its_jobs_on_the_cluster(cluster, launch, conf
 
 
 @needs_ray
-def test_a_node_dies_and_its_job_goes_on_elsewhere(  # the last one: it leaves two nodes
+def test_when_a_node_dies_its_job_resumes_on_another(  # the last one: it leaves two nodes
     cluster, launch, config, repository, tmp_path, wait_until
 ):
     address, nodes, homes = cluster
-    config.write_text("slow steps: 1\n")
+    gate = tmp_path / "gate"
+    config.write_text(f"steps: 1\ngate: {gate}\n")
     words = ("--seeds", "0:3", "--parallel", "3", "--executor", "ray")
     running = launch(*words, env={"RAY_ADDRESS": address}, background=True)
 
@@ -147,6 +148,7 @@ def test_a_node_dies_and_its_job_goes_on_elsewhere(  # the last one: it leaves t
     wait_until(lambda: any(victims()), running)
     path, node = next(victims())
     kill_tree(nodes[node])
+    gate.touch()
     _, errors = running.communicate(timeout=240)
     assert running.returncode == 0, errors
     assert [row[0] for row in rows(path)] == [str(step) for step in range(12)]  # none twice or lost

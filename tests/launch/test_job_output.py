@@ -1,4 +1,4 @@
-"""A job's output: live and byte for byte for people, readable in the log; signals; the end."""
+"""A job's output is copied live and unchanged, and readable in the log; signals; how it ended."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 
 import pytest
 
@@ -42,13 +42,13 @@ def run(tmp_path):
     return RunDir(tmp_path / "run")
 
 
-def test_outputs_stay_apart_and_pass_unchanged(child, run):
+def test_stdout_and_stderr_stay_apart_and_unchanged(child, run):
     code = (
         "import sys\n"
         "sys.stdout.buffer.write(bytes(range(256)) + b'\\nno newline at the end')\n"
         "sys.stderr.write('10%\\r50%\\r100%\\nwarned\\n')"
     )
-    out, err = child(code).communicate(timeout=30)
+    out, err = child(code).communicate(timeout=120)
     assert out == bytes(range(256)) + b"\nno newline at the end"
     assert err == b"10%\r50%\r100%\nwarned\n"
     lines = run.log_file.read_bytes().split(b"\n")
@@ -58,16 +58,19 @@ def test_outputs_stay_apart_and_pass_unchanged(child, run):
     assert not any(b"50%" in line for line in lines)
 
 
-def test_output_is_live(child):
-    process = child("import time; print('first', flush=True); time.sleep(30)")
-    start = time.monotonic()
+def test_output_is_copied_while_the_job_runs(child, run):
+    code = (
+        "import pathlib, time\n"
+        "print('first', flush=True)\n"
+        "while not pathlib.Path('gate').exists(): time.sleep(0.02)"
+    )
+    process = child(code)
     assert process.stdout.readline() == b"first\n"
-    assert time.monotonic() - start < 15
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    (run.path / "gate").touch()  # the job ends only after its line was seen
+    assert process.wait(120) == 0
 
 
-def test_a_terminal_is_a_terminal_for_the_job(child, run):
+def test_in_a_terminal_the_job_has_a_terminal_too(child, run):
     ours, theirs = pty.openpty()
     code = (
         "import os, sys\n"
@@ -78,39 +81,39 @@ def test_a_terminal_is_a_terminal_for_the_job(child, run):
     process = child(code, stdout=theirs, stderr=theirs, stdin=theirs)
     os.close(theirs)
     shown = b""
-    while select.select([ours], [], [], 10)[0]:
+    while select.select([ours], [], [], 60)[0]:
         try:
             shown += os.read(ours, 1000)
         except OSError:
             break
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
     assert b"True True 123\r\n" in shown
     assert b"\x1b[31m1/3\r2/3\r3/3\x1b[0m\r\n" in shown
     assert run.log_file.read_text() == "True True 123\n3/3\n"
 
 
-def test_an_endless_bar_takes_no_memory_and_logs_one_line(child, run):
+def test_a_long_progress_bar_is_one_line_of_the_log(child, run):
     code = (
         "import sys\n"
         "for n in range(200_000): sys.stderr.write(f'\\r{n} of 200000')\n"
         "sys.stderr.write('\\n')"
     )
     process = child(code)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert len(err) > 2_000_000
     assert run.log_file.read_text() == "199999 of 200000\n"
 
 
-def test_a_job_that_leaves_something_running_ends_all_the_same(child, run):
-    code = "import subprocess; subprocess.Popen(['sleep', '20']); print('done')"
-    start = time.monotonic()
+def test_a_job_ends_even_if_it_leaves_a_process_in_the_background(child, run):
+    code = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid)"
     process = child(code, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    assert process.wait(15) == 0
-    assert time.monotonic() - start < 15
-    assert run.log_file.read_text() == "done\n"
+    try:
+        assert process.wait(120) == 0
+    finally:
+        os.kill(int(run.log_file.read_text()), signal.SIGKILL)
 
 
-def test_nobody_reading_does_not_stop_the_job(child, run):
+def test_a_job_continues_when_nobody_reads_its_output(child, run):
     code = (
         "import time\n"
         "for n in range(60): print('x' * 5000, flush=True); time.sleep(0.01)\n"
@@ -120,7 +123,7 @@ def test_nobody_reading_does_not_stop_the_job(child, run):
     process.stdout.readline()
     process.stdout.close()
     process.stderr.close()
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
     assert (run.path / "finished").exists()
     assert len(run.log_file.read_text().splitlines()) == 60
 
@@ -141,9 +144,9 @@ def test_nobody_reading_does_not_stop_the_job(child, run):
         ("import os; os.abort()", 134, "killed", "exit code 134"),
     ],
 )
-def test_the_end_is_recorded(child, run, code, exit_code, state, reason):
+def test_exit_code_state_and_reason_are_recorded(child, run, code, exit_code, state, reason):
     process = child(code)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == exit_code
     status = run.status()
     assert (status.state, status.reason) == (state, reason)
@@ -165,11 +168,28 @@ def test_the_first_ctrl_c_asks_and_the_second_kills(child, run):
     assert process.stdout.readline() == b"asked\n"
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    assert process.wait(15) == 137
+    assert process.wait(120) == 137
     assert run.status().state == "killed"
 
 
-def test_a_killed_launcher_lets_its_job_stop_with_a_checkpoint_and_frees_the_run(child, run):
+def test_a_hang_up_that_nohup_ignores_does_not_stop_the_job(child, run):
+    code = (
+        "import pathlib, time\n"
+        "print('ready', flush=True)\n"
+        "while not pathlib.Path('gate').exists(): time.sleep(0.02)"
+    )
+    ignore = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    process = child(code, preexec_fn=ignore)
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGHUP)
+    (run.path / "gate").touch()
+    assert process.wait(120) == 0
+    assert run.status().state == "finished"
+
+
+def test_when_the_launcher_is_killed_the_job_saves_a_checkpoint_and_frees_the_run(
+    child, run, wait_until
+):
     code = (
         "import signal, sys, time\n"
         "def stop(*_): open('checkpoint', 'w').write('saved'); sys.exit(1)\n"
@@ -181,14 +201,12 @@ def test_a_killed_launcher_lets_its_job_stop_with_a_checkpoint_and_frees_the_run
     assert process.stdout.readline() == b"ready\n"
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + 15
-    while run.status().state == "running" and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: run.status().state != "running")
     assert run.status().state == "killed"
     assert (run.path / "checkpoint").read_text() == "saved"
 
 
-def test_a_program_that_cannot_start_is_a_failure(run):
+def test_a_program_that_cannot_start_is_recorded_as_failed(run):
     run.path.mkdir()
     assert run_child(["/absent/python"], run.path, {}, run, []) == 126
     assert "cannot be started" in run.status().reason

@@ -1,13 +1,14 @@
-"""Queues: the product, so many at a time, nothing twice, and nothing lost when stopped."""
+"""Queues: every combination once, N jobs at a time, and nothing lost when they are stopped."""
 
 import signal
-import time
 
 import pytest
+from rich.console import Console
 
 from zoerefine.launch.executor import open_executor
 from zoerefine.launch.job_queue import make_queue, run_queue
 from zoerefine.launch.launch_plan import Job
+from zoerefine.launch.queue_table import QueueRow, render_table
 from zoerefine.run_dir import RunDir
 
 
@@ -24,7 +25,7 @@ def queue(repository, home, tmp_path, config, monkeypatch):
     return make
 
 
-def test_the_product_runs_and_a_second_time_nothing_does(queue, repository, tmp_path):
+def test_every_combination_runs_once_and_never_again(queue, repository, tmp_path):
     other = tmp_path / "other.yaml"
     other.write_text("OTHER: 1\n")
     configs = [tmp_path / "job.yaml", other]
@@ -42,11 +43,11 @@ def test_the_product_runs_and_a_second_time_nothing_does(queue, repository, tmp_
     assert [job.run.log_file.read_text() for job in again] == logs
 
 
-def test_the_same_job_twice_in_a_queue_is_one(queue, repository):
+def test_equal_jobs_are_queued_once(queue, repository):
     assert len(queue(commits=["main", repository.second, repository.second[:10]])) == 1
 
 
-def test_a_failure_is_told_and_the_others_go_on(queue, tmp_path, capfd):
+def test_a_failed_job_is_reported_and_the_others_run(queue, tmp_path, capfd):
     bad, good = tmp_path / "bad.yaml", tmp_path / "good.yaml"
     bad.write_text("fail: 1\n")
     good.write_text("fine: 1\n")
@@ -57,7 +58,7 @@ def test_a_failure_is_told_and_the_others_go_on(queue, tmp_path, capfd):
     assert "it went wrong" in capfd.readouterr().err
 
 
-def test_what_is_wrong_before_a_job_starts_is_told(queue, capfd):
+def test_a_refused_launch_is_reported(queue, capfd):
     with open_executor("local") as executor:
         jobs = queue()
         jobs[0].words = tuple("absent.py" if w == "job.py" else w for w in jobs[0].words)
@@ -65,30 +66,47 @@ def test_what_is_wrong_before_a_job_starts_is_told(queue, capfd):
     assert "the commit has no script absent.py" in capfd.readouterr().err
 
 
-def test_ctrl_c_stops_every_job_with_a_checkpoint_and_the_same_command_goes_on(
-    launch, config, tmp_path
-):
-    config.write_text("steps: 1\n")
+def test_ctrl_c_stops_every_job_and_the_same_command_resumes(launch, config, tmp_path, wait_until):
+    gate = tmp_path / "gate"
+    config.write_text(f"steps: 1\ngate: {gate}\n")
     words = ("--seeds", "0:3", "--parallel", "2", "--runs", tmp_path / "runs")
     running = launch(*words, background=True)
     runs = tmp_path / "runs" / "job"
-    while len([path for path in runs.glob("*-*/steps.txt") if path.exists()]) < 2:
-        time.sleep(0.05)
+    wait_until(lambda: len(list(runs.glob("*-*/steps.txt"))) == 2, running)
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=30)
+    running.communicate(timeout=120)
     assert running.returncode == 130
-    states = [RunDir(path).status().state for path in runs.glob("*-*") if path.name != "latest"]
+    states = [RunDir(path).status().state for path in runs.glob("*-*")]
     assert states == ["killed", "killed"]
+    gate.touch()
     done = launch(*words)
     assert done.returncode == 0, done.stderr
     for path in runs.glob("*-*/steps.txt"):
-        assert [line.split()[0] for line in path.read_text().splitlines()] == [
-            str(step) for step in range(12)
-        ]
+        steps = [line.split()[0] for line in path.read_text().splitlines()]
+        assert steps == [str(step) for step in range(12)]
     assert len(list(runs.glob("*-*/results.json"))) == 3
 
 
-def test_options_of_a_queue_that_make_no_sense_are_refused(launch):
+def test_a_narrow_table_shows_states_and_seeds_with_running_jobs_first(tmp_path):
+    rows = [
+        QueueRow(f"{'0' * 12} config.yaml seed {seed}", RunDir(tmp_path / "runs" / "config" / "id"))
+        for seed in range(24)
+    ]
+    for row in rows[:20]:
+        row.state = "finished"
+    rows[21].state, rows[21].seconds = "running", 61.0
+    (tmp_path / "runs" / "config" / "id").mkdir(parents=True)
+    rows[21].run.log_file.write_text("a long line of output " * 9 + "\n")
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(render_table(rows, console.width))
+    lines = capture.get().splitlines()
+    assert "20 of 24 finished" in lines[0]
+    assert all(word in lines[4] for word in ("running", "1:01", "seed 21", "a long"))
+    assert all(f"config.yaml seed {seed} " in capture.get() for seed in range(24))
+
+
+def test_impossible_options_of_a_queue_are_refused(launch):
     for words, message in [
         (("--seeds", "5:5"), "invalid"),
         (("--seeds", "0:2", "--parallel", "0"), "invalid"),

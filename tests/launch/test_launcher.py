@@ -1,10 +1,9 @@
-"""run_from_commit: what runs is the commit, and what is recorded is what ran."""
+"""zoerefine run: the commit runs, and the record matches what ran."""
 
 import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ def test_the_commit_runs_in_its_own_workspace_and_is_recorded(
     assert (tmp_path / "runs" / "job" / "latest").resolve() == run.path
 
 
-def test_a_finished_run_is_left_alone_and_an_unfinished_one_goes_on(launch, config, tmp_path):
+def test_a_finished_run_is_not_run_again_and_an_unfinished_one_is(launch, config, tmp_path):
     assert launch().returncode == 0
     again = launch()
     assert (again.returncode, "version" in again.stdout) == (0, False)
@@ -83,12 +82,12 @@ def test_uncommitted_changes_are_refused_or_recorded_and_applied(
     run = only_run()
     assert "new file.bin" in (run.path / "uncommitted.patch").read_bytes().decode(errors="replace")
     assert json.loads(run.provenance_file.read_text())["dirty_digest"]
-    # The user's own tree and index are as they were.
+    # The user's own tree and index are unchanged.
     status = repository.git("status", "--porcelain").splitlines()
     assert [line.strip() for line in status] == ["M version.txt", '?? "new file.bin"']
 
 
-def test_an_older_commit_ignores_the_changes_of_the_working_tree(launch, repository):
+def test_uncommitted_changes_do_not_reach_an_older_commit(launch, repository):
     (repository.folder / "version.txt").write_text("changed")
     assert "version one" in launch().stdout
 
@@ -100,7 +99,7 @@ def test_runs_inside_the_repository_are_no_uncommitted_changes(launch, repositor
     assert repository.git("status", "--porcelain") == ""
 
 
-def test_the_older_spellings_mean_the_same(tmp_path, repository, config):
+def test_older_spellings_of_options_have_the_same_meaning(tmp_path, repository, config):
     words = [
         *(sys.executable, SCRIPT, "--repo_url", f"file://{repository.folder}"),
         *("--branch_name", "main", "--commit_hash", repository.first),
@@ -124,7 +123,7 @@ def test_the_older_spellings_mean_the_same(tmp_path, repository, config):
         (["--runs", "runs", "KEY"], "'KEY' has no value"),
     ],
 )
-def test_what_is_wrong_is_one_line_and_leaves_nothing(launch, tmp_path, words, message):
+def test_an_error_before_the_start_is_one_line_and_leaves_no_run(launch, tmp_path, words, message):
     done = launch(*words)
     assert done.returncode == 2
     assert message in done.stderr
@@ -132,18 +131,18 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(launch, tmp_path, words, m
     assert not list(tmp_path.glob("runs/*/*/provenance.json"))
 
 
-def test_ctrl_c_stops_gracefully_and_the_status_says_so(launch, config, tmp_path, only_run):
+def test_ctrl_c_lets_the_job_save_a_checkpoint_and_is_recorded(launch, config, tmp_path, only_run):
     config.write_text("wait: 1")
     running = launch(background=True)
     assert any("waiting" in line for line in running.stdout)
     running.send_signal(signal.SIGINT)
-    output, _ = running.communicate(timeout=30)
+    output, _ = running.communicate(timeout=120)
     assert "stopped with a checkpoint" in output
     assert running.returncode == 130
     assert only_run().status().state == "killed"
 
 
-def test_a_second_launch_of_a_live_run_is_refused(launch, config):
+def test_a_run_that_is_being_written_cannot_be_launched_again(launch, config):
     config.write_text("wait: 1")
     running = launch(background=True)
     assert any("waiting" in line for line in running.stdout)
@@ -151,36 +150,18 @@ def test_a_second_launch_of_a_live_run_is_refused(launch, config):
     assert second.returncode == 2
     assert "being written by another process" in second.stderr
     running.send_signal(signal.SIGTERM)
-    running.communicate(timeout=30)
+    running.communicate(timeout=120)
 
 
-def test_killed_launches_leave_a_state_from_which_the_same_command_succeeds(
-    launch, tmp_path, only_run
-):
-    for delay in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3):
-        running = launch(background=True)
-        time.sleep(delay)
-        running.kill()
-        running.communicate()
-        time.sleep(0.1)
-    deadline = time.monotonic() + 20
-    done = launch()
-    while done.returncode and time.monotonic() < deadline:  # the last child may still be alive
-        time.sleep(0.2)
-        done = launch()
-    assert done.returncode == 0, done.stderr
-    assert only_run().status().state == "finished"
-
-
-def test_simultaneous_launches_of_several_commits_all_work(launch, repository, tmp_path):
-    commits = [repository.commit(f"number {n}") for n in range(4)]
+def test_simultaneous_launches_of_several_commits_all_succeed(launch, repository, tmp_path):
+    commits = [repository.commit(f"number {n}") for n in range(3)]
     running = [
         launch("KEY", f"{copy}", commit=commit, background=True)
         for commit in commits
         for copy in range(2)
     ]
     outputs = [process.communicate(timeout=120) for process in running]
-    assert [process.returncode for process in running] == [0] * 8, outputs
+    assert [process.returncode for process in running] == [0] * 6, outputs
     for number, (output, _) in enumerate(outputs):
         assert f"version number {number // 2}" in output
 

@@ -1,4 +1,4 @@
-"""What is a secret is blotted out wherever it may be written."""
+"""Secrets are replaced in everything that may be written to a file."""
 
 import os
 from unittest.mock import patch
@@ -16,9 +16,9 @@ SECRETS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=6).filt
 )
 
 
-@example("WANDB_API_KEY", "~nobody-of-this-name", "", "")  # no user's folder
+@example("WANDB_API_KEY", "~nobody-of-this-name", "", "")  # not a user's folder
 @given(st.sampled_from(NAMES), SECRETS, st.text(), st.text())
-def test_no_secret_of_the_environment_stays_in_a_text(name, secret, before, after):
+def test_no_secret_of_the_environment_remains_in_a_text(name, secret, before, after):
     with patch.dict(os.environ, {name: secret}):
         assert secret not in hide_secrets(f"{before}{secret}{after}").replace(HIDDEN, "\0")
         assert quote(secret, safe="") not in hide_secrets(f"https://h/{quote(secret, safe='')}")
@@ -28,7 +28,7 @@ def test_no_secret_of_the_environment_stays_in_a_text(name, secret, before, afte
 
 
 @given(st.text("abc/:.=&", max_size=8), st.text("abcDEF019%._~-", min_size=1))
-def test_credentials_in_urls_are_no_text_for_a_log(rest, password):
+def test_credentials_in_urls_are_hidden(rest, password):
     shown = hide_secrets(f"fetching https://me:{password}@host/{rest}")
     assert shown == f"fetching https://{HIDDEN}@host/{rest}"
 
@@ -50,6 +50,6 @@ def test_a_secret_of_several_lines_is_hidden_line_by_line():
         ("HOME_DIRECTORY", "abcdefgh"),
     ],
 )
-def test_what_is_no_secret_stays(name, value):
+def test_values_that_are_not_secret_remain(name, value):
     with patch.dict(os.environ, {name: value}):
         assert hide_secrets(f"about {value} here") == f"about {value} here"

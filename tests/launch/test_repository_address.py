@@ -1,4 +1,4 @@
-"""Which repositories are let through, and how credentials travel: by no command line, no file."""
+"""Addresses that are allowed, and credentials, which are in no command line and in no file."""
 
 import base64
 import os
@@ -45,7 +45,7 @@ def test_hostile_repositories_are_refused(text):
         parse_address(text)
 
 
-def test_names_are_those_that_git_users_expect():
+def test_a_repository_is_named_after_the_last_part_of_its_address():
     assert parse_address("https://host/team/tight.git").name == "tight"
     assert parse_address("git@host:team/repo.git").name == "repo"
     assert parse_address("ssh://git@host/team/digit").name == "digit"
@@ -55,7 +55,7 @@ def test_names_are_those_that_git_users_expect():
 
 @example("me", "000000")
 @given(st.text("abcXYZ019-_.~%", min_size=1), st.text("abcXYZ019-_.~", min_size=6))
-def test_credentials_leave_the_url_and_the_representation(user, password):
+def test_credentials_are_removed_from_the_url_and_hidden_in_repr(user, password):
     login = f"{quote(user)}:{quote(password)}"
     source = parse_address(f"https://{login}@host.example/team/repo.git")
     assert source.url == "https://host.example/team/repo.git"
@@ -63,7 +63,7 @@ def test_credentials_leave_the_url_and_the_representation(user, password):
     assert source.environment()["ZOEREFINE_GIT_PASSWORD"] == password
 
 
-def test_submodules_are_found_beside_their_parent_and_never_on_this_machine(tmp_path):
+def test_submodule_urls_are_relative_to_the_parent_and_never_local_folders(tmp_path):
     parent = parse_address("https://me:secret77@host/team/repo.git")
     inner = submodule_address(parent, "../other.git")
     assert (inner.url, inner.password) == ("https://host/team/other.git", "secret77")
@@ -77,7 +77,7 @@ def test_submodules_are_found_beside_their_parent_and_never_on_this_machine(tmp_
 
 @pytest.fixture
 def server(repository):
-    """The repository over HTTP, for one user; its `seen` are the command lines of git meanwhile."""
+    """The repository over HTTP for one user. `seen` collects the command lines of all processes."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -128,7 +128,9 @@ def server(repository):
         http.shutdown()
 
 
-def test_a_password_logs_in_and_is_seen_nowhere(server, repository, home, launch, tmp_path):
+def test_a_password_works_and_is_in_no_file_and_no_command_line(
+    server, repository, home, launch, tmp_path
+):
     address = f"127.0.0.1:{server.server_address[1]}/{repository.folder.name}"
     url = f"http://{USER}:p%40ss%20w0rd%2F9c1f@{address}"
     done = launch("URL", url, repo=url)
@@ -144,7 +146,7 @@ def test_a_password_logs_in_and_is_seen_nowhere(server, repository, home, launch
     assert not any("w0rd" in line for line in launched)
 
 
-def test_a_wrong_password_is_one_clear_line(server, home, repository):
+def test_a_wrong_password_is_an_error_that_does_not_show_it(server, home, repository):
     address = f"127.0.0.1:{server.server_address[1]}/{repository.folder.name}"
     source = parse_address(f"http://{USER}:wrong-word@{address}")
     with pytest.raises(UserError, match="cannot be fetched") as caught:

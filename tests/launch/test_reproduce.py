@@ -1,6 +1,7 @@
-"""Reproduce: the same comes out the same, and whatever was changed meanwhile is named."""
+"""Reproduce: equal results are recognized, and whatever changed since the run is named."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -8,29 +9,60 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.launch.show import show_run
+from tests.launch.conftest import launch_command
+from zoerefine.launch import provenance
 from zoerefine.run_dir import RunDir
 
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "reproduce.py"
-CHECKOUT = SCRIPT.parents[1]
+
+
+def run_reproduce(path, *words, home=None):
+    environment = os.environ | ({"ZOEREFINE_HOME": str(home)} if home else {})
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(path), *map(str, words)],
+        capture_output=True, text=True, timeout=300, env=environment,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.fixture
-def reproduce(tmp_path, home):
-    def run(path, *words):
-        command = [sys.executable, SCRIPT, path, *words]
-        done = subprocess.run(
-            list(map(str, command)), cwd=tmp_path, capture_output=True, text=True, timeout=120
-        )
-        return done.returncode, done.stdout + done.stderr
-
-    return run
+def reproduce(tmp_path, home, monkeypatch):
+    """Reproduce a run: reproduce(path, *words) -> exit code and output."""
+    monkeypatch.chdir(tmp_path)
+    return run_reproduce
 
 
 @pytest.fixture
 def finished(launch, only_run):
+    """A finished run of the test's own repository."""
     assert launch("KEY", "other").returncode == 0
     return only_run()
+
+
+@pytest.fixture(scope="module")
+def original(template, tmp_path_factory):
+    """A finished run for tests that change nothing but the run: its path, and its home."""
+    folder = tmp_path_factory.mktemp("original")
+    (folder / "job.yaml").write_text("KEY: value\n")
+    command = launch_command(template, "job.yaml", "--home", folder / "home", "KEY", "other")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.splitlines()[-1]), folder / "home"
+
+
+@pytest.fixture
+def copied(original, tmp_path):
+    """A copy of that run for one test."""
+    path, _ = original
+    folder = tmp_path / "runs" / path.parent.name / path.name
+    shutil.copytree(path, folder)
+    return RunDir(folder)
+
+
+@pytest.fixture
+def reproduce_copy(original, copied):
+    """Reproduce the copied run: reproduce_copy(*words) -> exit code and output."""
+    return lambda *words: run_reproduce(copied.path, *words, home=original[1])
 
 
 def edit(path, change):
@@ -39,18 +71,32 @@ def edit(path, change):
     path.write_text(json.dumps(known))
 
 
-def test_the_same_comes_out_the_same(finished, reproduce):
-    code, said = reproduce(finished.path)
+def test_an_unchanged_job_is_reproduced_exactly(copied, reproduce_copy):
+    code, said = reproduce_copy()
     assert (code, "REPRODUCED: 1 values are exactly the same" in said) == (0, True), said
-    again = finished.path.with_name(f"{finished.path.name}-again1")
+    again = copied.path.with_name(f"{copied.path.name}-again1")
     assert RunDir(again).status().state == "finished"
-    code, said = reproduce(finished.path)
+    code, said = reproduce_copy()
     assert (code, "nothing to do" in said) == (0, True)
-    code, said = reproduce(finished.path, "--fresh")
+    code, said = reproduce_copy("--fresh")
     assert (code, "-again2" in said) == (0, True)
 
 
-def test_what_comes_out_otherwise_is_not_reproduced(launch, only_run, config, reproduce):
+def test_check_runs_nothing(copied, reproduce_copy):
+    code, said = reproduce_copy("--check")
+    assert (code, "can be reproduced" in said) == (0, True), said
+    assert list(copied.path.parent.iterdir()) == [copied.path]
+
+
+def test_a_run_without_a_launcher_cannot_be_reproduced(tmp_path, reproduce):
+    run = RunDir(tmp_path / "run")
+    provenance.add(run, commit="1" * 40)
+    code, said = reproduce(run.path)
+    assert code == 2
+    assert "was not started by `zoerefine run`, so it cannot be reproduced" in said
+
+
+def test_different_results_are_not_reproduced(launch, only_run, config, reproduce):
     config.write_text("random: 1\n")
     launch()
     code, said = reproduce(only_run().path)
@@ -58,7 +104,7 @@ def test_what_comes_out_otherwise_is_not_reproduced(launch, only_run, config, re
 
 
 @pytest.mark.parametrize(
-    ("spoil", "named"),
+    ("change", "named"),
     [
         (lambda run: (run.path / "input.yaml").write_text("KEY: tampered\n"), "input.yaml"),
         (lambda run: run.results_file.write_text('{"loss": 0.0}'), "results.json"),
@@ -75,21 +121,23 @@ def test_what_comes_out_otherwise_is_not_reproduced(launch, only_run, config, re
         ),
     ],
 )
-def test_tampering_is_caught_and_named_before_anything_runs(finished, reproduce, spoil, named):
-    spoil(finished)
-    code, said = reproduce(finished.path)
+def test_a_changed_run_directory_is_named_before_anything_runs(
+    copied, reproduce_copy, change, named
+):
+    change(copied)
+    code, said = reproduce_copy()
     assert code in (1, 2)
     assert named in said
-    assert not finished.path.with_name(f"{finished.path.name}-again1").exists()
+    assert not copied.path.with_name(f"{copied.path.name}-again1").exists()
 
 
-def test_another_commit_in_the_record_is_caught(finished, reproduce, repository):
-    edit(finished.provenance_file, lambda known: known.update(commit=repository.second))
-    code, said = reproduce(finished.path)
+def test_another_commit_in_the_record_is_named(copied, reproduce_copy, template):
+    edit(copied.provenance_file, lambda known: known.update(commit=template.second))
+    code, said = reproduce_copy()
     assert (code, "NOT REPRODUCIBLE" in said, "provenance.json" in said) == (1, True, True), said
 
 
-def test_rewritten_history_is_named(finished, reproduce, repository, home):
+def test_a_commit_that_no_branch_contains_any_more_is_named(finished, reproduce, repository, home):
     repository.git("checkout", "-q", "--orphan", "new")
     repository.commit("rewritten")
     repository.git("branch", "-D", "main")
@@ -97,21 +145,21 @@ def test_rewritten_history_is_named(finished, reproduce, repository, home):
     repository.git("reflog", "expire", "--expire=now", "--all")
     repository.git("gc", "-q", "--prune=now")
     code, said = reproduce(finished.path)
-    assert code == 0  # our mirror still has the commit
+    assert code == 0  # the mirror still has the commit
     assert "history was rewritten" in " ".join(said.split())
     shutil.rmtree(home)
     code, said = reproduce(finished.path, "--fresh")
     assert (code, "no commit" in said) == (2, True), said
 
 
-def test_a_moved_repository_can_be_given(finished, reproduce, repository):
+def test_repo_names_the_new_place_of_a_repository(finished, reproduce, repository):
     moved = repository.folder.with_name("moved")
     repository.folder.rename(moved)
     assert reproduce(finished.path)[0] == 2
     assert reproduce(finished.path, "--repo", moved)[0] == 0
 
 
-def test_uncommitted_changes_are_part_of_the_record(launch, repository, only_run, reproduce):
+def test_recorded_uncommitted_changes_are_applied_again(launch, repository, only_run, reproduce):
     (repository.folder / "version.txt").write_text("changed")
     launch("--allow-dirty", commit="HEAD")
     run = only_run()
@@ -123,40 +171,11 @@ def test_uncommitted_changes_are_part_of_the_record(launch, repository, only_run
     assert (code, "uncommitted.patch" in said) == (1, True)
 
 
-def test_other_versions_are_named_and_get_a_tolerance(finished, reproduce):
-    listing = finished.path / "environment.txt"
+def test_other_package_versions_are_named_and_metrics_get_a_tolerance(copied, reproduce_copy):
+    listing = copied.path / "environment.txt"
     listing.write_text(listing.read_text().replace("numpy==", "numpy==0."))
-    edit(finished.provenance_file, lambda known: known.update(environment_digest="0"))
-    code, said = reproduce(finished.path)
+    edit(copied.provenance_file, lambda known: known.update(environment_digest="0"))
+    code, said = reproduce_copy()
     assert code == 0
     assert "package numpy" in said
     assert "within 0.02" in said
-
-
-def test_a_training_gives_the_same_bits_and_changed_data_are_caught(
-    tiny, world, tmp_path, home, reproduce, monkeypatch
-):
-    data = tmp_path / "data"
-    shutil.copytree(world, data)
-    words = ["--repo", CHECKOUT, "--commit", "HEAD", "--allow-dirty", "--config", tiny]
-    launched = subprocess.run(
-        [sys.executable, SCRIPT.with_name("run_from_commit.py"), *words, "DATA.ROOT", "data"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert launched.returncode == 0, launched.stderr
-    run = RunDir(Path(launched.stdout.splitlines()[-1]))
-    monkeypatch.chdir("/")  # DATA.ROOT means the folder of the first launch all the same
-    code, said = reproduce(run.path)
-    assert (code, "exactly the same" in said) == (0, True), said
-    known = run.read_json(run.provenance_file)
-    weights = run.weights_digest_file.read_text().strip()
-    page = show_run(run)
-    for shown in (known["commit"], "finished", weights[:12], "zoerefine", "DATA.ROOT data"):
-        assert shown in page
-    picture = next((data / "zoe_depth_raw").rglob("*.png"))
-    other = sorted((data / "zoe_depth_raw").rglob("*.png"))[-1]
-    shutil.copyfile(other, picture)
-    code, said = reproduce(run.path)
-    assert (code, "NOT REPRODUCIBLE: dataset_digest" in said) == (1, True), said

@@ -1,4 +1,4 @@
-"""Workspaces: exactly the commit, one run at a time, submodules and LFS files included."""
+"""Workspaces: exactly the commit's files, with submodules and LFS files, for one run at a time."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ from zoerefine.launch.workspace import workspace
 
 @pytest.fixture
 def enter(repository, home, tmp_path):
-    """Enter a workspace of a commit for a run; left again at the test's end."""
+    """Enter a workspace of a commit for a run, until `enter.leave()` or the test's end."""
     with ExitStack() as stack:
 
         def one(commit=None, run="run", repo=None):
@@ -30,7 +30,7 @@ def enter(repository, home, tmp_path):
         yield one
 
 
-def test_a_free_workspace_is_used_again_and_a_busy_one_is_not(enter):
+def test_a_free_workspace_is_used_again_and_a_used_one_is_not(enter):
     first = enter(run="a")
     second = enter(run="b")
     assert first != second
@@ -38,7 +38,7 @@ def test_a_free_workspace_is_used_again_and_a_busy_one_is_not(enter):
     assert enter(run="c") == first
 
 
-def test_what_a_job_changed_is_never_handed_to_another_run(enter):
+def test_files_that_a_job_changed_or_left_never_reach_another_run(enter):
     first = enter(run="a")
     (first / "version.txt").write_text("tampered")
     enter.leave()
@@ -50,11 +50,11 @@ def test_what_a_job_changed_is_never_handed_to_another_run(enter):
     third = enter(run="c")
     assert not (third / "left.txt").exists()
     enter.leave()
-    # The run that left it gets it back.
+    # The run that left the file gets it back.
     assert (enter(run="b") / "left.txt").exists()
 
 
-def test_a_changed_index_a_hidden_change_and_another_head_are_seen(enter, repository):
+def test_a_changed_index_another_head_and_a_missing_repository_are_noticed(enter, repository):
     def spoil_index(place):
         (place / "version.txt").write_text("tampered")
         subprocess.run(["git", "add", "version.txt"], cwd=place, check=True)
@@ -74,7 +74,7 @@ def test_a_changed_index_a_hidden_change_and_another_head_are_seen(enter, reposi
         enter.leave()
 
 
-def test_half_made_workspaces_are_removed(enter, home):
+def test_workspaces_that_a_kill_left_half_made_are_removed(enter, home):
     place = enter()
     enter.leave()
     shutil.rmtree(place)
@@ -85,7 +85,7 @@ def test_half_made_workspaces_are_removed(enter, home):
     assert not half.exists()
 
 
-def test_cleaning_leaves_what_is_in_use(enter, home, repository):
+def test_clean_keeps_what_is_in_use(enter, home, repository):
     used = enter(run="a")
     free = enter(run="b", commit=repository.second)
     enter.leave()
@@ -103,14 +103,14 @@ def test_cleaning_leaves_what_is_in_use(enter, home, repository):
     assert (enter() / "job.py").exists()
 
 
-def test_sixteen_at_once_while_others_clean(repository, home, tmp_path):
+def test_sixteen_workspaces_at_once_while_others_clean(repository, home, tmp_path):
     commits = [repository.first, repository.second, *(repository.commit(f"n{n}") for n in range(6))]
     versions = ["one", "two", *(f"n{n}" for n in range(6))]
     source = parse_address(str(repository.folder))
 
     def work(number):
         commit, version = commits[number % 8], versions[number % 8]
-        for turn in range(3):
+        for turn in range(2):
             run = tmp_path / f"{number}-{turn}"
             with ExitStack() as stack:
                 stack.enter_context(mirrors_in_use(home))
@@ -141,13 +141,13 @@ def add_submodule(outer, inner, path="libs/inner", url=None):
 
 @pytest.fixture
 def inner(repository):
-    made = type(repository)(repository.folder.with_name("inner"))
+    made = type(repository)(repository.folder.with_name("inner")).init()
     made.first = made.commit("inner one")
     return made
 
 
 @pytest.mark.parametrize("url", [None, "../inner", "absolute"])
-def test_submodules_come_at_their_commits(enter, repository, inner, url):
+def test_submodules_are_checked_out_at_their_commits(enter, repository, inner, url):
     url = str(inner.folder) if url == "absolute" else url
     commit = add_submodule(repository, inner, url=url)
     inner.commit("inner two")
@@ -161,7 +161,7 @@ def test_submodules_come_at_their_commits(enter, repository, inner, url):
 
 
 def test_a_submodule_in_a_submodule(enter, repository, inner):
-    deepest = type(repository)(repository.folder.with_name("deepest"))
+    deepest = type(repository)(repository.folder.with_name("deepest")).init()
     deepest.commit("deepest one")
     add_submodule(inner, deepest, path="deep")
     commit = add_submodule(repository, inner)
@@ -173,8 +173,7 @@ def test_a_commit_of_a_submodule_that_was_never_pushed_comes_from_the_working_tr
     enter, repository, inner
 ):
     add_submodule(repository, inner)
-    checkout = type(repository).__new__(type(repository))
-    checkout.folder = repository.folder / "libs" / "inner"
+    checkout = type(repository)(repository.folder / "libs" / "inner")
     checkout.commit("inner local")
     repository.git("commit", "--quiet", "-am", "moved")
     place = enter(repository.git("rev-parse", "HEAD"))
@@ -204,7 +203,7 @@ def make_tree(repository, entries):
     return repository.git("commit-tree", tree, "-m", "hostile")
 
 
-def test_trees_that_lead_out_of_the_workspace_are_refused(enter, repository, tmp_path):
+def test_trees_with_paths_outside_of_the_workspace_write_nothing_there(enter, repository, tmp_path):
     blob = repository.git("hash-object", "-w", "--stdin", stdin="owned")
     inside = repository.git("mktree", stdin=f"100644 blob {blob}\towned\n")
     target = repository.git("hash-object", "-w", "--stdin", stdin=str(tmp_path))
@@ -221,7 +220,7 @@ def test_trees_that_lead_out_of_the_workspace_are_refused(enter, repository, tmp
     assert not list((tmp_path / "home").rglob("workspaces/owned"))
 
 
-def test_a_repositorys_own_hooks_filters_and_settings_run_nothing(enter, repository, tmp_path):
+def test_hooks_filters_and_settings_of_a_repository_run_no_program(enter, repository, tmp_path):
     owned = tmp_path / "owned"
     hook = repository.folder / ".git" / "hooks" / "post-checkout"
     hook.parent.mkdir(exist_ok=True)
@@ -247,7 +246,7 @@ def test_a_shallow_clone_can_be_launched(enter, repository, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
-def test_lfs_files_have_their_contents(enter, repository, monkeypatch, tmp_path):
+def test_lfs_files_are_fetched_with_their_contents(enter, repository, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     repository.git("lfs", "install", "--local")
     repository.git("lfs", "track", "*.bin")
@@ -268,7 +267,7 @@ def test_lfs_files_have_their_contents(enter, repository, monkeypatch, tmp_path)
         pass
 
 
-def test_lfs_without_git_lfs_is_one_sentence(enter, repository, monkeypatch, tmp_path):
+def test_lfs_files_without_git_lfs_installed_are_an_error(enter, repository, monkeypatch, tmp_path):
     (repository.folder / ".gitattributes").write_text("*.bin filter=lfs diff=lfs merge=lfs -text\n")
     commit = repository.commit("three")
     monkeypatch.setattr(shutil, "which", lambda name: None)
