@@ -17,7 +17,7 @@ def free_port():
 
 
 def ray_start(home, name, *words):
-    """Start a node that stays in the foreground of its own session; killing that kills the node."""
+    """Start a node in the foreground of its own session; killing that process ends the node."""
     environment = os.environ | {
         "ZOEREFINE_HOME": str(home / name),
         "ZOEREFINE_TEST_NODE": name,
@@ -39,7 +39,7 @@ def ray_start(home, name, *words):
 
 
 def kill_tree(process):
-    """Kill a node as a power cut does: every process of it at once."""
+    """Kill all processes of a node at once, as a power cut does."""
     listing = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True).stdout
     children = {}
     for line in listing.splitlines()[1:]:
@@ -58,40 +58,54 @@ def kill_tree(process):
 
 @contextmanager
 def three_nodes(tmp_path):
-    """The head's address, the three nodes by name, and where their homes lie."""
+    """The head's address, the three nodes by name, and the folder of their homes."""
     port = free_port()
     address = f"127.0.0.1:{port}"
     ports = ("--include-dashboard=false", f"--ray-client-server-port={free_port()}")
     nodes = {"head": ray_start(tmp_path, "head", "--head", f"--port={port}", *ports)}
     try:
-        deadline = time.monotonic() + 40
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
+        deadline = time.monotonic() + 240
+        while not accepts_connections(port):
+            assert time.monotonic() < deadline, "the head did not start"
+            time.sleep(0.1)
+        with watched(address) as counts:
+            for count in counts:
+                for name in ("second", "third"):
+                    # A node that a busy machine let die at its start is started again.
+                    if name not in nodes or nodes[name].poll() is not None:
+                        nodes[name] = ray_start(tmp_path, name, f"--address={address}")
+                if count == 3:
                     break
-            time.sleep(0.2)
-        watch = (
-            "import ray, time; ray.init(log_to_driver=False)\n"
-            "while True:\n"
-            "    print(sum(node['Alive'] for node in ray.nodes()), flush=True); time.sleep(0.2)"
-        )
-        watcher = subprocess.Popen(
-            [sys.executable, "-c", watch],
-            env=os.environ | {"RAY_ADDRESS": address},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        # One after the other; a node that a busy machine let die at its start is started again.
-        for name, wanted in (("second", 2), ("third", 3)):
-            for count in watcher.stdout:
-                if int(count) >= wanted:
-                    break
-                if name not in nodes or nodes[name].poll() is not None:
-                    nodes[name] = ray_start(tmp_path, name, f"--address={address}")
-                assert time.monotonic() < deadline + 60, "the nodes did not come up"
-        watcher.kill()
-        watcher.communicate()
+                assert time.monotonic() < deadline, "the nodes did not start"
+            else:
+                raise AssertionError("the cluster's head stopped")
         yield address, nodes, tmp_path
     finally:
         for process in nodes.values():
             kill_tree(process)
+
+
+def accepts_connections(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def watched(address):
+    """Yields the number of living nodes, again and again."""
+    code = (
+        "import ray, time; ray.init(log_to_driver=False)\n"
+        "while True:\n"
+        "    print(sum(node['Alive'] for node in ray.nodes()), flush=True); time.sleep(0.1)"
+    )
+    watcher = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"RAY_ADDRESS": address},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield map(int, watcher.stdout)
+    finally:
+        watcher.kill()
+        watcher.communicate()
