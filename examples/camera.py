@@ -1,4 +1,4 @@
-"""A robot's loop: a camera's pictures, ZoeDepth, the refiner, and how far ahead is free.
+"""The loop of a robot: read a camera, run ZoeDepth and the refiner, print the distance ahead.
 
 python examples/camera.py runs/demo/latest/best/engine/refiner.ts --camera 0
 python examples/camera.py refiner.ts --camera clip.mp4 --zoedepth folder-with-zoedepth
@@ -16,11 +16,15 @@ from zoerefine.infer import Refiner
 
 
 def main() -> None:
-    """Print a line a frame."""
+    """Print one line per frame."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bundle", help="engine/refiner.ts of a run")
+    parser.add_argument("bundle", help="a bundle from `zoerefine export`")
     parser.add_argument("--camera", default="0", help="number of a camera (0), or a video file")
-    parser.add_argument("--zoedepth", default="Intel/zoedepth-nyu-kitti", help="folder or name")
+    parser.add_argument(
+        "--zoedepth",
+        default="Intel/zoedepth-nyu-kitti",
+        help="a folder, or a name on the Hugging Face hub; default: %(default)s",
+    )
     args = parser.parse_args()
 
     refiner = Refiner.load(args.bundle)
@@ -29,33 +33,33 @@ def main() -> None:
         start = time.perf_counter()
         zoe_m = predict(zoedepth, rgb[None])[0]  # float32 [H, W], metres
         refined_m = refiner(rgb, zoe_m)
-        spent_ms = (time.perf_counter() - start) * 1000
+        elapsed_ms = (time.perf_counter() - start) * 1000
         print(
-            f"frame {number}: {nearest(refined_m):.2f} m ahead "
-            f"(ZoeDepth {nearest(zoe_m):.2f} m), {spent_ms:.0f} ms",
+            f"frame {number}: {distance_ahead(refined_m):.2f} m ahead "
+            f"(ZoeDepth {distance_ahead(zoe_m):.2f} m), {elapsed_ms:.0f} ms",
             flush=True,
         )
 
 
 def pictures(camera: str) -> Iterator[np.ndarray]:
-    """What the camera sees, uint8 [H, W, 3], RGB, until it ends."""
+    """The pictures of a camera or a video, uint8 [H, W, 3], RGB, until it ends."""
     capture = cv2.VideoCapture(int(camera) if camera.isdigit() else camera)
-    capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)  # a robot wants the newest picture, not every one
+    capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)  # the newest picture, not every picture
     if not capture.isOpened():
-        raise SystemExit(f"error: no camera or video {camera}")
+        raise SystemExit(f"error: there is no camera or video {camera}")
     while True:
-        there, bgr = capture.read()
-        if not there:
+        more, bgr = capture.read()
+        if not more:
             return
         yield cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)
 
 
-def nearest(depth_m: np.ndarray) -> float:
-    """The nearest of what lies ahead: the middle third of the picture, but for its nearest 5%."""
+def distance_ahead(depth_m: np.ndarray) -> float:
+    """Distance in metres to the nearest object: the 5th percentile in the middle of the picture."""
     height, width = depth_m.shape
-    ahead = depth_m[height // 3 : -(height // 3), width // 3 : -(width // 3)]
-    measured = ahead[ahead > 0]
-    return float(np.percentile(measured, 5)) if measured.size else float("nan")
+    middle = depth_m[height // 3 : -(height // 3), width // 3 : -(width // 3)]
+    valid = middle[middle > 0]
+    return float(np.percentile(valid, 5)) if valid.size else float("nan")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-// Refines one picture's depth with an engine bundle: what a robot's program in C++ does.
+// Refines the depth of one picture with a torchscript bundle, as a robot's C++ program would.
 //
 //   refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm
 //
-// Pictures are binary PPM (8 bit) and PGM (16 bit, metres * 256), which need no library. A bundle
-// is checked by `zoerefine show BUNDLE` once, where it is put on the robot: torch::jit::load runs
-// what is in it.
+// Pictures are binary PPM (8 bits) and PGM (16 bits, metres * 256), which need no library.
+// torch::jit::load runs the code in a bundle without verifying it: verify a bundle once with
+// `zoerefine show BUNDLE`, when it is copied to the robot.
 
 #include <torch/script.h>
 
@@ -22,8 +22,8 @@ struct Picture {
   std::vector<uint8_t> bytes;
 };
 
-// Reads a binary netpbm file of one kind ("P5 65535", "P6 255"), whose header may hold comments.
-Picture read_netpbm(const std::string& path, const std::string& kind, int64_t bytes_a_pixel) {
+// Reads a binary netpbm file of a given kind ("P5 65535", "P6 255"). Its header may hold comments.
+Picture read_netpbm(const std::string& path, const std::string& kind, int64_t bytes_per_pixel) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error(path + " cannot be read");
   const auto word = [&file] {
@@ -31,18 +31,18 @@ Picture read_netpbm(const std::string& path, const std::string& kind, int64_t by
     while (file >> next && next[0] == '#') std::getline(file, rest);
     return next;
   };
-  const std::string magic = word(), width = word(), height = word(), most = word();
-  if (magic + " " + most != kind) throw std::runtime_error(path + " is not of kind " + kind);
-  file.get();  // the one white space after the header
+  const std::string magic = word(), width = word(), height = word(), max_value = word();
+  if (magic + " " + max_value != kind) throw std::runtime_error(path + " is not of kind " + kind);
+  file.get();  // one white space ends the header
 
   Picture picture{std::stoll(width), std::stoll(height), {}};
-  picture.bytes.resize(picture.width * picture.height * bytes_a_pixel);
+  picture.bytes.resize(picture.width * picture.height * bytes_per_pixel);
   if (!file.read(reinterpret_cast<char*>(picture.bytes.data()), picture.bytes.size()))
     throw std::runtime_error(path + " is cut short");
   return picture;
 }
 
-// Netpbm's 16-bit values are big endian; this swaps them to and from a machine's own.
+// Swaps the bytes of 16-bit values: netpbm stores them as big endian, this machine as little.
 void swap_bytes(uint8_t* bytes, size_t count) {
   for (size_t i = 0; i + 1 < count; i += 2) std::swap(bytes[i], bytes[i + 1]);
 }
@@ -67,7 +67,7 @@ int run(const std::string& bundle, const std::string& rgb_path, const std::strin
   const auto rgb_u8 = torch::from_blob(rgb.bytes.data(), {1, rgb.height, rgb.width, 3}, torch::kUInt8);
   const auto zoe_u16 = torch::from_blob(zoe.bytes.data(), {1, zoe.height, zoe.width}, torch::kUInt16);
 
-  // The robot's three lines: scales, sizes and number formats are inside the bundle.
+  // Units, sizes and precision are handled inside the bundle.
   torch::InferenceMode no_gradients;
   torch::jit::Module refiner = torch::jit::load(bundle, torch::kCPU);
   torch::Tensor refined = refiner.forward({rgb_u8, zoe_u16}).toTensor();  // uint16 [1, H, W]
@@ -76,15 +76,15 @@ int run(const std::string& bundle, const std::string& rgb_path, const std::strin
   return 0;
 }
 
-int main(int count, char** words) {
-  if (count != 5) {
+int main(int argc, char** argv) {
+  if (argc != 5) {
     std::cerr << "usage: refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm\n";
     return 2;
   }
   try {
-    return run(words[1], words[2], words[3], words[4]);
+    return run(argv[1], argv[2], argv[3], argv[4]);
   } catch (const c10::Error& error) {
-    std::cerr << "error: " << words[1] << ": " << error.what_without_backtrace() << "\n";
+    std::cerr << "error: " << argv[1] << ": " << error.what_without_backtrace() << "\n";
   } catch (const std::exception& error) {
     std::cerr << "error: " << error.what() << "\n";
   }

@@ -1,6 +1,7 @@
-"""The camera example, run as a robot would, on a video file."""
+"""The camera example, on a video file instead of a camera."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -23,8 +24,8 @@ def run(folder, *words):
     )  # fmt: skip
 
 
-def test_it_says_how_far_ahead_is_free_in_each_frame(study, small_zoedepth, tmp_path):
-    bundle = study.path / "best" / "engine" / "refiner.ts"
+def test_it_prints_the_distance_ahead_for_each_frame(exported_run, small_zoedepth, tmp_path):
+    bundle = exported_run.bundle
     video = tmp_path / "a.mp4"
     writer = cv2.VideoWriter(str(video), cv2.VideoWriter.fourcc(*"mp4v"), 12, (64, 48))
     for number in range(3):
@@ -39,13 +40,13 @@ def test_it_says_how_far_ahead_is_free_in_each_frame(study, small_zoedepth, tmp_
     for line in lines:
         rgb = cv2.cvtColor(capture.read()[1], cv2.COLOR_BGR2RGB)
         zoe_m = predict(model, rgb[None])[0]
-        due = [np.percentile(d[16:-16, 21:-21], 5) for d in (refiner(rgb, zoe_m), zoe_m)]
-        told = [float(value) for value in re.findall(r"([\d.]+) m\b", line)]
-        assert told == pytest.approx(due, abs=0.02)
+        expected = [np.percentile(d[16:-16, 21:-21], 5) for d in (refiner(rgb, zoe_m), zoe_m)]
+        printed = [float(value) for value in re.findall(r"([\d.]+) m\b", line)]
+        assert printed == pytest.approx(expected, abs=0.02)
 
 
-def test_a_camera_that_is_not_there_is_named(study, small_zoedepth, tmp_path):
-    bundle = study.path / "best" / "engine" / "refiner.ts"
-    done = run(tmp_path, bundle, "--camera", "absent.mp4", "--zoedepth", small_zoedepth)
-    assert done.returncode != 0
-    assert "error: no camera or video absent.mp4" in done.stderr
+def test_a_missing_camera_is_named(exported_run, small_zoedepth, monkeypatch):
+    words = [exported_run.bundle, "--camera", "absent.mp4", "--zoedepth", small_zoedepth]
+    monkeypatch.setattr(sys, "argv", ["camera.py", *map(str, words)])
+    with pytest.raises(SystemExit, match=r"error: there is no camera or video absent\.mp4"):
+        runpy.run_path(str(CAMERA), run_name="__main__")

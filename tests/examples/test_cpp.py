@@ -1,9 +1,8 @@
-"""The C++ example: built against the installed torch, it gives what Python gives."""
+"""The C++ example: built against the installed torch, it returns what Python returns."""
 
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import cv2
@@ -12,20 +11,24 @@ import pytest
 import torch
 
 from zoerefine.export.bundle import load_bundle
+from zoerefine.files import digest_file, digest_json
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-SOURCES, EXPORT = CHECKOUT / "examples" / "cpp", CHECKOUT / "platform" / "export.py"
+SOURCES = Path(__file__).resolve().parents[2] / "examples" / "cpp"
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """The example, built as its first lines say."""
+def program(request):
+    """The example, built as the first lines of CMakeLists.txt say; kept in pytest's cache."""
     for tool in ("cmake", "c++"):
         if not shutil.which(tool):
-            pytest.skip(f"no {tool} here: apt-get install cmake g++")
+            pytest.skip(f"no {tool} on this machine: apt-get install cmake g++")
     if not (Path(torch.__file__).parent / "include" / "torch" / "script.h").exists():
-        pytest.skip("this torch came without its C++ headers")
-    build = tmp_path_factory.mktemp("cpp")
+        pytest.skip("the installed torch has no C++ headers")
+    sources = [digest_file(path) for path in sorted(SOURCES.iterdir())]
+    digest = digest_json([torch.__version__, torch.__file__, *sources])[:16]
+    build = Path(request.config.cache.mkdir("cpp-example")) / digest
+    if (build / "refine").exists():
+        return build / "refine"
     prefix = f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}"
     for command in (
         ["cmake", "-S", SOURCES, "-B", build, "-DCMAKE_BUILD_TYPE=Release", prefix],
@@ -36,14 +39,10 @@ def program(tmp_path_factory):
     return build / "refine"
 
 
-@pytest.fixture(scope="module")
-def bundle(study, tmp_path_factory):
-    """A bundle of the kind that libtorch alone can run."""
-    run = tmp_path_factory.mktemp("exported") / "best"
-    shutil.copytree(study.path / "best", run)
-    command = [sys.executable, EXPORT, run, "--engine", "torchscript"]
-    subprocess.run(command, check=True, capture_output=True)
-    return run / "engine" / "refiner.ts"
+@pytest.fixture
+def bundle(exported_run):
+    """A torchscript bundle, which libtorch runs without Python."""
+    return exported_run.bundle
 
 
 @pytest.fixture
@@ -59,13 +58,14 @@ def frame(tmp_path):
 
 
 def run(program, folder, *words):
-    env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums in the same order
+    # As many threads as here: the order of summation depends on it.
+    env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     return subprocess.run(
         [program, *map(str, words)], cwd=folder, env=env, capture_output=True, text=True
     )
 
 
-def test_its_output_is_pythons(program, bundle, frame, tmp_path):
+def test_its_output_is_bit_exact_with_pythons(program, bundle, frame, tmp_path):
     done = run(program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm")
     assert (done.returncode, done.stderr) == (0, "")
     refined = cv2.imread(str(tmp_path / "refined.pgm"), cv2.IMREAD_UNCHANGED)
@@ -85,7 +85,7 @@ def test_its_output_is_pythons(program, bundle, frame, tmp_path):
         (["BUNDLE"], "usage: refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm"),
     ],
 )
-def test_its_faults_are_one_line(program, bundle, frame, tmp_path, words, message):
+def test_its_errors_are_one_line(program, bundle, frame, tmp_path, words, message):
     (tmp_path / "cut.ppm").write_bytes((tmp_path / "rgb.ppm").read_bytes()[:-100])
     cv2.imwrite(str(tmp_path / "small.ppm"), np.zeros((4, 4, 3), np.uint8))
     done = run(program, tmp_path, *(bundle if word == "BUNDLE" else word for word in words))

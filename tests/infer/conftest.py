@@ -1,4 +1,4 @@
-"""What tests of inference need: the command in this process, a bundle, and pictures to refine."""
+"""The command in this process, a bundle, and pictures to refine."""
 
 import shutil
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from zoerefine.export.bundle import load_bundle
 
 
 @dataclass
-class Done:
-    """A command that ended."""
+class Finished:
+    """A command that has ended."""
 
     code: int
     out: str
@@ -23,32 +23,33 @@ class Done:
 
 
 @pytest.fixture(scope="session")
-def bundle(study):
-    """The file of an engine bundle. Tests must not change it."""
-    return study.path / "best" / "engine" / "refiner.ts"
+def bundle(exported_run):
+    """The path of an engine bundle. Tests must not change it."""
+    return exported_run.bundle
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def engine(bundle):
+    """The engine of the bundle."""
     return load_bundle(bundle)
 
 
 @pytest.fixture
 def infer(bundle, tmp_path, monkeypatch, capsys):
-    """Run `zoerefine infer` with the bundle, in the test's folder: infer(*words) -> Done."""
+    """Run `zoerefine infer` with the bundle, in the test's folder: infer(*words) -> Finished."""
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
         capsys.readouterr()
         code = main(["infer", str(bundle), *map(str, words)])
-        return Done(code, *capsys.readouterr())
+        return Finished(code, *capsys.readouterr())
 
     return run
 
 
 @pytest.fixture
 def clips(world, tmp_path):
-    """A copy of the world's pictures and pseudo depths: folders rgb/ and zoe/ of four clips."""
+    """A copy of the world's pictures and pseudo depth: folders rgb/ and zoe/ with four clips."""
     shutil.copytree(world / habitatdyn.RGB, tmp_path / "rgb")
     shutil.copytree(world / habitatdyn.ZOE, tmp_path / "zoe")
     return tmp_path
@@ -76,8 +77,8 @@ def make_video(tmp_path):
     def make(name, frames=10, height=48, width=64):
         path = tmp_path / name
         size = (width, height)
-        coding = cv2.VideoWriter.fourcc(*("MJPG" if path.suffix == ".mkv" else "mp4v"))
-        writer = cv2.VideoWriter(str(path), coding, 12, size)
+        codec = cv2.VideoWriter.fourcc(*("MJPG" if path.suffix == ".mkv" else "mp4v"))
+        writer = cv2.VideoWriter(str(path), codec, 12, size)
         assert writer.isOpened()
         columns = np.arange(width, dtype=np.uint16)
         for number in range(frames):

@@ -1,4 +1,4 @@
-"""--eval: the metrics of ZoeDepth's protocol, as plain NumPy computes them from the files."""
+"""--eval: the metrics are those that NumPy computes from the files by ZoeDepth's protocol."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
 
 @pytest.fixture
 def truth(world, clips):
-    """The world's true depth, 8 bit."""
+    """The world's true depth, 8 bits."""
     shutil.copytree(world / habitatdyn.DEPTH, clips / "truth")
     return clips / "truth"
 
@@ -60,15 +60,15 @@ def test_metrics_are_those_computed_independently_with_the_ratio(infer, truth):
     assert line.split()[1:] == [f"{before:.4f}", f"{after:.4f}", f"{after / before:.3f}"]
 
 
-def test_millimetres_serve_too_and_frames_without_truth_do_not_count(infer, truth):
+def test_truth_in_millimetres_is_read_and_frames_without_truth_are_not_counted(infer, truth):
     some = dict(list(metres_of_8_bits(truth).items())[3:9])
     shutil.rmtree(truth)
     for name, truth_m in some.items():
         (truth / name).parent.mkdir(parents=True, exist_ok=True)
         assert cv2.imwrite(str(truth / name), np.rint(truth_m * 1000).astype(np.uint16))
     done = infer(*FOLDERS, "--eval", "truth")
-    assert "against the truth of 6 frames" in done.out, done.err
-    due = expected({name: np.rint(truth_m * 1000) * 0.001 for name, truth_m in some.items()})
+    assert "compared with the true depth of 6 frames" in done.out, done.err
+    due = expected({name: np.rint(truth_m * 1000) / 1000 for name, truth_m in some.items()})
     report = json.loads(Path("out/metrics.json").read_text())
     assert report["refined"] == pytest.approx(due["refined"], rel=1e-9)
 
@@ -91,20 +91,20 @@ def test_the_truth_is_in_the_unit_that_its_data_set_states(infer, truth):
     assert report["refined"] == pytest.approx(due["refined"], rel=1e-9)
 
 
-def test_frames_that_were_kept_count_as_those_refined_now(infer, truth):
+def test_kept_frames_count_like_newly_refined_ones(infer, truth):
     infer(*FOLDERS)
     Path("out/depth/0000/00000.png").unlink()
     first = infer(*FOLDERS, "--eval", "truth")
     assert "1 frames refined, 15 kept" in first.out
-    assert "against the truth of 16 frames" in first.out
+    assert "compared with the true depth of 16 frames" in first.out
     assert first.out.splitlines()[1:] == infer(*FOLDERS, "--eval", "truth").out.splitlines()[1:]
 
 
-def test_a_broken_truth_is_named_and_not_compared(infer, truth):
+def test_a_damaged_truth_is_named_and_not_compared(infer, truth):
     (truth / "0054" / "00001.png").write_bytes(b"no picture")
     cv2.imwrite(str(truth / "0108" / "00000.png"), np.full((10, 10), 100, np.uint8))
     done = infer(*FOLDERS, "--eval", "truth")
     assert done.code == 1
-    assert "against the truth of 14 frames" in done.out
-    assert "not compared 0054/00001" in done.err
-    assert "not compared 0108/00000" in done.err
+    assert "compared with the true depth of 14 frames" in done.out
+    assert "0054/00001 is not compared" in done.err
+    assert "0108/00000 is not compared" in done.err

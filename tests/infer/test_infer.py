@@ -1,7 +1,6 @@
-"""The inference command: right files, traceable, kept while their inputs last; faults are named."""
+"""The inference command: right and traceable files, kept until their inputs change."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,30 +13,31 @@ from PIL import Image
 
 from zoerefine.cli import main
 from zoerefine.data.decode import read_zoe
-from zoerefine.export.bundle import load_bundle
+from zoerefine.export.bundle import copy_bundle, read_manifest
 from zoerefine.image_files import read_rgb
+from zoerefine.locks import lock
 
 INFER = Path(__file__).resolve().parents[2] / "platform" / "infer.py"
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
 
 
-def made(folder):
-    """The refined depths of a folder, by name."""
+def written(folder):
+    """The refined depth files of a folder, by name."""
     return {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*.png"))}
 
 
-def test_every_frame_is_the_engines_and_says_what_made_it(infer, clips, engine):
+def test_every_frame_is_what_the_engine_returns_and_has_its_provenance(infer, clips, engine):
     done = infer(*FOLDERS, "--batch", "3")
     assert done.code == 0, done.err
     assert "16 frames refined, 0 kept, 0 left out, " in done.out
     assert "frames/s" in done.out
-    outputs = made(clips / "out" / "depth")
+    outputs = written(clips / "out" / "depth")
     assert list(outputs)[::4] == [f"{clip}/00000.png" for clip in ("0000", "0054", "0108", "0162")]
     for name, path in outputs.items():
         rgb = read_rgb((clips / "rgb" / name).with_suffix(".jpg"))
         zoe = read_zoe(clips / "zoe" / name)
         error = read_zoe(path).astype(int) - engine(rgb[None], zoe[None])[0]
-        assert np.abs(error).max() <= 1  # a batch may round otherwise
+        assert np.abs(error).max() <= 1  # rounding depends on the batch size
         with Image.open(path) as image:
             assert image.mode == "I;16"
             assert image.info["zoerefine-bundle"] == engine.digest
@@ -45,7 +45,7 @@ def test_every_frame_is_the_engines_and_says_what_made_it(infer, clips, engine):
             assert image.info["depth-scale"] == "metres = value / 256"
 
 
-def test_pictures_of_mixed_sizes_are_each_refined_as_they_would_be_alone(infer, make_pair, engine):
+def test_pictures_of_mixed_sizes_are_refined_as_each_would_be_alone(infer, make_pair, engine):
     few = [(48, 64), (37, 51), (48, 64), (64, 48), (37, 51), (20, 20)]
     sizes = few * 5 + [(20 + number, 50) for number in range(30)]
     for number, size in enumerate(sizes):
@@ -59,66 +59,126 @@ def test_pictures_of_mixed_sizes_are_each_refined_as_they_would_be_alone(infer, 
         assert np.abs(refined.astype(int) - engine(rgb[None], zoe[None])[0]).max() <= 1
 
 
-def test_a_second_run_keeps_what_is_done_and_a_lost_frame_is_made_again(infer, clips):
+def test_a_second_run_keeps_finished_frames_and_refines_missing_ones(infer, clips):
     infer(*FOLDERS)
-    outputs = list(made(clips / "out" / "depth").values())
-    stamps = [p.stat().st_mtime_ns for p in outputs[1:]]
+    outputs = list(written(clips / "out" / "depth").values())
+    modified = [p.stat().st_mtime_ns for p in outputs[1:]]
     outputs[0].unlink()
     done = infer(*FOLDERS)
     assert "1 frames refined, 15 kept" in done.out
-    assert [p.stat().st_mtime_ns for p in outputs[1:]] == stamps
+    assert [p.stat().st_mtime_ns for p in outputs[1:]] == modified
     assert "0 frames refined, 16 kept, 0 left out\n" in infer(*FOLDERS).out
 
 
-def test_what_was_made_from_other_inputs_is_made_again(infer, clips):
+def test_frames_with_changed_inputs_are_refined_again(infer, clips):
     infer(*FOLDERS)
     zoe = clips / "zoe" / "0054" / "00002.png"
     cv2.imwrite(str(zoe), read_zoe(zoe) // 2)
     assert "1 frames refined, 15 kept" in infer(*FOLDERS).out
     with Image.open(clips / "out/depth/0054/00002.png") as image:
-        Image.fromarray(np.array(image)).save(clips / "out/depth/0054/00002.png")  # notes are lost
+        Image.fromarray(np.array(image)).save(clips / "out/depth/0054/00002.png")  # without text
     assert "1 frames refined, 15 kept" in infer(*FOLDERS).out
 
 
-def test_what_another_bundle_made_is_made_again(infer, clips, study, script):
-    shutil.copytree(study.path / "trials" / "0001", clips / "trial")
-    assert script("export", clips / "trial").returncode == 0
-    other = load_bundle(clips / "trial" / "engine" / "refiner.ts")
-    assert main(["infer", str(clips / "trial" / "engine" / "refiner.ts"), *FOLDERS]) == 0
+def test_results_of_another_bundle_are_refined_again(infer, clips, bundle, engine):
+    other = clips / "other.ts"
+    copy_bundle(bundle, other, {"run": "another"}, {})
+    assert main(["infer", str(other), *FOLDERS]) == 0
     path = clips / "out" / "depth" / "0000" / "00000.png"
     with Image.open(path) as image:
-        assert image.info["zoerefine-bundle"] == other.digest
+        assert image.info["zoerefine-bundle"] == read_manifest(other)["digest"] != engine.digest
     assert "16 frames refined, 0 kept" in infer(*FOLDERS).out
     with Image.open(path) as image:
-        assert image.info["zoerefine-bundle"] != other.digest
+        assert image.info["zoerefine-bundle"] == engine.digest
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_what_was_cut_off_leaves_whole_files_and_the_same_command_goes_on(
-    bundle, make_pair, tmp_path, wait_until, how
+def test_a_stopped_command_leaves_complete_files_and_continues(
+    infer, bundle, make_pair, tmp_path, wait_until, how
 ):
-    for number in range(60):
-        make_pair(f"{number:03d}", 480, 640, seed=number)
-    command = [sys.executable, INFER, bundle, *FOLDERS, "--batch", "1"]
+    for number in range(8):
+        make_pair(f"{number}", seed=number)
+    blocked = tmp_path / "rgb" / "5.jpg"  # reading waits here, so it is stopped in the middle
+    content = blocked.read_bytes()
+    blocked.unlink()
+    os.mkfifo(blocked)
+    words = [sys.executable, INFER, bundle, *FOLDERS, "--batch", "1"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    depth = tmp_path / "out" / "depth"
-    wait_until(lambda: len(list(depth.glob("*.png"))) > 3, process)
+    files = [tmp_path / "out" / "depth" / f"{number}.png" for number in range(5)]
+    wait_until(lambda: all(path.exists() for path in files), process)
     process.send_signal(how)
+    if how == signal.SIGINT:
+        os.close(os.open(blocked, os.O_WRONLY))  # the reader sees the end of the file
     assert process.wait() == {signal.SIGKILL: -9, signal.SIGINT: 130}[how]
-    whole = [p for p in depth.glob("*.png") if p.name[0] != "."]
-    assert len(whole) < 60
-    stamps = {p: p.stat().st_mtime_ns for p in whole}
-    for path in whole:
-        assert read_zoe(path).shape == (480, 640)
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"{60 - len(whole)} frames refined, {len(whole)} kept, 0 left out" in done.stdout
-    assert {p: p.stat().st_mtime_ns for p in whole} == stamps
+    blocked.unlink()
+    blocked.write_bytes(content)
+    assert not (tmp_path / "out" / "depth" / "5.png").exists()
+    modified = [path.stat().st_mtime_ns for path in files]
+    for path in files:
+        assert read_zoe(path).shape == (48, 64)
+    done = infer(*FOLDERS)
+    assert done.code == 0, done.err
+    assert "3 frames refined, 5 kept, 0 left out" in done.out
+    assert [path.stat().st_mtime_ns for path in files] == modified
 
 
-def test_broken_frames_are_named_and_left_out_and_the_others_are_refined(infer, clips, make_pair):
+LEFTOVERS = (
+    "depth/.0.png.0123abcd.tmp",
+    "colors/a/.1.png.89abcdef.tmp",
+    "points/.2.ply.00000000.tmp",
+    "zoe_depth_raw/.3.png.11111111.tmp",
+    ".metrics.json.22222222.tmp",
+)
+
+
+@pytest.fixture
+def leftovers(tmp_path):
+    """Temporary files as a killed command leaves them, and a file of another program."""
+    for name in (*LEFTOVERS, "depth/.keep"):
+        path = tmp_path / "out" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"part of a file")
+    return [tmp_path / "out" / name for name in LEFTOVERS]
+
+
+def test_temporary_files_of_a_killed_command_are_removed(infer, make_pair, leftovers):
+    make_pair("0")
+    assert infer(*FOLDERS).code == 0
+    assert not any(path.exists() for path in leftovers)
+    assert Path("out/depth/.keep").exists()
+
+
+def test_temporary_files_of_a_command_that_still_runs_are_kept(infer, make_pair, leftovers):
+    make_pair("0")
+    with lock(Path("out/.lock"), shared=True):  # as a running command holds it
+        assert infer(*FOLDERS).code == 0
+    assert all(path.exists() for path in leftovers)
+
+
+def test_with_every_frame_left_out_the_exit_code_is_2(infer, make_pair):
+    for name in ("0", "1"):
+        make_pair(name)
+        Path(f"rgb/{name}.jpg").write_bytes(b"not a picture")
+    for more in ((), ("--video", "side.mp4"), ("--picture", "side.png"), ("--eval", "zoe")):
+        done = infer(*FOLDERS, *more)
+        assert done.code == 2
+        assert "left out 0: " in done.err and "left out 1: " in done.err
+        assert "no frame was refined; 2 left out for the reasons above" in done.err
+    assert not Path("side.mp4").exists()
+    assert not Path("side.png").exists()
+
+
+def test_a_bundle_that_was_chosen_on_another_processor_is_named(infer, clips, bundle, capsys):
+    choice = {"processor": "Another CPU (AVX2)", "latency_ms": {"torchscript fp32": 1.0}}
+    copy_bundle(bundle, clips / "other.ts", {"choice": choice}, {})
+    assert "was chosen" not in infer(*FOLDERS).err
+    assert main(["infer", str(clips / "other.ts"), *FOLDERS]) == 0
+    assert "was chosen as the fastest engine on Another CPU (AVX2)" in capsys.readouterr().err
+
+
+def test_damaged_frames_are_named_and_left_out_and_the_others_are_refined(infer, clips, make_pair):
     os.truncate(clips / "zoe" / "0054" / "00002.png", 60)
     os.truncate(clips / "rgb" / "0108" / "00001.jpg", 500)
     (clips / "zoe" / "0000" / "00001.png").unlink()
@@ -136,7 +196,7 @@ def test_broken_frames_are_named_and_left_out_and_the_others_are_refined(infer, 
         assert why in line
 
 
-def test_colours_and_points_are_made_where_asked_for_and_when_their_settings_change(infer, clips):
+def test_colours_and_points_are_written_on_request_and_again_when_options_change(infer, clips):
     infer(*FOLDERS)
     assert not Path("out/colors").exists()
     more = ("--colors", "--points")
@@ -152,26 +212,30 @@ def test_colours_and_points_are_made_where_asked_for_and_when_their_settings_cha
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--rgb", "absent"], "no absent: give --rgb a folder, a video or a quoted pattern"),
-        (["--rgb", "empty"], "empty holds no jpg or png pictures"),
-        (["--rgb", "rgb/*/*.gif"], "rgb/*/*.gif holds no jpg or png pictures"),
-        (["--rgb", "note.txt"], "note.txt is no video that OpenCV can play"),
-        (["--depth", "absent"], "no folder absent"),
-        (["--depth", "empty"], "empty has no depth for any of 16 pictures"),
+        (
+            ["--rgb", "absent"],
+            "--rgb absent does not exist: give a folder, a video or a quoted pattern",
+        ),
+        (["--rgb", "empty"], "--rgb empty has no jpg or png pictures"),
+        (["--rgb", "rgb/*/*.gif"], "--rgb rgb/*/*.gif has no jpg or png pictures"),
+        (["--rgb", "note.txt"], "note.txt is neither a video that OpenCV can play nor"),
+        (["--depth", "absent"], "there is no folder absent with pseudo depth"),
+        (["--depth", "empty"], "empty has no pseudo depth for any of 16 pictures"),
         (["--eval", "empty"], "empty has no true depth for any of 16 pictures"),
-        (["--out", "rgb"], "--out rgb lies in rgb, whose pictures are read"),
-        (["--out", "rgb/refined"], "--out rgb/refined lies in rgb"),
-        (["--out", "note.txt/out"], "nothing can be written to note.txt/out: Not a dir"),
-        (["--video", "note.txt/side.mp4"], "nothing can be written to note.txt: "),
+        (["--out", "rgb"], "--out rgb is inside rgb, so the next command would read"),
+        (["--out", "rgb/refined"], "--out rgb/refined is inside rgb"),
+        (["--out", "note.txt/out"], "note.txt/out cannot be written to: Not a dir"),
+        (["--video", "note.txt/side.mp4"], "note.txt cannot be written to: "),
         (["--batch", "0"], "--batch must be 1 or more"),
         (["--farthest", "0"], "--farthest must be above 0"),
-        (["--points", "--fov", "180"], "--fov must lie between 0 and 180"),
-        (["--points", "--intrinsics", "0", "1", "2", "3"], "focal lengths are above 0"),
-        (["--video", "side.avi"], "side.avi: its name must end in .mp4"),
-        (["--picture", "side"], "side: its name must end in .png or"),
+        (["--farthest", "nan"], "--farthest must be above 0"),
+        (["--points", "--fov", "180"], "--fov must be between 0 and 180"),
+        (["--points", "--intrinsics", "0", "1", "2", "3"], "focal lengths must be above 0"),
+        (["--video", "side.avi"], "side.avi: the name must end in .mp4"),
+        (["--picture", "side"], "side: the name must end in .png or"),
     ],
 )
-def test_what_cannot_be_is_one_line_before_anything_is_written(infer, clips, words, message):
+def test_wrong_options_are_one_line_before_anything_is_written(infer, clips, words, message):
     Path("empty").mkdir()
     Path("note.txt").write_text("not a video")
     before = sorted(clips.rglob("*"))
@@ -182,7 +246,7 @@ def test_what_cannot_be_is_one_line_before_anything_is_written(infer, clips, wor
     assert sorted(clips.rglob("*")) == before
 
 
-def test_results_are_never_written_over_what_is_read(infer, clips):
+def test_results_never_overwrite_inputs(infer, clips):
     infer(*FOLDERS)
     before = Path("out/depth/0000/00000.png").read_bytes()
     done = infer("--rgb", "rgb", "--depth", "out/depth", "--out", "out")
@@ -190,6 +254,7 @@ def test_results_are_never_written_over_what_is_read(infer, clips):
     assert Path("out/depth/0000/00000.png").read_bytes() == before
 
 
-def test_a_missing_bundle_is_named(script, tmp_path):
-    done = script("infer", "absent.ts", "--rgb", "x", "--depth", "y", "--out", "out")
-    assert (done.returncode, "no engine bundle absent.ts" in done.stderr) == (2, True)
+def test_a_missing_bundle_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["infer", "absent.ts", "--rgb", "x", "--depth", "y", "--out", "out"]) == 2
+    assert "there is no engine bundle absent.ts" in capsys.readouterr().err

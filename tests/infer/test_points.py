@@ -1,4 +1,4 @@
-"""Point clouds: the geometry of a pinhole camera, and files that others can read."""
+"""Point clouds: the geometry of a pinhole camera, and files that follow the PLY format."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from zoerefine.data.decode import read_zoe
 from zoerefine.image_files import read_rgb
-from zoerefine.infer.points import Camera, Lens, back_project, ply
+from zoerefine.infer.points import Camera, CameraOptions, back_project, ply
 
 cameras = st.builds(
     Camera, st.floats(1, 5000), st.floats(1, 5000), st.floats(-10, 700), st.floats(-10, 700)
@@ -20,7 +20,7 @@ depths = sizes.flatmap(lambda size: arrays(np.float64, size, elements=st.floats(
 
 
 @given(depths, cameras)
-def test_points_project_to_the_pixels_that_they_came_from(depth_m, camera):
+def test_points_project_to_the_pixels_that_they_come_from(depth_m, camera):
     points = back_project(depth_m, camera)
     matrix = np.array([[camera.fx, 0, camera.cx], [0, camera.fy, camera.cy], [0, 0, 1]])
     u, v, w = np.moveaxis(points @ matrix.T, -1, 0)
@@ -31,8 +31,8 @@ def test_points_project_to_the_pixels_that_they_came_from(depth_m, camera):
 
 
 @given(st.integers(2, 4000), st.integers(2, 4000), st.floats(1, 179))
-def test_the_field_of_view_reaches_from_edge_to_edge(height, width, fov_deg):
-    camera = Lens(None, fov_deg).camera(height, width)
+def test_the_field_of_view_spans_the_picture_from_edge_to_edge(height, width, fov_deg):
+    camera = CameraOptions(None, fov_deg).camera(height, width)
     left = np.arctan(
         (camera.cx + 0.5) / camera.fx
     )  # a pixel's edge is half a pixel from its centre
@@ -43,7 +43,7 @@ def test_the_field_of_view_reaches_from_edge_to_edge(height, width, fov_deg):
 
 
 def test_habitatdyns_camera_is_the_default():
-    camera = Lens(None, 90).camera(480, 640)
+    camera = CameraOptions(None, 90).camera(480, 640)
     assert (camera.fx, camera.fy, camera.cx, camera.cy) == (
         pytest.approx(320),
         pytest.approx(320),
@@ -53,7 +53,7 @@ def test_habitatdyns_camera_is_the_default():
 
 
 def read_ply(data):
-    """Header lines, points [n, 3] and colours [n, 3], read by the format's own description."""
+    """Header lines, points [n, 3] and colours [n, 3], read as the PLY format defines them."""
     head, body = data.split(b"end_header\n", 1)
     lines = head.decode("latin-1").splitlines()
     count = int(next(line for line in lines if line.startswith("element vertex")).split()[2])
@@ -66,7 +66,7 @@ def read_ply(data):
     return lines, records[:, :12].copy().view("<f4"), records[:, 12:]
 
 
-def test_a_cloud_holds_what_was_measured_and_nothing_else():
+def test_a_cloud_holds_the_valid_pixels_and_no_others():
     depth_m = np.array([[2.0, 0.0], [0.0, 4.0]])
     rgb = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
     data = ply(depth_m, rgb, Camera(1, 2, 0.5, 0.5), {"made-by": "a test"})
@@ -76,10 +76,10 @@ def test_a_cloud_holds_what_was_measured_and_nothing_else():
     np.testing.assert_array_equal(colors, [[0, 1, 2], [9, 10, 11]])
 
 
-def test_the_commands_clouds_are_the_refined_depth_and_say_what_made_them(infer, make_pair, engine):
+def test_point_clouds_hold_the_refined_depth_and_their_provenance(infer, make_pair, engine):
     make_pair("0", 40, 60)
-    lens = ("--points", "--intrinsics", "50", "60", "30", "20")
-    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", *lens)
+    camera = ("--points", "--intrinsics", "50", "60", "30", "20")
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", *camera)
     assert done.code == 0, done.err
     lines, points, colors = read_ply(Path("out/points/0.ply").read_bytes())
     depth_m = read_zoe(Path("out/depth/0.png")) / 256

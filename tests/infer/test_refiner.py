@@ -1,4 +1,4 @@
-"""The Python interface: what a program has at hand goes in, and the same kind comes out."""
+"""The Python interface: arrays or tensors go in, and the same type comes out."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ def refiner(bundle):
 
 @pytest.fixture
 def frames():
-    """uint8 [3, 48, 64, 3] and uint16 [3, 48, 64], with pixels that were not measured."""
+    """uint8 [3, 48, 64, 3] and uint16 [3, 48, 64], with invalid pixels."""
     rng = np.random.default_rng(0)
     rgb = rng.integers(0, 256, (3, 48, 64, 3)).astype(np.uint8)
     zoe = rng.integers(100, 2000, (3, 48, 64)).astype(np.uint16)
@@ -26,14 +26,14 @@ def frames():
     return rgb, zoe
 
 
-def test_a_batch_of_units_is_what_the_engine_takes(refiner, engine, frames):
+def test_a_uint16_batch_gives_what_the_engine_gives(refiner, engine, frames):
     np.testing.assert_array_equal(refiner(*frames), engine(*frames))
     assert refiner.digest == engine.digest
     assert refiner.manifest == engine.manifest
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["array", "tensor"])
-def test_one_picture_is_a_batch_of_one(refiner, engine, frames, kind):
+def test_one_picture_is_refined_like_a_batch_of_one(refiner, engine, frames, kind):
     rgb, zoe = (kind(field[1]) for field in frames)
     refined = refiner(rgb, zoe)
     assert type(refined) is type(zoe)
@@ -52,15 +52,15 @@ def test_one_picture_is_a_batch_of_one(refiner, engine, frames, kind):
     ],
     ids=["float32", "float64", "tensor", "half tensor"],
 )
-def test_metres_go_in_and_metres_come_out(refiner, engine, frames, kind):
+def test_metres_in_give_metres_out(refiner, engine, frames, kind):
     rgb, zoe = frames
-    zoe = zoe // 8 * 8  # what float16 can hold
+    zoe = zoe // 8 * 8  # float16 represents these exactly
     refined_m = refiner(rgb, kind(zoe / 256))
     assert str(refined_m.dtype).removeprefix("torch.") == "float32"
     np.testing.assert_array_equal(np.asarray(refined_m), engine(rgb, zoe).astype(np.float32) / 256)
 
 
-def test_what_is_no_depth_is_no_measurement(refiner, frames):
+def test_negative_and_non_finite_depth_is_invalid(refiner, frames):
     rgb, zoe = (field[0] for field in frames)
     zoe_m = zoe / 256
     zoe_m[20, :4] = [np.nan, -1, -np.inf, 0]
@@ -69,7 +69,7 @@ def test_what_is_no_depth_is_no_measurement(refiner, frames):
     np.testing.assert_array_equal(refined_m == 0, ~(np.isfinite(zoe_m) & (zoe_m > 0)))
 
 
-def test_a_view_of_a_larger_picture_will_do(refiner, frames):
+def test_a_view_of_another_array_is_accepted(refiner, frames):
     rgb, zoe = frames
     flipped = refiner(rgb[:, :, ::-1], zoe[:, :, ::-1])
     np.testing.assert_array_equal(flipped, refiner(rgb[:, :, ::-1].copy(), zoe[:, :, ::-1].copy()))
@@ -84,19 +84,23 @@ def test_a_view_of_a_larger_picture_will_do(refiner, frames):
             r"rgb is float32 \[4, 6, 3\]",
         ),
         (np.zeros((3, 4, 6), np.uint8), np.zeros((4, 6), np.uint16), r"rgb is uint8 \[3, 4, 6\]"),
-        (np.zeros((4, 6, 3), np.uint8), np.zeros((6, 4), np.uint16), r"rgb asks for \[4, 6\]"),
-        (np.zeros((2, 4, 6, 3), np.uint8), np.zeros((4, 6), np.uint16), r"asks for \[2, 4, 6\]"),
+        (np.zeros((4, 6, 3), np.uint8), np.zeros((6, 4), np.uint16), r"for this rgb give \[4, 6\]"),
+        (
+            np.zeros((2, 4, 6, 3), np.uint8),
+            np.zeros((4, 6), np.uint16),
+            r"rgb give \[2, 4, 6\]",
+        ),
         (np.zeros((4, 6, 3), np.uint8), np.zeros((4, 6), np.int32), "zoe is int32"),
         (np.zeros((0, 4, 6, 3), np.uint8), np.zeros((0, 4, 6), np.uint16), "zoe has shape"),
     ],
 )
-def test_other_shapes_and_types_are_one_line(refiner, rgb, zoe, message):
+def test_other_shapes_and_types_are_refused_in_one_line(refiner, rgb, zoe, message):
     with pytest.raises(UserError, match=message):
         refiner(rgb, zoe)
 
 
-def test_a_bundle_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(UserError, match="no engine bundle"):
+def test_a_missing_bundle_is_named(tmp_path):
+    with pytest.raises(UserError, match="there is no engine bundle"):
         Refiner.load(tmp_path / "absent.ts")
 
 

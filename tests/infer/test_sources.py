@@ -1,4 +1,4 @@
-"""Where pictures come from: folders, patterns, single files, videos."""
+"""Where pictures come from: folders, patterns, single pictures, videos."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from zoerefine.data.decode import read_zoe
 
 
 def depths(names):
-    """Pseudo depths for a video's frames."""
+    """Write pseudo depth for the frames of a video."""
     Path("zoe").mkdir(exist_ok=True)
     for name in names:
         cv2.imwrite(f"zoe/{name}.png", np.full((48, 64), 500, np.uint16))
@@ -35,7 +35,7 @@ def test_a_video_is_refined_frame_by_frame(infer, make_video, engine):
     assert "1 frames refined, 9 kept" in again.out
 
 
-def test_a_video_that_was_cut_short_gives_what_it_has_and_says_so(infer, make_video):
+def test_a_video_that_is_cut_short_is_refined_up_to_its_end_and_named(infer, make_video):
     video = make_video("a.mkv", 40)
     video.write_bytes(video.read_bytes()[: video.stat().st_size // 2])
     depths(f"{number:06d}" for number in range(40))
@@ -46,7 +46,7 @@ def test_a_video_that_was_cut_short_gives_what_it_has_and_says_so(infer, make_vi
     assert names() == [f"{number:06d}.png" for number in range(len(names()))]
 
 
-def test_a_pattern_takes_what_fits_and_names_it_from_its_first_wildcard(infer, make_pair):
+def test_names_of_a_pattern_begin_at_its_first_wildcard(infer, make_pair):
     for name in ("a/left/0", "a/right/0", "b/left/0", "b/left/1"):
         make_pair(name)
     done = infer("--rgb", "rgb/*/left/*.jpg", "--depth", "zoe", "--out", "out")
@@ -54,28 +54,28 @@ def test_a_pattern_takes_what_fits_and_names_it_from_its_first_wildcard(infer, m
     assert names() == ["a/left/0.png", "b/left/0.png", "b/left/1.png"]
 
 
-def test_a_single_picture_is_enough(infer, make_pair):
+def test_a_single_picture_is_a_source(infer, make_pair):
     make_pair("a/0")
     assert infer("--rgb", "rgb/a/0.jpg", "--depth", "zoe/a", "--out", "out").code == 0
     assert names() == ["0.png"]
 
 
-def test_two_pictures_with_one_result_are_refused(infer, make_pair):
+def test_two_pictures_with_the_same_name_are_refused(infer, make_pair):
     make_pair("a")
     Path("rgb/a.png").write_bytes(Path("rgb/a.jpg").read_bytes())
     done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out")
     assert done.code == 2
-    assert "rgb/a.jpg and rgb/a.png differ in their suffix alone" in done.err
+    assert "rgb/a.jpg and rgb/a.png differ only in their suffix" in done.err
 
 
-def test_a_name_with_dots_stays_whole(infer, make_pair):
+def test_only_the_last_suffix_is_removed_from_a_name(infer, make_pair):
     make_pair("17.250")
     make_pair("17.375")
     assert infer("--rgb", "rgb", "--depth", "zoe", "--out", "out").code == 0
     assert names() == ["17.250.png", "17.375.png"]
 
 
-def test_a_video_whose_container_tells_no_length_is_refined_to_its_end(infer, make_pair):
+def test_a_video_without_a_stated_length_is_refined_to_its_end(infer, make_pair):
     frames = []
     for number in range(4):
         make_pair(f"{number}", seed=number)

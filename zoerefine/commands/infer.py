@@ -1,4 +1,4 @@
-"""zoerefine infer: engine bundle + RGB + depth -> refined depth."""
+"""zoerefine infer: from an engine bundle, pictures and pseudo depth to refined depth."""
 
 import argparse
 from collections.abc import Sequence
@@ -11,15 +11,25 @@ if TYPE_CHECKING:
     from zoerefine.infer.pipeline import Inference
 
 EPILOG = """\
-results, in the folder that --out names:
-  depth/NAME.png           refined depth, 16 bit, metres = value / 256
-  zoe_depth_raw/NAME.png   ZoeDepth's, the same, where there is no --depth
+results, in the folder of --out:
+  depth/NAME.png           refined depth, 16 bits, metres = value / 256
+  zoe_depth_raw/NAME.png   ZoeDepth's output in the same format, without --depth
   colors/NAME.png          --colors
   points/NAME.ply          --points
   metrics.json             --eval
-NAME is a picture's path inside its folder, or a video frame's number (000000, 000001, ...).
-Each file says which bundle and commit made it, from which inputs; what is done is kept, so the
-same command goes on where it was stopped. Exit code 1: something was left out, and named.
+NAME is the path of a picture in its folder without the suffix, or the number of a video frame
+(000000, 000001, ...). Every file records the bundle, the commit and the inputs that it was made
+from. Finished files are kept, so the same command continues where it was stopped.
+
+exit codes:
+  0  all frames were refined
+  1  some frames were left out; each is named with its reason
+  2  nothing was refined
+
+examples:
+  zoerefine infer refiner.ts --rgb pictures --depth pseudo_depth --out refined
+  zoerefine infer refiner.ts --rgb video.mp4 --out refined --video side_by_side.mp4
+  zoerefine infer refiner.ts --rgb 'clips/*/left*.jpg' --depth zoe --out refined --eval truth
 """
 
 
@@ -31,12 +41,15 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.infer.pipeline import refine
 
     job = prepare(args)
-    outcome = refine(job, args.batch)
-    print(outcome)
-    left_out = len(outcome.left_out)
-    if args.eval:
-        left_out += evaluate(job, outcome.done, args.eval)
-    draw(job, outcome.done, args)
+    with job.results.in_use():
+        summary = refine(job, args.batch)
+        print(summary)
+        left_out = len(summary.left_out)
+        if not summary.done:
+            raise UserError(f"no frame was refined; {left_out} left out for the reasons above")
+        if args.eval:
+            left_out += evaluate(job, summary.done, args.eval)
+        draw(job, summary.done, args)
     print(args.out)
     return 1 if left_out else 0
 
@@ -44,101 +57,110 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """All options."""
     made = argparse.ArgumentParser(
-        prog="infer",
-        description="Refine the depth of pictures or a video with an engine bundle.",
+        prog="zoerefine infer",
+        description="Refine the depth of pictures or of a video with an engine bundle.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = made.add_argument
-    add("bundle", type=Path, metavar="BUNDLE", help="engine/refiner.ts of a run")
+    add("bundle", type=Path, metavar="BUNDLE", help="a bundle from `zoerefine export`")
     add("--rgb", required=True, metavar="DIR|VIDEO|GLOB",
-        help="pictures (folders in the folder too), a video, or a quoted pattern")  # fmt: skip
+        help="a folder, searched recursively; a video; or a quoted glob pattern")  # fmt: skip
     add("--depth", type=Path, metavar="DIR",
-        help="16-bit ZoeDepth png files of the same names; without it ZoeDepth is run")  # fmt: skip
+        help="pseudo depth: 16-bit PNG files as ZoeDepth writes them, with the names of the "
+        "pictures; default: ZoeDepth is run")  # fmt: skip
     add("--zoedepth", default="Intel/zoedepth-nyu-kitti", metavar="MODEL",
-        help="a folder, or a name on the Hugging Face hub (Intel/zoedepth-nyu-kitti)")  # fmt: skip
-    add("--out", type=Path, required=True, metavar="DIR", help="where results go")
-    add("--batch", type=int, default=4, help="frames of one size that go together (4)")
-    add("--eval", type=Path, metavar="DIR", help="true depth of the same names, to compare with")
-    add("--picture", type=Path, metavar="FILE", help="a side-by-side picture of the middle frame")
-    add("--video", type=Path, metavar="FILE.mp4", help="a side-by-side video of all frames")
-    add("--colors", action="store_true", help="colour pictures of refined depth")
+        help="the ZoeDepth to run without --depth: a folder, or a name on the Hugging Face hub; "
+        "default: %(default)s")  # fmt: skip
+    add("--out", type=Path, required=True, metavar="DIR", help="the folder for all results")
+    add("--batch", type=int, default=4, metavar="N",
+        help="frames of one size that are refined at a time; default: %(default)s")  # fmt: skip
+    add("--eval", type=Path, metavar="DIR",
+        help="true depth with the names of the pictures: print metrics")  # fmt: skip
+    add("--picture", type=Path, metavar="FILE",
+        help="draw the middle frame, side by side (png, jpg, pdf or svg)")  # fmt: skip
+    add("--video", type=Path, metavar="FILE.mp4", help="write all frames side by side as a video")
+    add("--colors", action="store_true", help="write refined depth as colour pictures")
     add("--farthest", type=float, default=10.0, metavar="M",
-        help="metres at the far end of the colours (10)")  # fmt: skip
-    add("--points", action="store_true", help="refined depth as point clouds")
-    lens = made.add_mutually_exclusive_group().add_argument
-    lens("--fov", type=float, default=90.0, metavar="DEG", help="horizontal field of view (90)")
-    lens("--intrinsics", type=float, nargs=4, metavar=("FX", "FY", "CX", "CY"),
-         help="of the camera, in pixels")  # fmt: skip
+        help="depth in metres at the far end of the colours; default: %(default)g")  # fmt: skip
+    add("--points", action="store_true", help="write refined depth as point clouds")
+    camera = made.add_mutually_exclusive_group().add_argument
+    camera("--fov", type=float, default=90.0, metavar="DEG",
+           help="horizontal field of view for --points; default: %(default)g")  # fmt: skip
+    camera("--intrinsics", type=float, nargs=4, metavar=("FX", "FY", "CX", "CY"),
+           help="focal lengths and principal point for --points, in pixels")  # fmt: skip
     return made
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raises `UserError` for what can be told without looking at any file."""
+    """Raises `UserError` for what is wrong without looking at any file."""
     if args.batch < 1:
         raise UserError(f"--batch must be 1 or more, got {args.batch}")
-    if args.farthest <= 0:
+    if not args.farthest > 0:
         raise UserError(f"--farthest must be above 0 metres, got {args.farthest:g}")
     for option, path, suffixes in (
         ("--video", args.video, (".mp4",)),
         ("--picture", args.picture, (".png", ".jpg", ".pdf", ".svg")),
     ):
         if path and path.suffix not in suffixes:
-            raise UserError(f"{option} {path}: its name must end in {' or '.join(suffixes)}")
+            raise UserError(f"{option} {path}: the name must end in {' or '.join(suffixes)}")
 
 
 def prepare(args: argparse.Namespace) -> "Inference":
-    """Open everything; nothing is written before all of it is known to be there."""
+    """Open and check all inputs; nothing is written before."""
     from zoerefine.export.bundle import load_bundle
+    from zoerefine.export.processor import other_processor
     from zoerefine.infer.pipeline import Inference
-    from zoerefine.infer.points import Lens
+    from zoerefine.infer.points import CameraOptions
     from zoerefine.infer.pseudo import DepthFiles, load_zoedepth
-    from zoerefine.infer.results import Results, check_apart, check_writable
+    from zoerefine.infer.results import ResultFolder, check_separate, check_writable
     from zoerefine.infer.sources import check_pairs, open_source
+    from zoerefine.progress import say
 
     engine = load_bundle(args.bundle)
     source = open_source(args.rgb)
-    for folder, what in ((args.depth, "depth"), (args.eval, "true depth")):
+    for folder, what in ((args.depth, "pseudo depth"), (args.eval, "true depth")):
         if folder:
             check_pairs(folder, source.names, what)
-    results = Results(
+    results = ResultFolder(
         args.out,
         engine.digest,
         engine.manifest["commit"],
         args.farthest if args.colors else None,
-        Lens(args.intrinsics, args.fov) if args.points else None,
+        CameraOptions(args.intrinsics, args.fov) if args.points else None,
     )
-    check_apart(args.out, source.tree, source.folders | {*filter(None, (args.depth, args.eval))})
+    inputs = source.folders | {*filter(None, (args.depth, args.eval))}
+    check_separate(args.out, source.root, inputs)
     pseudo = (
-        DepthFiles(args.depth)
-        if args.depth
-        else load_zoedepth(args.zoedepth, results.zoe_depth_raw)
+        DepthFiles(args.depth) if args.depth else load_zoedepth(args.zoedepth, results.pseudo_depth)
     )
     files = filter(None, (args.picture, args.video))
     for folder in (*(path.parent for path in files), args.out):
         check_writable(folder)
+    if note := other_processor(engine.manifest):
+        say(f"{args.bundle}: {note}")
     return Inference(engine, source, pseudo, results)
 
 
 def evaluate(job: "Inference", done: set[str], truth: Path) -> int:
-    """Print the metrics, keep them as `metrics.json`; returns how many could not be compared."""
+    """Print the metrics and write metrics.json; returns how many frames could not be compared."""
     from zoerefine.files import write_json
     from zoerefine.infer.evaluate import evaluate, table
 
     report = evaluate(job, done, truth)
     write_json(job.results.root / "metrics.json", report)
-    print(f"against the truth of {report['frames']} frames:")
+    print(f"compared with the true depth of {report['frames']} frames:")
     print(table(report))
     return len(report["left_out"])
 
 
 def draw(job: "Inference", done: set[str], args: argparse.Namespace) -> None:
-    """The side-by-side picture and video, where asked for."""
-    from zoerefine.infer.side_by_side import draw_middle, film
+    """Write the side-by-side picture and video, if asked for."""
+    from zoerefine.infer.side_by_side import draw_middle_frame, write_video
 
     if args.picture:
-        draw_middle(args.picture, job, done, args.eval)
+        draw_middle_frame(args.picture, job, done, args.eval)
         print(args.picture)
     if args.video:
-        film(args.video, job, done, args.farthest)
+        write_video(args.video, job, done, args.farthest)
         print(args.video)

@@ -1,4 +1,4 @@
-"""How far pseudo and refined depth are from the truth, over the files of an inference."""
+"""Metrics of the pseudo depth and the refined depth that an inference left in files."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -19,45 +19,48 @@ from zoerefine.progress import say, track
 
 
 def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
-    """Metrics of the frames whose truth is there, by ZoeDepth's protocol, a mean over pictures.
+    """Metrics of all finished frames with true depth, by ZoeDepth's protocol.
 
     Args:
-        done: names of the frames that are refined.
+        done: names of the finished frames.
         truth: folder of png files of the same names, in the encoding that the data set around
             it states; without one, of 8 bits (HabitatDyn's) or of 16 (millimetres).
 
     Returns:
         {"frames", "left_out": [name, ...], "pseudo": metrics, "refined": metrics,
-         "ratio": {metric: refined / pseudo}}
+         "ratio": {metric: refined / pseudo}}; metrics are means over pictures.
     """
-    there = [name for name in sorted(done) if (truth / f"{name}.png").exists()]
+    compared = [name for name in sorted(done) if (truth / f"{name}.png").exists()]
     sums = {"pseudo": DepthMetrics(), "refined": DepthMetrics()}
     left_out = []
     rows_of = partial(rows, job=job, truth=truth, encoding=stated_encoding(truth))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, found in track(
-            zip(there, pool.map(rows_of, there), strict=True), len(there), "comparing", "frame"
+            zip(compared, pool.map(rows_of, compared), strict=True),
+            len(compared),
+            "comparing",
+            "frame",
         ):
             if isinstance(found, UserError):
                 left_out.append(name)
-                say(f"not compared {name}: {found}")
+                say(f"{name} is not compared: {found}")
                 continue
             for one, row in zip(sums.values(), found, strict=True):
                 one.add(row)
-    before, after = (one.compute() for one in sums.values())
+    pseudo, refined = (one.compute() for one in sums.values())
     return {
         "frames": sums["refined"].pictures,
         "left_out": left_out,
-        "pseudo": before,
-        "refined": after,
-        "ratio": shares(after, before),
+        "pseudo": pseudo,
+        "refined": refined,
+        "ratio": shares(refined, pseudo),
     }
 
 
 def rows(
     name: str, job: Inference, truth: Path, encoding: DepthEncoding | None
 ) -> tuple[Tensor, Tensor] | UserError:
-    """A frame's metrics, of pseudo and of refined depth; the error of a file that is broken."""
+    """A frame's metrics for pseudo and for refined depth, or the error of a damaged file."""
     try:
         zoe, refined = read_zoe(job.pseudo.path(name)), read_zoe(job.results.depth(name))
         truth_m = read_truth_m(truth / f"{name}.png", encoding)
@@ -76,7 +79,7 @@ def rows(
 def table(report: dict[str, Any]) -> str:
     """The report for people."""
     lines = [f"{'':<10}{'pseudo':>9}{'refined':>9}{'ratio':>8}"]
-    for name, before in report["pseudo"].items():
+    for name, pseudo in report["pseudo"].items():
         ratio = f"{report['ratio'][name]:8.3f}" if name in report["ratio"] else f"{'-':>8}"
-        lines.append(f"{name:<10}{before:9.4f}{report['refined'][name]:9.4f}{ratio}")
+        lines.append(f"{name:<10}{pseudo:9.4f}{report['refined'][name]:9.4f}{ratio}")
     return "\n".join(lines)

@@ -1,12 +1,12 @@
-"""Refine what a source gives: reading, ZoeDepth, engine and writing overlap.
+"""Refine all frames of a source: reading, ZoeDepth, engine and writing overlap.
 
-    reading thread    source -> the pool decodes, in order -> batches of one size
-    ZoeDepth thread   batches without pseudo depth get it
-    engine threads    refined depth: one thread on a GPU, one a core on a CPU
+    reading thread    source -> the pool decodes, in order -> batches of one picture size
+    ZoeDepth thread   adds pseudo depth to batches that have none
+    engine threads    refine: one thread on a GPU; on a CPU as many as the engine uses best
     the pool          writes files
 
-Each waits for the next where it is ahead by more than a few frames. A frame that cannot be read
-is named and left out, and costs nothing else.
+Each stage runs a few frames ahead of the next one and no further. A frame that cannot be read is
+named and left out; the others are not affected.
 """
 
 import os
@@ -22,56 +22,57 @@ import torch
 
 from zoerefine.errors import UserError
 from zoerefine.export.bundle import Engine
-from zoerefine.infer.pseudo import Pseudo, ZoeDepth
-from zoerefine.infer.results import Results, digest_of
-from zoerefine.infer.sources import FrameSource, Shot
+from zoerefine.infer.pseudo import PseudoDepth, ZoeDepth
+from zoerefine.infer.results import ResultFolder, digest_of
+from zoerefine.infer.sources import FrameSource, SourceFrame
 from zoerefine.progress import bar, say
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-FRAMES_AHEAD = 16  # that may be decoded before the engine takes them, and written after it
-BATCHES_AHEAD = 2  # a thread
+FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an incomplete batch
+BATCHES_AHEAD = 2  # per thread
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Inference:
-    """What is refined by what, and where to."""
+    """What is refined, by what, and where the results go."""
 
     engine: Engine
     source: FrameSource
-    pseudo: Pseudo
-    results: Results
+    pseudo: PseudoDepth
+    results: ResultFolder
 
 
 @dataclass(frozen=True)
 class FrameInWork:
-    """A frame on its way.
+    """A frame on its way through the pipeline.
 
     Attributes:
-        name, inputs: of its results, and the digest of what they are made from.
+        name: of its results.
+        inputs: the digest of what it is refined from.
         rgb: uint8 [H, W, 3].
-        zoe: uint16 [H, W], metres * 256; None where ZoeDepth is still to be run.
-        new: whether ZoeDepth was run for it, so that its depth is still to be written.
+        zoe: pseudo depth uint16 [H, W], metres * 256; None until ZoeDepth has been run.
+        zoe_is_new: True if ZoeDepth was run now, so its output must be written.
     """
 
     name: str
     inputs: str
     rgb: np.ndarray
     zoe: np.ndarray | None
-    new: bool = False
+    zoe_is_new: bool = False
 
 
 @dataclass
 class InferenceSummary:
-    """What became of the frames, by name.
+    """What happened to the frames, by name.
 
     Attributes:
-        kept: their files were there before.
+        kept: their files existed already.
         written: refined now, in `seconds`.
-        left_out: what could not be read.
+        left_out: could not be read.
     """
 
     kept: list[str] = field(default_factory=list)
@@ -81,13 +82,13 @@ class InferenceSummary:
 
     @property
     def done(self) -> set[str]:
-        """All frames whose files are there now."""
+        """All frames whose files exist now."""
         return {*self.kept, *self.written}
 
-    def leave_out(self, name: str, why: object) -> None:
-        """Name something that cannot be refined."""
+    def leave_out(self, name: str, reason: object) -> None:
+        """Record and say that a frame cannot be refined."""
         self.left_out.append(name)
-        say(f"left out {name}: {why}")
+        say(f"left out {name}: {reason}")
 
     def __str__(self) -> str:
         rate = f", {len(self.written) / self.seconds:.1f} frames/s" if self.written else ""
@@ -96,76 +97,76 @@ class InferenceSummary:
 
 
 def refine(job: Inference, batch: int) -> InferenceSummary:
-    """Refine every frame whose files are not there yet; returns what became of all.
+    """Refine every frame that has no files yet, `batch` frames of one size at a time.
 
-    Raises `UserError` where results cannot be written.
+    Raises `UserError` if results cannot be written.
     """
-    outcome = InferenceSummary()
+    summary = InferenceSummary()
     start = time.perf_counter()
     with (
         ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
         engine_pool(job.engine) as engines,
         bar(len(job.source.names), "refining", "frame") as progress,
     ):
-        batches = ahead(group(read_ahead(job, pool, outcome), batch))
+        batches = run_ahead(batches_of_one_size(read_ahead(job, pool, summary), batch))
         if isinstance(job.pseudo, ZoeDepth):
-            batches = ahead(with_zoe(batches, job.pseudo))
-        for writing in in_threads(engines, batches, job, pool):
-            outcome.written += [future.result() for future in writing]
-            show(progress, outcome)
-        show(progress, outcome)
-    outcome.seconds = time.perf_counter() - start
-    return outcome
+            batches = run_ahead(with_pseudo_depth(batches, job.pseudo))
+        for writing in refine_in_threads(engines, batches, job, pool):
+            summary.written += [future.result() for future in writing]
+            update_bar(progress, summary)
+        update_bar(progress, summary)
+    summary.seconds = time.perf_counter() - start
+    return summary
 
 
 def read_ahead(
-    job: Inference, pool: ThreadPoolExecutor, outcome: InferenceSummary
+    job: Inference, pool: ThreadPoolExecutor, summary: InferenceSummary
 ) -> Iterator[FrameInWork]:
     """Frames that are not done yet, in order, decoded by the pool before they are needed."""
     waiting: deque[tuple[str, Future[FrameInWork]]] = deque()
-    for shot in shots(job.source, outcome):
-        inputs = digest_of(shot.stamp, job.pseudo.stamp(shot.name))
-        if job.results.is_done(shot.name, inputs):
-            outcome.kept.append(shot.name)
+    for frame in readable_frames(job.source, summary):
+        inputs = digest_of(frame.fingerprint, job.pseudo.fingerprint(frame.name))
+        if job.results.is_done(frame.name, inputs):
+            summary.kept.append(frame.name)
             continue
-        waiting.append((shot.name, pool.submit(read_frame, shot, inputs, job.pseudo)))
+        waiting.append((frame.name, pool.submit(read_frame, frame, inputs, job.pseudo)))
         if len(waiting) > FRAMES_AHEAD:
-            yield from whole(*waiting.popleft(), outcome)
+            yield from frame_unless_broken(*waiting.popleft(), summary)
     for one in waiting:
-        yield from whole(*one, outcome)
+        yield from frame_unless_broken(*one, summary)
 
 
-def shots(source: FrameSource, outcome: InferenceSummary) -> Iterator[Shot]:
-    """What a source gives, up to where it cannot be read any more."""
+def readable_frames(source: FrameSource, summary: InferenceSummary) -> Iterator[SourceFrame]:
+    """The frames of a source, until it cannot be read any further."""
     try:
-        yield from source.shots()
+        yield from source.frames()
     except UserError as error:
-        outcome.leave_out(source.label, error)
+        summary.leave_out(source.label, error)
 
 
-def read_frame(shot: Shot, inputs: str, pseudo: Pseudo) -> FrameInWork:
-    """Decode a frame. Raises `UserError` for a damaged file, or two sizes."""
-    rgb, zoe = shot.read(), pseudo.read(shot.name, inputs)
+def read_frame(frame: SourceFrame, inputs: str, pseudo: PseudoDepth) -> FrameInWork:
+    """Decode a frame. Raises `UserError` for a damaged file, or two different sizes."""
+    rgb, zoe = frame.read(), pseudo.read(frame.name, inputs)
     if zoe is not None and zoe.shape != rgb.shape[:2]:
         sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
-        raise UserError(f"the picture and {pseudo.path(shot.name)} differ in size: {sizes}")
-    return FrameInWork(shot.name, inputs, rgb, zoe)
+        raise UserError(f"the picture and {pseudo.path(frame.name)} differ in size: {sizes}")
+    return FrameInWork(frame.name, inputs, rgb, zoe)
 
 
-def whole(
-    name: str, reading: Future[FrameInWork], outcome: InferenceSummary
+def frame_unless_broken(
+    name: str, reading: Future[FrameInWork], summary: InferenceSummary
 ) -> Iterator[FrameInWork]:
-    """The frame, or none where it is broken, which is noted."""
+    """The frame, or nothing if it could not be read, which is recorded."""
     try:
         yield reading.result()
     except UserError as error:
-        outcome.leave_out(name, error)
+        summary.leave_out(name, error)
 
 
-def group(frames: Iterator[FrameInWork], size: int) -> Iterator[list[FrameInWork]]:
-    """Batches of at most `size` frames, alike in their pictures' size and in what they lack.
+def batches_of_one_size(frames: Iterator[FrameInWork], size: int) -> Iterator[list[FrameInWork]]:
+    """Batches of at most `size` frames of one picture size, all with or all without pseudo depth.
 
-    Frames of a rare size wait for others of theirs, but not for ever: memory is bounded.
+    Frames of a rare size wait for others, but the number of waiting frames is bounded.
     """
     groups: dict[tuple[object, bool], list[FrameInWork]] = {}
     for frame in frames:
@@ -174,29 +175,32 @@ def group(frames: Iterator[FrameInWork], size: int) -> Iterator[list[FrameInWork
         if len(groups[key]) == size:
             yield groups.pop(key)
         elif sum(map(len, groups.values())) >= 2 * size + FRAMES_AHEAD:
-            yield groups.pop(next(iter(groups)))  # the one that waited longest
+            yield groups.pop(next(iter(groups)))  # the one that has waited longest
     yield from groups.values()
 
 
-def with_zoe(
+def with_pseudo_depth(
     batches: Iterator[list[FrameInWork]], zoedepth: ZoeDepth
 ) -> Iterator[list[FrameInWork]]:
-    """Batches in which every frame has its pseudo depth."""
+    """The batches, with ZoeDepth's output added to those without pseudo depth."""
     for batch in batches:
         if batch[0].zoe is not None:
             yield batch
             continue
         depths = zoedepth.predict(np.stack([frame.rgb for frame in batch]))
-        yield [replace(frame, zoe=zoe, new=True) for frame, zoe in zip(batch, depths, strict=True)]
+        yield [
+            replace(frame, zoe=zoe, zoe_is_new=True)
+            for frame, zoe in zip(batch, depths, strict=True)
+        ]
 
 
-def in_threads(
+def refine_in_threads(
     engines: ThreadPoolExecutor,
     batches: Iterator[list[FrameInWork]],
     job: Inference,
     pool: ThreadPoolExecutor,
 ) -> Iterator[list[Future[str]]]:
-    """Refine batches, a few ahead of their taker; yields the writing of each one's files."""
+    """Refine batches a few ahead; yields for each the futures that write its files."""
     refining: deque[Future[list[Future[str]]]] = deque()
     for batch in batches:
         refining.append(engines.submit(refine_batch, batch, job, pool))
@@ -209,7 +213,7 @@ def in_threads(
 def refine_batch(
     batch: list[FrameInWork], job: Inference, pool: ThreadPoolExecutor
 ) -> list[Future[str]]:
-    """Run the engine; returns the writing of each frame's files."""
+    """Run the engine; returns the futures that write each frame's files."""
     rgb = np.stack([frame.rgb for frame in batch])
     zoe = np.stack([frame.zoe for frame in batch])  # type: ignore[misc]
     return [
@@ -218,22 +222,22 @@ def refine_batch(
     ]
 
 
-def show(progress: "tqdm[object]", outcome: InferenceSummary) -> None:
-    """Bring the bar up to date; its rate is that of frames refined now."""
-    progress.initial = len(outcome.kept) + len(outcome.left_out)
-    progress.update(progress.initial + len(outcome.written) - progress.n)
+def update_bar(progress: "tqdm[object]", summary: InferenceSummary) -> None:
+    """Update the bar. Its rate counts only the frames that are refined now."""
+    progress.initial = len(summary.kept) + len(summary.left_out)
+    progress.update(progress.initial + len(summary.written) - progress.n)
 
 
 def write_frame(frame: FrameInWork, depth_u16: np.ndarray, job: Inference) -> str:
-    """Write a frame's files; returns its name."""
-    if frame.new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
+    """Write the files of a frame; returns its name."""
+    if frame.zoe_is_new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
         job.pseudo.write(frame.name, frame.inputs, frame.zoe)
     job.results.write(frame.name, frame.inputs, frame.rgb, depth_u16)
     return frame.name
 
 
-def ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items of an iterator that a thread of its own runs, a few ahead of their taker."""
+def run_ahead(items: Iterator[T]) -> Iterator[T]:
+    """The items of an iterator, which runs in its own thread and a few items ahead."""
     end = object()
     with ThreadPoolExecutor(1) as thread:
         waiting = deque(thread.submit(next, items, end) for _ in range(BATCHES_AHEAD))
@@ -243,7 +247,7 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
 
 
 def engine_pool(engine: Engine) -> ThreadPoolExecutor:
-    """Threads to call an engine in; where there are several, each call uses one core."""
+    """Threads to call an engine in. If there are several, each call uses one core."""
     threads = engine.parallel_calls
 
     def limit_threads() -> None:

@@ -15,7 +15,7 @@ VERTEX = np.dtype([("xyz", "<f4", 3), ("rgb", "u1", 3)])
 class Camera:
     """A pinhole camera: focal lengths and principal point in pixels.
 
-    Pixel centres have whole coordinates, so the middle of a picture is (W - 1) / 2.
+    Pixel centres have integer coordinates, so the middle of a picture is at (W - 1) / 2.
     """
 
     fx: float
@@ -25,13 +25,13 @@ class Camera:
 
 
 @dataclass(frozen=True)
-class Lens:
-    """How to know the camera of a picture: by what was calibrated, or by the field of view.
+class CameraOptions:
+    """What determines the camera of a picture: its calibration, or its field of view.
 
     Attributes:
-        intrinsics: fx, fy, cx, cy of the pictures as they are; None: square pixels, the principal
-            point in the middle.
-        fov_deg: horizontal field of view, degrees; HabitatDyn's is 90.
+        intrinsics: fx, fy, cx, cy in pixels of the pictures as they are. None: square pixels,
+            and the principal point in the middle.
+        fov_deg: horizontal field of view in degrees, used without intrinsics; HabitatDyn's is 90.
     """
 
     intrinsics: tuple[float, float, float, float] | None
@@ -39,9 +39,11 @@ class Lens:
 
     def __post_init__(self) -> None:
         if not 0 < self.fov_deg < 180:
-            raise UserError(f"--fov must lie between 0 and 180 degrees, got {self.fov_deg:g}")
+            raise UserError(f"--fov must be between 0 and 180 degrees, got {self.fov_deg:g}")
         if self.intrinsics and min(self.intrinsics[:2]) <= 0:
-            raise UserError(f"--intrinsics: focal lengths are above 0, got {self.intrinsics[:2]}")
+            raise UserError(
+                f"--intrinsics: focal lengths must be above 0, got {self.intrinsics[:2]}"
+            )
 
     def __str__(self) -> str:
         if self.intrinsics:
@@ -49,7 +51,7 @@ class Lens:
         return f"field of view {self.fov_deg:g} degrees"
 
     def camera(self, height: int, width: int) -> Camera:
-        """The camera that took a picture of this size."""
+        """The camera of a picture of this size."""
         if self.intrinsics:
             return Camera(*self.intrinsics)
         focal = width / 2 / math.tan(math.radians(self.fov_deg) / 2)
@@ -59,7 +61,7 @@ class Lens:
 def back_project(depth_m: np.ndarray, camera: Camera) -> np.ndarray:
     """Points float [H, W, 3], metres, of depth [H, W], metres along the viewing axis.
 
-    x points right, y down, z forward. Where depth is 0, no measurement, the point is 0.
+    x points right, y down, z forward. The point of an invalid pixel (depth 0) is 0.
     """
     rows, columns = np.indices(depth_m.shape)
     x = (columns - camera.cx) / camera.fx * depth_m
@@ -68,17 +70,17 @@ def back_project(depth_m: np.ndarray, camera: Camera) -> np.ndarray:
 
 
 def ply(depth_m: np.ndarray, rgb: np.ndarray, camera: Camera, comments: Mapping[str, str]) -> bytes:
-    """A binary PLY file of the pixels that were measured, coloured.
+    """A binary PLY file of the valid pixels, coloured.
 
     Args:
-        depth_m: float [H, W], metres, 0 = no measurement.
+        depth_m: float [H, W], metres; 0 marks an invalid pixel.
         rgb: uint8 [H, W, 3].
-        comments: lines of its header, name and value.
+        comments: for its header, by name.
     """
-    measured = depth_m > 0
-    vertices = np.empty(measured.sum(), VERTEX)
-    vertices["xyz"] = back_project(depth_m, camera)[measured]
-    vertices["rgb"] = rgb[measured]
+    valid = depth_m > 0
+    vertices = np.empty(valid.sum(), VERTEX)
+    vertices["xyz"] = back_project(depth_m, camera)[valid]
+    vertices["rgb"] = rgb[valid]
     header = [
         "ply",
         "format binary_little_endian 1.0",

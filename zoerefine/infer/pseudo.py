@@ -1,4 +1,4 @@
-"""Where pseudo depth comes from: files that are there, or ZoeDepth, which leaves such files."""
+"""Where pseudo depth comes from: from files, or from ZoeDepth, whose output is kept in files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +9,8 @@ import numpy as np
 from zoerefine.data.decode import read_zoe
 from zoerefine.data.depth_codec import ZOEDEPTH
 from zoerefine.image_files import write_png
-from zoerefine.infer.results import INPUTS, SCALE, has_notes
-from zoerefine.infer.sources import file_stamp
+from zoerefine.infer.results import INPUTS, SCALE, has_provenance
+from zoerefine.infer.sources import file_fingerprint
 
 if TYPE_CHECKING:
     from zoerefine.data.zoedepth import Model
@@ -20,17 +20,17 @@ MODEL = "zoerefine-zoedepth"
 
 @dataclass(frozen=True)
 class DepthFiles:
-    """16-bit png files, metres * 256, of the pictures' names in one folder."""
+    """16-bit PNG files, metres * 256, in one folder, with the names of the pictures."""
 
     folder: Path
 
     def path(self, name: str) -> Path:
-        """A frame's file."""
+        """The file of a frame."""
         return self.folder / f"{name}.png"
 
-    def stamp(self, name: str) -> str:
-        """Changes with what a frame's pseudo depth is."""
-        return file_stamp(self.path(name))
+    def fingerprint(self, name: str) -> str:
+        """A text that changes when the pseudo depth of a frame changes."""
+        return file_fingerprint(self.path(name))
 
     def read(self, name: str, inputs: str) -> np.ndarray | None:
         """uint16 [H, W], metres * 256. Raises `UserError` for a file that cannot be read."""
@@ -39,12 +39,12 @@ class DepthFiles:
 
 @dataclass(frozen=True)
 class ZoeDepth:
-    """ZoeDepth run over the pictures; what it gives is kept in a folder and used again.
+    """ZoeDepth, run on the pictures. Its output is kept in a folder and used again.
 
     Attributes:
-        folder: of 16-bit png files, metres * 256.
-        name: of the model, on the hub or a folder.
-        version: changes with the model.
+        folder: for 16-bit PNG files, metres * 256.
+        name: of the model: a folder, or a name on the Hugging Face hub.
+        version: changes when the model changes.
         model: from `zoerefine.data.zoedepth.load_model`.
     """
 
@@ -54,21 +54,21 @@ class ZoeDepth:
     model: "Model"
 
     def path(self, name: str) -> Path:
-        """A frame's file."""
+        """The file of a frame."""
         return self.folder / f"{name}.png"
 
-    def stamp(self, name: str) -> str:
-        """Changes with what a frame's pseudo depth is."""
+    def fingerprint(self, name: str) -> str:
+        """A text that changes when the pseudo depth of a frame changes."""
         return self.version
 
-    def notes(self, inputs: str) -> dict[str, str]:
-        """What a file says of itself."""
+    def provenance(self, inputs: str) -> dict[str, str]:
+        """The text in a file."""
         return {MODEL: self.name, INPUTS: inputs} | SCALE
 
     def read(self, name: str, inputs: str) -> np.ndarray | None:
-        """As `DepthFiles` has it; None where the network has yet to be run."""
+        """As `DepthFiles.read`; None if the network has not been run on these inputs."""
         path = self.path(name)
-        return read_zoe(path) if has_notes(path, self.notes(inputs)) else None
+        return read_zoe(path) if has_provenance(path, self.provenance(inputs)) else None
 
     def predict(self, rgb: np.ndarray) -> np.ndarray:
         """Pictures uint8 [B, H, W, 3] to pseudo depth uint16 [B, H, W], metres * 256."""
@@ -77,20 +77,20 @@ class ZoeDepth:
         return ZOEDEPTH.encode(predict(self.model, rgb))
 
     def write(self, name: str, inputs: str, zoe: np.ndarray) -> None:
-        """Keep what the network gave. Raises `UserError` where that cannot be."""
-        write_png(self.path(name), zoe, self.notes(inputs))
+        """Keep the network's output. Raises `UserError` if it cannot be written."""
+        write_png(self.path(name), zoe, self.provenance(inputs))
 
 
-Pseudo = DepthFiles | ZoeDepth
+PseudoDepth = DepthFiles | ZoeDepth
 
 
 def load_zoedepth(name: str, folder: Path) -> ZoeDepth:
-    """ZoeDepth from the hub or a folder; `folder` is where what it gives is kept.
+    """ZoeDepth from the hub or a folder; its output is kept in `folder`.
 
-    Raises `UserError` where transformers is not installed, or there is no such model.
+    Raises `UserError` if transformers is not installed, or there is no such model.
     """
     from zoerefine.data.zoedepth import load_model
 
     files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
-    version = "\n".join([name, *map(file_stamp, files)])
+    version = "\n".join([name, *map(file_fingerprint, files)])
     return ZoeDepth(folder, name, version, load_model(name))

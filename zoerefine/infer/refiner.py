@@ -1,4 +1,4 @@
-"""A bundle as a function, for a robot's own program: pictures and depth in, refined depth out.
+"""A bundle as a Python function: pictures and pseudo depth in, refined depth out.
 
 from zoerefine.infer import Refiner
 refiner = Refiner.load("refiner.ts")
@@ -13,16 +13,16 @@ import numpy as np
 from zoerefine.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
 from zoerefine.errors import UserError
 
-if TYPE_CHECKING:  # importing this file must not wait for torch
+if TYPE_CHECKING:  # importing this file does not import torch
     from zoerefine.export.bundle import Engine
 
 
 class Refiner:
-    """A loaded bundle that takes what a program has at hand.
+    """A loaded bundle.
 
     Attributes:
-        manifest: where the bundle comes from: commit, data, accuracy and the rest.
-        digest: what refined depth is traced by.
+        manifest: its origin, accuracy, latency and requirements.
+        digest: of the bundle; it identifies the origin of refined depth.
     """
 
     def __init__(self, engine: "Engine") -> None:
@@ -31,28 +31,29 @@ class Refiner:
 
     @classmethod
     def load(cls, path: str | Path) -> "Refiner":
-        """Check a bundle and load it where it is meant to run.
+        """Verify a bundle and load it on the device that it was built for.
 
-        Raises `UserError`, in one line, for what is missing, damaged or does not fit this machine.
+        Raises `UserError`, in one line, if it is missing or damaged, or if this machine does not
+        meet its requirements.
         """
         from zoerefine.export.bundle import load_bundle
 
         return cls(load_bundle(path))
 
     def __call__(self, rgb: Any, zoe: Any) -> Any:
-        """Refine one picture's depth, or a batch's.
+        """Refine the depth of one picture or of a batch.
 
         Args:
             rgb: uint8 [H, W, 3] or [B, H, W, 3], RGB; a NumPy array or a tensor.
-            zoe: pseudo depth [H, W] or [B, H, W]: uint16, metres * 256, or floats in metres.
-                0 is no measurement, and so is what is negative or not finite.
+            zoe: pseudo depth [H, W] or [B, H, W]: uint16 in metres * 256, or floats in metres.
+                Pixels that are 0, negative or non-finite are invalid.
 
         Returns:
-            The refined depth: shape, kind (array, or tensor on the same device) and units of
-            `zoe`; floats as float32. It has the engine's resolution, 1/256 m.
+            The refined depth with the shape, type (array, or tensor on the same device) and unit
+            of `zoe`; floats as float32. Its resolution is 1/256 m; invalid pixels are 0.
 
         Raises:
-            UserError: shapes or types are others than these.
+            UserError: other shapes or types.
         """
         rgb_u8, depth = as_array(rgb), as_array(zoe)
         check(rgb_u8, depth)
@@ -67,12 +68,12 @@ class Refiner:
 
 
 def as_array(values: Any) -> np.ndarray:
-    """An array or a tensor of any device as a NumPy array."""
+    """A NumPy array, or a tensor on any device, as a NumPy array."""
     return values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
 
 
 def like(zoe: Any, refined: np.ndarray) -> Any:
-    """`refined` as the kind of thing that `zoe` is, and where it is."""
+    """`refined` as an array or a tensor as `zoe` is, on the same device."""
     if isinstance(zoe, np.ndarray):
         return refined
     import torch
@@ -81,12 +82,14 @@ def like(zoe: Any, refined: np.ndarray) -> Any:
 
 
 def check(rgb: np.ndarray, depth: np.ndarray) -> None:
-    """Raises `UserError` for shapes and types that no engine takes."""
+    """Raises `UserError` for shapes and types that engines do not take."""
     if rgb.dtype != np.uint8 or rgb.ndim not in (3, 4) or rgb.shape[-1] != 3:
         raise UserError(
             f"rgb is {rgb.dtype} {list(rgb.shape)}; give uint8 [H, W, 3] or [B, H, W, 3]"
         )
     if depth.shape != rgb.shape[:-1] or 0 in depth.shape:
-        raise UserError(f"zoe has shape {list(depth.shape)}; rgb asks for {list(rgb.shape[:-1])}")
+        raise UserError(
+            f"zoe has shape {list(depth.shape)}; for this rgb give {list(rgb.shape[:-1])}"
+        )
     if depth.dtype != np.uint16 and depth.dtype.kind != "f":
         raise UserError(f"zoe is {depth.dtype}; give uint16 (metres * 256) or floats (metres)")

@@ -1,14 +1,15 @@
-"""What an inference leaves in its folder, and how each file says what it was made from.
+"""The files of an inference, and the provenance text in each of them.
 
-depth/NAME.png           refined depth, 16 bit, metres = value / 256
-zoe_depth_raw/NAME.png   pseudo depth, the same, where ZoeDepth was run
-colors/NAME.png          refined depth in colours, where asked for
-points/NAME.ply          refined depth as points, where asked for
+depth/NAME.png           refined depth, 16 bits, metres = value / 256
+zoe_depth_raw/NAME.png   pseudo depth in the same format, if ZoeDepth was run
+colors/NAME.png          refined depth in colours, if asked for
+points/NAME.ply          refined depth as points, if asked for
 """
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,116 +18,145 @@ import numpy as np
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
 from zoerefine.image_files import png_text, write_bytes, write_png
-from zoerefine.infer.points import Lens, ply
+from zoerefine.infer.points import CameraOptions, ply
+from zoerefine.locks import lock, try_lock
 from zoerefine.pictures import depth_colors
 
 BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"
 SCALE = {"depth-scale": "metres = value / 256"}
-KINDS = ("depth", "colors", "points")
-HEAD = 8192  # bytes of a ply file in which its notes are
+DEPTH, PSEUDO_DEPTH, COLORS, POINTS = "depth", "zoe_depth_raw", "colors", "points"
+PLY_HEADER_BYTES = 8192  # at most
+TEMPORARY = ".*.????????.tmp"  # the names that `files.replacing` gives
 
-Notes = Mapping[str, str]
+Provenance = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Results:
-    """The folder of one inference.
+class ResultFolder:
+    """The folder that one inference writes to.
 
     Attributes:
-        bundle, commit: of the engine, noted in every file.
-        farthest_m: the colours' far end; None: no colour pictures.
-        lens: of the camera; None: no point clouds.
+        bundle, commit: digest and commit of the engine, recorded in every file.
+        farthest_m: the depth at the far end of the colours; None: no colour pictures.
+        camera: for point clouds; None: no point clouds.
     """
 
     root: Path
     bundle: str
     commit: str
     farthest_m: float | None = None
-    lens: Lens | None = None
+    camera: CameraOptions | None = None
 
     @property
-    def zoe_depth_raw(self) -> Path:
-        """For ZoeDepth's depth, named as HabitatDyn's folder for it."""
-        return self.root / "zoe_depth_raw"
+    def pseudo_depth(self) -> Path:
+        """The folder for ZoeDepth's output, named as in HabitatDyn."""
+        return self.root / PSEUDO_DEPTH
 
     def depth(self, name: str) -> Path:
-        """Refined depth."""
-        return self.root / "depth" / f"{name}.png"
+        """The refined depth of a frame."""
+        return self.root / DEPTH / f"{name}.png"
 
-    def files(self, name: str, inputs: str) -> dict[Path, Notes]:
-        """Every file that a frame shall have, and what each says of itself."""
-        made = {BUNDLE: self.bundle, COMMIT: self.commit, INPUTS: inputs}
-        files: dict[Path, Notes] = {self.depth(name): made | SCALE}
+    def files(self, name: str, inputs: str) -> dict[Path, Provenance]:
+        """Every file to write for a frame, with its provenance.
+
+        Args:
+            inputs: the digest of what the frame is refined from.
+        """
+        origin = {BUNDLE: self.bundle, COMMIT: self.commit, INPUTS: inputs}
+        files: dict[Path, Provenance] = {self.depth(name): origin | SCALE}
         if self.farthest_m is not None:
             colors = {"colors": f"viridis, 0 to {self.farthest_m:g} m"}
-            files[self.root / "colors" / f"{name}.png"] = made | colors
-        if self.lens:
-            files[self.root / "points" / f"{name}.ply"] = made | {"lens": str(self.lens)}
+            files[self.root / COLORS / f"{name}.png"] = origin | colors
+        if self.camera:
+            files[self.root / POINTS / f"{name}.ply"] = origin | {"camera": str(self.camera)}
         return files
 
     def is_done(self, name: str, inputs: str) -> bool:
-        """Whether all of a frame's files are there, of this bundle, these inputs and settings."""
-        return all(has_notes(path, notes) for path, notes in self.files(name, inputs).items())
+        """Whether all files of a frame exist, from this bundle, these inputs and settings."""
+        return all(has_provenance(path, text) for path, text in self.files(name, inputs).items())
 
     def write(self, name: str, inputs: str, rgb: np.ndarray, depth_u16: np.ndarray) -> None:
-        """Write a frame's files: uint8 [H, W, 3] RGB, and uint16 [H, W] refined depth."""
-        for path, notes in self.files(name, inputs).items():
+        """Write the files of a frame: uint8 [H, W, 3] RGB, and uint16 [H, W] refined depth."""
+        for path, provenance in self.files(name, inputs).items():
             if path.suffix == ".ply":
-                assert self.lens
-                camera = self.lens.camera(*depth_u16.shape)
-                write_bytes(path, ply(depth_u16 * np.float32(ZOE_UNIT_M), rgb, camera, notes))
+                assert self.camera
+                camera = self.camera.camera(*depth_u16.shape)
+                write_bytes(path, ply(depth_u16 * np.float32(ZOE_UNIT_M), rgb, camera, provenance))
             elif path == self.depth(name):
-                write_png(path, depth_u16, notes)
+                write_png(path, depth_u16, provenance)
             else:
                 assert self.farthest_m
-                write_png(path, depth_colors(depth_u16 * ZOE_UNIT_M, self.farthest_m), notes)
+                colors = depth_colors(depth_u16 * ZOE_UNIT_M, self.farthest_m)
+                write_png(path, colors, provenance)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Hold the folder while an inference writes to it.
+
+        Removes the temporary files of an inference that was killed, unless another inference is
+        writing here now. Several may write at the same time.
+        """
+        lock_file = self.root / ".lock"
+        with try_lock(lock_file) as alone:
+            if alone is not None:
+                self.remove_temporary_files()
+        with lock(lock_file, shared=True):
+            yield
+
+    def remove_temporary_files(self) -> None:
+        """Remove what `files.replacing` left when it was killed."""
+        for folder in (DEPTH, PSEUDO_DEPTH, COLORS, POINTS):
+            for path in (self.root / folder).rglob(TEMPORARY):
+                path.unlink(missing_ok=True)
+        for path in self.root.glob(TEMPORARY):
+            path.unlink(missing_ok=True)
 
 
-def check_apart(out: Path, tree: Path | None, folders: Iterable[Path]) -> None:
-    """Raises `UserError` where results would be taken for pictures, or written over them.
+def check_separate(out: Path, root: Path | None, folders: Iterable[Path]) -> None:
+    """Raises `UserError` if results would later be read as pictures, or overwrite what is read.
 
     Args:
-        tree: a folder that is read with all folders in it.
-        folders: all folders in which files are read.
+        root: a folder that is searched for pictures recursively.
+        folders: all folders that files are read from.
     """
-    if tree and out.resolve().is_relative_to(tree.resolve()):
+    if root and out.resolve().is_relative_to(root.resolve()):
         raise UserError(
-            f"--out {out} lies in {tree}, whose pictures are read: results would be among them "
-            "the next time; give a folder elsewhere"
+            f"--out {out} is inside {root}, so the next command would read results as pictures: "
+            "give another folder"
         )
-    kinds = [(out / kind).resolve() for kind in KINDS]
+    written = [(out / name).resolve() for name in (DEPTH, COLORS, POINTS)]
     for folder in folders:
-        if any(folder.resolve().is_relative_to(kind) for kind in kinds):
+        if any(folder.resolve().is_relative_to(one) for one in written):
             raise UserError(
-                f"{folder} holds results of --out {out}: they would be written over while they "
-                "are read; give another folder"
+                f"{folder} holds results of --out {out} and would be overwritten while it is "
+                "read: give another folder"
             )
 
 
 def check_writable(folder: Path) -> None:
-    """Raises `UserError` where nothing can be written to a folder; makes it where it is not."""
+    """Make a folder, if it is missing. Raises `UserError` if nothing can be written to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise UserError(f"nothing can be written to {folder}: {error.strerror}") from None
+        raise UserError(f"{folder} cannot be written to: {error.strerror}") from None
 
 
-def has_notes(path: Path, notes: Notes) -> bool:
-    """Whether a file of ours is there and says all of this; such files are whole."""
+def has_provenance(path: Path, provenance: Provenance) -> bool:
+    """Whether a file exists and has this text. Files with such text are complete."""
     if path.suffix == ".png":
-        return notes.items() <= png_text(path).items()
+        return provenance.items() <= png_text(path).items()
     try:
         with open(path, "rb") as file:
-            head = file.read(HEAD)
+            header = file.read(PLY_HEADER_BYTES)
     except OSError:
         return False
-    return all(value.encode() in head for value in notes.values())
+    return all(value.encode() in header for value in provenance.values())
 
 
-def digest_of(*stamps: str) -> str:
-    """A short digest of what something was made from."""
+def digest_of(*fingerprints: str) -> str:
+    """A short digest of what a file is made from."""
     return hashlib.blake2b(
-        "\n".join(stamps).encode(errors="surrogateescape"), digest_size=8
+        "\n".join(fingerprints).encode(errors="surrogateescape"), digest_size=8
     ).hexdigest()

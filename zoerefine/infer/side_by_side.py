@@ -1,4 +1,4 @@
-"""Pictures of an inference for people: one frame before and after, or all of them as a video."""
+"""Pictures of an inference for people: one frame before and after, or all frames as a video."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,60 +14,59 @@ from zoerefine.data.readers import stated_encoding
 from zoerefine.errors import UserError
 from zoerefine.files import replacing
 from zoerefine.infer.pipeline import Inference
-from zoerefine.infer.sources import FrameSource, Shot
+from zoerefine.infer.sources import FrameSource, SourceFrame
 from zoerefine.pictures import depth_colors, panel
 from zoerefine.progress import track
 
 
-def draw_middle(path: Path, job: Inference, done: set[str], truth: Path | None) -> None:
-    """Draw the middle one of the frames that are done, against its truth where that is there."""
-    if not done:
-        raise UserError("no frame was refined, so there is none to draw")
-    shot = next(finished(job.source, {sorted(done)[len(done) // 2]}))
-    made = job.engine.manifest
-    true = truth / f"{shot.name}.png" if truth else None
+def draw_middle_frame(path: Path, job: Inference, done: set[str], truth: Path | None) -> None:
+    """Draw the middle one of the finished frames, compared with its true depth if there is any."""
+    frame = next(finished_frames(job.source, {sorted(done)[len(done) // 2]}))
+    manifest = job.engine.manifest
+    true = truth / f"{frame.name}.png" if truth else None
     panel(
         path,
-        shot.read(),
-        read_zoe(job.pseudo.path(shot.name)) * ZOE_UNIT_M,
-        read_zoe(job.results.depth(shot.name)) * ZOE_UNIT_M,
+        frame.read(),
+        read_zoe(job.pseudo.path(frame.name)) * ZOE_UNIT_M,
+        read_zoe(job.results.depth(frame.name)) * ZOE_UNIT_M,
         read_truth_m(true, stated_encoding(true.parent)) if true and true.exists() else None,
         "pseudo depth",
-        f"{shot.name}   |   refiner of {made['data']}   |   commit {made['commit'][:8]}, "
-        f"{made['engine']} {made['precision']}",
+        f"{frame.name}   |   refiner trained on {manifest['data']}   |   commit "
+        f"{manifest['commit'][:8]}, {manifest['engine']} {manifest['precision']}",
     )
 
 
-def film(path: Path, job: Inference, done: set[str], farthest_m: float) -> None:
+def write_video(path: Path, job: Inference, done: set[str], farthest_m: float) -> None:
     """Write a video of RGB, pseudo and refined depth side by side, in the order of the source.
 
-    Every frame is brought to the first one's size.
+    Every frame is resized to the size of the first one.
 
     Args:
         path: ends in .mp4.
-        farthest_m: the depth colours' far end, the same in all frames.
+        farthest_m: the depth at the far end of the colours, the same for all frames.
 
     Raises:
-        UserError: there is no frame, or the video cannot be written.
+        UserError: the video cannot be written.
     """
-    if not done:
-        raise UserError("no frame was refined, so there is none to film")
+    for killed in path.parent.glob(f".{path.name}.????????.mp4"):
+        killed.unlink(missing_ok=True)
     with replacing(path) as temporary:
-        part = temporary.with_suffix(".mp4")  # OpenCV knows a format by its suffix
+        part = temporary.with_suffix(".mp4")  # OpenCV takes the format from the suffix
         try:
-            record(part, job, done, farthest_m)
+            encode(part, job, done, farthest_m)
             part.rename(temporary)
         finally:
             part.unlink(missing_ok=True)
 
 
-def record(path: Path, job: Inference, done: set[str], farthest_m: float) -> None:
-    """Encode the frames into a file."""
+def encode(path: Path, job: Inference, done: set[str], farthest_m: float) -> None:
+    """Encode the finished frames into a file."""
     writer: Any = None
-    for shot in track(finished(job.source, done), len(done), "filming", "frame"):
-        files = job.pseudo.path(shot.name), job.results.depth(shot.name)
+    frames = track(finished_frames(job.source, done), len(done), "writing the video", "frame")
+    for frame in frames:
+        files = job.pseudo.path(frame.name), job.results.depth(frame.name)
         depths = [depth_colors(read_zoe(file) * ZOE_UNIT_M, farthest_m) for file in files]
-        pictures = [shot.read(), *depths]
+        pictures = [frame.read(), *depths]
         if writer is None:
             height, width = pictures[0].shape[:2]
             size = len(pictures) * width, height
@@ -81,9 +80,9 @@ def record(path: Path, job: Inference, done: set[str], farthest_m: float) -> Non
     writer.release()
 
 
-def finished(source: FrameSource, done: set[str]) -> Iterator[Shot]:
+def finished_frames(source: FrameSource, done: set[str]) -> Iterator[SourceFrame]:
     """The frames of a source that have results."""
-    with suppress(UserError):  # a video that was cut short; it was named before
-        for shot in source.shots():
-            if shot.name in done:
-                yield shot
+    with suppress(UserError):  # a video that is cut short was reported when it was refined
+        for frame in source.frames():
+            if frame.name in done:
+                yield frame

@@ -1,4 +1,4 @@
-"""Where pictures come from: a folder, a pattern, or a video."""
+"""Where pictures come from: a folder, a glob pattern, one picture, or a video."""
 
 import glob
 import os
@@ -13,164 +13,172 @@ import numpy as np
 from zoerefine.errors import UserError
 from zoerefine.image_files import read_rgb
 
-PICTURES = {".jpg", ".jpeg", ".png"}
-FILMED = 24.0  # pictures a second where a source does not say: HabitatDyn's
-UNSURE = 0.01  # share of a video's frames by which a container may be wrong about their number
+PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
+DEFAULT_FPS = 24.0  # HabitatDyn's frames per second, where a source does not state its own
+# Containers may state a slightly wrong number of frames: a share of it may be missing.
+MAX_MISSING_SHARE = 0.01
 
 
 @dataclass(frozen=True)
-class Shot:
+class SourceFrame:
     """A picture to refine.
 
     Attributes:
-        name: of its results: its file's path inside the source, without a suffix.
-        stamp: changes with its file.
-        read: gives it as uint8 [H, W, 3], RGB; raises `UserError` where it cannot be read.
+        name: of its results: the path of its file in the source, without the suffix.
+        fingerprint: changes when its file changes.
+        read: returns it as uint8 [H, W, 3], RGB; raises `UserError` if it cannot be read.
     """
 
     name: str
-    stamp: str
+    fingerprint: str
     read: Callable[[], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """Picture files, by name.
+class PictureFiles:
+    """Picture files by name.
 
     Attributes:
-        label: for people.
+        label: the source as the user gave it, for messages.
         files: by name, in order.
-        tree: the folder that is read with all folders in it, if it is one.
+        root: the folder that is searched recursively; None for a pattern or one picture.
     """
 
     label: str
     files: dict[str, Path]
-    tree: Path | None
-    fps: float = FILMED
+    root: Path | None
+    fps: float = DEFAULT_FPS
 
     @property
     def names(self) -> Sequence[str]:
-        """Of all pictures, in order."""
+        """The names of all frames, in order."""
         return list(self.files)
 
     @property
     def folders(self) -> set[Path]:
-        """In which files are read."""
+        """The folders that files are read from."""
         return {path.parent for path in self.files.values()}
 
-    def shots(self) -> Iterator[Shot]:
+    def frames(self) -> Iterator[SourceFrame]:
         """Every picture, in order."""
         for name, path in self.files.items():
-            yield Shot(name, file_stamp(path), partial(read_rgb, path))
+            yield SourceFrame(name, file_fingerprint(path), partial(read_rgb, path))
 
 
 @dataclass(frozen=True)
-class Video:
-    """A video file; its frames are named by their number, six digits from 000000 on."""
+class VideoFile:
+    """A video. Its frames are named by their number: 000000, 000001, ...
+
+    Attributes:
+        count: the number of frames that the container states; 0 if it states none.
+    """
 
     label: str
     path: Path
-    count: int  # as the container says
+    count: int
     fps: float
-    tree: Path | None = None
+    root: Path | None = None
 
     @property
     def names(self) -> Sequence[str]:
-        """Of all frames that the container speaks of; none where it does not."""
+        """The names of all frames that the container states; empty if it states none."""
         return [f"{number:06d}" for number in range(self.count)]
 
     @property
     def folders(self) -> set[Path]:
-        """In which files are read."""
+        """The folder that the video is read from."""
         return {self.path.parent}
 
-    def shots(self) -> Iterator[Shot]:
+    def frames(self) -> Iterator[SourceFrame]:
         """Every frame, in order.
 
-        Raises `UserError` at the end of a video that was cut short.
+        Raises `UserError` after the last frame of a video that is cut short.
         """
-        capture, stamp, number = cv2.VideoCapture(str(self.path)), file_stamp(self.path), 0
+        capture, number = cv2.VideoCapture(str(self.path)), 0
+        fingerprint = file_fingerprint(self.path)
         try:
             while True:
-                there, bgr = capture.read()
-                if not there:
+                more, bgr = capture.read()
+                if not more:
                     break
-                yield Shot(f"{number:06d}", f"{stamp} {number}", partial(to_rgb, bgr))
+                yield SourceFrame(f"{number:06d}", f"{fingerprint} {number}", partial(to_rgb, bgr))
                 number += 1
         finally:
             capture.release()
-        if number < self.count * (1 - UNSURE):
+        if number < self.count * (1 - MAX_MISSING_SHARE):
             raise UserError(
                 f"{self.path} ends after {number} of its {self.count} frames: copy it again"
             )
 
 
-FrameSource = Pictures | Video
+FrameSource = PictureFiles | VideoFile
 
 
 def open_source(rgb: str) -> FrameSource:
-    """A folder (and folders in it), a pattern such as 'clips/*/left*.jpg', a video or a picture.
+    """Open a folder, a pattern such as 'clips/*/left*.jpg', a video or a picture.
 
-    Raises `UserError` where there is nothing to read.
+    Raises `UserError` if there is nothing to read.
     """
     path = Path(rgb)
     if path.is_dir():
-        return Pictures(rgb, by_name(rgb, path, path.rglob("*")), tree=path)
+        return PictureFiles(rgb, by_name(rgb, path, path.rglob("*")), root=path)
     if path.is_file():
         if not is_picture(path):
             return open_video(path)
-        return Pictures(rgb, by_name(rgb, path.parent, [path]), tree=None)
+        return PictureFiles(rgb, by_name(rgb, path.parent, [path]), root=None)
     if glob.has_magic(rgb):
         matches = map(Path, glob.glob(rgb, recursive=True))
-        return Pictures(rgb, by_name(rgb, pattern_root(path), matches), tree=None)
-    raise UserError(f"no {rgb}: give --rgb a folder, a video or a quoted pattern that is there")
+        return PictureFiles(rgb, by_name(rgb, pattern_root(path), matches), root=None)
+    raise UserError(f"--rgb {rgb} does not exist: give a folder, a video or a quoted pattern")
 
 
 def by_name(label: str, root: Path, paths: Iterable[Path]) -> dict[str, Path]:
-    """The pictures among `paths`. Raises `UserError` for none, or two of one name."""
+    """The pictures among `paths` by name. Raises `UserError` for none, or two with one name."""
     files: dict[str, Path] = {}
     for path in sorted(filter(is_picture, paths)):
         name = str(path.relative_to(root).with_suffix(""))
         if name in files:
             raise UserError(
-                f"{files[name]} and {path} differ in their suffix alone, and so would have one "
-                "result: move one of them away"
+                f"{files[name]} and {path} differ only in their suffix, so their results would "
+                "have the same name: move one of them to another folder"
             )
         files[name] = path
     if not files:
-        raise UserError(f"{label} holds no jpg or png pictures")
+        raise UserError(f"--rgb {label} has no jpg or png pictures")
     return files
 
 
 def is_picture(path: Path) -> bool:
-    """By its name; half-written files of ours begin with a dot."""
-    return path.suffix.lower() in PICTURES and not path.name.startswith(".")
+    """Whether a file has the name of a picture. Ours begin with a dot while they are written."""
+    return path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
 
 
 def pattern_root(pattern: Path) -> Path:
-    """The folder down to which a pattern has no wildcards."""
+    """The part of a pattern before its first component with a wildcard."""
     return next(parent for parent in pattern.parents if not glob.has_magic(str(parent)))
 
 
-def open_video(path: Path) -> Video:
+def open_video(path: Path) -> VideoFile:
     """Raises `UserError` for a file that OpenCV cannot play."""
     capture = cv2.VideoCapture(str(path))
     try:
         if not capture.isOpened() or not capture.grab():
-            raise UserError(f"{path} is no video that OpenCV can play, nor a jpg or png picture")
+            raise UserError(
+                f"{path} is neither a video that OpenCV can play nor a jpg or png picture"
+            )
         count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
-        return Video(str(path), path, count, capture.get(cv2.CAP_PROP_FPS) or FILMED)
+        return VideoFile(str(path), path, count, capture.get(cv2.CAP_PROP_FPS) or DEFAULT_FPS)
     finally:
         capture.release()
 
 
 def to_rgb(bgr: np.ndarray) -> np.ndarray:
-    """A video's frame as pictures are."""
+    """A frame as OpenCV returns it, in RGB."""
     return cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)
 
 
-def file_stamp(path: Path) -> str:
-    """Changes with a file's name, size or time; empty where there is no file."""
+def file_fingerprint(path: Path) -> str:
+    """A text that changes with a file's name, size or time; "" if there is no file."""
     try:
         stat = os.stat(path)
     except OSError:
@@ -179,11 +187,11 @@ def file_stamp(path: Path) -> str:
 
 
 def check_pairs(folder: Path, names: Sequence[str], what: str) -> None:
-    """Raises `UserError` where a folder holds a file for not one of the names, if any is known."""
+    """Raises `UserError` if a folder has a file for none of the names (if any are known)."""
     if not folder.is_dir():
-        raise UserError(f"no folder {folder}: give an existing one")
+        raise UserError(f"there is no folder {folder} with {what}")
     if names and not any((folder / f"{name}.png").exists() for name in names):
         raise UserError(
-            f"{folder} has no {what} for any of {len(names)} pictures: names must be the same, the "
-            f"first would be {folder / names[0]}.png"
+            f"{folder} has no {what} for any of {len(names)} pictures: the names must be the same, "
+            f"the first would be {folder / names[0]}.png"
         )

@@ -1,4 +1,4 @@
-"""Pictures without depth: ZoeDepth is run on the way, and what it gives is kept."""
+"""Pictures without depth: ZoeDepth is run on them, and its output is kept."""
 
 import shutil
 from pathlib import Path
@@ -16,19 +16,19 @@ pytest.importorskip("transformers", reason="transformers is not installed here")
 
 @pytest.fixture
 def refine(infer, small_zoedepth):
-    """Refine rgb/ without depths, by the small ZoeDepth."""
+    """Refine rgb/ without --depth, with the small ZoeDepth."""
     return lambda *words: infer(
         "--rgb", "rgb", "--out", "out", "--zoedepth", small_zoedepth, "--batch", "3", *words
     )
 
 
-def test_pictures_get_zoedepths_depth_and_it_is_kept(refine, make_pair, small_zoedepth, engine):
-    sizes = [(48, 64), (48, 64), (40, 60), (48, 64), (48, 64)]
+def test_pictures_get_zoedepths_output_and_it_is_kept(refine, make_pair, small_zoedepth, engine):
+    sizes = [(48, 64), (40, 60), (48, 64)]
     for number, size in enumerate(sizes):
         make_pair(f"{number}", *size, seed=number)
     done = refine()
     assert done.code == 0, done.err
-    assert "5 frames refined" in done.out
+    assert "3 frames refined" in done.out
     model = load_model(str(small_zoedepth))
     for number in range(len(sizes)):
         rgb = read_rgb(Path(f"rgb/{number}.jpg"))
@@ -41,36 +41,35 @@ def test_pictures_get_zoedepths_depth_and_it_is_kept(refine, make_pair, small_zo
         assert image.info["depth-scale"] == "metres = value / 256"
 
 
-def test_what_zoedepth_gave_is_used_again_until_the_network_changes(
+def test_zoedepths_output_is_used_again_until_the_model_changes(
     refine, infer, make_pair, small_zoedepth, tmp_path
 ):
-    for number in range(3):
-        make_pair(f"{number}", seed=number)
+    make_pair("0")
     refine()
     pseudo = sorted(Path("out/zoe_depth_raw").glob("*.png"))
     stamps = [path.stat().st_mtime_ns for path in pseudo]
     shutil.rmtree("out/depth")
-    assert "3 frames refined, 0 kept" in refine().out
+    assert "1 frames refined, 0 kept" in refine().out
     assert [path.stat().st_mtime_ns for path in pseudo] == stamps
-    assert "0 frames refined, 3 kept" in refine().out
+    assert "0 frames refined, 1 kept" in refine().out
     other = tmp_path / "другой"
     shutil.copytree(small_zoedepth, other)
     changed = ("--rgb", "rgb", "--out", "out", "--zoedepth", other)
-    assert "3 frames refined, 0 kept" in infer(*changed).out
+    assert "1 frames refined, 0 kept" in infer(*changed).out
     assert [path.stat().st_mtime_ns for path in pseudo] != stamps
     shutil.rmtree("out/depth")
     again = [path.stat().st_mtime_ns for path in pseudo]
-    assert "3 frames refined, 0 kept" in infer(*changed).out
+    assert "1 frames refined, 0 kept" in infer(*changed).out
     assert [path.stat().st_mtime_ns for path in pseudo] == again
 
 
-def test_pseudo_depth_that_was_kept_serves_as_depth(refine, infer, make_pair):
+def test_kept_pseudo_depth_can_be_given_as_depth(refine, infer, make_pair):
     make_pair("0")
     refine()
     first = Path("out/depth/0.png").read_bytes()
     done = infer("--rgb", "rgb", "--depth", "out/zoe_depth_raw", "--out", "out")
     assert done.code == 0, done.err
-    assert "1 frames refined" in done.out  # from a file now, no network: other inputs
+    assert "1 frames refined" in done.out  # again, because its inputs are other files now
     np.testing.assert_array_equal(
         read_zoe(Path("out/depth/0.png")), read_zoe_bytes(first, Path("first.png"))
     )
@@ -82,13 +81,13 @@ def read_zoe_bytes(data, path):
 
 
 def test_a_video_without_depth_is_refined(refine, infer, make_video, small_zoedepth):
-    video = make_video("a.mp4", 5)
+    video = make_video("a.mp4", 2)
     done = infer("--rgb", video, "--out", "out", "--zoedepth", small_zoedepth)
-    assert "5 frames refined, 0 kept, 0 left out" in done.out, done.err
-    assert len(list(Path("out/zoe_depth_raw").glob("*.png"))) == 5
+    assert "2 frames refined, 0 kept, 0 left out" in done.out, done.err
+    assert len(list(Path("out/zoe_depth_raw").glob("*.png"))) == 2
 
 
-def test_a_broken_picture_is_left_out_before_the_network(refine, make_pair):
+def test_a_damaged_picture_is_left_out_before_zoedepth(refine, make_pair):
     make_pair("0")
     make_pair("1")
     Path("rgb/0.jpg").write_bytes(b"no picture")
@@ -98,7 +97,7 @@ def test_a_broken_picture_is_left_out_before_the_network(refine, make_pair):
     assert not Path("out/zoe_depth_raw/0.png").exists()
 
 
-def test_a_network_that_is_not_there_is_one_line(infer, make_pair, tmp_path):
+def test_a_missing_zoedepth_is_one_line(infer, make_pair, tmp_path):
     make_pair("0")
     done = infer("--rgb", "rgb", "--out", "out", "--zoedepth", tmp_path / "nothing")
     assert done.code == 2
