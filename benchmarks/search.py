@@ -29,7 +29,7 @@ from zoerefine.data.synthetic import synthesize
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 from zoerefine.search.study import Study
-from zoerefine.search.trial_worker import work
+from zoerefine.search.trial_worker import run_worker
 from zoerefine.train.job import prepare, record_provenance
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -135,7 +135,7 @@ def search(job: tuple[Path, tuple[str, str], int, int, int]) -> Found:
     study = Study(cfg, run)
     save_config(cfg, run.config_file)
     record_provenance(run, cfg, prepare(cfg)[0])
-    work(run, "benchmark")
+    run_worker(run, "benchmark")
     done = TrialState.COMPLETE
     values = [t.values[0] if t.state == done else math.inf for t in study.trials()]
     trained = (run.path / "trials").glob("*/metrics.jsonl")

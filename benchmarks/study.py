@@ -26,9 +26,10 @@ from common.report import Row, options, report, row
 from zoerefine.config import defaults, merge
 from zoerefine.progress import say, track
 from zoerefine.run_dir import RunDir
+from zoerefine.search.claims import claim_trial, complete
 from zoerefine.search.samplers import tpe
 from zoerefine.search.space import suggest
-from zoerefine.search.storage import quiet
+from zoerefine.search.storage import silence_optuna
 from zoerefine.search.study import Study
 
 TREE = {
@@ -47,7 +48,7 @@ def main() -> None:
     args = options(__doc__).parse_args()
     sizes = (10, 100) if args.quick else (10, 100, 1000, 10_000)
     crowds = (1, 4) if args.quick else (1, 2, 4, 8, 16)
-    quiet()
+    silence_optuna()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="study-") as folder, postgres() as url:
         kinds = ["sqlite", "journal", *(["postgresql"] if url else [])]
@@ -81,7 +82,7 @@ def opener(kind: str, url: str, folder: Path, name: str) -> Callable[[], Any]:
     study = {"STORAGE": url if kind == "postgresql" else "", "TRIALS": 10**6}
     merge(cfg, {"RUN": {"NAME": name}, "STUDY": study, "SEARCH": TREE}, "benchmark")
     cfg.freeze()
-    return lambda: Study(cfg, RunDir(folder), f"worker{os.getpid()}")
+    return lambda: Study(cfg, RunDir(folder))
 
 
 def fill(study: Any, size: int) -> None:
@@ -97,7 +98,7 @@ def fill(study: Any, size: int) -> None:
         trials.append(
             optuna.create_trial(
                 params=done.params, distributions=done.distributions, value=done.value,
-                user_attrs={"worker": "filled", "run": f"trials/{number:04d}"},
+                user_attrs={"worker": "filled", "claim": str(number)},
             )
         )  # fmt: skip
     ours.add_trials(trials)
@@ -105,7 +106,7 @@ def fill(study: Any, size: int) -> None:
 
 def space_of() -> Any:
     """The space that is searched."""
-    from zoerefine.search.space import read_space
+    from zoerefine.search.space_reader import read_space
 
     cfg = defaults()
     merge(cfg, {"SEARCH": TREE}, "benchmark")
@@ -117,9 +118,9 @@ def trial_of(study: Any) -> OneTrial:
     if isinstance(study, Study):
 
         def ours() -> None:
-            claim = study.claim()
+            claim = claim_trial(study, f"worker{os.getpid()}")
             assert claim is not None
-            study.complete(claim, {"abs_rel": 0.1, "parameters": 1.0})
+            complete(study, claim, {"abs_rel": 0.1, "parameters": 1.0})
 
         return ours
     space = space_of()

@@ -1,4 +1,4 @@
-"""Studies for tests: in this process, or as the command."""
+"""Studies for tests: without training, trained in this process, or made by the command."""
 
 import os
 import shutil
@@ -13,23 +13,36 @@ from zoerefine.config import load_config, save_config
 from zoerefine.run_dir import RunDir
 from zoerefine.search.enqueue import enqueue
 from zoerefine.search.storage import open_storage, storage_url
-from zoerefine.search.study import Study, counted
-from zoerefine.search.trial_worker import work
+from zoerefine.search.study import Study
+from zoerefine.search.trial_record import trial_run, without_duplicates
+from zoerefine.search.trial_worker import run_worker
 from zoerefine.train.job import prepare, record_provenance
+
+CHECKPOINTS = "runs/tiny/study/trials/*/checkpoints/step-*.pt"
+GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
 
 
 @pytest.fixture
-def searched(tiny, tmp_path):
-    """Run a study here, with one worker: searched("{TRAIN: ...}", "STUDY.TRIALS", 2) -> Study."""
+def open_study(tiny, tmp_path):
+    """A study whose trials the test ends itself: open_study("{TRAIN: ...}", "STUDY.TRIALS", 2)."""
+
+    def make(space, *words, folder="study"):
+        cfg = load_config(tiny, ["SEARCH", space, *map(str, words)])
+        return Study(cfg, RunDir(tmp_path / folder))
+
+    return make
+
+
+@pytest.fixture
+def searched(open_study):
+    """A study trained here by one worker: searched("{TRAIN: ...}", "STUDY.TRIALS", 2) -> Study."""
 
     def search(space, *words, enqueued=()):
-        cfg = load_config(tiny, ["SEARCH", space, "TRAIN.EPOCHS", "1", *map(str, words)])
-        run = RunDir(tmp_path / "study")
-        study = Study(cfg, run)
-        save_config(cfg, run.config_file)
-        record_provenance(run, cfg, prepare(cfg)[0])
+        study = open_study(space, "TRAIN.EPOCHS", 1, *words)
+        save_config(study.cfg, study.run.config_file)
+        record_provenance(study.run, study.cfg, prepare(study.cfg)[0])
         enqueue(study, enqueued)
-        work(run, "here")
+        run_worker(study.run, "here")
         return study
 
     return search
@@ -37,16 +50,14 @@ def searched(tiny, tmp_path):
 
 @pytest.fixture
 def slow(tiny):
-    """A search whose trials take a second or two each."""
+    """A search whose trials write a checkpoint after each of twenty steps."""
     tiny.write_text(
         tiny.read_text()
         + "STUDY: {TRIALS: 3, HEARTBEAT_S: 1}\n"
         + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.01}}}\n"
     )
-    return ["--config", tiny, "TRAIN.EPOCHS", "24", "TRAIN.CHECKPOINT_S", "0.0"]
-
-
-GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
+    words = ["TRAIN.EPOCHS", "10", "TRAIN.CHECKPOINT_S", "0.0", "TRAIN.PICTURES", "0"]
+    return ["--config", tiny, *words]
 
 
 @pytest.fixture
@@ -61,7 +72,7 @@ def tree(tmp_path):
 
 
 def commit(folder):
-    """Commit all there is, or nothing."""
+    """Commit all changes, or nothing."""
     subprocess.run([*GIT, "-C", folder, "add", "-A"], check=True)
     words = ("commit", "-q", "--allow-empty", "-m", "next")
     subprocess.run([*GIT, "-C", folder, *words], check=True)
@@ -72,8 +83,14 @@ def children(pid):
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def alive(pid):
-    """Whether a process is there, and no zombie."""
+def training_runs(tmp_path):
+    """Runs of trials that have written a checkpoint, the one that started last first."""
+    folders = {path.parent.parent for path in tmp_path.glob(CHECKPOINTS)}
+    return sorted(map(RunDir, folders), key=lambda run: run.status().started, reverse=True)
+
+
+def is_alive(pid):
+    """Whether a process exists and is not a zombie."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -81,8 +98,8 @@ def alive(pid):
         return False
 
 
-class Made:
-    """The study that the command has made in the test's folder, from whatever commit."""
+class StudyOnDisk:
+    """The study that the command made in the test's folder, from whatever commit."""
 
     def __init__(self, tmp_path):
         self.run = RunDir(tmp_path / "runs" / "tiny" / "study")
@@ -91,20 +108,25 @@ class Made:
         self.optuna = optuna.load_study(study_name="tiny", storage=storage)
 
     def trials(self):
-        return counted(self.optuna.get_trials())
+        return without_duplicates(self.optuna.get_trials())
+
+    def continued(self):
+        """Trials that a worker left and another continued."""
+        return [trial for trial in self.trials() if trial.user_attrs.get("lost_claims")]
 
 
-def check_whole(tmp_path, trials=3):
-    """Every trial once, each with a finished run of its own."""
-    study = Made(tmp_path)
+def check_finished_study(tmp_path, trials=3):
+    """Every trial ran once, in a finished run that has the trial's number and value."""
+    study = StudyOnDisk(tmp_path)
     found = study.trials()
-    assert [t.state.name for t in found if t.state.name != "PRUNED"].count("COMPLETE") >= 1
-    assert all(t.state.name in ("COMPLETE", "PRUNED") for t in found)
-    assert len(found) == trials
-    runs = [t.user_attrs["run"] for t in found]
-    assert len(set(runs)) == trials
+    states = [trial.state.name for trial in found]
+    assert set(states) <= {"COMPLETE", "PRUNED"}
+    assert "COMPLETE" in states
+    assert [trial.number for trial in found] == list(range(trials))
+    folders = sorted(path.name for path in (study.run.path / "trials").iterdir())
+    assert folders == [f"{number:04d}" for number in range(trials)]
     for trial in found:
-        run = RunDir(study.run.path / trial.user_attrs["run"])
+        run = trial_run(study.run, trial.number)
         assert run.status().state == "finished"
         steps = [row["step"] for row in run.metrics() if row["phase"] == "train"]
         assert steps == sorted(set(steps))

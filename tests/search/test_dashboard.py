@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: trials, front, importances, notes, pictures; and its end."""
+"""The dashboard in a real browser: trials, front, importances, notes and pictures."""
 
 import json
 import os
@@ -13,17 +13,19 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from tests.search.conftest import alive, children
+from tests.search.conftest import children, is_alive
 from zoerefine.config import defaults, save_config
+from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
-from zoerefine.search.notes import describe
+from zoerefine.search.dashboard import start_dashboard
+from zoerefine.search.dashboard_notes import describe
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FAULT = "the loss is *not* finite: <b>nan</b>"
 
 
-class Made:
-    """A study made by hand, of two objectives; its trials are copies of a real run."""
+class HandMadeStudy:
+    """A study of two objectives whose trials are copies of a real run."""
 
     def __init__(self, folder, source):
         cfg = defaults()
@@ -65,12 +67,14 @@ class Made:
 @pytest.fixture
 def made(tmp_path, study):
     """A study without trials."""
-    return Made(tmp_path / "made", study.path / "trials" / "0000")
+    return HandMadeStudy(tmp_path / "made", study.path / "trials" / "0000")
 
 
-@pytest.fixture
-def filled(made):
-    """Eight trials, the last of which has failed."""
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory, study):
+    """Eight trials, the last of which failed. Tests must not change it."""
+    folder = tmp_path_factory.mktemp("dashboard") / "made"
+    made = HandMadeStudy(folder, study.path / "trials" / "0000")
     for _ in range(7):
         trial, run = made.ask()
         made.describe(trial, run)
@@ -83,11 +87,17 @@ def filled(made):
 
 
 def fail(run):
-    """Leave a run as a training that went wrong in its first epoch does."""
+    """Leave a run as a training that failed in its first epoch does."""
     run.results_file.unlink()
     run.validation_picture.unlink()
     with pytest.raises(RuntimeError), run.writing():
         raise RuntimeError(FAULT)
+
+
+@pytest.fixture(scope="module")
+def served(filled):
+    """Addresses of the filled study's page and of TensorBoard, served by this process."""
+    return start_dashboard(filled.run, "", "127.0.0.1", 0)
 
 
 @pytest.fixture
@@ -104,7 +114,7 @@ def serve(start_script):
 
 
 def until(condition):
-    """What a condition becomes when it holds: pages are drawn bit by bit."""
+    """Wait for a condition and return its value: pages are drawn step by step."""
     end = time.monotonic() + 60
     while not (found := condition()):
         assert time.monotonic() < end, "it took too long"
@@ -113,7 +123,7 @@ def until(condition):
 
 
 def graph(browser, name):
-    """The traces of a graph on the page, when it is drawn."""
+    """The traces of a graph on the page, once it is drawn."""
     return until(lambda: browser.execute_script(f"return document.getElementById('{name}')?.data"))
 
 
@@ -121,8 +131,8 @@ def text(browser):
     return browser.execute_script("return document.body.innerText")
 
 
-def test_the_page_shows_trials_front_and_importances(browser, filled, serve):
-    _, page, _ = serve(filled.run.path, "--port", 0)
+def test_the_page_shows_trials_front_and_importances(browser, filled, served):
+    page, _ = served
     browser.set_window_size(1400, 1600)
     browser.get(page)
     until(lambda: "made" in text(browser))
@@ -131,7 +141,7 @@ def test_the_page_shows_trials_front_and_importances(browser, filled, serve):
     best = {tuple(trial.values) for trial in filled.study.best_trials}
     assert 1 < len(best) < 7
     assert best in points
-    failed = {(None, None)}  # hold a place
+    failed = {(None, None)}  # drawn as placeholders
     drawn = set.union(*points) - failed
     assert drawn == {tuple(t.values) for t in filled.study.trials if t.values}
     bars = graph(browser, "graph-hyperparameter-importances")
@@ -143,8 +153,8 @@ def test_the_page_shows_trials_front_and_importances(browser, filled, serve):
     assert browser.get_log("browser") == []
 
 
-def test_a_trials_note_and_picture_are_seen(browser, filled, serve):
-    _, page, _ = serve(filled.run.path, "--port", 0)
+def test_a_trials_note_and_picture_are_shown(browser, filled, served):
+    page, _ = served
     browser.get(f"{page}/trials?numbers=2")
     until(lambda: "finished after" in text(browser))
     assert str(filled.run.path / "trials" / "0002") in text(browser)
@@ -159,38 +169,37 @@ def test_a_trials_note_and_picture_are_seen(browser, filled, serve):
 
     browser.get(f"{page}/trials?numbers=7")
     until(lambda: "failed" in text(browser))
-    assert FAULT in text(browser)  # as text: neither its stars nor its tags mean anything
+    assert FAULT in text(browser)  # as text: its stars and tags are not interpreted
     assert not browser.find_elements("css selector", "img[alt='validation.png']")
 
 
-def test_tensorboard_shows_the_curves_of_every_trial(browser, filled, serve):
-    _, _, tensorboard = serve(filled.run.path, "--port", 0)
+def test_tensorboard_shows_the_curves_of_every_trial(browser, served):
+    _, tensorboard = served
     names = {f"trials/{number:04d}/tb" for number in range(8)}
     until(lambda: set(json.load(urllib.request.urlopen(f"{tensorboard}data/runs"))) == names)
     browser.get(tensorboard)
     until(lambda: browser.title == "TensorBoard")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_when_it_ends(filled, serve, number):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_or_port_is_left_when_it_ends(filled, serve, number):
     process, page, tensorboard = serve(filled.run.path, "--port", 0)
     inner = children(process.pid)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == (0 if number == signal.SIGINT else -number)
     assert errors == ""
-    until(lambda: not any(map(alive, inner)))
+    until(lambda: not any(map(is_alive, inner)))
     for url in (page, tensorboard):
         assert not answers(*address(url))
 
 
-def test_it_serves_on_loopback_unless_told(filled, serve):
-    process, page, tensorboard = serve(filled.run.path, "--port", 0)
-    elsewhere = [("127.0.0.2", address(url)[1]) for url in (page, tensorboard)]
+def test_only_the_given_address_is_served(filled, served):
+    elsewhere = [("127.0.0.2", address(url)[1]) for url in served]
     assert not any(answers(*one) for one in elsewhere)
-    process.kill()
-    _, page, tensorboard = serve(filled.run.path, "--port", 0, "--host", "127.0.0.2")
-    assert all(url.startswith("http://127.0.0.2:") for url in (page, tensorboard))
+    other = start_dashboard(filled.run, "", "127.0.0.2", 0)
+    assert all(url.startswith("http://127.0.0.2:") for url in other)
+    assert not any(answers("127.0.0.1", address(url)[1]) for url in other)
 
 
 def address(url):
@@ -204,49 +213,59 @@ def answers(host, port):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_port_in_use_is_one_line(made, script, which):
+def test_a_port_in_use_is_named(made, which):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = script("dashboard", made.run.path, "--port", port - which)
+        with pytest.raises(UserError, match=f"127.0.0.1 port {port}: Address already in use"):
+            start_dashboard(made.run, "", "127.0.0.1", port - which)
+
+
+def test_a_folder_that_is_not_a_study_is_one_line(tmp_path, script):
+    done = script("dashboard", tmp_path)
     assert done.returncode == 2
-    assert f"127.0.0.1 port {port}: Address already in use" in done.stderr
+    assert "is not a study: give the folder that a search wrote" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words", "message"),
+    ("damage", "message"),
     [
-        (shutil.rmtree, [], "is no study: give the folder that a search wrote"),
-        (lambda path: (path / "study.db").unlink(), [], "is no study: there is no"),
-        (lambda path: (path / "study.db").write_text("not a database" * 99), [], "cannot be used"),
-        (lambda path: (path / "study.db").write_bytes(b""), [], "holds no study made"),
-        (None, ["RUN.NAME"], "holds no study another"),
-        (None, ["--storage", "postgresql://me@127.0.0.1:1/d"], "psycopg|cannot be used"),
-        (None, ["--storage", "sqlite:////nowhere/study.db"], "there is no /nowhere/study.db"),
-        (None, ["--storage", "nonsense"], "is no URL"),
-        (None, ["--port", "70000"], "cannot listen on 127.0.0.1 port 70000"),
-        (None, ["--host", "192.0.2.1"], "cannot listen on 192.0.2.1 port 8080"),
+        (shutil.rmtree, "is not a study: give the folder that a search wrote"),
+        (lambda path: (path / "study.db").unlink(), "is not a study: there is no database"),
+        (lambda path: (path / "study.db").write_text("not a database" * 99), "cannot be used"),
+        (lambda path: (path / "study.db").write_bytes(b""), "has no study made"),
     ],
 )
-def test_what_cannot_be_shown_is_one_line(made, script, spoil, words, message):
-    if spoil:
-        spoil(made.run.path)
-    if words == ["RUN.NAME"]:
-        cfg, words = defaults(), []
-        cfg.RUN.NAME = "another"
-        save_config(cfg, made.run.config_file)
-    done = script("dashboard", made.run.path, *words)
-    assert done.returncode == 2, done.stderr
-    assert any(part in done.stderr for part in message.split("|")), done.stderr
-    assert done.stderr.count("\n") == 1
+def test_a_damaged_study_is_named(made, damage, message):
+    damage(made.run.path)
+    with pytest.raises(UserError, match=message):
+        start_dashboard(made.run, "", "127.0.0.1", 0)
+
+
+def test_a_study_that_its_database_does_not_have_is_named(made):
+    cfg = defaults()
+    cfg.RUN.NAME = "another"
+    save_config(cfg, made.run.config_file)
+    with pytest.raises(UserError, match="has no study another"):
+        start_dashboard(made.run, "", "127.0.0.1", 0)
+
+
+@pytest.mark.parametrize(
+    ("storage", "host", "port", "message"),
+    [
+        ("postgresql://me@127.0.0.1:1/d", "127.0.0.1", 0, "psycopg|cannot be used"),
+        ("postgresql://me:hunter2@127.0.0.1/d", "127.0.0.1", 0, "set PGPASSWORD"),
+        ("sqlite:////nowhere/study.db", "127.0.0.1", 0, "no database /nowhere/study.db"),
+        ("nonsense", "127.0.0.1", 0, "its kind of database is not supported"),
+        ("", "127.0.0.1", 70000, "cannot listen on 127.0.0.1 port 70000"),
+        ("", "192.0.2.1", 8080, "cannot listen on 192.0.2.1 port 8080"),
+    ],
+)
+def test_a_wrong_database_or_address_is_named(made, storage, host, port, message):
+    with pytest.raises(UserError, match=message) as caught:
+        start_dashboard(made.run, storage, host, port)
+    assert "hunter2" not in str(caught.value)
     assert not Path("/nowhere").exists()
-
-
-def test_a_password_is_refused_and_not_repeated(made, script):
-    done = script("dashboard", made.run.path, "--storage", "postgresql://me:hunter2@127.0.0.1/d")
-    assert done.returncode == 2
-    assert "PGPASSWORD" in done.stderr
-    assert "hunter2" not in done.stderr + done.stdout
 
 
 def test_describing_twice_attaches_once_and_takes_the_last_picture(made):
@@ -275,12 +294,12 @@ def test_a_note_says_why_a_trial_ended(made):
     trial, run = made.ask()
     shutil.rmtree(run.path)
     trial.set_user_attr("reason", "too many parameters")
-    trial.set_user_attr("continues", 0)
+    trial.set_user_attr("lost_claims", ["a", "b"])
     made.describe(trial, run)
     note = made.note(trial)
     assert "not trained" in note
     assert "    too many parameters\n" in note
-    assert "continues trial 0" in note
+    assert "continued by another worker after 2 of its workers died" in note
     assert made.pictures(trial) == []
 
     trial, run = made.ask()

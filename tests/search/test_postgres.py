@@ -1,4 +1,4 @@
-"""A study in a real PostgreSQL: four workers, one killed; the password is nowhere."""
+"""Studies in a real PostgreSQL: workers, one of them killed; the password is written nowhere."""
 
 import os
 import pwd
@@ -6,12 +6,16 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import free_port
-from tests.search.conftest import check_whole, children
+from tests.search.conftest import check_finished_study, training_runs
+from zoerefine.errors import UserError
+from zoerefine.search.claims import ClaimLost, claim_trial, complete
+from zoerefine.search.lost_trials import requeue_trials_of
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'zoerefine[cluster]'")
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -21,8 +25,8 @@ PASSWORD = "opensesame-41"
 
 @pytest.fixture(scope="module")
 def server():
-    """A server of our own on loopback, run by an unprivileged user: its URL without password."""
-    user = next((u for u in ("postgres", "nobody") if os.getuid() == 0 and known(u)), None)
+    """The URL, without password, of a server on loopback that an unprivileged user runs."""
+    user = next((u for u in ("postgres", "nobody") if os.getuid() == 0 and exists(u)), None)
     programs = PROGRAMS[-1].parent
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     port = free_port()
@@ -47,7 +51,7 @@ def server():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def known(user):
+def exists(user):
     try:
         pwd.getpwnam(user)
     except KeyError:
@@ -55,40 +59,63 @@ def known(user):
     return True
 
 
-def test_four_workers_in_postgresql_lose_nothing_when_one_is_killed(
+def test_workers_in_postgresql_lose_nothing_when_one_is_killed(
     server, tmp_path, slow, start_script, wait_until, monkeypatch
 ):
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    words = [*slow, "--storage", server, "--workers", "4", "--trials", "6"]
-    driver = start_script("search", *words)
-    wait_until(lambda: list(tmp_path.glob("runs/tiny/study/trials/*/checkpoints/step*")), driver)
-    os.kill(children(driver.pid)[0], signal.SIGKILL)
+    driver = start_script("search", *slow, "--storage", server, "--workers", "2")
+    wait_until(lambda: training_runs(tmp_path), driver)
+    os.kill(training_runs(tmp_path)[0].status().pid, signal.SIGKILL)
     out, errors = driver.communicate(timeout=240)
     assert driver.returncode == 0, errors
-    check_whole(tmp_path, trials=6)
+    check_finished_study(tmp_path)
     assert not (tmp_path / "runs" / "tiny" / "study" / "study.db").exists()
     assert PASSWORD not in out + errors
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(PASSWORD.encode() in path.read_bytes() for path in files)
 
 
-def test_the_same_study_goes_on_in_another_folder(server, tmp_path, tiny, script, monkeypatch):
+def test_the_same_study_continues_in_another_folder(server, open_study, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.01}}}\n")
-    words = ["--config", tiny, "--storage", server, "TRAIN.EPOCHS", "1", "RUN.NAME", "shared"]
-    here = script("search", *words, "--trials", "2")
-    assert here.returncode == 0, here.stderr
-    there = script("search", *words, "--trials", "3", "RUN.ROOT", "elsewhere")
-    assert there.returncode == 0, there.stderr
-    assert "2 of 3 trials" in there.stderr
-    assert len(list(tmp_path.glob("elsewhere/shared/study/trials/*"))) == 1
+    space = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
+    words = ("STUDY.STORAGE", server, "RUN.NAME", "shared", "STUDY.TRIALS", 3)
+    here, there = (open_study(space, *words, folder=name) for name in ("here", "there"))
+    complete(here, claim_trial(here, "a"), {"abs_rel": 0.1})
+    lost = claim_trial(here, "a")
+    requeue_trials_of(there, "a")
+    again = claim_trial(there, "b")
+    assert again.number == lost.number == 1
+    assert again.run.path == there.run.path / "trials" / "0001"
+    with pytest.raises(ClaimLost):
+        complete(here, lost, {"abs_rel": 0.2})
+    assert claim_trial(here, "a").number == 2
+    assert claim_trial(there, "b") is None
 
 
-def test_a_wrong_password_is_one_line(server, tiny, script, monkeypatch):
+def test_one_worker_at_a_time_holds_the_lock_of_a_study(server, open_study, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    words = ("STUDY.STORAGE", server, "RUN.NAME", "crowded", "STUDY.TRIALS", 12)
+    studies = [open_study("{SEED: {low: 0, high: 99}}", *words) for _ in range(4)]
+    numbers = []
+
+    def run_trials(study):
+        while claim := claim_trial(study, "a"):
+            numbers.append(claim.number)
+            complete(study, claim, {"abs_rel": 0.1})
+
+    threads = [threading.Thread(target=run_trials, args=(study,)) for study in studies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    trials = studies[0].trials()
+    assert sorted(numbers) == [trial.number for trial in trials]
+    assert len(trials) == len({trial.params["SEED"] for trial in trials}) == 12
+
+
+def test_a_wrong_password_is_one_sentence_without_it(server, open_study, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "wrong-one")
-    done = script("search", "--config", tiny, "--storage", server, "SEARCH.TRAIN.LR", "[1.0]")
-    assert done.returncode == 2
-    assert "password authentication failed" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "wrong-one" not in done.stderr
+    with pytest.raises(UserError, match="password authentication failed") as caught:
+        open_study("{TRAIN: {LR: [1.0]}}", "STUDY.STORAGE", server)
+    assert "wrong-one" not in str(caught.value)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.cluster import kill_tree
-from tests.search.conftest import check_whole
+from tests.search.conftest import check_finished_study, training_runs
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'zoerefine[cluster]'")
 
@@ -22,19 +22,15 @@ def test_a_node_dies_and_the_study_finishes(cluster, tree, slow, tmp_path, wait_
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
-    def at_work():
-        checkpoints = tmp_path.glob("runs/tiny/study/trials/*/checkpoints/step*")
-        return len({path.parent for path in checkpoints}) >= 3
-
     try:
-        wait_until(at_work, driver, seconds=240)
+        wait_until(lambda: len(training_runs(tmp_path)) >= 3, driver, seconds=240)
         kill_tree(nodes["third"])
         _, errors = driver.communicate(timeout=300)
     finally:
         driver.kill()
     assert driver.returncode == 0, errors
-    study = check_whole(tmp_path, trials=6)
-    assert any("continues" in t.user_attrs for t in study.optuna.get_trials())
+    study = check_finished_study(tmp_path, trials=6)
+    assert study.continued()
     shutil.rmtree(tmp_path / "caches")
 
 

@@ -3,24 +3,11 @@
 import optuna
 import pytest
 
-from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.registries import OBJECTIVES, PRUNERS, SAMPLERS
-from zoerefine.run_dir import RunDir
+from zoerefine.search.claims import claim_trial, complete
 from zoerefine.search.criteria import Criteria
 from zoerefine.search.pruning import is_pruned_after_epoch
-from zoerefine.search.study import Study
-
-
-@pytest.fixture
-def open_study(tiny, tmp_path):
-    """A study whose trials are never trained: open_study("{TRAIN: ...}", "STUDY.TRIALS", 2)."""
-
-    def make(space, *words):
-        cfg = load_config(tiny, ["SEARCH", space, *map(str, words)])
-        return Study(cfg, RunDir(tmp_path / "study"), "worker")
-
-    return make
 
 
 def highest(seed):
@@ -31,7 +18,7 @@ def highest(seed):
 def test_a_sampler_is_one_function_and_one_row(open_study, monkeypatch):
     monkeypatch.setitem(SAMPLERS._places, "highest", f"{__name__}:highest")
     study = open_study("{TRAIN: {LR: {low: 0.1, high: 0.5}}}", "STUDY.SAMPLER", "highest")
-    assert study.claim().values == {"TRAIN.LR": 0.5}
+    assert claim_trial(study, "a").values == {"TRAIN.LR": 0.5}
 
 
 @pytest.mark.parametrize("key", ["SAMPLER", "PRUNER"])
@@ -58,7 +45,7 @@ def test_every_name_loads_its_part():
 def test_the_best_trial_of_an_objective_to_maximize_has_its_largest_value(open_study):
     study = open_study("{TRAIN: {LR: [0.1, 0.2, 0.3]}}", "STUDY.OBJECTIVES", "[delta1]")
     for value in (0.5, 0.9, 0.7):
-        study.complete(study.claim(), {"delta1": value})
+        complete(study, claim_trial(study, "a"), {"delta1": value})
     (best,) = study.best()
     assert best.value == 0.9
 

@@ -1,4 +1,4 @@
-"""The search space: mirrors the config, is checked against it, and nothing else is special."""
+"""The search space: it mirrors the config, and its values are checked like those of the config."""
 
 import optuna
 import pytest
@@ -8,14 +8,9 @@ from yacs.config import CfgNode
 
 from zoerefine.config import defaults
 from zoerefine.errors import UserError
-from zoerefine.search.space import (
-    combinations,
-    params_of,
-    read_space,
-    size_of,
-    suggest,
-    with_values,
-)
+from zoerefine.search.config_values import with_values
+from zoerefine.search.space import combinations, params_of, size_of, suggest
+from zoerefine.search.space_reader import read_space
 
 
 def space_of(tree):
@@ -92,13 +87,13 @@ def test_lists_and_ranges_become_typed_values():
         ({"STUDY": {"TRIALS": [1, 2]}}, r"SEARCH\.STUDY cannot be searched"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_key(tree, message):
+def test_a_wrong_value_is_named_with_its_key(tree, message):
     with pytest.raises(UserError, match=message):
         space_of(tree)
 
 
 @given(low=st.floats(1e-6, 1e3), high=st.floats(1e-6, 1e3), log=st.booleans())
-def test_any_range_is_kept_or_refused(low, high, log):
+def test_a_value_lies_within_any_range_that_is_accepted(low, high, log):
     tree = {"TRAIN": {"LR": {"low": low, "high": high, "log": log}}}
     if low > high:
         with pytest.raises(UserError, match=r"has low .* above high"):
@@ -127,7 +122,7 @@ BRANCHES = {
 }
 
 
-def test_sub_trees_and_loss_lists_are_choices_with_a_search_of_their_own():
+def test_a_branch_has_its_own_choices_and_ranges():
     space = space_of(BRANCHES)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     seen = set()
@@ -149,7 +144,7 @@ def test_sub_trees_and_loss_lists_are_choices_with_a_search_of_their_own():
         assert len(inside) == (0 if trial.params["MODEL"] == "NAME unet" else 1)
 
 
-def test_a_finite_space_is_counted_and_listed():
+def test_the_combinations_of_a_finite_space_are_counted_and_listed():
     space = space_of(BRANCHES)
     listed = list(combinations(space))
     assert size_of(space) == len(listed) == (2 + 3 + 1) * (1 + 3)
@@ -159,15 +154,64 @@ def test_a_finite_space_is_counted_and_listed():
     assert size_of(space_of({"TRAIN": {"EPOCHS": {"low": 2, "high": 5}}})) == 4
 
 
-@given(st.data())
-def test_every_combination_gives_a_config_that_gives_the_combination_back(data):
+def test_a_large_range_is_counted_without_being_listed():
+    assert size_of(space_of({"SEED": {"low": 0, "high": 10**12}})) == 10**12 + 1
+
+
+def test_every_combination_gives_a_config_that_gives_the_combination_back():
     space = space_of(BRANCHES)
-    params = data.draw(st.sampled_from(list(combinations(space))))
-    study = optuna.create_study()
-    study.enqueue_trial(params)
-    cfg = with_values(defaults(), suggest(space, study.ask()))
-    assert params_of(space, cfg) == params
-    assert study.trials[0].params == params
+    for params in combinations(space):
+        study = optuna.create_study()
+        study.enqueue_trial(params)
+        cfg = with_values(defaults(), suggest(space, study.ask()))
+        assert params_of(space, cfg) == params
+        assert study.trials[0].params == params
+
+
+def test_the_options_of_a_network_are_searched_with_the_types_that_are_listed():
+    options = {"depth": [2, 3], "rate": {"low": 0.1, "high": 0.5}, "width": {"low": 8, "high": 16},
+               "norm": ["batch", "group"]}  # fmt: skip
+    space = space_of({"MODEL": {"OPTIONS": options}})
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    seen = [with_values(defaults(), suggest(space, study.ask())).MODEL.OPTIONS for _ in range(30)]
+    assert {one["depth"] for one in seen} == {2, 3}
+    assert {type(one["depth"]) for one in seen} == {type(one["width"]) for one in seen} == {int}
+    assert all(isinstance(one["rate"], float) and 0.1 <= one["rate"] <= 0.5 for one in seen)
+    assert {one["norm"] for one in seen} == {"batch", "group"}
+
+
+def test_the_options_of_a_network_belong_to_its_branch():
+    branches = [
+        {"NAME": "small"},
+        {"NAME": "guided", "OPTIONS": {"depth": [2, 3], "norm": "group"}},
+    ]
+    space = space_of({"MODEL": branches})
+    found = []
+    for params in combinations(space):
+        study = optuna.create_study()
+        study.enqueue_trial(params)
+        cfg = with_values(defaults(), suggest(space, study.ask()))
+        found.append((cfg.MODEL.NAME, dict(cfg.MODEL.OPTIONS)))
+        assert params_of(space, cfg) == params
+    assert found == [
+        ("small", {}),
+        ("guided", {"norm": "group", "depth": 2}),
+        ("guided", {"norm": "group", "depth": 3}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"depth": 2}, r"SEARCH\.MODEL\.OPTIONS\.depth must be a list of values to try"),
+        ({"depth": []}, r"SEARCH\.MODEL\.OPTIONS\.depth must be a list of values to try"),
+        ({"depth": {"low": 3, "high": 2}}, r"OPTIONS\.depth has low 3 above high 2"),
+        ({"depth": {"low": "a", "high": 2}}, r"OPTIONS\.depth\.low must be a number"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_named_with_its_key(options, message):
+    with pytest.raises(UserError, match=message):
+        space_of({"MODEL": {"OPTIONS": options}})
 
 
 def test_a_config_outside_the_space_has_no_parameters():

@@ -7,30 +7,17 @@ from pathlib import Path
 
 from zoerefine.run_dir import RunDir
 
+EPILOG = """\
+examples:
+  zoerefine dashboard runs/demo/study
+  zoerefine dashboard runs/search/study --port 9000
+  ssh -L 8080:localhost:8080 -L 8081:localhost:8081 HOST    (to see it from another machine)
+"""
+
 
 def main(argv: Sequence[str]) -> int:
     """Serve a study until Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="dashboard",
-        description="Show a study in the browser: optuna-dashboard for its trials, Pareto front "
-        "and importances, TensorBoard for their curves. Ctrl-C stops both.",
-        epilog="Example: dashboard runs/demo/latest",
-    )
-    parser.add_argument("run", type=Path, metavar="RUN", help="a study's directory")
-    parser.add_argument(
-        "--port", type=int, default=8080, help="the dashboard's; TensorBoard takes the next one"
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="the address to serve on; nobody is asked who they are"
-    )
-    parser.add_argument(
-        "--storage",
-        default="",
-        metavar="URL",
-        help="the study's database where its config does not name it (STUDY.STORAGE); passwords "
-        "come from PGPASSWORD or ~/.pgpass",
-    )
-    args = parser.parse_args(argv)
+    args = parser().parse_args(argv)
 
     from zoerefine.search.dashboard import start_dashboard
 
@@ -44,3 +31,26 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print()
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options."""
+    made = argparse.ArgumentParser(
+        prog="zoerefine dashboard",
+        description="Show a study in the browser: its trials, Pareto front and parameter "
+        "importances in optuna-dashboard, its learning curves in TensorBoard. Ctrl-C stops both.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = made.add_argument
+    add("run", type=Path, metavar="RUN", help="a study's run, e.g. runs/search/study")
+    add("--port", type=int, default=8080, metavar="N",
+        help="port of the dashboard (default: 8080); TensorBoard uses N + 1; 0: any free "
+        "ports")  # fmt: skip
+    add("--host", default="127.0.0.1", metavar="ADDRESS",
+        help="address to serve on (default: 127.0.0.1, this machine only); there is no "
+        "authentication")  # fmt: skip
+    add("--storage", default="", metavar="URL",
+        help="the study's database, if its config does not name it (STUDY.STORAGE); the password "
+        "is read from PGPASSWORD or ~/.pgpass")  # fmt: skip
+    return made

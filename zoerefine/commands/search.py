@@ -1,4 +1,4 @@
-"""zoerefine search: config with lists -> an Optuna study."""
+"""zoerefine search: a config with lists and ranges -> a study -> its best trial."""
 
 import argparse
 from collections.abc import Sequence
@@ -7,28 +7,38 @@ from pathlib import Path
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
+from zoerefine.search.check import check_search_space
 
 EPILOG = """\
+SEARCH in the config mirrors the other keys:
+  SEARCH:
+    TRAIN: {LR: {low: 1.0e-4, high: 1.0e-2, log: true}}   # a range
+    MODEL: {BASE: [16, 32, 48]}                           # a choice
+docs/searching.md describes branches, several objectives and limits.
+
 examples:
-  search --config configs/search.yaml --plan DATA.ROOT data/synthetic
-  search --config configs/search.yaml --trials 30 --workers 2 --then train DATA.ROOT data/synthetic
-  search --config configs/search.yaml --storage postgresql://me@db.lab/studies --workers 8
-  search --join runs/search/study      (another worker for it, on this or another machine)
+  zoerefine search --config configs/search.yaml --plan DATA.ROOT data/synthetic
+  zoerefine search --config configs/search.yaml --trials 30 --workers 2 --then train \\
+      DATA.ROOT data/synthetic
+  zoerefine search --config configs/search.yaml --grid DATA.ROOT data/synthetic \\
+      SEARCH '{MODEL: {BASE: [16, 32], MAX_LOG: [1.0, 2.0]}}'
+  zoerefine search --join runs/search/study
 """
 
 
 def main(argv: Sequence[str]) -> int:
-    """Search what the config lists."""
+    """Plan a study, run it, or join one as a worker."""
     args = parser().parse_intermixed_args(argv)
     if args.join:
         from zoerefine.run_dir import RunDir
-        from zoerefine.search.trial_worker import work
+        from zoerefine.search.trial_worker import run_worker
 
-        work(RunDir(args.join.resolve()), args.name or "joined", args.until)
+        run_worker(RunDir(args.join.resolve()), args.name or "joined", args.until)
         return 0
     if not args.config:
         raise UserError("--config is missing: give a YAML file with SEARCH")
     cfg = load_config(args.config, overrides(args))
+    check_search_space(cfg)  # before torch and Optuna are loaded
     if args.plan:
         from zoerefine.search.plan import plan
 
@@ -43,39 +53,43 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """All options."""
     made = argparse.ArgumentParser(
-        prog="search",
-        description="Search what a config lists under SEARCH: [a, b] is a choice, {low, high} a "
-        "range. The same command goes on with a study that was cut off.",
+        prog="zoerefine search",
+        description="Search for the best values of the keys that SEARCH in a config lists. Each "
+        "trial trains one combination. The same command continues a study that was interrupted.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = made.add_argument
-    add("--config", metavar="FILE", help="a YAML config")
-    add("--plan", action="store_true", help="print the space, its size and the time; run nothing")
-    add("--trials", type=int, metavar="N", help="how many trials in all (STUDY.TRIALS)")
-    add("--timeout", type=float, metavar="S",
-        help="begin no trial after so many seconds (STUDY.TIMEOUT_S)")  # fmt: skip
-    add("--workers", type=int, metavar="N", help="how many processes (STUDY.WORKERS)")
+    add("--config", metavar="FILE", help="a YAML config with SEARCH")
+    add("--plan", action="store_true",
+        help="print the search space, its size and the time it takes; train nothing")  # fmt: skip
+    add("--trials", type=int, metavar="N", help="trials in all (STUDY.TRIALS)")
+    add("--timeout", type=float, metavar="SECONDS",
+        help="start no trial after this time; 0: no limit (STUDY.TIMEOUT_S)")  # fmt: skip
+    add("--workers", type=int, metavar="N", help="trials that run at a time (STUDY.WORKERS)")
     add("--grid", action="store_true",
         help="try every combination of the lists (STUDY.SAMPLER grid)")  # fmt: skip
     add("--enqueue", type=Path, nargs="+", default=[], metavar="PATH",
-        help="try these first: configs, or the best trials of other studies")  # fmt: skip
+        help="try these first: configs, or another study's run for its best five "
+        "trials")  # fmt: skip
     add("--storage", metavar="URL",
-        help="postgresql://user@host/database; the password from PGPASSWORD or ~/.pgpass "
+        help="database of the study, postgresql://USER@HOST/DATABASE, with the password in "
+        "PGPASSWORD or ~/.pgpass; default: a SQLite file in the study's run "
         "(STUDY.STORAGE)")  # fmt: skip
     add_executor_options(made)
     add("--then", choices=["train", "train,export"],
-        help="train the best at full length; and export it (STUDY.THEN)")  # fmt: skip
-    add("--join", type=Path, metavar="RUN", help="be one more worker of a study that is driven "
-        "elsewhere")  # fmt: skip
+        help="after the last trial, train the best at full length, or also export it "
+        "(STUDY.THEN)")  # fmt: skip
+    add("--join", type=Path, metavar="RUN",
+        help="run one more worker for the study in RUN, on this or another machine")  # fmt: skip
     add("--name", default="", help=argparse.SUPPRESS)  # of a worker, given by its driver
     add("--until", type=float, default=0.0, help=argparse.SUPPRESS)
-    add("overrides", nargs="*", metavar="KEY VALUE", help="config keys set here")
+    add("overrides", nargs="*", metavar="KEY VALUE", help="config keys, e.g. DATA.ROOT data/world")
     return made
 
 
 def overrides(args: argparse.Namespace) -> list[str]:
-    """The KEY VALUE pairs, and the options that stand for some."""
+    """The KEY VALUE pairs, and those that options stand for."""
     words = list(args.overrides)
     for option, key in (("trials", "TRIALS"), ("timeout", "TIMEOUT_S"), ("workers", "WORKERS"),
                         ("storage", "STORAGE"), ("then", "THEN")):  # fmt: skip

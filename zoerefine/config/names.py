@@ -30,8 +30,10 @@ def storage_fault(url: str) -> str:
     except ValueError:
         return "it is not a URL"
     if secret:
-        return ("it holds a password, which others would see: leave it out, and give it by "
-                "PGPASSWORD or ~/.pgpass")  # fmt: skip
+        return (
+            "it holds a password, which others could read; remove it, and set PGPASSWORD or use "
+            "~/.pgpass"
+        )
     if parts.scheme.partition("+")[0] not in ("sqlite", "postgresql"):
         return "its kind of database is not supported"
     return ""

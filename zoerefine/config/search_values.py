@@ -169,8 +169,7 @@ def is_single_value(type: ValueType, value: Any) -> bool:
 def endless_ranges(tree: Any, place: str = SEARCH) -> Iterator[str]:
     """The paths of the ranges that have no finite number of values."""
     if isinstance(tree, Mapping) and {"low", "high"} <= set(tree):
-        whole = isinstance(tree["low"], int) or "step" in tree or tree["low"] == tree["high"]
-        if tree.get("log") or not whole:
+        if isinstance(tree["low"], float) and "step" not in tree and tree["low"] < tree["high"]:
             yield place
     elif isinstance(tree, Mapping | list):
         items = tree.items() if isinstance(tree, Mapping) else enumerate(tree)

@@ -1,4 +1,4 @@
-"""The end of a study: its best configurations as files, trained at full length, and exported."""
+"""The end of a study: its best configurations are written, trained at full length and exported."""
 
 from optuna.trial import FrozenTrial
 from yacs.config import CfgNode
@@ -9,18 +9,19 @@ from zoerefine.data.split import Split
 from zoerefine.errors import UserError
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
-from zoerefine.search.space import suggest, with_values
+from zoerefine.search.config_values import with_values
+from zoerefine.search.space import suggest
 from zoerefine.search.study import Study
-from zoerefine.search.trial_worker import shown
+from zoerefine.search.trial_record import format_values
 from zoerefine.train.job import train_for_study
 
 
 def finish(study: Study, cache: Cache, split: Split) -> None:
-    """Write the best configurations, and do with them what STUDY.THEN says.
+    """Write the best configurations, then train and export them as STUDY.THEN says.
 
-    `best.yaml` is an ordinary configuration that gives the run `best` by itself; of several
-    objectives each point of the Pareto front has its own, `pareto-<trial>.yaml`. More seeds are
-    in `<name>-seed<seed>`. Raises `UserError` where no trial was completed.
+    `best.yaml` is an ordinary configuration: training it gives the run `best` again. With several
+    objectives, each point of the Pareto front has its own `pareto-<trial>.yaml`. Trainings with
+    further seeds are in `<name>-seed<seed>`. Raises `UserError` where no trial was completed.
     """
     several = len(study.criteria.objectives) > 1
     options = study.cfg.STUDY
@@ -28,8 +29,8 @@ def finish(study: Study, cache: Cache, split: Split) -> None:
         name = f"pareto-{trial.number:04d}" if several else "best"
         cfg = full_config(study, trial)
         save_config(cfg, study.run.path / f"{name}.yaml")
-        say(f"{name}: trial {trial.number}, {shown(trial.user_attrs['figures'])}; "
-            f"{shown(trial.params)}")  # fmt: skip
+        say(f"{name}: trial {trial.number}, {format_values(trial.user_attrs['figures'])}; "
+            f"{format_values(trial.params)}")  # fmt: skip
         if not options.THEN:
             continue
         for seed in range(cfg.SEED, cfg.SEED + options.SEEDS):
@@ -52,7 +53,7 @@ def full_config(study: Study, trial: FrozenTrial) -> CfgNode:
 
 
 def train_fully(study: Study, cfg: CfgNode, run: RunDir, cache: Cache, split: Split) -> None:
-    """Train on all scenes but the test's, and test; a finished run is left as it is."""
+    """Train on all scenes but the test scenes, and test; a finished run is left as it is."""
     if run.status().state != "finished":
         say(f"training {run.path.name} at full length, validation scenes included")
     everything = Split(tuple(sorted(split.train + split.val)), (), split.test)
@@ -60,7 +61,7 @@ def train_fully(study: Study, cfg: CfgNode, run: RunDir, cache: Cache, split: Sp
 
 
 def export_run(run: RunDir) -> None:
-    """Build the run's engine. What cannot be exported is said, and the rest goes on."""
+    """Build the run's engine; print why where it cannot be built."""
     from zoerefine.export.export import export
 
     try:

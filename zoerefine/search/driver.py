@@ -1,4 +1,4 @@
-"""The driver of a study: makes it, starts its workers, shows how it goes, and sees to its end."""
+"""The driver of a study: creates it, starts and replaces its workers, and shows their progress."""
 
 import time
 import uuid
@@ -18,14 +18,15 @@ from zoerefine.progress import say
 from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.search.best import finish
 from zoerefine.search.enqueue import enqueue
-from zoerefine.search.live_table import board
+from zoerefine.search.lost_trials import requeue_trials_of
 from zoerefine.search.study import Study
+from zoerefine.search.study_progress import study_progress
 from zoerefine.search.worker_pool import ClusterWorkers, LocalWorkers, Workers, clean_commit
 from zoerefine.train.job import prepare, record_provenance
 
-LOOK_S = 0.3
-RESTARTS = 5  # of workers that die, in all, for each worker
-FAULT = 2  # the exit code of what the user has to mend
+POLL_S = 0.3
+RESTARTS = 5  # times that a worker is replaced, on average over all workers
+USER_ERROR = 2  # exit code of a `UserError`
 
 
 def run_study(
@@ -34,7 +35,7 @@ def run_study(
     executor: str = "local",
     resources: Resources = NO_RESOURCES,
 ) -> RunDir:
-    """Run the trials that are left, then what STUDY.THEN says; returns the study's run.
+    """Run the remaining trials, then what STUDY.THEN says; returns the study's run.
 
     Args:
         cfg: with what is searched under SEARCH.
@@ -43,12 +44,12 @@ def run_study(
         resources: what a cluster reserves for each worker.
 
     Raises:
-        UserError: the study is of another commit or space; nothing to search or to choose by;
-            every trial failed, or no worker lives long.
-        KeyboardInterrupt: a signal asked to stop; the same command resumes.
+        UserError: the study belongs to another commit or configuration; there is nothing to
+            search, or no validation scene; all first trials failed, or workers keep dying.
+        KeyboardInterrupt: a signal asked to stop; the same command resumes the study.
     """
     run = run_from_launcher() or RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study")
-    study = Study(cfg, run)  # before anything is written: it may be another's
+    study = Study(cfg, run)  # first: it may belong to another configuration
     if run_from_launcher() is None:
         say(f"writing to {run.path}")
     with run.writing():
@@ -68,7 +69,7 @@ def run_study(
 def open_workers(
     run: RunDir, cfg: CfgNode, executor: str, resources: Resources
 ) -> Iterator[Workers]:
-    """Where workers are started."""
+    """The place where workers are started: this machine, or a cluster."""
     commit = "" if executor == "local" else clean_commit()
     with open_executor(executor, resources) as opened:
         if commit:
@@ -81,7 +82,7 @@ def open_workers(
 
 @dataclass
 class WorkerSlot:
-    """A worker's place: who has it now."""
+    """One of STUDY.WORKERS places, and the worker that runs in it now."""
 
     number: int
     name: str = ""
@@ -89,7 +90,7 @@ class WorkerSlot:
 
 
 class Driver:
-    """Keeps a study's workers at work until it is over."""
+    """Keeps a study's workers running until the study is over."""
 
     def __init__(self, study: Study, workers: Workers) -> None:
         self.study, self.workers = study, workers
@@ -100,22 +101,22 @@ class Driver:
         self.stops = StopForwarding(self._cancel_all)
 
     def drive(self) -> None:
-        """Until every worker has found nothing left to do."""
+        """Run until every worker has found nothing left to do."""
         for name in self._stale_names():
-            self.study.release(name)  # our workers die with us: the last driver's are gone
-        with self.stops, board(self.study, self.until) as show:
+            requeue_trials_of(self.study, name)  # workers die with their driver
+        with self.stops, study_progress(self.study, self.until) as refresh:
             for slot in self.slots:
                 self._start(slot)
             while any(slot.ticket for slot in self.slots):
                 for slot in self.slots:
-                    self._look(slot)
-                show()
-                time.sleep(LOOK_S)
+                    self._check(slot)
+                refresh()
+                time.sleep(POLL_S)
         if self.stops.count:
             raise KeyboardInterrupt
 
     def _stale_names(self) -> set[str]:
-        """Names of workers whose logs lie here, from when this study was driven before."""
+        """Names of the workers of an earlier driver of this study, by their logs."""
         return {path.stem for path in (self.study.run.path / "workers").glob("*.log")}
 
     def _start(self, slot: WorkerSlot) -> None:
@@ -125,16 +126,16 @@ class Driver:
             words += ["--until", f"{self.until:.0f}"]
         slot.ticket = self.workers.submit(slot.name, slot.number, words)
 
-    def _look(self, slot: WorkerSlot) -> None:
-        """See whether a worker has ended; one that died is replaced, and its trial freed."""
+    def _check(self, slot: WorkerSlot) -> None:
+        """If the worker died, replace it and put its trial in the queue."""
         outcome = self.workers.poll(slot.ticket) if slot.ticket else None
         if outcome is None:
             return
         slot.ticket = None
         if outcome.code == 0 or self.stops.count:
             return
-        self.study.release(slot.name)
-        if outcome.code == FAULT:
+        requeue_trials_of(self.study, slot.name)
+        if outcome.code == USER_ERROR:
             self._stop_all()
             raise UserError(outcome.message.removeprefix("error: "))
         self.restarts -= 1
@@ -144,15 +145,15 @@ class Driver:
                 f"workers keep dying, the last with exit code {outcome.code}: {outcome.message} "
                 f"(see {self.study.run.path / 'workers'})"
             )
-        say(f"worker {slot.name} died with exit code {outcome.code}: starting another")
+        say(f"worker {slot.name} died with exit code {outcome.code}: another is started")
         self._start(slot)
 
     def _stop_all(self) -> None:
-        """Ask every worker to stop, and wait until it has."""
+        """Ask every worker to stop, and wait until all have."""
         self._cancel_all()
         for slot in self.slots:
             while slot.ticket and self.workers.poll(slot.ticket) is None:
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
             slot.ticket = None
 
     def _cancel_all(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""What a search would do: its space, how large it is, and about how long it takes."""
+"""What a search would do: its space, how many combinations that is, and about how long it takes."""
 
 import math
 import time
@@ -12,20 +12,21 @@ from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
 from zoerefine.registries import OBJECTIVES
 from zoerefine.search.criteria import read_criteria
-from zoerefine.search.space import read_space, size_of
+from zoerefine.search.space import size_of
+from zoerefine.search.space_reader import read_space
 from zoerefine.train.job import configured_data, configured_split
 
-STEPS = 4  # that are timed; the first is not
+TIMED_STEPS = 4  # after one that is not timed
 
 
 def plan(cfg: CfgNode) -> list[str]:
-    """The plan, line by line. Raises `UserError` for what is wrong with the space or the data."""
+    """The plan, line by line. Raises `UserError` for a fault of the space or the data."""
     space, criteria, options = read_space(cfg), read_criteria(cfg), cfg.STUDY
     size = size_of(space)
     lines = ["the space:", *(f"  {line}" for one in space for line in one.lines())]
-    finite = f"{size:,.0f} combinations" if math.isfinite(size) else "no end of combinations"
+    finite = f"{size:,.0f} combinations" if math.isfinite(size) else "infinitely many combinations"
     trials = int(size) if options.SAMPLER == "grid" and math.isfinite(size) else options.TRIALS
-    lines.append(f"  in all {finite}")
+    lines.append(f"  in total {finite}")
     lines += [f"{OBJECTIVES.load(name).direction}: {name}" for name in criteria.objectives]
     lines += [f"limit: {limit.name} at most {limit.at_most:g}" for limit in criteria.limits]
     lines.append(f"{trials} trials by {options.SAMPLER}, workers: {options.WORKERS}")
@@ -35,26 +36,26 @@ def plan(cfg: CfgNode) -> list[str]:
 
 
 def time_lines(cfg: CfgNode, trials: int) -> list[str]:
-    """How long the trials would take, from a few timed steps of the config as it stands."""
+    """How long the trials would take, from a few timed steps of the config without SEARCH."""
     dataset = configured_data(cfg)
     split = configured_split(cfg, dataset)
     frames = sum(frame.scene in split.train for frame in dataset.frames)
-    tested = sum(frame.scene in split.val for frame in dataset.frames)
+    evaluated = sum(frame.scene in split.val for frame in dataset.frames)
     epochs = cfg.STUDY.EPOCHS or cfg.TRAIN.EPOCHS
     step_s = step_time(cfg)
-    # An evaluation has no backward pass: a third of the work.
-    images = epochs * (frames + tested / 3)
+    # An evaluation has no backward pass, about two thirds of a step's work.
+    images = epochs * (frames + evaluated / 3)
     seconds = images / cfg.LOADER.BATCH * step_s
     total = seconds * -(-trials // cfg.STUDY.WORKERS)
     return [
         f"a trial: {epochs} epochs of {frames} frames at {cfg.LOADER.BATCH / step_s:.1f} images/s "
-        f"(timed over {STEPS} steps on random pictures), {span(seconds)} if it is not pruned",
-        f"all of them: at most about {span(total)}",
+        f"(timed over {TIMED_STEPS} steps on random pictures), {duration(seconds)} if not pruned",
+        f"all trials: at most about {duration(total)}",
     ]
 
 
 def step_time(cfg: CfgNode) -> float:
-    """Seconds of a training step of this config's refiner, the best of a few."""
+    """Seconds of a training step of this config's refiner: the shortest of a few."""
     device = pick_device()
     dtype = compute_dtype(cfg.TRAIN.PRECISION, device)
     height, width = training_size(cfg)
@@ -66,7 +67,7 @@ def step_time(cfg: CfgNode) -> float:
     depth_m = torch.rand(shape, device=device) + 1
     objects = torch.zeros(shape, dtype=torch.uint8, device=device)
     times = []
-    for _ in range(STEPS + 1):
+    for _ in range(TIMED_STEPS + 1):
         start = time.perf_counter()
         with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             refined_m = refiner(rgb01, depth_m)
@@ -78,8 +79,8 @@ def step_time(cfg: CfgNode) -> float:
     return min(times[1:])
 
 
-def span(seconds: float) -> str:
-    """A length of time for people."""
+def duration(seconds: float) -> str:
+    """A duration in seconds, minutes or hours, e.g. `12 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

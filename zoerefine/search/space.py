@@ -1,27 +1,22 @@
-"""The search space: what SEARCH in a config lists, as parameters of a study.
-
-SEARCH mirrors the config tree. `[a, b, c]` is a choice, `{low, high}` a range, with `log: true`
-or `step: s` where wanted. Nothing else is special: where a group of keys stands, the list holds
-sub-trees, and a sub-tree's own lists and ranges are searched where it is chosen.
-"""
+"""The search space: choices and ranges, how a trial samples them, and their combinations."""
 
 import copy
 import itertools
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import optuna
 from yacs.config import CfgNode
 
-from zoerefine.config.search_values import check_search, is_group, is_range, is_single
-from zoerefine.errors import UserError
+from zoerefine.search.config_values import set_value, value_at, with_values
 
-LABEL = 60  # characters of a sub-tree's name
+if TYPE_CHECKING:  # a wrong space is reported before Optuna is loaded
+    import optuna
+
+MAX_LISTED = 100_000  # combinations of a space that are listed one by one
 Scalar = bool | int | float | str
-Values = dict[str, Any]  # by config key; `LOSS.TERMS.1.weight` reaches into a list
+Values = dict[str, Any]  # by key path
 
 
 @dataclass(frozen=True)
@@ -35,8 +30,8 @@ class Range:
     log: bool
     step: float | None
 
-    def suggest(self, trial: optuna.Trial) -> Values:
-        """What the trial sets: an int where the bounds are ints."""
+    def suggest(self, trial: "optuna.Trial") -> Values:
+        """Sample a config value: an int where the bounds are ints."""
         if isinstance(self.low, int) and isinstance(self.high, int):
             step = int(self.step or 1)
             return {
@@ -49,23 +44,22 @@ class Range:
         }
 
     def combinations(self) -> Iterator[Values]:
-        """Every value of a stepped range, as a trial's parameters; `size` says whether it is."""
-        low, high, step = self.low, self.high, self.step or 1
-        for number in range(math.floor((high - low) / step + 1e-9) + 1):
-            yield {self.name: low + number * step}
+        """Every value of a finite range, as a trial's parameters."""
+        for number in range(int(self.size)):
+            yield {self.name: self.low + number * (self.step or 1)}
 
     @property
     def size(self) -> float:
-        """How many values there are."""
+        """How many values there are; infinite for a continuous range."""
         if self.low == self.high:
             return 1
-        whole = isinstance(self.low, int)
-        if self.log or (self.step is None and not whole):
+        if self.step is None and not isinstance(self.low, int):
             return math.inf
-        return len(list(self.combinations()))
+        # So that the three steps from 0.1 to 0.4 are not missed by a rounding error.
+        return math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
 
     def params_of(self, cfg: CfgNode) -> Values | None:
-        """The parameters by which a trial gets the config's value; None where it is outside."""
+        """The parameter that gives the config's value; None where that lies outside the range."""
         value = value_at(cfg, self.key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not self.low <= value <= self.high:
@@ -73,14 +67,14 @@ class Range:
         return {self.name: value}
 
     def lines(self) -> list[str]:
-        """What a plan says of it."""
+        """The range on one line of a plan."""
         ends = f"{self.low:g} to {self.high:g}" + (", logarithmic" if self.log else "")
         return [f"{self.key}: {ends}" + (f" in steps of {self.step:g}" if self.step else "")]
 
 
 @dataclass(frozen=True)
 class Option:
-    """One of a choice's alternatives: what it sets, and what is searched where it is chosen."""
+    """One option of a choice: the values that it sets, and the parameters of its branch."""
 
     label: Scalar
     fixed: Values
@@ -89,13 +83,13 @@ class Option:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several alternatives: values of a key, or sub-trees of a group."""
+    """A choice between values of a key, or between branches of a group of keys."""
 
     name: str
     options: tuple[Option, ...]
 
-    def suggest(self, trial: optuna.Trial) -> Values:
-        """What the trial sets."""
+    def suggest(self, trial: "optuna.Trial") -> Values:
+        """Sample the config values of an option and of its branch."""
         labels = [option.label for option in self.options]
         chosen: Scalar = trial.suggest_categorical(self.name, labels)  # type: ignore[assignment]
         option = next(option for option in self.options if same(option.label, chosen))
@@ -105,18 +99,18 @@ class Choice:
         return values
 
     def combinations(self) -> Iterator[Values]:
-        """Every alternative with every combination inside it."""
+        """Every option with every combination of its branch."""
         for option in self.options:
             for inside in combinations(option.inner):
                 yield {self.name: option.label, **inside}
 
     @property
     def size(self) -> float:
-        """How many combinations there are."""
+        """How many combinations there are; infinite where a range is continuous."""
         return sum(size_of(option.inner) for option in self.options)
 
     def params_of(self, cfg: CfgNode) -> Values | None:
-        """The parameters by which a trial gets the config's values; None where none does."""
+        """The parameters that give the config's values; None where no option has them."""
         for option in self.options:
             inside = params_of(option.inner, cfg)
             if inside is not None and self._fits(option, cfg):
@@ -130,7 +124,7 @@ class Choice:
         return all(value_at(wanted, key) == value_at(cfg, key) for key in option.fixed)
 
     def lines(self) -> list[str]:
-        """What a plan says of it: a line, and one for each thing searched inside."""
+        """The choice on a line of a plan, and one line for each parameter inside its options."""
         lines = [f"{self.name}: {' | '.join(str(option.label) for option in self.options)}"]
         for option in self.options:
             for parameter in option.inner:
@@ -141,89 +135,13 @@ class Choice:
 Parameter = Choice | Range
 
 
-def read_space(cfg: CfgNode) -> tuple[Parameter, ...]:
-    """The parameters of a config's SEARCH, in its order.
-
-    Raises `UserError` for an unknown key, a value that its key may not have, an empty list, or an
-    impossible range, each with the key's path.
-    """
-    space = tuple(_read(check_search(cfg.SEARCH), "", "", {}))
-    if not space:
-        raise UserError("SEARCH is empty: give it a list or a range under a config key's name")
-    return space
-
-
-def _read(tree: Mapping[str, Any], prefix: str, names: str, fixed: Values) -> Iterator[Parameter]:
-    """The parameters of a sub-tree; its single values go into `fixed`.
-
-    Keys begin with `prefix`, and names with `names`, which is another inside an alternative: the
-    same key may be searched in several.
-    """
-    branch = names != prefix
-    for word, value in tree.items():
-        key, name = f"{prefix}{word}", f"{names}{word}"
-        if is_group(key) and isinstance(value, list):
-            yield _sub_trees(key, name, value)
-        elif is_group(key):
-            yield from _read(value, f"{key}.", f"{name}.", fixed)
-        elif is_range(value):
-            yield _range(key, name, value)
-        elif branch and is_single(key, value):
-            fixed[key] = value
-            yield from _ranges_inside(value, key, name, "")
-        else:
-            yield _choice(key, name, value)
-
-
-def _sub_trees(key: str, name: str, trees: Sequence[Any]) -> Choice:
-    """A choice of sub-trees of a group."""
-    options = []
-    for number, tree in enumerate(trees):
-        fixed: Values = {}
-        inner = tuple(_read(tree, f"{key}.", f"{name}[{number}].", fixed))
-        label = ", ".join(f"{k.removeprefix(key + '.')} {v}" for k, v in fixed.items())
-        options.append(Option(label[:LABEL] or f"[{number}]", fixed, inner))
-    return _checked(key, name, options, trees)
-
-
-def _choice(key: str, name: str, values: Sequence[Any]) -> Choice:
-    """A choice of values of a key; a value that is a list may hold ranges inside it."""
-    options = []
-    for number, value in enumerate(values):
-        inner = tuple(_ranges_inside(value, key, f"{name}[{number}]", ""))
-        label = value if isinstance(value, Scalar) else json.dumps(value, sort_keys=True)
-        options.append(Option(label, {key: value}, inner))
-    return _checked(key, name, options, values)
-
-
-def _checked(key: str, name: str, options: list[Option], values: Sequence[Any]) -> Choice:
-    if any(same(a.label, b.label) for a, b in itertools.combinations(options, 2)):
-        raise UserError(f"SEARCH.{key} lists a value twice: {list(values)}")
-    return Choice(name, tuple(options))
-
-
-def _ranges_inside(value: Any, key: str, name: str, path: str) -> Iterator[Range]:
-    """The ranges that stand somewhere inside a value that is a list."""
-    if is_range(value):
-        yield _range(f"{key}{path}", f"{name}{path}", value)
-    elif isinstance(value, Mapping | list):
-        items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for word, inside in items:
-            yield from _ranges_inside(inside, key, name, f"{path}.{word}")
-
-
-def _range(key: str, name: str, bounds: Mapping[str, Any]) -> Range:
-    log, step = bounds.get("log", False), bounds.get("step")
-    return Range(name, key, bounds["low"], bounds["high"], log, step)
-
-
 def same(one: Scalar, other: Scalar) -> bool:
-    """Whether two labels are one: True is not 1."""
+    """Whether two labels are equal; True is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-def suggest(space: Sequence[Parameter], trial: optuna.Trial) -> Values:
-    """The config values of a trial."""
+def suggest(space: Sequence[Parameter], trial: "optuna.Trial") -> Values:
+    """Sample a trial's config values."""
     values: Values = {}
     for parameter in space:
         values |= parameter.suggest(trial)
@@ -242,7 +160,7 @@ def combinations(space: Sequence[Parameter]) -> Iterator[Values]:
 
 
 def params_of(space: Sequence[Parameter], cfg: CfgNode) -> Values | None:
-    """The trial's parameters that give a config's values; None where the space has them not."""
+    """A trial's parameters that give a config's values; None where they are outside the space."""
     found: Values = {}
     for parameter in space:
         inside = parameter.params_of(cfg)
@@ -250,36 +168,3 @@ def params_of(space: Sequence[Parameter], cfg: CfgNode) -> Values | None:
             return None
         found |= inside
     return found
-
-
-def value_at(cfg: CfgNode, key: str) -> Any:
-    """A config's value by its key; None where a list is too short."""
-    node: Any = cfg
-    for word in key.split("."):
-        try:
-            node = node[int(word)] if isinstance(node, list) else node[word]
-        except (IndexError, KeyError, ValueError, TypeError):
-            return None
-    return node
-
-
-def set_value(cfg: CfgNode, key: str, value: Any) -> None:
-    """Set a config's value by its key."""
-    *path, last = key.split(".")
-    node: Any = cfg
-    for word in path:
-        node = node[int(word)] if isinstance(node, list) else node[word]
-    if isinstance(node, list):
-        node[int(last)] = value
-    else:
-        node[last] = value
-
-
-def with_values(cfg: CfgNode, values: Mapping[str, Any]) -> CfgNode:
-    """A copy of the config with `KEY.PATH: value` set and nothing left to search; not frozen."""
-    changed = cfg.clone()
-    changed.defrost()
-    changed.SEARCH = CfgNode()
-    for key, value in values.items():
-        set_value(changed, key, copy.deepcopy(value))
-    return changed

@@ -1,4 +1,4 @@
-"""Where a study's workers run: as processes of this machine, or through a cluster's executor."""
+"""Where a study's workers run: as processes on this machine, or on a cluster by an executor."""
 
 import os
 import signal
@@ -22,21 +22,21 @@ SCRIPT = CHECKOUT / "platform" / "search.py"
 
 
 class Workers(Protocol):
-    """The three verbs of an executor, for workers."""
+    """Starts, polls and cancels workers, as an executor does jobs."""
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
         """Start a worker and return its ticket."""
 
     def poll(self, ticket: Any) -> JobOutcome | None:
-        """How a worker ended, or None while it is at work."""
+        """How a worker ended, or None while it runs."""
 
     def cancel(self, ticket: Any) -> None:
-        """Ask a worker to stop with a checkpoint; the second time, kill it."""
+        """Ask a worker to save a checkpoint and stop; a second call kills it."""
 
 
 @dataclass
 class WorkerTicket:
-    """A process and where it writes."""
+    """A worker process and its log."""
 
     process: "subprocess.Popen[bytes]"
     log: Path
@@ -44,7 +44,7 @@ class WorkerTicket:
 
 
 class LocalWorkers:
-    """`count` workers of this machine share its cores, and have a GPU each where there are many."""
+    """`count` workers on this machine; they share its cores, and each has one of its GPUs."""
 
     def __init__(self, run: RunDir, count: int, gpus: int) -> None:
         self.folder, self.count, self.gpus = run.path / "workers", count, gpus
@@ -60,7 +60,7 @@ class LocalWorkers:
                 stdout=file,
                 stderr=file,
                 preexec_fn=child_setup(),
-                start_new_session=True,  # a terminal's Ctrl-C comes through us, once
+                start_new_session=True,  # the driver forwards Ctrl-C, once
             )
         return WorkerTicket(process, log)
 
@@ -86,15 +86,18 @@ class LocalWorkers:
 
 
 def clean_commit() -> str:
-    """This tree's commit. Raises `UserError` where the tree differs: nodes know commits alone."""
+    """This tree's commit, which nodes check out. Raises `UserError` for uncommitted changes."""
     commit = head_commit(CHECKOUT)
     if not commit or uncommitted_files(CHECKOUT):
-        raise UserError("a cluster's nodes run commits as they are: commit your changes first")
+        raise UserError(
+            "a cluster's nodes check out a commit, and this tree has none or differs from it: "
+            "commit your changes first"
+        )
     return commit
 
 
 class ClusterWorkers:
-    """Workers that our launcher starts on a cluster's nodes, from the study's exact commit."""
+    """Workers that the launcher starts on a cluster's nodes, from the study's exact commit."""
 
     def __init__(self, run: RunDir, commit: str, executor: Executor) -> None:
         self.run, self.commit, self.executor = run, commit, executor

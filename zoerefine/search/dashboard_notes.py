@@ -1,4 +1,4 @@
-"""What the dashboard shows of a trial: a note on how it went, and a picture of what it gives."""
+"""What the dashboard shows for a trial: a note with its outcome, and its validation picture."""
 
 import math
 import shutil
@@ -20,13 +20,13 @@ from zoerefine.run_dir import RunDir
 def describe(study: optuna.Study, trial: optuna.Trial, run: RunDir, artifacts: Path) -> None:
     """Write a trial's note, and attach its run's validation picture where there is one.
 
-    To be called when the run has ended and before the study is told so: a trial that is told
-    takes no more artifacts. A second call replaces what the first one wrote.
+    Call it after the run has ended and before the trial's state is set: a finished trial accepts
+    no artifacts. A second call replaces the note and the picture of the first.
 
     Args:
-        study: what the trial is of.
+        study: the trial's study.
         trial: a running trial; its attribute `reason` says why it failed or was pruned.
-        run: the trial's run directory, whatever state it is in.
+        run: the trial's run directory, in any state.
         artifacts: the folder of the study's `FileSystemArtifactStore`.
     """
     identity = study.user_attrs.get("identity", {})
@@ -36,7 +36,7 @@ def describe(study: optuna.Study, trial: optuna.Trial, run: RunDir, artifacts: P
 
 
 def note(run: RunDir, attributes: Mapping[str, Any], commit: str | None) -> str:
-    """A trial's note in Markdown: how its run ended and why, whence it is, and its figures."""
+    """A trial's note in Markdown: how its run ended and why, its run, commit and metrics."""
     results = run.read_json(run.results_file) if run.results_file.exists() else {}
     status = run.status()
     epoch = f" after epoch {results['epochs']}" if results else ""
@@ -44,16 +44,21 @@ def note(run: RunDir, attributes: Mapping[str, Any], commit: str | None) -> str:
     reason = attributes.get("reason") or status.reason
     parts = [
         ended if run.status_file.exists() else "**not trained**",
-        textwrap.indent(reason, "    "),  # as it is, no markup
-        f"continues trial {attributes['continues']}" if "continues" in attributes else "",
+        textwrap.indent(reason, "    "),  # verbatim, without markup
+        continued(len(attributes.get("lost_claims", ()))),
         f"run `{run.path}`, commit `{commit or 'unknown'}`",
-        figures(results["val"]) if "val" in results else "",
+        metrics_table(results["val"]) if "val" in results else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def figures(validation: dict[str, Any]) -> str:
-    """The refined depth's metrics beside the pseudo depth's, a Markdown table."""
+def continued(deaths: int) -> str:
+    """How often another worker continued the trial."""
+    return f"continued by another worker after {deaths} of its workers died" if deaths else ""
+
+
+def metrics_table(validation: dict[str, Any]) -> str:
+    """The refined depth's metrics beside the pseudo depth's, as a Markdown table."""
     rows = ["| validation | pseudo depth | refined | ratio |", "|---|---:|---:|---:|"]
     for name, refined in validation["refined"].items():
         pseudo, ratio = validation["pseudo"][name], validation["ratio"].get(name, math.nan)
@@ -63,7 +68,7 @@ def figures(validation: dict[str, Any]) -> str:
 
 
 def attach(trial: optuna.Trial, picture: Path, artifacts: Path) -> None:
-    """Make a picture the trial's artifact, once, whatever an earlier call was killed at."""
+    """Make a picture the trial's only artifact of its name, even if an earlier call was killed."""
     artifacts.mkdir(parents=True, exist_ok=True)
     known = [
         meta.artifact_id for meta in get_all_artifact_meta(trial) if meta.filename == picture.name
@@ -72,5 +77,5 @@ def attach(trial: optuna.Trial, picture: Path, artifacts: Path) -> None:
         store = FileSystemArtifactStore(artifacts)
         upload_artifact(artifact_store=store, file_path=str(picture), study_or_trial=trial)
         return
-    with replacing(artifacts / known[0]) as temporary:  # Optuna names an artifact, then writes it
+    with replacing(artifacts / known[0]) as temporary:  # killed between naming and writing it
         shutil.copyfile(picture, temporary)

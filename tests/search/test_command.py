@@ -1,0 +1,87 @@
+"""The command line of a search: wrong values are refused at once, and its help can be followed."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import CHECKOUT
+from zoerefine.commands import search
+from zoerefine.config import load_config
+from zoerefine.errors import UserError
+
+HEAVY = ("torch", "optuna", "sqlalchemy", "scipy")
+
+
+def modules_loaded_by(code):
+    """Which of the slow packages some code loads."""
+    code += f"\nimport sys; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.stdout.splitlines()[-1]
+
+
+LR = ("SEARCH", "{TRAIN: {LR: [0.001]}}")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "SEARCH is empty"),
+        (["SEARCH.TRAIN.LRR", "[1.0]"], "TRAIN.LRR is no config key of a training"),
+        (["SEARCH.TRAIN.LR", "[]"], "SEARCH.TRAIN.LR must be a list of values to try"),
+        (["SEARCH.TRAIN.LR", "[0.1, fast]"], "SEARCH.TRAIN.LR.1 must be a number"),
+        (["SEARCH.TRAIN.LR", "{low: 2, high: 1}"], "SEARCH.TRAIN.LR has low 2.0 above high 1.0"),
+        (["SEARCH.MODEL.OPTIONS.depth", "[]"], "SEARCH.MODEL.OPTIONS.depth must be a list"),
+        (["SEARCH", "{SEED: {low: 0, high: 1000000000}}", "--grid"],
+         "STUDY.SAMPLER grid cannot try 1,000,000,001 combinations, the limit is 100,000"),
+        (["SEARCH", "{TRAIN: {LR: {low: 0.1, high: 0.2}}}", "--grid"],
+         "SEARCH.TRAIN.LR has no end of them"),
+        ([*LR, "DATA.VAL_FRACTION", "0.0"], "set DATA.VAL_FRACTION above 0"),
+        ([*LR, "STUDY.OBJECTIVES", "[speed]"], "STUDY.OBJECTIVES.0 must be one of abs_rel"),
+        ([*LR, "STUDY.CONSTRAINTS", "[{name: x, at_most: 1}]"],
+         "STUDY.CONSTRAINTS.0.name must be one of abs_rel"),
+        ([*LR, "STUDY.SAMPLER", "best"], "STUDY.SAMPLER must be one of tpe, random, grid"),
+        ([*LR, "STUDY.PRUNER", "axe"], "STUDY.PRUNER must be one of median"),
+        ([*LR, "--workers", "0"], "STUDY.WORKERS must be an integer from 1"),
+        ([*LR, "--storage", "mysql://h/d"], "must be empty, sqlite"),
+        ([*LR, "--storage", "postgresql://me:hunter2@h/d"], "set PGPASSWORD"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("plan", [[], ["--plan"]], ids=["run", "plan"])
+def test_a_wrong_value_is_refused_before_anything_is_written(tiny, tmp_path, words, message, plan):
+    with pytest.raises(UserError) as caught:
+        search.main(["--config", str(tiny), *plan, *words])
+    assert message in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == [tiny]
+
+
+def test_a_database_that_cannot_be_reached_is_one_line(tiny, script):
+    url = "postgresql://me@127.0.0.1:1/d"
+    done = script("search", "--config", tiny, "--storage", url, *LR)
+    assert done.returncode == 2
+    assert re.search("cannot be used|needs psycopg", done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+def test_values_are_checked_and_help_is_printed_before_slow_packages_are_loaded(tiny):
+    words = ["--config", str(tiny), "SEARCH", "{TRAIN: {LR: []}}"]
+    code = "from zoerefine.commands.search import main\ntry: main({})\nexcept BaseException: pass"
+    assert modules_loaded_by(code.format(words)) == "[]"
+    for command in ("search", "dashboard"):
+        help_of = code.replace("commands.search", f"commands.{command}").format(["--help"])
+        assert modules_loaded_by(help_of) == "[]"
+
+
+def test_the_examples_of_the_help_are_accepted():
+    text = search.EPILOG.partition("examples:")[2].replace("\\\n", " ")
+    examples = [shlex.split(line) for line in text.splitlines() if line.strip()]
+    assert len(examples) > 3
+    for zoerefine, verb, *words in examples:
+        assert (zoerefine, verb) == ("zoerefine", "search")
+        args = search.parser().parse_intermixed_args(words)
+        if args.config:
+            cfg = load_config(CHECKOUT / args.config, search.overrides(args))
+            search.check_search_space(cfg)

@@ -1,0 +1,60 @@
+"""What a trial's record in the study's database says.
+
+A trial keeps its number, and so its run directory, when another worker continues it. Its user
+attributes are:
+
+    worker        name of the worker that runs it, or ran it last
+    claim         id of that worker's claim; empty while the trial waits for a worker
+    lost_claims   claims whose workers died
+    figures       what was measured, by objective
+    reason        why it was pruned or failed
+    duplicate_of  number of an earlier trial with the same values; a duplicate is not run
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optuna.trial import FrozenTrial
+
+from zoerefine.run_dir import RunDir
+
+
+def trial_run(study: RunDir, number: int) -> RunDir:
+    """The run directory of a trial."""
+    return RunDir(study.path / "trials" / f"{number:04d}")
+
+
+def without_duplicates(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The trials that count."""
+    return [trial for trial in trials if "duplicate_of" not in trial.user_attrs]
+
+
+def is_claimed(trial: FrozenTrial) -> bool:
+    """Whether a worker has the trial; a running one without a claim lost its worker at once."""
+    return bool(trial.user_attrs.get("claim"))
+
+
+def params_key(params: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
+    """A key that is the same for equal parameters, where 0.1 + 2 * 0.1 equals 0.3."""
+    return frozenset(
+        (name, float(f"{value:.12g}") if isinstance(value, float) else value)
+        for name, value in params.items()
+    )
+
+
+def reason_of(trial: FrozenTrial) -> str:
+    """Why a trial failed or was pruned."""
+    return str(trial.user_attrs.get("reason", ""))
+
+
+def exceeded_limits(trial: FrozenTrial) -> list[str]:
+    """The objectives of a trial that exceed their limits."""
+    return [name for name, excess in trial.constraints.items() if excess > 0]
+
+
+def format_values(values: Mapping[str, Any]) -> str:
+    """Parameters or figures on one line, e.g. `TRAIN.LR 0.003, MODEL.BASE 16`."""
+    return ", ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in values.items()
+    )
