@@ -35,8 +35,8 @@ from zoerefine.data.sampler import OrderOptions
 from zoerefine.data.split import Split
 from zoerefine.data.synthetic import synthesize
 from zoerefine.files import write_text
-from zoerefine.metrics import counted
-from zoerefine.model import build_refiner
+from zoerefine.metrics import valid_pixels
+from zoerefine.model import RefinerNetwork, build_refiner
 from zoerefine.model.unet import ResNetUNet
 from zoerefine.progress import say, track
 from zoerefine.train.evaluate import evaluate
@@ -58,7 +58,8 @@ class Direct(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = ResNetUNet(64, inputs=4)
+        self.net = ResNetUNet(64)
+        self.net.conv1 = nn.Conv2d(4, 64, 7, 2, 3, bias=False)  # RGB and depth, no rows
         nn.init.normal_(self.net.head.weight, std=0.05)
         nn.init.constant_(self.net.head.bias, 2.0)  # type: ignore[arg-type]  # not dead at first
         self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1))
@@ -88,7 +89,7 @@ class ScaleAndShift(nn.Module):
         super().__init__()
         features, targets, clips = [], [], []
         for batch in batches:
-            mask = counted(batch.depth_m, batch.zoe_m)
+            mask = valid_pixels(batch.depth_m, batch.zoe_m)
             for told_from, zoe, depth, valid, clip in zip(
                 statistics_of(batch.rgb01, batch.zoe_m), batch.zoe_m, batch.depth_m, mask,
                 of_clip[batch.index.numpy()], strict=True,
@@ -210,7 +211,7 @@ def train(name: str, seed: int, cache: Cache, split: Split, epochs: int) -> Trai
     change = Augmentation(flip=0.5, color=0.1)
     for epoch in range(epochs):
         for batch in trainer.prefetch(trainer.loader, lambda b, e=epoch: change(b, seed, e)):
-            trainer.step_once(batch)
+            trainer.train_step(batch)
     return trainer
 
 
@@ -233,8 +234,10 @@ def config(name: str, seed: int, epochs: int) -> CfgNode:
 
 def told(trainer: Trainer, scenes: tuple[str, ...]) -> dict[str, float]:
     """Metrics of the scale and shift that are told from a picture's statistics."""
-    fitted = ScaleAndShift(trainer.some_training_pictures(), trainer.cache.frames["clip"])
-    batches = trainer.prefetch(trainer.load(scenes, 0, OrderOptions("sequential")))
+    fitted = ScaleAndShift(trainer.sample_training_batches(), trainer.cache.frames["clip"])
+    batches = trainer.prefetch(
+        trainer.loader_of(trainer.cache.indices(scenes), 0, OrderOptions("sequential"))
+    )
     found = evaluate(fitted, batches, 0.0, trainer.cache, torch.float32)
     metrics: dict[str, float] = found["refined"]
     return metrics
@@ -268,7 +271,7 @@ def write_docs(path: Path, rows: list[Row]) -> None:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     latency = latencies()
     for name, base in MODELS.items():
-        size = sum(p.numel() for p in build_refiner(name, base, 1.0).parameters())
+        size = sum(p.numel() for p in refiner_of(name).parameters())
         cells = [f"`{name}`, base {base}", f"{size / 1e6:.2f} M", f"{gflops(name, 192, 256):.2f}",
                  f"{gflops(name, 480, 640):.1f}", f"{1000 * latency[name]:.1f}"]  # fmt: skip
         lines.append("| " + " | ".join([*cells, *figures(values, name, tests)]) + " |")
@@ -293,9 +296,14 @@ def figures(values: dict[str, float], name: str, tests: Sequence[str]) -> list[s
     return cells
 
 
+def refiner_of(name: str) -> RefinerNetwork:
+    """An untrained refiner of the size that is measured."""
+    return build_refiner({"NAME": name, "BASE": MODELS[name], "MAX_LOG": 1.0})
+
+
 def gflops(name: str, height: int, width: int) -> float:
     """Billions of floating-point operations of a frame (a multiply-add is two)."""
-    refiner = build_refiner(name, MODELS[name], 1.0).eval()
+    refiner = refiner_of(name).eval()
     counter = FlopCounterMode(display=False)
     with counter, torch.no_grad():
         refiner(torch.rand(1, 3, height, width), torch.rand(1, 1, height, width) + 1)
@@ -305,8 +313,8 @@ def gflops(name: str, height: int, width: int) -> float:
 def latencies() -> dict[str, float]:
     """Median seconds a frame of 192x256."""
     nets = {
-        name: build_refiner(name, base, 1.0).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        for name, base in MODELS.items()
+        name: refiner_of(name).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for name in MODELS
     }
     rgb01, zoe_m = torch.rand(1, 3, 192, 256), torch.rand(1, 1, 192, 256) + 1
     seconds: dict[str, list[float]] = {name: [] for name in nets}

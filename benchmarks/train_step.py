@@ -52,7 +52,7 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
     loop.bar = track_nothing()
     loop.run_epoch(0)
     bare_epoch(minimal, ready)
-    loop.clock.take()
+    loop.timer.take()
     sides = {"whole loop": loop.run_epoch, "minimal loop": lambda _: bare_epoch(minimal, ready)}
     speeds: dict[str, list[float]] = {name: [] for name in sides}
     for epoch in track(range(1, rounds + 1), rounds, "measuring", "round"):
@@ -61,7 +61,7 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
             start = time.perf_counter()
             sides[name](epoch)
             speeds[name].append(frames / (time.perf_counter() - start))
-    share = loop.clock.totals()["wait_share"]
+    share = loop.timer.totals()["wait_share"]
     stalls = []
     for _ in range(5):
         start = time.perf_counter()

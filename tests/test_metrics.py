@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from tests.protocol import plain_metrics
 from zoerefine.metrics import (
-    NAMES,
+    METRICS,
+    SELECTION_METRIC,
     DepthMetrics,
+    Metric,
     boundary_f1,
-    counted,
     object_distances,
     picture_metrics,
+    valid_pixels,
 )
 
 
@@ -28,7 +30,7 @@ def pictures(count, seed):
 def accumulate(depth, truth, sizes):
     metrics = DepthMetrics()
     for d, t in zip(depth.split(sizes), truth.split(sizes), strict=True):
-        metrics.add(picture_metrics(d, t, counted(t, d)))
+        metrics.add(picture_metrics(d, t, valid_pixels(t, d)))
     return metrics.compute()
 
 
@@ -39,7 +41,7 @@ def test_every_metric_equals_the_reference(seed):
     ours = accumulate(depth, truth, 1)
     keep = (truth > 1e-3) & (truth < 10)
     theirs = plain_metrics(depth[keep].double().numpy(), truth[keep].double().numpy())
-    assert set(ours) == set(NAMES) == set(theirs)
+    assert set(ours) == set(METRICS) == set(theirs)
     for name, value in theirs.items():
         assert math.isclose(ours[name], value, rel_tol=1e-9, abs_tol=1e-12), name
 
@@ -51,7 +53,7 @@ def test_any_grouping_into_batches_gives_the_same_bits():
     assert accumulate(depth, truth, 3) == whole
 
 
-def test_a_picture_without_truth_does_not_count():
+def test_a_picture_without_truth_is_left_out():
     depth, truth = pictures(3, 1)
     alone = accumulate(depth, truth, 3)
     depth, truth = torch.cat([depth, depth[:1]]), torch.cat([truth, torch.zeros_like(truth[:1])])
@@ -59,16 +61,16 @@ def test_a_picture_without_truth_does_not_count():
     assert accumulate(depth[3:], truth[3:], 1) == {}
 
 
-def test_a_depth_that_is_no_number_spoils_the_means_and_is_not_passed_over():
+def test_a_nan_depth_makes_the_means_nan():
     depth, truth = pictures(3, 1)
     depth[1][truth[1] > 1] = math.nan
     found = DepthMetrics()
-    found.add(picture_metrics(depth, truth, counted(truth, truth)))
+    found.add(picture_metrics(depth, truth, valid_pixels(truth, truth)))
     assert found.pictures == 3
     assert math.isnan(found.compute()["abs_rel"])
 
 
-def test_a_truth_that_is_no_number_does_not_count():
+def test_a_nan_truth_is_an_invalid_pixel():
     depth, truth = pictures(3, 1)
     spoiled = torch.where(truth > 0, truth, math.nan)
     assert accumulate(depth, spoiled, 3) == accumulate(depth, truth, 3)
@@ -81,7 +83,7 @@ def test_a_picture_of_a_single_pixel_has_metrics():
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), factor=st.floats(0.2, 1))
-def test_metrics_of_ratios_do_not_change_with_the_scale_of_both(seed, factor):
+def test_relative_metrics_do_not_change_when_both_depths_are_scaled(seed, factor):
     depth, truth = pictures(2, seed)
     depth, truth = depth.clamp(0.1, 9), torch.where(truth > 9, 0, truth.clamp(0.1))
     found, scaled = (accumulate(s * depth, s * truth, 2) for s in (1, factor))
@@ -107,21 +109,21 @@ def test_boundary_f1_by_hand():
     assert boundary_f1(truth * 3, truth, mask).item() == 1  # scale does not matter
     moved = torch.tensor([1.0, 2.0, 2.0, 2.0]).expand(1, 1, 3, 4)
     assert boundary_f1(moved, truth, mask).item() == 0
-    # One edge too many, half as high: found 6 of 3 due below t = sqrt(2): F1 = 2/3 everywhere.
+    # One edge too many, half as high: 6 predicted, 3 true below t = sqrt(2): F1 = 2/3 everywhere.
     doubled = torch.tensor([1.0, 2**0.5, 2.0, 2.0]).expand(1, 1, 3, 4)
     assert math.isclose(boundary_f1(doubled, truth, mask).item(), 2 / 3)
     assert boundary_f1(truth * 0 + 1, truth * 0 + 1, mask).isnan().all()
     blind = mask.clone()
     blind[..., 2] = False
-    assert boundary_f1(moved, truth, blind).isnan()  # its own edge, and none is due there
-    # An edge of 1.1 is due below t = 1.1 alone; a depth without it, one with it, one twice as high.
+    assert boundary_f1(moved, truth, blind).isnan()  # its edge lies where the truth has none
+    # The truth has an edge below t = 1.1 only: a depth without it, with it, with one twice as high.
     low = torch.tensor([1.0, 1.0, 1.1, 1.1]).expand(1, 1, 3, 4)
     flat = torch.ones(1, 1, 3, 4)
     found = [boundary_f1(depth, low, mask).item() for depth in (flat, low, truth)]
     assert found == [0, 1, 1]
 
 
-def test_distances_of_objects_are_medians_over_what_counts():
+def test_distances_of_objects_are_medians_over_valid_pixels():
     truth = torch.full((2, 1, 4, 8), 3.0)
     depth = truth * 1.5
     objects = torch.zeros(2, 1, 4, 8, dtype=torch.uint8)
@@ -129,5 +131,16 @@ def test_distances_of_objects_are_medians_over_what_counts():
     depth[1, 0, 0, 0] = 100
     mask = torch.ones_like(objects, dtype=torch.bool)
     found = object_distances(depth, truth, objects, mask)
-    assert found.tolist() == [[4.5, 3.0], [4.5, 3.0]]  # 2 is too small to tell
+    assert found.tolist() == [[4.5, 3.0], [4.5, 3.0]]  # object 2 is too small
     assert object_distances(depth, truth, objects, mask & False).shape == (0, 2)
+
+
+def test_the_selection_metric_is_one_that_falls():
+    assert METRICS[SELECTION_METRIC].lower_is_better
+
+
+def test_a_metric_is_added_by_a_function_and_a_row(monkeypatch):
+    monkeypatch.setitem(METRICS, "max_error", Metric(lambda e: e.difference.abs().amax((1, 2, 3))))
+    truth = torch.full((1, 1, 2, 2), 2.0)
+    found = accumulate(truth + torch.tensor([[0.0, 3.0], [1.0, 0.5]]), truth, 1)
+    assert found["max_error"] == 3

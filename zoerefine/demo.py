@@ -12,7 +12,7 @@ from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
-from zoerefine.metrics import LOWER_IS_BETTER
+from zoerefine.metrics import SELECTION_METRIC, arrow
 from zoerefine.run_dir import RunDir
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -180,7 +180,7 @@ def print_tables(summary: dict[str, Any]) -> None:
     table = Table(title=f"{summary['data']}: held-out scenes {scenes}")
     table.add_column("depth")
     for name in SHOWN:
-        table.add_column(f"{name} {'↓' if name in LOWER_IS_BETTER else '↑'}", justify="right")
+        table.add_column(f"{name} {arrow(name)}", justify="right")
     label = summary["pseudo_label"]
     for which, title in (
         ("pseudo", label),
@@ -191,8 +191,9 @@ def print_tables(summary: dict[str, Any]) -> None:
         table.add_row(title, *(f"{summary[which][name]:.3f}" for name in SHOWN))
     console.print(table)
     for scene, values in summary["test_scenes"].items():
-        before, after = (values[which]["abs_rel"] for which in ("pseudo", "refined"))
-        console.print(f"{scene}: abs_rel {before:.3f} before refinement, {after:.3f} after")
+        before, after = (values[which][SELECTION_METRIC] for which in ("pseudo", "refined"))
+        scores = f"{before:.3f} before refinement, {after:.3f} after"
+        console.print(f"{scene}: {SELECTION_METRIC} {scores}")
     console.print(f"largest change by an untrained refiner: {summary['untrained_max_change_m']} m")
     engine = summary["engine"]
     console.print(

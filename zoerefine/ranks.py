@@ -1,6 +1,6 @@
-"""One job in many processes, as torchrun starts them: who am I, and sums over all of us.
+"""One job in many processes, as torchrun starts them: rank, world size, and collectives.
 
-Without torchrun there is one rank, and everything here is free.
+Without torchrun there is one rank, and every function returns at once.
 """
 
 import os
@@ -13,35 +13,35 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-PATIENCE = timedelta(hours=2)  # for a rank that evaluates or packs while the others wait
+COLLECTIVE_TIMEOUT = timedelta(hours=2)  # one rank may pack or evaluate while the others wait
 
 
 def rank() -> int:
-    """This process's number, from 0."""
+    """Number of this process, from 0."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def world() -> int:
-    """How many processes there are."""
+def world_size() -> int:
+    """Number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def is_writer() -> bool:
-    """Whether this process writes the run: one does."""
+    """Whether this is the one process that writes the run's files."""
     return rank() == 0
 
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """Join the processes that torchrun has started; without it, do nothing."""
+    """Join the process group of torchrun; without torchrun, do nothing."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("cpu:gloo,cuda:nccl", timeout=PATIENCE)
+        dist.init_process_group("cpu:gloo,cuda:nccl", timeout=COLLECTIVE_TIMEOUT)
     else:
-        dist.init_process_group("gloo", timeout=PATIENCE)
+        dist.init_process_group("gloo", timeout=COLLECTIVE_TIMEOUT)
     try:
         yield
     finally:
@@ -49,18 +49,18 @@ def process_group() -> Iterator[None]:
 
 
 def wait_for_all() -> None:
-    """Go on when every rank has come here."""
-    if world() > 1:
+    """A barrier: returns when every rank has reached it."""
+    if world_size() > 1:
         dist.barrier()
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
     """The sum of every rank's values; gradients flow back to all ranks.
 
-    A loss made of such sums is the same on every rank, and each rank's gradient is `world` times
-    its part of the true one: the mean over ranks, which DDP takes, is the true one.
+    A loss made of such sums is the same on every rank. Each rank's gradient is `world_size` times
+    its share of the full gradient, so DDP's mean over ranks is the full gradient.
     """
-    if world() == 1:
+    if world_size() == 1:
         return values
     from torch.distributed.nn.functional import all_reduce
 
@@ -68,26 +68,26 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     return total
 
 
-def largest_over_ranks(value: Tensor) -> Tensor:
-    """The largest of every rank's value, without gradients."""
+def max_over_ranks(value: Tensor) -> Tensor:
+    """The elementwise maximum over all ranks, without gradients."""
     value = value.detach().clone()
-    if world() > 1:
+    if world_size() > 1:
         dist.all_reduce(value, dist.ReduceOp.MAX)
     return value
 
 
-def from_all(value: Any) -> list[Any]:
-    """Every rank's value of something that can be pickled, in the ranks' order, on every rank."""
-    if world() == 1:
+def gather_from_all(value: Any) -> list[Any]:
+    """Every rank's value (any that can be pickled), in the order of ranks, on every rank."""
+    if world_size() == 1:
         return [value]
-    values = [None] * world()
+    values = [None] * world_size()
     dist.all_gather_object(values, value)
     return values
 
 
-def from_writer(value: Any) -> Any:
-    """The writer's value of something that can be pickled, on every rank."""
-    if world() == 1:
+def broadcast_from_writer(value: Any) -> Any:
+    """The writer's value (any that can be pickled), on every rank."""
+    if world_size() == 1:
         return value
     box = [value]
     dist.broadcast_object_list(box, src=0)

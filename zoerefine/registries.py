@@ -14,10 +14,13 @@ from zoerefine.errors import UserError
 
 
 class Registry(Mapping[str, str]):
-    """Parts of one kind by name, in the order in which they are listed and preferred."""
+    """Parts of one kind by name, in the order in which they are listed and preferred.
 
-    def __init__(self, kind: str, places: dict[str, str]) -> None:
-        self.kind, self._places = kind, places
+    With `outside`, `package.module:attribute` names a part of any importable module, too.
+    """
+
+    def __init__(self, kind: str, places: dict[str, str], outside: bool = False) -> None:
+        self.kind, self.outside, self._places = kind, outside, places
 
     def __getitem__(self, name: str) -> str:
         return self._places[name]
@@ -30,16 +33,47 @@ class Registry(Mapping[str, str]):
 
     def check(self, name: str, key: str) -> None:
         """Raises `UserError`, naming the config key or option, where there is no such part."""
-        if name not in self:
+        if name not in self and not self.is_outside(name):
             close = difflib.get_close_matches(str(name), list(self), n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
-            raise UserError(f"{key}: no {self.kind} {name!r}; known: {', '.join(self)}{hint}")
+            or_outside = " or package.module:attribute" if self.outside else ""
+            raise UserError(
+                f"{key}: no {self.kind} {name!r}; known: {', '.join(self)}{or_outside}{hint}"
+            )
+
+    def is_outside(self, name: str) -> bool:
+        """Whether a name is the place of a part that is not listed here."""
+        return self.outside and name not in self and is_place(name)
 
     def load(self, name: str) -> Any:
-        """Import a part. Raises `KeyError` for an unknown name: `check` comes first."""
-        module, _, attribute = self[name].partition(":")
-        loaded = import_module(module)
-        return getattr(loaded, attribute) if attribute else loaded
+        """Import a part.
+
+        Raises:
+            KeyError: an unknown name; `check` comes first.
+            UserError: a part outside this package cannot be imported.
+        """
+        if not self.is_outside(name):
+            return import_part(self[name])
+        try:
+            return import_part(name)
+        except Exception as error:  # whatever importing that module raises
+            raise UserError(
+                f"the {self.kind} {name} cannot be imported ({type(error).__name__}: {error}): "
+                "check the name, and that its folder is on PYTHONPATH"
+            ) from error
+
+
+def is_place(name: str) -> bool:
+    """Whether a text has the shape `package.module:attribute`."""
+    module, colon, attribute = name.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in [*module.split("."), attribute])
+
+
+def import_part(place: str) -> Any:
+    """What stands at `module` or `module:attribute`."""
+    module, _, attribute = place.partition(":")
+    loaded = import_module(module)
+    return getattr(loaded, attribute) if attribute else loaded
 
 
 NETWORKS = Registry(
@@ -49,6 +83,7 @@ NETWORKS = Registry(
         "guided": "zoerefine.model.guided:GuidedUNet",
         "unet": "zoerefine.model.unet:ResNetUNet",
     },
+    outside=True,
 )
 LOSS_TERMS = Registry(
     "loss term",
@@ -61,6 +96,22 @@ LOSS_TERMS = Registry(
         "gradient": "zoerefine.loss:gradient",
         "normals": "zoerefine.loss:normals",
         "smoothness": "zoerefine.loss:smoothness",
+    },
+)
+SCHEDULES = Registry(
+    "learning rate schedule",
+    {
+        "cosine": "zoerefine.train.schedule:cosine",
+        "onecycle": "zoerefine.train.schedule:one_cycle",
+        "step": "zoerefine.train.schedule:steps_down",
+        "constant": "zoerefine.train.schedule:constant",
+    },
+)
+OPTIMIZERS = Registry(
+    "optimizer",
+    {
+        "adamw": "zoerefine.train.optimizer:adamw",
+        "sgd": "zoerefine.train.optimizer:sgd",
     },
 )
 # In the order in which a folder is tried.

@@ -1,4 +1,4 @@
-"""Who did what when: spans of a few steps, for people to look at."""
+"""Timed spans of the work of several threads, drawn by `zoerefine profile`."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """A bar: work on one batch. Seconds since the timeline began."""
+    """Work on one batch: a bar of the drawing. Times are seconds since the timeline began."""
 
     row: str
     batch: int
@@ -26,7 +26,7 @@ class Timeline:
 
     @contextmanager
     def span(self, row: str, batch: int) -> Iterator[None]:
-        """Record how long the block takes."""
+        """Record when the block begins and ends."""
         start = self.now()
         try:
             yield
@@ -39,7 +39,7 @@ class Timeline:
 
 
 class NoTimeline(Timeline):
-    """Records nothing, at no cost."""
+    """Records nothing."""
 
     @contextmanager
     def span(self, row: str, batch: int) -> Iterator[None]:
@@ -47,5 +47,5 @@ class NoTimeline(Timeline):
 
 
 def thread_row(prefix: str) -> str:
-    """The row of the thread that asks."""
+    """The row of the calling thread."""
     return f"{prefix} {threading.current_thread().name.rpartition('_')[2]}"

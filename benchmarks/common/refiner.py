@@ -12,7 +12,9 @@ from zoerefine.model.refiner import INPUTS
 def random_refiner(name: str) -> RefinerNetwork:
     """Random weights whose log depth has a standard deviation of 0.2; base 64 for the UNet."""
     torch.manual_seed(0)
-    refiner = build_refiner(name, {"unet": 64}.get(name, 16), 1.0).eval()
+    refiner = build_refiner(
+        {"NAME": name, "BASE": 64 if name == "unet" else 16, "MAX_LOG": 1.0}
+    ).eval()
     for weights in refiner.parameters():
         if weights.dim() > 1:
             torch.nn.init.kaiming_normal_(weights, nonlinearity="relu")

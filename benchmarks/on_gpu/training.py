@@ -68,8 +68,8 @@ def trainer_step(cache: Cache, small: bool, train: dict[str, object]) -> Callabl
     """The trainer's step, after a warm-up: compilers compile, or fail, in the first calls."""
     trainer, batch = make(cache, small, train)
     for _ in range(WARM_UP):
-        trainer.step_once(batch)
-    return lambda: trainer.step_once(batch)
+        trainer.train_step(batch)
+    return lambda: trainer.train_step(batch)
 
 
 def plain_step(cache: Cache, small: bool) -> Callable[[], object]:

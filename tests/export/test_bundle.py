@@ -23,7 +23,9 @@ def bundle(run):
 
 
 def test_an_untrained_refiner_returns_its_input(frames):
-    shipped = ShippedModule(build_refiner("small", 4, 1.0).eval(), 24, 32)
+    shipped = ShippedModule(
+        build_refiner({"NAME": "small", "BASE": 4, "MAX_LOG": 1.0}).eval(), 24, 32
+    )
     for size in ((24, 32), (48, 64), (31, 45)):
         rgb, zoe = (torch.from_numpy(a) for a in frames(2, *size))
         with torch.inference_mode():

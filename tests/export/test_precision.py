@@ -5,14 +5,15 @@ import torch
 
 from zoerefine.device import DTYPES
 from zoerefine.export.precision import Int8Conv, to_precision
-from zoerefine.model import BACKBONES, build_refiner
+from zoerefine.model import build_refiner
 from zoerefine.model.refiner import DepthHead
+from zoerefine.registries import NETWORKS
 
 
-@pytest.fixture(params=BACKBONES)
+@pytest.fixture(params=NETWORKS)
 def refiner(request):
     torch.manual_seed(0)
-    made = build_refiner(request.param, 8, 1.0)
+    made = build_refiner({"NAME": request.param, "BASE": 8, "MAX_LOG": 1.0})
     made(torch.rand(2, 3, 64, 64), torch.rand(2, 1, 64, 64) + 1)
     return made.eval()
 

@@ -159,7 +159,8 @@ def test_pitfall_6_another_type(runtime, tmp_path, frames):
     [("small", "fp32"), ("small", "bf16"), ("small", "fp16"), ("guided", "fp16"), ("unet", "fp16")],
 )
 def test_the_graph_for_torch_tensorrt_has_a_dynamic_batch_and_the_right_types(name, precision):
-    source = ExportSource(build_refiner(name, 8, 1.0).eval(), 32, 64, lambda: iter(()))
+    refiner = build_refiner({"NAME": name, "BASE": 8, "MAX_LOG": 1.0}).eval()
+    source = ExportSource(refiner, 32, 64, lambda: iter(()))
     core = tensorrt.to_precision(source.refiner, precision, source.calibration)
     program = tensorrt.export_program(core, source)
     for batch in tensorrt.BATCHES:
@@ -184,5 +185,11 @@ def test_without_torch_tensorrt_the_error_says_what_is_missing():
         pytest.skip("this machine has a GPU and Torch-TensorRT")
     with pytest.raises(UserError, match=r"NVIDIA GPU|pip install 'zoerefine\[tensorrt\]'"):
         tensorrt.build(
-            ExportSource(build_refiner("small", 4, 1.0), 24, 32, lambda: iter(())), "fp16"
+            ExportSource(
+                build_refiner({"NAME": "small", "BASE": 4, "MAX_LOG": 1.0}),
+                24,
+                32,
+                lambda: iter(()),
+            ),
+            "fp16",
         )

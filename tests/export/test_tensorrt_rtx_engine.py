@@ -16,7 +16,8 @@ from zoerefine.export.export import export
 from zoerefine.export.onnx_graph import to_onnx
 from zoerefine.export.precision import to_precision
 from zoerefine.export.verify import check_size
-from zoerefine.model import BACKBONES, build_refiner
+from zoerefine.model import build_refiner
+from zoerefine.registries import NETWORKS
 
 rtx = engine_kind("tensorrt-rtx")
 pytestmark = pytest.mark.skipif(bool(rtx.missing_requirement()), reason=rtx.missing_requirement())
@@ -36,8 +37,8 @@ def sources():
     torch.manual_seed(0)
     bases = {"small": 8, "guided": 8, "unet": 48}
     made = {}
-    for name in BACKBONES:
-        refiner = build_refiner(name, bases[name], 1.0).eval()
+    for name in NETWORKS:
+        refiner = build_refiner({"NAME": name, "BASE": bases[name], "MAX_LOG": 1.0}).eval()
         for weights in refiner.parameters():
             if weights.dim() > 1:
                 torch.nn.init.kaiming_normal_(weights)

@@ -70,7 +70,8 @@ def test_truth_in_millimetres_is_read_and_frames_without_truth_are_not_counted(i
     assert "compared with the true depth of 6 frames" in done.out, done.err
     due = expected({name: np.rint(truth_m * 1000) / 1000 for name, truth_m in some.items()})
     report = json.loads(Path("out/metrics.json").read_text())
-    assert report["refined"] == pytest.approx(due["refined"], rel=1e-9)
+    # 800 / 256 m over 2000 / 1000 m is exactly 1.25 ** 2: rounding may put a pixel on either side.
+    assert report["refined"] == pytest.approx(due["refined"], rel=1e-3)
 
 
 def test_the_truth_is_in_the_unit_that_its_data_set_states(infer, truth):

@@ -1,4 +1,4 @@
-"""The refiner: identity when untrained, bounded, any size, one picture at a time."""
+"""The refiner: identity when untrained, bounded, any size, samples of a batch independent."""
 
 import math
 
@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
-from zoerefine.model import BACKBONES, build_refiner
-from zoerefine.model.refiner import TYPICAL, rows_of
+from zoerefine.model import build_refiner
+from zoerefine.model.refiner import MEAN_LOG_DEPTH, row_positions
+from zoerefine.registries import NETWORKS
 
 
 def inputs(batch=2, height=40, width=56, seed=0):
@@ -19,29 +20,33 @@ def inputs(batch=2, height=40, width=56, seed=0):
     return rgb01, zoe_m
 
 
+def build(name="small", max_log=1.0):
+    return build_refiner({"NAME": name, "BASE": 8, "MAX_LOG": max_log})
+
+
 def trained(name="small", max_log=1.0):
-    """A refiner of random weights that has seen one step."""
+    """A refiner with random weights after a forward pass in training mode."""
     torch.manual_seed(0)
-    refiner = build_refiner(name, 8, max_log)
+    refiner = build(name, max_log)
     refiner(*inputs())
     return refiner.eval()
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", NETWORKS)
 @settings(max_examples=8)
 @given(height=st.integers(1, 70), width=st.integers(1, 70))
-def test_untrained_returns_its_input_bit_for_bit_at_any_size(name, height, width):
+def test_an_untrained_refiner_returns_its_input_bit_for_bit_at_any_size(name, height, width):
     rgb01, zoe_m = inputs(1, height, width)
     zoe_m[..., 0, 0] = 0.0
-    refiner = build_refiner(name, 8, 1.0).eval()
+    refiner = build(name).eval()
     with torch.no_grad():
         assert torch.equal(refiner(rgb01, zoe_m), zoe_m)
         with torch.autocast("cpu", torch.bfloat16):
             assert torch.equal(refiner(rgb01, zoe_m), zoe_m)
 
 
-@pytest.mark.parametrize("name", BACKBONES)
-def test_the_correction_is_bounded_and_no_measurement_stays_none(name):
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_correction_is_bounded_and_invalid_pixels_stay_invalid(name):
     rgb01, zoe_m = inputs()
     zoe_m[:, :, :5] = 0.0
     with torch.no_grad():
@@ -51,22 +56,23 @@ def test_the_correction_is_bounded_and_no_measurement_stays_none(name):
     assert 0.01 < change.max() <= 0.3 + 1e-5
 
 
-def test_the_bound_is_about_the_pseudo_depth_itself_however_near():
+def test_the_bound_is_relative_to_the_pseudo_depth_at_any_distance():
     refiner = trained(max_log=0.5)
     torch.nn.init.constant_(refiner.get_parameter("backbone.head.bias"), 30.0)
     rgb01, zoe_m = inputs()
     zoe_m /= 100
     with torch.no_grad():
         torch.testing.assert_close(refiner(rgb01, zoe_m).log(), zoe_m.log() + 0.5)
-    torch.nn.init.constant_(refiner.get_parameter("backbone.head.bias"), math.log(0.02) - TYPICAL)
+    bias = math.log(0.02) - MEAN_LOG_DEPTH
+    torch.nn.init.constant_(refiner.get_parameter("backbone.head.bias"), bias)
     torch.nn.init.zeros_(refiner.get_parameter("backbone.head.weight"))
     with torch.no_grad():
-        told = refiner(rgb01, torch.full_like(zoe_m, 0.025))
-    torch.testing.assert_close(told, torch.full_like(told, 0.02))
+        refined = refiner(rgb01, torch.full_like(zoe_m, 0.025))
+    torch.testing.assert_close(refined, torch.full_like(refined, 0.02))
 
 
-@pytest.mark.parametrize("name", BACKBONES)
-def test_pictures_of_a_batch_do_not_mix(name):
+@pytest.mark.parametrize("name", NETWORKS)
+def test_samples_of_a_batch_do_not_mix(name):
     rgb01, zoe_m = inputs()
     refiner = trained(name)
     with torch.no_grad():
@@ -75,32 +81,32 @@ def test_pictures_of_a_batch_do_not_mix(name):
     torch.testing.assert_close(both[:1], one)
 
 
-@pytest.mark.parametrize("name", BACKBONES)
-def test_gradient_reaches_every_parameter(name):
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_parameter_receives_a_gradient(name):
     refiner = trained(name).train()
     refiner(*inputs(4)).mean().backward()
     without = [n for n, p in refiner.named_parameters() if p.grad is None or not p.grad.any()]
     assert without == []
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(("bias", "truth"), [(30.0, 1.0), (-30.0, 9.0)])
-def test_what_is_told_beyond_the_bound_learns_to_come_back(name, bias, truth):
-    refiner = build_refiner(name, 8, 0.5)
+def test_a_prediction_outside_the_bound_gets_a_gradient_back_inside(name, bias, truth):
+    refiner = build(name, max_log=0.5)
     head = refiner.get_parameter("backbone.head.bias")
     torch.nn.init.constant_(head, bias)
     rgb01, zoe_m = inputs()
     refined = refiner(rgb01, zoe_m)
-    assert (refined / zoe_m).log().abs().min() > 0.499  # all of it
+    assert (refined / zoe_m).log().abs().min() > 0.499  # every pixel is at the bound
     (refined - truth).square().mean().backward()
     assert head.grad is not None
-    wanted = (refined > truth) if bias > 0 else (refined < truth)
-    assert wanted.any()
+    leads_back = (refined > truth) if bias > 0 else (refined < truth)
+    assert leads_back.any()
     assert head.grad.sign() == (1 if bias > 0 else -1)  # a step goes against it
 
 
-def test_what_is_told_beyond_the_bound_is_not_driven_further_out():
-    refiner = build_refiner("small", 8, 0.5)
+def test_a_prediction_outside_the_bound_gets_no_gradient_further_outside():
+    refiner = build(max_log=0.5)
     head = refiner.get_parameter("backbone.head.bias")
     torch.nn.init.constant_(head, 30.0)
     rgb01, zoe_m = inputs()
@@ -108,41 +114,39 @@ def test_what_is_told_beyond_the_bound_is_not_driven_further_out():
     assert not head.grad.any()
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("bias", [1e4, -1e4])
-def test_gradients_of_depth_beyond_any_number_are_numbers(name, bias):
-    refiner = build_refiner(name, 8, 2.0)
+def test_gradients_are_finite_where_the_exponential_would_overflow(name, bias):
+    refiner = build(name, max_log=2.0)
     torch.nn.init.constant_(refiner.get_parameter("backbone.head.bias"), bias)
     refiner(*inputs()).mean().backward()
     assert all(p.grad.isfinite().all() for p in refiner.parameters() if p.grad is not None)
 
 
-def test_two_forwards_may_share_a_backward():
-    refiner = build_refiner("small", 8, 1.0)
+def test_two_forward_passes_may_share_a_backward_pass():
+    refiner = build()
     (refiner(*inputs(seed=1)).mean() + refiner(*inputs(seed=2)).mean()).backward()
 
 
 @pytest.mark.parametrize("name", ["small", "unet"])
-def test_depth_is_finer_than_bfloat16_under_autocast(name):
+def test_predictions_are_finer_than_bfloat16_under_autocast(name):
     refiner = trained(name)
     rgb01, zoe_m = inputs()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        told = refiner.backbone(torch.randn(1, 5, 64, 64))
+        predicted = refiner.backbone(torch.randn(1, 5, 64, 64))
         assert refiner(rgb01, zoe_m).dtype == torch.float32
-    assert told.dtype == torch.float32
-    assert not torch.equal(told, told.bfloat16().float())
+    assert predicted.dtype == torch.float32
+    assert not torch.equal(predicted, predicted.bfloat16().float())
 
 
 @given(height=st.integers(1, 500))
-def test_rows_are_their_centres_between_the_picture_s_edges(height):
-    rows = rows_of(torch.zeros(2, 1, height, 3))
+def test_row_positions_are_the_centres_of_rows_between_minus_1_and_1(height):
+    rows = row_positions(torch.zeros(2, 1, height, 3))
     assert rows.shape == (2, 1, height, 3)
     edges = torch.linspace(-1, 1, height + 1)
     torch.testing.assert_close(rows[1, 0, :, 2], (edges[:-1] + edges[1:]) / 2)
 
 
-def test_unknown_refiners_and_bad_sizes_are_refused_by_name():
-    with pytest.raises(UserError, match=r"MODEL\.NAME 'huge' is no refiner; known: small, unet"):
-        build_refiner("huge", 8, 1.0)
-    with pytest.raises(UserError, match=r"MODEL\.BASE"):
-        build_refiner("small", 0, 1.0)
+def test_an_unknown_network_is_refused_by_name():
+    with pytest.raises(UserError, match=r"MODEL\.NAME: no network 'gided'.*did you mean guided\?"):
+        build("gided")

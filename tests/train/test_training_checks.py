@@ -5,12 +5,14 @@ import re
 import cv2
 
 from zoerefine.config import load_config
-from zoerefine.train.training_checks import Sanity
+from zoerefine.train.training_checks import TrainingChecks
 
 
 def test_parts_of_a_batch_take_less_memory(tiny, tmp_path):
     def largest(*words):
-        text = Sanity(load_config(tiny, ["LOADER.BATCH", "8", *words]), tmp_path).memory().text
+        text = (
+            TrainingChecks(load_config(tiny, ["LOADER.BATCH", "8", *words]), tmp_path).memory().text
+        )
         return int(re.search(r"up to about (\d+)", text)[1])
 
     assert largest("TRAIN.ACCUMULATE", "4") > 3 * largest()

@@ -16,13 +16,14 @@ from zoerefine.data.prefetch import Prefetcher
 from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.errors import UserError
 from zoerefine.image_files import jpeg_bytes
-from zoerefine.metrics import counted, picture_metrics
+from zoerefine.metrics import NAMES, SELECTION_METRIC, picture_metrics, valid_pixels
 from zoerefine.pictures import depth_colors, error_colors, panel
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import load_refiner
 from zoerefine.train.job import prepare
 
 BATCH = 16
+SCORE = NAMES.index(SELECTION_METRIC)  # column of `picture_metrics`
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,11 @@ def _refine_all(
     device = torch.device("cpu")
     refined, before, after = [], [], []
     for batch in Prefetcher(loader, device):
-        mask = counted(batch.depth_m, batch.zoe_m)
+        mask = valid_pixels(batch.depth_m, batch.zoe_m)
         depth_m = refiner(batch.rgb01, batch.zoe_m)
         refined += list(depth_m[:, 0].numpy())
-        before.append(picture_metrics(batch.zoe_m, batch.depth_m, mask)[:, 0])
-        after.append(picture_metrics(depth_m, batch.depth_m, mask)[:, 0])
+        before.append(picture_metrics(batch.zoe_m, batch.depth_m, mask)[:, SCORE])
+        after.append(picture_metrics(depth_m, batch.depth_m, mask)[:, SCORE])
     return refined, torch.cat(before).numpy(), torch.cat(after).numpy()
 
 

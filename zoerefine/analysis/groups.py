@@ -9,8 +9,9 @@ from zoerefine.analysis.group_names import group_names
 from zoerefine.analysis.run_record import Run, differing_keys
 from zoerefine.analysis.seed_statistics import estimate, mean_interval
 from zoerefine.errors import UserError
+from zoerefine.metrics import SELECTION_METRIC
 
-METRIC = "abs_rel"  # lower is better; checkpoints and trials are chosen by it
+METRIC = SELECTION_METRIC  # lower is better; checkpoints and trials are chosen by it
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.config import load_config
     from zoerefine.progress import track
     from zoerefine.train.failures import explained_failures
-    from zoerefine.train.training_checks import Sanity
+    from zoerefine.train.training_checks import TrainingChecks
 
     with explained_failures():
-        sanity = Sanity(load_config(args.config, args.overrides), args.out)
+        sanity = TrainingChecks(load_config(args.config, args.overrides), args.out)
         checks = sanity.checks()
         findings = [check() for check in track(checks, len(checks), "checking", "check")]
     table = Table()

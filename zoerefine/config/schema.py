@@ -27,7 +27,15 @@ from zoerefine.config.value_types import (
     Text,
     ValueType,
 )
-from zoerefine.registries import LOSS_TERMS, NETWORKS, OBJECTIVES, PRUNERS, SAMPLERS
+from zoerefine.registries import (
+    LOSS_TERMS,
+    NETWORKS,
+    OBJECTIVES,
+    OPTIMIZERS,
+    PRUNERS,
+    SAMPLERS,
+    SCHEDULES,
+)
 
 MOST_PIXELS = 8192  # of a side
 MOST_SEED = 2**63 - 1
@@ -245,23 +253,14 @@ class Train:
     STEPS: int = key(
         Integer(0), 0, "the run ends after this many optimizer steps; 0: after EPOCHS", "steps"
     )
-    OPTIMIZER: str = key(
-        OneOf({"adamw": "AdamW", "sgd": "SGD with Nesterov momentum"}), "adamw", "optimizer"
-    )
+    OPTIMIZER: str = key(OneOf(OPTIMIZERS), "adamw", "optimizer; sgd has Nesterov momentum")
     LR: float = key(Number(at_least=0), 1.0e-3, "largest learning rate of the schedule")
     WEIGHT_DECAY: float = key(Number(at_least=0), 1.0e-4, "weight decay")
     MOMENTUM: float = key(SHARE_BELOW_ONE, 0.9, "momentum; OPTIMIZER sgd only")
     SCHEDULE: str = key(
-        OneOf(
-            {
-                "cosine": "half a cosine down to zero",
-                "onecycle": "up and down again in half cosines",
-                "step": "divided by ten at each of STEP_AT",
-                "constant": "constant",
-            }
-        ),
+        OneOf(SCHEDULES),
         "cosine",
-        "learning rate over the run",
+        "learning rate over the run: see docs/training.md",
     )
     WARMUP: float = key(
         SHARE, 0.05, "share of the steps in which the learning rate rises linearly first"
@@ -285,7 +284,7 @@ class Train:
     PRECISION: str = key(
         OneOf(
             {
-                "auto": "the fastest that this device computes in hardware",
+                "auto": "the fastest: bf16 on GPUs with bf16 and CPUs with AMX, else fp16 or fp32",
                 "fp32": "float32",
                 "bf16": "bfloat16 autocast",
                 "fp16": "float16 autocast with loss scaling",

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zoerefine.registries import is_place
+
 FLAG_WORDS = {"on": True, "yes": True, "off": False, "no": False}
 Check = Callable[[str], str]  # a text -> what is wrong with it; empty: nothing
 
@@ -207,12 +209,6 @@ class OneOf(ValueType):
 
     def as_written(self, value: Any, key: str, text_of: Callable[[str], str | None]) -> Any:
         return Text().as_written(value, key, text_of)
-
-
-def is_place(name: str) -> bool:
-    """Whether a text has the shape `package.module:Class`."""
-    module, colon, attribute = name.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in [*module.split("."), attribute])
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zoerefine.data.cache import WORD_BYTES, Cache, MappedRecords, Records
-from zoerefine.device import free_on
+from zoerefine.device import free_memory_on
 from zoerefine.errors import UserError
 from zoerefine.memory import free_memory
 from zoerefine.progress import say, track
@@ -76,8 +76,8 @@ def place_records(cache: Cache, tier: str, device: torch.device) -> Cache:
     if not mapped:
         say(f"loader: frames are decoded when they are needed ({size})")
     elif tier == "device" or (tier == "auto" and _fits_on(device, cache)):
-        _refuse_too_large(tier, cache, free_on(device))
-        say(f"loader: {size} on {device}, which has {free_on(device) / 2**30:.1f} GiB free")
+        _refuse_too_large(tier, cache, free_memory_on(device))
+        say(f"loader: {size} on {device}, which has {free_memory_on(device) / 2**30:.1f} GiB free")
         return dataclasses.replace(cache, records=DeviceRecords(cache, device))
     elif tier == "ram":
         _refuse_too_large(tier, cache, free_memory())
@@ -94,7 +94,7 @@ def place_records(cache: Cache, tier: str, device: torch.device) -> Cache:
 
 
 def _fits_on(device: torch.device, cache: Cache) -> bool:
-    return device.type == "cuda" and cache.nbytes < DEVICE_SHARE * free_on(device)
+    return device.type == "cuda" and cache.nbytes < DEVICE_SHARE * free_memory_on(device)
 
 
 def _refuse_too_large(tier: str, cache: Cache, free: int) -> None:

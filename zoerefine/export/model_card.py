@@ -11,7 +11,7 @@ from yacs.config import CfgNode
 
 from zoerefine.config import load_config, training_size
 from zoerefine.export.verify import TOLERANCES
-from zoerefine.metrics import FARTHEST_M, LOWER_IS_BETTER, NEAREST_M
+from zoerefine.metrics import FARTHEST_M, NEAREST_M, arrow
 from zoerefine.run_dir import RunDir
 
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
@@ -107,7 +107,7 @@ def held_out_results(results: dict[str, Any]) -> str:
     if not test.get("refined"):
         return "\n".join([*lines, "None: this run had no test scenes."])
     names = [name for name in SHOWN_METRICS if name in test["refined"]]
-    arrows = [f"{name} {'↓' if name in LOWER_IS_BETTER else '↑'}" for name in names]
+    arrows = [f"{name} {arrow(name)}" for name in names]
     lines += [
         f"Measured in {len(scenes)} {plural('scene', len(scenes))} that training did not use "
         f"({listed(scenes)}), of: {results['data']}. Means over pictures by ZoeDepth's protocol, "

@@ -14,7 +14,7 @@ from zoerefine.data.depth_codec import ZOE_UNIT_M, DepthEncoding
 from zoerefine.data.readers import stated_encoding
 from zoerefine.errors import UserError
 from zoerefine.infer.pipeline import Inference
-from zoerefine.metrics import DepthMetrics, counted, picture_metrics, shares
+from zoerefine.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
 from zoerefine.progress import say, track
 
 
@@ -53,7 +53,7 @@ def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
         "left_out": left_out,
         "pseudo": pseudo,
         "refined": refined,
-        "ratio": shares(refined, pseudo),
+        "ratio": ratios(refined, pseudo),
     }
 
 
@@ -72,7 +72,7 @@ def rows(
         torch.from_numpy(depth_m)[None, None]  # [1, 1, H, W]
         for depth_m in (zoe * ZOE_UNIT_M, refined * ZOE_UNIT_M, truth_m)
     )
-    mask = counted(true_m, zoe_m)
+    mask = valid_pixels(true_m, zoe_m)
     return picture_metrics(zoe_m, true_m, mask), picture_metrics(refined_m, true_m, mask)
 
 

@@ -1,9 +1,9 @@
-"""The guided refiner: depth told at a quarter of the resolution, and upsampled by learning.
+"""The guided refiner: depth predicted at a quarter of the resolution, with learned upsampling.
 
 Most of a monocular network's error is smooth (a global scale, warps of tens of pixels), so the
-network works where pixels are few and channels cheap. What sharpness depth needs comes
-back by convex upsampling (Teed and Deng 2020, RAFT, section 3.3): each fine pixel is a weighted
-mean of the 3x3 coarse values around it, with weights that the network tells from the picture.
+network computes at a quarter of the resolution, where channels are cheap. Convex upsampling (Teed
+and Deng 2020, RAFT, section 3.3) restores sharp edges: each fine pixel is a weighted mean of the
+3x3 coarse values around it, with weights that the network predicts.
 """
 
 import torch
@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from zoerefine.model.refiner import INPUTS, DepthHead
 from zoerefine.model.small import UNetBody
 
-FACTOR = 4  # between the resolution of the features and the picture's
+FACTOR = 4  # picture resolution over feature resolution
 WIDTHS = (2, 4, 6, 8)  # channels of each level, in units of the base
 NEIGHBOURS = 9
 
 
 class GuidedUNet(UNetBody):
-    """[B, INPUTS, H, W] -> log depth [B, 1, H, W]; H, W divisible by `stride`."""
+    """A `Backbone` that works at a quarter of the resolution."""
 
     stride = 32
 
@@ -30,7 +30,7 @@ class GuidedUNet(UNetBody):
         self.weights = nn.Conv2d(base * WIDTHS[0], NEIGHBOURS * pixels, 1)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        x = self.features(F.pixel_unshuffle(inputs, FACTOR))  # at a quarter
+        x = self.features(F.pixel_unshuffle(inputs, FACTOR))  # [B, C, H/4, W/4]
         return upsample(self.head(x), self.weights(x))
 
 

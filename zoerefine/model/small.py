@@ -1,4 +1,4 @@
-"""The small refiner: a five-level UNet of about one million parameters, made for robots."""
+"""The small refiner: a five-level UNet of about one million parameters (at base 16)."""
 
 from collections.abc import Sequence
 
@@ -24,12 +24,17 @@ def block(inputs: int, outputs: int) -> nn.Sequential:
 
 
 class UNetBody(nn.Module):
-    """Levels of halved resolution and back, joined by skips."""
+    """An encoder that halves the resolution level by level, and a decoder with skip connections.
+
+    Args:
+        inputs: channels of the input.
+        widths: channels of each level, finest first.
+    """
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
         super().__init__()
         self.down = nn.ModuleList(
-            block(above, below) for above, below in zip([inputs, *widths], widths, strict=False)
+            block(finer, width) for finer, width in zip([inputs, *widths], widths, strict=False)
         )
         self.up = nn.ModuleList(
             block(deep + skip, skip)
@@ -37,7 +42,7 @@ class UNetBody(nn.Module):
         )
 
     def features(self, x: Tensor) -> Tensor:
-        """[B, inputs, H, W] to the first level's [B, widths[0], H, W]."""
+        """[B, inputs, H, W] to [B, widths[0], H, W]."""
         skips = []
         for level, layer in enumerate(self.down):
             if level:
@@ -50,7 +55,7 @@ class UNetBody(nn.Module):
 
 
 class SmallUNet(UNetBody):
-    """[B, INPUTS, H, W] -> log depth [B, 1, H, W]; H, W divisible by `stride`."""
+    """A `Backbone`: a UNet at full resolution."""
 
     stride = 16
 

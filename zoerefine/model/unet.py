@@ -1,7 +1,7 @@
 """The UNet with a ResNet18 encoder: the first implementation's network.
 
 Parameter names of the encoder are torchvision's (`conv1`, `bn1`, `layer1.0.conv1`, ...), so that
-its ImageNet weights load; the first layer has two more channels, for log depth and for rows.
+its ImageNet weights load; the first layer has two more input channels, log depth and rows.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from zoerefine.model.refiner import INPUTS, DepthHead
 
-BLOCKS = 2  # residual blocks a stage: ResNet18
+BLOCKS = 2  # residual blocks of a stage, as in ResNet18
 
 
 class BasicBlock(nn.Module):
@@ -34,37 +34,35 @@ class BasicBlock(nn.Module):
 
 
 class ResNetUNet(nn.Module):
-    """[B, inputs, H, W] -> log depth [B, 1, H, W]; H, W divisible by `stride`.
-
-    `base` is the channels of the first level; 64 is ResNet18 proper (14 million parameters).
-    """
+    """A `Backbone` with a ResNet encoder; base 64 is ResNet18 (14 million parameters)."""
 
     stride = 32
 
-    def __init__(self, base: int, inputs: int = INPUTS) -> None:
+    def __init__(self, base: int) -> None:
         super().__init__()
         widths = [base, base, 2 * base, 4 * base, 8 * base]
-        self.conv1 = nn.Conv2d(inputs, base, 7, 2, 3, bias=False)
+        self.conv1 = nn.Conv2d(INPUTS, base, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(base)
         self.layer1 = stage(base, base, 1)
         self.layer2 = stage(base, 2 * base, 2)
         self.layer3 = stage(2 * base, 4 * base, 2)
         self.layer4 = stage(4 * base, 8 * base, 2)
-        # What each decoder level brings in from above, joins from the side, and gives down.
-        above = [widths[4], 4 * base, 2 * base, base, base // 2]
-        beside = [*widths[3::-1], 0]
-        below = [*above[1:], base // 4]
+        # Channels of each decoder level: from the level below it, from its skip, and its output.
+        deeper = [widths[4], 4 * base, 2 * base, base, base // 2]
+        skipped = [*widths[3::-1], 0]
+        outputs = [*deeper[1:], base // 4]
         self.decoder = nn.ModuleList(
-            decode(deep + skip, out) for deep, skip, out in zip(above, beside, below, strict=True)
+            decode(deep + skip, out)
+            for deep, skip, out in zip(deeper, skipped, outputs, strict=True)
         )
-        self.head = DepthHead(below[-1])
+        self.head = DepthHead(outputs[-1])
 
     def forward(self, inputs: Tensor) -> Tensor:
         skips = [F.relu(self.bn1(self.conv1(inputs)))]  # [B, base, H/2, W/2]
         x = self.layer1(F.max_pool2d(skips[0], 3, 2, 1))  # [B, base, H/4, W/4]
         for layer in (self.layer2, self.layer3, self.layer4):
             skips.append(x)
-            x = layer(x)  # at last [B, 8 base, H/32, W/32]
+            x = layer(x)  # after the last, [B, 8 base, H/32, W/32]
         for level in self.decoder:
             x = F.interpolate(x, scale_factor=2.0)
             if skips:
@@ -75,7 +73,7 @@ class ResNetUNet(nn.Module):
 
 
 def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    """One resolution of the encoder."""
+    """One resolution of the encoder: BLOCKS residual blocks."""
     rest = [BasicBlock(outputs, outputs, 1) for _ in range(BLOCKS - 1)]
     return nn.Sequential(BasicBlock(inputs, outputs, stride), *rest)
 

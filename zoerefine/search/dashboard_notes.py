@@ -13,7 +13,7 @@ from optuna_dashboard import save_note
 
 from zoerefine.files import replacing
 from zoerefine.launch.redaction import hide_secrets
-from zoerefine.metrics import LOWER_IS_BETTER
+from zoerefine.metrics import arrow
 from zoerefine.run_dir import RunDir
 
 
@@ -62,8 +62,7 @@ def metrics_table(validation: dict[str, Any]) -> str:
     rows = ["| validation | pseudo depth | refined | ratio |", "|---|---:|---:|---:|"]
     for name, refined in validation["refined"].items():
         pseudo, ratio = validation["pseudo"][name], validation["ratio"].get(name, math.nan)
-        arrow = "↓" if name in LOWER_IS_BETTER else "↑"
-        rows.append(f"| {name} {arrow} | {pseudo:.4f} | {refined:.4f} | {ratio:.3f} |")
+        rows.append(f"| {name} {arrow(name)} | {pseudo:.4f} | {refined:.4f} | {ratio:.3f} |")
     return "\n".join(rows)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
+from zoerefine.metrics import SELECTION_METRIC
 from zoerefine.run_dir import RunDir
 from zoerefine.search.space import combinations, params_of
 from zoerefine.search.study import Study
@@ -34,7 +35,7 @@ def best_configs(run: RunDir) -> list[Path]:
         trial = RunDir(results.parent)
         found = trial.read_json(results)
         if not found["pruned"]:
-            scored.append((found["val"]["refined"]["abs_rel"], trial.config_file))
+            scored.append((found["val"]["refined"][SELECTION_METRIC], trial.config_file))
     if not scored:
         raise UserError(f"{run.path} is not a study with completed trials: give a study's run")
     return [config for _, config in sorted(scored)[:FROM_A_STUDY]]

@@ -42,7 +42,7 @@ def count_parameters(cfg: CfgNode) -> float:
     from zoerefine.model import build_refiner
 
     with torch.device("meta"):  # shapes without memory
-        refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG)
+        refiner = build_refiner(cfg.MODEL)
     return float(sum(p.numel() for p in refiner.parameters()))
 
 

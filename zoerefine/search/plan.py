@@ -60,7 +60,7 @@ def step_time(cfg: CfgNode) -> float:
     dtype = compute_dtype(cfg.TRAIN.PRECISION, device)
     height, width = training_size(cfg)
     shape = (cfg.LOADER.BATCH, 1, height, width)
-    refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG).to(device)
+    refiner = build_refiner(cfg.MODEL).to(device)
     refiner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     loss = Loss(cfg.LOSS.TERMS, cfg.LOSS.OBJECT_WEIGHT)
     rgb01 = torch.rand(shape[0], 3, height, width, device=device)

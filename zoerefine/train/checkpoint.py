@@ -1,8 +1,8 @@
-"""Checkpoints: the whole state for an exact resume, and the best weights for everybody else.
+"""Checkpoints: the complete state for an exact resume, and the best weights for evaluation.
 
-`checkpoints/step-<step>-<digest>.pt` carries the first half of its SHA-256 in its name, so a
-damaged file is known by itself and the one before it is used. `checkpoints/best.safetensors`
-holds weights alone; `weights.sha256` is the digest of its tensors.
+`checkpoints/step-<step>-<digest>.pt` has the first half of its SHA-256 in its name: a damaged file
+is detected, and the one before it is used. `checkpoints/best.safetensors` holds only weights;
+`weights.sha256` is the digest of its tensors.
 """
 
 import hashlib
@@ -33,14 +33,14 @@ class CheckpointWriter:
         self._error: BaseException | None = None
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Copy `state` now, write it while training goes on."""
+        """Copy `state` and write it in the background. Errors as `wait`, of the write before."""
         self.wait()
         snapshot = _copied(state)
         self._thread = threading.Thread(target=self._write, args=(step, snapshot))
         self._thread.start()
 
     def wait(self) -> None:
-        """Until the write under way is on the disk; raises what went wrong there."""
+        """Wait until the last write is on the disk. Raises `UserError` where it failed."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -57,7 +57,7 @@ class CheckpointWriter:
                 path.write_bytes(data)
             for old in checkpoint_files(self.folder)[self.kept :]:
                 old.unlink()
-        except Exception as error:  # whatever it is, the run must hear of it
+        except Exception as error:  # raised in `wait`, in the training thread
             self._error = error
 
 
@@ -67,7 +67,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
 
 
 def load_checkpoint(folder: Path) -> dict[str, Any] | None:
-    """The newest undamaged checkpoint, on the CPU, or None where there is none to go on from."""
+    """The newest undamaged checkpoint, on the CPU; None where there is none."""
     for path in checkpoint_files(folder):
         data = path.read_bytes()
         if path.stem.endswith(_digest(data)):
@@ -75,19 +75,19 @@ def load_checkpoint(folder: Path) -> dict[str, Any] | None:
                 io.BytesIO(data), map_location="cpu", weights_only=True
             )
             return state
-        say(f"{path} is damaged (its digest does not fit its name); using the one before it")
+        say(f"{path} is damaged (its digest differs from its name); using the one before it")
     return None
 
 
-def set_damaged_aside(folder: Path, step: int) -> None:
-    """Rename what is newer than the checkpoint of the loaded step: it would outlive new ones."""
+def rename_damaged(folder: Path, step: int) -> None:
+    """Rename checkpoints after `step`, the loaded one: they would count as the newest ones."""
     for path in checkpoint_files(folder):
         if int(path.name.split("-")[1]) > step:
             path.rename(path.with_suffix(".damaged"))
 
 
 def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
-    """Publish the best weights and their digest."""
+    """Write the best weights and their digest."""
     weights = {name: t.detach().cpu().contiguous() for name, t in weights.items()}
     with replacing(run.checkpoints / "best.safetensors") as path:
         save_file(weights, path)
@@ -95,10 +95,11 @@ def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
 
 
 def load_best(run: RunDir, refiner: nn.Module) -> None:
-    """Put the run's best weights into `refiner`.
+    """Load the run's best weights into `refiner`.
 
-    Raises `UserError` where the run has none, they are not the ones that it recorded, or they are
-    of another version's refiner.
+    Raises:
+        UserError: the run has no weights, they differ from their recorded digest, or they do not
+            fit this version's refiner.
     """
     path = run.checkpoints / "best.safetensors"
     try:
@@ -109,26 +110,26 @@ def load_best(run: RunDir, refiner: nn.Module) -> None:
     except SafetensorError as error:
         raise UserError(f"{path} is damaged: {error}") from None
     if recorded != weights_digest(weights):
-        raise UserError(f"{path} does not fit {run.weights_digest_file.name}: it was altered")
+        raise UserError(f"{path} differs from {run.weights_digest_file.name}: it was altered")
     try:
         refiner.load_state_dict(weights)
     except RuntimeError:
         commit = run.read_json(run.provenance_file).get("commit", "another")
         raise UserError(
-            f"{path} holds weights of another version's refiner: use that of its commit, {commit}"
+            f"{path} does not fit this version's refiner: use the version of its commit, {commit}"
         ) from None
 
 
 def load_refiner(run: RunDir) -> RefinerNetwork:
     """The run's best refiner on the CPU, in evaluation mode, float32; errors as `load_best`."""
     cfg = load_config(run.config_file)
-    refiner = build_refiner(cfg.MODEL.NAME, cfg.MODEL.BASE, cfg.MODEL.MAX_LOG)
+    refiner = build_refiner(cfg.MODEL)
     load_best(run, refiner)
     return refiner.eval()
 
 
 def weights_digest(weights: dict[str, Tensor]) -> str:
-    """SHA-256 over names, types, shapes and bytes of the tensors, in the order of their names."""
+    """SHA-256 over name, dtype, shape and bytes of each tensor, in the order of names."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         tensor = weights[name].cpu().contiguous()

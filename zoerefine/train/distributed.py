@@ -1,20 +1,20 @@
-"""The same training in many processes: gradients, batch statistics and losses over all ranks."""
+"""Data-parallel training: gradients and batch statistics over all ranks."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from zoerefine.ranks import sum_over_ranks, world
+from zoerefine.ranks import sum_over_ranks, world_size
 
 
 class GlobalBatchNorm(nn.BatchNorm2d):
     """Batch normalisation over the samples of all ranks, on any device.
 
-    (torch.nn.SyncBatchNorm does this on GPUs alone.)
+    torch.nn.SyncBatchNorm does the same, but on GPUs only.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or world() == 1:
+        if not self.training or world_size() == 1:
             return super().forward(x)
         values = x.float()
         count = values.new_tensor([values.numel() / self.num_features])
@@ -22,15 +22,16 @@ class GlobalBatchNorm(nn.BatchNorm2d):
         total, squares, count = sum_over_ranks(sums).split([self.num_features] * 2 + [1])
         mean = total / count
         variance = (squares / count - mean.square()).clamp(min=0)
-        self.remember(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
+        unbiased = variance.detach() * count / (count - 1).clamp(min=1)
+        self.update_running_statistics(mean.detach(), unbiased)
         shape = (1, -1, 1, 1)
         scale = self.weight * torch.rsqrt(variance + self.eps)
         shift = self.bias - mean * scale
         return (values * scale.view(shape) + shift.view(shape)).to(x.dtype)
 
     @torch.no_grad()
-    def remember(self, mean: Tensor, variance: Tensor) -> None:
-        """Move the running statistics, as BatchNorm2d does."""
+    def update_running_statistics(self, mean: Tensor, variance: Tensor) -> None:
+        """As BatchNorm2d does."""
         assert self.momentum and self.running_mean is not None and self.running_var is not None
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(variance, self.momentum)
@@ -38,14 +39,21 @@ class GlobalBatchNorm(nn.BatchNorm2d):
             self.num_batches_tracked.add_(1)
 
 
-def over_ranks(refiner: nn.Module) -> nn.Module:
-    """The refiner, trained by all ranks together; itself where there is one.
+def global_norm(norm: nn.BatchNorm2d) -> GlobalBatchNorm:
+    """A global batch normalisation with the same settings and state."""
+    made = GlobalBatchNorm(norm.num_features, norm.eps, norm.momentum)
+    made.load_state_dict(norm.state_dict())
+    return made.to(norm.weight.device)
 
-    Its batch normalisations become global in place: parameters and their names stay.
+
+def data_parallel(refiner: nn.Module) -> nn.Module:
+    """The refiner wrapped for training by all ranks; with one rank, the refiner itself.
+
+    Its batch normalisations become global in place; parameters keep their names.
     """
-    if world() == 1:
+    if world_size() == 1:
         return refiner
-    for module in refiner.modules():
+    for name, module in list(refiner.named_modules()):
         if type(module) is nn.BatchNorm2d:
-            module.__class__ = GlobalBatchNorm
+            refiner.set_submodule(name, global_norm(module))
     return DistributedDataParallel(refiner, broadcast_buffers=False)

@@ -1,5 +1,6 @@
-"""Held-out metrics: the pseudo depth's own, a global scale's, and the refiner's, side by side."""
+"""Held-out metrics of the pseudo depth, the globally scaled pseudo depth, and the refined depth."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,25 +11,11 @@ from torch import Tensor, nn
 from zoerefine.data.cache import Cache
 from zoerefine.data.dataset import Clip
 from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.metrics import DepthMetrics, counted, picture_metrics, shares
-from zoerefine.ranks import from_all
-from zoerefine.train.detail import Detail
+from zoerefine.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
+from zoerefine.ranks import gather_from_all
+from zoerefine.train.detailed_metrics import DetailedMetrics
 
 Depths = dict[str, Tensor]
-
-
-def fit_log_scale(batches: Iterable[DeviceBatch]) -> float:
-    """The best single factor for the pseudo depth, as a logarithm: the trivial baseline.
-
-    The median over pictures of each picture's median log(truth / pseudo), on training pictures.
-    """
-    medians = []
-    for batch in batches:
-        mask = counted(batch.depth_m, batch.zoe_m)
-        for truth, zoe, valid in zip(batch.depth_m, batch.zoe_m, mask, strict=True):
-            if valid.any():
-                medians.append((truth[valid].log() - zoe[valid].log()).median().item())
-    return float(np.median(medians)) if medians else 0.0
 
 
 @torch.no_grad()
@@ -42,15 +29,15 @@ def evaluate(
 ) -> dict[str, Any]:
     """Metrics over all pictures, over moving objects, and by scene.
 
-    Under torchrun every rank calls this with clips of its own and gets the figures of them all.
+    Under torchrun every rank calls this with its own clips and gets the figures of all of them.
 
     Args:
         refiner: in any mode; it is evaluated in evaluation mode.
-        batches: the pictures, in any grouping; for `detail` in the order of filming.
+        batches: the pictures, in any grouping; with `detail` in the order of filming.
         log_scale: from `fit_log_scale`.
-        cache: tells the clip and scene of each picture.
-        dtype: the number format that it computes in, as in training.
-        detail: whether to add `Detail`'s figures.
+        cache: has the clip and scene of each picture.
+        dtype: the number format of the forward pass, as in training.
+        detail: whether to add `DetailedMetrics`.
 
     Returns:
         {"pseudo": metrics, "global_scale": metrics, "refined": metrics,
@@ -58,28 +45,28 @@ def evaluate(
          "scenes": {scene: {the same four}}, with detail "detail": {the same four}}
     """
     refiner.eval()
-    mine = Sums(detail)
+    sums = EvaluationSums(detail)
     for batch in batches:
         clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
-        mine.add(predict_all(refiner, batch, log_scale, dtype), batch, clips)
-    mine.forget_last()
-    whole, *others = from_all(mine)
+        sums.add(predict_all(refiner, batch, log_scale, dtype), batch, clips)
+    sums.release_last_frames()
+    total, *others = gather_from_all(sums)
     for part in others:
-        whole.merge(part)
-    return whole.report()
+        total.merge(part)
+    return total.report()
 
 
-class Sums:
-    """What an evaluation adds up: metrics of each depth by group of pictures."""
+class EvaluationSums:
+    """Sums of metrics of each depth, by group of pictures: all, a scene's, moving objects."""
 
     def __init__(self, detail: bool) -> None:
         self.detail = detail
         self.groups: dict[str, dict[str, DepthMetrics]] = {}
-        self.details: dict[str, Detail] = {}
+        self.details: dict[str, DetailedMetrics] = {}
 
     def add(self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip]) -> None:
-        """Add the depths of a batch's pictures, which are of these clips."""
-        mask = counted(batch.depth_m, batch.zoe_m)
+        """Add the depths of a batch; `clips` has the clip of each of its pictures."""
+        mask = valid_pixels(batch.depth_m, batch.zoe_m)
         moving = mask & (batch.objects > 0)
         scenes = np.array([clip.scene for clip in clips])
         for which, depth_m in depths.items():
@@ -91,25 +78,25 @@ class Sums:
             on_objects = picture_metrics(depth_m, batch.depth_m, moving)
             self.group("objects", which).add(on_objects)
             if self.detail:
-                self.details.setdefault(which, Detail()).add(
+                self.details.setdefault(which, DetailedMetrics()).add(
                     depth_m, batch, mask, on_objects, clips
                 )
 
     def group(self, name: str, which: str) -> DepthMetrics:
         return self.groups.setdefault(name, {}).setdefault(which, DepthMetrics())
 
-    def forget_last(self) -> None:
-        """No picture follows: let go of what the next one would have been compared with."""
+    def release_last_frames(self) -> None:
+        """Drop the frames kept for comparison with the next one, before sums are sent to ranks."""
         for one in self.details.values():
             one.last = None
 
-    def merge(self, other: "Sums") -> None:
-        """Add what another has added up over other clips."""
+    def merge(self, other: "EvaluationSums") -> None:
+        """Add another's sums over other clips."""
         for name, group in other.groups.items():
             for which, metrics in group.items():
                 self.group(name, which).merge(metrics)
         for which, detail in other.details.items():
-            self.details.setdefault(which, Detail()).merge(detail)
+            self.details.setdefault(which, DetailedMetrics()).merge(detail)
 
     def report(self) -> dict[str, Any]:
         """The figures, as `evaluate` returns them."""
@@ -133,19 +120,19 @@ class Sums:
 
 
 def with_ratio(depths: dict[str, Any]) -> dict[str, Any]:
-    """The figures of several depths, and what share of the pseudo depth's the refined one's are."""
-    return depths | {"ratio": shares(depths.get("refined", {}), depths.get("pseudo", {}))}
+    """The figures of several depths, and "ratio": the refined depth's over the pseudo depth's."""
+    return depths | {"ratio": ratios(depths.get("refined", {}), depths.get("pseudo", {}))}
 
 
 def predict_all(
     refiner: nn.Module, batch: DeviceBatch, log_scale: float, dtype: torch.dtype
 ) -> Depths:
-    """The three depths that are compared, float32 [B, 1, H, W] metres each."""
+    """The three depths that are compared, each float32 [B, 1, H, W], metres."""
     with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
         refined = refiner(batch.rgb01, batch.zoe_m)
     return {
         "pseudo": batch.zoe_m,
-        "global_scale": batch.zoe_m * float(np.exp(log_scale)),
+        "global_scale": batch.zoe_m * math.exp(log_scale),
         "refined": refined,
     }
 
@@ -159,8 +146,8 @@ def evaluate_shuffled(
 ) -> dict[str, float]:
     """The refiner's metrics when each picture gets a pseudo depth from `others`.
 
-    A refiner that told depth from the picture alone would not mind; one that uses the depth
-    it is given must fail. Frames of one clip are too alike for this: `others` are other scenes.
+    A refiner that predicts depth from RGB alone keeps its accuracy; one that uses the pseudo depth
+    loses it. `others` are other scenes, because frames of one clip are too alike.
     """
     refiner.eval()
     metrics = DepthMetrics()
@@ -169,5 +156,6 @@ def evaluate_shuffled(
         zoe_m = other.zoe_m.repeat(repeats, 1, 1, 1)[: len(batch.zoe_m)]
         with torch.autocast(zoe_m.device.type, dtype, enabled=dtype != torch.float32):
             refined = refiner(batch.rgb01, zoe_m)
-        metrics.add(picture_metrics(refined, batch.depth_m, counted(batch.depth_m, zoe_m)))
+        mask = valid_pixels(batch.depth_m, zoe_m)
+        metrics.add(picture_metrics(refined, batch.depth_m, mask))
     return metrics.compute()

@@ -1,4 +1,4 @@
-"""When a training cannot go on: a step that is no number, and torch's errors in plain words."""
+"""Why a training must stop: non-finite steps, and torch's errors as one sentence."""
 
 import re
 from collections.abc import Iterator
@@ -9,16 +9,16 @@ from torch import Tensor
 
 from zoerefine.errors import UserError
 
-GRAD_NORM = "gradient's norm"
-NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
-NOT_REPEATABLE = re.compile(r"(\S+) does not have a deterministic implementation")
+GRAD_NORM = "gradient norm"
+OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
+NOT_DETERMINISTIC = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
 class WatchedStep:
-    """A step's loss and gradient norm on their way to the CPU, and the samples that made them.
+    """A step's loss and gradient norm, copied to the CPU, and the indices of its samples.
 
-    A GPU is not stopped for it: whoever asks for the values waits for the copy that was queued
-    right after the step, not for what was queued since.
+    The copy is queued right after the step, and the GPU does not wait for it. `values` waits for
+    this copy alone, not for work that was queued later.
     """
 
     def __init__(self, step: int, loss: Tensor, grad_norm: Tensor, index: Tensor) -> None:
@@ -31,7 +31,7 @@ class WatchedStep:
 
     @property
     def values(self) -> dict[str, float]:
-        """By what they are of the step."""
+        """Loss and gradient norm by name."""
         if self._copied:
             self._copied.synchronize()
         loss, grad_norm = self._values.tolist()
@@ -40,16 +40,16 @@ class WatchedStep:
 
 @contextmanager
 def explained_failures() -> Iterator[None]:
-    """Turns torch's errors of a full memory, or of an operation whose bits vary, into one line."""
+    """Turns torch's out-of-memory and nondeterminism errors into a `UserError`."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if found := NOT_REPEATABLE.search(str(error)):
+        if found := NOT_DETERMINISTIC.search(str(error)):
             raise UserError(
-                f"{found[1]} cannot repeat its bits on this device: choose another operation, or "
-                "give up exact repetition with TRAIN.DETERMINISTIC false"
+                f"{found[1]} is not deterministic on this device: use another operation, or give "
+                "up bit-exact reproducibility with TRAIN.DETERMINISTIC false"
             ) from error
-        if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
+        if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(str(error)):
             raise UserError(
                 "out of memory: lower LOADER.BATCH, or raise TRAIN.ACCUMULATE, which splits a batch"
             ) from error

@@ -1,5 +1,6 @@
 """A training job: config -> data set -> cache -> run."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.split import Split, read_split, split_scenes
 from zoerefine.errors import UserError
+from zoerefine.files import digest_file
 from zoerefine.identity import TRAINING, Role, differences, training_digest
 from zoerefine.launch import provenance
 from zoerefine.launch.git_commands import head_commit
 from zoerefine.progress import say
-from zoerefine.ranks import is_writer, process_group, wait_for_all, world
+from zoerefine.ranks import is_writer, process_group, wait_for_all, world_size
+from zoerefine.registries import NETWORKS
 from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.train.loop import Report, train
 
@@ -26,7 +29,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 def prepare_run_dir(cfg: CfgNode) -> RunDir:
     """The run directory of a configuration: the launcher's, or one named by commit and config.
 
-    The same commit and configuration find the same run again, so an unfinished one goes on.
+    The same commit and configuration find the same run, so an unfinished run is resumed.
     Raises `UserError` where the folder belongs to another configuration.
     """
     run = run_from_launcher()
@@ -56,7 +59,7 @@ def refuse_another_configuration(run: RunDir, cfg: CfgNode) -> None:
 
 
 def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
-    """The packed cache of the configured data, built where needed, and its split by scene."""
+    """The packed cache of the configured data, built if needed, and its split by scene."""
     if not cfg.DATA.ROOT:
         raise UserError("DATA.ROOT is empty: give a data folder, e.g. DATA.ROOT data/synthetic")
     dataset, options = configured_data(cfg), cfg.CACHE
@@ -74,14 +77,14 @@ def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
 
 
 def configured_data(cfg: CfgNode) -> Dataset:
-    """The clips that DATA names."""
+    """The data set with the clips that DATA selects."""
     data = cfg.DATA
     selection = Selection(data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
     return select(open_dataset(data.ROOT), selection)
 
 
 def configured_split(cfg: CfgNode, dataset: Dataset) -> Split:
-    """The split of a file, or dealt by the fractions."""
+    """The split by scene: from the file DATA.SPLIT, or by the fractions."""
     data = cfg.DATA
     if data.SPLIT:
         return read_split(Path(data.SPLIT), dataset.scenes)
@@ -92,9 +95,9 @@ def configured_split(cfg: CfgNode, dataset: Dataset) -> Split:
 def record_provenance(
     run: RunDir, cfg: CfgNode, cache: Cache, parent: RunDir | None = None
 ) -> None:
-    """What this job knows; under a launcher, what the launcher wrote stays beside it.
+    """Add the facts of this job to provenance.json; under a launcher, to what the launcher wrote.
 
-    A trial has the origin of its `parent`, the study.
+    A trial has the source facts of its `parent`, the study.
     """
     facts: dict[str, Any] = {}
     if parent is not None:
@@ -106,15 +109,24 @@ def record_provenance(
         "config_digest": training_digest(to_dict(cfg)),
         "dataset_digest": cache.dataset_digest,
         "cache_digest": cache.digest,
-        "processes": world(),
+        "processes": world_size(),
+        **outside_network(cfg.MODEL.NAME),
         **provenance.job_facts(),
         **provenance.device_facts(),
     }
     provenance.add(run, **facts)
 
 
+def outside_network(name: str) -> dict[str, Any]:
+    """The digest of the file of a network outside this tree, which no commit identifies."""
+    if not NETWORKS.is_outside(name):
+        return {}
+    path = inspect.getfile(NETWORKS.load(name))
+    return {"network": {"name": name, "sha256": digest_file(path)}}
+
+
 def complete_provenance(run: RunDir) -> None:
-    """A cache that was filled has its digest now; all else is as the run began."""
+    """Add the data set's digest, which a cache in `fill` mode has only at the end."""
     provenance.add(run, dataset_digest=run.read_json(run.results_file)["data_digest"])
 
 
@@ -127,7 +139,7 @@ def train_for_study(
     report: Report | None = None,
     test: bool = True,
 ) -> dict[str, Any]:
-    """Train in a folder of a study, or read what the finished run there found."""
+    """Train in a folder of a study, or return the results of the finished run there."""
     if run.status().state == "finished":
         return run.read_json(run.results_file)
     run.path.mkdir(parents=True, exist_ok=True)
@@ -138,15 +150,15 @@ def train_for_study(
 
 
 def run_training(cfg: CfgNode) -> RunDir:
-    """Train as configured; a finished run is left as it is, an unfinished one goes on.
+    """Train as configured; a finished run is left unchanged, an unfinished one is resumed.
 
-    Under torchrun all processes train together, and the first one writes.
+    Under torchrun all processes train together, and rank 0 writes.
     """
     with process_group():
         run = prepare_run_dir(cfg)
         if run.results_file.exists():
             say(f"{run.path} is finished: nothing to do")
-            if is_writer() and run.status().state != "finished":  # killed in between
+            if is_writer() and run.status().state != "finished":  # killed after writing the results
                 with run.writing():
                     complete_provenance(run)
         elif is_writer():

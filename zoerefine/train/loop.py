@@ -17,31 +17,34 @@ from zoerefine.data.split import Split, write_or_check_split
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.image_files import write_png
+from zoerefine.metrics import SELECTION_METRIC
 from zoerefine.progress import bar, say
 from zoerefine.ranks import (
-    from_all,
-    from_writer,
+    broadcast_from_writer,
+    gather_from_all,
     is_writer,
-    largest_over_ranks,
+    max_over_ranks,
     wait_for_all,
-    world,
+    world_size,
 )
 from zoerefine.run_dir import RunDir
 from zoerefine.train.checkpoint import (
     CheckpointWriter,
     load_best,
     load_checkpoint,
+    rename_damaged,
     save_best,
-    set_damaged_aside,
 )
-from zoerefine.train.clock import StepClock
 from zoerefine.train.failures import GRAD_NORM, WatchedStep, explained_failures
 from zoerefine.train.run_log import RunLog
+from zoerefine.train.step_timer import StepTimer
 from zoerefine.train.stop_signals import StopSignals
 from zoerefine.train.trainer import Trainer
 
-# Told (epoch, validation AbsRel) after each evaluation; True asks to end the run there.
+# Called with (epoch, validation SELECTION_METRIC) after each evaluation; True ends the run.
 Report = Callable[[int, float], bool]
+
+SHOWN_METRICS = (SELECTION_METRIC, "rmse", "delta1")
 
 
 def train(
@@ -52,22 +55,22 @@ def train(
     report: Report | None = None,
     test: bool = True,
 ) -> dict[str, Any]:
-    """Train a refiner, or go on from the run's last checkpoint to the very same weights.
+    """Train a refiner, or resume from the run's last checkpoint, to bit-exact the same weights.
 
     Args:
         cfg: the resolved configuration.
         run: where everything is written; the caller holds its lock.
         cache: the packed data set.
-        split: the scenes to train on, to choose the best weights by, and to report on.
-        report: ends the run early where it returns True (pruning).
+        split: training, validation and test scenes.
+        report: ends the run early by returning True (pruning).
         test: whether to evaluate on the test scenes at the end.
 
     Returns:
-        What `results.json` holds.
+        The content of `results.json`.
 
     Raises:
-        UserError: a loss or gradient is not finite; the frames of that batch are named in a file.
-        KeyboardInterrupt: a signal asked to stop; a checkpoint has been written.
+        UserError: a loss or gradient is not finite; a file names the frames of that batch.
+        KeyboardInterrupt: a signal stopped the run; a checkpoint has been written.
     """
     if is_writer():
         write_or_check_split(split, run.split_file)
@@ -83,14 +86,14 @@ def train(
 
 
 class Loop:
-    """One process's part in a run: what it logs, when it saves, and why it stops."""
+    """The loop over epochs and steps in one process: logs, checkpoints, reasons to stop."""
 
     def __init__(self, cfg: CfgNode, run: RunDir, trainer: Trainer, report: Report | None) -> None:
         self.cfg, self.run, self.trainer, self.report = cfg, run, trainer, report
         state = load_checkpoint(run.checkpoints)
-        wait_for_all()  # every rank has read
+        wait_for_all()  # until every rank has read the checkpoint
         if is_writer():
-            set_damaged_aside(run.checkpoints, state["step"] if state else -1)
+            rename_damaged(run.checkpoints, state["step"] if state else -1)
         if state:
             trainer.restore(state)
             say(f"{run.path}: going on from step {trainer.step} of {trainer.steps}")
@@ -99,11 +102,11 @@ class Loop:
             self.log = RunLog(run, state["log_offset"] if state else 0, trainer.step)
         self.writer = CheckpointWriter(run.checkpoints, cfg.TRAIN.CHECKPOINTS)
         self.saved_at = time.monotonic()
-        self.clock = StepClock(trainer.device)
+        self.timer = StepTimer(trainer.device)
         self.stop = StopSignals()
 
     def run_epochs(self) -> None:
-        """All epochs that are left."""
+        """Train the remaining epochs."""
         epochs, sampler = self.trainer.epochs, self.trainer.sampler
         first, batches = sampler.locate(self.trainer.step)
         images = [sampler.samples(epoch) for epoch in range(epochs)]
@@ -123,21 +126,21 @@ class Loop:
             self.log.close()
 
     def run_epoch(self, epoch: int) -> None:
-        """Every batch of an epoch that has not been trained on yet."""
+        """Train on the remaining batches of an epoch."""
         options = self.cfg.AUGMENT
-        changes = Augmentation(options.FLIP, options.CROP, options.COLOR, options.SCALE)
-        transform = partial(changes, seed=self.cfg.SEED, epoch=epoch)
+        augmentation = Augmentation(options.FLIP, options.CROP, options.COLOR, options.SCALE)
+        transform = partial(augmentation, seed=self.cfg.SEED, epoch=epoch)
         batches = self.trainer.prefetch(self.trainer.loader, transform)
         end = min(self.trainer.steps, self.trainer.sampler.steps(epoch + 1))
         previous: WatchedStep | None = None
-        self.clock.restart()
+        self.timer.restart()
         for batch in batches:
-            loss, terms = self.trainer.step_once(batch)
-            images = len(batch.index) * world()  # the other ranks have as many
-            self.clock.step(images, batches.wait_s, batches.copy_s)
+            loss, terms = self.trainer.train_step(batch)
+            images = len(batch.index) * world_size()  # about as many on every rank
+            self.timer.step(images, batches.wait_s, batches.copy_s)
             self.bar.update(images)
             watched = WatchedStep(self.trainer.step, loss, self.trainer.grad_norm, batch.index)
-            # One step late, so that a GPU has the next step to do while the CPU looks.
+            # Checked one step later, so that a GPU is busy with the next step meanwhile.
             self.check_finite(previous)
             previous = watched
             if is_writer() and self.trainer.step % self.cfg.TRAIN.LOG_EVERY == 0:
@@ -149,9 +152,9 @@ class Loop:
         self.check_finite(previous)
 
     def log_step(self, epoch: int, loss: Tensor, terms: dict[str, Tensor]) -> None:
-        """One row: the loss now, and where the time since the last row went."""
+        """Log a row: the loss of this step, and the time of steps since the last row, in parts."""
         values = {name: value.item() for name, value in terms.items()}
-        timing = self.clock.take()
+        timing = self.timer.take()
         self.bar.set_postfix_str(f"loss {loss.item():.3f}, data wait {timing['wait_share']:.1%}")
         row = {"loss": loss.item(), **values, **timing}
         row |= {"lr": self.trainer.schedule.rate(self.trainer.step - 1),
@@ -159,25 +162,25 @@ class Loop:
         self.log.write("train", self.trainer.step, epoch, row)
 
     def after_epoch(self, epoch: int) -> None:
-        """Evaluate on the validation scenes, keep the best weights, ask whether to go on."""
+        """Evaluate on the validation scenes and save the best weights; `report` may end the run."""
         trainer = self.trainer
         if not trainer.split.val:
             return
         metrics = trainer.evaluate(trainer.split.val)
-        abs_rel = metrics["refined"]["abs_rel"]
-        better = abs_rel < trainer.best
-        trainer.stale = 0 if better else trainer.stale + 1
+        score = metrics["refined"][SELECTION_METRIC]
+        better = score < trainer.best
+        trainer.evaluations_since_best = 0 if better else trainer.evaluations_since_best + 1
         if better:
-            trainer.best = abs_rel
+            trainer.best = score
         if is_writer():
             if better:
                 save_best(self.run, trainer.weights.state_dict())
             self.log_evaluation(epoch, metrics, better)
-            self.pruned = bool(self.report and self.report(epoch, abs_rel))
-        self.pruned = from_writer(self.pruned)
+            self.pruned = bool(self.report and self.report(epoch, score))
+        self.pruned = broadcast_from_writer(self.pruned)
 
     def log_evaluation(self, epoch: int, metrics: dict[str, Any], better: bool) -> None:
-        """A row, the fixed pictures, and a line of the table of epochs."""
+        """Log a row and the pictures, and print a line of the table of epochs."""
         step = self.trainer.step
         del metrics["scenes"]
         self.log.write("val", step, epoch, metrics)
@@ -192,23 +195,23 @@ class Loop:
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing more to train; also where a finished run is taken up again."""
+        """Whether training is over; also true of a finished run that is resumed."""
         return self.pruned or self.out_of_patience or self.trainer.step >= self.trainer.steps
 
     @property
     def out_of_patience(self) -> bool:
-        """Whether too many evaluations were no better than the best."""
-        return 0 < self.cfg.TRAIN.PATIENCE <= self.trainer.stale
+        """Whether TRAIN.PATIENCE evaluations in a row were no better than the best."""
+        return 0 < self.cfg.TRAIN.PATIENCE <= self.trainer.evaluations_since_best
 
     def save_if_due(self, last: bool = False, watched: WatchedStep | None = None) -> None:
-        """Write a checkpoint when it is time, or when a signal asks the run to stop.
+        """Write a checkpoint when one is due, or when a signal asks the run to stop.
 
-        Weights that `watched`, the last step, has spoiled are not kept.
+        `watched` is the last step: if it is not finite, no checkpoint is written.
         """
         due = last or time.monotonic() - self.saved_at >= self.cfg.TRAIN.CHECKPOINT_S
-        # A signal may reach one rank a step before another, and clocks differ: ranks agree first.
-        asked = torch.tensor([self.stop.asked, due], dtype=torch.int64)
-        stop, due = map(bool, largest_over_ranks(asked))
+        # Ranks must agree: a signal may reach one rank a step before another, and clocks differ.
+        wanted = torch.tensor([self.stop.requested, due], dtype=torch.int64)
+        stop, due = map(bool, max_over_ranks(wanted))
         if not (stop or due):
             return
         self.check_finite(watched)
@@ -222,28 +225,28 @@ class Loop:
             raise KeyboardInterrupt
 
     def check_finite(self, watched: WatchedStep | None) -> None:
-        """Stop at a step that is no number, and leave the names of the frames that made it."""
+        """Stop at a step with a non-finite loss or gradient, and write the names of its frames."""
         if watched is None:
             return
         values = watched.values
         what = next((name for name, value in values.items() if not math.isfinite(value)), None)
-        if what is None or (what == GRAD_NORM and self.trainer.overflow_will_pass()):
+        if what is None or (what == GRAD_NORM and self.trainer.can_lower_loss_scale()):
             return
-        # Both are over all ranks, so every rank comes here, with its share of the batch.
-        indices = [index for part in from_all(watched.index.tolist()) for index in part]
+        # Both values are over all ranks, so all ranks reach this together, with their shares.
+        indices = [index for part in gather_from_all(watched.index.tolist()) for index in part]
         names = [self.trainer.cache.frame_name(index) for index in sorted(indices)]
         path = self.run.path / "not_finite.json"
         if is_writer():
             write_json(path, {"step": watched.step, "frames": names})
         raise UserError(
-            f"the {what} of step {watched.step} is {values[what]}: look at the frames in {path}, "
-            f"or lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
+            f"the {what} of step {watched.step} is {values[what]}: look at the frames named in "
+            f"{path}, or lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
         )
 
     def results(self, test: bool) -> dict[str, Any]:
-        """Metrics of the best weights, and what they cost."""
+        """Metrics of the best weights, speed, and how the training ended."""
         trainer, split = self.trainer, self.trainer.split
-        if not split.val and is_writer():  # nothing to choose by: the last weights are the ones
+        if not split.val and is_writer():  # nothing to select by: keep the last weights
             save_best(self.run, trainer.weights.state_dict())
         wait_for_all()
         load_best(self.run, trainer.weights)
@@ -258,7 +261,7 @@ class Loop:
             "stopped_early": self.out_of_patience,
             "untrained_max_change_m": trainer.untrained_change(),
             "log_scale": trainer.log_scale,
-            **self.clock.totals(),
+            **self.timer.totals(),
         }
         if split.val:
             results["val"] = trainer.evaluate(split.val, detail=True)
@@ -267,16 +270,15 @@ class Loop:
             results["test_scenes"] = results["test"].pop("scenes")
             if is_writer():
                 results["test"]["shuffled"] = trainer.evaluate_shuffled(split.test)
-        # Last: only now has a cache that was filled seen every frame.
+        # Last, since a cache in `fill` mode is complete only now.
         return results | {"data_digest": trainer.cache.dataset_digest}
 
 
 def epoch_line(epoch: int, epochs: int, metrics: dict[str, Any], best: float) -> str:
-    """A row of the table of epochs."""
+    """A line of the table of epochs."""
     pseudo, refined = metrics["pseudo"], metrics["refined"]
     figures = "   ".join(
-        f"{name} {refined[name]:.4f} (pseudo {pseudo[name]:.4f})"
-        for name in ("abs_rel", "rmse", "delta1")
+        f"{name} {refined[name]:.4f} (pseudo {pseudo[name]:.4f})" for name in SHOWN_METRICS
     )
-    mark = "   best" if refined["abs_rel"] <= best else ""
+    mark = "   best" if refined[SELECTION_METRIC] <= best else ""
     return f"epoch {epoch + 1:>{len(str(epochs))}}/{epochs}   {figures}{mark}"

@@ -1,4 +1,4 @@
-"""ImageNet weights from a local file, for refiners with torchvision's ResNet18 in them."""
+"""ImageNet weights from a local file, for refiners with a ResNet18 encoder."""
 
 from pathlib import Path
 
@@ -9,52 +9,52 @@ from torch import Tensor
 from zoerefine.errors import UserError
 from zoerefine.model import RefinerNetwork
 
-FIRST = "conv1.weight"
+FIRST_LAYER = "conv1.weight"
 
 
 def load_pretrained(refiner: RefinerNetwork, path: Path) -> None:
-    """Put an encoder's weights into a refiner's backbone.
+    """Load an encoder's weights into a refiner's backbone.
 
-    Names are torchvision's (`conv1.weight`, `layer1.0.conv1.weight`, ...; `fc` is not used). The
-    first layer's fourth channel, log depth, begins as the mean of the three of RGB; its fifth,
-    rows, at zero.
+    Names are torchvision's (`conv1.weight`, `layer1.0.conv1.weight`, ...; `fc` is ignored). In the
+    first layer, the weights of log depth start as the mean of the three RGB weights, and those of
+    rows at zero.
 
     Args:
         refiner: with a `ResNetUNet` of base 64.
-        path: a file of `torch.save`, read without running code, or of safetensors.
+        path: a file of `torch.save` (read without running code) or of safetensors.
 
     Raises:
-        UserError: no such file, no weights in it, or of another network.
+        UserError: the file is missing, holds no weights, or those of another network.
     """
     weights = {name: value for name, value in read(path).items() if not name.startswith("fc.")}
     ours = refiner.backbone.state_dict()
-    if FIRST in weights and weights[FIRST].shape[1:2] == (3,):
-        rgb = weights[FIRST]
+    if FIRST_LAYER in weights and weights[FIRST_LAYER].shape[1:2] == (3,):
+        rgb = weights[FIRST_LAYER]
         mean = rgb.mean(1, keepdim=True)
-        weights[FIRST] = torch.cat([rgb, mean, torch.zeros_like(mean)], 1)
+        weights[FIRST_LAYER] = torch.cat([rgb, mean, torch.zeros_like(mean)], 1)
     for name, value in weights.items():
         if name not in ours or ours[name].shape != value.shape:
-            have = f"{tuple(ours[name].shape)} there" if name in ours else "no such layer there"
+            have = f"has {tuple(ours[name].shape)}" if name in ours else "has no such layer"
             raise UserError(
-                f"MODEL.PRETRAINED {path}: {name} {tuple(value.shape)} does not fit the refiner "
-                f"({have}): use MODEL.NAME unet, MODEL.BASE 64 with ResNet18's weights"
+                f"MODEL.PRETRAINED {path}: {name} {tuple(value.shape)} does not fit the refiner, "
+                f"which {have}: use MODEL.NAME unet, MODEL.BASE 64 with ResNet18's weights"
             )
-    if FIRST not in weights:
-        raise UserError(f"MODEL.PRETRAINED {path} holds no {FIRST}: are they ResNet18's weights?")
+    if FIRST_LAYER not in weights:
+        raise UserError(f"MODEL.PRETRAINED {path} has no {FIRST_LAYER}: give ResNet18's weights")
     refiner.backbone.load_state_dict(weights, strict=False)
 
 
 def read(path: Path) -> dict[str, Tensor]:
-    """Tensors by name. Raises `UserError` where the file holds no such thing."""
+    """Tensors by name. Raises `UserError` where the file cannot be read as such."""
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
         weights = torch.load(path, map_location="cpu", weights_only=True)
         if isinstance(weights, dict) and all(isinstance(v, Tensor) for v in weights.values()):
             return weights
-        reason = "it holds something else"
+        reason = "it does not hold tensors by name"
     except FileNotFoundError:
         reason = "no such file"
-    except Exception as error:  # each format has errors of its own
+    except Exception as error:  # each format raises its own errors
         reason = str(error).strip().splitlines()[0]
     raise UserError(f"MODEL.PRETRAINED {path} cannot be read as weights: {reason}")

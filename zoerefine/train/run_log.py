@@ -1,4 +1,4 @@
-"""What a run writes while it trains: metrics.jsonl and TensorBoard, without double rows."""
+"""The log of a run: metrics.jsonl and TensorBoard, without duplicate rows after a resume."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from zoerefine.trees import flatten
 class RunLog:
     """Appends rows to `metrics.jsonl` and the same numbers to TensorBoard.
 
-    `offset` is the length of metrics.jsonl in bytes; a resumed run cuts the file back to the
-    offset in its checkpoint, so rows that were written after it do not stand twice.
+    A checkpoint holds `offset`, the length of metrics.jsonl in bytes. A resumed run truncates the
+    file to it, so rows written after the checkpoint are not written twice.
     """
 
     def __init__(self, run: RunDir, offset: int = 0, step: int = 0) -> None:
@@ -29,7 +29,7 @@ class RunLog:
 
     @property
     def offset(self) -> int:
-        """Bytes of metrics.jsonl so far; all of them, and TensorBoard's, are with the system."""
+        """Length of metrics.jsonl in bytes, after flushing it and TensorBoard's file."""
         self._board.flush()
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -48,7 +48,7 @@ class RunLog:
         self._board.add_image(tag, picture, step, dataformats="HWC")
 
     def histograms(self, step: int, refiner: nn.Module) -> None:
-        """Show how weights and gradients are distributed."""
+        """Show histograms of weights and gradients in TensorBoard."""
         for name, weights in refiner.named_parameters():
             self._board.add_histogram(f"weights/{name}", weights.detach(), step)
             if weights.grad is not None:

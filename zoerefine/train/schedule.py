@@ -1,13 +1,19 @@
-"""Learning rates: pure functions of the step, so a resume needs no state."""
+"""Learning rate schedules: pure functions of the step, so a resume needs no state.
+
+A shape is a function of the share of the run that is done, and TRAIN.STEP_AT. To add one, write
+the function and one row of `registries.SCHEDULES`.
+"""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from zoerefine.errors import UserError
+from zoerefine.registries import SCHEDULES
 
-ONE_CYCLE_START, ONE_CYCLE_END = 1 / 25, 1 / 250_000  # of the peak, as torch's OneCycleLR has them
-ONE_CYCLE_UP = 0.3  # share of the steps in which it rises
+Shape = Callable[[float, Sequence[float]], float]
+
+ONE_CYCLE_START, ONE_CYCLE_END = 1 / 25, 1 / 250_000  # of the peak, as in torch's OneCycleLR
+ONE_CYCLE_UP = 0.3  # share of the steps with a rising rate
 
 
 @dataclass(frozen=True)
@@ -15,10 +21,10 @@ class Schedule:
     """The learning rate of every step of a run.
 
     Attributes:
-        name: one of `SHAPES`.
-        peak: the largest rate.
+        name: a name of `registries.SCHEDULES`.
+        peak: the highest rate.
         steps: of the whole run.
-        warmup: share of the steps in which the rate rises in a line first (not of `onecycle`).
+        warmup: share of the steps with a linear rise first; `onecycle` ignores it.
         step_at: shares of the run at which `step` divides the rate by ten.
     """
 
@@ -28,22 +34,16 @@ class Schedule:
     warmup: float
     step_at: Sequence[float] = ()
 
-    def __post_init__(self) -> None:
-        if self.name not in SHAPES:
-            known = ", ".join(SHAPES)
-            raise UserError(f"TRAIN.SCHEDULE must be one of {known}, got {self.name!r}")
-        if not all(isinstance(at, int | float) and 0 < at < 1 for at in self.step_at):
-            raise UserError(f"TRAIN.STEP_AT must be shares between 0 and 1, got {self.step_at}")
-
     def rate(self, step: int) -> float:
         """The rate of a step, counted from 0."""
         warmup = 0 if self.name == "onecycle" else max(1, round(self.warmup * self.steps))
         if step < warmup:
             return self.peak * (step + 1) / warmup
         done = (step - warmup) / max(1, self.steps - warmup)
-        if self.name == "step":  # its shares are of the whole run
+        if self.name == "step":  # TRAIN.STEP_AT counts the warm-up, too
             done = step / self.steps
-        return self.peak * SHAPES[self.name](done, self.step_at)
+        shape: Shape = SCHEDULES.load(self.name)
+        return self.peak * shape(done, self.step_at)
 
 
 def cosine(done: float, step_at: Sequence[float]) -> float:
@@ -52,7 +52,7 @@ def cosine(done: float, step_at: Sequence[float]) -> float:
 
 
 def one_cycle(done: float, step_at: Sequence[float]) -> float:
-    """Up and down again in half cosines (Smith and Topin 2018)."""
+    """Half a cosine up, half a cosine down (Smith and Topin 2018)."""
     if done < ONE_CYCLE_UP:
         start, end, share = ONE_CYCLE_START, 1.0, done / ONE_CYCLE_UP
     else:
@@ -61,18 +61,10 @@ def one_cycle(done: float, step_at: Sequence[float]) -> float:
 
 
 def steps_down(done: float, step_at: Sequence[float]) -> float:
-    """Divided by ten at each of some shares of the run."""
+    """Divided by ten at each share in `step_at`."""
     return 0.1 ** sum(done >= at for at in step_at)
 
 
 def constant(done: float, step_at: Sequence[float]) -> float:
-    """The same for ever."""
+    """The peak rate throughout."""
     return 1.0
-
-
-SHAPES: dict[str, Callable[[float, Sequence[float]], float]] = {
-    "cosine": cosine,
-    "onecycle": one_cycle,
-    "step": steps_down,
-    "constant": constant,
-}

@@ -1,6 +1,6 @@
-"""A few dozen real training steps as a timeline: who worked, who waited, and what to change."""
+"""A timeline of a few dozen real training steps, and a sentence that names the bottleneck."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -9,30 +9,31 @@ import torch
 from yacs.config import CfgNode
 
 from zoerefine.data.cache import MappedRecords, Records
-from zoerefine.data.prefetch import WAIT, DeviceBatch
+from zoerefine.data.prefetch import WAIT
 from zoerefine.files import replacing
 from zoerefine.progress import track
 from zoerefine.timeline import Span, Timeline
 from zoerefine.train.job import prepare
 from zoerefine.train.trainer import Trainer
 
-WARM_UP = 4  # steps that are not looked at
-DRAWN = 12  # steps that the picture shows
+WARM_UP = 4  # steps before the profile
+DRAWN = 12  # steps in the picture
 STEP = "training step"
-IDLE_SHARE = 0.01  # of the time, that a training step may wait for data
-MADE_SHARE = 0.2  # of the time, from which making batches is worth a word
-BUSY_SHARE = 0.7  # of the time, from which somebody counts as the one who is waited for
+# Shares of the time:
+WAIT_SHARE = 0.05  # training is data-bound if it waits longer
+CONVERT_SHARE = 0.2  # conversion is the bottleneck if it takes longer
+BUSY_SHARE = 0.7  # a thread that works longer is the bottleneck
 
 
 @dataclass(frozen=True)
 class StepProfile:
-    """What the steps have shown.
+    """The measured steps.
 
     Attributes:
-        spans: sorted by their beginning.
-        shares: of the time that each row was at work.
+        spans: sorted by start.
+        shares: the share of the time in which each row was busy.
         images_per_s: over all steps.
-        verdict: a sentence that names the bottleneck and says what to change.
+        verdict: the bottleneck, and what to change.
     """
 
     spans: tuple[Span, ...]
@@ -42,21 +43,21 @@ class StepProfile:
 
 
 def profile(cfg: CfgNode, steps: int) -> StepProfile:
-    """Train some steps of a configuration, on its own data, and keep nothing.
+    """Train some steps of a configuration on its own data; nothing is saved.
 
-    A GPU is waited for after every step, so that its time is the step's own.
+    The CPU waits for a GPU after every step, so that each step has its own time.
     """
     cache, split = prepare(cfg)
     timeline = Timeline()
     trainer = Trainer(cfg, cache, split, timeline)
-    batches = endless(trainer)
+    batches = trainer.endless_batches()
     for batch in islice(batches, WARM_UP):
-        trainer.step_once(batch)
+        trainer.train_step(batch)
     begun, images = timeline.now(), 0
     for number in track(range(steps), steps, "profiling", "step"):
         batch = next(batches)
         with timeline.span(STEP, number):
-            trainer.step_once(batch)
+            trainer.train_step(batch)
             if trainer.device.type == "cuda":
                 torch.cuda.synchronize(trainer.device)
         images += len(batch.index)
@@ -72,14 +73,8 @@ def profile(cfg: CfgNode, steps: int) -> StepProfile:
     )
 
 
-def endless(trainer: Trainer) -> Generator[DeviceBatch, None, None]:
-    """Batches of one epoch after the other."""
-    while True:
-        yield from trainer.prefetch(trainer.loader)
-
-
 def busy_shares(spans: Sequence[Span], begun: float, ended: float) -> dict[str, float]:
-    """The share of the time from `begun` to `ended` that each row was at work."""
+    """The share of the time from `begun` to `ended` in which each row was busy."""
     shares: dict[str, float] = {}
     for span in spans:
         seconds = min(span.end, ended) - max(span.start, begun)
@@ -88,19 +83,20 @@ def busy_shares(spans: Sequence[Span], begun: float, ended: float) -> dict[str, 
 
 
 def verdict(shares: dict[str, float], records: Records, device: torch.device) -> str:
-    """Who is waited for, and what to change."""
+    """The bottleneck, and what to change."""
     wait = shares.get(WAIT, 0.0)
-    made = shares.get("convert", 0.0) + shares.get("gather", 0.0)  # the step waits for these, too
-    if made >= max(wait, MADE_SHARE):
+    # The training thread does these itself, between steps.
+    convert = shares.get("convert", 0.0) + shares.get("gather", 0.0)
+    if convert >= max(wait, CONVERT_SHARE):
         return (
-            f"Making batches where they are used takes {made:.0%} of the time and is the "
+            f"Converting batches in the training thread takes {convert:.0%} of the time and is the "
             "bottleneck. Pack at a smaller CACHE.HEIGHT and WIDTH, or augment less."
         )
-    if wait < IDLE_SHARE:
+    if wait < WAIT_SHARE:
         return (
             "The training step is the bottleneck, as it should be: it waits for data "
-            f"{wait:.1%} of the time. To go faster make it cheaper: TRAIN.PRECISION bf16, a "
-            "smaller MODEL or picture, a larger LOADER.BATCH on a GPU that is not full."
+            f"{wait:.1%} of the time. To train faster, use a smaller MODEL or smaller pictures; on "
+            "a GPU, TRAIN.PRECISION bf16 and a larger LOADER.BATCH."
         )
     found = f"The training step waits for data {wait:.0%} of the time"
     readers = [share for row, share in shares.items() if row.startswith("reader")]
@@ -109,24 +105,22 @@ def verdict(shares: dict[str, float], records: Records, device: torch.device) ->
     if shares.get("copy", 0.0) >= BUSY_SHARE:
         return f"{found}: the copy to the device is the bottleneck. Set LOADER.TIER device."
     return (
-        f"{found}, and no single part is busy: threads are waiting for cores. Set LOADER.THREADS "
-        "lower, or leave other work on this machine for later."
+        f"{found}, but no thread is busy: they wait for CPU cores. Lower LOADER.THREADS, or stop "
+        "other work on this machine."
     )
 
 
 def reading_advice(records: Records, device: torch.device) -> str:
-    """What makes reading faster, given where the records are."""
+    """How to read faster, given the tier of the records."""
     if not isinstance(records, MappedRecords):
-        return "Frames are decoded as they are asked for: set CACHE.MODE build to pack them once."
+        return "Frames are decoded in every epoch: set CACHE.MODE build to pack them once."
     if device.type == "cuda":
-        return "Set LOADER.TIER device if the records fit there, else raise LOADER.THREADS."
-    return (
-        "Raise LOADER.THREADS, or LOADER.TIER ram where the disk is slow; a second look is faster."
-    )
+        return "Set LOADER.TIER device if the records fit there; otherwise raise LOADER.THREADS."
+    return "Raise LOADER.THREADS, or set LOADER.TIER ram if the disk is slow."
 
 
 def draw(findings: StepProfile, path: Path, title: str) -> None:
-    """Draw the timeline of some of the steps: a row for each worker, a bar for each batch."""
+    """Draw the timeline of the last steps: a row for each thread or stage, a bar for each batch."""
     from matplotlib.figure import Figure
 
     steps = [span for span in findings.spans if span.row == STEP][-DRAWN:]
@@ -141,7 +135,7 @@ def draw(findings: StepProfile, path: Path, title: str) -> None:
             color = "#c2410c" if row == WAIT else ("#1d4e89", "#6fa8dc")[span.batch % 2]
             axes.barh(height, 1000 * (end - start), left=1000 * (start - begun), color=color)
     axes.set_yticks(range(len(rows)), [f"{r}  {findings.shares[r]:.0%}" for r in reversed(rows)])
-    axes.set_xlabel("milliseconds; a bar is a batch, shares are of the whole profile")
+    axes.set_xlabel("milliseconds; a bar is a batch; percentages are shares of the whole profile")
     axes.set_title(f"{title}: {findings.images_per_s:.0f} images/s", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     figure.text(0.01, -0.02, findings.verdict, va="top", wrap=True, fontsize=9)

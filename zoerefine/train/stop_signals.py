@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM ask a run to stop at its next step; a second one stops it there and then."""
+"""The first Ctrl-C or SIGTERM stops a run after its step, with a checkpoint; a second, at once."""
 
 import signal
 import threading
@@ -8,10 +8,10 @@ from zoerefine.progress import say
 
 
 class StopSignals:
-    """While entered, `asked` becomes True at the first signal (in the main thread only)."""
+    """A context in which the first signal sets `requested` (in the main thread only)."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._old: dict[int, object] = {}
 
     def __enter__(self) -> "StopSignals":
@@ -30,7 +30,7 @@ class StopSignals:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
-        say("stopping after this step, with a checkpoint; once more to stop at once")
+        self.requested = True
+        say("stopping after this step, with a checkpoint; a second Ctrl-C stops at once")

@@ -17,12 +17,11 @@ from yacs.config import CfgNode
 
 from zoerefine.data.augment import Augmentation
 from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.device import free_on
+from zoerefine.device import free_memory_on
 from zoerefine.files import replacing
-from zoerefine.train.clock import StepClock
 from zoerefine.train.job import prepare
 from zoerefine.train.schedule import Schedule
-from zoerefine.train.step_profile import endless
+from zoerefine.train.step_timer import StepTimer
 from zoerefine.train.trainer import Trainer
 
 STEPS = 40  # of a short training
@@ -54,14 +53,14 @@ class Geometric:
         return float(self.low * (self.high / self.low) ** (step / max(1, self.steps - 1)))
 
 
-class Sanity:
+class TrainingChecks:
     """A configuration's training, begun anew for each check; nothing of it is kept."""
 
     def __init__(self, cfg: CfgNode, out: Path) -> None:
         self.cfg, self.out = cfg, out
         cache, split = prepare(cfg)
         self.trainer = Trainer(cfg, cache, split)
-        self.batch = next(self.trainer.some_training_pictures())
+        self.batch = next(self.trainer.sample_training_batches())
         self.start = copy.deepcopy(self.trainer.state())
 
     def checks(self) -> list[Callable[[], Finding]]:
@@ -112,7 +111,7 @@ class Sanity:
         if len(self.batch.index) < 2:
             return Finding("samples kept apart", True, "a batch has one sample only")
         trainer = self.anew()
-        trainer.step_once(self.batch)  # an untrained refiner says the same of everything
+        trainer.train_step(self.batch)  # an untrained refiner says the same of everything
         refiner = trainer.refiner.eval()
         rgb01 = self.batch.rgb01.clone().requires_grad_()
         refiner(rgb01, self.batch.zoe_m)[0].sum().backward()
@@ -129,7 +128,7 @@ class Sanity:
         """One batch, again and again, must be learned."""
         trainer, first = self.anew(), self.loss_of(self.batch.zoe_m)
         for _ in range(STEPS):
-            last = trainer.step_once(self.batch)[0].item()
+            last = trainer.train_step(self.batch)[0].item()
         share = last / first if first else 0.0
         text = f"its loss is {last:.4f} after {STEPS} steps; the pseudo depth's is {first:.4f}"
         if share > OVERFIT_SHARE:
@@ -140,7 +139,7 @@ class Sanity:
         """After a few steps every parameter learns."""
         trainer = self.anew()
         for _ in range(3):
-            trainer.step_once(self.batch)
+            trainer.train_step(self.batch)
         named = list(trainer.refiner.named_parameters())
         dead = [n for n, p in named if p.grad is None or not p.grad.isfinite().all()
                 or not p.grad.any()]  # fmt: skip
@@ -159,18 +158,18 @@ class Sanity:
     def short_training(self, blank: bool) -> float:
         """The mean loss of the second half of a short training, with or without the pictures."""
         trainer, losses = self.anew(), []
-        for batch in islice(endless(trainer), STEPS):
+        for batch in islice(trainer.endless_batches(), STEPS):
             seen = hide(batch) if blank else batch
-            losses.append(trainer.step_once(seen)[0].item())
+            losses.append(trainer.train_step(seen)[0].item())
         return float(np.mean(losses[STEPS // 2 :]))
 
     def waiting(self) -> Finding:
         """How much of the time steps wait for data."""
-        trainer, clock = self.anew(), StepClock(self.trainer.device)
+        trainer, clock = self.anew(), StepTimer(self.trainer.device)
         batches = trainer.prefetch(trainer.loader)
         clock.restart()
         for batch in batches:
-            trainer.step_once(batch)
+            trainer.train_step(batch)
             clock.step(len(batch.index), batches.wait_s, batches.copy_s)
         found = clock.totals()
         share, speed = found["wait_share"], found["images_per_s"]
@@ -181,13 +180,13 @@ class Sanity:
     def memory(self) -> Finding:
         """What a step keeps for its gradients, and the batch that would fill the memory."""
         trainer = self.anew()
-        parts = trainer.parts(self.batch)
+        parts = trainer.part_count(self.batch)
         part = self.batch.split(parts)[0]
         weights = {p.untyped_storage().data_ptr(): p.nbytes for p in trainer.refiner.parameters()}
         fixed = 5 * sum(weights.values())  # weights, gradients, two moments, the average
         each = kept_for_gradients(lambda: trainer.loss_of(part), weights) / len(part.index)
         size = self.cfg.LOADER.BATCH
-        free = free_on(trainer.device)
+        free = free_memory_on(trainer.device)
         needed = fixed + each * math.ceil(size / parts)
         largest = parts * int((MEMORY_SHARE * free - fixed) / each)
         text = (
@@ -201,8 +200,8 @@ class Sanity:
         trainer = self.anew(Geometric(*RATES, STEPS * 2))
         rates: list[float] = []
         losses: list[float] = []
-        for batch in islice(endless(trainer), STEPS * 2):
-            loss = trainer.step_once(batch)[0].item()
+        for batch in islice(trainer.endless_batches(), STEPS * 2):
+            loss = trainer.train_step(batch)[0].item()
             if not math.isfinite(loss) or (losses and loss > 4 * min(losses)):
                 break
             rates.append(trainer.schedule.rate(trainer.step - 1))

@@ -1,4 +1,4 @@
-"""The mean of a network's weights over its last steps, which is steadier than the last weights."""
+"""An exponential moving average of a network's weights, less noisy than the last weights."""
 
 import copy
 
@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 
-class Average:
-    """A copy of a network that follows it: an exponential mean of weights and statistics.
+class WeightAverage:
+    """A copy of a network with averaged weights and batch statistics.
 
-    torch's own (`optim.swa_utils.AveragedModel`) makes a GPU wait at every step, for a count that
-    it keeps on the CPU.
+    torch's `optim.swa_utils.AveragedModel` keeps a count on the CPU, for which a GPU waits at
+    every step.
 
     Attributes:
         network: the copy.
@@ -19,7 +19,7 @@ class Average:
     def __init__(self, network: nn.Module, decay: float) -> None:
         self.decay = decay
         self.network = copy.deepcopy(network).requires_grad_(False)
-        # What loads weights copies into these very tensors, so they are looked up once.
+        # `load_state_dict` copies into these tensors, so the references stay valid.
         ours, theirs = self.network.state_dict(), network.state_dict()
         means = [name for name, value in ours.items() if value.is_floating_point()]
         self._means = [ours[name] for name in means], [theirs[name] for name in means]
@@ -27,10 +27,10 @@ class Average:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the weights after a step, 0 being the first, which is copied.
+        """Add the weights after a step, counted from 0; those of step 0 are copied.
 
-        The mean is over few steps at first: that of a short training would otherwise still hold
-        the random weights that it began with.
+        The decay is smaller in the first steps, so that the average of a short training does not
+        keep the random initial weights.
         """
         decay = min(self.decay, (1 + step) / (10 + step)) if step else 0.0
         torch._foreach_lerp_(*self._means, 1 - decay)

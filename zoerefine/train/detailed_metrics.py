@@ -1,4 +1,4 @@
-"""What the closing evaluation adds: by depth, class and speed; edges; distances; flicker."""
+"""Metrics of the final evaluation: by depth range, class and speed; edges, distances, flicker."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,18 +11,18 @@ from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.metrics import (
     FARTHEST_M,
     DepthMetrics,
-    Mean,
+    RunningMean,
     boundary_f1,
     log_error,
     object_distances,
     picture_metrics,
 )
 
-RANGES_M = (0.0, 1.0, 2.0, 4.0, FARTHEST_M)  # bounds of the depths that are told apart
+RANGES_M = (0.0, 1.0, 2.0, 4.0, FARTHEST_M)  # bounds of the depth ranges
 
 
-class Detail:
-    """Collects one depth's figures (pseudo, globally scaled, or refined) over pictures."""
+class DetailedMetrics:
+    """Sums of one depth's figures (pseudo, globally scaled, or refined) over pictures."""
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[str, DepthMetrics]] = {
@@ -30,8 +30,9 @@ class Detail:
             "classes": {},
             "speeds": {},
         }
-        self.edges, self.distance, self.relative, self.flicker = Mean(), Mean(), Mean(), Mean()
-        self.last: tuple[Clip, Tensor, Tensor] | None = None
+        self.edges, self.flicker = RunningMean(), RunningMean()
+        self.distance_error_m, self.distance_error_rel = RunningMean(), RunningMean()
+        self.last: tuple[Clip, Tensor, Tensor] | None = None  # the last frame's log error and mask
 
     def add(
         self,
@@ -41,9 +42,14 @@ class Detail:
         moving: Tensor,
         clips: Sequence[Clip],
     ) -> None:
-        """Add pictures [B, 1, H, W] of some clips, frames of a clip in the order of filming.
+        """Add a batch of pictures, the frames of a clip in the order of filming.
 
-        `moving` is their `picture_metrics` on moving objects alone.
+        Args:
+            depth_m: float32 [B, 1, H, W], metres.
+            batch: the truth and the objects.
+            mask: bool [B, 1, H, W], valid pixels.
+            moving: `picture_metrics` on the pixels of moving objects.
+            clips: the clip of each picture.
         """
         for low, high in pairwise(RANGES_M):
             inside = mask & (batch.depth_m > low) & (batch.depth_m <= high)
@@ -57,13 +63,13 @@ class Detail:
                 self.group("speeds", f"{clip.speed} m/s").add(row[None])
         f1 = boundary_f1(depth_m, batch.depth_m, mask)
         self.edges.add(f1[~f1.isnan()])  # of pictures whose truth has edges
-        found = object_distances(depth_m, batch.depth_m, batch.objects, mask)
-        self.distance.add((found[:, 0] - found[:, 1]).abs())
-        self.relative.add((found[:, 0] - found[:, 1]).abs() / found[:, 1])
+        ours, true = object_distances(depth_m, batch.depth_m, batch.objects, mask).unbind(1)
+        self.distance_error_m.add((ours - true).abs())
+        self.distance_error_rel.add((ours - true).abs() / true)
         self.add_flicker(log_error(depth_m, batch.depth_m, mask), mask, clips)
 
     def add_flicker(self, error: Tensor, mask: Tensor, clips: Sequence[Clip]) -> None:
-        """How much the log error of a pixel changes from a frame to the next of its clip."""
+        """Add the mean change of a pixel's log error between consecutive frames of a clip."""
         for now, valid, clip in zip(error, mask, clips, strict=True):
             if self.last is not None and self.last[0] == clip:
                 both = valid & self.last[2]
@@ -71,25 +77,25 @@ class Detail:
                     self.flicker.add((now - self.last[1]).abs()[both].mean()[None])
             self.last = clip, now, valid
 
-    def merge(self, other: "Detail") -> None:
-        """Add what another has collected over other clips."""
+    def merge(self, other: "DetailedMetrics") -> None:
+        """Add another's sums over other clips."""
         for kind, group in other.groups.items():
             for name, metrics in group.items():
                 self.group(kind, name).merge(metrics)
         self.edges.merge(other.edges)
-        self.distance.merge(other.distance)
-        self.relative.merge(other.relative)
+        self.distance_error_m.merge(other.distance_error_m)
+        self.distance_error_rel.merge(other.distance_error_rel)
         self.flicker.merge(other.flicker)
 
     def group(self, kind: str, name: str) -> DepthMetrics:
         return self.groups[kind].setdefault(name, DepthMetrics())
 
     def compute(self) -> dict[str, Any]:
-        """Figures by name; those that nothing was seen of are left out."""
+        """Figures by name; those without data are left out."""
         single = {
             "boundary_f1": self.edges.compute(),
-            "object_distance_m": self.distance.compute(),
-            "object_distance_rel": self.relative.compute(),
+            "object_distance_m": self.distance_error_m.compute(),
+            "object_distance_rel": self.distance_error_rel.compute(),
             "flicker": self.flicker.compute(),
         }
         groups = {

@@ -1,0 +1,91 @@
+"""What a network must offer to be trained, exported and shipped as a refiner's backbone."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from zoerefine.errors import UserError
+from zoerefine.registries import NETWORKS
+
+
+class Backbone(Protocol):
+    """The contract of a network, a subclass of `torch.nn.Module`.
+
+    The refiner normalises the inputs, pads them to a multiple of `stride`, and bounds the output
+    around the pseudo depth (zoerefine/model/refiner.py); the network predicts log depth.
+
+    - `forward` must be traceable by `torch.fx`, with a `DepthHead` as a leaf, and by
+      `torch.jit.trace`: no branches on values. Engines are built from the traces.
+    - The last layer must compute in float32 under autocast, since bfloat16 has steps of 0.8%. Use
+      `zoerefine.model.refiner.DepthHead`, whose first predictions are plausible depths, too.
+    - Every parameter must receive a gradient, and samples of a batch must not mix.
+    - Random numbers (dropout) come from torch's global generator, which each step seeds.
+
+    Attributes:
+        stride: height and width of the inputs are multiples of it.
+    """
+
+    stride: int
+
+    def __init__(self, base: int, **options: Any) -> None:
+        """Random weights.
+
+        Args:
+            base: MODEL.BASE, channels of the first level.
+            options: MODEL.OPTIONS, keyword arguments of this network alone.
+        """
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Predict log depth, less `refiner.MEAN_LOG_DEPTH`.
+
+        Args:
+            inputs: float [B, INPUTS, H, W]: RGB, log pseudo depth and row position, each
+                normalised.
+
+        Returns:
+            float32 [B, 1, H, W].
+        """
+        ...
+
+
+def build_backbone(name: str, base: int, options: Mapping[str, Any]) -> nn.Module:
+    """The network that MODEL.NAME names, with random weights.
+
+    Args:
+        name: a name of `registries.NETWORKS`, or `package.module:Class` of any importable module.
+        base: channels of the first level.
+        options: the network's own keyword arguments.
+
+    Raises:
+        UserError: there is no such network, it is no `Backbone`, or an option does not fit.
+    """
+    network = load_network(name)
+    check_options(name, network, options)
+    return network(base, **options)
+
+
+def load_network(name: str) -> type[nn.Module]:
+    """The class that MODEL.NAME names. Errors as `build_backbone`."""
+    NETWORKS.check(name, "MODEL.NAME")
+    network = NETWORKS.load(name)
+    if not (inspect.isclass(network) and issubclass(network, nn.Module)):
+        raise UserError(f"MODEL.NAME {name}: it is no subclass of torch.nn.Module")
+    if not isinstance(getattr(network, "stride", None), int):
+        raise UserError(
+            f"MODEL.NAME {name}: the class needs an integer attribute `stride`, of which the "
+            "height and width of its inputs are multiples"
+        )
+    return network
+
+
+def check_options(name: str, network: type[nn.Module], options: Mapping[str, Any]) -> None:
+    """Raise `UserError` where the constructor does not take `options` or needs others."""
+    signature = inspect.signature(network)
+    try:
+        signature.bind(0, **options)
+    except TypeError as error:
+        own = list(signature.parameters.values())[1:]  # after `base`
+        known = f"its options are {', '.join(map(str, own))}" if own else "it has no options"
+        raise UserError(f"MODEL.OPTIONS of {name}: {error}; {known}") from None

@@ -1,0 +1,34 @@
+"""Optimizers by name: functions of the parameters and `cfg.TRAIN`.
+
+To add one, write the function and one row of `registries.OPTIMIZERS`.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+from yacs.config import CfgNode
+
+from zoerefine.registries import OPTIMIZERS
+
+
+def make_optimizer(options: CfgNode, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer that TRAIN.OPTIMIZER names."""
+    optimizer: torch.optim.Optimizer = OPTIMIZERS.load(options.OPTIMIZER)(parameters, options)
+    return optimizer
+
+
+def adamw(parameters: Iterable[nn.Parameter], options: CfgNode) -> torch.optim.Optimizer:
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+    return torch.optim.AdamW(parameters, options.LR, weight_decay=options.WEIGHT_DECAY)
+
+
+def sgd(parameters: Iterable[nn.Parameter], options: CfgNode) -> torch.optim.Optimizer:
+    """Stochastic gradient descent with Nesterov momentum."""
+    return torch.optim.SGD(
+        parameters,
+        options.LR,
+        momentum=options.MOMENTUM,
+        weight_decay=options.WEIGHT_DECAY,
+        nesterov=options.MOMENTUM > 0,
+    )
