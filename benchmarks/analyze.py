@@ -1,7 +1,9 @@
-"""Collecting runs for the batch analysis, against TensorBoard's own reading of the same curves.
+"""The batch analysis: the time to collect runs, and the error rates of its verdicts.
 
 Both sides in one run: our `collect`, without and with its cache file, over runs with 1,000 logged
-steps each, and TensorBoard's EventAccumulator over event files with the same scalars.
+steps each, and TensorBoard's EventAccumulator over event files with the same scalars. Then
+simulated studies: how often equal groups are called different, and how often a true difference of
+two standard deviations is found.
 """
 
 import json
@@ -9,12 +11,18 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
+from statistics import mean
 
+import numpy as np
 import yaml
 from common.report import Row, options, report, row
 
 from zoerefine.analysis.collect import collect
+from zoerefine.analysis.comparisons import verdict
+from zoerefine.analysis.groups import Group
+from zoerefine.analysis.seed_statistics import holm, permutation_p
 from zoerefine.config import defaults, to_dict
 
 STEPS, EVALUATIONS = 1000, 50
@@ -27,6 +35,7 @@ def main() -> None:
     for count in (10, 100) if args.quick else (10, 100, 1000, 5000):
         with tempfile.TemporaryDirectory() as folder:
             rows += measure(Path(folder), count)
+    rows += error_rates(200 if args.quick else 1000)
     report(rows, args.json)
 
 
@@ -50,6 +59,31 @@ def measure(folder: Path, count: int) -> list[Row]:
         rows.append(row(f"{count} runs, TensorBoard's time over ours", theirs / first, "x"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     return [*rows, row(f"{count} runs, peak memory of this process", peak, "MiB")]
+
+
+def error_rates(studies: int) -> list[Row]:
+    """Shares of simulated studies, five groups of normally distributed scores each."""
+    rows = []
+    for seeds in (3, 5, 6, 10):
+        rng = np.random.default_rng(0)
+        equal = [any(verdicts(rng.normal(0, 1, (5, seeds)))) for _ in range(studies)]
+        two = np.array([[0.0], [2.0]])
+        found = [any(verdicts(rng.normal(two, 1, (2, seeds)))) for _ in range(studies)]
+        label = f"{seeds} seeds per group:"
+        rows.append(row(f"{label} 5 equal groups, a false 'better'", mean(equal), "", at_most=0.05))
+        rows.append(row(f"{label} 2 groups 2 sd apart, 'better' found", mean(found), ""))
+    return rows
+
+
+def verdicts(scores: np.ndarray) -> list[bool]:
+    """For each pair of groups whether one is called better; scores is [groups, seeds]."""
+    groups = [Group(str(number), [], [], values) for number, values in enumerate(scores)]
+    pairs = list(combinations(groups, 2))
+    adjusted = holm([permutation_p(a.scores, b.scores) for a, b in pairs])
+    return [
+        verdict(a, b, p, len(pairs)).endswith("is better")
+        for (a, b), p in zip(pairs, adjusted, strict=True)
+    ]
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -1,1 +1,1 @@
-"""From many runs to one clear graph."""
+"""The batch analysis: many runs become one graph, tables and a report page."""

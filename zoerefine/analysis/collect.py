@@ -1,6 +1,7 @@
 """Collect runs from folders, studies and globs; a damaged run is listed and never stops the rest.
 
-What was read of a run is kept in `collected.json` beside the report until one of its files changes.
+The runs that were read are stored in `collected.json` beside the report; an entry is valid until
+one of the run's files changes.
 """
 
 import glob
@@ -42,7 +43,7 @@ def collect(
     Args:
         patterns: run directories, studies, or globs of them.
         keeps: selects runs by their settings (see `run_filter.parse_filter`).
-        cache_file: keeps what was read of runs until they change.
+        cache_file: stores the runs that were read, each valid until one of its files changes.
 
     Raises:
         UserError: nothing matches, or no run can be read.
@@ -76,7 +77,7 @@ def filter_fields(run: Run) -> dict[str, Any]:
 
 
 def find_runs(pattern: str) -> list[Path]:
-    """Run directories behind a path or glob; a study stands for its trials and its best run.
+    """Run directories behind a path or glob; for a study, its trials and its best run.
 
     Links that lead nowhere and folders without permission are returned too, so that they are
     listed.
@@ -97,7 +98,7 @@ def find_runs(pattern: str) -> list[Path]:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """The run directories directly in a folder, and what cannot be read there."""
+    """The run directories directly in a folder, and its unreadable entries."""
     if _is_unreadable(folder):
         return [folder]
     if not folder.is_dir():
@@ -121,7 +122,7 @@ def _read_entry(folder: Path, cached: dict[str, Any] | None) -> dict[str, Any]:
     run = read_run(folder)
     fields = vars(run) | {"curve": vars(run.curve) if run.curve else None}
     entry = {"stamps": stamps, "run": fields}
-    json.dumps(entry, ensure_ascii=False).encode()  # ValueError for what no UTF-8 file can hold
+    json.dumps(entry, ensure_ascii=False).encode()  # ValueError if a UTF-8 file cannot hold it
     return entry
 
 

@@ -92,7 +92,7 @@ def _difference(a: Group, b: Group, split: str, test: Test | None) -> Difference
 
 
 def verdict(a: Group, b: Group, p_adjusted: float, tests: int) -> str:
-    """The outcome of one of so many tests in words."""
+    """The outcome in words of one test out of `tests`."""
     interval = difference_interval(a.scores, b.scores)
     if interval is None or interval[0] <= 0 <= interval[1]:
         return "no significant difference"
@@ -114,4 +114,5 @@ def common_scenes(runs: Sequence[Run], split: str) -> list[str]:
 def scene_scores(runs: Sequence[Run], split: str, scenes: Sequence[str]) -> np.ndarray:
     """Final metrics by run and scene: float64 [runs, scenes]."""
     rows = [run.scenes(split, "refined", METRIC) for run in runs]
-    return np.array([[row[scene] for scene in scenes] for row in rows]).reshape(len(runs), -1)
+    values = [[row[scene] for scene in scenes] for row in rows]
+    return np.array(values, np.float64).reshape(len(runs), len(scenes))

@@ -1,4 +1,4 @@
-"""What each group of runs costs: its engine's latency, or its size where there is no engine."""
+"""The cost of each group of runs: engine latency, or network size if there is no engine."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Cost:
 
 
 def group_costs(groups: Sequence[Group], split: str) -> tuple[list[Cost], str]:
-    """The groups that have a cost, and what it is: latency if all of them were exported."""
+    """The groups with a cost, and its unit: latency if all groups were exported, else size."""
     scored = [group for group in groups if group.scored]
     exported = [_costs(group, split, lambda run: run.latency_ms) for group in scored]
     if scored and all(cost.costs for cost in exported):

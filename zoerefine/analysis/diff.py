@@ -1,4 +1,4 @@
-"""Two runs side by side: what differs in config, commit, environment, data, metrics, weights."""
+"""The differences of two runs: config, commit, environment, data, metrics, weights."""
 
 from pathlib import Path
 from typing import Any

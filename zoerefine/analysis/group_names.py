@@ -93,6 +93,6 @@ def format_value(value: Any, digits: int = 2) -> str:
 
 
 def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
-    """Printable text on one line, cut to so many characters."""
+    """Printable text on one line, at most `longest` characters."""
     line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 3]}..."

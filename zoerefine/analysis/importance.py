@@ -48,7 +48,7 @@ def compared_keys(runs: Sequence[Run], split: str) -> list[str]:
 
 
 def numbers(values: Sequence[Any]) -> list[float] | None:
-    """The values as floats; None where one of them is no finite number."""
+    """The values as floats; None if one of them is not a finite number."""
     found = [finite_number(value) for value in values]
     return [value for value in found if value is not None] if None not in found else None
 

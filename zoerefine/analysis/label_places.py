@@ -28,9 +28,9 @@ class Label:
 def place_labels(
     axis: Any, labels: Sequence[Label], points: Sequence[tuple[float, float]], size: float = 8
 ) -> None:
-    """Write each label beside its point, where it covers the least of what is drawn already.
+    """Write each label beside its point, where it covers the least of the points and labels.
 
-    Call it when the layout is settled: it measures texts in pixels.
+    The layout must be final: texts are measured in pixels.
     """
     from matplotlib.transforms import Bbox
 

@@ -19,8 +19,8 @@ from zoerefine.analysis.seed_statistics import mean_interval, pareto_front
 FORMATS = ("png", "pdf", "svg")
 WIDTH_IN, HEIGHT_IN = 11, 4.8
 CAPTION_COLUMNS = 185  # characters of a caption's line
-SHOWN_GROUPS = len(PALETTE)  # colours that can be told apart; the tables have all groups
-FAR_AWAY = 3  # a pseudo depth farther off than so many times the scores' range is only a note
+SHOWN_GROUPS = len(PALETTE)  # colours that can be distinguished; the tables list all groups
+FAR_AWAY = 3  # ranges of the scores; a pseudo depth farther away is only a note
 
 Colored = Sequence[tuple[Group, str]]
 
@@ -117,7 +117,7 @@ def set_value_axis(axis: Any, means: Sequence[float]) -> None:
 def align_curves(curves: list[tuple[list[int], list[float]]]) -> tuple[np.ndarray, np.ndarray]:
     """Curves at the epochs that all of them have: [epochs], [curves, epochs]."""
     common = sorted(set.intersection(*(set(epochs) for epochs, _ in curves)))
-    if not common:  # evaluated at different epochs: the longest curve stands for the group
+    if not common:  # evaluated at different epochs: only the longest curve is drawn
         epochs, values = max(curves, key=lambda curve: len(curve[0]))
         return np.array(epochs), np.array([values])
     rows = [dict(zip(epochs, values, strict=True)) for epochs, values in curves]
@@ -178,7 +178,7 @@ def draw_pseudo_level(axis: Any, groups: Sequence[Group], split: str) -> None:
 
 
 def draw_costs(axis: Any, groups: Colored, split: str) -> list[tuple[Cost, str]]:
-    """Accuracy against cost with the Pareto front of the groups' means; returns what is drawn."""
+    """Accuracy against cost with the Pareto front of the groups' means; returns the groups drawn."""
     found, unit = group_costs([group for group, _ in groups], split)
     axis.set_title("AbsRel against cost", loc="left", fontsize=10)
     axis.set_xlabel(unit)

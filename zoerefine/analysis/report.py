@@ -70,7 +70,7 @@ def as_table(table: tuple[list[str], list[list[Any]]]) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in, with null for NaN."""
+    """JSON that cannot end the script element around it, with null for NaN."""
     text = json.dumps(_finite(value), ensure_ascii=False, default=str)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

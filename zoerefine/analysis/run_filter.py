@@ -82,5 +82,5 @@ def _value(node: ast.expr, text: str) -> Callable[[Mapping[str, Any]], Any]:
     try:
         constant = ast.literal_eval(node)
     except ValueError:
-        raise UserError(f"--where {text!r}: {ast.unparse(node)!r} is no name or constant") from None
+        raise UserError(f"--where {text!r}: {ast.unparse(node)!r} is not a name or constant") from None
     return lambda settings: constant

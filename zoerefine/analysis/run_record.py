@@ -87,7 +87,7 @@ class Run:
 
 
 def finite_number(value: Any) -> float | None:
-    """`value` as a float; None where it is no number, NaN or infinite."""
+    """`value` as a float; None if it is not a number, NaN or infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -178,7 +178,7 @@ def read_curve(run: RunDir) -> Curve | None:
             except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 raise UserError(f"{run.metrics_file} is damaged in line {number}") from None
             if not isinstance(epoch, int) or not 0 <= epoch < MOST_EPOCHS:
-                raise UserError(f"{run.metrics_file} line {number}: epoch {epoch!r} is no count")
+                raise UserError(f"{run.metrics_file} line {number}: epoch {epoch!r} is not a count")
             if math.isfinite(value):
                 epochs.append(epoch + 1)
                 refined.append(value)

@@ -15,7 +15,7 @@ examples:
 def main(argv: Sequence[str]) -> int:
     """Analyse many runs."""
     parser = argparse.ArgumentParser(
-        prog="analyze",
+        prog="zoerefine analyze",
         description="Compare runs: which settings are best, whether the difference is "
         "significant, which settings matter, and what they cost. Writes one graph (overview.png, "
         ".pdf, .svg), a report page (report.html) and the numbers (runs.csv, groups.csv, "

@@ -8,7 +8,7 @@ from pathlib import Path
 def main(argv: Sequence[str]) -> int:
     """Run the demo in this checkout."""
     parser = argparse.ArgumentParser(
-        prog="demo",
+        prog="zoerefine demo",
         description="Run every step on a small data set, from this repository's HEAD: pack, "
         "search, train, export, infer, analyse. Valid results of an earlier demo are reused.",
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 def main(argv: Sequence[str]) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(
-        prog="doctor",
+        prog="zoerefine doctor",
         description="Check this machine: what is installed and how fast it is, what is missing, "
         "and what that costs. Everything in the table is optional except git.",
     )
