@@ -18,7 +18,7 @@ from zoerefine.files import write_json
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 
-CACHE_SCHEMA = 2
+CACHE_SCHEMA = 3
 CONFIG = "config.yaml"
 
 # What a damaged file raises; anything else is a defect of ours.

@@ -59,8 +59,7 @@ def make_groups(runs: list[Run], split: str, by: str | None = None) -> list[Grou
     for run in runs:
         key = run.group if by is None else str(run.settings.get(by))
         members.setdefault(key, []).append(run)
-    keys = [by] if by else [key for key in differing_keys(runs) if not key.startswith("DATA.")]
-    names = group_names(list(members.values()), keys)
+    names = group_names(list(members.values()), [by] if by else differing_keys(runs))
     groups = [
         make_group(name, found, split) for name, found in zip(names, members.values(), strict=True)
     ]

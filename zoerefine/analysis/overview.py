@@ -178,7 +178,7 @@ def draw_pseudo_level(axis: Any, groups: Sequence[Group], split: str) -> None:
 
 
 def draw_costs(axis: Any, groups: Colored, split: str) -> list[tuple[Cost, str]]:
-    """Accuracy against cost with the Pareto front of the groups' means; returns the groups drawn."""
+    """Accuracy against cost with the Pareto front of the means; returns the groups drawn."""
     found, unit = group_costs([group for group, _ in groups], split)
     axis.set_title("AbsRel against cost", loc="left", fontsize=10)
     axis.set_xlabel(unit)

@@ -82,5 +82,6 @@ def _value(node: ast.expr, text: str) -> Callable[[Mapping[str, Any]], Any]:
     try:
         constant = ast.literal_eval(node)
     except ValueError:
-        raise UserError(f"--where {text!r}: {ast.unparse(node)!r} is not a name or constant") from None
+        shown = ast.unparse(node)
+        raise UserError(f"--where {text!r}: {shown!r} is not a name or constant") from None
     return lambda settings: constant

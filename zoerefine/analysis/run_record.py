@@ -19,7 +19,6 @@ from zoerefine.yaml_text import parse_yaml
 SCHEMA = 1  # of results.json
 TRAIN_ROW = b'{"phase": "train"'
 MOST_EPOCHS = 10**9
-SCALARS = (str, int, float)
 
 
 @dataclass(frozen=True)

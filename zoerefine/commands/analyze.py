@@ -4,6 +4,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+DESCRIPTION = """\
+Compare runs: which settings are best, whether the difference is significant, which settings
+matter, and what they cost. Runs that differ only in their seed form one group.
+
+Writes one graph (overview.png, .pdf, .svg), a report page (report.html) and the numbers (runs.csv,
+groups.csv, scenes.csv, differences.csv). docs/analysis.md explains them.
+"""
 EXAMPLES = """\
 examples:
   zoerefine analyze runs/demo/latest --out report
@@ -16,11 +23,7 @@ def main(argv: Sequence[str]) -> int:
     """Analyse many runs."""
     parser = argparse.ArgumentParser(
         prog="zoerefine analyze",
-        description="Compare runs: which settings are best, whether the difference is "
-        "significant, which settings matter, and what they cost. Writes one graph (overview.png, "
-        ".pdf, .svg), a report page (report.html) and the numbers (runs.csv, groups.csv, "
-        "scenes.csv, differences.csv). Runs that differ only in their seed form one group. See "
-        "docs/analysis.md.",
+        description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
