@@ -1,29 +1,27 @@
-"""Loading a packed cache against other ways to load the same samples, and the limit of memory.
+"""Compares loaders on the same samples: ours, those of other packages, and the limit of memory.
 
-Every side is a process of its own (`peers/`), warmed by an epoch that is not counted; then they
-take turns, an epoch at a time, and medians are compared. The unit is the naive data set; the
-limit is one thread that copies the same rows into ready buffers. Peers that are packages are
-installed into environments of their own, kept for the next time (FFCV is compiled there: it needs
-Debian's libopencv-dev, libturbojpeg0-dev and pkg-config).
+Every side is a process of its own (`peers/`) and first runs an epoch that is not counted. Then the
+sides take turns, an epoch each, and medians are compared. The unit is a naive PyTorch data set; the
+limit is one thread that copies the same rows into existing buffers. Packages of other sides are
+installed into environments of their own, which are kept for the next time. (FFCV is compiled there
+and needs Debian's libopencv-dev, libturbojpeg0-dev and pkg-config.)
 
-Then, of ours alone: a file that is not in memory, and 1,000 against 1,000,000 frames.
+Two more measurements are of our loader alone: a file that is not in memory, and 1,000,000 frames
+against 1,000.
 """
 
-import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
+from common.loader_sides import Side, ask, start
 from common.report import Row, options, report, row
 from peers.side import own_mb
 
@@ -41,32 +39,15 @@ from zoerefine.data.loader import Loader
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.data.synthetic import synthesize
-from zoerefine.files import digest_json, write_json
-from zoerefine.launch.launcher import default_home
+from zoerefine.files import write_json
 from zoerefine.progress import say, track
 
 HEIGHT, WIDTH, BATCH = 192, 256, 64
 FIELDS = record_fields(HEIGHT, WIDTH)
 STRIDE = record_stride(FIELDS)
-PEERS = Path(__file__).parent / "peers"
 LITDATA_NEEDS = ["lightning-utilities", "boto3", "botocore", "s3transfer", "jmespath",
                  "python-dateutil", "six", "tifffile", "obstore"]  # fmt: skip
 FFCV_NEEDS = ["numba", "pandas", "terminaltables", "assertpy", "fastargs", "psutil"]
-
-
-@dataclass(frozen=True)
-class Side:
-    """A way to load: its program in peers/, what it is told, and the packages it needs.
-
-    `samples` is a share of the packed samples, for sides that would take minutes.
-    """
-
-    name: str
-    program: str
-    words: tuple[str, ...]
-    quick: bool = False
-    share: float = 1.0
-    packages: tuple[str, ...] = ()
 
 
 SIDES = (
@@ -107,7 +88,7 @@ OF_PREADS, OF_1000_FRAMES = 0.9, 0.9
 
 
 def main() -> None:
-    """Print the table, and write it where asked."""
+    """Measure, print the table, and write it with --json."""
     args = options(__doc__).parse_args()
     with tempfile.TemporaryDirectory(prefix="loader-") as folder:
         root = Path(folder)
@@ -122,7 +103,7 @@ def main() -> None:
 
 
 def make_pictures(root: Path, count: int) -> None:
-    """Frames as most people keep them: root/pictures/NAME.jpg, .depth.png, .zoe.png."""
+    """Write frames as plain files: root/pictures/NAME.jpg, .depth.png, .zoe.png."""
     synthesize(root / "world", 4, 1, count // 4, 0)
     (root / "pictures").mkdir()
     for number, frame in enumerate(open_dataset(root / "world").frames):
@@ -132,7 +113,7 @@ def make_pictures(root: Path, count: int) -> None:
 
 
 def make_cache(folder: Path, count: int, sparse: bool = False) -> None:
-    """A packed cache of random bytes; a sparse one takes no room on the disk."""
+    """Write a packed cache of random bytes; a sparse one takes no disk space."""
     folder.mkdir()
     frames = np.zeros(count, frame_dtype(8))
     frames["state"], frames["name"] = PACKED, np.arange(count).astype("S8")
@@ -150,7 +131,8 @@ def make_cache(folder: Path, count: int, sparse: bool = False) -> None:
 
 
 def compare(root: Path, sides: list[Side], rounds: int) -> list[Row]:
-    """Medians of interleaved epochs: samples/s, and of the limit, times naive, CPU, memory."""
+    """Medians of interleaved epochs: samples/s, also relative to the limit and to the naive side,
+    CPU time and memory."""
     samples = (root / "cache" / "records.bin").stat().st_size // STRIDE
     running = {side.name: made for side in sides if (made := start(side, root, samples))}
     answers: dict[str, list[dict[str, float]]] = {name: [] for name in running}
@@ -177,67 +159,8 @@ def compare(root: Path, sides: list[Side], rounds: int) -> list[Row]:
     return rows
 
 
-def start(side: Side, root: Path, samples: int) -> "subprocess.Popen[str] | None":
-    """A side's process, its first epoch done; None, with the reason said, without it."""
-    python = environment(side.packages)
-    if python is None:
-        return None
-    source = root / ("pictures" if side.program == "naive" else "cache")
-    words = [str(source), str(int(samples * side.share)), *side.words]
-    if side.packages:
-        words.append(str(root / side.program))
-    log = root / f"{side.program}.log"
-    process = subprocess.Popen(
-        [python, PEERS / f"{side.program}.py", *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log.open("w"),
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
-    )
-    if ask(process):
-        return process
-    last = (log.read_text().strip().splitlines() or ["it said nothing"])[-1]
-    say(f"left out: {side.name} does not run here ({last[:200]})")
-    return None
-
-
-def ask(process: "subprocess.Popen[str]") -> dict[str, float]:
-    """Have a side run an epoch; empty where it has died."""
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.write("epoch\n")
-    process.stdin.flush()
-    answers = (line for line in process.stdout if line.startswith("{"))  # others print, too
-    answer: dict[str, float] = json.loads(next(answers, "{}"))
-    return answer
-
-
-def environment(packages: tuple[str, ...]) -> str | None:
-    """A Python that has some packages and, beneath them, those of this project."""
-    if not packages:
-        return sys.executable
-    folder = default_home() / "benchmarks" / f"{packages[0]}-{digest_json(packages)[:8]}"
-    python = folder / "bin" / "python"
-    if (folder / ".ready").exists():
-        return str(python)
-    say(f"installing {packages[0]} into {folder}, once")
-    shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    beneath = Path(np.__file__).parents[1]
-    (next(folder.glob("lib/*/site-packages")) / "beneath.pth").write_text(f"{beneath}\n")
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for words in (packages[1:], ["--no-deps", "--no-build-isolation", packages[0]]):
-        done = subprocess.run([*pip, *words], capture_output=True, text=True) if words else None
-        if done and done.returncode:
-            lines = [line for line in done.stderr.splitlines() if "rror" in line]
-            say(f"left out: {packages[0]} cannot be installed ({(lines or ['?'])[0][:200]})")
-            return None
-    (folder / ".ready").touch()
-    return str(python)
-
-
 def cold(folder: Path, rounds: int) -> list[Row]:
-    """An epoch of a file that is not in memory, against preads of the same records."""
+    """Our loader against plain preads, on a file that is not in memory."""
     cache = open_cache(folder)
     path, order = folder / "records.bin", np.random.default_rng(0).permutation(len(cache))
 
@@ -264,7 +187,8 @@ def cold(folder: Path, rounds: int) -> list[Row]:
 
 
 def flat(root: Path, rounds: int) -> list[Row]:
-    """The same number of batches, each record read for the first time, from sparse files."""
+    """Our loader on 1,000,000 frames against 1,000: the same number of batches, each record read
+    for the first time, from sparse files."""
     counts = (1_000, 1_000_000)
     rows, loaders = [], {}
     for count in counts:
@@ -290,7 +214,7 @@ def flat(root: Path, rounds: int) -> list[Row]:
 
 
 def after_the_first(loader: Loader, batches: int) -> float:
-    """Seconds for so many batches that follow an epoch's first."""
+    """Seconds for a number of batches after an epoch's first batch."""
     iterator = iter(loader)
     next(iterator)
     start = time.perf_counter()
@@ -310,7 +234,7 @@ def loader_of(cache: Cache, indices: np.ndarray | None) -> Loader:
 def turns(
     sides: dict[str, Callable[[], None]], rounds: int, before: Callable[[], object]
 ) -> dict[str, float]:
-    """Median seconds of sides that take turns; `before` each."""
+    """Median seconds of sides that take turns; `before` runs before each turn."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
@@ -322,7 +246,7 @@ def turns(
 
 
 def forget(path: Path) -> None:
-    """Have the system drop a file's pages from memory."""
+    """Let the system drop a file's pages from memory."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,7 +1,7 @@
-"""Packing a data set, against decoding its files and nothing else.
+"""Compares packing a data set with only decoding its files.
 
-The limit: as many threads as there are cores, each reading and decoding files, no result kept.
-Packing also resizes, digests, writes, and sees everything on the disk.
+The limit is one thread for each core, which reads and decodes files and keeps no result. Packing
+also resizes, computes digests, writes, and waits for the disk.
 """
 
 import os
@@ -31,9 +31,11 @@ OF_THE_LIMIT = {"decode-only limit": 0.9}
 
 
 def main() -> None:
-    """Print the table, and write it where asked."""
+    """Measure, print the table, and write it with --json."""
     parser = options(__doc__)
-    parser.add_argument("--data", type=Path, help="a data set of your own")
+    parser.add_argument(
+        "--data", type=Path, help="measure this data set instead of a synthetic one"
+    )
     args = parser.parse_args()
     cv2.setNumThreads(1)
     with tempfile.TemporaryDirectory(prefix="pack-") as folder:
@@ -54,7 +56,7 @@ def measure(dataset: Dataset, root: Path, rounds: int) -> list[Row]:
             lambda frame: read_frame(frame, dataset.depth_encoding, HEIGHT, WIDTH), dataset
         ),
         "packing": lambda: build_cache(dataset, HEIGHT, WIDTH, root / "caches"),
-        "opening what is packed": lambda: build_cache(dataset, HEIGHT, WIDTH, root / "kept"),
+        "opening a packed cache": lambda: build_cache(dataset, HEIGHT, WIDTH, root / "kept"),
     }
     for side in sides.values():
         side()
@@ -74,7 +76,7 @@ def measure(dataset: Dataset, root: Path, rounds: int) -> list[Row]:
 
 
 def all_cores(work: Callable[[Frame], object], dataset: Dataset) -> None:
-    """Do something with every frame, in as many threads as there are cores."""
+    """Do something with every frame, in one thread for each core."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(work, dataset.frames):
             pass

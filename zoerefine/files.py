@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and digests of what they hold."""
+"""Files that are written whole or not at all, and digests of their contents."""
 
 import hashlib
 import json
@@ -62,24 +62,24 @@ def create_ignored_folder(path: Path) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write UTF-8 text so that a reader sees the old file or the new one, never a part."""
+    """Write UTF-8 text; a reader sees the whole old file or the whole new one."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write a JSON document whole, indented for people."""
+    """Write an indented JSON document; a reader sees the whole old file or the whole new one."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def sync_file(path: Path) -> None:
-    """Make sure that a file's bytes have reached the disk."""
+    """Force a file's bytes to the disk."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(path: Path) -> None:
-    """Make sure that a rename inside a folder has reached the disk."""
+    """Force renames inside a folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Pictures for people: a frame with its depths on one scale, and their errors on another."""
+"""Drawings of depth: a frame's depths on one colour scale, and their errors on another."""
 
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from zoerefine.files import replacing
 
 DEPTH_COLORS = "viridis"
 ERROR_COLORS = "magma"
-NOTHING = "0.75"  # grey: no measurement
-WORST_ERROR = 0.5  # the error scale's end, as a share of the true depth
+INVALID = "0.75"  # grey, for pixels without depth
+INVALID_GREY = 190  # the same of 255
+WORST_ERROR = 0.5  # the end of the error scale, as a share of the true depth
 
 
 def panel(
@@ -24,13 +25,14 @@ def panel(
     title: str,
     refined_label: str = "refined",
 ) -> None:
-    """Draw RGB, the depths side by side, and below them how far each is from the truth.
+    """Draw RGB and the depths side by side, and below each depth its error.
 
     Args:
+        path: its suffix chooses the format.
         rgb: uint8 [H, W, 3].
-        pseudo_m, refined_m, truth_m: float [H, W], metres, 0 = no measurement. Without truth
-            the second row shows what the refiner changed.
-        pseudo_label, refined_label: what the two depths are called.
+        pseudo_m, refined_m, truth_m: float [H, W], metres; 0 marks an invalid pixel. Without
+            truth the second row shows the refiner's change instead of errors.
+        pseudo_label, refined_label: names of the two depths.
         title: one line above everything.
     """
     from matplotlib.figure import Figure
@@ -41,7 +43,8 @@ def panel(
     depths = {pseudo_label: pseudo_m, refined_label: refined_m}
     if truth_m is not None:
         depths["ground truth"] = truth_m
-    farthest = max(float(np.percentile(d[d > 0], 99)) for d in depths.values() if (d > 0).any())
+    valid = [depth_m[depth_m > 0] for depth_m in depths.values()]
+    farthest = max((float(np.percentile(values, 99)) for values in valid if len(values)), default=1)
     show(axes[0, 0], rgb, "RGB")
     drawn: Any = None
     for axis, (name, depth) in zip(axes[0, 1:], depths.items(), strict=False):
@@ -60,7 +63,7 @@ def panel(
 
 
 def draw_errors(figure: Any, axes: Any, depths: dict[str, np.ndarray], truth_m: np.ndarray) -> None:
-    """Error maps of the first two depths, and what they add up to."""
+    """Draw error maps of the first two depths, and write their metrics."""
     drawn: Any = None
     rows = []
     for axis, (name, depth) in zip(axes[1:3], list(depths.items())[:2], strict=True):
@@ -75,34 +78,34 @@ def draw_errors(figure: Any, axes: Any, depths: dict[str, np.ndarray], truth_m: 
     text = "\n".join(
         f"{name}\n    AbsRel {mean:.3f}   within 25%: {delta1:.1%}" for name, mean, delta1 in rows
     )
-    axes[0].text(0, 0.5, f"this frame\n\n{text}\n\ngrey: no measurement", va="center", fontsize=10)
+    axes[0].text(0, 0.5, f"this frame\n\n{text}\n\ngrey: no true depth", va="center", fontsize=10)
 
 
 def show(
     axis: Any, values: np.ndarray, title: str, colors: str = "gray", low: float = 0, high: float = 1
 ) -> Any:
-    """One picture under its title."""
+    """Draw one picture with a title: RGB as it is, or values in colours from low to high."""
     axis.set_title(title, fontsize=10)
     if values.ndim == 3:
         return axis.imshow(values)
     from matplotlib import colormaps
 
     return axis.imshow(
-        values, cmap=colormaps[colors].with_extremes(bad=NOTHING), vmin=low, vmax=high
+        values, cmap=colormaps[colors].with_extremes(bad=INVALID), vmin=low, vmax=high
     )
 
 
 def masked(values: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """`values` with NaN where they mean nothing, which is drawn grey."""
+    """`values` with NaN, which is drawn grey, where they are not valid."""
     return np.where(valid, values, np.nan)
 
 
 def strip(
     rgb: np.ndarray, zoe_m: np.ndarray, refined_m: np.ndarray, truth_m: np.ndarray
 ) -> np.ndarray:
-    """RGB, pseudo depth, refined, truth, and both errors in a row: uint8 [H, 6 W, 3], RGB.
+    """RGB, pseudo, refined and true depth, and both errors in a row: uint8 [H, 6 W, 3], RGB.
 
-    rgb is uint8 [H, W, 3], the depths float [H, W] in metres, 0 where nothing was measured.
+    rgb is uint8 [H, W, 3], the depths float [H, W] in metres; 0 marks an invalid pixel.
     """
     farthest = float(max(truth_m.max(), zoe_m.max(), 0.1))
     depths = [depth_colors(depth_m, farthest) for depth_m in (zoe_m, refined_m, truth_m)]
@@ -120,7 +123,7 @@ def error_colors(depth_m: np.ndarray, truth_m: np.ndarray) -> np.ndarray:
     valid = (truth_m > 0) & (depth_m > 0)
     share = np.abs(depth_m - truth_m) / np.where(valid, truth_m, 1)
     colors = _colored(share / WORST_ERROR, cv2.COLORMAP_MAGMA)
-    return np.where(valid[..., None], colors, 190).astype(np.uint8)
+    return np.where(valid[..., None], colors, INVALID_GREY).astype(np.uint8)
 
 
 def _colored(share: np.ndarray, colors: int) -> np.ndarray:

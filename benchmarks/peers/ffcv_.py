@@ -13,7 +13,7 @@ from side import BATCH, STRIDE, serve
 
 
 class Records:
-    """What FFCV's writer takes from."""
+    """The records as FFCV's writer reads them."""
 
     def __init__(self, path: Path, samples: int) -> None:
         self.records = np.memmap(path, np.uint8, "r", shape=(samples, STRIDE))

@@ -11,7 +11,7 @@ os.environ.setdefault("DATA_OPTIMIZER_GLOBAL_RANK", "0")
 
 
 def record(job: tuple[int, Path, int]) -> dict[str, object]:
-    """One record, as LitData stores it. The job: its number, the file, how many that has."""
+    """One record as LitData stores it; a job is its number, the file, and the file's samples."""
     number, path, samples = job
     return {"raw": np.array(np.memmap(path, np.uint8, "r", shape=(samples, STRIDE))[number])}
 

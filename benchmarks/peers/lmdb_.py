@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 def make(records: np.ndarray, folder: Path) -> None:
-    """Write the records as values of their numbers."""
+    """Write each record under its number."""
     with (
         lmdb.open(str(folder), map_size=2 * records.nbytes + 2**24) as environment,
         environment.begin(write=True) as writer,
@@ -21,7 +21,7 @@ def make(records: np.ndarray, folder: Path) -> None:
 
 
 class Stored(Dataset[torch.Tensor]):
-    """Values of an LMDB, opened in the process that reads."""
+    """Records in an LMDB, which each worker process opens for itself."""
 
     def __init__(self, folder: Path, samples: int) -> None:
         self.folder, self.samples, self.reader = folder, samples, None

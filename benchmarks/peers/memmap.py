@@ -1,4 +1,4 @@
-"""A memory-mapped file, one sample at a time, through default_collate.
+"""A memory-mapped file, read one sample at a time, through default_collate.
 
 argv: folder of the packed cache, samples, DataLoader workers.
 """
@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Mapped(Dataset[torch.Tensor]):
-    """Records of the same bytes that the other sides load."""
+    """The records of the packed cache."""
 
     def __init__(self, path: Path, samples: int) -> None:
         self.records = np.memmap(path, np.uint8, "r", shape=(samples, STRIDE))

@@ -1,8 +1,8 @@
-"""What most people write: Pillow opens, resizes and converts one sample after another.
+"""The usual first data set: Pillow opens, resizes and converts one sample after another.
 
 argv: folder of pictures, samples, DataLoader workers, decoder (pillow | draft | turbo).
-`draft` asks Pillow's libjpeg for a picture of about the right size; `turbo` decodes with OpenCV's
-libjpeg-turbo and stays with integers.
+`draft` lets Pillow's libjpeg decode to about the right size; `turbo` decodes with OpenCV's
+libjpeg-turbo and keeps integers.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""zoerefine's loader, and the limit of memory: one thread copying rows into two ready buffers.
+"""zoerefine's loader, and the limit of memory: one thread copies rows into two buffers.
 
 argv: folder of the packed cache, samples, threads (0: the limit), tier.
 """
@@ -18,7 +18,7 @@ from zoerefine.data.tiers import place_records
 
 
 def copies(cache: Cache) -> Iterator[np.ndarray]:
-    """An epoch of whole-batch copies, and nothing else."""
+    """An epoch of whole-batch copies without anything else."""
     assert isinstance(cache.records, MappedRecords)
     rows = cache.records.rows
     buffers = [np.empty((BATCH, rows.shape[1]), np.int64) for _ in range(2)]

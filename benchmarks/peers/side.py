@@ -1,8 +1,8 @@
-"""One side of the loader benchmark as a process: an epoch for every line on its input.
+"""One side of the loader benchmark as a process: it runs an epoch for every line of its input.
 
-A side is a function that yields an epoch's batches. After each epoch it answers one JSON line:
-samples, seconds, CPU seconds (its children's too), and the memory of its own in the midst of the
-first (anonymous and shared, in MB; pages of files that the system may drop are not counted).
+A side is a function that yields the batches of an epoch. After each epoch it prints one JSON line:
+samples, seconds, CPU seconds (with those of its children), and its own memory in the middle of the
+first epoch, in MB (anonymous and shared memory, without pages of files that the system may drop).
 """
 
 import json
@@ -19,7 +19,7 @@ STRIDE = 96 * 4096
 
 
 def serve(epoch: Callable[[], Iterable[object]], samples: int) -> None:
-    """Answer lines until the input ends."""
+    """Run an epoch for each line, until the input ends."""
     memory = 0.0
     for _ in sys.stdin:
         start, cpu = time.perf_counter(), cpu_s()
@@ -38,7 +38,7 @@ def cpu_s() -> float:
 
 
 def own_mb() -> float:
-    """Memory that this process and its children hold, but for pages of files."""
+    """Memory of this process and its children in MB, without pages of files."""
     total = 0
     for process in [os.getpid(), *children(os.getpid())]:
         try:
@@ -52,7 +52,7 @@ def own_mb() -> float:
 
 
 def children(process: int) -> list[int]:
-    """All processes below one."""
+    """The children of a process, and theirs."""
     found = []
     for task in Path(f"/proc/{process}/task").iterdir():
         for child in (task / "children").read_text().split():

@@ -8,14 +8,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoerefine.config.schema import KEYS
 from zoerefine.data.augment import Augmentation, sample_draws
 from zoerefine.data.batches import make_loader
 from zoerefine.data.loader import Loader
-from zoerefine.data.pack import build_cache
+from zoerefine.data.pack import MODES, build_cache
 from zoerefine.data.prefetch import Prefetcher
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.sampler import ORDERS, OrderOptions, Sampler
-from zoerefine.data.tiers import place_records
+from zoerefine.data.tiers import TIERS, place_records
 from zoerefine.errors import UserError
 
 CPU = torch.device("cpu")
@@ -142,6 +143,13 @@ def test_the_state_counts_the_batches_that_were_taken(cache):
     next(iterator)
     next(iterator)
     assert plain.state_dict() == {"epoch": 0, "batch": 2}
+
+
+def test_a_config_may_choose_every_order_tier_and_mode():
+    choices = {key: set(KEYS[key].type.names) for key in ("LOADER.ORDER", "LOADER.TIER",
+                                                         "CACHE.MODE")}  # fmt: skip
+    assert choices == {"LOADER.ORDER": set(ORDERS), "LOADER.TIER": set(TIERS),
+                       "CACHE.MODE": set(MODES)}  # fmt: skip
 
 
 def test_impossible_settings_are_named(cache):

@@ -1,4 +1,4 @@
-"""The synthetic world: HabitatDyn's files, the same bytes again, exact depth, believable errors."""
+"""The synthetic world: HabitatDyn's files, the same bytes again, exact depth, realistic errors."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ def contents(root):
     return {p.relative_to(root): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
 
 
-def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(tmp_path):
+def test_the_same_seed_gives_the_same_bytes_with_any_number_of_workers(tmp_path):
     synthesize(tmp_path / "a", **SMALL, workers=1)
     synthesize(tmp_path / "b", **SMALL, workers=3)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
@@ -32,7 +32,7 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(tmp_path):
     assert contents(tmp_path / "c") != contents(tmp_path / "a")
 
 
-def test_files_and_encodings_are_habitatdyns(tmp_path):
+def test_files_and_encodings_are_those_of_habitatdyn(tmp_path):
     root = tmp_path / "world"
     synthesize(root, **SMALL)
     titles = (root / "video_name_mapping.txt").read_text().splitlines()
@@ -61,11 +61,11 @@ def test_a_world_is_used_again_and_another_is_not_overwritten(tmp_path, capsys):
     with pytest.raises(UserError, match="holds something else"):
         synthesize(root, **(SMALL | {"seed": 8}))
     assert contents(root) == before
-    with pytest.raises(UserError, match="a world needs 1 or more"):
+    with pytest.raises(UserError, match="a world has 1 or more"):
         synthesize(tmp_path / "none", **(SMALL | {"frames": 0}))
 
 
-def test_a_killed_generation_leaves_nothing_half_made(tmp_path, wait_until):
+def test_a_killed_generation_leaves_no_world(tmp_path, wait_until):
     code = (
         "import sys; from zoerefine.data.synthetic import synthesize\n"
         "synthesize(sys.argv[1], 4, 1, 50, 0)"
@@ -101,7 +101,7 @@ def test_depth_of_floor_and_wall_is_analytic():
 
 
 @pytest.mark.parametrize("shape", ["box", "cylinder"])
-def test_a_solid_is_nearer_than_the_room_and_marked(shape):
+def test_a_solid_is_nearer_than_the_room_and_has_its_id(shape):
     texture = make_texture(np.random.default_rng(1))
     half = np.array([0.4, 0.6, 0.4], np.float32)
     solid = Solid(shape, np.array([3, 1.25, 6], np.float32), half, 0.0, texture)
@@ -117,7 +117,7 @@ def test_a_solid_is_nearer_than_the_room_and_marked(shape):
     assert not render(SyntheticCamera(48, 64), empty_room(), pose, [behind]).ids.any()
 
 
-def test_the_scale_drifts_as_a_real_recordings_does():
+def test_the_scale_drifts_like_that_of_a_real_recording():
     rng = np.random.default_rng(0)
     scales = np.stack([clip_errors(rng, 400, 1).scale for _ in range(200)])
     for lag, low, high in ((2, 0.85, 0.97), (10, 0.75, 0.92), (30, 0.5, 0.75), (100, 0.1, 0.4)):
@@ -126,7 +126,7 @@ def test_the_scale_drifts_as_a_real_recordings_does():
     assert abs(drift(rng, 5000, 0.5, (10,)).std() - 1) < 0.05
 
 
-def test_errors_are_as_large_and_as_shared_out_as_a_real_networks(tmp_path):
+def test_errors_have_the_size_and_the_shares_of_a_real_networks(tmp_path):
     synthesize(tmp_path / "world", 12, 1, 2, seed=3, height=120, width=160)
     dataset = open_dataset(tmp_path / "world")
     scale, warp, fine, abs_rel, objects = [], [], [], [], []

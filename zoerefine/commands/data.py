@@ -1,57 +1,78 @@
-"""zoerefine data: make, check and pack a data set."""
+"""zoerefine data: make, check, split and pack a data set."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoerefine.data import ZOEDEPTH_MODEL
+
+if TYPE_CHECKING:
+    from zoerefine.data.split import Split
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one of the verbs."""
-    parser = argparse.ArgumentParser(prog="data", description="Make, check and pack a data set.")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-
-    verb = verbs.add_parser("synthesize", help="write a synthetic world in HabitatDyn's layout")
-    verb.add_argument("folder", type=Path)
-    for name, default, text in (
-        ("scenes", 12, "rooms"),
-        ("clips", 2, "clips a scene"),
-        ("frames", 16, "frames a clip"),
-        ("seed", 0, "the same seed gives the same bytes"),
-        ("family-b", 0, "how many of the last scenes err in another way than the rest"),
-        ("height", 480, "pixels"),
-        ("width", 640, "pixels"),
-    ):
-        verb.add_argument(f"--{name}", type=int, default=default, help=f"{text} ({default})")
-    verb.set_defaults(run=synthesize)
-
-    verb = verbs.add_parser("inspect", help="say what a folder holds and what is wrong with it")
-    verb.add_argument("folder", type=Path)
-    verb.add_argument("--picture", type=Path, help="a contact sheet to write")
-    verb.set_defaults(run=inspect)
-
-    verb = verbs.add_parser("zoedepth", help="run ZoeDepth over pictures without pseudo depth")
-    verb.add_argument("folder", type=Path)
-    verb.add_argument("--model", default="Intel/zoedepth-nyu-kitti", help="a folder, or a name on "
-                      "the Hugging Face hub (Intel/zoedepth-nyu-kitti)")  # fmt: skip
-    verb.add_argument("--batch", type=int, default=8, help="pictures at a time (8)")
-    verb.set_defaults(run=zoedepth)
-
-    verb = verbs.add_parser("split", help="deal scenes to training, validation and test, to a file")
-    verb.add_argument("folder", type=Path)
-    verb.add_argument("--out", type=Path, required=True, metavar="FILE", help="for DATA.SPLIT")
-    verb.add_argument("--val", type=float, default=0.15, help="share of the scenes (0.15)")
-    verb.add_argument("--test", type=float, default=0.15, help="share of the scenes (0.15)")
-    verb.add_argument("--test-scenes", nargs="*", default=[], help="tested whatever the shares say")
-    verb.add_argument("--seed", type=int, default=0, help="of the order they are dealt in (0)")
-    verb.set_defaults(run=split)
-
-    verb = verbs.add_parser("pack", help="pack a data set into a cache, as training would")
-    verb.add_argument("--config", required=True, metavar="FILE")
-    verb.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
-    verb.set_defaults(run=pack)
-
-    args = parser.parse_args(argv)
+    """Run one of the verbs; returns the exit code."""
+    args = parser().parse_args(argv)
     return int(args.run(args) or 0)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All verbs with their options."""
+    made = argparse.ArgumentParser(
+        prog="data", description="Make, check, split and pack a data set."
+    )
+    verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def verb(run: Any, text: str) -> Any:
+        """The function that adds an option to a new verb."""
+        description = f"{text[0].upper()}{text[1:]}."
+        added = verbs.add_parser(run.__name__, help=text, description=description)
+        added.set_defaults(run=run)
+        return added.add_argument
+
+    add = verb(synthesize, "write a synthetic world in HabitatDyn's layout")
+    add("folder", type=Path)
+    add("--scenes", type=positive, default=12, help="number of rooms (12)")
+    add("--clips", type=positive, default=2, help="clips a scene (2)")
+    add("--frames", type=positive, default=16, help="frames a clip (16)")
+    add("--seed", type=int, default=0, help="the same seed gives the same bytes (0)")
+    add("--family-b", type=int, default=0, metavar="N",
+        help="give the last N scenes another kind of depth error (0)")  # fmt: skip
+    add("--height", type=positive, default=480, help="of the pictures, pixels (480)")
+    add("--width", type=positive, default=640, help="of the pictures, pixels (640)")
+
+    add = verb(inspect, "report what a data set contains and which faults it has")
+    add("folder", type=Path)
+    add("--picture", type=Path, metavar="FILE", help="write a contact sheet (png)")
+
+    add = verb(zoedepth, "run ZoeDepth on the pictures without pseudo depth")
+    add("folder", type=Path)
+    add("--model", default=ZOEDEPTH_MODEL,
+        help=f"a folder, or a name on the Hugging Face hub ({ZOEDEPTH_MODEL})")  # fmt: skip
+    add("--batch", type=positive, default=8, help="pictures a batch (8)")
+
+    add = verb(split, "split scenes into training, validation and test")
+    add("folder", type=Path)
+    add("--out", type=Path, required=True, metavar="FILE", help="the split file, for DATA.SPLIT")
+    add("--val", type=float, default=0.15, help="share of validation scenes (0.15)")
+    add("--test", type=float, default=0.15, help="share of test scenes (0.15)")
+    add("--test-scenes", nargs="*", default=[], metavar="SCENE",
+        help="test scenes besides those drawn")  # fmt: skip
+    add("--seed", type=int, default=0, help="of the random split (0)")
+
+    add = verb(pack, "pack the data set of a config, as training does")
+    add("--config", required=True, metavar="FILE")
+    add("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
+    return made
+
+
+def positive(text: str) -> int:
+    """A whole number above 0; argparse names the option of any other text."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
+    return number
 
 
 def synthesize(args: argparse.Namespace) -> None:
@@ -72,7 +93,7 @@ def synthesize(args: argparse.Namespace) -> None:
 
 
 def inspect(args: argparse.Namespace) -> int:
-    """Print scenes, clips, frames, ranges and faults (exit code 1); draw a contact sheet."""
+    """Print the report, draw the contact sheet; exit code 1 for a data set with faults."""
     from zoerefine.data.inspection import contact_sheet, inspect
     from zoerefine.data.readers import open_dataset
 
@@ -91,8 +112,8 @@ def zoedepth(args: argparse.Namespace) -> None:
     from zoerefine.data.zoedepth import add_pseudo_depth, load_model
 
     dataset = open_dataset(args.folder)
-    lacking = sum(frame.zoe is None for frame in dataset.frames)
-    made = add_pseudo_depth(dataset, load_model(args.model), args.batch) if lacking else 0
+    missing = any(frame.zoe is None for frame in dataset.frames)
+    made = add_pseudo_depth(dataset, load_model(args.model), args.batch) if missing else 0
     print(f"{made} of {len(dataset.frames)} frames got pseudo depth, the others had it")
 
 
@@ -104,15 +125,21 @@ def split(args: argparse.Namespace) -> None:
     scenes = open_dataset(args.folder).scenes
     parts = split_scenes(scenes, args.val, args.test, args.seed, args.test_scenes)
     write_split(parts, args.out)
-    print(f"train on {len(parts.train)} scenes, choose by {len(parts.val)}, test {len(parts.test)}")
+    print(counts(parts))
     print(args.out)
 
 
 def pack(args: argparse.Namespace) -> None:
-    """Pack what the config names."""
+    """Pack the data set of a config."""
     from zoerefine.config import load_config
     from zoerefine.train.job import prepare
 
-    cache, split = prepare(load_config(args.config, args.overrides))
-    print(f"train on {len(split.train)} scenes, choose by {len(split.val)}, test {len(split.test)}")
+    cache, parts = prepare(load_config(args.config, args.overrides))
+    print(counts(parts))
     print(cache.folder)
+
+
+def counts(split: "Split") -> str:
+    """The number of scenes in each part, as a line."""
+    train, val, test = len(split.train), len(split.val), len(split.test)
+    return f"{train} training, {val} validation and {test} test scenes"

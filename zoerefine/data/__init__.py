@@ -1,1 +1,3 @@
-"""From files to batches on the device: readers, packed cache, loader, prefetch."""
+"""From files to batches on the device: layouts, packed cache, loader, prefetcher."""
+
+ZOEDEPTH_MODEL = "Intel/zoedepth-nyu-kitti"  # the usual one, on the Hugging Face hub

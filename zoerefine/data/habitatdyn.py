@@ -1,10 +1,10 @@
-"""HabitatDyn's folders, names and encodings (and the synthetic world's, which are the same).
+"""The layout of HabitatDyn: folders, names and encodings. The synthetic world has the same.
 
 <root>/video_name_mapping.txt                                    clip id, tab, title
 <root>/habitat_sim_DAVIS/JPEGImages/480p/<clip>/<frame>.jpg      RGB
-<root>/habitat_sim_DAVIS/Annotations/480p_depth/<clip>/*.png     8 bit, 255 = 10 m or more
-<root>/habitat_sim_DAVIS/Annotations/480p_objectID/<clip>/*.png  moving objects, 0 = none
-<root>/zoe_depth_raw/<clip>/<frame>.png                          16 bit, metres * 256
+<root>/habitat_sim_DAVIS/Annotations/480p_depth/<clip>/*.png     8 bits, 255 units for 10 m
+<root>/habitat_sim_DAVIS/Annotations/480p_objectID/<clip>/*.png  ids of moving objects, 0 = none
+<root>/zoe_depth_raw/<clip>/<frame>.png                          16 bits, metres = value / 256
 """
 
 import re

@@ -48,7 +48,7 @@ def open_dataset(root: str | Path) -> Dataset:
     """
     root = Path(root)
     if not root.is_dir():
-        raise UserError(f"no data folder {root}: give DATA.ROOT an existing one")
+        raise UserError(f"no data folder {root}: give an existing one (in a config: DATA.ROOT)")
     name = _layout_name(root)
     if name is None:
         marks = ", ".join(layout(name).MARK for name in registries.READERS)

@@ -1,8 +1,8 @@
-"""Pseudo depth from pictures: ZoeDepth, run over the frames that lack it.
+"""Runs ZoeDepth over pictures that have no pseudo depth.
 
-The network and its weights are Hugging Face transformers'; what comes before and after it is done
-here, in batches, on the device, as ZoeDepth's own `infer` does it (isl-org/ZoeDepth): padding by
-reflection, both orientations averaged, bicubic back to the picture's size.
+The network and its weights come from Hugging Face transformers. The steps before and after it are
+here, in batches on the device, and follow ZoeDepth's own `infer` (isl-org/ZoeDepth): padding by
+reflection, the average with the mirrored picture, bicubic resizing to the picture's size.
 """
 
 import math
@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from zoerefine.data import ZOEDEPTH_MODEL
 from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.depth_codec import ZOEDEPTH
 from zoerefine.data.readers import layout
@@ -24,48 +25,54 @@ from zoerefine.errors import UserError
 from zoerefine.image_files import read_rgb, write_png
 from zoerefine.progress import bar
 
-HUB_NAME = "Intel/zoedepth-nyu-kitti"
-SIZE = (384, 512)  # height and width that the network is used at, nearly
-MULTIPLE = 32  # of which the network's input sizes are
+SIZE = (384, 512)  # height and width near which the network is used
+MULTIPLE = 32  # the network's input sides are multiples of this
 MEAN = STD = 0.5
 
+# Normalised pictures [B, 3, H, W] to depth [B, 1, H, W], metres.
 Model = Callable[[Tensor], Tensor]
 
 
 def add_pseudo_depth(dataset: Dataset, model: Model, batch: int) -> int:
-    """Write a 16-bit png (metres * 256) for every frame that has none; returns how many.
+    """Write a 16-bit PNG (metres * 256) for every frame without pseudo depth; returns how many.
 
-    A frame's file is whole or not there, so the same call goes on after a kill. Reading, network
-    and writing overlap. Raises `UserError` where a picture cannot be read.
+    Files are written whole or not at all, so the same call continues after a kill. Reading, the
+    network and writing overlap. Raises `UserError` where a picture cannot be read, or its pseudo
+    depth cannot be written.
     """
     reader = layout(dataset.layout)
     frames = [frame for frame in dataset.frames if frame.zoe is None]
     paths = {frame: reader.pseudo_path(dataset.root, frame) for frame in frames}
-    todo = [frame for frame in frames if not paths[frame].exists()]
-    done = len(frames) - len(todo)
+    to_do = [frame for frame in frames if not paths[frame].exists()]
+    done = len(frames) - len(to_do)
     with ThreadPoolExecutor() as pool, bar(len(frames), "ZoeDepth", "frame", done) as progress:
         written: list[Future[None]] = []
-        for some, pictures in batches_of(todo, batch, pool):
+        for part, pictures in read_batches(to_do, batch, pool):
             depths = predict(model, pictures)
             for future in written:
                 future.result()
             written = [
                 pool.submit(write_png, paths[frame], ZOEDEPTH.encode(depth_m))
-                for frame, depth_m in zip(some, depths, strict=True)
+                for frame, depth_m in zip(part, depths, strict=True)
             ]
-            progress.update(len(some))
+            progress.update(len(part))
         for future in written:
             future.result()
     if frames:
         reader.enter_pseudo(dataset.root, {frame.rgb: path for frame, path in paths.items()})
-    return len(todo)
+    return len(to_do)
 
 
 def load_model(name: str) -> Model:
-    """ZoeDepth from a folder or the hub, on this machine's device: `predict_normalized`'s face.
+    """ZoeDepth on this machine's device.
 
-    Weights are read as safetensors, which hold no code. Raises `UserError` where transformers is
-    not installed, or there is no such model.
+    Weights are read as safetensors, which hold no code.
+
+    Args:
+        name: a folder, or a model's name on the Hugging Face hub.
+
+    Raises:
+        UserError: transformers is not installed, or there is no such model.
     """
     try:
         from transformers import ZoeDepthForDepthEstimation
@@ -79,7 +86,7 @@ def load_model(name: str) -> Model:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
             f"no ZoeDepth in {name} ({reason}): give --model a folder with its config.json and "
-            f"model.safetensors, or a name on the hub such as {HUB_NAME}"
+            f"model.safetensors, or a name on the hub such as {ZOEDEPTH_MODEL}"
         ) from None
     device = pick_device()
     network.to(device).eval()
@@ -92,7 +99,7 @@ def load_model(name: str) -> Model:
 
 
 def predict(model: Model, pictures: np.ndarray) -> np.ndarray:
-    """Depth of pictures of one size: uint8 [B, H, W, 3] to float32 [B, H, W], metres."""
+    """Depth, float32 [B, H, W], metres, of pictures of one size, uint8 [B, H, W, 3] RGB."""
     rgb01 = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
     prepared = prepare(rgb01)
     depth_m = (model(prepared) + model(prepared.flip(3)).flip(3)) / 2
@@ -100,12 +107,12 @@ def predict(model: Model, pictures: np.ndarray) -> np.ndarray:
 
 
 def padding(height: int, width: int) -> tuple[int, int]:
-    """Rows above and below, columns left and right, that ZoeDepth adds against edge faults."""
+    """Rows and columns that ZoeDepth adds on each side, because its depth is worse at edges."""
     return int(math.sqrt(height / 2) * 3), int(math.sqrt(width / 2) * 3)
 
 
 def prepare(rgb01: Tensor) -> Tensor:
-    """Pad by reflection, resize, normalise: [B, 3, H, W] in 0..1 to the network's input."""
+    """Pad by reflection, resize and normalise [B, 3, H, W] in 0..1 for the network."""
     rows, columns = padding(*rgb01.shape[2:])
     padded = F.pad(rgb01, (columns, columns, rows, rows), mode="reflect")
     size = network_size(*padded.shape[2:])
@@ -114,14 +121,17 @@ def prepare(rgb01: Tensor) -> Tensor:
 
 
 def network_size(height: int, width: int) -> tuple[int, int]:
-    """Near `SIZE` with the picture's aspect, in multiples of 32: whichever side changes less."""
+    """The input size for a padded picture: multiples of 32 near `SIZE`, with its aspect ratio.
+
+    Scales by the side that changes less, as ZoeDepth does.
+    """
     scales = SIZE[0] / height, SIZE[1] / width
     scale = min(scales, key=lambda value: (abs(1 - value), value == scales[1]))
     return tuple(round(scale * side / MULTIPLE) * MULTIPLE for side in (height, width))  # type: ignore[return-value]
 
 
 def restore(depth_m: Tensor, size: tuple[int, int]) -> Tensor:
-    """The network's output at the picture's size, padding cut off: [B, 1, h, w] to [B, 1, H, W]."""
+    """Resize the network's output and remove the padding: [B, 1, h, w] to [B, 1, H, W]."""
     (height, width), (rows, columns) = size, padding(*size)
     padded = F.interpolate(
         depth_m, (height + 2 * rows, width + 2 * columns), mode="bicubic", align_corners=False
@@ -129,13 +139,13 @@ def restore(depth_m: Tensor, size: tuple[int, int]) -> Tensor:
     return padded[:, :, rows : rows + height, columns : columns + width]
 
 
-def batches_of(
+def read_batches(
     frames: Sequence[Frame], batch: int, pool: ThreadPoolExecutor
 ) -> Iterator[tuple[list[Frame], np.ndarray]]:
-    """Frames and their pictures [B, H, W, 3], a batch ahead; pictures of a batch have one size."""
+    """Frames and their pictures [B, H, W, 3] of one size, read one batch ahead."""
 
-    def read(some: Sequence[Frame]) -> Any:
-        return list(zip(some, pool.map(lambda frame: read_rgb(frame.rgb), some), strict=True))
+    def read(part: Sequence[Frame]) -> Any:
+        return list(zip(part, pool.map(lambda frame: read_rgb(frame.rgb), part), strict=True))
 
     parts = [frames[start : start + batch] for start in range(0, len(frames), batch)]
     with ThreadPoolExecutor(1) as reader:
@@ -145,5 +155,5 @@ def batches_of(
             if number + 1 < len(parts):
                 ahead = reader.submit(read, parts[number + 1])
             for _, same in groupby(pairs, key=lambda pair: pair[1].shape):
-                some = list(same)
-                yield [frame for frame, _ in some], np.stack([picture for _, picture in some])
+                group = list(same)
+                yield [frame for frame, _ in group], np.stack([picture for _, picture in group])

@@ -1,19 +1,19 @@
-"""How the synthetic pseudo depth errs: like a real network, in part predictably.
+"""The errors of the synthetic pseudo depth: like those of a real network, in part predictable.
 
-The logarithm of the pseudo depth is that of the true depth, softened at edges and with small
-moving objects faded into what is behind them, plus
+The logarithm of the pseudo depth is the logarithm of the true depth with soft edges, and with
+small moving objects blended into their background, plus an error
 
     e = s(t) + w(u, v) + m(u, v) + n(u, v)
 
-s, one number a picture (about 40% of the squared error): a constant bias, a part that follows
-what the picture shows, and a part that drifts on its own, with time constants of a real recording.
-w, a warp of low spatial frequency (about 37%): range compression, a slope over the picture's
-rows, a share that follows smoothed brightness, and a smooth random field that drifts.
-m, of middle frequency (8 to 40 pixels at 640x480): follows the texture.
-n, fine noise.
+- s, one number a picture, about 40% of the squared error: a constant bias, a part that depends on
+  the picture, and a part that drifts with the time constants of a real recording.
+- w, a warp of low spatial frequency, about 37%: range compression, a slope over the rows, a part
+  that depends on smoothed brightness, and a smooth random field that drifts.
+- m, of middle frequency (8 to 40 pixels at 640x480): depends on the texture.
+- n, fine noise.
 
-Every coefficient varies by scene. Family "b" has other functional forms of the same size, to
-test whether a refiner has learned more than to invert family "a".
+Every coefficient varies by scene. The errors of family "b" have other functional forms and the
+same size. They test whether a refiner has learned more than to invert family "a".
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ import numpy as np
 Array = np.ndarray
 
 BIAS = 0.15
-DRIFT_FRAMES = 70.0  # the drift's correlation falls to 1/e in so many frames of 24 Hz
+DRIFT_FRAMES = 70.0  # frames at 24 Hz in which the drift's autocorrelation falls to 1/e
 FIELD_CELLS = (4, 5)  # the random warp's grid
 
 
@@ -45,14 +45,14 @@ class SceneErrors:
 
 @dataclass(frozen=True)
 class ClipErrors:
-    """What drifts through one clip: scale [frames] and random warp [frames, *FIELD_CELLS]."""
+    """The drifting errors of one clip: scale [frames] and random warp [frames, *FIELD_CELLS]."""
 
     scale: Array
     field: Array
 
 
 def scene_errors(rng: np.random.Generator, family: str) -> SceneErrors:
-    """Draw a scene's coefficients around those of the family."""
+    """Draw a scene's coefficients at random around those of the family."""
 
     def about(value: float) -> float:
         return float(value * rng.uniform(0.7, 1.3))
@@ -71,7 +71,7 @@ def scene_errors(rng: np.random.Generator, family: str) -> SceneErrors:
 
 
 def clip_errors(rng: np.random.Generator, frames: int, stride: int) -> ClipErrors:
-    """Draw a clip's drifts: stationary first-order processes, and a little white jitter."""
+    """Draw a clip's drifts: stationary first-order processes, plus a little white noise."""
     keep = np.exp(-stride / DRIFT_FRAMES)
     scale = drift(rng, frames, keep, ()) * 0.055 + rng.standard_normal(frames) * 0.015
     return ClipErrors(scale, drift(rng, frames, keep, FIELD_CELLS) * 0.09)
@@ -98,10 +98,10 @@ def pseudo_depth(
 
     Args:
         depth_m: float32 [H, W], the truth.
-        rgb: uint8 [H, W, 3], what the network would have seen.
-        ids: uint8 [H, W], moving objects.
+        rgb: uint8 [H, W, 3], the network's input.
+        ids: uint8 [H, W], of moving objects; 0 is the background.
         frame: the picture's number in its clip.
-        rng: for the fine noise.
+        rng: draws the fine noise.
     """
     height, width = depth_m.shape
     px = width / 640
@@ -124,9 +124,9 @@ def pseudo_depth(
 
 
 def scale_error(log_depth: Array, light: Array, scene: SceneErrors) -> np.float32:
-    """The predictable part of a picture's scale: of its depth and of its brightness."""
+    """The predictable error of a picture's scale: a function of its depth and brightness."""
     seen, bright = log_depth.mean() - 0.9, light.mean() - 0.45
-    if scene.family == "b":  # saturating, and of the middle values
+    if scene.family == "b":  # saturates, and uses medians instead of means
         seen = np.tanh(2 * (np.median(log_depth) - 0.9)) / 1.5
         bright = np.tanh(4 * (np.median(light) - 0.45)) / 3
     value = scene.scale_by_depth * seen + scene.scale_by_light * bright
@@ -134,24 +134,24 @@ def scale_error(log_depth: Array, light: Array, scene: SceneErrors) -> np.float3
 
 
 def warp_error(smooth_depth: Array, smooth_light: Array, scene: SceneErrors) -> Array:
-    """The predictable warp: of range, of place in the picture, and of brightness."""
+    """The predictable warp: a function of range, row and brightness."""
     rows = np.linspace(-1, 1, smooth_depth.shape[0], dtype=np.float32)[:, None]
     spread = smooth_depth - smooth_depth.mean()
     light = smooth_light - smooth_light.mean()
-    if scene.family == "b":  # steep at the picture's ends, and saturating in range
+    if scene.family == "b":  # steep at the top and bottom of the picture, and saturates in range
         rows = 1.5 * rows**3
         spread = np.tanh(2 * spread) / 1.5
     return scene.slope * rows - scene.compression * spread + scene.warp_by_light * light
 
 
 def soften(log_depth: Array, ids: Array, scene: SceneErrors, px: float) -> Array:
-    """Bleed edges, and let moving objects sink into what is around them, small ones most."""
+    """Soften edges, and blend moving objects into their surroundings, small ones most."""
     soft = blur(log_depth, scene.edge_px * px)
     if not ids.any():
         return soft
     moving = (ids > 0).astype(np.float32)
     around = blur(log_depth * (1 - moving), 40 * px) / np.maximum(blur(1 - moving, 40 * px), 0.05)
-    # Blurred over the size of a small object, its mask says how large it is.
+    # The mask of a small object, blurred over its own size, has low values.
     solidity = blur(moving, 15 * px)
     sink = scene.fading * moving * (1 - solidity)
     sink = blur(sink, 2 * px)
@@ -159,13 +159,13 @@ def soften(log_depth: Array, ids: Array, scene: SceneErrors, px: float) -> Array
 
 
 def fine_noise(rng: np.random.Generator, height: int, width: int, px: float) -> Array:
-    """Noise of about two pixels' size, standard deviation near 0.04."""
+    """Noise with a grain of about two pixels; standard deviation near 0.04."""
     noise = rng.standard_normal((height, width), np.float32)
     return 0.2 * blur(noise, 1.5 * px)
 
 
 def blur(values: Array, sigma: float) -> Array:
-    """A Gaussian blur; a wide one is done on a smaller picture."""
+    """A Gaussian blur; a wide one is computed on a smaller picture, to save time."""
     shrink = max(1, int(sigma / 4))
     if shrink == 1:
         return cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_REPLICATE)

@@ -1,8 +1,8 @@
 """Ray casting of a synthetic scene: exact depth, object ids and a shaded picture, vectorised.
 
 A pixel's ray is origin + t * rotation @ ((u - cx) / f, (v - cy) / f, 1), so t is the depth along
-the camera's axis, not the length of the ray. Solids are only tried inside the rectangle of the
-picture that can show them.
+the camera's axis, not the length of the ray. A solid is intersected only with the rays of the
+rectangle that can show it.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ AMBIENT = 0.35
 
 @dataclass
 class View:
-    """A picture in the making: depth_m float32 [H, W], ids uint8 [H, W], rgb float32 [H, W, 3]."""
+    """A rendered picture: depth_m float32 [H, W], ids uint8 [H, W], rgb float32 [H, W, 3]."""
 
     depth_m: Array
     ids: Array
@@ -42,11 +42,11 @@ class SyntheticCamera:
         """Ray directions in the world, float32 [3, H, W], of length 1 along the camera's axis."""
         r = pose.rotation
         rays = np.stack([r[i, 0] * self.u + r[i, 1] * self.v + r[i, 2] for i in range(3)])
-        rays[rays == 0] = 1e-9  # a ray along a plane would divide by zero
+        rays[rays == 0] = 1e-9  # avoids a division by zero for a ray parallel to a plane
         return rays
 
     def rectangle(self, solid: Solid, pose: Pose) -> Box | None:
-        """The part of the picture that a solid can be in, or None where it is behind."""
+        """The part of the picture that can show a solid; None for a solid behind the camera."""
         corners = np.array([[i, j, k] for i in (-1, 1) for j in (-1, 1) for k in (-1, 1)])
         turned = turn((corners * solid.half).T, -solid.yaw) + (solid.center - pose.origin)[:, None]
         x, y, z = pose.rotation.T @ turned
@@ -62,7 +62,7 @@ class SyntheticCamera:
 
 
 def render(camera: SyntheticCamera, scene: Scene, pose: Pose, movers: Sequence[Solid]) -> View:
-    """The room, its furniture, and the moving objects (ids 1, 2, ...)."""
+    """Render the room, its furniture, and the moving objects (ids 1, 2, ...)."""
     rays = camera.rays(pose)
     view = render_room(scene, pose, rays)
     for number, solid in enumerate([*scene.furniture, *movers], 1 - len(scene.furniture)):
@@ -73,7 +73,7 @@ def render(camera: SyntheticCamera, scene: Scene, pose: Pose, movers: Sequence[S
 
 
 def render_room(scene: Scene, pose: Pose, rays: Array) -> View:
-    """The inside of the room: the nearest of its six planes along each ray."""
+    """Render the empty room: each ray ends at the nearest of its six planes."""
     exits = [
         (np.where(rays[i] > 0, scene.size[i], np.float32(0)) - pose.origin[i]) / rays[i]
         for i in range(3)
@@ -95,7 +95,7 @@ def render_room(scene: Scene, pose: Pose, rays: Array) -> View:
 def draw(
     view: View, solid: Solid, number: int, pose: Pose, rays: Array, box: Box, light: Array
 ) -> None:
-    """Put a solid into the picture where it is nearer than what is there."""
+    """Draw a solid where it is nearer than what the picture shows."""
     origin = turn(pose.origin - solid.center, solid.yaw)
     local = turn(rays, solid.yaw)
     is_box = solid.shape == "box"
@@ -104,7 +104,7 @@ def draw(
     if not nearer.any():
         return
     t = t[nearer]
-    place = origin[:, None] + t * local[:, nearer]  # [3, n], in the solid's own frame
+    place = origin[:, None] + t * local[:, nearer]  # [3, n], in the solid's coordinates
     normal = (box_normal if is_box else cylinder_normal)(place, solid.half)
     flat = np.abs(normal[1]) > 0.5
     side = np.abs(normal[0]) > np.abs(normal[2])
@@ -117,7 +117,7 @@ def draw(
 
 
 def hit_box(origin: Array, rays: Array, half: Array) -> Array:
-    """Where rays [3, h, w] enter a box at the origin: t [h, w], infinite where they miss."""
+    """t [h, w] at which rays [3, h, w] enter a box at the origin; infinite for a miss."""
     with np.errstate(divide="ignore"):
         spans = [
             ((-half[i] - origin[i]) / rays[i], (half[i] - origin[i]) / rays[i]) for i in range(3)
@@ -135,7 +135,7 @@ def box_normal(place: Array, half: Array) -> Array:
 
 
 def hit_cylinder(origin: Array, rays: Array, half: Array) -> Array:
-    """As `hit_box`, for an upright cylinder of radius half[0] and height 2 half[1]."""
+    """Like `hit_box`, for an upright cylinder of radius half[0] and height 2 half[1]."""
     a = rays[0] ** 2 + rays[2] ** 2
     b = origin[0] * rays[0] + origin[2] * rays[2]
     c = origin[0] ** 2 + origin[2] ** 2 - half[0] ** 2
@@ -165,7 +165,7 @@ def turn(points: Array, yaw: float) -> Array:
 
 
 def sample(texture: Array, across: Array, along: Array) -> Array:
-    """Texture colours at places in metres: [n] and [n] -> float32 [n, 3] in 0..255."""
+    """Texture colours, float32 [n, 3] in 0..255, at coordinates [n] and [n] in metres."""
     scale = TILE / TILE_M
     rows = (along * scale).astype(np.int32) & (TILE - 1)
     columns = (across * scale).astype(np.int32) & (TILE - 1)
@@ -173,7 +173,7 @@ def sample(texture: Array, across: Array, along: Array) -> Array:
 
 
 def shade(points: Array, normal: Array, light: Array) -> Array:
-    """Lambert's cosine law with ambient light and a gentle loss over distance: [n]."""
+    """Brightness [n]: Lambert's cosine law, ambient light, and a slow loss with distance."""
     to_light = light[:, None] - points
     distance = np.sqrt((to_light**2).sum(0)) + 1e-6
     cosine = np.maximum((to_light * normal).sum(0) / distance, 0)

@@ -1,4 +1,4 @@
-"""A synthetic scene: a room, solids, materials, moving objects and a camera, all from one seed.
+"""Synthetic scenes: rooms, solids, textures, moving objects and camera paths, all from one seed.
 
 World coordinates are metres: x to the right, y up, z forward; the floor is y = 0. The camera
 looks along its own z axis, x to the right, y down.
@@ -27,7 +27,7 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Solid:
-    """A box, or a cylinder standing upright, turned by `yaw` around its axis.
+    """A box or an upright cylinder, turned by `yaw` around its upright axis.
 
     `half`: half sizes in metres; of a cylinder, (radius, half height, radius).
     """
@@ -41,7 +41,7 @@ class Solid:
 
 @dataclass(frozen=True)
 class Mover:
-    """A moving object: back and forth along a line at constant speed."""
+    """A moving object: moves back and forth along a line at constant speed."""
 
     kind: str
     start: Array
@@ -52,29 +52,29 @@ class Mover:
 
 @dataclass(frozen=True)
 class Scene:
-    """What stays the same in all clips of a scene."""
+    """Everything that all clips of a scene share."""
 
     size: Array  # of the room, metres: x, y, z
     textures: tuple[Array, ...]  # walls -x, +x, floor, ceiling, walls -z, +z
     furniture: tuple[Solid, ...]
     light: Array
-    camera_height: float
-    pitch: float  # radians, down
+    camera_height: float  # metres
+    pitch: float  # radians, downwards
 
 
 @dataclass(frozen=True)
 class Pose:
-    """Where the camera is: origin [3], and rotation [3, 3] from camera to world."""
+    """Position and orientation of the camera: origin [3], rotation [3, 3] to the world."""
 
     origin: Array
     rotation: Array
 
 
 def make_scene(seed: int, number: int) -> Scene:
-    """The scene with that number in the world of that seed."""
+    """Make scene `number` of the world of `seed`."""
     rng = np.random.default_rng([seed, number])
     size = np.array([rng.uniform(5, 9), rng.uniform(2.5, 3.2), rng.uniform(6, 10)], np.float32)
-    low = number % 4 == 3  # a robot's camera near the floor, as in some of HabitatDyn's sets
+    low = number % 4 == 3  # a camera near the floor, as in some of HabitatDyn's sets
     return Scene(
         size=size,
         textures=tuple(make_texture(rng) for _ in range(6)),
@@ -86,7 +86,7 @@ def make_scene(seed: int, number: int) -> Scene:
 
 
 def make_furniture(rng: np.random.Generator, size: Array) -> Solid:
-    """A solid somewhere on the floor; the middle of the room, where the camera goes, stays free."""
+    """Make a solid on the floor, outside the middle of the room, where the camera moves."""
     half = rng.uniform([0.15, 0.2, 0.15], [0.7, 0.9, 0.6]).astype(np.float32)
     angle = rng.uniform(0, 2 * np.pi)
     reach = rng.uniform(0.68, 0.96)
@@ -100,7 +100,7 @@ def make_furniture(rng: np.random.Generator, size: Array) -> Solid:
 
 
 def make_movers(rng: np.random.Generator, size: Array, count: int) -> tuple[Mover, ...]:
-    """Moving objects of one clip."""
+    """Make the moving objects of one clip."""
     movers = []
     for _ in range(count):
         kind = list(CLASSES)[rng.integers(len(CLASSES))]
@@ -116,7 +116,7 @@ def make_movers(rng: np.random.Generator, size: Array, count: int) -> tuple[Move
 
 
 def place(mover: Mover, seconds: float, speed: float) -> Solid:
-    """The object at a moment: a triangle wave between the ends of its line."""
+    """The object at a moment; its path is a triangle wave between the ends of its line."""
     length = max(float(np.linalg.norm(mover.end - mover.start)), 0.5)
     along = (mover.phase + seconds * speed / length) % 2
     center = mover.start + (mover.end - mover.start) * min(along, 2 - along)
@@ -140,7 +140,7 @@ def camera_path(rng: np.random.Generator, scene: Scene, frames: int, stride: int
 
 
 def rotation(yaw: float, pitch: float) -> Array:
-    """SyntheticCamera to world: columns are the camera's right, down and forward axes."""
+    """Rotation from camera to world: columns are the camera's right, down and forward axes."""
     forward = [np.sin(yaw) * np.cos(pitch), -np.sin(pitch), np.cos(yaw) * np.cos(pitch)]
     right = [np.cos(yaw), 0.0, -np.sin(yaw)]
     down = np.cross(right, forward)
@@ -148,7 +148,7 @@ def rotation(yaw: float, pitch: float) -> Array:
 
 
 def make_texture(rng: np.random.Generator) -> Array:
-    """A tile that repeats: a colour, cloudy noise, and often stripes or tiles."""
+    """Make a tile that repeats: a colour with cloudy noise, and often stripes or a grid."""
     color = rng.uniform(0.25, 0.9, 3) * rng.uniform(0.6, 1)
     clouds = np.zeros((TILE, TILE), np.float32)
     for cells, amount in ((4, 0.5), (16, 0.3), (64, 0.2)):

@@ -1,4 +1,4 @@
-"""Writes a synthetic world as HabitatDyn's files, the same bytes for the same settings."""
+"""Writes a synthetic world in HabitatDyn's layout; the same settings give the same bytes."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from zoerefine.image_files import jpeg_bytes, png_bytes
 from zoerefine.progress import bar, say
 
 VERSION = 1
-STRIDE = 4  # one frame of four at 24 Hz, so that short clips show motion
+STRIDE = 4  # every fourth frame at 24 Hz, so that short clips show motion
 SEMANTIC = "habitat_sim_DAVIS/Annotations/480p"
 STATS = "stats_info/480p"
 SENSOR_NOISE = 3.0  # standard deviation, of 255
@@ -45,7 +45,7 @@ JPEG_QUALITY = 95
 
 @dataclass(frozen=True)
 class ClipPlan:
-    """Everything that decides the frames of one clip."""
+    """Everything that the frames of one clip are computed from."""
 
     name: str
     title: str
@@ -69,18 +69,23 @@ def synthesize(
     workers: int = 0,
     family_b_scenes: int = 0,
 ) -> None:
-    """Make a world of `scenes` with `clips` each of `frames` each, published by rename.
+    """Write a world, or keep the one at `root` if it has the same settings.
 
-    The last `family_b_scenes` scenes get the second family of errors. A world that is there with
-    the same settings is used again.
+    The whole world appears at once, by a rename.
+
+    Args:
+        scenes, clips, frames: number of scenes, of clips in a scene, of frames in a clip.
+        height, width: of the pictures, pixels.
+        workers: threads; 0: one a core.
+        family_b_scenes: how many of the last scenes have errors of the second family.
 
     Raises:
-        UserError: settings that make no world, or another world (or other files) at `root`.
+        UserError: impossible numbers, or something else at `root`.
     """
     root = Path(root)
     if min(scenes, clips, frames) < 1 or clips > habitatdyn.CLIPS_PER_SCENE:
         raise UserError(
-            f"a world needs 1 or more scenes, frames and clips, and at most "
+            f"a world has 1 or more scenes, 1 or more frames a clip and 1 to "
             f"{habitatdyn.CLIPS_PER_SCENE} clips a scene; got {scenes}, {frames} and {clips}"
         )
     settings = {
@@ -95,7 +100,7 @@ def synthesize(
         "height": height,
         "width": width,
     }
-    if is_there(root, settings):
+    if exists(root, settings):
         say(f"using the synthetic world in {root}")
         return
     with replacing_folder(root) as folder:
@@ -108,18 +113,21 @@ def synthesize(
         write_json(folder / habitatdyn.SYNTHETIC_MARK, settings)
 
 
-def is_there(root: Path, settings: dict[str, Any]) -> bool:
-    """Whether this very world is at `root`. Raises `UserError` where something else is."""
+def exists(root: Path, settings: dict[str, Any]) -> bool:
+    """Whether the world of these settings is at `root`.
+
+    Raises `UserError` where something else is.
+    """
     if not root.exists() or not any(root.iterdir()):
         return False
     mark = root / habitatdyn.SYNTHETIC_MARK
     if mark.exists() and json.loads(mark.read_text()) == settings:
         return True
-    raise UserError(f"{root} holds something else: delete it, or synthesize to another folder")
+    raise UserError(f"{root} holds something else: delete it, or choose another folder")
 
 
 def plan_clip(seed: int, scene_number: int, clip: int, frames: int, family: str) -> ClipPlan:
-    """Draw a clip's motion and errors; each clip has a random stream of its own."""
+    """Draw a clip's motion and errors; each clip has its own random numbers."""
     scene = make_scene(seed, scene_number)
     number = scene_number * habitatdyn.CLIPS_PER_SCENE + clip
     rng = np.random.default_rng([seed, scene_number, clip])
@@ -140,6 +148,7 @@ def plan_clip(seed: int, scene_number: int, clip: int, frames: int, family: str)
 
 
 def write_world(root: Path, plans: list[ClipPlan], camera: SyntheticCamera, workers: int) -> None:
+    """Render and write all clips, in parallel."""
     titles = "".join(f"{plan.name}\t{plan.title}\n" for plan in plans)
     (root / habitatdyn.TITLES).write_text(titles, encoding="utf-8")
     for plan in plans:
