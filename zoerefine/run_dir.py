@@ -18,7 +18,10 @@ from zoerefine.errors import UserError
 from zoerefine.files import create_ignored_folder, write_json
 from zoerefine.locks import is_locked, try_lock
 
+# Environment variables that a launcher sets for its job: the run directory, the user's folder.
 RUN_FOLDER = "ZOEREFINE_RUN_FOLDER"
+CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
+MAX_NAME_BYTES = 120
 STATES = ("running", "finished", "failed", "killed")
 
 
@@ -202,6 +205,21 @@ class RunDir:
                 self.set_status("failed", str(error) or type(error).__name__)
                 raise
             self.set_status("finished")
+
+
+def run_name_fault(name: str) -> str:
+    """Why a text cannot be RUN.NAME, which becomes a folder's name; empty if it can."""
+    if not name:
+        return "it is empty"
+    if "/" in name:
+        return "it contains a slash; RUN.ROOT says where runs are written"
+    if name.startswith("."):
+        return "it starts with a dot"
+    if not name.isprintable():
+        return "it contains characters that cannot be printed"
+    if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
+        return f"it is longer than {MAX_NAME_BYTES} bytes"
+    return ""
 
 
 def run_from_launcher() -> RunDir | None:

@@ -5,7 +5,6 @@ values exclude each other. docs/configuration.md shows it from the outside.
 """
 
 from zoerefine.config.loading import (
-    CALLER_FOLDER,
     Resolved,
     defaults,
     load_config,
@@ -19,7 +18,6 @@ from zoerefine.config.loading import (
 )
 
 __all__ = [
-    "CALLER_FOLDER",
     "Resolved",
     "defaults",
     "load_config",

@@ -21,9 +21,9 @@ from zoerefine.config.search_values import read_search
 from zoerefine.config.value_types import ListOf, OpenMapping, WrongValue, shown
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
+from zoerefine.run_dir import CALLER_FOLDER
 from zoerefine.yaml_text import Document, Place, YamlError, dump_yaml, parse_yaml, read_yaml
 
-CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
 COMMAND_LINE = "command line"
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
-from zoerefine.config.names import run_name_fault, storage_fault
+from zoerefine.config.storage_url import storage_fault
 from zoerefine.config.value_types import (
     Flag,
     Integer,
@@ -36,6 +36,7 @@ from zoerefine.registries import (
     SAMPLERS,
     SCHEDULES,
 )
+from zoerefine.run_dir import run_name_fault
 
 MOST_PIXELS = 8192  # of a side
 MOST_SEED = 2**63 - 1

@@ -15,13 +15,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from zoerefine.config import CALLER_FOLDER
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
 from zoerefine.launch.repository_address import LOGIN_VARIABLES
 from zoerefine.locks import lock
 from zoerefine.progress import say
-from zoerefine.run_dir import RUN_FOLDER, RunDir
+from zoerefine.run_dir import CALLER_FOLDER, RUN_FOLDER, RunDir
 
 LOCK_FILES = ("requirements.lock", "requirements.txt")
 # Lines that refer to other files, so that the lock file alone does not fix the packages.

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoerefine.config.names import run_name_fault
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
 from zoerefine.identity import launch_settings
@@ -14,7 +13,7 @@ from zoerefine.launch.git_commands import GitError, git_bytes
 from zoerefine.launch.mirror import fetch_commit
 from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository_address import RepositoryAddress, parse_address
-from zoerefine.run_dir import RunDir
+from zoerefine.run_dir import RunDir, run_name_fault
 from zoerefine.yaml_text import Document, YamlError, load_yaml, parse_mapping
 
 YAML_SUFFIXES = (".yaml", ".yml")

@@ -16,7 +16,7 @@ import optuna
 import sqlalchemy
 from sqlalchemy.engine import make_url
 
-from zoerefine.config.names import storage_fault
+from zoerefine.config.storage_url import storage_fault
 from zoerefine.errors import UserError
 from zoerefine.locks import lock
 
