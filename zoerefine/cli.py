@@ -20,6 +20,7 @@ VERBS = {
     "infer": "refine depth pictures with an engine bundle",
     "analyze": "compare many runs in one graph and one report",
     "diff": "print the differences between two runs",
+    "config": "print every setting with its value, meaning and origin",
     "data": "make, inspect, split and pack data sets",
     "check": "check a training before it takes hours",
     "profile": "measure some training steps and name the bottleneck",

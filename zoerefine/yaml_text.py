@@ -325,6 +325,14 @@ def dump_yaml(tree: Any) -> str:
     raise ValueError("it holds a value that YAML cannot keep")
 
 
+def dump_value(value: Any) -> str:
+    """A value as YAML in one line."""
+    text = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=10**6
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
 def same_data(one: Any, other: Any) -> bool:
     """Whether two trees of plain data are equal; NaN equals NaN."""
     if isinstance(one, dict) and isinstance(other, dict):

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.config import load_config
+
 
 def main(argv: Sequence[str]) -> int:
     """Run all checks; exit code 1 where one is not good."""
@@ -17,16 +19,17 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="e.g. TRAIN.LR 3e-4")
     args = parser.parse_args(argv)
 
+    cfg = load_config(args.config, args.overrides)  # before torch: a wrong value fails at once
+
     from rich.console import Console
     from rich.table import Table
 
-    from zoerefine.config import load_config
     from zoerefine.progress import track
     from zoerefine.train.failures import explained_failures
     from zoerefine.train.training_checks import TrainingChecks
 
     with explained_failures():
-        sanity = TrainingChecks(load_config(args.config, args.overrides), args.out)
+        sanity = TrainingChecks(cfg, args.out)
         checks = sanity.checks()
         findings = [check() for check in track(checks, len(checks), "checking", "check")]
     table = Table()

@@ -132,9 +132,12 @@ def split(args: argparse.Namespace) -> None:
 def pack(args: argparse.Namespace) -> None:
     """Pack the data set of a config."""
     from zoerefine.config import load_config
+
+    cfg = load_config(args.config, args.overrides)  # before torch: a wrong value fails at once
+
     from zoerefine.train.job import prepare
 
-    cache, parts = prepare(load_config(args.config, args.overrides))
+    cache, parts = prepare(cfg)
     print(counts(parts))
     print(cache.folder)
 

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.config import load_config
+
 
 def main(argv: Sequence[str]) -> int:
     """Train some steps, draw them, say what to change."""
@@ -18,11 +20,11 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if args.steps < 1:
         parser.error("--steps must be 1 or more")
+    cfg = load_config(args.config, args.overrides)  # before torch: a wrong value fails at once
 
-    from zoerefine.config import load_config
     from zoerefine.train.step_profile import draw, profile
 
-    findings = profile(load_config(args.config, args.overrides), args.steps)
+    findings = profile(cfg, args.steps)
     draw(findings, args.out, Path(args.config).name)
     for row, share in findings.shares.items():
         print(f"{row:<18} {share:>6.1%}")

@@ -146,7 +146,7 @@ class PackedCache:
 
 @dataclass(frozen=True)
 class Loading:
-    """Batches."""
+    """How batches are loaded."""
 
     BATCH: int = key(Integer(1, 65536), 64, "samples of one optimizer step, over all processes")
     HEIGHT: int = key(
@@ -216,10 +216,10 @@ class Augment:
 
 @dataclass(frozen=True)
 class Model:
-    """The refiner."""
+    """The network that refines depth."""
 
     NAME: str = key(
-        OneOf(NETWORKS, outside=True), "small",
+        OneOf(NETWORKS), "small",
         "network: see docs/models.md; package.module:Class for one outside this package",
     )  # fmt: skip
     BASE: int = key(Integer(4), 16, "channels of the first level")
@@ -234,7 +234,7 @@ class Model:
 
 @dataclass(frozen=True)
 class LossTerms:
-    """The loss."""
+    """The loss that training minimizes."""
 
     TERMS: list[dict[str, Any]] = key(
         ListOf(MappingOf({"name": OneOf(LOSS_TERMS), "weight": Number(at_least=0)}), at_least=1),

@@ -61,7 +61,7 @@ class _Reader:
                 found[word] = self.sub_trees(value, key, inside, chosen)
             elif key in KEYS and key.partition(".")[0] not in FIXED_GROUPS:
                 found[word] = self.leaf(KEYS[key].type, value, inside, chosen)
-            elif prefix == f"{OPTIONS}.":
+            elif prefix == f"{OPTIONS}." and str(word).isidentifier():
                 found[word] = self.leaf(OpenMapping(), value, inside, chosen)
             else:
                 raise WrongValue(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zoerefine.registries import is_place
+from zoerefine.registries import Registry, is_place
 
 FLAG_WORDS = {"on": True, "yes": True, "off": False, "no": False}
 Check = Callable[[str], str]  # a text -> what is wrong with it; empty: nothing
@@ -67,7 +67,8 @@ class Integer(ValueType):
             return "an integer"
         if self.at_most is None:
             return f"an integer of at least {self.at_least}"
-        return f"an integer from {self.at_least} to {self.at_most}"
+        most = "2^63 - 1" if self.at_most == 2**63 - 1 else self.at_most
+        return f"an integer from {self.at_least} to {most}"
 
     def read(self, value: Any, key: str) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not self._fits(value):
@@ -92,6 +93,8 @@ class Number(ValueType):
 
     @property
     def allowed(self) -> str:
+        if self.at_least is not None and self.at_most is not None:
+            return f"a number from {self.at_least:g} to {self.at_most:g}"
         bounds = [
             f"{word} {bound:g}"
             for word, bound in (
@@ -186,13 +189,19 @@ def control_fault(text: str) -> str:
 
 @dataclass(frozen=True)
 class OneOf(ValueType):
-    """One of some names. `names` maps each to its meaning; registries are such mappings.
-
-    With `outside`, `package.module:Class` is allowed, too.
-    """
+    """One of some names: the keys of a registry, or of a mapping to their meanings."""
 
     names: Mapping[str, str]
-    outside: bool = False
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        """What each name means; empty meanings for a registry, which holds places."""
+        return dict.fromkeys(self.names, "") if isinstance(self.names, Registry) else self.names
+
+    @property
+    def outside(self) -> bool:
+        """Whether `package.module:Class` is allowed, too."""
+        return isinstance(self.names, Registry) and self.names.outside
 
     @property
     def allowed(self) -> str:
@@ -213,7 +222,7 @@ class OneOf(ValueType):
 
 @dataclass(frozen=True)
 class ListOf(ValueType):
-    """A list of values of one type; `one` names such a value in the singular."""
+    """A list of values of one type."""
 
     element: ValueType
     at_least: int = 0
@@ -221,9 +230,9 @@ class ListOf(ValueType):
 
     @property
     def allowed(self) -> str:
-        least = f" ({self.at_least} or more)" if self.at_least else ""
-        each = ", all different" if self.unique else ""
-        return f"a list{least} whose elements are {self.element.allowed}{each}"
+        filled = "a list" if not self.at_least else "a list that is not empty, and"
+        different = ", all different" if self.unique else ""
+        return f"{filled} whose elements are each {self.element.allowed}{different}"
 
     def read(self, value: Any, key: str) -> list[Any]:
         if value is None or value == "":

@@ -1,0 +1,64 @@
+"""zoerefine config: every setting with its value, where it came from, and what is allowed."""
+
+import argparse
+from collections.abc import Sequence
+
+from zoerefine.config.explain import as_markdown, as_yaml, explain_key
+from zoerefine.config.loading import resolve_config, unknown_key
+from zoerefine.config.schema import GROUPS, KEYS, SEARCH
+from zoerefine.errors import UserError
+
+EPILOG = """\
+examples:
+  zoerefine config --config configs/demo.yaml           the whole tree, as YAML with comments
+  zoerefine config TRAIN.SCHEDULE                       one key in detail
+  zoerefine config --config configs/demo.yaml TRAIN     one group
+  zoerefine config TRAIN.LR 3e-4 TRAIN.LR               a value checked, then explained
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the tree, groups or keys."""
+    parser = argparse.ArgumentParser(
+        prog="zoerefine config",
+        description="Print the settings that a config and KEY VALUE pairs result in, with meaning, "
+        "unit, default, allowed values, and where each value is set. Nothing is run or written.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE", help="a YAML config (default: none)")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the table of docs/configuration.md instead"
+    )
+    parser.add_argument(
+        "words", nargs="*", metavar="KEY [VALUE]",
+        help="a key or group to explain; a key with a value sets it, as in the other commands",
+    )  # fmt: skip
+    args = parser.parse_intermixed_args(argv)
+    if args.markdown:
+        print(as_markdown(), end="")
+        return 0
+    names, pairs = split_words(args.words)
+    resolved = resolve_config(args.config, pairs)
+    groups = [name for name in names if name not in KEYS]
+    parts = [as_yaml(resolved, groups)] if groups or not names else []
+    parts += [explain_key(resolved, KEYS[name]) for name in names if name in KEYS]
+    print("\n".join(parts), end="")
+    return 0
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names to explain, and the KEY VALUE pairs: a key before a word that names nothing."""
+    known = {*KEYS, *GROUPS, SEARCH}
+    names: list[str] = []
+    pairs: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if left and left[0] not in known:
+            pairs += [word, left.pop(0)]
+        elif word in known:
+            names.append(word)
+        else:
+            raise UserError(unknown_key(word))
+    return names, pairs
