@@ -213,5 +213,21 @@ def test_two_runs_side_by_side(study, tmp_path, capsys):
     assert "val abs_rel: " in text
     with Image.open(picture) as image:
         assert image.size[0] > 1000
+    assert main(["diff", str(trials / "0000"), str(tmp_path)]) == 2
+    assert f"{tmp_path} is not a run" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"holds 4 runs: name one"):
         diff_runs(str(study.path), str(trials / "0000"))
+
+
+def test_a_commit_that_is_no_hash_never_reaches_git(runs, tmp_path, capsys):
+    for name, commit in (("a", f"--output={tmp_path}/written"), ("b", "ab" * 20)):
+        document = {"commit": commit, "repository": str(tmp_path)}
+        (runs.add(name) / "provenance.json").write_text(json.dumps(document))
+    assert main(["diff", str(runs.folder / "a"), str(runs.folder / "b")]) == 0
+    assert "commits between" not in capsys.readouterr().out
+
+
+def test_a_damaged_run_is_one_line_of_diff(runs, capsys):
+    (runs.add("a") / "metrics.jsonl").write_bytes(b"\xff\n")
+    assert main(["diff", str(runs.folder / "a"), str(runs.add("b"))]) == 2
+    assert "damaged in line 1" in capsys.readouterr().err

@@ -1,9 +1,10 @@
 """The differences of two runs: config, commit, environment, data, metrics, weights."""
 
+import re
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.collect import find_runs
+from zoerefine.analysis.collect import DAMAGE, find_runs
 from zoerefine.analysis.run_record import Run, read_run
 from zoerefine.errors import UserError
 from zoerefine.launch.git_commands import GitError, git
@@ -12,6 +13,7 @@ from zoerefine.run_dir import RunDir
 
 FACTS = ("commit", "dirty_digest", "dataset_digest", "cache_digest", "environment_digest",
          "python", "torch", "host", "seed")  # fmt: skip
+HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def diff_runs(first: str, second: str) -> str:
@@ -28,12 +30,17 @@ def diff_runs(first: str, second: str) -> str:
 
 
 def one_run(pattern: str) -> Run:
-    """The run that a path names."""
+    """The run that a path names. Raises `UserError` where it is not one run, or damaged."""
     found = find_runs(pattern)
     if len(found) != 1:
         problem = f"holds {len(found)} runs: name one of them" if found else "is not a run"
         raise UserError(f"{pattern} {problem}")
-    return read_run(found[0])
+    try:
+        return read_run(found[0])
+    except UserError:
+        raise
+    except DAMAGE as error:
+        raise UserError(f"{pattern} is damaged: {error}") from None
 
 
 def section(title: str, lines: list[str]) -> str:
@@ -48,7 +55,7 @@ def compare(a: dict[str, Any], b: dict[str, Any], keys: Any) -> list[str]:
 
 def commits_between(a: Run, b: Run) -> list[str]:
     """The commits and changed files between both, where the repository still holds them."""
-    if a.commit == b.commit or "unknown" in (a.commit, b.commit):
+    if a.commit == b.commit or not (HASH.fullmatch(a.commit) and HASH.fullmatch(b.commit)):
         return []
     repository = Path(str(a.provenance.get("repository", "")))
     try:
