@@ -7,6 +7,7 @@ import pytest
 from matplotlib.text import Text
 
 from zoerefine.analysis.collect import collect
+from zoerefine.analysis.cost import group_costs
 from zoerefine.analysis.figure_style import style
 from zoerefine.analysis.groups import choose_split, make_groups
 from zoerefine.analysis.label_places import overlap, spread
@@ -81,6 +82,20 @@ def test_epochs_are_whole_numbers_that_end_where_the_data_end(runs):
     low, high = curves.get_xlim()
     assert 12 < high < 13
     assert all(tick == int(tick) for tick in curves.get_xticks() if low <= tick <= high)
+
+
+def test_the_cost_is_latency_only_where_every_group_was_exported(runs):
+    add_groups(runs, [0.1, 0.2])
+    groups = make_groups(collect([str(runs.folder)]).runs, "test")
+    costs, unit = group_costs(groups)
+    assert (unit, [cost.costs for cost in costs]) == ("parameters, millions", [[1.0] * 3] * 2)
+    for group, latency_ms in zip(groups, (4.0, 6.0), strict=True):
+        group.scored[0].engine["latency_ms"] = latency_ms  # one seed of the group was exported
+    costs, unit = group_costs(groups)
+    assert (unit, [cost.costs for cost in costs]) == (
+        "engine latency, ms per frame", [[4.0] * 3, [6.0] * 3],
+    )  # fmt: skip
+    assert [cost.score for cost in costs] == [group.mean for group in groups]
 
 
 def test_spread_keeps_the_order_the_gap_and_the_frame():

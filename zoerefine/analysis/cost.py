@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.groups import Group
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.seed_statistics import estimate
 
@@ -13,7 +13,7 @@ PARAMETERS = "parameters, millions"
 
 @dataclass(frozen=True)
 class Cost:
-    """A group's cost and score, by run and as means over the runs that have both."""
+    """A group's costs and scores, one of each per scored run."""
 
     label: str
     costs: list[float]
@@ -28,20 +28,26 @@ class Cost:
         return estimate(self.scores)
 
 
-def group_costs(groups: Sequence[Group], split: str) -> tuple[list[Cost], str]:
-    """The groups with a cost, and its unit: latency if all groups were exported, else size."""
+def group_costs(groups: Sequence[Group]) -> tuple[list[Cost], str]:
+    """The groups with a cost, and its unit: latency if each has an exported run, else size.
+
+    A run that was not exported has the mean latency of its group.
+    """
     scored = [group for group in groups if group.scored]
-    exported = [_costs(group, split, lambda run: run.latency_ms) for group in scored]
-    if scored and all(cost.costs for cost in exported):
-        return exported, LATENCY
-    sizes = [_costs(group, split, parameters_millions) for group in scored]
-    return [cost for cost in sizes if cost.costs], PARAMETERS
+    exported = [_cost(group, lambda run: run.latency_ms) for group in scored]
+    if None not in exported and exported:
+        return [cost for cost in exported if cost], LATENCY
+    sizes = [_cost(group, parameters_millions) for group in scored]
+    return [cost for cost in sizes if cost], PARAMETERS
 
 
-def _costs(group: Group, split: str, cost_of: Callable[[Run], float | None]) -> Cost:
-    pairs = [(cost_of(run), run.metric(split, "refined", METRIC)) for run in group.scored]
-    known = [(cost, score) for cost, score in pairs if cost is not None and score is not None]
-    return Cost(group.label, [cost for cost, _ in known], [score for _, score in known])
+def _cost(group: Group, cost_of: Callable[[Run], float | None]) -> Cost | None:
+    found = [cost_of(run) for run in group.scored]
+    known = [cost for cost in found if cost is not None]
+    if not known:
+        return None
+    costs = [estimate(known) if cost is None else cost for cost in found]
+    return Cost(group.label, costs, group.scores.tolist())
 
 
 def parameters_millions(run: Run) -> float | None:

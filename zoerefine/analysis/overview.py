@@ -46,7 +46,7 @@ def overview_figure(collection: Collection, groups: list[Group], split: str) -> 
     figure.supxlabel(text, fontsize=7, color="0.3", x=0.01, ha="left", linespacing=1.4)
     ends = draw_curves(left, shown)
     draw_finals(middle, shown, split)
-    costs = draw_costs(right, shown, split)
+    costs = draw_costs(right, shown)
     for axis in (left, middle, right):
         axis.spines[["top", "right"]].set_visible(False)
     figure.draw_without_rendering()  # settles the layout, and only then labels are moved
@@ -177,9 +177,9 @@ def draw_pseudo_level(axis: Any, groups: Sequence[Group], split: str) -> None:
     axis.set_xlim(low, high)
 
 
-def draw_costs(axis: Any, groups: Colored, split: str) -> list[tuple[Cost, str]]:
+def draw_costs(axis: Any, groups: Colored) -> list[tuple[Cost, str]]:
     """Accuracy against cost with the Pareto front of the means; returns the groups drawn."""
-    found, unit = group_costs([group for group, _ in groups], split)
+    found, unit = group_costs([group for group, _ in groups])
     axis.set_title("AbsRel against cost", loc="left", fontsize=10)
     axis.set_xlabel(unit)
     axis.locator_params(nbins=5)
