@@ -1,28 +1,41 @@
-# `make demo` and `make test` do all of their own set-up; `make help` lists the rest.
+# `make demo` and `make test` do all of their own set-up; `make help` lists every target.
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
-EXTRAS := requirements-extras.lock requirements-engines.lock
+EXTRAS := requirements-extras.lock requirements-engines.lock requirements-docs.lock
 READY := $(VENV)/.installed
 EXTRAS_READY := $(VENV)/.extras-installed
 DATA ?=
 # The first Python that is new enough; `make PYTHON=... demo` takes another.
 PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
   $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+# One thread for each of the two test processes: more would only wait for one another.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# What oneDNN may use of the processor. A processor that has less ignores the rest.
+PROCESSORS := AVX2 AVX512_CORE AVX512_CORE_BF16
 
-.PHONY: help demo test lint format bench install clean
+.PHONY: help demo test test-processors check lint format docs bench install clean
 
-help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-demo: install ## from a commit to refined depth, on a small synthetic world (or DATA=folder)
+demo: install ## run the main job on a small synthetic world (or DATA=folder)
 	@$(BIN)/python -m zoerefine demo $(if $(DATA),--data "$(DATA)")
 
-test: install $(EXTRAS_READY) ## every test
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=5 --numprocesses 2 --dist loadfile
+test: install $(EXTRAS_READY) ## run every test
+	@$(PYTEST) --durations=5 --numprocesses 2 --dist loadfile
 
-lint: install ## style and types
+test-processors: install ## run the tests of trained numbers as on older and newer processors
+	@set -e; for isa in $(PROCESSORS); do \
+	  echo "== ONEDNN_MAX_CPU_ISA=$$isa"; \
+	  ONEDNN_MAX_CPU_ISA=$$isa $(PYTEST) -m numeric --numprocesses 2 --dist loadfile; done
+
+check: lint ## check style and types, and test what changed since main (under a minute)
+	@tests=$$($(BIN)/python tests/tests_of_changes.py); \
+	if [ -n "$$tests" ]; then $(PYTEST) --numprocesses 2 $$tests; else echo "no test file to run"; fi
+
+lint: install ## check style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -31,22 +44,26 @@ format: install ## rewrite the style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: install ## every benchmark, quick
+docs: install $(EXTRAS_READY) ## build the documentation site; warnings and broken links are errors
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+bench: install ## run every benchmark with --quick
 	@set -e; for program in benchmarks/[a-z]*.py; do \
 	  echo "== $$program"; $(BIN)/python $$program --quick; done
 
 install: $(READY)
 
-# The stamp is written last: an installation that was cut off is simply gone on with.
+# The stamp is written last, so an installation that was interrupted is completed by the next one.
 $(READY): $(LOCK) pyproject.toml
-	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer here: install one, or give PYTHON=..." >&2; exit 2; }
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer found: install one, or give PYTHON=..." >&2; exit 2; }
 	@echo "installing the pinned requirements into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --progress-bar on --disable-pip-version-check -r $(LOCK)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-# Tests of optional parts are skipped, by name, where these cannot be had.
+# Tests of optional parts are skipped, by name, where their requirements cannot be installed.
 $(EXTRAS_READY): $(EXTRAS) $(READY)
 	@echo "installing what tests of the optional parts need"
 	@for list in $(EXTRAS); do \
@@ -54,5 +71,5 @@ $(EXTRAS_READY): $(EXTRAS) $(READY)
 	  || echo "$$list cannot be installed here: tests that need it are skipped"; done
 	@touch $(EXTRAS_READY)
 
-clean: ## remove what the demo made (not runs of other names)
-	rm -rf data/synthetic caches runs/demo
+clean: ## remove what the demo made (runs of other names stay)
+	rm -rf data/synthetic caches runs/demo docs/_build

@@ -1,3 +1,69 @@
-"""zoerefine: make, ship and compare networks that mend ZoeDepth metric depth."""
+"""zoerefine: train, prove and ship networks that refine metric depth.
+
+    import zoerefine as zr
+
+    cfg = zr.load_config("configs/demo.yaml", {"DATA.ROOT": "data/synthetic"})
+    run = zr.train(cfg)
+    refiner = zr.Refiner.load(zr.export(run))
+    refined_m = refiner(rgb, zoe_m)
+
+Every name below is imported when it is first used, so `import zoerefine` takes a few milliseconds.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from zoerefine.api import (
+        analyze,
+        export,
+        load_config,
+        load_run,
+        load_runs,
+        make_loader,
+        open_dataset,
+        search,
+        train,
+    )
+    from zoerefine.errors import UserError
+    from zoerefine.infer.refiner import Refiner
+
+PLACES = {
+    "Refiner": "zoerefine.infer.refiner",
+    "UserError": "zoerefine.errors",
+    "analyze": "zoerefine.api",
+    "export": "zoerefine.api",
+    "load_config": "zoerefine.api",
+    "load_run": "zoerefine.api",
+    "load_runs": "zoerefine.api",
+    "make_loader": "zoerefine.api",
+    "open_dataset": "zoerefine.api",
+    "search": "zoerefine.api",
+    "train": "zoerefine.api",
+}
+
+__all__ = [
+    "Refiner",
+    "UserError",
+    "analyze",
+    "export",
+    "load_config",
+    "load_run",
+    "load_runs",
+    "make_loader",
+    "open_dataset",
+    "search",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PLACES:
+        raise AttributeError(f"module 'zoerefine' has no attribute {name!r}")
+    return getattr(import_module(PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

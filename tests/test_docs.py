@@ -1,0 +1,81 @@
+"""The documentation: links lead somewhere, examples run, the site builds without a warning."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("runs/*.md"),
+        *ROOT.glob(".github/*.md"),
+    ]
+)
+LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_between_files_lead_to_a_file_and_a_heading(page):
+    for target in LINK.findall(FENCE.sub("", page.read_text())):
+        if re.match(r"https?://|mailto:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (page.parent / name).resolve() if name else page
+        assert linked.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(linked), f"{page.name}: {target}"
+
+
+def test_the_examples_of_the_api_page_run(world, tmp_path):
+    """In order, in one process, in a folder of their own."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/api.md").read_text(), re.M | re.S)
+    assert len(blocks) >= 5
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "synthetic").symlink_to(world)
+    (tmp_path / "examples.py").write_text(
+        "if __name__ == '__main__':\n" + re.sub(r"^", "    ", "".join(blocks), flags=re.M)
+    )
+    done = subprocess.run(
+        [sys.executable, "examples.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_notebook_runs(world, tmp_path, monkeypatch):
+    nbclient = pytest.importorskip("nbclient", reason="pip install -r requirements-docs.lock")
+    import nbformat
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "synthetic").symlink_to(world)
+    notebook = nbformat.read(ROOT / "examples/quickstart.ipynb", as_version=4)
+    nbclient.NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx", reason="pip install -r requirements-docs.lock")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet",
+         "docs", str(tmp_path / "html")],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "html" / "reference.html").exists()

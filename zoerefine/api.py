@@ -1,0 +1,156 @@
+"""The Python API: what the commands do, as functions for a script or a notebook.
+
+`import zoerefine as zr` offers all of it. Nothing heavy is imported before a function is called.
+"""
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from yacs.config import CfgNode
+
+    from zoerefine.analysis.collect import Collection
+    from zoerefine.data.dataset import Dataset
+    from zoerefine.run_dir import RunDir
+
+
+def load_config(
+    source: str | Path | Mapping[str, Any] = {},  # noqa: B006 (it is only read)
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+) -> "CfgNode":
+    """A complete configuration: the defaults, then `source`, then `overrides`; frozen.
+
+    Args:
+        source: a YAML file, or a tree such as `{"TRAIN": {"LR": 3e-4}}`.
+        overrides: `{"TRAIN.LR": 3e-4}`, or the words of a command line, `["TRAIN.LR", "3e-4"]`.
+
+    Raises:
+        UserError: no such file, an unknown key, or a value that the key does not allow.
+    """
+    from zoerefine.config import load_config as load
+
+    return load(source, overrides)
+
+
+def open_dataset(folder: str | Path) -> "Dataset":
+    """A data set on disk: HabitatDyn's folders, or a folder with a `frames.csv`.
+
+    Raises `UserError` where the folder is missing, empty, or has neither layout.
+    """
+    from zoerefine.data.readers import open_dataset as read
+
+    return read(folder)
+
+
+def train(cfg: "CfgNode") -> "RunDir":
+    """Train a refiner; an unfinished run resumes, a finished one is returned as it is.
+
+    Raises `UserError` for bad data or a loss that is not finite; `KeyboardInterrupt` after a
+    checkpoint has been written.
+    """
+    from zoerefine.train.job import run_training
+
+    return run_training(cfg)
+
+
+def search(cfg: "CfgNode") -> "RunDir":
+    """Search what the config lists under SEARCH; returns the study's run.
+
+    `load_run(study.path / "best")` is the best run where STUDY.THEN trains it. Raises `UserError`
+    where there is nothing to search, or every trial failed.
+    """
+    from zoerefine.search.driver import run_study
+
+    return run_study(cfg)
+
+
+def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "auto") -> Path:
+    """Build an engine from a run's best weights, compare it with them, and publish it.
+
+    Args:
+        run: a finished run.
+        engine: auto, torchscript, openvino, tensorrt or tensorrt-rtx.
+        precision: auto, fp32, fp16, bf16 or int8.
+
+    Returns:
+        The bundle's path, for `Refiner.load`.
+
+    Raises:
+        UserError: no trained weights; the engine cannot be built here, or is too far from the
+            refiner.
+    """
+    from zoerefine.export.export import export as build
+
+    return build(load_run(run), engine, precision)
+
+
+def load_run(run: "RunDir | str | Path") -> "RunDir":
+    """A run's folder: `.config()`, `.results()`, `.metrics()`, `.status()` and its files' paths.
+
+    Raises `UserError` where there is no run.
+    """
+    from zoerefine.errors import UserError
+    from zoerefine.run_dir import RunDir
+
+    if isinstance(run, RunDir):
+        return run
+    found = RunDir(Path(run).resolve())
+    if not found.status_file.exists():
+        raise UserError(f"{run} is not a run: it has no {found.status_file.name}")
+    return found
+
+
+class RunTable(list[dict[str, Any]]):
+    """Rows of runs: a list of flat dictionaries, drawn as a table in a notebook.
+
+    `pandas.DataFrame(table)` takes it as it is.
+    """
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns, in the order in which they first appear."""
+        return list(dict.fromkeys(name for row in self for name in row))
+
+    def _repr_html_(self) -> str:
+        def cells(values: Sequence[Any], tag: str) -> str:
+            return "".join(f"<{tag}>{html.escape(str(value))}</{tag}>" for value in values)
+
+        rows = [[row.get(name, "") for name in self.columns] for row in self]
+        body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
+        return f"<table><tr>{cells(self.columns, 'th')}</tr>{body}</table>"
+
+
+def load_runs(*patterns: str | Path, where: str = "") -> RunTable:
+    """Runs as a table: path, state, seed, commit, the settings that differ, final metrics.
+
+    Args:
+        patterns: run folders, studies, or globs of them.
+        where: a filter such as `"TRAIN.LR<1e-3 and MODEL.NAME=='small'"`.
+
+    Raises:
+        UserError: nothing matches, or no run can be read.
+    """
+    from zoerefine.analysis.table import plain_rows
+
+    return RunTable(plain_rows([str(pattern) for pattern in patterns], where))
+
+
+def analyze(
+    patterns: Sequence[str | Path], out: str | Path, where: str = "", by: str | None = None
+) -> "Collection":
+    """Compare many runs: one graph, one page, and tables, written to the folder `out`.
+
+    Args:
+        patterns: run folders, studies, or globs of them.
+        out: gets overview.png, report.html, runs.csv, groups.csv and the rest.
+        where: keeps the runs that match.
+        by: the setting to group by; None: every setting that differs but the seed.
+
+    Returns:
+        The runs that were read, and those left out with the reason.
+    """
+    from zoerefine.analysis.analyze import analyze as compare
+
+    return compare([str(pattern) for pattern in patterns], Path(out), where, by)[0]
