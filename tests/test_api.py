@@ -1,0 +1,61 @@
+"""The Python API: cheap to import, complete, and usable without the command line."""
+
+import subprocess
+import sys
+
+import pytest
+
+import zoerefine as zr
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    heavy = ("torch", "numpy", "optuna", "matplotlib", "cv2", "yaml", "yacs")
+    program = f"import sys, zoerefine; print([m for m in {heavy} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout.strip() == "[]", found.stderr
+
+
+def test_every_promised_name_is_there_and_documented():
+    for name in zr.__all__:
+        assert getattr(zr, name).__doc__, name
+    assert set(zr.__all__) <= set(dir(zr))
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        zr.trian  # noqa: B018
+
+
+def test_the_package_is_typed():
+    from importlib.resources import files
+
+    assert files("zoerefine").joinpath("py.typed").is_file()
+
+
+def test_a_config_comes_from_a_tree_and_dotted_overrides():
+    cfg = zr.load_config({"TRAIN": {"LR": 0.5}, "SEED": 3}, {"TRAIN.EPOCHS": 7, "SEED": 4})
+    assert (cfg.TRAIN.LR, cfg.TRAIN.EPOCHS, cfg.SEED) == (0.5, 7, 4)
+    assert zr.load_config(cfg, {"SEED": 9}).TRAIN.LR == 0.5
+    with pytest.raises(zr.UserError, match=r"TRAIN\.LRR"):
+        zr.load_config({"TRAIN": {"LRR": 0.5}})
+    with pytest.raises(zr.UserError, match=r"TRAIN\.EPOCHS"):
+        zr.load_config({}, {"TRAIN.EPOCHS": -1})
+
+
+def test_batches_that_are_copied_can_be_kept(world):
+    dataset = zr.open_dataset(world)
+    kept = list(zr.make_loader(dataset, height=24, width=32, batch=4, seed=1, copy=True))
+    assert sorted(i for batch in kept for i in batch.index.tolist()) == list(range(16))
+    again = zr.make_loader(dataset, height=24, width=32, batch=4, seed=1)
+    for batch, other in zip(kept, again, strict=True):
+        assert batch.rgb01.equal(other.rgb01) and batch.depth_m.equal(other.depth_m)
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path):
+    with pytest.raises(zr.UserError, match="is not a run"):
+        zr.load_run(tmp_path)
+
+
+def test_a_table_of_runs_is_rows_that_a_notebook_draws(study):
+    table = zr.load_runs(study.path)
+    assert {"run", "state", "seed", "TRAIN.LR", "val/refined/abs_rel"} <= set(table.columns)
+    assert {row["state"] for row in table} == {"finished"}
+    assert "<th>TRAIN.LR</th>" in table._repr_html_()
+    assert "&lt;b&gt;" in zr.api.RunTable([{"note": "<b>"}])._repr_html_()
