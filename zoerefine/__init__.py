@@ -22,11 +22,11 @@ if TYPE_CHECKING:
         load_config,
         load_run,
         load_runs,
-        make_loader,
-        open_dataset,
         search,
         train,
     )
+    from zoerefine.data.batches import make_loader
+    from zoerefine.data.readers import open_dataset
     from zoerefine.errors import UserError
     from zoerefine.infer.refiner import Refiner
 
@@ -38,8 +38,8 @@ PLACES = {
     "load_config": "zoerefine.api",
     "load_run": "zoerefine.api",
     "load_runs": "zoerefine.api",
-    "make_loader": "zoerefine.api",
-    "open_dataset": "zoerefine.api",
+    "make_loader": "zoerefine.data.batches",
+    "open_dataset": "zoerefine.data.readers",
     "search": "zoerefine.api",
     "train": "zoerefine.api",
 }

@@ -12,36 +12,25 @@ if TYPE_CHECKING:
     from yacs.config import CfgNode
 
     from zoerefine.analysis.collect import Collection
-    from zoerefine.data.dataset import Dataset
     from zoerefine.run_dir import RunDir
 
 
 def load_config(
-    source: str | Path | Mapping[str, Any] = {},  # noqa: B006 (it is only read)
+    source: str | Path | Mapping[str, Any] | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
 ) -> "CfgNode":
     """A complete configuration: the defaults, then `source`, then `overrides`; frozen.
 
     Args:
-        source: a YAML file, or a tree such as `{"TRAIN": {"LR": 3e-4}}`.
+        source: a YAML file, a tree such as `{"TRAIN": {"LR": 3e-4}}`, or another configuration.
         overrides: `{"TRAIN.LR": 3e-4}`, or the words of a command line, `["TRAIN.LR", "3e-4"]`.
 
     Raises:
         UserError: no such file, an unknown key, or a value that the key does not allow.
     """
-    from zoerefine.config import load_config as load
+    from zoerefine.config import resolve_config
 
-    return load(source, overrides)
-
-
-def open_dataset(folder: str | Path) -> "Dataset":
-    """A data set on disk: HabitatDyn's folders, or a folder with a `frames.csv`.
-
-    Raises `UserError` where the folder is missing, empty, or has neither layout.
-    """
-    from zoerefine.data.readers import open_dataset as read
-
-    return read(folder)
+    return resolve_config(source, overrides).cfg
 
 
 def train(cfg: "CfgNode") -> "RunDir":
@@ -132,9 +121,16 @@ def load_runs(*patterns: str | Path, where: str = "") -> RunTable:
     Raises:
         UserError: nothing matches, or no run can be read.
     """
-    from zoerefine.analysis.table import plain_rows
+    from zoerefine.analysis.collect import collect
+    from zoerefine.analysis.groups import choose_split, make_groups
+    from zoerefine.analysis.run_filter import parse_filter
+    from zoerefine.analysis.table import run_rows
 
-    return RunTable(plain_rows([str(pattern) for pattern in patterns], where))
+    keeps = parse_filter(where) if where else None
+    collection = collect([str(pattern) for pattern in patterns], keeps)
+    groups = make_groups(collection.runs, choose_split(collection.runs))
+    header, rows = run_rows(collection, groups)
+    return RunTable(dict(zip(header, row, strict=True)) for row in rows)
 
 
 def analyze(

@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoerefine.errors import UserError
 from zoerefine.files import create_ignored_folder, write_json
 from zoerefine.locks import is_locked, try_lock
+
+if TYPE_CHECKING:
+    from yacs.config import CfgNode
 
 # Environment variables that a launcher sets for its job: the run directory, the user's folder.
 RUN_FOLDER = "ZOEREFINE_RUN_FOLDER"
@@ -156,6 +159,16 @@ class RunDir:
         except ValueError as error:
             raise UserError(f"{path} is damaged: {error}") from None
         return value
+
+    def config(self) -> "CfgNode":
+        """The run's resolved configuration. Raises `UserError` where it cannot be read."""
+        from zoerefine.config import load_config
+
+        return load_config(self.config_file)
+
+    def results(self) -> dict[str, Any]:
+        """Final metrics by split, scene and depth. Raises `UserError` for an unfinished run."""
+        return self.read_json(self.results_file)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The rows of `metrics.jsonl`, without a last row that a kill cut short."""

@@ -25,6 +25,7 @@ from zoerefine.run_dir import CALLER_FOLDER
 from zoerefine.yaml_text import Document, Place, YamlError, dump_yaml, parse_yaml, read_yaml
 
 COMMAND_LINE = "command line"
+Overrides = Sequence[str] | Mapping[str, Any]
 T = TypeVar("T")
 
 
@@ -46,8 +47,10 @@ def defaults() -> CfgNode:
     return CfgNode(tree | {SEARCH: {}})
 
 
-def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> CfgNode:
-    """The defaults, then a YAML file or a mapping, then `KEY VALUE` words; frozen, paths absolute.
+def load_config(source: str | Path | Mapping[str, Any], overrides: Overrides = ()) -> CfgNode:
+    """The defaults, then a YAML file or a mapping, then overrides; frozen, paths absolute.
+
+    Overrides are `KEY VALUE` words of a command line, or a mapping such as `{"TRAIN.LR": 3e-4}`.
 
     Raises `UserError` for a missing file, invalid YAML, an unknown key, or a value or a combination
     of values that is not allowed, with the key's path and where it is written.
@@ -56,7 +59,7 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
 
 
 def resolve_config(
-    source: str | Path | Mapping[str, Any] | None, overrides: Sequence[str] = ()
+    source: str | Path | Mapping[str, Any] | None, overrides: Overrides = ()
 ) -> Resolved:
     """As `load_config`, with the origin of each value; without a source, the defaults."""
     found = Resolved(defaults())
@@ -80,8 +83,10 @@ def merge(cfg: CfgNode, tree: Mapping[str, Any], source: str) -> None:
     _merge(Resolved(cfg), Document(tree, {}, source))
 
 
-def _documents(words: Sequence[str]) -> list[Document]:
-    """The trees that trailing KEY VALUE words stand for; values are read as YAML."""
+def _documents(words: Overrides) -> list[Document]:
+    """The trees that overrides stand for; the values of KEY VALUE words are read as YAML."""
+    if isinstance(words, Mapping):
+        return [Document(_nested(key, value), {}, "overrides") for key, value in words.items()]
     if len(words) % 2:
         raise UserError(f"overrides come as KEY VALUE pairs; {words[-1]!r} has no value")
     return [_document(key, text) for key, text in zip(words[::2], words[1::2], strict=True)]
@@ -92,14 +97,18 @@ def _document(key: str, text: str) -> Document:
         read = parse_yaml(text)
     except YamlError:  # a text that only looks like YAML
         read = Document(text, {})
-    tree: Any = read.tree
-    for part in reversed(key.split(".")):
-        tree = {part: tree}
     places = {
         f"{key}.{path}" if path else key: Place(0, place.text)
         for path, place in read.places.items()
     }
-    return Document(tree, places, COMMAND_LINE)
+    return Document(_nested(key, read.tree), places, COMMAND_LINE)
+
+
+def _nested(key: str, value: Any) -> Any:
+    """`{"TRAIN": {"LR": value}}` for the key TRAIN.LR."""
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
 
 
 def _merge(found: Resolved, document: Document) -> None:
