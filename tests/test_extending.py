@@ -1,0 +1,119 @@
+"""docs/extending.md, done: every example is written into a copy of the package and used."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+USE = """
+import shutil
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+import zoerefine as zr
+from zoerefine.launch.executor import open_executor
+
+world = Path(sys.argv[1])
+if __name__ == "__main__":
+    cfg = zr.load_config({
+        "DATA": {"ROOT": str(world)},
+        "CACHE": {"HEIGHT": 24, "WIDTH": 32},
+        "LOADER": {"BATCH": 4},
+        "MODEL": {"NAME": "plain", "BASE": 4, "OPTIONS": {"layers": 3}},
+        "LOSS": {"TERMS": [{"name": "log_mse", "weight": 1.0}]},
+        "TRAIN": {"EPOCHS": 1, "SCHEDULE": "linear"},
+    })
+    run = zr.train(cfg)
+    assert run.results()["parameters"] > 100
+    assert np.isfinite(run.results()["val"]["refined"]["mean_error_m"])
+
+    refiner = zr.Refiner.load(zr.export(run, engine="plain", precision="fp32"))
+    assert refiner.manifest["engine"] == "plain"
+    rgb, zoe_m = np.zeros((24, 32, 3), np.uint8), np.full((24, 32), 2.0, np.float32)
+    assert refiner(rgb, zoe_m).shape == (24, 32)
+
+    searched = {"STUDY.TRIALS": 1, "STUDY.SAMPLER": "quasi_random", "RUN.NAME": "s",
+                "SEARCH": {"MODEL": {"OPTIONS": {"layers": [1, 2]}}}}
+    study = zr.search(zr.load_config(cfg, searched))
+    assert "layers:" in (study.path / "best.yaml").read_text()
+
+    recording = Path("numbered/hall")
+    for name in ("rgb", "depth", "pseudo"):
+        (recording / name).mkdir(parents=True)
+    Path("numbered/numbered.txt").touch()
+    cv2.imwrite(str(recording / "rgb/0.jpg"), np.zeros((24, 32, 3), np.uint8))
+    for name, value in (("depth", 2000), ("pseudo", 512)):
+        cv2.imwrite(str(recording / name / "0.png"), np.full((24, 32), value, np.uint16))
+    dataset = zr.open_dataset("numbered")
+    assert dataset.layout == "numbered" and dataset.scenes == ("hall",)
+    batch = next(iter(zr.make_loader(dataset, 1, size=(24, 32))))
+    assert abs(batch.depth_m.mean().item() - 2) < 1e-3
+
+    with open_executor("nice") as executor:
+        ticket = executor.submit(["--help"])
+        while executor.poll(ticket) is None:
+            pass
+    print("all used")
+"""
+
+
+def blocks() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for place, text in BLOCK.findall((ROOT / "docs/extending.md").read_text()):
+        found.setdefault(place, []).append(text)
+    return found
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory):
+    """A copy of the package with every example of the page in it."""
+    folder = tmp_path_factory.mktemp("extended")
+    for name in ("zoerefine", "platform"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    registries = (folder / "zoerefine/registries.py").read_text()
+    metrics = folder / "zoerefine/metrics.py"
+    for place, (text, *_) in blocks().items():
+        if place == "METRICS":
+            start = metrics.read_text().replace("METRICS = {\n", "METRICS = {\n    " + text, 1)
+            metrics.write_text(start)
+        elif place == "zoerefine/metrics.py":
+            metrics.write_text(
+                metrics.read_text().replace("METRICS = {", f"{text}\n\nMETRICS = {{")
+            )
+        elif place.isupper():  # a row of a registry
+            table = re.compile(rf"^({place} = Registry\(.*?\{{\n)", re.MULTILINE | re.DOTALL)
+            registries, rows = table.subn(lambda m, row=text: m[1] + row, registries, count=1)
+            assert rows == 1, place
+        else:
+            assert not (folder / place).exists(), place
+            (folder / place).write_text(text)
+    (folder / "zoerefine/registries.py").write_text(registries)
+    return folder
+
+
+def test_the_page_shows_every_kind_of_part():
+    assert {"NETWORKS", "LOSS_TERMS", "SCHEDULES", "METRICS", "READERS", "SAMPLERS", "EXECUTORS",
+            "ENGINES"} <= set(blocks())  # fmt: skip
+
+
+def test_every_example_takes_one_file_and_one_row_and_works(extended, world, tmp_path):
+    program = tmp_path / "use.py"
+    program.write_text(USE)
+    done = subprocess.run(
+        [sys.executable, str(program), str(world)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(extended)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.endswith("all used\n"), done.stderr
