@@ -27,3 +27,12 @@ napoleon_numpy_docstring = False
 html_theme = "furo"
 html_title = f"zoerefine {__version__}"
 html_copy_source = False
+
+
+def keep_bars(app, what, name, obj, options, lines) -> None:  # type: ignore[no-untyped-def]
+    """In docstrings |x| is an absolute value; reStructuredText would look for a substitution."""
+    lines[:] = [line.replace("|", r"\|") if "`" not in line else line for line in lines]
+
+
+def setup(app) -> None:  # type: ignore[no-untyped-def]
+    app.connect("autodoc-process-docstring", keep_bars)
