@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoerefine.data.cache import PACKED, SCHEMA, frame_dtype, make_cache
@@ -31,6 +31,7 @@ def sampler(sizes, batch=4, seed=0, **options):
     return Sampler(cache, np.arange(len(cache)), batch, seed, OrderOptions(**options))
 
 
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(2, 30), min_size=1, max_size=5),
     batch=st.integers(1, 9),
