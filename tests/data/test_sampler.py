@@ -123,10 +123,8 @@ def neighbours(index, batch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"order": "sorted"}, r"LOADER\.ORDER must be one of shuffle"),
         ({"rotate_every": 1, "rotate_scenes": 3}, r"LOADER\.ROTATE_SCENES must be 1 to 2"),
         ({"scene_weights": {"attic": 1}}, "attic is no scene"),
-        ({"scene_weights": {"s0": -1}}, "must not be negative"),
         ({"scene_weights": {"s0": 0, "s1": 0}}, "needs a weight above 0"),
     ],
 )

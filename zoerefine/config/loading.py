@@ -26,6 +26,8 @@ from zoerefine.yaml_text import Document, Place, YamlError, dump_yaml, parse_yam
 
 COMMAND_LINE = "command line"
 T = TypeVar("T")
+Source = str | Path | Mapping[str, Any] | None  # None: the defaults
+Overrides = Sequence[str] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,12 @@ def defaults() -> CfgNode:
     return CfgNode(tree | {SEARCH: {}})
 
 
-def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> CfgNode:
-    """The defaults, then a YAML file or a mapping, then `KEY VALUE` words; frozen, paths absolute.
+def load_config(source: Source, overrides: Overrides = ()) -> CfgNode:
+    """The defaults, then a YAML file or a mapping, then the overrides; frozen, paths absolute.
+
+    Args:
+        source: a file, or a tree such as `{"TRAIN": {"LR": 3e-4}}`.
+        overrides: words of a command line, `["TRAIN.LR", "3e-4"]`, or `{"TRAIN.LR": 3e-4}`.
 
     Raises `UserError` for a missing file, invalid YAML, an unknown key, or a value or a combination
     of values that is not allowed, with the key's path and where it is written.
@@ -55,10 +61,8 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     return resolve_config(source, overrides).cfg
 
 
-def resolve_config(
-    source: str | Path | Mapping[str, Any] | None, overrides: Sequence[str] = ()
-) -> Resolved:
-    """As `load_config`, with the origin of each value; without a source, the defaults."""
+def resolve_config(source: Source, overrides: Overrides = ()) -> Resolved:
+    """As `load_config`, with the origin of each value."""
     found = Resolved(defaults())
     if isinstance(source, Mapping):
         _merge(found, Document(source, {}, "config"))
@@ -75,13 +79,26 @@ def resolve_config(
     return found
 
 
+def check_value(name: str, value: Any) -> Any:
+    """A value of a key, as its type, for functions that take it as an argument.
+
+    Raises `UserError`, naming the key, where the key does not allow it.
+    """
+    try:
+        return KEYS[name].type.read(value, name)
+    except WrongValue as wrong:
+        raise UserError(str(wrong)) from None
+
+
 def merge(cfg: CfgNode, tree: Mapping[str, Any], source: str) -> None:
     """Set the values of `tree` in `cfg`, each checked. Raises `UserError`, naming the source."""
     _merge(Resolved(cfg), Document(tree, {}, source))
 
 
-def _documents(words: Sequence[str]) -> list[Document]:
-    """The trees that trailing KEY VALUE words stand for; values are read as YAML."""
+def _documents(words: Overrides) -> list[Document]:
+    """The trees that overrides stand for; the values of words are read as YAML."""
+    if isinstance(words, Mapping):
+        return [Document(_nested(key, value), {}, "overrides") for key, value in words.items()]
     if len(words) % 2:
         raise UserError(f"overrides come as KEY VALUE pairs; {words[-1]!r} has no value")
     return [_document(key, text) for key, text in zip(words[::2], words[1::2], strict=True)]
@@ -92,14 +109,17 @@ def _document(key: str, text: str) -> Document:
         read = parse_yaml(text)
     except YamlError:  # a text that only looks like YAML
         read = Document(text, {})
-    tree: Any = read.tree
-    for part in reversed(key.split(".")):
-        tree = {part: tree}
     places = {
         f"{key}.{path}" if path else key: Place(0, place.text)
         for path, place in read.places.items()
     }
-    return Document(tree, places, COMMAND_LINE)
+    return Document(_nested(key, read.tree), places, COMMAND_LINE)
+
+
+def _nested(key: str, value: Any) -> Any:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
 
 
 def _merge(found: Resolved, document: Document) -> None:

@@ -119,8 +119,6 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
 
     Raises `UserError` for a name that no clip has, or where no clip is left.
     """
-    if selection.objects not in ("", "single", "several"):
-        raise UserError(f"DATA.OBJECTS must be single, several or empty, got {selection.objects!r}")
     known: dict[str, tuple[Sequence[Any], set[Any]]] = {
         "SCENES": (selection.scenes, {clip.scene for clip in dataset.clips}),
         "CLASSES": (selection.classes, {name for clip in dataset.clips for name in clip.classes}),
