@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 
 from zoerefine.data.depth_codec import DepthEncoding
+from zoerefine.data.intrinsics import Intrinsics
 from zoerefine.errors import UserError
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One moment of one clip, and the files of its four fields (None for a missing one)."""
+    """One moment of one clip, and the files of its four fields (None for a missing one).
+
+    Attributes:
+        intrinsics: of the camera that took the picture; None where they are unknown.
+        sizes_may_differ: depth and pseudo depth show the picture's field of view, but their files
+            may have another size.
+    """
 
     clip: str
     name: str
@@ -24,6 +31,8 @@ class Frame:
     depth: Path | None
     zoe: Path | None
     objects: Path | None
+    intrinsics: Intrinsics | None = None
+    sizes_may_differ: bool = False
 
     @property
     def files(self) -> tuple[Path, ...]:
