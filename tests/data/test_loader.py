@@ -262,9 +262,9 @@ def test_resized_batches_have_no_depth_from_invalid_pixels(cache, size):
     plain, resized = (next(iter(prefetcher(cache, size=to))) for to in (None, size))
     assert resized.rgb01.shape[2:] == resized.objects.shape[2:] == size
     for before, after in zip(plain.depth_m, resized.depth_m, strict=True):
-        measured = after[after > 0]
-        assert measured.min() >= before[before > 0].min() - 1e-6
-        assert measured.max() <= before.max() + 1e-6
+        valid = after[after > 0]
+        assert valid.min() >= before[before > 0].min() - 1e-6
+        assert valid.max() <= before.max() + 1e-6
     if size == (12, 16):
         blocks = plain.depth_m.unflatten(3, (16, 2)).unflatten(2, (12, 2))
         valid = (blocks > 0).sum((3, 5))

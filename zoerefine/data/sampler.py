@@ -36,8 +36,8 @@ class OrderOptions:
         order: one of `ORDERS`.
         window: size of a windowed shuffle's window, in records.
         scene_weights: for `weighted`: relative probability of a scene by name, 1 by default.
-        rotate_every: train on another random subset of scenes every so many epochs; 0: always
-            on all of them.
+        rotate_every: train on another random subset of scenes every `rotate_every` epochs; 0:
+            always on all scenes.
         rotate_scenes: size of that subset.
     """
 
