@@ -88,3 +88,12 @@ def test_packing_says_where_it_wrote(tiny, script):
     done = script("data", "pack", "--config", tiny)
     assert done.returncode == 0, done.stderr
     assert (Path(done.stdout.splitlines()[-1]) / "cache.json").exists()
+
+
+def test_help_wraps_its_description_and_keeps_the_lines_of_examples(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.partition("examples:")[0].splitlines())) <= 80
+    assert "\n  zoerefine run --clean --older-than 14\n" in shown

@@ -116,7 +116,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def _decode(path: Path, flags: int) -> Array:
-    """Decode a file. Its end is checked first: OpenCV fills what a cut file lacks with grey."""
+    """Decode a file. Its end is checked first, because OpenCV fills the missing part with grey."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -120,6 +120,8 @@ READERS = Registry(
     {
         "habitatdyn": "zoerefine.data.habitatdyn",
         "frames_csv": "zoerefine.data.frames_csv",
+        "tum": "zoerefine.data.tum",
+        "scannet": "zoerefine.data.scannet",
     },
 )
 # In the order in which `--engine auto` prefers them; a GPU's come first.

@@ -95,7 +95,7 @@ def test_the_cost_is_latency_only_where_every_group_was_exported(runs):
     assert (unit, [cost.costs for cost in costs]) == (
         "engine latency, ms per frame", [[4.0] * 3, [6.0] * 3],
     )  # fmt: skip
-    assert [cost.score for cost in costs] == [group.mean for group in groups]
+    assert [cost.mean for cost in costs] == [4, 6]
 
 
 def test_spread_keeps_the_order_the_gap_and_the_frame():

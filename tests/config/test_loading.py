@@ -47,6 +47,14 @@ def test_a_mapping_is_read_like_a_file(write):
         load_config({"TRAIN": {"LR": -1}})
 
 
+def test_overrides_may_be_a_mapping_of_keys(write):
+    cfg = load_config(write("SEED: 1"), {"TRAIN.LR": 1, "MODEL.OPTIONS": {"depth": 2}})
+    assert (cfg.SEED, cfg.TRAIN.LR, cfg.MODEL.OPTIONS.depth) == (1, 1.0, 2)
+    assert load_config(cfg, {"SEED": 2}).TRAIN.LR == 1.0
+    with pytest.raises(UserError, match=r"overrides: no config key TRAIN\.LRR"):
+        load_config({}, {"TRAIN.LRR": 1})
+
+
 def test_an_int_is_taken_for_a_float_and_nothing_else(write):
     assert load_config(write("TRAIN: {LR: 1}")).TRAIN.LR == 1.0
     with pytest.raises(UserError, match=r"yaml:1: TRAIN\.EPOCHS must be an integer .* got 2\.5"):

@@ -149,14 +149,6 @@ def test_training_is_bit_exact_in_every_mode(tiny):
     assert digests["build"] == digests["fill"] == digests["off"]
 
 
-def test_an_unknown_mode_is_named(world, tmp_path):
-    with pytest.raises(UserError, match=r"CACHE\.MODE must be one of build, fill, rebuild, off"):
-        build(world, tmp_path, mode="maybe")
-
-
-# What is packed already, what has changed, and where there is no room
-
-
 def test_only_what_changed_is_packed_again(copied_world, tmp_path, capsys):
     first = build(copied_world, tmp_path / "c")
     frames = frames_of(copied_world)

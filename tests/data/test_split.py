@@ -98,7 +98,6 @@ def test_clips_are_selected_by_scene_class_speed_and_number_of_classes(tmp_path,
         ),
         (Selection(classes=["cow"]), r"DATA\.CLASSES.*dog, people"),
         (Selection(speeds=[9]), r"DATA\.SPEEDS.*1, 2"),
-        (Selection(objects="many"), "single, several or empty"),
         (Selection(scenes=["attic"], speeds=[2]), "no clip of .* matches all"),
     ],
 )

@@ -112,6 +112,7 @@ def test_impossible_options_of_a_queue_are_refused(launch):
         (("--seeds", "0:2", "--parallel", "0"), "invalid"),
         (("--seeds", "0:2", "--allow-dirty"), "commit the changes first"),
         (("--executor", "ray"), "RAY_ADDRESS"),
+        (("--gpus", "1"), "--executor local cannot reserve GPUs"),
     ]:
         done = launch(*words, env={"RAY_ADDRESS": ""})
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr

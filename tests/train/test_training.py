@@ -239,11 +239,14 @@ def test_a_non_finite_loss_stops_with_the_names_of_the_frames(trainer, train, tm
         (["TRAIN.COMPILE", "max-autotune"], "set TRAIN.DETERMINISTIC false"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(tiny, capsys, words, message):
+def test_bad_input_is_one_line_with_exit_code_2_and_nothing_is_written(
+    tiny, capsys, tmp_path, words, message
+):
     assert main(["train", "--config", str(tiny), *words]) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert len(errors) == 1
     assert message in errors[0]
+    assert list(tmp_path.iterdir()) == [tiny]
 
 
 def test_a_truncated_picture_stops_packing_and_is_named(tiny, capsys, world, tmp_path):

@@ -13,19 +13,14 @@ PARAMETERS = "parameters, millions"
 
 @dataclass(frozen=True)
 class Cost:
-    """A group's costs and scores, one of each per scored run."""
+    """What a group's runs cost, one number per scored run."""
 
-    label: str
+    group: Group
     costs: list[float]
-    scores: list[float]
 
     @property
-    def cost(self) -> float:
+    def mean(self) -> float:
         return estimate(self.costs)
-
-    @property
-    def score(self) -> float:
-        return estimate(self.scores)
 
 
 def group_costs(groups: Sequence[Group]) -> tuple[list[Cost], str]:
@@ -46,8 +41,7 @@ def _cost(group: Group, cost_of: Callable[[Run], float | None]) -> Cost | None:
     known = [cost for cost in found if cost is not None]
     if not known:
         return None
-    costs = [estimate(known) if cost is None else cost for cost in found]
-    return Cost(group.label, costs, group.scores.tolist())
+    return Cost(group, [estimate(known) if cost is None else cost for cost in found])
 
 
 def parameters_millions(run: Run) -> float | None:

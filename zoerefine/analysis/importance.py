@@ -8,6 +8,7 @@ from zoerefine.analysis.groups import METRIC
 from zoerefine.analysis.run_record import Run, differing_keys, finite_number
 
 ENOUGH_FOR_IMPORTANCE = 8  # runs; with fewer an importance would be noise
+ENOUGH_TO_BE_SURE = 50  # runs; with fewer it is a rough estimate
 
 
 def importances(runs: Sequence[Run], split: str) -> dict[str, float]:

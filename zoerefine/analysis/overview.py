@@ -75,7 +75,7 @@ def draw_curves(axis: Any, groups: Colored) -> list[Any]:
         if any(run.pruned for run in group.runs):
             axis.plot(epochs[-1], mean[-1], marker="x", color=color, markersize=9)
         means += mean.tolist()
-        ends.append((mean[-1], curve_name(group), color))
+        ends.append((mean[-1], short_name(group), color))
     if pseudo:
         means.append(float(np.mean(pseudo)))
         axis.axhline(means[-1], color=QUIET, linestyle="--", linewidth=1)
@@ -124,8 +124,8 @@ def align_curves(curves: list[tuple[list[int], list[float]]]) -> tuple[np.ndarra
     return np.array(common), np.array([[row[epoch] for epoch in common] for row in rows])
 
 
-def curve_name(group: Group) -> str:
-    """A group's name beside its curve."""
+def short_name(group: Group) -> str:
+    """A group's name beside its curve or point."""
     name = group.label.split(": ")[0] if len(group.runs) == 1 else group.label
     return shortened(name, 24)
 
@@ -184,15 +184,15 @@ def draw_costs(axis: Any, groups: Colored) -> list[tuple[Cost, str]]:
     axis.set_xlabel(unit)
     axis.locator_params(nbins=5)
     colors = {group.label: color for group, color in groups}
-    costs = [(cost, colors[cost.label]) for cost in found]
+    costs = [(cost, colors[cost.group.label]) for cost in found]
     if not costs:
         axis.text(0.5, 0.5, "no run has a cost", transform=axis.transAxes, ha="center")
         axis.set_axis_off()
         return []
     for cost, color in costs:
-        axis.plot(cost.costs, cost.scores, "o", color=color, alpha=0.35, markersize=4)
-        axis.plot(cost.cost, cost.score, "o", color=color, markersize=8)
-    points = [(cost.cost, cost.score) for cost in found]
+        axis.plot(cost.costs, cost.group.scores, "o", color=color, alpha=0.35, markersize=4)
+        axis.plot(cost.mean, cost.group.mean, "o", color=color, markersize=8)
+    points = [(cost.mean, cost.group.mean) for cost in found]
     front = np.array([points[i] for i in pareto_front(points)])
     if len(front) > 1:
         axis.step(front[:, 0], front[:, 1], where="post", color="0.5", linewidth=1, zorder=0)
@@ -204,10 +204,11 @@ def draw_costs(axis: Any, groups: Colored) -> list[tuple[Cost, str]]:
 
 def label_costs(axis: Any, costs: Sequence[tuple[Cost, str]]) -> None:
     """Name the groups beside their means."""
-    labels = [Label(c.cost, c.score, shortened(c.label, 24), color) for c, color in costs]
-    points = [point for c, _ in costs for point in zip(c.costs, c.scores, strict=True)]
+    labels = [Label(c.mean, c.group.mean, short_name(c.group), color) for c, color in costs]
+    means = [(label.x, label.y) for label in labels]
+    points = [point for c, _ in costs for point in zip(c.costs, c.group.scores, strict=True)]
     front = [tuple(point) for line in axis.lines for point in steps_of(line)]
-    place_labels(axis, labels, [*points, *((c.cost, c.score) for c, _ in costs), *front])
+    place_labels(axis, labels, [*means, *points, *front])
 
 
 def steps_of(line: Any, count: int = 40) -> np.ndarray:

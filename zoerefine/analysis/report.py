@@ -14,7 +14,7 @@ from zoerefine.analysis.comparisons import Difference
 from zoerefine.analysis.example_frames import best_and_worst
 from zoerefine.analysis.figure_style import PALETTE
 from zoerefine.analysis.groups import Group
-from zoerefine.analysis.importance import ENOUGH_FOR_IMPORTANCE, importances
+from zoerefine.analysis.importance import ENOUGH_FOR_IMPORTANCE, ENOUGH_TO_BE_SURE, importances
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.summary import summarize
 from zoerefine.analysis.table import difference_rows, run_rows, scene_rows
@@ -41,7 +41,7 @@ def write_report(
         "facts": " ".join(facts(collection, groups, split)),
         "overview": as_url(out / "overview.svg", "image/svg+xml"),
         "settings": as_url(settings, "image/png") if settings.exists() else "",
-        "settings_note": settings_note(importances(collection.runs, split)),
+        "settings_note": settings_note(importances(collection.runs, split), len(collection.runs)),
         "curves": curves(groups),
         "frames": [asdict(frame) for frame in frames],
         "frames_note": frames_note,
@@ -90,7 +90,7 @@ def as_url(path: Path, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-def settings_note(shares: dict[str, float]) -> str:
+def settings_note(shares: dict[str, float], runs: int) -> str:
     """The importances in a sentence."""
     if not shares:
         return (
@@ -98,7 +98,8 @@ def settings_note(shares: dict[str, float]) -> str:
             "setting differs."
         )
     parts = [f"{key} {share:.0%}" for key, share in shares.items()]
-    return f"Share of the variation of AbsRel (PED-ANOVA): {', '.join(parts)}."
+    rough = f" A rough estimate: only {runs} runs." if runs < ENOUGH_TO_BE_SURE else ""
+    return f"Share of the variation of AbsRel (PED-ANOVA): {', '.join(parts)}.{rough}"
 
 
 def curves(groups: Sequence[Group]) -> list[dict[str, Any]]:

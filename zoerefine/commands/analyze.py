@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.commands.help_format import HelpFormat
+
 DESCRIPTION = """\
 Compare runs: which settings are best, whether the difference is significant, which settings
 matter, and what they cost. Runs that differ only in their seed form one group.
@@ -25,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
         prog="zoerefine analyze",
         description=DESCRIPTION,
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="runs, studies or globs of them")
     parser.add_argument(

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.config.explain import as_markdown, as_yaml, explain_key
 from zoerefine.config.loading import resolve_config, unknown_key
 from zoerefine.config.schema import GROUPS, KEYS, SEARCH
@@ -24,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
         description="Print the settings that a config and KEY VALUE pairs result in, with meaning, "
         "unit, default, allowed values, and where each value is set. Nothing is run or written.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     parser.add_argument("--config", metavar="FILE", help="a YAML config (default: none)")
     parser.add_argument(

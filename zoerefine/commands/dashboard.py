@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.run_dir import RunDir
 
 EPILOG = """\
@@ -40,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         description="Show a study in the browser: its trials, Pareto front and parameter "
         "importances in optuna-dashboard, its learning curves in TensorBoard. Ctrl-C stops both.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     add = made.add_argument
     add("run", type=Path, metavar="RUN", help="a study's run, e.g. runs/search/study")

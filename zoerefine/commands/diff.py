@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.commands.help_format import HelpFormat
+
 EPILOG = """\
 examples:
   zoerefine diff runs/small/latest runs/guided/latest
@@ -18,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
         description="Print the differences between two runs: settings, commit, environment, data, "
         "metrics and weights.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     parser.add_argument("first", metavar="A", help="a run directory")
     parser.add_argument("second", metavar="B", help="another run directory")

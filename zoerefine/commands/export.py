@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.errors import UserError
 from zoerefine.export import PRECISIONS
 from zoerefine.registries import ENGINES
@@ -50,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         "is compared with the refiner on real frames, and published only if it differs from it by "
         "less than a fixed tolerance.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     made.add_argument("run", type=Path, metavar="RUN", help="the directory of a finished run")
     made.add_argument(

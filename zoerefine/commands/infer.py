@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         prog="zoerefine infer",
         description="Refine the depth of pictures or of a video with an engine bundle.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     add = made.add_argument
     add("bundle", type=Path, metavar="BUNDLE", help="a bundle from `zoerefine export`")

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.launch.launcher import default_home, start
 from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.reproduce import (
@@ -40,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
         "the same machine with the same versions they must be bit-exact; otherwise metrics may "
         "differ within a tolerance. Before it runs, it lists what differs from the record.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="the directory of a run that `zoerefine run` made")
@@ -68,7 +69,7 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> int:
     checks += check_data(run, lambda: data_digests(run))
     exact = not any(check.verdict == DIFFERS and check.what != "commit" for check in checks)
     different = [check for check in checks if check.verdict != SAME]
-    print(f"{len(checks) - len(different)} of {len(checks)} records are unchanged "
+    print(f"{len(checks) - len(different)} of {len(checks)} facts are as recorded "
           "(commit, config, the run's files, packages, machine, data)")  # fmt: skip
     print_comparisons("changed since the run", different)
     mismatches = [check for check in checks if check.verdict == MISMATCH]
@@ -76,8 +77,8 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> int:
         print(f"NOT REPRODUCIBLE: {mismatches[0].what} is not what was recorded")
         return 1
     if args.check:
-        how = "bit-exact" if exact else f"within a tolerance of {args.tolerance:g}"
-        print(f"the run can be reproduced; its results would be compared {how}")
+        how = "must be bit-exact" if exact else f"may differ by {args.tolerance:g}"
+        print(f"the run can be reproduced; its results {how}")
         return 0
     again = next_run_dir(run, args.fresh)
     code = start(plan, again)

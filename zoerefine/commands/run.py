@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoerefine.commands.executor_options import add_executor_options, resources_of
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.errors import UserError
+from zoerefine.launch.executor import NO_RESOURCES
 from zoerefine.launch.launch_plan import Job
 from zoerefine.launch.launcher import default_home, launch
 
@@ -44,7 +46,8 @@ def main(argv: Sequence[str]) -> int:
     if not (args.commit or args.commits or args.branch):
         raise UserError("--commit is missing: give a hash, a tag or a branch")
     job = job_of(args, arguments)
-    if args.commits or args.configs or args.seeds or args.executor != "local":
+    cluster = args.executor != "local" or resources_of(args) != NO_RESOURCES
+    if args.commits or args.configs or args.seeds or cluster:
         return queue(args, job, home)
     run, code = launch(job, args.runs, home)
     print(run.path)
@@ -59,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         "workspace, so your working tree is not used and may change meanwhile. The same command "
         "finds its run again: a finished run is left as it is, an unfinished one resumes.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     add_job_options(made.add_argument_group("the job"))
     many = made.add_argument_group("several jobs: every combination of commits, configs and seeds")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoerefine.commands.executor_options import add_executor_options, resources_of
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.search.check import check_search_space
@@ -57,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
         description="Search for the best values of the keys that SEARCH in a config lists. Each "
         "trial trains one combination. The same command continues a study that was interrupted.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     add = made.add_argument
     add("--config", metavar="FILE", help="a YAML config with SEARCH")

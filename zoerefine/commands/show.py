@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.launch.show import show_run
 from zoerefine.run_dir import RunDir
 
@@ -22,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
         "the command that runs it again. Or about an engine bundle: the run it came from, what it "
         "needs, and how much it differs from the refiner.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     parser.add_argument(
         "path", type=Path, metavar="RUN|BUNDLE", help="a run directory, or an engine bundle's file"

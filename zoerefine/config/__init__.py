@@ -6,6 +6,7 @@ values exclude each other. docs/configuration.md shows it from the outside.
 
 from zoerefine.config.loading import (
     Resolved,
+    check_value,
     defaults,
     load_config,
     merge,
@@ -19,6 +20,7 @@ from zoerefine.config.loading import (
 
 __all__ = [
     "Resolved",
+    "check_value",
     "defaults",
     "load_config",
     "merge",

@@ -27,6 +27,8 @@ from zoerefine.yaml_text import Document, Place, YamlError, dump_yaml, parse_yam
 COMMAND_LINE = "command line"
 Overrides = Sequence[str] | Mapping[str, Any]
 T = TypeVar("T")
+Source = str | Path | Mapping[str, Any] | None  # None: the defaults
+Overrides = Sequence[str] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,19 @@ def defaults() -> CfgNode:
     return CfgNode(tree | {SEARCH: {}})
 
 
+<<<<<<< HEAD
 def load_config(source: str | Path | Mapping[str, Any], overrides: Overrides = ()) -> CfgNode:
     """The defaults, then a YAML file or a mapping, then overrides; frozen, paths absolute.
 
     Overrides are `KEY VALUE` words of a command line, or a mapping such as `{"TRAIN.LR": 3e-4}`.
+=======
+def load_config(source: Source, overrides: Overrides = ()) -> CfgNode:
+    """The defaults, then a YAML file or a mapping, then the overrides; frozen, paths absolute.
+
+    Args:
+        source: a file, or a tree such as `{"TRAIN": {"LR": 3e-4}}`.
+        overrides: words of a command line, `["TRAIN.LR", "3e-4"]`, or `{"TRAIN.LR": 3e-4}`.
+>>>>>>> main
 
     Raises `UserError` for a missing file, invalid YAML, an unknown key, or a value or a combination
     of values that is not allowed, with the key's path and where it is written.
@@ -58,10 +69,15 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Overrides = (
     return resolve_config(source, overrides).cfg
 
 
+<<<<<<< HEAD
 def resolve_config(
     source: str | Path | Mapping[str, Any] | None, overrides: Overrides = ()
 ) -> Resolved:
     """As `load_config`, with the origin of each value; without a source, the defaults."""
+=======
+def resolve_config(source: Source, overrides: Overrides = ()) -> Resolved:
+    """As `load_config`, with the origin of each value."""
+>>>>>>> main
     found = Resolved(defaults())
     if isinstance(source, Mapping):
         _merge(found, Document(source, {}, "config"))
@@ -78,13 +94,28 @@ def resolve_config(
     return found
 
 
+def check_value(name: str, value: Any) -> Any:
+    """A value of a key, as its type, for functions that take it as an argument.
+
+    Raises `UserError`, naming the key, where the key does not allow it.
+    """
+    try:
+        return KEYS[name].type.read(value, name)
+    except WrongValue as wrong:
+        raise UserError(str(wrong)) from None
+
+
 def merge(cfg: CfgNode, tree: Mapping[str, Any], source: str) -> None:
     """Set the values of `tree` in `cfg`, each checked. Raises `UserError`, naming the source."""
     _merge(Resolved(cfg), Document(tree, {}, source))
 
 
 def _documents(words: Overrides) -> list[Document]:
+<<<<<<< HEAD
     """The trees that overrides stand for; the values of KEY VALUE words are read as YAML."""
+=======
+    """The trees that overrides stand for; the values of words are read as YAML."""
+>>>>>>> main
     if isinstance(words, Mapping):
         return [Document(_nested(key, value), {}, "overrides") for key, value in words.items()]
     if len(words) % 2:
@@ -105,7 +136,10 @@ def _document(key: str, text: str) -> Document:
 
 
 def _nested(key: str, value: Any) -> Any:
+<<<<<<< HEAD
     """`{"TRAIN": {"LR": value}}` for the key TRAIN.LR."""
+=======
+>>>>>>> main
     for part in reversed(key.split(".")):
         value = {part: value}
     return value

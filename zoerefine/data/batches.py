@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from zoerefine.config import check_value
 from zoerefine.data.dataset import Dataset
 from zoerefine.data.loader import Loader
 from zoerefine.data.pack import build_cache
@@ -60,6 +61,8 @@ def make_loader(
     if unknown:
         known = ", ".join(dataset.scenes)
         raise UserError(f"scenes: {dataset.root} has no {unknown[0]!r}; known: {known}")
+    for key, value in (("BATCH", batch), ("ORDER", order), ("TIER", tier), ("THREADS", threads)):
+        check_value(f"LOADER.{key}", value)
     target = pick_device() if device is None else torch.device(device)
     packed = build_cache(dataset, *size, Path(cache_root), max_broken=max_broken)
     cache = place_records(packed, tier, target)

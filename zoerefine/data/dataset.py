@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 
 from zoerefine.data.depth_codec import DepthEncoding
+from zoerefine.data.intrinsics import Intrinsics
 from zoerefine.errors import UserError
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One moment of one clip, and the files of its four fields (None for a missing one)."""
+    """One moment of one clip, and the files of its four fields (None for a missing one).
+
+    Attributes:
+        intrinsics: of the camera that took the picture; None where they are unknown.
+        sizes_may_differ: depth and pseudo depth show the picture's field of view, but their files
+            may have another size.
+    """
 
     clip: str
     name: str
@@ -24,6 +31,8 @@ class Frame:
     depth: Path | None
     zoe: Path | None
     objects: Path | None
+    intrinsics: Intrinsics | None = None
+    sizes_may_differ: bool = False
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -119,8 +128,6 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
 
     Raises `UserError` for a name that no clip has, or where no clip is left.
     """
-    if selection.objects not in ("", "single", "several"):
-        raise UserError(f"DATA.OBJECTS must be single, several or empty, got {selection.objects!r}")
     known: dict[str, tuple[Sequence[Any], set[Any]]] = {
         "SCENES": (selection.scenes, {clip.scene for clip in dataset.clips}),
         "CLASSES": (selection.classes, {name for clip in dataset.clips for name in clip.classes}),

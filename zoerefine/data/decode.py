@@ -10,6 +10,8 @@ from zoerefine.data.depth_codec import HABITATDYN, MILLIMETRES, DepthEncoding, r
 from zoerefine.errors import UserError
 from zoerefine.image_files import UPRIGHT, exif_orientation, read_rgb, read_values
 
+ASPECT_TOLERANCE = 0.02  # 1296x968 and 640x480 differ by 0.004
+
 Array = np.ndarray
 
 
@@ -53,7 +55,9 @@ def read_frame(frame: Frame, encoding: DepthEncoding, height: int, width: int) -
     """A frame's four fields at one size: rgb [H, W, 3] uint8, zoe and depth uint16 [H, W],
     objects uint8 [H, W] (zeros where the data set has none).
 
-    Raises `UserError` for a missing or damaged file, or fields of different sizes.
+    Where the frame allows other sizes, depth and pseudo depth are first brought to the picture's
+    size by nearest neighbour. Raises `UserError` for a missing or damaged file, or fields of
+    different sizes.
     """
     if frame.depth is None or frame.zoe is None:
         missing = "depth" if frame.depth is None else "pseudo depth"
@@ -61,6 +65,9 @@ def read_frame(frame: Frame, encoding: DepthEncoding, height: int, width: int) -
         raise UserError(f"frame {frame.name} of clip {frame.clip} has no {missing}{hint}")
     rgb, zoe = read_rgb(frame.rgb), read_zoe(frame.zoe)
     depth = read_depth(frame.depth, encoding)
+    if frame.sizes_may_differ:
+        depth = _on_grid_of(rgb, depth, frame.depth, frame.rgb)
+        zoe = _on_grid_of(rgb, zoe, frame.zoe, frame.rgb)
     objects = np.zeros_like(depth, np.uint8)
     if frame.objects is not None:
         objects = read_objects(frame.objects)
@@ -82,7 +89,19 @@ def resize_rgb(rgb: Array, height: int, width: int) -> Array:
 
 def resize_ids(ids: Array, height: int, width: int) -> Array:
     """The id at each new pixel's centre: ids cannot be averaged."""
-    return cv2.resize(ids, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
+    return _nearest(ids, height, width)
+
+
+def _nearest(values: Array, height: int, width: int) -> Array:
+    return cv2.resize(values, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
+
+
+def _on_grid_of(rgb: Array, depth: Array, path: Path, rgb_path: Path) -> Array:
+    """Depth of the picture's field of view, on the picture's pixel grid, by nearest neighbour."""
+    (height, width), (rows, columns) = rgb.shape[:2], depth.shape
+    if abs(width * rows / (height * columns) - 1) > ASPECT_TOLERANCE:
+        raise UserError(_different_sizes(path, depth, rgb_path, rgb))
+    return _nearest(depth, height, width)
 
 
 def _depth_values(path: Path, encoding: DepthEncoding) -> Array:

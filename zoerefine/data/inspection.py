@@ -22,7 +22,7 @@ from zoerefine.progress import track
 SHEET_CLIPS = 24
 SHEET_COLUMNS = 4
 THUMB = (120, 160)  # rows, columns of one picture on the contact sheet
-FARTHEST_M = 10.0  # the end of the sheet's colour scale
+USUAL_RANGE_M = 10.0  # the colour scale where no true depth is valid
 FAULTS_SHOWN = 20
 
 
@@ -138,49 +138,68 @@ def _clips_without_zoe(dataset: Dataset) -> str:
     return ", ".join(f"clip {clip} ({n} frames)" for clip, n in sorted(missing.items()))
 
 
+@dataclass(frozen=True)
+class SheetCell:
+    """One clip on the contact sheet: RGB uint8 [2 H, 2 W, 3], depths float [H, W] in metres.
+
+    What could not be read is black: the report names it.
+    """
+
+    name: str
+    rgb: np.ndarray
+    true_m: np.ndarray
+    zoe_m: np.ndarray
+
+
 def contact_sheet(dataset: Dataset, path: Path) -> None:
-    """Draw the first frame of up to `SHEET_CLIPS` clips: picture, true and pseudo depth."""
+    """Draw the first frame of up to `SHEET_CLIPS` clips: picture, true and pseudo depth.
+
+    All depths have one colour scale, up to the 99th percentile of the true depth.
+    """
     firsts = {frame.clip: frame for frame in reversed(dataset.frames)}
     frames = sorted(firsts.values(), key=lambda f: (f.scene, f.clip))
     step = -(-len(frames) // SHEET_CLIPS)
-    cells = [_cell(frame, dataset) for frame in frames[::step]]
-    cells += [np.full_like(cells[0], 255)] * (-len(cells) % SHEET_COLUMNS)
-    rows = [np.hstack(cells[i : i + SHEET_COLUMNS]) for i in range(0, len(cells), SHEET_COLUMNS)]
+    cells = [_read_cell(frame, dataset) for frame in frames[::step]]
+    depths_m = np.concatenate([cell.true_m[cell.true_m > 0] for cell in cells])
+    farthest_m = float(np.percentile(depths_m, 99)) if len(depths_m) else USUAL_RANGE_M
+    drawn = [_draw_cell(cell, farthest_m) for cell in cells]
+    drawn += [np.full_like(drawn[0], 255)] * (-len(drawn) % SHEET_COLUMNS)
+    rows = [np.hstack(drawn[i : i + SHEET_COLUMNS]) for i in range(0, len(drawn), SHEET_COLUMNS)]
     write_png(path, np.vstack(rows))
 
 
-def _cell(frame: Frame, dataset: Dataset) -> np.ndarray:
-    """One clip: its picture above, true and pseudo depth side by side below. RGB."""
+def _read_cell(frame: Frame, dataset: Dataset) -> SheetCell:
     rows, columns = THUMB
-    picture: np.ndarray = np.zeros((2 * rows, 2 * columns, 3), np.uint8)
+    rgb: np.ndarray = np.zeros((2 * rows, 2 * columns, 3), np.uint8)
     true_m, zoe_m = np.zeros(THUMB), np.zeros(THUMB)
-    with suppress(UserError):  # the report names what is broken; its place stays black
-        rgb = read_rgb(frame.rgb)
-        picture = cv2.resize(rgb, picture.shape[1::-1], interpolation=cv2.INTER_AREA)
+    encoding = dataset.depth_encoding
+    with suppress(UserError):
+        rgb = cv2.resize(read_rgb(frame.rgb), rgb.shape[1::-1], interpolation=cv2.INTER_AREA)
     with suppress(UserError):
         if frame.depth is not None:
-            encoding = dataset.depth_encoding
             true_m = _thumb(read_depth(frame.depth, encoding)) * encoding.u16_unit_m
     with suppress(UserError):
         if frame.zoe is not None:
             zoe_m = _thumb(read_zoe(frame.zoe)) * ZOE_UNIT_M
-    _label(picture, f"{frame.scene} / {frame.clip}")
-    return np.vstack([picture, np.hstack([_depth(true_m, "depth"), _depth(zoe_m, "pseudo depth")])])
+    return SheetCell(f"{frame.scene} / {frame.clip}", rgb, true_m, zoe_m)
 
 
 def _thumb(values: np.ndarray) -> np.ndarray:
     return cv2.resize(values, THUMB[::-1], interpolation=cv2.INTER_NEAREST)
 
 
-def _depth(depth_m: np.ndarray, name: str) -> np.ndarray:
-    colors = depth_colors(depth_m, FARTHEST_M)
-    colors[depth_m == 0] = 0
-    _label(colors, f"{name}, 0-{FARTHEST_M:g} m")
-    return colors
+def _draw_cell(cell: SheetCell, farthest_m: float) -> np.ndarray:
+    """The picture above, true and pseudo depth side by side below; with labels. RGB."""
+    true, pseudo = depth_colors(cell.true_m, farthest_m), depth_colors(cell.zoe_m, farthest_m)
+    true[cell.true_m == 0] = pseudo[cell.zoe_m == 0] = 0
+    _label(cell.rgb, cell.name)
+    _label(true, f"depth, 0-{farthest_m:.1f} m")
+    _label(pseudo, "pseudo depth")
+    return np.vstack([cell.rgb, np.hstack([true, pseudo])])
 
 
 def _label(picture: np.ndarray, text: str) -> None:
-    """Write into a picture, in place: white on black, readable on any background."""
-    for color, thickness in ((0, 3), (255, 1)):
-        font = cv2.FONT_HERSHEY_SIMPLEX
-        cv2.putText(picture, text, (6, 16), font, 0.42, (color,) * 3, thickness, cv2.LINE_AA)
+    """Write white text on a darkened bar at the top of a picture, in place."""
+    picture[:22] //= 3
+    white, font = (255, 255, 255), cv2.FONT_HERSHEY_SIMPLEX
+    cv2.putText(picture, text, (6, 16), font, 0.42, white, 1, cv2.LINE_AA)

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from zoerefine.data.cache import WORD_BYTES, Cache, Field
 from zoerefine.data.sampler import Order, Sampler
-from zoerefine.errors import UserError
 from zoerefine.timeline import NoTimeline, Timeline, thread_row
 
 MAX_THREADS = 4  # memory bandwidth limits more of them
@@ -95,8 +94,6 @@ class Loader:
         copy: bool = False,
         timeline: Timeline | None = None,
     ) -> None:
-        if threads < 0:
-            raise UserError(f"LOADER.THREADS must be 0 or more, got {threads}")
         self.cache, self.sampler = cache, sampler
         self.threads = threads or min(MAX_THREADS, os.cpu_count() or 1)
         self.rank, self.world = rank, world

@@ -1,8 +1,8 @@
 """A cache that is being packed, in a folder of its own; a kill at any moment loses no record.
 
 A cache is packed in `<digest>.partial/` and published by renaming that folder. Each frame's state
-is written after its record, together with the record's digest, so a build that was killed goes on
-from the records whose digests are right. Records of unchanged files are copied from an older cache
+is written after its record, together with the record's digest, so after a kill a build continues
+with the records whose digests are right. Records of unchanged files are copied from an older cache
 of the same source and settings.
 """
 
@@ -62,7 +62,7 @@ class PartialCache:
         shutil.rmtree(doomed, ignore_errors=True)
 
     def open(self) -> None:
-        """Make the partial folder, or go on with the intact records of an earlier build.
+        """Make the partial folder, or continue with the intact records of an earlier build.
 
         Takes all the disk space at once, because a mapped file that runs out of disk space later
         kills the process. Raises `UserError` where there is too little.

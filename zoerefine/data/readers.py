@@ -51,16 +51,16 @@ def open_dataset(root: str | Path) -> Dataset:
         raise UserError(f"no data folder {root}: give an existing one (in a config: DATA.ROOT)")
     name = _layout_name(root)
     if name is None:
-        marks = ", ".join(layout(name).MARK for name in registries.READERS)
+        marks = ", ".join(load_layout(name).MARK for name in registries.READERS)
         raise UserError(f"{root} is no data set: it has none of {marks}")
-    dataset = replace(layout(name).read(root.resolve()), layout=name)
+    dataset = replace(load_layout(name).read(root.resolve()), layout=name)
     if not dataset.frames:
         raise UserError(f"{root} holds no frames")
     return dataset
 
 
-def layout(name: str) -> Layout:
-    """A registered layout."""
+def load_layout(name: str) -> Layout:
+    """Import a registered layout."""
     reader: Layout = registries.READERS.load(name)
     return reader
 
@@ -81,4 +81,4 @@ def stated_encoding(folder: Path) -> DepthEncoding | None:
 
 
 def _layout_name(root: Path) -> str | None:
-    return next((name for name in registries.READERS if layout(name).matches(root)), None)
+    return next((name for name in registries.READERS if load_layout(name).matches(root)), None)

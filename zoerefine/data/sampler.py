@@ -36,8 +36,8 @@ class OrderOptions:
         order: one of `ORDERS`.
         window: size of a windowed shuffle's window, in records.
         scene_weights: for `weighted`: relative probability of a scene by name, 1 by default.
-        rotate_every: train on another random subset of scenes every so many epochs; 0: always
-            on all of them.
+        rotate_every: train on another random subset of scenes every `rotate_every` epochs; 0:
+            always on all scenes.
         rotate_scenes: size of that subset.
     """
 
@@ -66,11 +66,6 @@ class Sampler:
     ) -> None:
         if not len(indices):
             raise UserError(f"no frames to load from {cache.folder}: check the split")
-        if batch < 1:
-            raise UserError(f"LOADER.BATCH must be 1 or more, got {batch}")
-        if options.order not in ORDERS:
-            known = ", ".join(ORDERS)
-            raise UserError(f"LOADER.ORDER must be one of {known}, got {options.order!r}")
         self.indices, self.batch, self.seed, self.options = indices, batch, seed, options
         self.clips = cache.frames["clip"][indices]
         self.scene_names, self.scenes = _number_scenes(cache, self.clips)
@@ -156,8 +151,6 @@ def _scene_weights(weights: Mapping[str, float], names: Array) -> Array:
     unknown = set(weights) - set(names.tolist())
     if unknown:
         raise UserError(f"LOADER.SCENE_WEIGHTS: {min(unknown)} is no scene to train on")
-    if any(weight < 0 for weight in weights.values()):
-        raise UserError("LOADER.SCENE_WEIGHTS must not be negative")
     values = np.array([weights.get(name, 1.0) for name in names.tolist()])
     if not values.sum():
         raise UserError("LOADER.SCENE_WEIGHTS: one scene to train on needs a weight above 0")

@@ -18,7 +18,6 @@ from zoerefine.errors import UserError
 from zoerefine.memory import free_memory
 from zoerefine.progress import say, track
 
-TIERS = ("auto", "mmap", "ram", "device")
 DEVICE_SHARE = 0.5  # records may take this share of the free device memory with `auto`
 CHUNK = 256  # records are copied this many at a time
 
@@ -64,11 +63,9 @@ def _chunks(cache: Cache, label: str) -> Iterator[np.ndarray]:
 def place_records(cache: Cache, tier: str, device: torch.device) -> Cache:
     """The cache with its records in a tier; `auto` takes the device if they fit, else the disk.
 
-    Prints the tier and the reason. Raises `UserError` where the tier is unknown, does not fit, or
-    needs frames that are not decoded yet.
+    Prints the tier and the reason. Raises `UserError` where the tier does not fit, or needs frames
+    that are not decoded yet.
     """
-    if tier not in TIERS:
-        raise UserError(f"LOADER.TIER must be one of {', '.join(TIERS)}, got {tier!r}")
     mapped = isinstance(cache.records, MappedRecords)
     if tier in ("ram", "device") and not mapped:
         raise UserError(f"LOADER.TIER {tier} needs a packed cache: CACHE.MODE build")

@@ -19,7 +19,7 @@ from torch import Tensor
 from zoerefine.data import ZOEDEPTH_MODEL
 from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.depth_codec import ZOEDEPTH
-from zoerefine.data.readers import layout
+from zoerefine.data.readers import load_layout
 from zoerefine.device import pick_device
 from zoerefine.errors import UserError
 from zoerefine.image_files import read_rgb, write_png
@@ -40,9 +40,9 @@ def add_pseudo_depth(dataset: Dataset, model: Model, batch: int) -> int:
     network and writing overlap. Raises `UserError` where a picture cannot be read, or its pseudo
     depth cannot be written.
     """
-    reader = layout(dataset.layout)
+    layout = load_layout(dataset.layout)
     frames = [frame for frame in dataset.frames if frame.zoe is None]
-    paths = {frame: reader.pseudo_path(dataset.root, frame) for frame in frames}
+    paths = {frame: layout.pseudo_path(dataset.root, frame) for frame in frames}
     to_do = [frame for frame in frames if not paths[frame].exists()]
     done = len(frames) - len(to_do)
     with ThreadPoolExecutor() as pool, bar(len(frames), "ZoeDepth", "frame", done) as progress:
@@ -59,7 +59,7 @@ def add_pseudo_depth(dataset: Dataset, model: Model, batch: int) -> int:
         for future in written:
             future.result()
     if frames:
-        reader.enter_pseudo(dataset.root, {frame.rgb: path for frame, path in paths.items()})
+        layout.enter_pseudo(dataset.root, {frame.rgb: path for frame, path in paths.items()})
     return len(to_do)
 
 

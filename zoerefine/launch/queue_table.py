@@ -52,7 +52,7 @@ def live_table(rows: Sequence[QueueRow]) -> Iterator[Callable[[], None]]:
     def print_changes() -> None:
         for row in rows:
             if seen.get(row.run.path) != row.state and row.state != "waiting":
-                say(f"{row.state:<9} {row.title}  {row.run.path}  {progress_of(row)}".rstrip())
+                say(f"{row.state:<15} {row.title}  {row.run.path}  {progress_of(row)}".rstrip())
             seen[row.run.path] = row.state
 
     print_changes()

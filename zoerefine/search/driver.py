@@ -22,7 +22,7 @@ from zoerefine.search.lost_trials import requeue_trials_of
 from zoerefine.search.study import Study
 from zoerefine.search.study_progress import study_progress
 from zoerefine.search.worker_pool import ClusterWorkers, LocalWorkers, Workers, clean_commit
-from zoerefine.train.job import prepare, record_provenance
+from zoerefine.train.job import check_data_root, prepare, record_provenance
 
 POLL_S = 0.3
 RESTARTS = 5  # times that a worker is replaced, on average over all workers
@@ -48,6 +48,7 @@ def run_study(
             search, or no validation scene; all first trials failed, or workers keep dying.
         KeyboardInterrupt: a signal asked to stop; the same command resumes the study.
     """
+    check_data_root(cfg)
     run = run_from_launcher() or RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study")
     study = Study(cfg, run)  # first: it may belong to another configuration
     if run_from_launcher() is None:

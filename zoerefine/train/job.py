@@ -38,6 +38,8 @@ def prepare_run_dir(cfg: CfgNode) -> RunDir:
         name = f"{commit[:8]}-{training_digest(to_dict(cfg))[:8]}"
         run = RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
     refuse_another_configuration(run, cfg)
+    if not run.results_file.exists():
+        check_data_root(cfg)  # before anything is written
     run.create()
     if run.status().state != "finished":
         save_config(cfg, run.config_file)
@@ -58,10 +60,17 @@ def refuse_another_configuration(run: RunDir, cfg: CfgNode) -> None:
         )
 
 
-def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
-    """The packed cache of the configured data, built if needed, and its split by scene."""
+def check_data_root(cfg: CfgNode) -> None:
+    """Raises `UserError` where DATA.ROOT is not a folder."""
     if not cfg.DATA.ROOT:
         raise UserError("DATA.ROOT is empty: give a data folder, e.g. DATA.ROOT data/synthetic")
+    if not Path(cfg.DATA.ROOT).is_dir():
+        raise UserError(f"no data folder {cfg.DATA.ROOT}: set DATA.ROOT to an existing one")
+
+
+def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
+    """The packed cache of the configured data, built if needed, and its split by scene."""
+    check_data_root(cfg)
     dataset, options = configured_data(cfg), cfg.CACHE
     split = configured_split(cfg, dataset)
     cache = build_cache(
