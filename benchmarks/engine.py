@@ -24,11 +24,11 @@ from torch import Tensor
 
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.device import has_bf16
-from zoerefine.export.bundle import load_bundle, save_bundle
-from zoerefine.export.engine_kinds import ExportSource, Forward, engine_kind
-from zoerefine.export.onnx_graph import to_onnx
-from zoerefine.export.precision import to_precision
-from zoerefine.export.shipped_module import PrePostProcessing, ShippedModule
+from zoerefine.exporting.bundle import load_bundle, save_bundle
+from zoerefine.exporting.engine_kinds import ExportSource, Forward, engine_kind
+from zoerefine.exporting.onnx_graph import to_onnx
+from zoerefine.exporting.precision import to_precision
+from zoerefine.exporting.shipped_module import PrePostProcessing, ShippedModule
 from zoerefine.progress import say, track
 
 EAGER = "eager fp32"

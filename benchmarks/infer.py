@@ -29,7 +29,7 @@ from zoerefine.cli import main as zoerefine
 from zoerefine.data import habitatdyn
 from zoerefine.data.decode import read_zoe
 from zoerefine.data.synthetic import synthesize
-from zoerefine.export.bundle import Engine, load_bundle
+from zoerefine.exporting.bundle import Engine, load_bundle
 from zoerefine.infer.pipeline import engine_pool
 from zoerefine.infer.results import ResultFolder
 from zoerefine.infer.sources import SourceFrame, open_source

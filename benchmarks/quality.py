@@ -39,8 +39,8 @@ from zoerefine.metrics import valid_pixels
 from zoerefine.model import RefinerNetwork, build_refiner
 from zoerefine.model.unet import ResNetUNet
 from zoerefine.progress import say, track
-from zoerefine.train.evaluate import evaluate
-from zoerefine.train.trainer import Trainer
+from zoerefine.training.evaluate import evaluate
+from zoerefine.training.trainer import Trainer
 
 MODELS = {"small": 16, "guided": 32, "unet": 64}  # and their bases
 FIRST = "first implementation"

@@ -28,9 +28,9 @@ from zoerefine.config import defaults, merge, save_config
 from zoerefine.data.synthetic import synthesize
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
-from zoerefine.search.study import Study
-from zoerefine.search.trial_worker import run_worker
-from zoerefine.train.job import prepare, record_provenance
+from zoerefine.searching.study import Study
+from zoerefine.searching.trial_worker import run_worker
+from zoerefine.training.job import prepare, record_provenance
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RANDOM = ("random", "none")

@@ -26,11 +26,11 @@ from common.report import Row, options, report, row
 from zoerefine.config import defaults, merge
 from zoerefine.progress import say, track
 from zoerefine.run_dir import RunDir
-from zoerefine.search.claims import claim_trial, complete
-from zoerefine.search.samplers import tpe
-from zoerefine.search.space import suggest
-from zoerefine.search.storage import silence_optuna
-from zoerefine.search.study import Study
+from zoerefine.searching.claims import claim_trial, complete
+from zoerefine.searching.samplers import tpe
+from zoerefine.searching.space import suggest
+from zoerefine.searching.storage import silence_optuna
+from zoerefine.searching.study import Study
 
 TREE = {
     "TRAIN": {"LR": {"low": 1e-4, "high": 1e-2, "log": True}},
@@ -106,7 +106,7 @@ def fill(study: Any, size: int) -> None:
 
 def space_of() -> Any:
     """The space that is searched."""
-    from zoerefine.search.space_reader import read_space
+    from zoerefine.searching.space_reader import read_space
 
     cfg = defaults()
     merge(cfg, {"SEARCH": TREE}, "benchmark")

@@ -25,8 +25,8 @@ from zoerefine.data.split import Split
 from zoerefine.data.synthetic import synthesize
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
-from zoerefine.train.loop import Loop
-from zoerefine.train.trainer import Trainer
+from zoerefine.training.loop import Loop
+from zoerefine.training.trainer import Trainer
 
 HEIGHT, WIDTH = 192, 256
 OF_MINIMAL, WAITING, HELD_UP = 0.97, 0.01, 0.01

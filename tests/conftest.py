@@ -14,10 +14,10 @@ from hypothesis import settings
 from tests.cluster import three_nodes
 from zoerefine.config import load_config
 from zoerefine.data.synthetic import synthesize
-from zoerefine.export.export import export
+from zoerefine.exporting.export import export
 from zoerefine.run_dir import RunDir
-from zoerefine.train.checkpoint import load_refiner, save_best
-from zoerefine.train.job import run_training
+from zoerefine.training.checkpoint import load_refiner, save_best
+from zoerefine.training.job import run_training
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 

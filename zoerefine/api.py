@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def load_config(
-    source: str | Path | Mapping[str, Any] | None = None,
+    source: str | Path | Mapping[str, Any],
     overrides: Sequence[str] | Mapping[str, Any] = (),
 ) -> "CfgNode":
     """A complete configuration: the defaults, then `source`, then `overrides`; frozen.
@@ -28,9 +28,9 @@ def load_config(
     Raises:
         UserError: no such file, an unknown key, or a value that the key does not allow.
     """
-    from zoerefine.config import resolve_config
+    from zoerefine.config import load_config as load
 
-    return resolve_config(source, overrides).cfg
+    return load(source, overrides)
 
 
 def train(cfg: "CfgNode") -> "RunDir":
@@ -39,7 +39,7 @@ def train(cfg: "CfgNode") -> "RunDir":
     Raises `UserError` for bad data or a loss that is not finite; `KeyboardInterrupt` after a
     checkpoint has been written.
     """
-    from zoerefine.train.job import run_training
+    from zoerefine.training.job import run_training
 
     return run_training(cfg)
 
@@ -50,7 +50,7 @@ def search(cfg: "CfgNode") -> "RunDir":
     `load_run(study.path / "best")` is the best run where STUDY.THEN trains it. Raises `UserError`
     where there is nothing to search, or every trial failed.
     """
-    from zoerefine.search.driver import run_study
+    from zoerefine.searching.driver import run_study
 
     return run_study(cfg)
 
@@ -70,7 +70,7 @@ def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "a
         UserError: no trained weights; the engine cannot be built here, or is too far from the
             refiner.
     """
-    from zoerefine.export.export import export as build
+    from zoerefine.exporting.export import export as build
 
     return build(load_run(run), engine, precision)
 

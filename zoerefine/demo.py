@@ -138,7 +138,7 @@ def summarize(
     study: RunDir, best: RunDir, results: dict[str, Any], picture: Path
 ) -> dict[str, Any]:
     """The content of `summary.json`: metrics, engine timings, and the paths of all results."""
-    from zoerefine.export.bundle import read_manifest
+    from zoerefine.exporting.bundle import read_manifest
 
     made = read_manifest(best.bundle)
     test = results["test"]

@@ -101,17 +101,17 @@ LOSS_TERMS = Registry(
 SCHEDULES = Registry(
     "learning rate schedule",
     {
-        "cosine": "zoerefine.train.schedule:cosine",
-        "onecycle": "zoerefine.train.schedule:one_cycle",
-        "step": "zoerefine.train.schedule:steps_down",
-        "constant": "zoerefine.train.schedule:constant",
+        "cosine": "zoerefine.training.schedule:cosine",
+        "onecycle": "zoerefine.training.schedule:one_cycle",
+        "step": "zoerefine.training.schedule:steps_down",
+        "constant": "zoerefine.training.schedule:constant",
     },
 )
 OPTIMIZERS = Registry(
     "optimizer",
     {
-        "adamw": "zoerefine.train.optimizer:adamw",
-        "sgd": "zoerefine.train.optimizer:sgd",
+        "adamw": "zoerefine.training.optimizer:adamw",
+        "sgd": "zoerefine.training.optimizer:sgd",
     },
 )
 # In the order in which a folder is tried.
@@ -128,10 +128,10 @@ READERS = Registry(
 ENGINES = Registry(
     "engine",
     {
-        "tensorrt": "zoerefine.export.engines.tensorrt_engine",
-        "tensorrt-rtx": "zoerefine.export.engines.tensorrt_rtx_engine",
-        "openvino": "zoerefine.export.engines.openvino_engine",
-        "torchscript": "zoerefine.export.engines.torchscript_engine",
+        "tensorrt": "zoerefine.exporting.engines.tensorrt_engine",
+        "tensorrt-rtx": "zoerefine.exporting.engines.tensorrt_rtx_engine",
+        "openvino": "zoerefine.exporting.engines.openvino_engine",
+        "torchscript": "zoerefine.exporting.engines.torchscript_engine",
     },
 )
 EXECUTORS = Registry(
@@ -144,25 +144,25 @@ EXECUTORS = Registry(
 SAMPLERS = Registry(
     "sampler",
     {
-        "tpe": "zoerefine.search.samplers:tpe",
-        "random": "zoerefine.search.samplers:random",
-        "grid": "zoerefine.search.samplers:grid",
+        "tpe": "zoerefine.searching.samplers:tpe",
+        "random": "zoerefine.searching.samplers:random",
+        "grid": "zoerefine.searching.samplers:grid",
     },
 )
 PRUNERS = Registry(
     "pruner",
     {
-        "median": "zoerefine.search.pruning:median",
-        "halving": "zoerefine.search.pruning:halving",
-        "none": "zoerefine.search.pruning:none",
+        "median": "zoerefine.searching.pruning:median",
+        "halving": "zoerefine.searching.pruning:halving",
+        "none": "zoerefine.searching.pruning:none",
     },
 )
 OBJECTIVES = Registry(
     "objective",
     {
-        "abs_rel": "zoerefine.search.objectives:abs_rel",
-        "delta1": "zoerefine.search.objectives:delta1",
-        "latency_ms": "zoerefine.search.objectives:latency_ms",
-        "parameters": "zoerefine.search.objectives:parameters",
+        "abs_rel": "zoerefine.searching.objectives:abs_rel",
+        "delta1": "zoerefine.searching.objectives:delta1",
+        "latency_ms": "zoerefine.searching.objectives:latency_ms",
+        "parameters": "zoerefine.searching.objectives:parameters",
     },
 )

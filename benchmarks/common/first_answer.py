@@ -23,7 +23,7 @@ def main(path: str, height: int, width: int) -> None:
         inputs = torch.rand(1, 3, height, width), torch.rand(1, 1, height, width) + 1
         session.run(None, dict(zip(("rgb01", "zoe_m"), (t.numpy() for t in inputs), strict=True)))
     else:
-        from zoerefine.export.bundle import load_bundle
+        from zoerefine.exporting.bundle import load_bundle
 
         rgb = torch.zeros(1, height, width, 3, dtype=torch.uint8)
         zoe = torch.full((1, height, width), 512).to(torch.uint16)

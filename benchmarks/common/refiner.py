@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from zoerefine.export.precision import RefinerInputs
+from zoerefine.exporting.precision import RefinerInputs
 from zoerefine.model import RefinerNetwork, build_refiner
 from zoerefine.model.refiner import INPUTS
 

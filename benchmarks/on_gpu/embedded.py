@@ -17,10 +17,10 @@ from engines import EAGER, call, eager, pictures
 from rows import failure
 
 from zoerefine.errors import UserError
-from zoerefine.export.bundle import load_bundle, save_bundle
-from zoerefine.export.engine_kinds import ExportSource, Forward, engine_kind
-from zoerefine.export.precision import RefinerInputs
-from zoerefine.export.verify import check_tolerance, compare_with_eager
+from zoerefine.exporting.bundle import load_bundle, save_bundle
+from zoerefine.exporting.engine_kinds import ExportSource, Forward, engine_kind
+from zoerefine.exporting.precision import RefinerInputs
+from zoerefine.exporting.verify import check_tolerance, compare_with_eager
 
 AGAINST_EAGER = 4.0
 HEIGHT, WIDTH = 192, 256

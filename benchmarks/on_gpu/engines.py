@@ -14,10 +14,10 @@ from torch import Tensor
 
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.device import pick_device
-from zoerefine.export.bundle import load_bundle, save_bundle
-from zoerefine.export.engine_kinds import ExportSource, Forward, engine_kind
-from zoerefine.export.precision import to_precision
-from zoerefine.export.shipped_module import ShippedModule
+from zoerefine.exporting.bundle import load_bundle, save_bundle
+from zoerefine.exporting.engine_kinds import ExportSource, Forward, engine_kind
+from zoerefine.exporting.precision import to_precision
+from zoerefine.exporting.shipped_module import ShippedModule
 
 EAGER, COMPILED = "eager fp32", "torch.compile fp16"
 AGAINST_EAGER, AGAINST_COMPILE = 4.0, 1.5

@@ -10,7 +10,11 @@ from pathlib import Path
 from common.report import Row, row
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-TESTS = ["tests/export/test_engines.py", "tests/data/test_loader.py", "tests/train/test_options.py"]
+TESTS = [
+    "tests/exporting/test_engines.py",
+    "tests/data/test_loader.py",
+    "tests/training/test_options.py",
+]
 QUICKEST = ["tests/data/test_loader.py"]
 
 

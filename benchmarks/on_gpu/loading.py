@@ -14,7 +14,7 @@ from world import config, packed
 from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split
 from zoerefine.device import pick_device
-from zoerefine.train.trainer import Trainer
+from zoerefine.training.trainer import Trainer
 
 EPOCHS = 4
 HIDDEN = 0.9  # of the shorter of loading and computing

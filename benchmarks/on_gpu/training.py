@@ -13,7 +13,7 @@ from world import config, packed
 from zoerefine.data.cache import Cache
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.data.split import Split
-from zoerefine.train.trainer import Trainer
+from zoerefine.training.trainer import Trainer
 
 PLAIN, DEFAULT = "plain eager fp32", "default settings"
 AGAINST_PLAIN = 2.0

@@ -21,7 +21,7 @@ from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.errors import UserError
-from zoerefine.train.job import run_training
+from zoerefine.training.job import run_training
 
 SIZE = 24, 32
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "3"))

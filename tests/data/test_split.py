@@ -12,7 +12,7 @@ from zoerefine.data.depth_codec import MILLIMETRES
 from zoerefine.data.habitatdyn import classes_of
 from zoerefine.data.split import Split, read_split, split_scenes, write_or_check_split, write_split
 from zoerefine.errors import UserError
-from zoerefine.train.job import prepare, run_training
+from zoerefine.training.job import prepare, run_training
 
 SPLIT = Split(("a", "b"), ("c",), ("d",))
 

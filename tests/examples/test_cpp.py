@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from zoerefine.export.bundle import load_bundle
+from zoerefine.exporting.bundle import load_bundle
 from zoerefine.files import digest_file, digest_json
 
 SOURCES = Path(__file__).resolve().parents[2] / "examples" / "cpp"

@@ -10,7 +10,7 @@ import pytest
 
 from zoerefine.cli import main
 from zoerefine.data import habitatdyn
-from zoerefine.export.bundle import load_bundle
+from zoerefine.exporting.bundle import load_bundle
 
 
 @dataclass

@@ -13,7 +13,7 @@ from PIL import Image
 
 from zoerefine.cli import main
 from zoerefine.data.decode import read_zoe
-from zoerefine.export.bundle import copy_bundle, read_manifest
+from zoerefine.exporting.bundle import copy_bundle, read_manifest
 from zoerefine.image_files import read_rgb
 from zoerefine.locks import lock
 

@@ -13,8 +13,8 @@ from zoerefine.model import build_refiner
 from zoerefine.model.refiner import DepthHead
 from zoerefine.registries import NETWORKS
 from zoerefine.run_dir import RunDir
-from zoerefine.train.checkpoint import load_refiner
-from zoerefine.train.job import run_training
+from zoerefine.training.checkpoint import load_refiner
+from zoerefine.training.job import run_training
 
 NETWORK = '''
 """A network of a user."""

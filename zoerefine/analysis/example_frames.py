@@ -19,8 +19,8 @@ from zoerefine.image_files import jpeg_bytes
 from zoerefine.metrics import NAMES, SELECTION_METRIC, picture_metrics, valid_pixels
 from zoerefine.pictures import depth_colors, error_colors, panel
 from zoerefine.run_dir import RunDir
-from zoerefine.train.checkpoint import load_refiner
-from zoerefine.train.job import prepare
+from zoerefine.training.checkpoint import load_refiner
+from zoerefine.training.job import prepare
 
 BATCH = 16
 SCORE = NAMES.index(SELECTION_METRIC)  # column of `picture_metrics`

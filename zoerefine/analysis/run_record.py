@@ -188,7 +188,7 @@ def read_engine(run: RunDir) -> dict[str, Any]:
     """The manifest of the run's engine bundle; empty where it has none."""
     if not run.bundle.exists():
         return {}
-    from zoerefine.export.bundle import read_manifest
+    from zoerefine.exporting.bundle import read_manifest
 
     return read_manifest(run.bundle)
 

@@ -25,8 +25,8 @@ def main(argv: Sequence[str]) -> int:
     from rich.table import Table
 
     from zoerefine.progress import track
-    from zoerefine.train.failures import explained_failures
-    from zoerefine.train.training_checks import TrainingChecks
+    from zoerefine.training.failures import explained_failures
+    from zoerefine.training.training_checks import TrainingChecks
 
     with explained_failures():
         sanity = TrainingChecks(cfg, args.out)

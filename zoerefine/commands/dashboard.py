@@ -20,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
     """Serve a study until Ctrl-C."""
     args = parser().parse_args(argv)
 
-    from zoerefine.search.dashboard import start_dashboard
+    from zoerefine.searching.dashboard import start_dashboard
 
     study, tensorboard = start_dashboard(
         RunDir(args.run.resolve()), args.storage, args.host, args.port

@@ -135,7 +135,7 @@ def pack(args: argparse.Namespace) -> None:
 
     cfg = load_config(args.config, args.overrides)  # before torch: a wrong value fails at once
 
-    from zoerefine.train.job import prepare
+    from zoerefine.training.job import prepare
 
     cache, parts = prepare(cfg)
     print(counts(parts))

@@ -7,7 +7,7 @@ from typing import Any
 
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.errors import UserError
-from zoerefine.export import PRECISIONS
+from zoerefine.exporting import PRECISIONS
 from zoerefine.registries import ENGINES
 from zoerefine.run_dir import RunDir
 
@@ -34,8 +34,8 @@ def main(argv: Sequence[str]) -> int:
     if args.sweep:
         return print_sweep(run)
 
-    from zoerefine.export.bundle import read_manifest
-    from zoerefine.export.export import export
+    from zoerefine.exporting.bundle import read_manifest
+    from zoerefine.exporting.export import export
 
     path = export(run, args.engine, args.precision)
     print(summary(read_manifest(path)))
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
 
 def print_sweep(run: RunDir) -> int:
     """Sweep, and print the table."""
-    from zoerefine.export.sweep import sweep, table
+    from zoerefine.exporting.sweep import sweep, table
 
     rows, path = sweep(run)
     print(table(rows))

@@ -109,8 +109,8 @@ def check(args: argparse.Namespace) -> None:
 
 def prepare(args: argparse.Namespace) -> "Inference":
     """Open and check all inputs; nothing is written before."""
-    from zoerefine.export.bundle import load_bundle
-    from zoerefine.export.processor import other_processor
+    from zoerefine.exporting.bundle import load_bundle
+    from zoerefine.exporting.processor import other_processor
     from zoerefine.infer.pipeline import Inference
     from zoerefine.infer.points import CameraOptions
     from zoerefine.infer.pseudo import DepthFiles, load_zoedepth

@@ -22,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error("--steps must be 1 or more")
     cfg = load_config(args.config, args.overrides)  # before torch: a wrong value fails at once
 
-    from zoerefine.train.step_profile import draw, profile
+    from zoerefine.training.step_profile import draw, profile
 
     findings = profile(cfg, args.steps)
     draw(findings, args.out, Path(args.config).name)

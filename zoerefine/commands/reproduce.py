@@ -91,7 +91,7 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> int:
 def data_digests(run: RunDir) -> Mapping[str, str]:
     """The digest of the data that the run's config names, as they are now."""
     from zoerefine.config import load_config
-    from zoerefine.train.job import prepare
+    from zoerefine.training.job import prepare
 
     cache, _ = prepare(load_config(run.config_file))
     return {"dataset_digest": cache.dataset_digest}

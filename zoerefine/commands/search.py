@@ -8,7 +8,7 @@ from zoerefine.commands.executor_options import add_executor_options, resources_
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
-from zoerefine.search.check import check_search_space
+from zoerefine.searching.check import check_search_space
 
 EPILOG = """\
 SEARCH in the config mirrors the other keys:
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_intermixed_args(argv)
     if args.join:
         from zoerefine.run_dir import RunDir
-        from zoerefine.search.trial_worker import run_worker
+        from zoerefine.searching.trial_worker import run_worker
 
         run_worker(RunDir(args.join.resolve()), args.name or "joined", args.until)
         return 0
@@ -41,11 +41,11 @@ def main(argv: Sequence[str]) -> int:
     cfg = load_config(args.config, overrides(args))
     check_search_space(cfg)  # before torch and Optuna are loaded
     if args.plan:
-        from zoerefine.search.plan import plan
+        from zoerefine.searching.plan import plan
 
         print("\n".join(plan(cfg)))
         return 0
-    from zoerefine.search.driver import run_study
+    from zoerefine.searching.driver import run_study
 
     print(run_study(cfg, args.enqueue, args.executor, resources_of(args)).path)
     return 0

@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
         print(show_run(RunDir(path.resolve())))
         return 0
 
-    from zoerefine.export.show import show_bundle
+    from zoerefine.exporting.show import show_bundle
 
     print(show_bundle(path))
     return 0

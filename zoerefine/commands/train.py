@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     cfg = load_config(args.config, args.overrides)
 
-    from zoerefine.train.job import run_training  # torch comes with it
+    from zoerefine.training.job import run_training  # torch comes with it
 
     run = run_training(cfg)
     if not silent():

@@ -25,7 +25,6 @@ from zoerefine.run_dir import CALLER_FOLDER
 from zoerefine.yaml_text import Document, Place, YamlError, dump_yaml, parse_yaml, read_yaml
 
 COMMAND_LINE = "command line"
-Overrides = Sequence[str] | Mapping[str, Any]
 T = TypeVar("T")
 Source = str | Path | Mapping[str, Any] | None  # None: the defaults
 Overrides = Sequence[str] | Mapping[str, Any]
@@ -49,19 +48,12 @@ def defaults() -> CfgNode:
     return CfgNode(tree | {SEARCH: {}})
 
 
-<<<<<<< HEAD
-def load_config(source: str | Path | Mapping[str, Any], overrides: Overrides = ()) -> CfgNode:
-    """The defaults, then a YAML file or a mapping, then overrides; frozen, paths absolute.
-
-    Overrides are `KEY VALUE` words of a command line, or a mapping such as `{"TRAIN.LR": 3e-4}`.
-=======
 def load_config(source: Source, overrides: Overrides = ()) -> CfgNode:
     """The defaults, then a YAML file or a mapping, then the overrides; frozen, paths absolute.
 
     Args:
         source: a file, or a tree such as `{"TRAIN": {"LR": 3e-4}}`.
         overrides: words of a command line, `["TRAIN.LR", "3e-4"]`, or `{"TRAIN.LR": 3e-4}`.
->>>>>>> main
 
     Raises `UserError` for a missing file, invalid YAML, an unknown key, or a value or a combination
     of values that is not allowed, with the key's path and where it is written.
@@ -69,15 +61,8 @@ def load_config(source: Source, overrides: Overrides = ()) -> CfgNode:
     return resolve_config(source, overrides).cfg
 
 
-<<<<<<< HEAD
-def resolve_config(
-    source: str | Path | Mapping[str, Any] | None, overrides: Overrides = ()
-) -> Resolved:
-    """As `load_config`, with the origin of each value; without a source, the defaults."""
-=======
 def resolve_config(source: Source, overrides: Overrides = ()) -> Resolved:
     """As `load_config`, with the origin of each value."""
->>>>>>> main
     found = Resolved(defaults())
     if isinstance(source, Mapping):
         _merge(found, Document(source, {}, "config"))
@@ -111,11 +96,7 @@ def merge(cfg: CfgNode, tree: Mapping[str, Any], source: str) -> None:
 
 
 def _documents(words: Overrides) -> list[Document]:
-<<<<<<< HEAD
-    """The trees that overrides stand for; the values of KEY VALUE words are read as YAML."""
-=======
     """The trees that overrides stand for; the values of words are read as YAML."""
->>>>>>> main
     if isinstance(words, Mapping):
         return [Document(_nested(key, value), {}, "overrides") for key, value in words.items()]
     if len(words) % 2:
@@ -136,10 +117,6 @@ def _document(key: str, text: str) -> Document:
 
 
 def _nested(key: str, value: Any) -> Any:
-<<<<<<< HEAD
-    """`{"TRAIN": {"LR": value}}` for the key TRAIN.LR."""
-=======
->>>>>>> main
     for part in reversed(key.split(".")):
         value = {part: value}
     return value

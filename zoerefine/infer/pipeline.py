@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from zoerefine.errors import UserError
-from zoerefine.export.bundle import Engine
+from zoerefine.exporting.bundle import Engine
 from zoerefine.infer.pseudo import PseudoDepth, ZoeDepth
 from zoerefine.infer.results import ResultFolder, digest_of
 from zoerefine.infer.sources import FrameSource, SourceFrame

@@ -14,7 +14,7 @@ from zoerefine.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
 from zoerefine.errors import UserError
 
 if TYPE_CHECKING:  # importing this file does not import torch
-    from zoerefine.export.bundle import Engine
+    from zoerefine.exporting.bundle import Engine
 
 
 class Refiner:
@@ -36,7 +36,7 @@ class Refiner:
         Raises `UserError`, in one line, if it is missing or damaged, or if this machine does not
         meet its requirements.
         """
-        from zoerefine.export.bundle import load_bundle
+        from zoerefine.exporting.bundle import load_bundle
 
         return cls(load_bundle(path))
 

@@ -1,0 +1,59 @@
+"""Runs and frames to export with, and the command in this process."""
+
+import shutil
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from zoerefine.cli import main
+from zoerefine.exporting.build import EngineBuilder
+from zoerefine.run_dir import RunDir
+
+
+@dataclass
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Run a verb in this process, in the test's folder: command("export", run) -> Finished."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        return Finished(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def run(exported_run, tmp_path):
+    """A copy of the exported run, with the engines that are built so far; tests may change it."""
+    shutil.copytree(exported_run.path, tmp_path / "run")
+    return RunDir(tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def builder(exported_run):
+    """Builds engines of the exported run, each once for all tests."""
+    return EngineBuilder(exported_run)
+
+
+@pytest.fixture
+def frames():
+    """Random pictures: frames(batch, height, width) -> rgb, zoe."""
+
+    def make(batch, height, width, seed=0):
+        rng = np.random.default_rng(seed)
+        rgb = rng.integers(0, 256, (batch, height, width, 3)).astype(np.uint8)
+        zoe = rng.integers(100, 2000, (batch, height, width)).astype(np.uint16)
+        return rgb, zoe
+
+    return make

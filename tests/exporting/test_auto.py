@@ -1,0 +1,115 @@
+"""`auto`: the best kind that can be built, the precision that is fastest on this processor."""
+
+import sys
+
+import pytest
+import torch
+
+from zoerefine.errors import UserError
+from zoerefine.exporting import auto
+from zoerefine.exporting.auto import candidates, fastest
+from zoerefine.exporting.bundle import load_bundle, read_manifest
+from zoerefine.exporting.engine_kinds import engine_kind
+from zoerefine.exporting.export import export
+from zoerefine.exporting.processor import describe_processor
+from zoerefine.registries import ENGINES
+
+on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+
+# An engine kind as an extension adds it: one module. It is TorchScript by another name.
+PLUGIN = """
+from zoerefine.exporting.engines.torchscript_engine import *
+from zoerefine.exporting.engines import torchscript_engine
+
+NAME, INSTALL, PARALLEL_CALLS = "plugin", "", False
+BROKEN = False
+
+def build(source, precision):
+    if BROKEN:
+        raise RuntimeError("the converter of another vendor crashed\\nwith many lines")
+    return torchscript_engine.build(source, precision)
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """The module of an added kind, whose row is the first one of the registry."""
+    (tmp_path / "plugin_engine.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rows = {"plugin": "plugin_engine", **{name: ENGINES[name] for name in ENGINES}}
+    monkeypatch.setattr(ENGINES, "_places", rows)
+    yield engine_kind("plugin")
+    del sys.modules["plugin_engine"]
+
+
+def test_a_kind_needs_one_module_and_one_row(plugin, run, command):
+    done = command("export", run.path, "--engine", "plugin", "--precision", "fp32")
+    assert done.code == 0, done.err
+    engine = load_bundle(run.bundle)
+    assert engine.manifest["engine"] == "plugin"
+    assert engine.parallel_calls == 1
+
+
+@on_cpu
+def test_a_kind_that_cannot_be_built_is_named_and_the_next_one_is_published(
+    plugin, run, monkeypatch, capsys
+):
+    monkeypatch.setattr(plugin, "BROKEN", True)
+    manifest = read_manifest(export(run))
+    assert manifest["engine"] in ("openvino", "torchscript")
+    assert (
+        "plugin is left out: RuntimeError: the converter of another vendor crashed\n"
+        in capsys.readouterr().err
+    )
+
+
+def test_without_any_engine_the_error_names_every_reason(plugin, run, monkeypatch):
+    monkeypatch.setattr(plugin, "BROKEN", True)
+    monkeypatch.setattr(ENGINES, "_places", {"plugin": ENGINES["plugin"]})
+    with pytest.raises(UserError, match="no engine could be built: plugin: RuntimeError: the conv"):
+        export(run)
+
+
+def test_an_engine_that_was_asked_for_and_crashes_keeps_its_traceback(plugin, run, monkeypatch):
+    monkeypatch.setattr(plugin, "BROKEN", True)
+    with pytest.raises(RuntimeError, match="converter of another vendor"):
+        export(run, "plugin", "fp32")
+
+
+@on_cpu
+def test_auto_takes_the_first_kind_of_the_registry_that_runs_here(run):
+    manifest = read_manifest(export(run))
+    missing = engine_kind("openvino").missing_requirement()
+    assert manifest["engine"] == ("torchscript" if missing else "openvino")
+
+
+@on_cpu
+def test_the_precision_of_auto_is_measured_and_the_manifest_holds_the_measurement(run, monkeypatch):
+    monkeypatch.setattr(auto, "has_bf16", lambda device: True)  # bf16 is a candidate anywhere
+    manifest = read_manifest(export(run, "torchscript"))
+    latency_ms = manifest["choice"]["latency_ms"]
+    assert set(latency_ms) == {"torchscript fp32", "torchscript bf16"}
+    assert manifest["choice"]["processor"] == describe_processor()
+    assert latency_ms[f"torchscript {manifest['precision']}"] <= 1.05 * min(latency_ms.values())
+
+
+@on_cpu
+def test_a_second_export_takes_the_kept_measurement_and_gives_the_same_bytes(run, monkeypatch):
+    monkeypatch.setattr(auto, "has_bf16", lambda device: True)
+    first = export(run, "torchscript").read_bytes()
+    monkeypatch.setattr(auto, "time_interleaved", None)  # measuring again would fail
+    assert export(run, "torchscript").read_bytes() == first
+
+
+@on_cpu
+def test_emulated_bf16_and_int8_are_never_candidates_of_auto(monkeypatch):
+    monkeypatch.setattr(auto, "has_bf16", lambda device: False)
+    for name in ("torchscript", "openvino"):
+        assert candidates(engine_kind(name), "auto") == ["fp32"]
+
+
+def test_the_fastest_wins_and_among_equally_fast_ones_the_most_accurate():
+    errors = {"fp32": 0.0, "bf16": 0.002}
+    assert fastest({"fp32": 10.0, "bf16": 5.0}, errors) == "bf16"
+    assert fastest({"fp32": 10.0, "bf16": 9.6}, errors) == "fp32"
+    assert fastest({"fp32": 10.0, "bf16": 17.0}, errors) == "fp32"

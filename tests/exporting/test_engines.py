@@ -1,0 +1,232 @@
+"""One suite over the engines that run on a CPU: accurate, checked, kept, compared."""
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from zoerefine.config import load_config, save_config
+from zoerefine.errors import UserError
+from zoerefine.exporting.build import EngineBuilder
+from zoerefine.exporting.bundle import load_bundle, read_manifest
+from zoerefine.exporting.engine_kinds import EngineKind, engine_kind
+from zoerefine.exporting.export import export
+from zoerefine.exporting.shipped_module import ShippedModule
+from zoerefine.exporting.sweep import sweep, table
+from zoerefine.exporting.verify import Accuracy, OutOfTolerance, check_tolerance
+from zoerefine.registries import ENGINES
+from zoerefine.training.checkpoint import load_refiner, save_best
+
+EXPORT = Path(__file__).resolve().parents[2] / "platform" / "export.py"
+ON_CPU = [
+    ("torchscript", "fp32"), ("torchscript", "bf16"),
+    ("openvino", "fp32"), ("openvino", "bf16"), ("openvino", "int8"),
+]  # fmt: skip
+ALLOWED = {"fp32": 0.0005, "bf16": 0.01, "int8": 0.05}  # mean relative error on random noise
+
+
+@pytest.fixture(scope="module", params=ON_CPU, ids=" ".join)
+def engine(request, builder):
+    """Each engine, built once, loaded from its bundle."""
+    kind, precision = engine_kind(request.param[0]), request.param[1]
+    if kind.missing_requirement():
+        pytest.skip(kind.missing_requirement())
+    if precision not in kind.precisions():
+        pytest.skip(f"{kind.NAME} has no {precision} on this machine")
+    return load_bundle(builder.bundle(kind, precision))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_kind_defines_what_the_protocol_lists(name):
+    kind = engine_kind(name)
+    assert name == kind.NAME
+    listed = {*EngineKind.__annotations__, *vars(EngineKind)}
+    for member in (one for one in listed if not one.startswith("_")):
+        assert hasattr(kind, member), f"{name} does not define {member}"
+    assert set(kind.precisions()) <= {"fp32", "fp16", "bf16", "int8"}
+
+
+@pytest.mark.parametrize("size", [(24, 32), (48, 64), (37, 51), (20, 20)])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_it_agrees_with_eager_at_any_size_and_batch(engine, builder, frames, size, batch):
+    rgb, zoe = frames(batch, *size)
+    zoe[:, :4] = 0
+    eager = builder.eager(torch.device("cpu"))
+    with torch.inference_mode():
+        expected = eager(torch.from_numpy(rgb), torch.from_numpy(zoe)).numpy()
+    refined = engine(rgb, zoe)
+    change = np.abs(expected / np.maximum(zoe, 1.0) - 1)[zoe > 0]
+    assert change.mean() > 0.05  # otherwise returning the input would pass
+    assert (refined.dtype, refined.shape) == (np.uint16, zoe.shape)
+    np.testing.assert_array_equal(refined == 0, zoe == 0)
+    error = np.abs(refined.astype(float) - expected) / np.maximum(expected, 1)
+    assert error.mean() < ALLOWED[engine.manifest["precision"]]
+
+
+def test_threads_may_call_it_at_the_same_time(engine, frames):
+    batches = [frames(2, *size, seed=k) for k in range(6) for size in ((24, 32), (48, 64))]
+    one_by_one = [engine(*batch) for batch in batches]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda batch: engine(*batch), batches * 3))
+    for found, expected in zip(together, one_by_one * 3, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_its_manifest_holds_accuracy_and_latency(engine):
+    manifest = engine.manifest
+    assert manifest["compared"] == "the engine"
+    assert manifest["latency_ms"] > 0 < manifest["eager_ms"]
+    assert manifest["frames"] == 8
+    assert manifest["max_abs_err_m"] >= 0
+    if manifest["precision"] == "fp32":
+        assert manifest["max_abs_err_m"] <= 1 / 256 + 1e-6  # one unit of the 16-bit files
+    else:
+        assert manifest["max_abs_err_m"] > 0  # otherwise it would be fp32 by another name
+
+
+def test_an_engine_has_the_training_size(run):
+    cfg = load_config(run.config_file, ["LOADER.HEIGHT", "32", "LOADER.WIDTH", "48"])
+    save_config(cfg, run.config_file)
+    source = EngineBuilder(run).source
+    assert (source.height, source.width) == (32, 48)
+
+
+def test_invalid_pixels_do_not_weaken_the_correction_of_their_neighbours():
+    class Double(torch.nn.Module):
+        def forward(self, rgb01, zoe_m):
+            return zoe_m * 2
+
+    zoe = torch.full((1, 48, 64), 512, dtype=torch.int32)
+    zoe[:, 10:22, 20:41] = 0
+    zoe = zoe.to(torch.uint16)
+    rgb = torch.zeros(1, 48, 64, 3, dtype=torch.uint8)
+    refined = ShippedModule(Double(), 24, 32)(rgb, zoe)
+    assert torch.equal(refined.int(), zoe.int() * 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rgb, zoe: (rgb.astype(np.float32), zoe),
+        lambda rgb, zoe: (rgb, zoe.astype(np.int32)),
+        lambda rgb, zoe: (rgb, zoe[:, :-1]),
+        lambda rgb, zoe: (rgb[0], zoe[0]),
+        lambda rgb, zoe: (rgb.transpose(0, 3, 1, 2), zoe),
+        lambda rgb, zoe: (rgb[:0], zoe[:0]),
+    ],
+)
+def test_other_types_and_shapes_are_refused_in_one_line(engine, frames, change):
+    with pytest.raises(UserError, match=r"takes RGB as uint8 \[B, H, W, 3\]"):
+        engine(*change(*frames(2, 24, 32)))
+
+
+def test_engines_of_one_refiner_have_different_digests(builder):
+    kind = engine_kind("torchscript")
+    digests = {load_bundle(builder.bundle(kind, p)).digest for p in ("fp32", "bf16")}
+    assert len(digests) == 2
+
+
+def test_an_engine_is_built_once_and_again_when_the_weights_change(run, capsys):
+    [kept] = (run.engine / "builds").glob("torchscript-fp32-*.ts")
+    modified, first = kept.stat().st_mtime_ns, run.bundle.read_bytes()
+    run.bundle.unlink()
+    export(run, "torchscript", "fp32")
+    assert kept.stat().st_mtime_ns == modified
+    assert run.bundle.read_bytes() == first
+    assert "built before" in capsys.readouterr().err
+
+    refiner = load_refiner(run)
+    torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.1)
+    save_best(run, refiner.state_dict())
+    path = export(run, "torchscript", "fp32")
+    assert not kept.exists()  # nothing uses it any more
+    assert read_manifest(path)["weights"] == run.weights_digest_file.read_text().strip()
+
+
+def test_a_kept_engine_that_was_damaged_is_built_again(run):
+    [kept] = (run.engine / "builds").glob("torchscript-fp32-*.ts")
+    os.truncate(kept, 1000)
+    assert load_bundle(export(run, "torchscript", "fp32"))
+
+
+def test_an_export_that_was_killed_can_be_repeated_and_leaves_no_partial_bundle(
+    run, tmp_path, wait_until
+):
+    before, builds = run.bundle.read_bytes(), run.engine / "builds"
+    for kept in builds.glob("*.ts"):
+        kept.unlink()
+    words = [sys.executable, EXPORT, run.path, "--engine", "torchscript", "--precision", "fp32"]
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    wait_until(lambda: any(builds.glob("*torchscript*")), process)  # it is being checked
+    process.kill()
+    process.wait()
+    assert run.bundle.read_bytes() == before
+    manifest = read_manifest(export(run, "torchscript", "fp32"))
+    assert (manifest["precision"], manifest["compared"]) == ("fp32", "the engine")
+    [kept] = builds.glob("*torchscript*")  # the file of the killed export is removed
+    assert kept.suffix == ".ts"
+
+
+def test_an_engine_out_of_tolerance_is_not_published_and_auto_takes_another(run):
+    """Weights that need more than bfloat16's 8 bits: large numbers that cancel."""
+    refiner = load_refiner(run)
+    with torch.no_grad():
+        *_, last = (m for m in refiner.modules() if isinstance(m, torch.nn.BatchNorm2d))
+        last.bias += 300
+        refiner.get_parameter("backbone.head.weight").copy_(
+            torch.tensor([1.0, -1.0, 1.0, -1.0]).view(1, 4, 1, 1)
+        )
+    save_best(run, refiner.state_dict())
+    run.bundle.unlink()
+    shutil.rmtree(run.engine / "builds")
+    with pytest.raises(OutOfTolerance, match=r"torchscript in bf16 differs .* m at the worst"):
+        export(run, "torchscript", "bf16")
+    assert not run.bundle.exists()
+    assert not list((run.engine / "builds").glob("*torchscript*"))
+    assert read_manifest(export(run, "torchscript"))["precision"] == "fp32"
+
+
+def test_tolerances_limit_the_worst_pixel_and_the_mean():
+    check_tolerance(Accuracy(0.02, 0.001, 8), "torchscript", "bf16")
+    with pytest.raises(OutOfTolerance, match=r"0\.500 m at the worst pixel \(allowed 0\.3\)"):
+        check_tolerance(Accuracy(0.5, 0.001, 8), "torchscript", "bf16")
+    with pytest.raises(OutOfTolerance, match=r"0\.90% on average \(allowed 0\.50%\)"):
+        check_tolerance(Accuracy(0.02, 0.009, 8), "torchscript", "bf16")
+
+
+def test_int8_is_calibrated_on_training_scenes_only(builder):
+    scenes = builder.run.read_json(builder.run.split_file)
+    frames = list(builder.source.calibration())
+    assert len(frames) == 4 * len(scenes["train"])  # four frames a scene, and of no other scene
+    assert all(rgb.shape == (1, 3, 24, 32) and zoe.shape == (1, 1, 24, 32) for rgb, zoe in frames)
+
+
+def test_a_sweep_builds_every_engine_and_publishes_the_fastest(run, capsys):
+    rows, path = sweep(run)
+    messages = capsys.readouterr().err
+    on_disk = run.read_json(run.engine / "sweep.json")
+    assert [row["engine"] for row in on_disk] == [row.engine for row in rows]
+    runs_here = [row for row in rows if row.latency_ms and row.engine != "eager"]
+    assert len(runs_here) > 1
+    names = {row.name for row in rows}
+    for name in ENGINES:
+        kind = engine_kind(name)
+        if kind.missing_requirement():
+            assert f"{name} is left out: " in messages
+        else:
+            assert {f"{name} {p}" for p in kind.precisions()} <= names
+    [chosen] = [row for row in rows if row.chosen]
+    limit = 1.05 * min(row.latency_ms for row in runs_here)
+    fast = [row for row in runs_here if row.latency_ms <= limit]
+    assert chosen.mean_rel_err == min(row.mean_rel_err for row in fast)
+    manifest = read_manifest(path)
+    assert (manifest["engine"], manifest["precision"]) == (chosen.engine, chosen.precision)
+    assert set(manifest["choice"]["latency_ms"]) == {row.name for row in runs_here}
+    assert "<- chosen" in table(rows)
+    assert (run.engine / "sweep.png").stat().st_size > 10_000

@@ -1,0 +1,195 @@
+"""TorchScript files with an embedded TensorRT engine: saved, loaded, run; known pitfalls caught.
+
+The engine class is a substitute in C++, compiled here, that follows Torch-TensorRT's rules for
+serialized engines. Every known pitfall must give one line of ours, not a traceback of theirs.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.cpp_extension import include_paths, library_paths
+
+from zoerefine.errors import UserError
+from zoerefine.exporting.bundle import load_bundle, save_bundle
+from zoerefine.exporting.engine_kinds import BuiltEngine, ExportSource, engine_kind
+from zoerefine.exporting.engines import tensorrt_engine as tensorrt
+from zoerefine.exporting.engines.torchscript_engine import compile_script
+from zoerefine.exporting.shipped_module import ShippedModule
+from zoerefine.exporting.verify import check_size, compare_with_eager
+from zoerefine.files import digest_file, digest_json, replacing
+from zoerefine.model import build_refiner
+
+ABI = "Torch-TensorRT's engine ABI"
+TORCH = torch.__version__.split("+")[0]
+MANIFEST = {"engine": "tensorrt", "precision": "fp16", "torch": TORCH, "run": "abc"}
+
+
+@pytest.fixture(scope="session")
+def library(request):
+    """The substitute as a library, compiled against torch's headers; kept in pytest's cache."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ on this machine, which compiles the substitute engine")
+    source = Path(__file__).with_name("engine.cpp")
+    digest = digest_json([torch.__version__, torch.__file__, digest_file(source)])[:16]
+    path = Path(request.config.cache.mkdir("tensorrt-substitute")) / f"{digest}.so"
+    if not path.exists():
+        folders = [f"-I{folder}" for folder in include_paths()]
+        flags = ["-std=c++20", "-O0", "-fPIC", "-shared"]
+        libraries = [*(f"-L{folder}" for folder in library_paths()), "-ltorch_cpu", "-lc10"]
+        with replacing(path) as temporary:
+            words = ["g++", *flags, *folders, source, "-o", temporary, *libraries]
+            done = subprocess.run(words, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr[-3000:]
+    return path
+
+
+@pytest.fixture
+def runtime(library):
+    """The substitute, loaded in this process."""
+    torch.ops.load_library(library)
+
+
+class Core(torch.nn.Module):
+    """What Torch-TensorRT's `embed_engine_in_new_module` returns, with the substitute."""
+
+    def __init__(self, abi="9", largest=16):
+        super().__init__()
+        self.engine = torch.classes.tensorrt.Engine([abi, str(largest)])
+
+    def forward(self, rgb01: torch.Tensor, zoe_m: torch.Tensor) -> torch.Tensor:
+        return torch.ops.tensorrt.execute_engine([rgb01, zoe_m], self.engine)[0]
+
+
+def embed(path, abi="9", largest=16, **more):
+    """A bundle with a substitute engine of this ABI, for batches up to `largest`."""
+    module = compile_script(ShippedModule(Core(abi, largest), 24, 32))
+    requirements = {"torch": [TORCH], ABI: ["9"], **more}
+    built = BuiltEngine(module, requirements=requirements, batches=(1, 4, 16))
+    save_bundle(built, MANIFEST, path)
+    return path
+
+
+@pytest.mark.parametrize("size", [(24, 32), (48, 64)])
+def test_a_loaded_bundle_runs_at_any_batch_size(runtime, tmp_path, frames, size):
+    engine = load_bundle(embed(tmp_path / "r.ts"))
+    for batch in (1, 4, 16, 40):  # a batch above the largest is split
+        rgb, zoe = frames(batch, *size)
+        assert abs(engine(rgb, zoe).astype(int) - 2 * zoe.astype(int)).max() <= 1
+
+
+def test_pitfall_1_the_runtime_was_not_imported(runtime, tmp_path):
+    path = embed(tmp_path / "r.ts")
+    errors = in_a_new_process(f"import torch; torch.jit.load({str(path)!r})")
+    assert "Unknown type name '__torch__.torch.classes.tensorrt.Engine'" in errors
+    errors = in_a_new_process(
+        "from zoerefine.errors import run_command as run\n"
+        "from zoerefine.exporting.bundle import load_bundle\n"
+        f"run(lambda: load_bundle({str(path)!r}))"
+    )
+    [line] = errors.strip().splitlines()
+    assert f"was built for {ABI} 9; this machine has {ABI} not installed" in line
+    assert "pip install 'zoerefine[tensorrt]'" in line
+
+
+def in_a_new_process(code):
+    """Run Python code; returns its standard error."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
+    )
+    return done.stderr
+
+
+def test_pitfall_2_another_abi_or_tensorrt(runtime, tmp_path):
+    path = embed(tmp_path / "r.ts", **{ABI: ["8"]})
+    with pytest.raises(UserError, match=f"was built for {ABI} 8; this machine has {ABI} 9: build"):
+        load_bundle(path)
+    with pytest.raises(UserError, match=r"was built for TensorRT 10\.15\.1; this machine has T"):
+        load_bundle(embed(tmp_path / "r.ts", TensorRT=["10.15.1"]))
+
+
+def test_pitfall_2_another_abi_than_the_manifest_says(runtime, tmp_path):
+    path = embed(tmp_path / "r.ts", abi="8")
+    with pytest.raises(UserError, match=f"built with torch {TORCH}, cannot be loaded") as caught:
+        load_bundle(path)
+    assert "ABI" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_pitfall_3_another_gpu(runtime, tmp_path):
+    path = embed(tmp_path / "r.ts", **{"GPU architecture": ["sm_10"]})
+    with pytest.raises(UserError, match="was built for GPU architecture sm_10; this machine has "):
+        load_bundle(path)
+
+
+def test_pitfall_4_a_builder_that_silently_builds_fp32():
+    """The size of an engine shows it; test_tensorrt_rtx_engine.py has a real builder's."""
+    parameters = 14_000_000
+    check_size("tensorrt", "fp16", 2 * parameters, parameters)
+    check_size("tensorrt", "fp32", 4 * parameters, parameters)
+    with pytest.raises(UserError, match="asked for fp16 and silently built fp32"):
+        check_size("tensorrt", "fp16", 4 * parameters, parameters)
+
+
+def test_pitfall_5_a_batch_size_that_the_engine_was_not_built_for(runtime, tmp_path, frames):
+    """Such a bundle is found before it is published."""
+    engine = load_bundle(embed(tmp_path / "r.ts", largest=8))
+    rgb, zoe = (torch.from_numpy(a) for a in frames(3, 24, 32))
+
+    def twice(rgb_u8, zoe_u16):
+        return (zoe_u16.int() * 2).to(torch.uint16)
+
+    assert compare_with_eager(engine.forward, twice, rgb, zoe, (1, 4)).max_abs_err_m == 0
+    with pytest.raises(UserError, match=r"does not run at batch 16: .*setting the input shape"):
+        compare_with_eager(engine.forward, twice, rgb, zoe, (1, 4, 16))
+
+
+def test_pitfall_6_another_type(runtime, tmp_path, frames):
+    engine = load_bundle(embed(tmp_path / "r.ts"))
+    rgb, zoe = (torch.from_numpy(a) for a in frames(2, 24, 32))
+    with pytest.raises(UserError, match=r"takes RGB as uint8 .* not float16 \[2, 24, 32, 3\]"):
+        engine.refine(rgb.half(), zoe)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [("small", "fp32"), ("small", "bf16"), ("small", "fp16"), ("guided", "fp16"), ("unet", "fp16")],
+)
+def test_the_graph_for_torch_tensorrt_has_a_dynamic_batch_and_the_right_types(name, precision):
+    refiner = build_refiner({"NAME": name, "BASE": 8, "MAX_LOG": 1.0}).eval()
+    source = ExportSource(refiner, 32, 64, lambda: iter(()))
+    core = tensorrt.to_precision(source.refiner, precision, source.calibration)
+    program = tensorrt.export_program(core, source)
+    for batch in tensorrt.BATCHES:
+        rgb01, zoe_m = source.example(batch)
+        assert program.module()(rgb01, zoe_m).shape == zoe_m.shape
+    inner = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+    outputs = [
+        node.meta["val"]
+        for node in program.graph.nodes
+        if node.op == "call_function" and "conv2d" in str(node.target)
+    ]
+    [head] = (value for value in outputs if value.shape[1] == 1)
+    assert head.dtype == torch.float32
+    assert {value.dtype for value in outputs if value is not head} == {inner}
+    assert [node.meta["val"].dtype for node in program.graph.nodes if node.op == "placeholder"][
+        -2:
+    ] == [torch.float32] * 2
+
+
+def test_without_torch_tensorrt_the_error_says_what_is_missing():
+    if not engine_kind("tensorrt").missing_requirement():
+        pytest.skip("this machine has a GPU and Torch-TensorRT")
+    with pytest.raises(UserError, match=r"NVIDIA GPU|pip install 'zoerefine\[tensorrt\]'"):
+        tensorrt.build(
+            ExportSource(
+                build_refiner({"NAME": "small", "BASE": 4, "MAX_LOG": 1.0}),
+                24,
+                32,
+                lambda: iter(()),
+            ),
+            "fp16",
+        )

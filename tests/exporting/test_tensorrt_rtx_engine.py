@@ -1,0 +1,149 @@
+"""TensorRT for RTX: its parser and its builder, which need no GPU."""
+
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from zoerefine.errors import UserError
+from zoerefine.exporting.bundle import read_manifest
+from zoerefine.exporting.engine_kinds import ExportSource, engine_kind
+from zoerefine.exporting.engines.tensorrt_rtx_engine import build_plan, open_plan
+from zoerefine.exporting.export import export
+from zoerefine.exporting.onnx_graph import to_onnx
+from zoerefine.exporting.precision import to_precision
+from zoerefine.exporting.verify import check_size
+from zoerefine.model import build_refiner
+from zoerefine.registries import NETWORKS
+
+rtx = engine_kind("tensorrt-rtx")
+pytestmark = pytest.mark.skipif(bool(rtx.missing_requirement()), reason=rtx.missing_requirement())
+
+
+def noise(height=64, width=96):
+    """Two batches to calibrate with."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2):
+        rgb01 = torch.rand(1, 3, height, width, generator=generator)
+        yield rgb01, torch.rand(1, 1, height, width, generator=generator) * 5 + 0.5
+
+
+@pytest.fixture(scope="module")
+def sources():
+    """Refiners of each network, random weights; of the UNet so many that they decide its size."""
+    torch.manual_seed(0)
+    bases = {"small": 8, "guided": 8, "unet": 48}
+    made = {}
+    for name in NETWORKS:
+        refiner = build_refiner({"NAME": name, "BASE": bases[name], "MAX_LOG": 1.0}).eval()
+        for weights in refiner.parameters():
+            if weights.dim() > 1:
+                torch.nn.init.kaiming_normal_(weights)
+        made[name] = ExportSource(refiner, 64, 96, noise)
+    return made
+
+
+@pytest.fixture(scope="module")
+def plans(sources):
+    """The UNet's plans by precision."""
+    source = sources["unet"]
+    return {p: rtx.build(source, p).files["engine.plan"] for p in ("fp32", "fp16", "int8")}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize("name", ["small", "guided"])
+def test_every_refiner_passes_the_parser_and_the_builder(sources, name, precision):
+    built = rtx.build(sources[name], precision)
+    assert built.requirements["GPU architecture"] == ["sm_86", "sm_89", "sm_120"]
+    assert len(built.files["engine.plan"]) > 50_000
+    assert built.batches == (1, 4, 16)
+
+
+def test_low_precision_plans_are_smaller(sources, plans):
+    weights = 4 * sources["unet"].parameters
+    assert len(plans["fp32"]) > weights
+    assert len(plans["fp16"]) < 0.6 * len(plans["fp32"])
+    assert len(plans["int8"]) < 0.6 * len(plans["fp32"])
+
+
+def test_a_plan_that_is_silently_fp32_is_refused(sources, plans):
+    """The builder does not report it, so an fp32 plan stands for what it might return."""
+    parameters = sources["unet"].parameters
+    for precision, plan in plans.items():
+        check_size("tensorrt-rtx", precision, len(plan), parameters)
+    for asked in ("fp16", "int8"):
+        with pytest.raises(UserError, match=f"was asked for {asked} and silently built fp32"):
+            check_size("tensorrt-rtx", asked, len(plans["fp32"]), parameters)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_the_onnx_graph_agrees_with_the_refiner_at_every_batch_size(sources, precision):
+    runtime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    source = sources["small"]
+    core = to_precision(source.refiner, precision, noise)
+    session = runtime.InferenceSession(to_onnx(core, source), providers=["CPUExecutionProvider"])
+    for batch in (1, 4, 16):
+        rgb01, zoe_m = source.example(batch)
+        with torch.inference_mode():
+            expected = core(rgb01, zoe_m).numpy()
+        found = session.run(None, {"rgb01": rgb01.numpy(), "zoe_m": zoe_m.numpy()})[0]
+        tight = {"fp32": 1e-4, "fp16": 5e-2, "int8": 5e-2}[precision]
+        assert np.abs(found / expected - 1).mean() < tight
+
+
+def test_a_graph_that_cannot_be_parsed_is_an_error(sources):
+    with pytest.raises(UserError, match="TensorRT for RTX cannot parse the refiner"):
+        build_plan(b"no onnx", sources["small"])
+
+
+def test_a_plan_for_the_current_gpu_needs_a_gpu(sources):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    source = sources["small"]
+    onnx = to_onnx(source.refiner, source)
+    with pytest.raises(UserError, match="could not build an engine for CURRENT"):
+        build_plan(onnx, source, targets=("CURRENT",))
+
+
+def test_a_plan_for_other_gpus_is_refused(sources):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    plan = rtx.build(sources["small"], "fp32").files["engine.plan"]
+    with pytest.raises(UserError, match="cannot open this plan on a GPU of architecture none"):
+        open_plan(plan)
+
+
+def test_a_bundle_is_built_ahead_of_time_and_refused_without_the_gpu_in_one_line(run, command):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    path = export(run, "tensorrt-rtx", "fp16")
+    manifest = read_manifest(path)
+    assert manifest["compared"] == "the same arithmetic in torch"
+    assert 0 < manifest["max_abs_err_m"] < 0.1
+    assert "latency_ms" not in manifest
+    with zipfile.ZipFile(path) as archive:
+        names = {name.split("/", 1)[1] for name in archive.namelist()}
+    assert {
+        "extra/engine.plan",
+        "extra/refiner.onnx",
+        "extra/manifest.json",
+        "extra/MODEL_CARD.md",
+    } <= names
+    done = command("infer", path, "--rgb", "a", "--depth", "b", "--out", "c")
+    assert done.code == 2
+    [line] = done.err.strip().splitlines()
+    assert "built for GPU architecture sm_86 or sm_89 or sm_120" in line
+    assert "this machine has GPU architecture none" in line
+    assert f"zoerefine export {run.path} --engine tensorrt-rtx --precision fp16" in line
+
+
+def test_without_the_package_the_error_says_how_to_install_it():
+    code = (
+        "import sys\nsys.modules['tensorrt_rtx_bindings'] = None\n"
+        "from zoerefine.exporting.engines import tensorrt_rtx_engine as engine\nengine.bindings()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'zoerefine[tensorrt-rtx]'" in done.stderr

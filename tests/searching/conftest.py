@@ -1,0 +1,136 @@
+"""Studies for tests: without training, trained in this process, or made by the command."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import optuna
+import pytest
+
+from tests.conftest import CHECKOUT
+from zoerefine.config import load_config, save_config
+from zoerefine.run_dir import RunDir
+from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.storage import open_storage, storage_url
+from zoerefine.searching.study import Study
+from zoerefine.searching.trial_record import trial_run, without_duplicates
+from zoerefine.searching.trial_worker import run_worker
+from zoerefine.training.job import prepare, record_provenance
+
+CHECKPOINTS = "runs/tiny/study/trials/*/checkpoints/step-*.pt"
+GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
+
+
+@pytest.fixture
+def open_study(tiny, tmp_path):
+    """A study whose trials the test ends itself: open_study("{TRAIN: ...}", "STUDY.TRIALS", 2)."""
+
+    def make(space, *words, folder="study"):
+        cfg = load_config(tiny, ["SEARCH", space, *map(str, words)])
+        return Study(cfg, RunDir(tmp_path / folder))
+
+    return make
+
+
+@pytest.fixture
+def searched(open_study):
+    """A study trained here by one worker: searched("{TRAIN: ...}", "STUDY.TRIALS", 2) -> Study."""
+
+    def search(space, *words, enqueued=()):
+        study = open_study(space, "TRAIN.EPOCHS", 1, *words)
+        save_config(study.cfg, study.run.config_file)
+        record_provenance(study.run, study.cfg, prepare(study.cfg)[0])
+        enqueue(study, enqueued)
+        run_worker(study.run, "here")
+        return study
+
+    return search
+
+
+@pytest.fixture
+def slow(tiny):
+    """A search whose trials write a checkpoint after each of twenty steps."""
+    tiny.write_text(
+        tiny.read_text()
+        + "STUDY: {TRIALS: 3, HEARTBEAT_S: 1}\n"
+        + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.01}}}\n"
+    )
+    words = ["TRAIN.EPOCHS", "10", "TRAIN.CHECKPOINT_S", "0.0", "TRAIN.PICTURES", "0"]
+    return ["--config", tiny, *words]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A repository with this tree as it stands, committed."""
+    folder = tmp_path / "tree"
+    subprocess.run([*GIT, "clone", "-q", CHECKOUT, folder], check=True)
+    for part in ("zoerefine", "platform"):
+        shutil.copytree(CHECKOUT / part, folder / part, dirs_exist_ok=True)
+    commit(folder)
+    return folder
+
+
+def commit(folder):
+    """Commit all changes, or nothing."""
+    subprocess.run([*GIT, "-C", folder, "add", "-A"], check=True)
+    words = ("commit", "-q", "--allow-empty", "-m", "next")
+    subprocess.run([*GIT, "-C", folder, *words], check=True)
+
+
+def children(pid):
+    """Processes that a process has started."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def training_runs(tmp_path):
+    """Runs of trials that have written a checkpoint, the one that started last first."""
+    folders = {path.parent.parent for path in tmp_path.glob(CHECKPOINTS)}
+    return sorted(map(RunDir, folders), key=lambda run: run.status().started, reverse=True)
+
+
+def is_alive(pid):
+    """Whether a process exists and is not a zombie."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+class StudyOnDisk:
+    """The study that the command made in the test's folder, from whatever commit."""
+
+    def __init__(self, tmp_path):
+        self.run = RunDir(tmp_path / "runs" / "tiny" / "study")
+        cfg = load_config(self.run.config_file)
+        storage = open_storage(storage_url(cfg.STUDY.STORAGE, self.run.path), 60)
+        self.optuna = optuna.load_study(study_name="tiny", storage=storage)
+
+    def trials(self):
+        return without_duplicates(self.optuna.get_trials())
+
+    def continued(self):
+        """Trials that a worker left and another continued."""
+        return [trial for trial in self.trials() if trial.user_attrs.get("lost_claims")]
+
+
+def check_finished_study(tmp_path, trials=3):
+    """Every trial ran once, in a finished run that has the trial's number and value."""
+    study = StudyOnDisk(tmp_path)
+    found = study.trials()
+    states = [trial.state.name for trial in found]
+    assert set(states) <= {"COMPLETE", "PRUNED"}
+    assert "COMPLETE" in states
+    assert [trial.number for trial in found] == list(range(trials))
+    folders = sorted(path.name for path in (study.run.path / "trials").iterdir())
+    assert folders == [f"{number:04d}" for number in range(trials)]
+    for trial in found:
+        run = trial_run(study.run, trial.number)
+        assert run.status().state == "finished"
+        steps = [row["step"] for row in run.metrics() if row["phase"] == "train"]
+        assert steps == sorted(set(steps))
+        if trial.state.name == "COMPLETE":
+            value = run.read_json(run.results_file)["val"]["refined"]["abs_rel"]
+            assert trial.value == value
+    return study

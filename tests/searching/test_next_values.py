@@ -1,0 +1,98 @@
+"""Which values are tried: given ones first, no combination twice, the same for the same seed."""
+
+import pytest
+
+from zoerefine.config import load_config
+from zoerefine.errors import UserError
+from zoerefine.run_dir import RunDir
+from zoerefine.searching.claims import claim_trial, complete
+from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.trial_record import without_duplicates
+
+
+def run_trials(study, *enqueued):
+    """End every trial with a figure; returns their parameters in turn."""
+    enqueue(study, enqueued)
+    while claim := claim_trial(study, "worker"):
+        complete(study, claim, {"abs_rel": 0.1 + claim.number})
+    return [trial.params for trial in study.trials()]
+
+
+def test_no_combination_is_tried_twice(open_study):
+    study = open_study("{MODEL: {MAX_LOG: [0.5, 1.0, 2.0]}}", "STUDY.TRIALS", 8)
+    assert sorted(one["MODEL.MAX_LOG"] for one in run_trials(study)) == [0.5, 1.0, 2.0]
+    everything = study.optuna.trials
+    for trial in everything:
+        if trial not in without_duplicates(everything):
+            earlier = everything[trial.user_attrs["duplicate_of"]]
+            assert earlier.params == trial.params
+            assert trial.user_attrs["reason"] == f"same values as trial {earlier.number}: not run"
+
+
+def test_a_whole_logarithmic_range_ends_when_every_integer_was_tried(open_study):
+    study = open_study("{MODEL: {BASE: {low: 4, high: 6, log: true}}}", "STUDY.TRIALS", 8)
+    assert sorted(one["MODEL.BASE"] for one in run_trials(study)) == [4, 5, 6]
+
+
+def test_a_grid_tries_every_combination_whatever_the_number_of_trials(open_study):
+    space = "{TRAIN: {LR: [0.001, 0.002]}, MODEL: {BASE: {low: 4, high: 8, step: 2}}}"
+    tried = run_trials(open_study(space, "STUDY.SAMPLER", "grid", "STUDY.TRIALS", 1))
+    assert len(tried) == len({str(one) for one in tried}) == 6
+
+
+def test_a_grid_without_an_end_is_refused(open_study):
+    space = "{TRAIN: {LR: {low: 0.1, high: 0.2}}}"
+    with pytest.raises(UserError, match="grid"):
+        open_study(space, "STUDY.SAMPLER", "grid")
+
+
+def test_a_config_on_the_grid_is_not_tried_again_as_its_neighbor_by_rounding(
+    open_study, tiny, tmp_path
+):
+    """The third of these steps is 0.1 + 2 * 0.1, which is not 0.3."""
+    first = tmp_path / "first.yaml"
+    first.write_text(tiny.read_text() + "\nLOSS: {OBJECT_WEIGHT: 0.3}\n")
+    space = "{LOSS: {OBJECT_WEIGHT: {low: 0.1, high: 0.4, step: 0.1}}}"
+    tried = run_trials(open_study(space, "STUDY.SAMPLER", "grid"), first)
+    weights = [one["LOSS.OBJECT_WEIGHT"] for one in tried]
+    assert weights[0] == 0.3
+    assert sorted(weights) == pytest.approx([0.1, 0.2, 0.3, 0.4])
+
+
+def test_configs_and_the_best_trials_of_other_studies_are_tried_first(open_study, study, tmp_path):
+    config = tmp_path / "known.yaml"
+    config.write_text("TRAIN: {LR: 0.0033}\nMODEL: {MAX_LOG: 1.0}\n")
+    space = "{TRAIN: {LR: {low: 0.0001, high: 0.01}}, MODEL: {MAX_LOG: [0.5, 1.0]}}"
+    tried = run_trials(open_study(space, "STUDY.TRIALS", 5), config, study.path)
+    rates = [one["TRAIN.LR"] for one in tried]
+    assert rates[0] == 0.0033
+    assert rates[1:4] == rates_of(study)
+    assert len(set(rates)) == 5
+
+
+def rates_of(run):
+    """Learning rates of a study's trials, the best first."""
+
+    def abs_rel(trial):
+        return trial.read_json(trial.results_file)["val"]["refined"]["abs_rel"]
+
+    trials = sorted((RunDir(path) for path in (run.path / "trials").iterdir()), key=abs_rel)
+    return [load_config(trial.config_file).TRAIN.LR for trial in trials]
+
+
+def test_a_config_outside_the_space_cannot_be_enqueued(open_study, tmp_path):
+    config = tmp_path / "far.yaml"
+    config.write_text("TRAIN: {LR: 3.0}\n")
+    study = open_study("{TRAIN: {LR: {low: 0.0001, high: 0.01}}}")
+    with pytest.raises(UserError, match=r"far\.yaml: its values lie outside"):
+        enqueue(study, [config])
+
+
+def test_the_values_follow_from_the_seed(open_study):
+    space = "{TRAIN: {LR: {low: 0.0001, high: 0.01}}}"
+    first, again = (claim_trial(open_study(space, folder=name), "a") for name in ("one", "two"))
+    assert first.values == again.values
+    other = open_study(space, "SEED", 1, folder="other")
+    values = claim_trial(other, "a").values
+    assert values != first.values
+    assert claim_trial(other, "b").values != values

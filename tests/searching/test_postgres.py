@@ -1,0 +1,121 @@
+"""Studies in a real PostgreSQL: workers, one of them killed; the password is written nowhere."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import free_port
+from tests.searching.conftest import check_finished_study, training_runs
+from zoerefine.errors import UserError
+from zoerefine.searching.claims import ClaimLost, claim_trial, complete
+from zoerefine.searching.lost_trials import requeue_trials_of
+
+pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'zoerefine[cluster]'")
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no PostgreSQL here: apt install postgresql")
+PASSWORD = "opensesame-41"
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The URL, without password, of a server on loopback that an unprivileged user runs."""
+    user = next((u for u in ("postgres", "nobody") if os.getuid() == 0 and exists(u)), None)
+    programs = PROGRAMS[-1].parent
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    port = free_port()
+    (folder / "password").write_text(PASSWORD)
+    if user:
+        for path in (folder, folder / "password"):
+            shutil.chown(path, user)
+    options = {"user": user, "cwd": folder, "check": True, "stdout": subprocess.DEVNULL}
+    if user is None:
+        del options["user"]
+    subprocess.run(
+        [programs / "initdb", "-D", folder / "data", "-U", "tester", "-A", "scram-sha-256",
+         "--pwfile", folder / "password", "--no-sync"], **options,
+    )  # fmt: skip
+    settings = f"-h 127.0.0.1 -p {port} -k {folder} -F"
+    control = [programs / "pg_ctl", "-D", folder / "data", "-w", "-l", folder / "log"]
+    subprocess.run([*control, "-o", settings, "start"], **options)
+    try:
+        yield f"postgresql://tester@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], **options)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def exists(user):
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
+def test_workers_in_postgresql_lose_nothing_when_one_is_killed(
+    server, tmp_path, slow, start_script, wait_until, monkeypatch
+):
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    driver = start_script("search", *slow, "--storage", server, "--workers", "2")
+    wait_until(lambda: training_runs(tmp_path), driver)
+    os.kill(training_runs(tmp_path)[0].status().pid, signal.SIGKILL)
+    out, errors = driver.communicate(timeout=240)
+    assert driver.returncode == 0, errors
+    check_finished_study(tmp_path)
+    assert not (tmp_path / "runs" / "tiny" / "study" / "study.db").exists()
+    assert PASSWORD not in out + errors
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(PASSWORD.encode() in path.read_bytes() for path in files)
+
+
+def test_the_same_study_continues_in_another_folder(server, open_study, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    space = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
+    words = ("STUDY.STORAGE", server, "RUN.NAME", "shared", "STUDY.TRIALS", 3)
+    here, there = (open_study(space, *words, folder=name) for name in ("here", "there"))
+    complete(here, claim_trial(here, "a"), {"abs_rel": 0.1})
+    lost = claim_trial(here, "a")
+    requeue_trials_of(there, "a")
+    again = claim_trial(there, "b")
+    assert again.number == lost.number == 1
+    assert again.run.path == there.run.path / "trials" / "0001"
+    with pytest.raises(ClaimLost):
+        complete(here, lost, {"abs_rel": 0.2})
+    assert claim_trial(here, "a").number == 2
+    assert claim_trial(there, "b") is None
+
+
+def test_one_worker_at_a_time_holds_the_lock_of_a_study(server, open_study, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    words = ("STUDY.STORAGE", server, "RUN.NAME", "crowded", "STUDY.TRIALS", 12)
+    studies = [open_study("{SEED: {low: 0, high: 99}}", *words) for _ in range(4)]
+    numbers = []
+
+    def run_trials(study):
+        while claim := claim_trial(study, "a"):
+            numbers.append(claim.number)
+            complete(study, claim, {"abs_rel": 0.1})
+
+    threads = [threading.Thread(target=run_trials, args=(study,)) for study in studies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    trials = studies[0].trials()
+    assert sorted(numbers) == [trial.number for trial in trials]
+    assert len(trials) == len({trial.params["SEED"] for trial in trials}) == 12
+
+
+def test_a_wrong_password_is_one_sentence_without_it(server, open_study, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "wrong-one")
+    with pytest.raises(UserError, match="password authentication failed") as caught:
+        open_study("{TRAIN: {LR: [1.0]}}", "STUDY.STORAGE", server)
+    assert "wrong-one" not in str(caught.value)

@@ -1,0 +1,47 @@
+"""A study on a real Ray cluster of three nodes, one of which dies."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.cluster import kill_tree
+from tests.searching.conftest import check_finished_study, training_runs
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'zoerefine[cluster]'")
+
+
+def test_a_node_dies_and_the_study_finishes(cluster, tree, slow, tmp_path, wait_until):
+    address, nodes, _ = cluster
+    command = [sys.executable, tree / "platform" / "search.py", *slow, "--workers", "3"]
+    driver = subprocess.Popen(
+        [*command, "--executor", "ray", "STUDY.TRIALS", "6"], cwd=tmp_path, text=True,
+        env=os.environ | {"RAY_ADDRESS": address, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+    try:
+        wait_until(lambda: len(training_runs(tmp_path)) >= 3, driver, seconds=240)
+        kill_tree(nodes["third"])
+        _, errors = driver.communicate(timeout=300)
+    finally:
+        driver.kill()
+    assert driver.returncode == 0, errors
+    study = check_finished_study(tmp_path, trials=6)
+    assert study.continued()
+    shutil.rmtree(tmp_path / "caches")
+
+
+def test_a_tree_with_uncommitted_changes_is_refused(tree, tiny, tmp_path):
+    tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: [0.001]}}\n")
+    (tree / "zoerefine" / "errors.py").write_text("# changed\n" + (
+        tree / "zoerefine" / "errors.py").read_text())  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, tree / "platform" / "search.py", "--config", tiny, "--executor", "ray"],
+        cwd=tmp_path, capture_output=True, text=True,
+        env=os.environ | {"RAY_ADDRESS": "127.0.0.1:1"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "commit your changes first" in done.stderr

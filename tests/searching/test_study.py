@@ -1,0 +1,181 @@
+"""Studies: trials are runs, the best is trained and exported, and settings belong to one study."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna_dashboard import get_note
+
+from tests.searching.conftest import commit
+from zoerefine.config import load_config
+from zoerefine.errors import UserError
+from zoerefine.run_dir import RunDir
+from zoerefine.searching.best import finish
+from zoerefine.searching.claims import claim_trial, complete
+from zoerefine.searching.trial_record import reason_of, trial_run
+from zoerefine.training.job import prepare, record_provenance
+
+
+def test_trials_are_runs_with_provenance_and_the_best_is_trained(study):
+    assert study.status().state == "finished"
+    storage = f"sqlite:///{study.path / 'study.db'}"
+    opened = optuna.load_study(study_name=None, storage=storage)
+    assert len(opened.trials) == 3
+    assert len(list((study.path / "artifacts").iterdir())) == 3  # pictures for the dashboard
+    for trial in opened.trials:
+        run = RunDir(study.path / "trials" / f"{trial.number:04d}")
+        assert run.status().state == "finished"
+        results = run.read_json(run.results_file)
+        assert results["val"]["refined"]["abs_rel"] == trial.value
+        assert "test" not in results
+        assert trial.params["TRAIN.LR"] == load_config(run.config_file).TRAIN.LR
+        assert run.read_json(run.provenance_file)["commit"] is not None
+        assert f"run `{run.path}`" in get_note(optuna.Trial(opened, trial._trial_id))
+    best = RunDir(study.path / "best")
+    assert set(best.read_json(best.results_file)) >= {"test", "test_scenes"}
+    cfg = load_config(study.path / "best.yaml")
+    assert opened.best_trial.params["TRAIN.LR"] == cfg.TRAIN.LR
+    assert cfg.TRAIN.EPOCHS == 2
+    assert load_config(best.config_file) == cfg
+
+
+def test_training_best_yaml_gives_the_same_weights(study, script):
+    done = script("train", "--config", study.path / "best.yaml", "RUN.NAME", "again")
+    assert done.returncode == 0, done.stderr
+    again = RunDir(Path(done.stdout.splitlines()[-1]))
+    best = RunDir(study.path / "best")
+    assert again.weights_digest_file.read_text() == best.weights_digest_file.read_text()
+
+
+def test_a_trial_that_diverges_or_needs_too_much_memory_fails_and_the_others_go_on(searched):
+    study = searched(
+        "{TRAIN: {LR: [0.001, 1.0e+30]}, MODEL: {BASE: [4, 1000000]}}",
+        *("STUDY.SAMPLER", "grid", "TRAIN.CLIP", 1e30, "TRAIN.WARMUP", 0.0),
+        *("TRAIN.PRECISION", "fp32", "TRAIN.EPOCHS", 8),
+    )
+    trials = {(t.params["TRAIN.LR"], t.params["MODEL.BASE"]): t for t in study.trials()}
+    assert len(trials) == len(study.trials()) == 4
+    assert trials[0.001, 4].state.name == "COMPLETE"
+    diverged = trials[1e30, 4]
+    assert "look at the frames" in reason_of(diverged)
+    assert trial_run(study.run, diverged.number).status().state == "failed"
+    assert "out of memory: lower LOADER.BATCH" in reason_of(trials[0.001, 1000000])
+    assert study.best() == [trials[0.001, 4]]
+
+
+def test_best_yaml_keeps_a_seed_that_was_searched(open_study):
+    study = open_study("{SEED: [7]}", "STUDY.TRIALS", 1)
+    complete(study, claim_trial(study, "a"), {"abs_rel": 0.1})
+    finish(study, *prepare(study.cfg))
+    assert load_config(study.run.path / "best.yaml").SEED == 7
+
+
+def test_a_refiner_with_more_parameters_than_the_limit_is_not_trained(searched):
+    study = searched(
+        "{MODEL: {BASE: [4, 12]}}",
+        *("STUDY.SAMPLER", "grid", "STUDY.CONSTRAINTS", "[{name: parameters, at_most: 300000}]"),
+    )
+    small, large = study.trials()
+    assert small.state.name == "COMPLETE"
+    assert reason_of(large) == "too many parameters: not trained"
+    assert not trial_run(study.run, large.number).path.exists()
+
+
+def test_several_objectives_give_a_pareto_front_within_the_limits(open_study):
+    words = ("STUDY.OBJECTIVES", "[abs_rel, parameters]", "STUDY.CONSTRAINTS",
+             "[{name: parameters, at_most: 5}]")  # fmt: skip
+    study = open_study("{SEED: {low: 0, high: 1000}}", *words)
+    points = [(0.5, 1.0), (0.3, 2.0), (0.4, 3.0), (0.2, 4.0), (0.1, 6.0)]
+    for abs_rel, parameters in points:
+        figures = {"abs_rel": abs_rel, "parameters": parameters}
+        complete(study, claim_trial(study, "a"), figures)
+    assert [trial.values for trial in study.best()] == [[0.2, 4.0], [0.3, 2.0], [0.5, 1.0]]
+
+
+def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(open_study):
+    study = open_study(
+        "{MODEL: {BASE: [4, 6]}}",
+        *("STUDY.SAMPLER", "grid", "STUDY.OBJECTIVES", "[abs_rel, parameters]"),
+        *("STUDY.THEN", "train,export", "STUDY.SEEDS", 2, "TRAIN.EPOCHS", 1),
+    )
+    for _ in range(2):
+        claim = claim_trial(study, "a")
+        base = claim.values["MODEL.BASE"]
+        complete(study, claim, {"abs_rel": 1.0, "parameters": float(base)})
+    cache, split = prepare(study.cfg)
+    record_provenance(study.run, study.cfg, cache)
+    finish(study, cache, split)
+    (best,) = study.best()  # equal in AbsRel, so the smaller one alone
+    point = study.run.path / f"pareto-{best.number:04d}"
+    assert load_config(point.with_suffix(".yaml")).MODEL.BASE == 4
+    weights = set()
+    for folder, seed in ((point, 0), (point.with_name(f"{point.name}-seed1"), 1)):
+        assert seed == load_config(folder / "config.yaml").SEED
+        assert (folder / "engine" / "refiner.ts").exists()
+        weights.add((folder / "weights.sha256").read_text())
+    assert len(weights) == 2
+
+
+def test_no_trial_within_the_limits_is_an_error(open_study):
+    words = ("STUDY.CONSTRAINTS", "[{name: abs_rel, at_most: 0.0}]")
+    study = open_study("{TRAIN: {LR: [0.001]}}", *words)
+    complete(study, claim_trial(study, "a"), {"abs_rel": 0.1})
+    with pytest.raises(UserError, match="no trial was completed within the constraints"):
+        study.best()
+
+
+def test_the_latency_of_the_exported_engine_is_an_objective(searched):
+    study = searched("{MODEL: {BASE: [4]}}", "STUDY.OBJECTIVES", "[abs_rel, latency_ms]")
+    (trial,) = study.best()
+    assert trial.values[1] > 0
+    assert trial_run(study.run, trial.number).bundle.exists()
+
+
+def test_more_trials_continue_a_study_and_another_space_is_refused(open_study):
+    study = open_study("{MODEL: {MAX_LOG: [0.5]}}", "STUDY.TRIALS", 1)
+    complete(study, claim_trial(study, "a"), {"abs_rel": 0.1})
+    more = open_study("{MODEL: {MAX_LOG: [0.5]}}", "STUDY.TRIALS", 2)
+    assert (more.budget, len(more.trials())) == (2, 1)
+    with pytest.raises(UserError, match=r"SEARCH\.MODEL\.MAX_LOG: \[0\.5\] there, \[1\.0\] here"):
+        open_study("{MODEL: {MAX_LOG: [1.0]}}")
+
+
+def test_a_study_of_another_commit_is_refused(tiny, tmp_path, tree):
+    def search(*words):
+        command = [sys.executable, tree / "platform" / "search.py", "--config", tiny]
+        return subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True)
+
+    tiny.write_text(f"{tiny.read_text()}\nSEARCH: {{MODEL: {{MAX_LOG: [0.5]}}}}\n")
+    first = search("--timeout", "0.001")
+    assert "no trial was completed" in first.stderr
+    commit(tree)
+    later = search()
+    assert later.returncode == 2
+    assert "commit: " in later.stderr
+    assert "give another RUN.NAME" in later.stderr
+    assert "Traceback" not in later.stderr
+
+
+def test_a_plan_is_printed_and_nothing_is_run(tiny, script, tmp_path):
+    tiny.write_text(tiny.read_text() + "SEARCH: {MODEL: [{BASE: [4, 8]}, {NAME: guided}]}\n")
+    done = script("search", "--config", tiny, "--plan", "--grid")
+    assert done.returncode == 0, done.stderr
+    assert "in total 3 combinations" in done.stdout
+    assert "NAME guided" in done.stdout
+    assert "minimize: abs_rel" in done.stdout
+    assert "3 trials by grid" in done.stdout
+    assert "a trial: 2 epochs of 8 frames at" in done.stdout
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "caches").exists()
+
+
+def test_a_password_in_the_storages_url_is_refused_and_never_printed(tiny, script, tmp_path):
+    url = "postgresql://me:hunter2@127.0.0.1/d"
+    done = script("search", "--config", tiny, "--storage", url, "SEARCH.TRAIN.LR", "[1.0]")
+    assert done.returncode == 2
+    assert "PGPASSWORD" in done.stderr
+    assert "hunter2" not in done.stderr
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path != tiny]
+    assert not any(b"hunter2" in path.read_bytes() for path in files)

@@ -1,0 +1,114 @@
+"""What people read while a study runs: numbers of folders, never more than planned, and values."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from zoerefine.searching.claims import claim_trial, complete, fail, prune
+from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.lost_trials import requeue_trials_of
+from zoerefine.searching.study_progress import live_table, log, log_changes, make_table
+
+SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
+
+
+@pytest.fixture
+def lines(capsys):
+    """Lines that were printed since the last call, without the time in front."""
+    return lambda: capsys.readouterr().err.splitlines()
+
+
+def test_a_trial_that_another_worker_continues_has_one_number(open_study, lines):
+    study = open_study(SPACE, "STUDY.TRIALS", 2)
+    logged = {}
+    first, second = (claim_trial(study, worker) for worker in "ab")
+    log_changes(study, logged)
+    requeue_trials_of(study, "a")
+    again = claim_trial(study, "b")
+    log_changes(study, logged)
+    complete(study, again, {"abs_rel": 0.25})
+    complete(study, second, {"abs_rel": 0.5})
+    log_changes(study, logged)
+    rate = {one.number: f"TRAIN.LR {one.values['TRAIN.LR']:.4g}" for one in (first, second)}
+    assert lines() == [
+        f"trial 0 started (1 of 2): {rate[0]}",
+        f"trial 1 started (2 of 2): {rate[1]}",
+        f"trial 0 continued by another worker: {rate[0]}",
+        "trial 0 completed: abs_rel 0.25 (best abs_rel 0.25, trial 0)",
+        "trial 1 completed: abs_rel 0.5 (best abs_rel 0.25, trial 0)",
+    ]
+    assert again.run.path.name == "0000"
+
+
+def test_nothing_is_printed_of_a_trial_that_has_no_values_yet(open_study, lines):
+    study = open_study(SPACE)
+    study.optuna.ask()  # as a worker does first
+    log_changes(study, {})
+    assert lines() == []
+    assert make_table(study, until=0).row_count == 0
+
+
+def test_no_trial_is_started_beyond_the_number_that_is_planned(open_study, tmp_path, lines):
+    """More configs are enqueued than STUDY.TRIALS, and duplicates take numbers of their own."""
+    configs = []
+    for rate in (0.1, 0.2, 0.3):
+        configs.append(tmp_path / f"{rate}.yaml")
+        configs[-1].write_text(f"TRAIN: {{LR: {rate}}}\n")
+    study = open_study("{TRAIN: {LR: [0.1, 0.2, 0.3, 0.4]}}", "STUDY.TRIALS", 2)
+    enqueue(study, configs)
+    logged = {}
+    while claim := claim_trial(study, "a"):
+        log_changes(study, logged)
+        complete(study, claim, {"abs_rel": 0.5})
+    counts = re.findall(r"started \((\d+) of (\d+)\)", "\n".join(lines()))
+    assert counts == [("1", "3"), ("2", "3"), ("3", "3")]
+
+
+def test_every_outcome_is_one_line_between_two_summaries(open_study, lines):
+    words = ("STUDY.TRIALS", 4, "STUDY.CONSTRAINTS", "[{name: parameters, at_most: 9}]")
+    study = open_study(SPACE, *words)
+    with log(study, until=0) as refresh:
+        complete(study, claim_trial(study, "a"), {"abs_rel": 0.5, "parameters": 5.0})
+        complete(study, claim_trial(study, "a"), {"abs_rel": 0.4, "parameters": 10.0})
+        prune(study, claim_trial(study, "a"), {"abs_rel": 0.9}, "pruned after epoch 1")
+        fail(study, claim_trial(study, "a"), "out of memory")
+        refresh()
+    best = " (best abs_rel 0.5, trial 0)"
+    assert lines() == [
+        "0 of 4 trials ended",
+        f"trial 0 completed: abs_rel 0.5, parameters 5{best}",
+        f"trial 1 completed: abs_rel 0.4, parameters 10, parameters above its limit{best}",
+        f"trial 2 pruned: pruned after epoch 1{best}",
+        f"trial 3 failed: out of memory{best}",
+        f"4 of 4 trials ended, 1 pruned, 1 failed{best}",
+    ]
+
+
+def test_the_best_of_an_objective_to_maximize_is_the_largest(open_study, lines):
+    study = open_study(SPACE, "STUDY.OBJECTIVES", "[delta1]")
+    for value in (0.5, 0.9, 0.7):
+        complete(study, claim_trial(study, "a"), {"delta1": value})
+    log_changes(study, {})
+    assert lines()[-1].endswith("(best delta1 0.9, trial 1)")
+
+
+def test_the_table_shows_running_best_and_failed_trials(open_study):
+    study = open_study(SPACE.replace("}}}", "}}, LOSS: {TERMS: [[{name: l1, weight: 1.0}]]}}"))
+    for value in (0.5, 0.4):
+        complete(study, claim_trial(study, "a"), {"abs_rel": value})
+    fail(study, claim_trial(study, "a"), "no [memory] left")
+    claim_trial(study, "a")
+    console = Console(width=160, force_terminal=True, file=io.StringIO())
+    with live_table(study, 0, console):
+        pass
+    rows = [line.split("│") for line in console.file.getvalue().splitlines() if "│" in line]
+    cells = [[re.sub(r"\x1b.*?m", "", cell).strip() for cell in row[1:4]] for row in rows][-4:]
+    assert cells == [
+        ["3", "running", ""],
+        ["1", "completed", "0.4"],
+        ["0", "completed", "0.5"],
+        ["2", "failed", ""],
+    ]
+    assert "no [memory] left" in console.file.getvalue()

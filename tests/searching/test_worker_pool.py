@@ -1,0 +1,128 @@
+"""Worker processes: several at once, killed, interrupted, suspended; each trial runs once."""
+
+import os
+import random
+import re
+import signal
+import sqlite3
+import time
+
+from tests.searching.conftest import (
+    StudyOnDisk,
+    check_finished_study,
+    children,
+    is_alive,
+    training_runs,
+)
+
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "1"))
+
+
+def logs_of(study):
+    """What the workers printed."""
+    return "\n".join(path.read_text() for path in (study.run.path / "workers").glob("*.log"))
+
+
+def test_workers_share_the_trials_and_a_killed_one_is_replaced(
+    tmp_path, slow, start_script, wait_until
+):
+    driver = start_script("search", *slow, "--workers", "2")
+    wait_until(lambda: len(training_runs(tmp_path)) == 2, driver)
+    os.kill(training_runs(tmp_path)[0].status().pid, signal.SIGKILL)
+    _, errors = driver.communicate(timeout=180)
+    assert driver.returncode == 0, errors
+    assert "died with exit code 137: another is started" in errors
+    study = check_finished_study(tmp_path)
+    (continued,) = study.continued()
+    assert len({trial.user_attrs["worker"] for trial in study.trials()}) >= 2
+    assert "going on from step" in logs_of(study)
+    assert re.search(rf"^trial {continued.number} continued by another worker: TRAIN\.LR", errors,
+                     re.MULTILINE)  # fmt: skip
+    printed = re.findall(r"^trial (\d+) \w+ ?\w*(.*)", errors, re.MULTILINE)
+    assert {int(number) for number, _ in printed} == {0, 1, 2}
+    assert all(rest.strip(": ") for _, rest in printed)  # values, figures or a reason
+
+
+def test_a_killed_driver_leaves_no_worker_and_the_same_command_continues(
+    tmp_path, slow, start_script, script, wait_until
+):
+    moments = random.Random(0)
+    for kill in range(KILLS):
+        driver = start_script("search", *slow)
+        wait_until(lambda d=driver: children(d.pid), driver)
+        if kill == 0:
+            wait_until(lambda: training_runs(tmp_path), driver)
+        else:
+            time.sleep(moments.uniform(0, 5))
+        workers = children(driver.pid)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        end = time.monotonic() + 60
+        while any(map(is_alive, workers)):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    done = script("search", *slow)
+    assert done.returncode == 0, done.stderr
+    check_finished_study(tmp_path)
+
+
+def test_ctrl_c_saves_a_checkpoint_and_nothing_is_lost(
+    tmp_path, slow, start_script, script, wait_until
+):
+    driver = start_script("search", *slow)
+    wait_until(lambda: training_runs(tmp_path), driver)
+    driver.send_signal(signal.SIGINT)
+    _, errors = driver.communicate(timeout=60)
+    assert driver.returncode == 130, errors
+    assert "run the same command again" in errors
+    study = StudyOnDisk(tmp_path)
+    assert study.run.status().state == "killed"
+    assert [trial.state.name for trial in study.trials()][-1] == "WAITING"
+    assert not study.continued()
+    done = script("search", *slow)
+    assert done.returncode == 0, done.stderr
+    check_finished_study(tmp_path)
+
+
+def stop_between_writes(process, database):
+    """Suspend a process while it does not hold SQLite's lock, which would block all others."""
+    for _ in range(50):
+        os.kill(process, signal.SIGSTOP)
+        connection = sqlite3.connect(database, timeout=2)
+        try:
+            connection.execute("begin immediate").connection.rollback()
+            return
+        except sqlite3.OperationalError:  # locked
+            os.kill(process, signal.SIGCONT)
+            time.sleep(0.1)
+        finally:
+            connection.close()
+    raise AssertionError(f"{database} is always locked")
+
+
+def test_a_suspended_worker_loses_its_trial_to_another(tmp_path, slow, start_script, wait_until):
+    driver = start_script("search", *slow, "--workers", "2", "--trials", "2")
+    wait_until(lambda: len(training_runs(tmp_path)) == 2, driver)
+    suspended = training_runs(tmp_path)[0].status().pid
+    stop_between_writes(suspended, tmp_path / "runs" / "tiny" / "study" / "study.db")
+    study = StudyOnDisk(tmp_path)
+    wait_until(study.continued, driver)
+    os.kill(suspended, signal.SIGCONT)
+    _, errors = driver.communicate(timeout=180)
+    assert driver.returncode == 0, errors
+    check_finished_study(tmp_path, trials=2)
+    assert "was taken over by another worker" in logs_of(study)
+
+
+def test_no_trial_begins_after_the_timeout_and_a_worker_that_joins_runs_them(
+    tmp_path, tiny, script
+):
+    tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: [0.001, 0.002]}}\n")
+    done = script("search", "--config", tiny, "--timeout", "0.001", "TRAIN.EPOCHS", "1")
+    assert done.returncode == 2
+    assert "no trial was completed" in done.stderr
+    assert StudyOnDisk(tmp_path).trials() == []
+    joined = script("search", "--join", tmp_path / "runs" / "tiny" / "study", "--name", "guest")
+    assert joined.returncode == 0, joined.stderr
+    study = check_finished_study(tmp_path, trials=2)
+    assert {trial.user_attrs["worker"] for trial in study.trials()} == {"guest"}

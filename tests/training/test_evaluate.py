@@ -1,0 +1,85 @@
+"""The evaluation: the same figures in any grouping, and the details by class, speed and depth."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from zoerefine.data.loader import Loader
+from zoerefine.data.pack import build_cache
+from zoerefine.data.prefetch import Prefetcher
+from zoerefine.data.readers import open_dataset
+from zoerefine.data.sampler import OrderOptions, Sampler
+from zoerefine.training.evaluate import evaluate
+
+
+class Tenth(nn.Module):
+    """Says a tenth more than the pseudo depth."""
+
+    def forward(self, rgb01, zoe_m):
+        return zoe_m * 1.1
+
+
+@pytest.fixture(scope="module")
+def cache(world, tmp_path_factory):
+    return build_cache(open_dataset(world), 24, 32, tmp_path_factory.mktemp("caches"))
+
+
+class Spoiled(nn.Module):
+    """Has one pixel in a hundred that is no number."""
+
+    def forward(self, rgb01, zoe_m):
+        spoiled = zoe_m.clone()
+        spoiled.flatten()[::100] = math.nan
+        return spoiled
+
+
+def figures(cache, batch, refiner=None):
+    sampler = Sampler(cache, np.arange(len(cache)), batch, 0, OrderOptions("sequential"))
+    batches = Prefetcher(Loader(cache, sampler), torch.device("cpu"))
+    return evaluate(refiner or Tenth(), batches, 0.2, cache, torch.float32, detail=True)
+
+
+def test_any_grouping_into_batches_gives_the_same_bits(cache):
+    assert figures(cache, 16) == figures(cache, 3) == figures(cache, 1)
+
+
+def test_a_depth_that_is_no_number_spoils_every_mean_and_costs_every_share(cache):
+    found = figures(cache, 5, Spoiled())
+    refined, pseudo = found["refined"], found["pseudo"]
+    assert all(math.isnan(refined[name]) for name in ("abs_rel", "rmse", "silog"))
+    assert refined["delta3"] < pseudo["delta3"]
+    detail = found["detail"]
+    for name in ("object_distance_m", "object_distance_rel", "flicker"):
+        assert math.isnan(detail["refined"][name]), name
+    assert detail["refined"]["boundary_f1"] < detail["pseudo"]["boundary_f1"]
+
+
+def test_details_are_told_of_every_depth(cache):
+    found = figures(cache, 5)
+    assert found["ratio"]["abs_rel"] == pytest.approx(
+        found["refined"]["abs_rel"] / found["pseudo"]["abs_rel"]
+    )
+    for group in (found["objects"], *found["scenes"].values()):
+        assert group["ratio"]["rmse"] == pytest.approx(
+            group["refined"]["rmse"] / group["pseudo"]["rmse"]
+        )
+    refined, pseudo, ratio = (found["detail"][name] for name in ("refined", "pseudo", "ratio"))
+    assert ratio["boundary_f1"] == refined["boundary_f1"] / pseudo["boundary_f1"]
+    for kind in ("ranges", "classes", "speeds"):
+        for name, values in refined[kind].items():
+            theirs = pseudo[kind][name]["abs_rel"]
+            assert ratio[kind][name]["abs_rel"] == values["abs_rel"] / theirs
+    refined, pseudo = found["detail"]["refined"], found["detail"]["pseudo"]
+    assert refined["ranges"].keys() == pseudo["ranges"].keys() <= {
+        "0-1 m", "1-2 m", "2-4 m", "4-10 m"}  # fmt: skip
+    assert all(name.endswith(" m/s") for name in refined["speeds"])
+    assert set(refined["classes"]) <= {"people", "toy car", "robot", "dog", "cat", "several"}
+    assert 0 < refined["boundary_f1"] <= 1
+    # A constant factor moves no edge, changes nothing from frame to frame (but where it is cut
+    # off at 10 m), and moves every object by a tenth.
+    assert refined["flicker"] == pytest.approx(pseudo["flicker"], rel=0.05)
+    assert refined["boundary_f1"] == pytest.approx(pseudo["boundary_f1"], abs=1e-3)
+    assert refined["object_distance_m"] != pseudo["object_distance_m"]

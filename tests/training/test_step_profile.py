@@ -1,0 +1,45 @@
+"""The profile: real steps, a picture, and the bottleneck in a sentence."""
+
+import cv2
+import pytest
+import torch
+
+from zoerefine.data.cache import MappedRecords
+from zoerefine.training.step_profile import verdict
+
+
+@pytest.mark.parametrize(
+    ("shares", "device", "words"),
+    [
+        ({"waiting for data": 0.02, "convert": 0.1}, "cpu", "The training step is the bottleneck"),
+        ({"waiting for data": 0.005, "convert": 0.4}, "cpu", "takes 40% of the time"),
+        ({"gather": 0.3}, "cuda", "augment less"),
+        ({"waiting for data": 0.3, "reader 0": 0.1, "reader 1": 0.9}, "cpu", "ram if the disk"),
+        ({"waiting for data": 0.3, "reader 0": 0.9}, "cuda", "LOADER.TIER device if the records"),
+        ({"waiting for data": 0.3, "reader 0": 0.2, "copy": 0.8}, "cuda", "the copy to the device"),
+        ({"waiting for data": 0.3, "reader 0": 0.2}, "cpu", "no thread is busy"),
+    ],
+)  # fmt: skip
+def test_the_verdict_names_the_bottleneck(shares, device, words, tmp_path):
+    (tmp_path / "records").write_bytes(bytes(4096))
+    records = MappedRecords(tmp_path / "records", 1, 4096)
+    assert words in verdict(shares, records, torch.device(device))
+
+
+def test_a_profile_draws_steps_and_names_the_bottleneck(script_of, tiny, tmp_path):
+    done = script_of("profile", "--config", tiny, "--steps", 6, "--out", "profile.png")
+    assert done.returncode == 0, done.stderr
+    for row in ("reader 0", "convert", "training step", "waiting for data"):
+        assert row in done.stdout
+    assert "bottleneck" in done.stdout or "no thread is busy" in done.stdout
+    assert done.stdout.splitlines()[-1] == "profile.png"
+    assert cv2.imread(str(tmp_path / "profile.png")).shape[1] > 800
+    assert not (tmp_path / "runs").exists()  # it keeps nothing
+
+
+def test_decoding_every_time_is_named_as_what_it_is(script_of, tiny, tmp_path):
+    done = script_of("profile", "--config", tiny, "--steps", 8, "CACHE.MODE", "off",
+                     "CACHE.HEIGHT", 8, "CACHE.WIDTH", 8, "LOADER.THREADS", 1)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "decoded when they are needed" in done.stderr
+    assert not (tmp_path / "caches").exists()

@@ -1,0 +1,300 @@
+"""Training: it learns, repeats its bits, and resumes exactly after a kill at any moment."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.training.conftest import rows
+from zoerefine.cli import main
+from zoerefine.config import load_config
+from zoerefine.errors import UserError
+from zoerefine.files import write_json
+from zoerefine.run_dir import RunDir
+from zoerefine.training.checkpoint import (
+    CheckpointWriter,
+    checkpoint_files,
+    load_checkpoint,
+    load_refiner,
+    rename_damaged,
+    save_best,
+)
+from zoerefine.training.job import run_training
+
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "1"))  # 50 take six minutes
+SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "train.py"
+
+
+def digest(run):
+    return run.weights_digest_file.read_text()
+
+
+def test_a_run_holds_everything_the_contract_names(finished):
+    run = finished
+    assert run.status().state == "finished"
+    assert list(run.checkpoints.glob("step-*.pt"))
+    results = run.read_json(run.results_file)
+    assert results["schema"] == 1
+    assert "synthetic" in results["data"]
+    for split in ("val", "test"):
+        assert set(results[split]) >= {"pseudo", "refined", "global_scale"}
+        assert results[split]["refined"]["abs_rel"] > 0
+    assert results["untrained_max_change_m"] == 0
+    assert set(results["test_scenes"]) == set(results["scenes"]["test"])
+    row = next(row for row in run.metrics() if row["phase"] == "train")
+    assert {"wait_s", "copy_s", "compute_s", "images_per_s", "wait_share", "lr"} <= set(row)
+    known = run.read_json(run.provenance_file)
+    assert {"commit", "dataset_digest", "cache_digest", "torch", "seed"} <= set(known)
+    assert not load_refiner(run).training
+
+
+def test_tensorboard_shows_losses_metrics_pictures_and_histograms(finished):
+    shown = EventAccumulator(str(finished.tensorboard)).Reload().Tags()
+    assert {"train/loss", "train/l1_log", "train/lr", "train/grad_norm", "train/images_per_s",
+            "train/wait_share", "val/refined/abs_rel", "val/pseudo/abs_rel",
+            "val/ratio/abs_rel"} <= set(shown["scalars"])  # fmt: skip
+    assert all(tag.startswith("val/scene") for tag in shown["images"])
+    assert len(shown["images"]) == 3
+    name = "backbone.down.0.0.weight"
+    assert {f"weights/{name}", f"gradients/{name}"} <= set(shown["histograms"])
+
+
+@pytest.mark.parametrize("tier", ["mmap", "ram", "device"])
+def test_another_process_and_every_loader_tier_give_the_same_bits(finished, train, tier):
+    run = train("TRAIN.PRECISION", "fp32", "LOADER.TIER", tier)
+    assert digest(run) == digest(finished)
+
+
+def test_another_seed_gives_other_weights(finished, train):
+    assert digest(train("TRAIN.PRECISION", "fp32", "SEED", 1)) != digest(finished)
+
+
+def test_a_finished_run_is_not_trained_again(finished):
+    stamp = finished.results_file.stat().st_mtime_ns
+    assert run_training(load_config(finished.config_file)) == finished
+    assert finished.results_file.stat().st_mtime_ns == stamp
+
+
+def test_training_beats_pseudo_depth_and_global_scale_on_held_out_scenes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", "synthesize", "world", "--scenes", "24", "--clips", "1", "--frames", "3",
+                 "--height", "48", "--width", "64"]) == 0  # fmt: skip
+    config = tmp_path / "learn.yaml"
+    config.write_text(
+        "DATA: {ROOT: world, VAL_FRACTION: 0.0, TEST_FRACTION: 0.2}\n"
+        "CACHE: {HEIGHT: 24, WIDTH: 32}\nLOADER: {BATCH: 16}\nMODEL: {NAME: guided, BASE: 8}\n"
+        "TRAIN: {EPOCHS: 40, LR: 5.0e-3, EMA: 0.95, PRECISION: fp32}\n"
+    )
+    run = run_training(load_config(config))
+    test = run.read_json(run.results_file)["test"]
+    refined = test["refined"]["abs_rel"]
+    assert refined < 0.75 * test["pseudo"]["abs_rel"]
+    assert refined < 0.8 * test["global_scale"]["abs_rel"]
+    # It uses the pseudo depth: with another scene's, the gain is lost.
+    assert test["shuffled"]["abs_rel"] > test["pseudo"]["abs_rel"]
+
+
+def untimed(run):
+    """The rows of a log without times."""
+    timed = {"wait_s", "copy_s", "compute_s", "images_per_s", "wait_share"}
+    return [{key: row[key] for key in row.keys() - timed} for row in run.metrics()]
+
+
+def board(run):
+    """The losses, metrics and pictures in TensorBoard."""
+    shown = EventAccumulator(str(run.tensorboard), {"scalars": 0, "images": 0}).Reload()
+    tags = [tag for tag in shown.Tags()["scalars"] if not tag.endswith(("_s", "_share"))]
+    scalars = {tag: [(point.step, point.value) for point in shown.Scalars(tag)] for tag in tags}
+    pictures = {tag: [one.step for one in shown.Images(tag)] for tag in shown.Tags()["images"]}
+    assert len(scalars["train/loss"]) > 0 < len(pictures)
+    return scalars, pictures
+
+
+def kill_at(command, folder, checkpoints, step, later_s):
+    """Start a training and kill it shortly after a step's checkpoint; True if it still ran."""
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)  # fmt: skip
+    while process.poll() is None:
+        reached = [int(path.name.split("-")[1]) for path in folder.glob(checkpoints)]
+        if max(reached, default=0) >= step:
+            break
+        time.sleep(0.002)
+    time.sleep(later_s)
+    still_ran = process.poll() is None
+    process.kill()
+    process.wait()
+    return still_ran
+
+
+def test_killed_at_any_moment_it_resumes_to_the_same_bits_and_rows(train, tiny, tmp_path):
+    overrides = ["TRAIN.EPOCHS", "12", "TRAIN.CHECKPOINT_S", "0.0"]
+    uninterrupted = train(*overrides, name="uninterrupted")
+    moments = random.Random(0)
+    still_ran = 0
+    for kill in range(KILLS):
+        name = f"killed{kill}"
+        command = [sys.executable, SCRIPT, "--config", tiny, "RUN.NAME", name, *overrides]
+        # The last epoch leaves time enough for the kill on a slow disk.
+        for step in sorted(moments.sample(range(1, 20), moments.choice([1, 2]))):
+            checkpoints = f"runs/{name}/*/checkpoints/step-*.pt"
+            still_ran += kill_at(command, tmp_path, checkpoints, step, moments.uniform(0, 0.1))
+        killed = train(*overrides, name=name)
+        assert digest(killed) == digest(uninterrupted)
+        assert untimed(killed) == untimed(uninterrupted)
+        assert board(killed) == board(uninterrupted)
+        tests = [run.read_json(run.results_file)["test"] for run in (uninterrupted, killed)]
+        assert tests[0] == tests[1]
+    assert still_ran or not KILLS
+
+
+@pytest.mark.parametrize("words", [(), ("TRAIN.STEPS", "3")])  # an epoch has two
+def test_a_kill_after_the_last_step_adds_no_step(train, words):
+    run = train(*words)
+    before, rows_before = digest(run), untimed(run)
+    results = run.read_json(run.results_file)
+    run.results_file.unlink()
+    assert train(*words) == run
+    assert digest(run) == before
+    assert untimed(run) == rows_before
+    assert run.read_json(run.results_file)["test"] == results["test"]
+
+
+def test_a_kill_after_the_results_leaves_a_run_that_the_same_command_finishes(train):
+    run = train()
+    stamp = run.results_file.stat().st_mtime_ns
+    run.set_status("running")
+    assert run.status().state == "killed"
+    assert train() == run
+    assert run.status().state == "finished"
+    assert run.results_file.stat().st_mtime_ns == stamp
+
+
+def test_a_network_with_dropout_resumes_to_the_same_bits(trainer):
+    uninterrupted, killed, resumed = (
+        trainer("MODEL.NAME", "tests.training.networks:Dropping") for _ in range(3)
+    )
+    batches = list(uninterrupted.prefetch(uninterrupted.loader))
+    for batch in batches:
+        uninterrupted.train_step(batch)
+    killed.train_step(batches[0])
+    torch.rand(100)  # other use of the generator does not matter
+    resumed.restore(killed.state())
+    resumed.train_step(batches[1])
+    ours, theirs = (one.refiner.state_dict() for one in (resumed, uninterrupted))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_nondeterministic_operation_is_named(train):
+    with pytest.raises(UserError, match=r"put_ is not deterministic.*TRAIN\.DETERMINISTIC false"):
+        train("MODEL.NAME", "tests.training.networks:Scattering", "TRAIN.PRECISION", "fp32")
+
+
+def test_a_signal_stops_with_a_checkpoint_and_the_same_command_resumes(tiny, tmp_path, wait_until):
+    overrides = ["TRAIN.EPOCHS", "400"]
+    command = [sys.executable, SCRIPT, "--config", tiny, "RUN.NAME", "stopped", *overrides]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: list(tmp_path.glob("runs/stopped/*/checkpoints/best.safetensors")), process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "run the same command again" in errors
+    (folder,) = (tmp_path / "runs" / "stopped").iterdir()
+    assert RunDir(folder).status().state == "killed"
+    assert load_checkpoint(RunDir(folder).checkpoints)["step"] > 0
+
+
+def test_a_non_finite_loss_stops_with_the_names_of_the_frames(trainer, train, tmp_path):
+    words = ["TRAIN.LR", "1e30", "TRAIN.CLIP", "1e30", "TRAIN.WARMUP", "0.0", "TRAIN.EPOCHS", "20",
+             "TRAIN.PRECISION", "fp32", "TRAIN.CHECKPOINT_S", "0.0"]  # fmt: skip
+    reference = trainer(*words)
+    for _ in range(2):  # the second time from a checkpoint, which holds finite weights
+        with pytest.raises(UserError, match="look at the frames"):
+            train(*words, name="nan")
+        (folder,) = (tmp_path / "runs" / "nan").iterdir()
+        found = json.loads((folder / "not_finite.json").read_text())
+        epoch, batch = reference.sampler.locate(found["step"] - 1)
+        indices = sorted(reference.sampler.order(epoch).batch(batch))
+        assert found["frames"] == [reference.cache.frame_name(int(index)) for index in indices]
+        assert RunDir(folder).status().state == "failed"
+        assert load_checkpoint(RunDir(folder).checkpoints)["step"] < found["step"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["MODEL.NAMEE", "x"], "no config key MODEL.NAMEE; did you mean MODEL.NAME?"),
+        (["TRAIN.LR", "fast"], "TRAIN.LR must be"),
+        (["DATA.ROOT", "absent"], "no data folder"),
+        (["DATA.ROOT", ""], "DATA.ROOT is empty"),
+        (["TRAIN.COMPILE", "reduce-overhead", "TRAIN.ACCUMULATE", "2"], "set TRAIN.ACCUMULATE 1"),
+        (["TRAIN.COMPILE", "max-autotune"], "set TRAIN.DETERMINISTIC false"),
+    ],
+)
+def test_bad_input_is_one_line_with_exit_code_2_and_nothing_is_written(
+    tiny, capsys, tmp_path, words, message
+):
+    assert main(["train", "--config", str(tiny), *words]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert list(tmp_path.iterdir()) == [tiny]
+
+
+def test_a_truncated_picture_stops_packing_and_is_named(tiny, capsys, world, tmp_path):
+    shutil.copytree(world, tmp_path / "world")
+    path = next((tmp_path / "world" / "zoe_depth_raw").rglob("*.png"))
+    os.truncate(path, 100)
+    words = ["DATA.ROOT", "world", "CACHE.ROOT", "caches"]
+    assert main(["train", "--config", str(tiny), *words]) == 2
+    errors = capsys.readouterr().err
+    assert path.name in errors
+    assert "cut short" in errors
+    assert not list(tmp_path.glob("caches/*/cache.json"))
+
+
+def test_a_damaged_checkpoint_is_skipped(tmp_path, capsys):
+    writer = CheckpointWriter(tmp_path, 2)
+    for step in (1, 2, 3):
+        writer.save(step, {"step": step, "weights": torch.full((1000,), float(step))})
+    writer.wait()
+    newest, older = checkpoint_files(tmp_path)
+    data = bytearray(newest.read_bytes())
+    data[2000] ^= 1
+    newest.write_bytes(data)
+    assert load_checkpoint(tmp_path)["step"] == 2
+    assert "is damaged" in capsys.readouterr().err
+    rename_damaged(tmp_path, 2)
+    assert newest.with_suffix(".damaged").exists()
+    assert checkpoint_files(tmp_path) == [older]
+    assert load_checkpoint(tmp_path)["step"] == 2
+    older.write_bytes(b"")
+    assert load_checkpoint(tmp_path) is None
+
+
+def test_altered_weights_are_refused(copied):
+    copied.weights_digest_file.write_text("0" * 64)
+    with pytest.raises(UserError, match="it was altered"):
+        load_refiner(copied)
+
+
+def test_weights_of_another_version_name_its_commit(copied):
+    write_json(copied.provenance_file, copied.read_json(copied.provenance_file) | {"commit": "0ld"})
+    weights = load_refiner(copied).state_dict()
+    first = "backbone.down.0.0.weight"
+    save_best(copied, weights | {first: weights[first][:, :4]})
+    with pytest.raises(UserError, match=r"does not fit this version's refiner.*commit, 0ld"):
+        load_refiner(copied)
+
+
+def test_every_epoch_is_logged_once(finished):
+    assert [row["step"] for row in rows(finished, "train")] == [1, 2, 3, 4]
+    assert [row["epoch"] for row in rows(finished, "val")] == [0, 1]

@@ -1,0 +1,168 @@
+"""Builds a run's engines, one bundle per kind and precision, and keeps those within tolerance."""
+
+import copy
+from dataclasses import asdict
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoerefine import __version__
+from zoerefine.config import load_config, training_size
+from zoerefine.errors import UserError
+from zoerefine.exporting.bundle import load_bundle, read_manifest, save_bundle
+from zoerefine.exporting.engine_kinds import (
+    BuiltEngine,
+    EngineKind,
+    ExportSource,
+    Forward,
+    unmet_requirements,
+)
+from zoerefine.exporting.frames import FRAMES, calibration_batches, sample_frames
+from zoerefine.exporting.processor import describe_processor
+from zoerefine.exporting.shipped_module import ShippedModule
+from zoerefine.exporting.verify import check_tolerance, compare_with_eager, time_interleaved
+from zoerefine.files import digest_file, digest_json
+from zoerefine.locks import lock
+from zoerefine.progress import say
+from zoerefine.run_dir import RunDir
+from zoerefine.training.checkpoint import load_refiner
+
+PACKAGE = Path(__file__).parents[1]
+ENGINE_CODE = ("export/**/*.py", "model/**/*.py", "data/area_mean.py", "data/depth_codec.py")
+MEASURED_ENGINE, MEASURED_IN_TORCH = "the engine", "the same arithmetic in torch"
+
+
+class EngineBuilder:
+    """Builds the engines of a run's refiner into `engine/builds/`.
+
+    Raises `UserError` if the run has no trained weights.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        cfg = load_config(run.config_file)
+        height, width = training_size(cfg)
+        self.run = run
+        self.folder = run.engine / "builds"
+        self.root = cfg.DATA.ROOT
+        calibration = partial(calibration_batches, run, self.root, height, width)
+        self.source = ExportSource(load_refiner(run), height, width, calibration)
+
+    @cached_property
+    def frames(self) -> tuple[Tensor, Tensor]:
+        """Real frames to compare on: uint8 [N, H, W, 3], uint16 [N, H, W]."""
+        return sample_frames(self.root)
+
+    def eager(self, device: torch.device) -> ShippedModule:
+        """The refiner as it was trained, float32, with the same pre- and post-processing."""
+        source = self.source
+        shipped = ShippedModule(copy.deepcopy(source.refiner), source.height, source.width)
+        return shipped.eval().to(device)
+
+    def bundle(self, kind: EngineKind, precision: str) -> Path:
+        """The bundle of an engine that is within tolerance: built now, or kept from before.
+
+        Raises:
+            OutOfTolerance: it differs too much from the refiner.
+            UserError: this machine cannot build it.
+        """
+        path = self.path_of(kind, precision)
+        with lock(self.folder / ".lock"):  # a second export at the same time uses the first's
+            if is_undamaged(path):
+                say(f"using {path.name}, built before")
+            else:
+                self.build(kind, precision, path)
+        return path
+
+    def build(self, kind: EngineKind, precision: str, path: Path) -> None:
+        """Build a bundle, check it, and remove outdated ones of its kind and precision."""
+        say(f"building {kind.NAME} in {precision}")
+        built = kind.build(self.source, precision)
+        manifest = make_manifest(self.run, kind.NAME, precision)
+        unchecked = path.with_suffix(".unchecked")
+        try:
+            save_bundle(built, manifest, unchecked)
+            measured = self.measure(kind, built, unchecked, precision)
+        finally:
+            unchecked.unlink(missing_ok=True)
+        save_bundle(built, manifest | measured, path)
+        for old in set(path.parent.glob(f"*{kind.NAME}-{precision}-*")) - {path}:
+            old.unlink()
+
+    def path_of(self, kind: EngineKind, precision: str) -> Path:
+        """Named by the digest of all that decides the bundle's content and its measurements."""
+        code = (path for pattern in ENGINE_CODE for path in PACKAGE.glob(pattern))
+        facts = {
+            "weights": self.run.weights_digest_file.read_text().strip(),
+            "size": [self.source.height, self.source.width],
+            "versions": [__version__, torch.__version__, kind.machine_facts()],
+            "code": sorted(digest_file(path) for path in code),
+            "processor": [describe_processor(), torch.get_num_threads()],
+        }
+        return self.folder / f"{kind.NAME}-{precision}-{digest_json(facts)[:16]}.ts"
+
+    def measure(
+        self, kind: EngineKind, built: BuiltEngine, path: Path, precision: str
+    ) -> dict[str, Any]:
+        """Accuracy, at every batch size it is for, and latency of a bundle as saved to disk.
+
+        If this machine can build the engine but not run it, the same arithmetic in torch is
+        compared instead, and nothing is timed.
+        """
+        missing = unmet_requirements(built.requirements, kind.machine_facts())
+        if built.torch_equivalent is not None and missing:
+            forward: Forward = built.torch_equivalent
+            device, compared = torch.device("cpu"), MEASURED_IN_TORCH
+        else:
+            engine = load_bundle(path)
+            forward, device, compared = engine.forward, engine.device, MEASURED_ENGINE
+        rgb_u8, zoe_u16 = (tensor.to(device) for tensor in self.frames)
+        eager = self.eager(device)
+        batches = built.batches or (1, FRAMES)
+        accuracy = compare_with_eager(forward, eager, rgb_u8, zoe_u16, batches)
+        check_tolerance(accuracy, kind.NAME, precision)
+        facts = {"compared": compared, **asdict(accuracy)}
+        if compared == MEASURED_ENGINE:
+            times = time_interleaved({"engine": forward, "eager": eager}, rgb_u8[:1], zoe_u16[:1])
+            facts |= {
+                "latency_ms": times["engine"],
+                "eager_ms": times["eager"],
+                "height": zoe_u16.shape[1],
+                "width": zoe_u16.shape[2],
+            }
+        return facts
+
+
+def is_undamaged(path: Path) -> bool:
+    """Whether there is a bundle, and its digest is right."""
+    try:
+        read_manifest(path)
+    except UserError:
+        return False
+    return True
+
+
+def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:
+    """Where a bundle comes from, and what its inputs and output are."""
+    provenance = run.read_json(run.provenance_file)
+    results = run.read_json(run.results_file)
+    return {
+        "zoerefine": __version__,
+        "engine": engine,
+        "precision": precision,
+        "commit": provenance.get("commit", ""),
+        "dirty_digest": provenance.get("dirty_digest", ""),
+        "run": run.path.name,
+        "config_digest": provenance.get("config_digest", ""),
+        "weights": run.weights_digest_file.read_text().strip(),
+        "data": results["data"],
+        "pseudo_label": results["pseudo_label"],
+        "metrics": results.get("test", {}).get("refined", {}),
+        "inputs": {"rgb": "uint8 [B, H, W, 3]", "zoe": "uint16 [B, H, W], metres * 256"},
+        "output": "uint16 [B, H, W], metres * 256",
+        "torch": torch.__version__.split("+")[0],
+        "processor": describe_processor(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
+    }

@@ -1,0 +1,158 @@
+"""Engine kinds: what the module of a kind defines, and how a kind is found by its name.
+
+To add a kind, write one module that defines everything in `EngineKind`
+(`engines/torchscript_engine.py` is the simplest example), and add one row with its name to
+`zoerefine.registries.ENGINES`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor
+
+from zoerefine.errors import UserError
+from zoerefine.exporting.precision import RefinerInputs
+from zoerefine.model import RefinerNetwork
+from zoerefine.registries import ENGINES
+
+NOT_INSTALLED = "not installed"
+
+# RGB uint8 [B, H, W, 3] and pseudo depth uint16 [B, H, W] to refined depth uint16 [B, H, W], all
+# on the engine's device; depth in metres * 256.
+Forward = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class ExportSource:
+    """What an engine is built from.
+
+    Attributes:
+        refiner: float32, on the CPU, in evaluation mode.
+        height, width: the size that the refiner was trained at.
+        calibration: yields batches of training frames at that size.
+    """
+
+    refiner: RefinerNetwork
+    height: int
+    width: int
+    calibration: Callable[[], Iterator[RefinerInputs]]
+
+    def example(self, batch: int) -> RefinerInputs:
+        """A random batch of plausible inputs on the CPU: [B, 3, h, w] and [B, 1, h, w]."""
+        size = self.height, self.width
+        return torch.rand(batch, 3, *size), torch.rand(batch, 1, *size) + 1
+
+    @property
+    def parameters(self) -> int:
+        """The number of the refiner's parameters."""
+        return sum(tensor.numel() for tensor in self.refiner.parameters())
+
+
+@dataclass(frozen=True)
+class BuiltEngine:
+    """An engine that is ready to be saved as a bundle.
+
+    Attributes:
+        module: the bundle's TorchScript: the whole engine, or only its pre- and post-processing.
+        device: where it runs, cpu or cuda.
+        files: further files of the bundle, by name.
+        requirements: for each fact of `machine_facts()` that matters, the allowed values.
+        batches: smallest, best and largest batch size; empty if any size will do.
+        torch_equivalent: the same arithmetic in PyTorch. It is compared with the eager refiner
+            where the engine itself cannot run. None if the engine runs wherever it is built.
+    """
+
+    module: torch.jit.ScriptModule
+    device: str = "cpu"
+    files: dict[str, bytes] = field(default_factory=dict)
+    requirements: dict[str, list[str]] = field(default_factory=dict)
+    batches: tuple[int, ...] = ()
+    torch_equivalent: torch.nn.Module | None = None
+
+
+class EngineKind(Protocol):
+    """What the module of an engine kind defines.
+
+    Attributes:
+        NAME: its row in `ENGINES`; `--engine` takes it, and manifests hold it.
+        INSTALL: the command that installs what bundles of this kind need beyond torch, or "".
+        PARALLEL_CALLS: True if a CPU is used best by several calls at once with one thread each;
+            False if one call uses all cores well.
+    """
+
+    NAME: str
+    INSTALL: str
+    PARALLEL_CALLS: bool
+
+    def precisions(self) -> tuple[str, ...]:
+        """The precisions that can be built on this machine, the one expected fastest first.
+
+        `--precision auto` on a CPU measures them all but int8; on a GPU it takes the first one
+        that is within tolerance.
+        """
+
+    def missing_requirement(self) -> str:
+        """Why this machine cannot build the engine; "" if it can."""
+
+    def allowed_for_auto(self) -> bool:
+        """Whether `--engine auto` may choose it: this machine can build it and run it."""
+
+    def machine_facts(self) -> dict[str, str]:
+        """This machine's value of every fact that a bundle may require."""
+
+    def build(self, source: ExportSource, precision: str) -> BuiltEngine:
+        """Build an engine in one of `precisions()`. Raises `UserError` if that fails."""
+
+    def load(
+        self, module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
+    ) -> Forward:
+        """The forward function of a loaded bundle.
+
+        Args:
+            module: `BuiltEngine.module`, loaded on the bundle's device.
+            read_file: returns one of `BuiltEngine.files` by its name.
+            precision: as it was built.
+        """
+
+
+def engine_kind(name: str, where: object = "--engine") -> EngineKind:
+    """The module of a kind. Raises `UserError` that names `where` for an unknown name."""
+    ENGINES.check(name, str(where))
+    return cast(EngineKind, ENGINES.load(name))
+
+
+def unmet_requirements(requirements: dict[str, list[str]], facts: dict[str, str]) -> list[str]:
+    """Names of the requirements that are missing or different on this machine."""
+    return [name for name, allowed in requirements.items() if facts.get(name) not in allowed]
+
+
+def check_requirements(
+    kind: EngineKind, requirements: dict[str, list[str]], path: object, rebuild: str
+) -> None:
+    """Raises `UserError`, in one line, if this machine does not meet a bundle's requirements.
+
+    Args:
+        path: the bundle, for the message.
+        rebuild: the command that builds the right bundle.
+    """
+    facts = kind.machine_facts()
+    unmet = unmet_requirements(requirements, facts)
+    if not unmet:
+        return
+    required = ", ".join(f"{name} {' or '.join(requirements[name])}" for name in unmet)
+    found = ", ".join(f"{name} {facts.get(name, NOT_INSTALLED)}" for name in unmet)
+    install = f"{kind.INSTALL}, or " if kind.INSTALL and NOT_INSTALLED in found else ""
+    raise UserError(
+        f"{path} was built for {required}; this machine has {found}: {install}build the right "
+        f"bundle with `{rebuild}`"
+    )
+
+
+def gpu_architecture() -> str:
+    """The GPU's compute capability, such as sm_90, or none."""
+    if not torch.cuda.is_available():
+        return "none"
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"

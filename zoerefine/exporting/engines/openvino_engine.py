@@ -1,0 +1,163 @@
+"""An OpenVINO engine for CPUs. The bundle holds its intermediate representation (IR).
+
+Pre- and post-processing are the bundle's TorchScript.
+"""
+
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.device import has_bf16
+from zoerefine.errors import UserError
+from zoerefine.exporting.engine_kinds import NOT_INSTALLED, BuiltEngine, ExportSource, Forward
+from zoerefine.exporting.engines.torchscript_engine import compile_script, jit_warnings_ignored
+from zoerefine.exporting.precision import to_precision
+from zoerefine.exporting.shipped_module import PrePostProcessing
+
+NAME = "openvino"
+INSTALL = "pip install 'zoerefine[openvino]' -c requirements.lock"
+PARALLEL_CALLS = False
+XML, WEIGHTS = "engine.xml", "engine.bin"
+
+
+def precisions() -> tuple[str, ...]:
+    """The precisions that can be built here; int8 is last because it needs calibration."""
+    bf16 = ("bf16",) if has_bf16(torch.device("cpu")) else ()
+    return *bf16, "fp32", "int8"
+
+
+def missing_requirement() -> str:
+    """Why this machine cannot build the engine; "" if it can."""
+    return "" if find_spec("openvino") else f"OpenVINO is {NOT_INSTALLED}: {INSTALL}"
+
+
+def allowed_for_auto() -> bool:
+    """Where OpenVINO is installed and there is no GPU, which would be faster."""
+    return not missing_requirement() and not torch.cuda.is_available()
+
+
+def machine_facts() -> dict[str, str]:
+    """Whether OpenVINO is installed. Its version does not matter: newer ones read older IR."""
+    return {"OpenVINO": "installed" if find_spec("openvino") else NOT_INSTALLED}
+
+
+def build(source: ExportSource, precision: str) -> BuiltEngine:
+    """Convert the core, with a dynamic batch.
+
+    For bf16 the file holds fp16 weights, and the runtime is told to compute in bf16.
+    """
+    import openvino
+
+    core = to_precision(
+        source.refiner, "int8" if precision == "int8" else "fp32", source.calibration
+    )
+    example = source.example(2)
+    shapes = [openvino.PartialShape([-1, *tensor.shape[1:]]) for tensor in example]
+    with jit_warnings_ignored(), torch.no_grad():
+        traced = torch.jit.trace(core, example, check_trace=False)
+        model = openvino.convert_model(traced, example_input=example, input=shapes)
+    with tempfile.TemporaryDirectory() as folder:
+        xml = Path(folder) / XML
+        openvino.save_model(model, xml, compress_to_fp16=precision == "bf16")
+        files = {XML: xml.read_bytes(), WEIGHTS: xml.with_suffix(".bin").read_bytes()}
+    return BuiltEngine(
+        compile_script(PrePostProcessing(source.height, source.width)),
+        files=files,
+        requirements={"OpenVINO": ["installed"]},
+    )
+
+
+def load(
+    module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
+) -> Forward:
+    """The forward function of a loaded bundle: OpenVINO between pre- and post-processing."""
+    height, width = module.height, module.width
+    options = read_file, precision, torch.get_num_threads()
+    on_floats, on_pictures = (
+        ThreadRequests(partial(compile_model, *options, conversions=inside))
+        for inside in (False, True)
+    )
+
+    def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+        if tuple(zoe_u16.shape[1:]) != (height, width):
+            rgb01, zoe_m = module.before(rgb_u8, zoe_u16)
+            core_m = torch.from_numpy(on_floats.infer(rgb01, zoe_m))
+            refined: Tensor = module.after(zoe_u16, zoe_m, core_m)
+            return refined
+        # After a call, torch's threads spin for a while on cores that OpenVINO needs. So pictures
+        # that need no resizing are converted in OpenVINO's graph and by NumPy, without torch.
+        depth_m = on_pictures.infer(rgb_u8, zoe_u16.unsqueeze(1))[:, 0]
+        units = np.clip(np.rint(depth_m / np.float32(ZOE_UNIT_M)), 0, 65535)
+        return torch.from_numpy(units.astype(np.uint16))
+
+    return forward
+
+
+class ThreadRequests:
+    """A compiled model that all threads share, with one inference request per thread."""
+
+    def __init__(self, compiled: Callable[[], Any]) -> None:
+        self.compiled = cache(compiled)  # compiled at the first call
+        self.local = threading.local()
+
+    def infer(self, *inputs: Tensor) -> np.ndarray:
+        """float32 [B, 1, h, w], in the request's memory: the thread's next call overwrites it."""
+        if not hasattr(self.local, "request"):
+            self.local.request = self.compiled().create_infer_request()
+        arrays = [tensor.contiguous().numpy() for tensor in inputs]
+        request = self.local.request
+        found: np.ndarray = request.infer(arrays, share_inputs=True, share_outputs=True)[0]
+        return found
+
+
+def compile_model(
+    read_file: Callable[[str], bytes], precision: str, threads: int, conversions: bool
+) -> Any:
+    """A bundle's model, compiled for this CPU.
+
+    It takes rgb01 and zoe_m, or with `conversions` uint8 [B, h, w, 3] and uint16 [B, 1, h, w].
+    Raises `UserError` if the installed OpenVINO cannot read it.
+    """
+    import openvino
+
+    core = openvino.Core()
+    hints = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32",
+    }
+    try:
+        weights = openvino.Tensor(np.frombuffer(read_file(WEIGHTS), np.uint8))
+        model = core.read_model(read_file(XML).decode(), weights)
+        return core.compile_model(with_conversions(model) if conversions else model, "CPU", hints)
+    except RuntimeError as error:
+        last = str(error).strip().splitlines()[-1]
+        raise UserError(
+            f"OpenVINO {openvino.__version__} cannot read the bundle's engine: {last}"
+        ) from None
+
+
+def with_conversions(model: Any) -> Any:
+    """The model with the conversions of `PrePostProcessing.before`, for pictures of its size."""
+    from openvino import Layout, Type
+    from openvino.preprocess import PrePostProcessor
+
+    steps = PrePostProcessor(model)
+    rgb, zoe = steps.input(0), steps.input(1)
+    rgb.tensor().set_element_type(Type.u8).set_layout(Layout("NHWC"))
+    rgb.model().set_layout(Layout("NCHW"))
+    # The layout is changed before the type: bytes are a quarter of the memory to move.
+    planes = rgb.preprocess().convert_layout(Layout("NCHW"))
+    planes.convert_element_type(Type.f32).scale(255.0)
+    zoe.tensor().set_element_type(Type.u16)
+    zoe.preprocess().convert_element_type(Type.f32).scale(1 / ZOE_UNIT_M)
+    return steps.build()

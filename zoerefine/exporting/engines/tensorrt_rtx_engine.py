@@ -1,0 +1,161 @@
+"""A TensorRT for RTX engine, built ahead of time on any machine for GeForce and RTX cards.
+
+The build needs no GPU; running needs one of `TARGETS`. The bundle holds the plan and the ONNX
+graph that it was built from. Pre- and post-processing are the bundle's TorchScript.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoerefine.errors import UserError
+from zoerefine.exporting.engine_kinds import (
+    NOT_INSTALLED,
+    BuiltEngine,
+    ExportSource,
+    Forward,
+    gpu_architecture,
+)
+from zoerefine.exporting.engines.torchscript_engine import compile_script
+from zoerefine.exporting.onnx_graph import INPUTS, OUTPUT, to_onnx
+from zoerefine.exporting.precision import to_precision
+from zoerefine.exporting.shipped_module import PrePostProcessing, ShippedModule
+from zoerefine.exporting.verify import check_size
+
+NAME = "tensorrt-rtx"
+INSTALL = "pip install 'zoerefine[tensorrt-rtx]' -c requirements.lock"
+PARALLEL_CALLS = False
+BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization profile
+TARGETS = ("sm_86", "sm_89", "sm_120")  # RTX 30, 40 and 50
+PLAN, ONNX = "engine.plan", "refiner.onnx"
+
+
+def precisions() -> tuple[str, ...]:
+    """The precisions, the fastest first; int8 is last because it needs calibration."""
+    return "fp16", "fp32", "int8"
+
+
+def missing_requirement() -> str:
+    """Why this machine cannot build the engine; "" if it can."""
+    missing = [name for name in ("tensorrt_rtx_bindings", "onnx") if not find_spec(name)]
+    return f"{' and '.join(missing)} {NOT_INSTALLED}: {INSTALL}" if missing else ""
+
+
+def allowed_for_auto() -> bool:
+    """Where it can be built and there is a GPU that runs it."""
+    return not missing_requirement() and gpu_architecture() in TARGETS
+
+
+def machine_facts() -> dict[str, str]:
+    """This machine's value of every fact that a bundle may require."""
+    version = bindings().__version__ if find_spec("tensorrt_rtx_bindings") else NOT_INSTALLED
+    return {"GPU architecture": gpu_architecture(), "TensorRT for RTX": version}
+
+
+def build(source: ExportSource, precision: str) -> BuiltEngine:
+    """Build the core's plan for all `TARGETS`, with a dynamic batch.
+
+    Raises `UserError` if TensorRT for RTX refuses it or silently builds another precision.
+    """
+    core = to_precision(source.refiner, precision, source.calibration)
+    onnx = to_onnx(core, source)
+    plan = build_plan(onnx, source)
+    check_size("tensorrt-rtx", precision, len(plan), source.parameters)
+    return BuiltEngine(
+        compile_script(PrePostProcessing(source.height, source.width)),
+        device="cuda",
+        files={PLAN: plan, ONNX: onnx},
+        requirements={
+            "GPU architecture": list(TARGETS),
+            "TensorRT for RTX": [machine_facts()["TensorRT for RTX"]],
+        },
+        batches=BATCHES,
+        torch_equivalent=ShippedModule(core, source.height, source.width),
+    )
+
+
+def build_plan(onnx: bytes, source: ExportSource, targets: tuple[str, ...] = TARGETS) -> bytes:
+    """Parse and build for cards of these architectures."""
+    trt = bindings()
+    builder = trt.Builder(logger())
+    network = builder.create_network(0)
+    parser = trt.OnnxParser(network, logger())
+    if not parser.parse(onnx):
+        faults = "; ".join(parser.get_error(i).desc() for i in range(parser.num_errors))
+        raise UserError(f"TensorRT for RTX cannot parse the refiner: {faults}")
+    config = builder.create_builder_config()
+    profile = builder.create_optimization_profile()
+    for name, tensor in zip(INPUTS, source.example(1), strict=True):
+        profile.set_shape(name, *((batch, *tensor.shape[1:]) for batch in BATCHES))
+    config.add_optimization_profile(profile)
+    config.num_compute_capabilities = len(targets)
+    for index, target in enumerate(targets):
+        config.set_compute_capability(getattr(trt.ComputeCapability, _capability(target)), index)
+    plan = builder.build_serialized_network(network, config)
+    if plan is None:
+        raise UserError(
+            f"TensorRT for RTX {trt.__version__} could not build an engine for "
+            f"{', '.join(targets)}; its messages are above"
+        )
+    return bytes(plan)
+
+
+def load(
+    module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
+) -> Forward:
+    """The forward function of a loaded bundle: the plan between pre- and post-processing."""
+    engine = open_plan(read_file(PLAN))
+    context = engine.create_execution_context()
+    one_call = Lock()  # a context holds the shapes and addresses of one call
+
+    def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+        rgb01, zoe_m = (tensor.contiguous() for tensor in module.before(rgb_u8, zoe_u16))
+        refined_m = torch.empty_like(zoe_m)
+        with one_call:
+            for name, tensor in zip(INPUTS, (rgb01, zoe_m), strict=True):
+                context.set_input_shape(name, tuple(tensor.shape))
+            for name, tensor in zip((*INPUTS, OUTPUT), (rgb01, zoe_m, refined_m), strict=True):
+                context.set_tensor_address(name, tensor.data_ptr())
+            if not context.execute_async_v3(torch.cuda.current_stream().cuda_stream):
+                raise RuntimeError("TensorRT for RTX could not run the engine")
+        refined: Tensor = module.after(zoe_u16, zoe_m, refined_m)
+        return refined
+
+    return forward
+
+
+def open_plan(plan: bytes) -> Any:
+    """Load a plan on this machine's GPU. Raises `UserError` if it was built for other GPUs."""
+    trt = bindings()
+    engine = trt.Runtime(logger()).deserialize_cuda_engine(plan)
+    if engine is None:
+        raise UserError(
+            f"TensorRT for RTX {trt.__version__} cannot open this plan on a GPU of architecture "
+            f"{gpu_architecture()}: it was built for {', '.join(TARGETS)}"
+        )
+    return engine
+
+
+def bindings() -> Any:
+    """The Python bindings. Raises `UserError` if they are not installed."""
+    try:
+        import tensorrt_rtx_bindings
+    except ImportError as error:
+        raise UserError(f"TensorRT for RTX cannot be imported ({error}): {INSTALL}") from None
+    return tensorrt_rtx_bindings
+
+
+@cache
+def logger() -> Any:
+    """One logger for all: the library keeps the first one it is given."""
+    trt = bindings()
+    return trt.Logger(trt.Logger.ERROR)
+
+
+def _capability(target: str) -> str:
+    return target.replace("sm_", "SM")

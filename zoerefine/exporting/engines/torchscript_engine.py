@@ -1,0 +1,80 @@
+"""The engine that needs only torch: TorchScript, frozen, channels-last, in any floating precision.
+
+TorchScript is deprecated, but no other format puts a TensorRT engine into one file today. All use
+of it is in this module and in `bundle.py`.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from zoerefine.device import has_bf16, pick_device
+from zoerefine.exporting.engine_kinds import BuiltEngine, ExportSource, Forward
+from zoerefine.exporting.precision import to_precision
+from zoerefine.exporting.shipped_module import ShippedModule
+
+NAME = "torchscript"
+INSTALL = ""
+PARALLEL_CALLS = True
+
+
+@contextmanager
+def jit_warnings_ignored() -> Iterator[None]:
+    """Ignore torch.jit's deprecation warnings, and no others."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*`torch\.jit\.\w+` is (deprecated|not supp)")
+        yield
+
+
+def compile_script(module: nn.Module) -> torch.jit.ScriptModule:
+    """Compile a module in evaluation mode to TorchScript."""
+    with jit_warnings_ignored():
+        compiled: torch.jit.ScriptModule = torch.jit.script(module.eval())
+    return compiled
+
+
+def precisions() -> tuple[str, ...]:
+    """The precisions that can be built here, the one expected fastest first."""
+    if pick_device().type == "cuda":
+        return "fp16", "bf16", "fp32"
+    return ("bf16", "fp32") if has_bf16(pick_device()) else ("fp32", "bf16")
+
+
+def missing_requirement() -> str:
+    """Nothing: it can be built and run wherever torch is installed."""
+    return ""
+
+
+def allowed_for_auto() -> bool:
+    """Always."""
+    return True
+
+
+def machine_facts() -> dict[str, str]:
+    """This machine's value of every fact that a bundle may require."""
+    return {"device": pick_device().type}
+
+
+def build(source: ExportSource, precision: str) -> BuiltEngine:
+    """Trace the core at its training size; the shipped module around it takes any size."""
+    core = to_precision(source.refiner, precision, source.calibration)
+    device = pick_device()
+    core.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    example = tuple(tensor.to(device) for tensor in source.example(2))
+    with jit_warnings_ignored(), torch.no_grad():
+        traced = torch.jit.trace(core, example, check_trace=False)
+        shipped = torch.jit.script(ShippedModule(traced, source.height, source.width).eval())
+        module = torch.jit.freeze(shipped)
+    requirements = {"device": ["cuda"]} if device.type == "cuda" else {}
+    return BuiltEngine(module, device=device.type, requirements=requirements)
+
+
+def load(
+    module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
+) -> Forward:
+    """The forward function of a loaded bundle: the module itself."""
+    forward: Forward = module
+    return forward

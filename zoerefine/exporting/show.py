@@ -1,0 +1,79 @@
+"""A bundle for people: its manifest, whether it runs on this machine, how to build it again."""
+
+from pathlib import Path
+from typing import Any
+
+from zoerefine.exporting.bundle import (
+    EXTRA,
+    MODEL_CARD,
+    read_file,
+    read_manifest,
+    rebuild_command,
+)
+from zoerefine.exporting.engine_kinds import engine_kind, unmet_requirements
+from zoerefine.exporting.model_card import latencies
+
+
+def show_bundle(path: Path) -> str:
+    """A page of text. Loads none of the bundle's code; raises as `read_manifest` does."""
+    manifest = read_manifest(path)
+    kind = engine_kind(manifest["engine"], path)
+    unmet = unmet_requirements(manifest["requirements"], kind.machine_facts())
+    requirements = [
+        f"{name} {' or '.join(allowed)}" for name, allowed in manifest["requirements"].items()
+    ]
+    rows = {
+        "bundle": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
+        "model card": model_card_of(path),
+        "digest": manifest["digest"],
+        "engine": f"{manifest['engine']} {manifest['precision']}, for {manifest['device']}",
+        "batch sizes": ", ".join(map(str, manifest["batches"])) or "any",
+        "requires": "; ".join(requirements) or "only torch",
+        "runs here": f"no: {', '.join(unmet)}" if unmet else "yes",
+        "accuracy": f"differs from the float32 refiner by at most "
+        f"{manifest['max_abs_err_m']:.4f} m, {manifest['mean_rel_err']:.4%} on average, on "
+        f"{manifest['frames']} frames; compared: {manifest['compared']}",
+        "latency": latency(manifest),
+        "chosen by": choice(manifest),
+        "run": manifest["run"],
+        "commit": manifest["commit"]
+        + (" with uncommitted changes" if manifest["dirty_digest"] else ""),
+        "weights": manifest["weights"],
+        "config": manifest["config_digest"],
+        "data": f"{manifest['data']}; {manifest['pseudo_label']}",
+        "built with": f"zoerefine {manifest['zoerefine']}, torch {manifest['torch']}",
+        "built on": manifest["gpu"] or manifest["processor"],
+        "inputs": ", ".join(f"{name} {what}" for name, what in manifest["inputs"].items()),
+        "output": manifest["output"],
+    }
+    lines = [f"{name:<11} {value}" for name, value in rows.items() if value]
+    metrics = [f"  {name:<40} {value:.6g}" for name, value in manifest["metrics"].items()]
+    if metrics:
+        lines += ["", "metrics on held-out scenes:", *metrics]
+    return "\n".join([*lines, "", "build it again:", f"  {rebuild_command(manifest, path)}"])
+
+
+def model_card_of(path: Path) -> str:
+    """Where the model card is: beside the bundle, or inside it."""
+    beside, inside = path.with_name(MODEL_CARD), read_file(path, MODEL_CARD)
+    if inside is None:
+        return ""
+    if beside.exists() and beside.read_bytes() == inside:
+        return str(beside)
+    return f"unzip -p {path} '*/{EXTRA}/{MODEL_CARD}'"
+
+
+def latency(manifest: dict[str, Any]) -> str:
+    """Of a frame, beside the eager refiner's."""
+    if "latency_ms" not in manifest:
+        return "not measured: the machine that built it cannot run it"
+    return (
+        f"{manifest['latency_ms']:.2f} ms a frame of {manifest['width']}x{manifest['height']}; the "
+        f"float32 refiner in PyTorch {manifest['eager_ms']:.2f} ms, on the same machine"
+    )
+
+
+def choice(manifest: dict[str, Any]) -> str:
+    """What was measured to choose this engine."""
+    measured = manifest.get("choice")
+    return f"{latencies(measured)}, on {measured['processor']}" if measured else ""

@@ -1,0 +1,134 @@
+"""Which worker runs which trial: it claims the trial, holds it, and ends it or puts it back.
+
+A claim is taken and ended while the study is locked, so two workers never have the same trial,
+and exactly as many trials begin as are planned.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from zoerefine.errors import UserError
+from zoerefine.run_dir import RunDir
+from zoerefine.searching.dashboard_notes import describe
+from zoerefine.searching.lost_trials import put_in_queue, requeue_lost_trials
+from zoerefine.searching.next_values import all_tried, next_trial
+from zoerefine.searching.space import Values
+from zoerefine.searching.study import Study
+from zoerefine.searching.trial_record import reason_of, trial_run
+
+MAX_FAILURES = 5  # if so many trials fail and none succeeds, the study ends
+
+
+class ClaimLost(Exception):
+    """Another worker has this trial now, because this one's heartbeat was late."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A trial that this worker runs: its values and its run directory."""
+
+    trial: optuna.Trial
+    values: Values
+    run: RunDir
+    id: str
+
+    @property
+    def number(self) -> int:
+        return self.trial.number
+
+
+def claim_trial(study: Study, worker: str) -> Claim | None:
+    """Claim the next trial: an unfinished one whose worker is gone, a queued one, or a new one.
+
+    Returns None where no trial is left to begin, though others may still run. Raises `UserError`
+    where the first trials all failed.
+    """
+    with study.locked():
+        requeue_lost_trials(study)
+        trials = study.trials()
+        _raise_if_all_failed(trials)
+        waiting = any(trial.state == TrialState.WAITING for trial in trials)
+        if not waiting and (len(trials) >= study.budget or all_tried(study, trials)):
+            return None
+        found = next_trial(study)
+        if found is None:
+            return None
+        trial, values = found
+        claim = Claim(trial, values, trial_run(study.run, trial.number), uuid.uuid4().hex)
+        study.storage.record_heartbeat(trial._trial_id)
+        trial.set_user_attr("worker", worker)
+        trial.set_user_attr("claim", claim.id)  # last: without it, the trial has not begun
+        return claim
+
+
+def is_held(study: Study, claim: Claim) -> bool:
+    """Whether the trial is still this worker's."""
+    trial = study.storage.get_trial(claim.trial._trial_id)
+    return trial.state == TrialState.RUNNING and trial.user_attrs.get("claim") == claim.id
+
+
+def complete(study: Study, claim: Claim, figures: Mapping[str, float]) -> None:
+    """Record the figures of a trial that ran to its end. Raises `ClaimLost`."""
+    values = [figures[name] for name in study.criteria.objectives]
+    _end(study, claim, TrialState.COMPLETE, figures, values=values)
+
+
+def prune(study: Study, claim: Claim, figures: Mapping[str, float], reason: str) -> None:
+    """Record that a trial was stopped early. Raises `ClaimLost`."""
+    _end(study, claim, TrialState.PRUNED, figures, reason)
+
+
+def fail(study: Study, claim: Claim, reason: str) -> None:
+    """Record that a trial failed, and would fail again. Raises `ClaimLost`."""
+    _end(study, claim, TrialState.FAIL, {}, reason)
+
+
+def put_back(study: Study, claim: Claim) -> None:
+    """Let the next worker continue a trial that was interrupted."""
+    with study.locked():
+        if is_held(study, claim):
+            put_in_queue(study, claim.trial._trial_id)
+
+
+def _end(
+    study: Study,
+    claim: Claim,
+    state: TrialState,
+    figures: Mapping[str, float],
+    reason: str = "",
+    values: Sequence[float] | None = None,
+) -> None:
+    if not is_held(study, claim):
+        raise ClaimLost
+    try:
+        _write_facts(study, claim, figures, reason)
+    except optuna.exceptions.UpdateFinishedTrialError as error:
+        raise ClaimLost from error
+    with study.locked():
+        if not is_held(study, claim):
+            raise ClaimLost
+        study.optuna.tell(claim.trial, values, state)
+
+
+def _write_facts(study: Study, claim: Claim, figures: Mapping[str, float], reason: str) -> None:
+    """Write figures, reason and note; a finished trial accepts none."""
+    if figures:
+        claim.trial.set_user_attr("figures", dict(figures))
+    for name, excess in study.criteria.excess(figures).items():
+        claim.trial.set_constraint(name, excess)
+    if reason:
+        claim.trial.set_user_attr("reason", reason)
+    describe(study.optuna, claim.trial, claim.run, study.run.path / "artifacts")
+
+
+def _raise_if_all_failed(trials: Sequence[FrozenTrial]) -> None:
+    failed = [trial for trial in trials if trial.state == TrialState.FAIL]
+    ended = [trial for trial in trials if trial.state.is_finished()]
+    if len(failed) >= MAX_FAILURES and len(failed) == len(ended):
+        raise UserError(
+            f"the first {len(failed)} trials all failed; the last one: {reason_of(failed[-1])}"
+        )

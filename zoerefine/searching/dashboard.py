@@ -1,0 +1,141 @@
+"""The dashboard of a study: optuna-dashboard on its database, TensorBoard on its folder.
+
+Both are served by threads of this process, so nothing keeps running when it ends or is killed
+(the program that reads TensorBoard's files ends when its standard input is closed).
+"""
+
+import http.client
+import logging
+import socket
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import optuna
+import sqlalchemy
+import tensorboard_data_server
+from optuna.artifacts import FileSystemArtifactStore
+from optuna_dashboard import wsgi
+from tensorboard.program import TensorBoard
+from werkzeug.serving import ThreadedWSGIServer
+
+from zoerefine.errors import UserError
+from zoerefine.run_dir import RunDir
+from zoerefine.searching.storage import database_errors, storage_url
+from zoerefine.yaml_text import read_yaml
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+ANSWER_TIMEOUT_S = 60
+
+
+def start_dashboard(run: RunDir, storage: str, host: str, port: int) -> tuple[str, str]:
+    """Serve a study from threads of this process.
+
+    Args:
+        run: the study's run directory.
+        storage: the URL of its database; empty: STUDY.STORAGE of the study's config.
+        host: the address to serve on.
+        port: optuna-dashboard's; TensorBoard takes the next one. 0: any free ones.
+
+    Returns:
+        The addresses of the study's page and of TensorBoard, once both answer.
+
+    Raises:
+        UserError: there is no such study, its database cannot be read, or a port is in use.
+    """
+    database, study_id = find_study(run, storage)
+    first, second = listen(host, port), listen(host, port + 1 if port else 0)
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # no line for every request
+    app = wsgi(database, artifact_store=FileSystemArtifactStore(run.path / "artifacts"))
+    server = Server(app, first)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    tensorboard = start_tensorboard(run.path, second)
+    wait_for_answer(first)
+    wait_for_answer(second)
+    return f"{server.get_url()}dashboard/studies/{study_id}", tensorboard
+
+
+def find_study(run: RunDir, storage: str) -> tuple[optuna.storages.RDBStorage, int]:
+    """A study's database, and the study's id in it. Writes nothing.
+
+    Raises `UserError` where there is no study, or its database cannot be read.
+    """
+    # Not load_config: a study of another commit may have keys that this one lacks.
+    config = read_yaml(run.config_file).tree if run.config_file.exists() else {}
+    if "STUDY" not in config:
+        raise UserError(f"{run.path} is not a study: give the folder that a search wrote")
+    url = storage_url(storage or config["STUDY"].get("STORAGE", ""), run.path)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        raise UserError(f"{run.path} is not a study: there is no database {url.database}")
+    name = config["RUN"]["NAME"]
+    database = open_database(url)
+    studies = database.get_all_studies() if database else []
+    numbers = {one.study_name: one._study_id for one in studies}
+    if database is None or name not in numbers:
+        raise UserError(f"{url} has no study {name}, to which {run.path} belongs")
+    return database, numbers[name]
+
+
+def open_database(url: sqlalchemy.URL) -> optuna.storages.RDBStorage | None:
+    """A study database, opened without writing to it; None where it has no tables yet.
+
+    Raises `UserError` where it cannot be read.
+    """
+    with database_errors(url):
+        engine = sqlalchemy.create_engine(url)
+        is_empty = not sqlalchemy.inspect(engine).has_table("studies")
+        engine.dispose()
+        if is_empty:  # RDBStorage would create its tables
+            return None
+        return optuna.storages.RDBStorage(
+            url.render_as_string(hide_password=False),
+            engine_kwargs={"pool_pre_ping": True},  # the server may have been restarted
+            skip_compatibility_check=True,  # optuna-dashboard shows a message
+            skip_table_creation=True,
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises `UserError` where the address is in use or not allowed."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"cannot listen on {host} port {port}: {reason}; --port N uses N and N + 1"
+        ) from None
+
+
+class Server(ThreadedWSGIServer):
+    """A web application on a socket that already listens."""
+
+    def __init__(self, app: "WSGIApplication", listening: socket.socket) -> None:
+        host, port = listening.getsockname()[:2]
+        super().__init__(host, port, app, fd=listening.fileno())
+
+    def get_url(self) -> str:
+        """Its address. TensorBoard requires a method of this name."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/"
+
+
+def start_tensorboard(folder: Path, listening: socket.socket) -> str:
+    """Serve the TensorBoard logs under a folder; returns the address."""
+    program = TensorBoard(server_class=lambda app, _flags: Server(app, listening))
+    # Reading in Python takes half a core for 300 trials. Not every platform has the fast reader.
+    fast = "true" if tensorboard_data_server.server_binary() else "false"
+    program.configure(logdir=str(folder), load_fast=fast)
+    url: str = program.launch()
+    return url
+
+
+def wait_for_answer(listening: socket.socket) -> None:
+    """Wait until the server of a socket has answered a request."""
+    host, port = listening.getsockname()[:2]
+    connection = http.client.HTTPConnection(host, port, timeout=ANSWER_TIMEOUT_S)
+    connection.request("GET", "/")
+    connection.getresponse()
+    connection.close()

@@ -1,0 +1,164 @@
+"""The driver of a study: creates it, starts and replaces its workers, and shows their progress."""
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yacs.config import CfgNode
+
+from zoerefine.config import save_config
+from zoerefine.errors import UserError
+from zoerefine.launch.executor import NO_RESOURCES, Resources, open_executor
+from zoerefine.launch.stop_forwarding import StopForwarding
+from zoerefine.progress import say
+from zoerefine.run_dir import RunDir, run_from_launcher
+from zoerefine.searching.best import finish
+from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.lost_trials import requeue_trials_of
+from zoerefine.searching.study import Study
+from zoerefine.searching.study_progress import study_progress
+from zoerefine.searching.worker_pool import ClusterWorkers, LocalWorkers, Workers, clean_commit
+from zoerefine.training.job import check_data_root, prepare, record_provenance
+
+POLL_S = 0.3
+RESTARTS = 5  # times that a worker is replaced, on average over all workers
+USER_ERROR = 2  # exit code of a `UserError`
+
+
+def run_study(
+    cfg: CfgNode,
+    enqueued: Sequence[Path] = (),
+    executor: str = "local",
+    resources: Resources = NO_RESOURCES,
+) -> RunDir:
+    """Run the remaining trials, then what STUDY.THEN says; returns the study's run.
+
+    Args:
+        cfg: with what is searched under SEARCH.
+        enqueued: configs, or runs of other studies, whose values are tried first.
+        executor: where workers run, a name of `registries.EXECUTORS`.
+        resources: what a cluster reserves for each worker.
+
+    Raises:
+        UserError: the study belongs to another commit or configuration; there is nothing to
+            search, or no validation scene; all first trials failed, or workers keep dying.
+        KeyboardInterrupt: a signal asked to stop; the same command resumes the study.
+    """
+    check_data_root(cfg)
+    run = run_from_launcher() or RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study")
+    study = Study(cfg, run)  # first: it may belong to another configuration
+    if run_from_launcher() is None:
+        say(f"writing to {run.path}")
+    with run.writing():
+        save_config(cfg, run.config_file)
+        cache, split = prepare(cfg)
+        if not split.val:
+            raise UserError("a search chooses by validation scenes: raise DATA.VAL_FRACTION")
+        record_provenance(run, cfg, cache)
+        enqueue(study, enqueued)
+        with open_workers(run, cfg, executor, resources) as workers:
+            Driver(study, workers).drive()
+        finish(study, cache, split)
+    return run
+
+
+@contextmanager
+def open_workers(
+    run: RunDir, cfg: CfgNode, executor: str, resources: Resources
+) -> Iterator[Workers]:
+    """The place where workers are started: this machine, or a cluster."""
+    commit = "" if executor == "local" else clean_commit()
+    with open_executor(executor, resources) as opened:
+        if commit:
+            yield ClusterWorkers(run, commit, opened)
+            return
+        import torch
+
+        yield LocalWorkers(run, cfg.STUDY.WORKERS, torch.cuda.device_count())
+
+
+@dataclass
+class WorkerSlot:
+    """One of STUDY.WORKERS places, and the worker that runs in it now."""
+
+    number: int
+    name: str = ""
+    ticket: Any = None
+
+
+class Driver:
+    """Keeps a study's workers running until the study is over."""
+
+    def __init__(self, study: Study, workers: Workers) -> None:
+        self.study, self.workers = study, workers
+        options = study.cfg.STUDY
+        self.until = time.time() + options.TIMEOUT_S if options.TIMEOUT_S else 0.0
+        self.slots = [WorkerSlot(number) for number in range(options.WORKERS)]
+        self.restarts = RESTARTS * options.WORKERS
+        self.stops = StopForwarding(self._cancel_all)
+
+    def drive(self) -> None:
+        """Run until every worker has found nothing left to do."""
+        for name in self._stale_names():
+            requeue_trials_of(self.study, name)  # workers die with their driver
+        with self.stops, study_progress(self.study, self.until) as refresh:
+            for slot in self.slots:
+                self._start(slot)
+            while any(slot.ticket for slot in self.slots):
+                for slot in self.slots:
+                    self._check(slot)
+                refresh()
+                time.sleep(POLL_S)
+        if self.stops.count:
+            raise KeyboardInterrupt
+
+    def _stale_names(self) -> set[str]:
+        """Names of the workers of an earlier driver of this study, by their logs."""
+        return {path.stem for path in (self.study.run.path / "workers").glob("*.log")}
+
+    def _start(self, slot: WorkerSlot) -> None:
+        slot.name = f"{slot.number}-{uuid.uuid4().hex[:8]}"
+        words = ["--join", str(self.study.run.path), "--name", slot.name]
+        if self.until:
+            words += ["--until", f"{self.until:.0f}"]
+        slot.ticket = self.workers.submit(slot.name, slot.number, words)
+
+    def _check(self, slot: WorkerSlot) -> None:
+        """If the worker died, replace it and put its trial in the queue."""
+        outcome = self.workers.poll(slot.ticket) if slot.ticket else None
+        if outcome is None:
+            return
+        slot.ticket = None
+        if outcome.code == 0 or self.stops.count:
+            return
+        requeue_trials_of(self.study, slot.name)
+        if outcome.code == USER_ERROR:
+            self._stop_all()
+            raise UserError(outcome.message.removeprefix("error: "))
+        self.restarts -= 1
+        if self.restarts < 0:
+            self._stop_all()
+            raise UserError(
+                f"workers keep dying, the last with exit code {outcome.code}: {outcome.message} "
+                f"(see {self.study.run.path / 'workers'})"
+            )
+        say(f"worker {slot.name} died with exit code {outcome.code}: another is started")
+        self._start(slot)
+
+    def _stop_all(self) -> None:
+        """Ask every worker to stop, and wait until all have."""
+        self._cancel_all()
+        for slot in self.slots:
+            while slot.ticket and self.workers.poll(slot.ticket) is None:
+                time.sleep(POLL_S)
+            slot.ticket = None
+
+    def _cancel_all(self, *_: object) -> None:
+        """Ask every worker to save a checkpoint and stop; a second call kills them."""
+        for slot in self.slots:
+            if slot.ticket:
+                self.workers.cancel(slot.ticket)

@@ -1,0 +1,73 @@
+"""Which values the next trial tries: queued ones, sampled ones, or what is left untried."""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from zoerefine.registries import SAMPLERS
+from zoerefine.searching.space import MAX_LISTED, Values, combinations, size_of, suggest
+from zoerefine.searching.study import Study
+from zoerefine.searching.trial_record import params_key, without_duplicates
+
+MAX_DUPLICATES = 3  # samples in a row that were tried before; then an untried combination is taken
+
+
+def next_trial(study: Study) -> tuple[optuna.Trial, Values] | None:
+    """Begin a trial and return it with its config values; the caller holds the study's lock.
+
+    Returns None where every combination has been tried.
+    """
+    for _ in range(MAX_DUPLICATES):
+        found = _ask(study)
+        if found:
+            return found
+    untried = _untried(study)
+    if untried is None:
+        return None
+    study.optuna.enqueue_trial(untried)
+    return _ask(study)
+
+
+def all_tried(study: Study, trials: Sequence[FrozenTrial]) -> bool:
+    """Whether the trials hold every combination of the space."""
+    size = size_of(study.space)
+    return len(trials) >= size and len({params_key(trial.params) for trial in trials}) >= size
+
+
+def _ask(study: Study) -> tuple[optuna.Trial, Values] | None:
+    """A queued trial or a sampled one; None where its values were tried before."""
+    earlier = study.optuna.get_trials(deepcopy=False)
+    study.optuna.sampler = _fresh_sampler(study, len(earlier))
+    trial = study.optuna.ask()
+    values = suggest(study.space, trial)
+    key = params_key(trial.params)
+    for one in without_duplicates(earlier):
+        if one.state != TrialState.WAITING and params_key(one.params) == key:
+            trial.set_user_attr("duplicate_of", one.number)
+            trial.set_user_attr("reason", f"same values as trial {one.number}: not run")
+            study.optuna.tell(trial, state=TrialState.FAIL)
+            return None
+    return trial, values
+
+
+def _fresh_sampler(study: Study, trials: int) -> optuna.samplers.BaseSampler:
+    """A sampler seeded by SEED and the number of trials.
+
+    The next values then follow from the trials so far, not from what one worker sampled before,
+    and two workers never sample the same values.
+    """
+    seed = np.random.SeedSequence((study.cfg.SEED, trials)).generate_state(1)[0]
+    sampler: optuna.samplers.BaseSampler = SAMPLERS.load(study.cfg.STUDY.SAMPLER)(int(seed))
+    return sampler
+
+
+def _untried(study: Study) -> Values | None:
+    """A random combination that was not tried; None where there is none or too many to list."""
+    if size_of(study.space) > MAX_LISTED:
+        return None
+    tried = {params_key(trial.params) for trial in study.trials()}
+    left = [one for one in combinations(study.space) if params_key(one) not in tried]
+    return random.Random(len(tried)).choice(left) if left else None

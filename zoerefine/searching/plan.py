@@ -1,0 +1,86 @@
+"""What a search would do: its space, how many combinations that is, and about how long it takes."""
+
+import math
+import time
+
+import torch
+from yacs.config import CfgNode
+
+from zoerefine.config import training_size
+from zoerefine.device import compute_dtype, pick_device
+from zoerefine.loss import Loss
+from zoerefine.model import build_refiner
+from zoerefine.registries import OBJECTIVES
+from zoerefine.searching.criteria import read_criteria
+from zoerefine.searching.space import size_of
+from zoerefine.searching.space_reader import read_space
+from zoerefine.training.job import configured_data, configured_split
+
+TIMED_STEPS = 4  # after one that is not timed
+
+
+def plan(cfg: CfgNode) -> list[str]:
+    """The plan, line by line. Raises `UserError` for a fault of the space or the data."""
+    space, criteria, options = read_space(cfg), read_criteria(cfg), cfg.STUDY
+    size = size_of(space)
+    lines = ["the space:", *(f"  {line}" for one in space for line in one.lines())]
+    finite = f"{size:,.0f} combinations" if math.isfinite(size) else "infinitely many combinations"
+    trials = int(size) if options.SAMPLER == "grid" and math.isfinite(size) else options.TRIALS
+    lines.append(f"  in total {finite}")
+    lines += [f"{OBJECTIVES.load(name).direction}: {name}" for name in criteria.objectives]
+    lines += [f"limit: {limit.name} at most {limit.at_most:g}" for limit in criteria.limits]
+    lines.append(f"{trials} trials by {options.SAMPLER}, workers: {options.WORKERS}")
+    if cfg.DATA.ROOT:
+        lines += time_lines(cfg, trials)
+    return lines
+
+
+def time_lines(cfg: CfgNode, trials: int) -> list[str]:
+    """How long the trials would take, from a few timed steps of the config without SEARCH."""
+    dataset = configured_data(cfg)
+    split = configured_split(cfg, dataset)
+    frames = sum(frame.scene in split.train for frame in dataset.frames)
+    evaluated = sum(frame.scene in split.val for frame in dataset.frames)
+    epochs = cfg.STUDY.EPOCHS or cfg.TRAIN.EPOCHS
+    step_s = step_time(cfg)
+    # An evaluation has no backward pass, about two thirds of a step's work.
+    images = epochs * (frames + evaluated / 3)
+    seconds = images / cfg.LOADER.BATCH * step_s
+    total = seconds * -(-trials // cfg.STUDY.WORKERS)
+    return [
+        f"a trial: {epochs} epochs of {frames} frames at {cfg.LOADER.BATCH / step_s:.1f} images/s "
+        f"(timed over {TIMED_STEPS} steps on random pictures), {duration(seconds)} if not pruned",
+        f"all trials: at most about {duration(total)}",
+    ]
+
+
+def step_time(cfg: CfgNode) -> float:
+    """Seconds of a training step of this config's refiner: the shortest of a few."""
+    device = pick_device()
+    dtype = compute_dtype(cfg.TRAIN.PRECISION, device)
+    height, width = training_size(cfg)
+    shape = (cfg.LOADER.BATCH, 1, height, width)
+    refiner = build_refiner(cfg.MODEL).to(device)
+    refiner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    loss = Loss(cfg.LOSS.TERMS, cfg.LOSS.OBJECT_WEIGHT)
+    rgb01 = torch.rand(shape[0], 3, height, width, device=device)
+    depth_m = torch.rand(shape, device=device) + 1
+    objects = torch.zeros(shape, dtype=torch.uint8, device=device)
+    times = []
+    for _ in range(TIMED_STEPS + 1):
+        start = time.perf_counter()
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+            refined_m = refiner(rgb01, depth_m)
+        total, _ = loss(refined_m, depth_m, depth_m, objects, rgb01)
+        total.backward()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+def duration(seconds: float) -> str:
+    """A duration in seconds, minutes or hours, e.g. `12 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

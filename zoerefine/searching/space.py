@@ -1,0 +1,170 @@
+"""The search space: choices and ranges, how a trial samples them, and their combinations."""
+
+import copy
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yacs.config import CfgNode
+
+from zoerefine.searching.config_values import set_value, value_at, with_values
+
+if TYPE_CHECKING:  # a wrong space is reported before Optuna is loaded
+    import optuna
+
+MAX_LISTED = 100_000  # combinations of a space that are listed one by one
+Scalar = bool | int | float | str
+Values = dict[str, Any]  # by key path
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number between two bounds, both included."""
+
+    name: str
+    key: str
+    low: float
+    high: float
+    log: bool
+    step: float | None
+
+    def suggest(self, trial: "optuna.Trial") -> Values:
+        """Sample a config value: an int where the bounds are ints."""
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            step = int(self.step or 1)
+            return {
+                self.key: trial.suggest_int(self.name, self.low, self.high, step=step, log=self.log)
+            }
+        return {
+            self.key: trial.suggest_float(
+                self.name, self.low, self.high, step=self.step, log=self.log
+            )
+        }
+
+    def combinations(self) -> Iterator[Values]:
+        """Every value of a finite range, as a trial's parameters."""
+        for number in range(int(self.size)):
+            yield {self.name: self.low + number * (self.step or 1)}
+
+    @property
+    def size(self) -> float:
+        """How many values there are; infinite for a continuous range."""
+        if self.low == self.high:
+            return 1
+        if self.step is None and not isinstance(self.low, int):
+            return math.inf
+        # So that the three steps from 0.1 to 0.4 are not missed by a rounding error.
+        return math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
+
+    def params_of(self, cfg: CfgNode) -> Values | None:
+        """The parameter that gives the config's value; None where that lies outside the range."""
+        value = value_at(cfg, self.key)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not self.low <= value <= self.high:
+            return None
+        return {self.name: value}
+
+    def lines(self) -> list[str]:
+        """The range on one line of a plan."""
+        ends = f"{self.low:g} to {self.high:g}" + (", logarithmic" if self.log else "")
+        return [f"{self.key}: {ends}" + (f" in steps of {self.step:g}" if self.step else "")]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a choice: the values that it sets, and the parameters of its branch."""
+
+    label: Scalar
+    fixed: Values
+    inner: "tuple[Parameter, ...]" = ()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice between values of a key, or between branches of a group of keys."""
+
+    name: str
+    options: tuple[Option, ...]
+
+    def suggest(self, trial: "optuna.Trial") -> Values:
+        """Sample the config values of an option and of its branch."""
+        labels = [option.label for option in self.options]
+        chosen: Scalar = trial.suggest_categorical(self.name, labels)  # type: ignore[assignment]
+        option = next(option for option in self.options if same(option.label, chosen))
+        values = copy.deepcopy(option.fixed)
+        for parameter in option.inner:
+            values |= parameter.suggest(trial)
+        return values
+
+    def combinations(self) -> Iterator[Values]:
+        """Every option with every combination of its branch."""
+        for option in self.options:
+            for inside in combinations(option.inner):
+                yield {self.name: option.label, **inside}
+
+    @property
+    def size(self) -> float:
+        """How many combinations there are; infinite where a range is continuous."""
+        return sum(size_of(option.inner) for option in self.options)
+
+    def params_of(self, cfg: CfgNode) -> Values | None:
+        """The parameters that give the config's values; None where no option has them."""
+        for option in self.options:
+            inside = params_of(option.inner, cfg)
+            if inside is not None and self._fits(option, cfg):
+                return {self.name: option.label, **inside}
+        return None
+
+    def _fits(self, option: Option, cfg: CfgNode) -> bool:
+        wanted = with_values(cfg, option.fixed)
+        for key in (parameter.key for parameter in option.inner if isinstance(parameter, Range)):
+            set_value(wanted, key, value_at(cfg, key))
+        return all(value_at(wanted, key) == value_at(cfg, key) for key in option.fixed)
+
+    def lines(self) -> list[str]:
+        """The choice on a line of a plan, and one line for each parameter inside its options."""
+        lines = [f"{self.name}: {' | '.join(str(option.label) for option in self.options)}"]
+        for option in self.options:
+            for parameter in option.inner:
+                lines += [f"  where {option.label}: {line}" for line in parameter.lines()]
+        return lines
+
+
+Parameter = Choice | Range
+
+
+def same(one: Scalar, other: Scalar) -> bool:
+    """Whether two labels are equal; True is not 1."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def suggest(space: Sequence[Parameter], trial: "optuna.Trial") -> Values:
+    """Sample a trial's config values."""
+    values: Values = {}
+    for parameter in space:
+        values |= parameter.suggest(trial)
+    return values
+
+
+def size_of(space: Sequence[Parameter]) -> float:
+    """How many combinations there are; infinite where any range is continuous."""
+    return math.prod((parameter.size for parameter in space), start=1)
+
+
+def combinations(space: Sequence[Parameter]) -> Iterator[Values]:
+    """Every combination of a finite space, as trials' parameters."""
+    for parts in itertools.product(*(list(parameter.combinations()) for parameter in space)):
+        yield {name: value for part in parts for name, value in part.items()}
+
+
+def params_of(space: Sequence[Parameter], cfg: CfgNode) -> Values | None:
+    """A trial's parameters that give a config's values; None where they are outside the space."""
+    found: Values = {}
+    for parameter in space:
+        inside = parameter.params_of(cfg)
+        if inside is None:
+            return None
+        found |= inside
+    return found

@@ -1,0 +1,115 @@
+"""Where a study's workers run: as processes on this machine, or on a cluster by an executor."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from zoerefine.errors import UserError
+from zoerefine.launch.child_process import child_setup
+from zoerefine.launch.executor import Executor, JobOutcome
+from zoerefine.launch.git_commands import head_commit, uncommitted_files
+from zoerefine.launch.queue_table import last_line
+from zoerefine.run_dir import RUN_FOLDER, RunDir
+from zoerefine.training.job import CHECKOUT
+
+SCRIPT = CHECKOUT / "platform" / "search.py"
+
+
+class Workers(Protocol):
+    """Starts, polls and cancels workers, as an executor does jobs."""
+
+    def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
+        """Start a worker and return its ticket."""
+
+    def poll(self, ticket: Any) -> JobOutcome | None:
+        """How a worker ended, or None while it runs."""
+
+    def cancel(self, ticket: Any) -> None:
+        """Ask a worker to save a checkpoint and stop; a second call kills it."""
+
+
+@dataclass
+class WorkerTicket:
+    """A worker process and its log."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    cancelled: bool = False
+
+
+class LocalWorkers:
+    """`count` workers on this machine; they share its cores, and each has one of its GPUs."""
+
+    def __init__(self, run: RunDir, count: int, gpus: int) -> None:
+        self.folder, self.count, self.gpus = run.path / "workers", count, gpus
+
+    def submit(self, name: str, number: int, words: Sequence[str]) -> WorkerTicket:
+        self.folder.mkdir(exist_ok=True)
+        log = self.folder / f"{name}.log"
+        with open(log, "ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, str(SCRIPT), *words],
+                env=self._environment(number),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                preexec_fn=child_setup(),
+                start_new_session=True,  # the driver forwards Ctrl-C, once
+            )
+        return WorkerTicket(process, log)
+
+    def _environment(self, number: int) -> dict[str, str]:
+        environment = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
+        if self.count > 1:
+            cores = len(os.sched_getaffinity(0)) // self.count
+            environment.setdefault("OMP_NUM_THREADS", str(max(1, cores)))
+        if self.gpus > 1:
+            environment["CUDA_VISIBLE_DEVICES"] = str(number % self.gpus)
+        return environment
+
+    def poll(self, ticket: WorkerTicket) -> JobOutcome | None:
+        code = ticket.process.poll()
+        if code is None:
+            return None
+        return JobOutcome(128 - code if code < 0 else code, last_line(ticket.log))
+
+    def cancel(self, ticket: WorkerTicket) -> None:
+        with suppress(ProcessLookupError):
+            ticket.process.send_signal(signal.SIGKILL if ticket.cancelled else signal.SIGINT)
+        ticket.cancelled = True
+
+
+def clean_commit() -> str:
+    """This tree's commit, which nodes check out. Raises `UserError` for uncommitted changes."""
+    commit = head_commit(CHECKOUT)
+    if not commit or uncommitted_files(CHECKOUT):
+        raise UserError(
+            "a cluster's nodes check out a commit, and this tree has none or differs from it: "
+            "commit your changes first"
+        )
+    return commit
+
+
+class ClusterWorkers:
+    """Workers that the launcher starts on a cluster's nodes, from the study's exact commit."""
+
+    def __init__(self, run: RunDir, commit: str, executor: Executor) -> None:
+        self.run, self.commit, self.executor = run, commit, executor
+
+    def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
+        launch = ["--repo", str(CHECKOUT), "--commit", self.commit, "--module",
+                  "platform/search.py", "--config", str(self.run.config_file),
+                  "--runs", str(self.run.path / "workers"), "--", *words]  # fmt: skip
+        return self.executor.submit(launch)
+
+    def poll(self, ticket: Any) -> JobOutcome | None:
+        return self.executor.poll(ticket)
+
+    def cancel(self, ticket: Any) -> None:
+        self.executor.cancel(ticket)

@@ -1,0 +1,161 @@
+"""Held-out metrics of the pseudo depth, the globally scaled pseudo depth, and the refined depth."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from zoerefine.data.cache import Cache
+from zoerefine.data.dataset import Clip
+from zoerefine.data.prefetch import DeviceBatch
+from zoerefine.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
+from zoerefine.ranks import gather_from_all
+from zoerefine.training.detailed_metrics import DetailedMetrics
+
+Depths = dict[str, Tensor]
+
+
+@torch.no_grad()
+def evaluate(
+    refiner: nn.Module,
+    batches: Iterable[DeviceBatch],
+    log_scale: float,
+    cache: Cache,
+    dtype: torch.dtype,
+    detail: bool = False,
+) -> dict[str, Any]:
+    """Metrics over all pictures, over moving objects, and by scene.
+
+    Under torchrun every rank calls this with its own clips and gets the figures of all of them.
+
+    Args:
+        refiner: in any mode; it is evaluated in evaluation mode.
+        batches: the pictures, in any grouping; with `detail` in the order of filming.
+        log_scale: from `fit_log_scale`.
+        cache: has the clip and scene of each picture.
+        dtype: the number format of the forward pass, as in training.
+        detail: whether to add `DetailedMetrics`.
+
+    Returns:
+        {"pseudo": metrics, "global_scale": metrics, "refined": metrics,
+         "ratio": {metric: refined / pseudo}, "objects": {the same four},
+         "scenes": {scene: {the same four}}, with detail "detail": {the same four}}
+    """
+    refiner.eval()
+    sums = EvaluationSums(detail)
+    for batch in batches:
+        clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
+        sums.add(predict_all(refiner, batch, log_scale, dtype), batch, clips)
+    sums.release_last_frames()
+    total, *others = gather_from_all(sums)
+    for part in others:
+        total.merge(part)
+    return total.report()
+
+
+class EvaluationSums:
+    """Sums of metrics of each depth, by group of pictures: all, a scene's, moving objects."""
+
+    def __init__(self, detail: bool) -> None:
+        self.detail = detail
+        self.groups: dict[str, dict[str, DepthMetrics]] = {}
+        self.details: dict[str, DetailedMetrics] = {}
+
+    def add(self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip]) -> None:
+        """Add the depths of a batch; `clips` has the clip of each of its pictures."""
+        mask = valid_pixels(batch.depth_m, batch.zoe_m)
+        moving = mask & (batch.objects > 0)
+        scenes = np.array([clip.scene for clip in clips])
+        for which, depth_m in depths.items():
+            rows = picture_metrics(depth_m, batch.depth_m, mask)
+            self.group("all", which).add(rows)
+            for scene in np.unique(scenes):
+                of_scene = torch.from_numpy(scenes == scene)
+                self.group(f"scenes/{scene}", which).add(rows[of_scene])
+            on_objects = picture_metrics(depth_m, batch.depth_m, moving)
+            self.group("objects", which).add(on_objects)
+            if self.detail:
+                self.details.setdefault(which, DetailedMetrics()).add(
+                    depth_m, batch, mask, on_objects, clips
+                )
+
+    def group(self, name: str, which: str) -> DepthMetrics:
+        return self.groups.setdefault(name, {}).setdefault(which, DepthMetrics())
+
+    def release_last_frames(self) -> None:
+        """Drop the frames kept for comparison with the next one, before sums are sent to ranks."""
+        for one in self.details.values():
+            one.last = None
+
+    def merge(self, other: "EvaluationSums") -> None:
+        """Add another's sums over other clips."""
+        for name, group in other.groups.items():
+            for which, metrics in group.items():
+                self.group(name, which).merge(metrics)
+        for which, detail in other.details.items():
+            self.details.setdefault(which, DetailedMetrics()).merge(detail)
+
+    def report(self) -> dict[str, Any]:
+        """The figures, as `evaluate` returns them."""
+        computed = {
+            name: with_ratio({which: metrics.compute() for which, metrics in group.items()})
+            for name, group in self.groups.items()
+        }
+        scenes = {
+            name.removeprefix("scenes/"): values
+            for name, values in sorted(computed.items())
+            if name.startswith("scenes/")
+        }
+        none = with_ratio({})
+        report = {
+            **computed.get("all", none), "objects": computed.get("objects", none), "scenes": scenes
+        }  # fmt: skip
+        if self.detail:
+            details = {which: one.compute() for which, one in self.details.items()}
+            report["detail"] = with_ratio(details)
+        return report
+
+
+def with_ratio(depths: dict[str, Any]) -> dict[str, Any]:
+    """The figures of several depths, and "ratio": the refined depth's over the pseudo depth's."""
+    return depths | {"ratio": ratios(depths.get("refined", {}), depths.get("pseudo", {}))}
+
+
+def predict_all(
+    refiner: nn.Module, batch: DeviceBatch, log_scale: float, dtype: torch.dtype
+) -> Depths:
+    """The three depths that are compared, each float32 [B, 1, H, W], metres."""
+    with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
+        refined = refiner(batch.rgb01, batch.zoe_m)
+    return {
+        "pseudo": batch.zoe_m,
+        "global_scale": batch.zoe_m * math.exp(log_scale),
+        "refined": refined,
+    }
+
+
+@torch.no_grad()
+def evaluate_shuffled(
+    refiner: nn.Module,
+    batches: Iterable[DeviceBatch],
+    others: Iterable[DeviceBatch],
+    dtype: torch.dtype,
+) -> dict[str, float]:
+    """The refiner's metrics when each picture gets a pseudo depth from `others`.
+
+    A refiner that predicts depth from RGB alone keeps its accuracy; one that uses the pseudo depth
+    loses it. `others` are other scenes, because frames of one clip are too alike.
+    """
+    refiner.eval()
+    metrics = DepthMetrics()
+    for batch, other in zip(batches, others, strict=False):
+        repeats = -(-len(batch.zoe_m) // len(other.zoe_m))
+        zoe_m = other.zoe_m.repeat(repeats, 1, 1, 1)[: len(batch.zoe_m)]
+        with torch.autocast(zoe_m.device.type, dtype, enabled=dtype != torch.float32):
+            refined = refiner(batch.rgb01, zoe_m)
+        mask = valid_pixels(batch.depth_m, zoe_m)
+        metrics.add(picture_metrics(refined, batch.depth_m, mask))
+    return metrics.compute()

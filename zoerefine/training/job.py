@@ -1,0 +1,183 @@
+"""A training job: config -> data set -> cache -> run."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from yacs.config import CfgNode
+
+from zoerefine.config import load_config, save_config, to_dict
+from zoerefine.data.cache import Cache
+from zoerefine.data.dataset import Dataset, Selection, select
+from zoerefine.data.pack import build_cache
+from zoerefine.data.readers import open_dataset
+from zoerefine.data.split import Split, read_split, split_scenes
+from zoerefine.errors import UserError
+from zoerefine.files import digest_file
+from zoerefine.identity import TRAINING, Role, differences, training_digest
+from zoerefine.launch import provenance
+from zoerefine.launch.git_commands import head_commit
+from zoerefine.progress import say
+from zoerefine.ranks import is_writer, process_group, wait_for_all, world_size
+from zoerefine.registries import NETWORKS
+from zoerefine.run_dir import RunDir, run_from_launcher
+from zoerefine.training.loop import Report, train
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def prepare_run_dir(cfg: CfgNode) -> RunDir:
+    """The run directory of a configuration: the launcher's, or one named by commit and config.
+
+    The same commit and configuration find the same run, so an unfinished run is resumed.
+    Raises `UserError` where the folder belongs to another configuration.
+    """
+    run = run_from_launcher()
+    if run is None:
+        commit = head_commit(CHECKOUT) or "untracked"
+        name = f"{commit[:8]}-{training_digest(to_dict(cfg))[:8]}"
+        run = RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
+    refuse_another_configuration(run, cfg)
+    if not run.results_file.exists():
+        check_data_root(cfg)  # before anything is written
+    run.create()
+    if run.status().state != "finished":
+        save_config(cfg, run.config_file)
+    if run_from_launcher() is None:  # a launcher has said so already
+        say(f"writing to {run.path}")
+    return run
+
+
+def refuse_another_configuration(run: RunDir, cfg: CfgNode) -> None:
+    """Raises `UserError` where the folder holds a run of other settings, or of data elsewhere."""
+    if not run.config_file.exists():
+        return
+    there, here = to_dict(load_config(run.config_file)), to_dict(cfg)
+    for key, (theirs, ours) in differences(there, here, TRAINING | {Role.DATA}).items():
+        raise UserError(
+            f"{run.path} belongs to another configuration: {key} is {theirs!r} there and {ours!r} "
+            "here; give another RUN.NAME"
+        )
+
+
+def check_data_root(cfg: CfgNode) -> None:
+    """Raises `UserError` where DATA.ROOT is not a folder."""
+    if not cfg.DATA.ROOT:
+        raise UserError("DATA.ROOT is empty: give a data folder, e.g. DATA.ROOT data/synthetic")
+    if not Path(cfg.DATA.ROOT).is_dir():
+        raise UserError(f"no data folder {cfg.DATA.ROOT}: set DATA.ROOT to an existing one")
+
+
+def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
+    """The packed cache of the configured data, built if needed, and its split by scene."""
+    check_data_root(cfg)
+    dataset, options = configured_data(cfg), cfg.CACHE
+    split = configured_split(cfg, dataset)
+    cache = build_cache(
+        dataset,
+        options.HEIGHT,
+        options.WIDTH,
+        Path(options.ROOT),
+        options.WORKERS,
+        cfg.DATA.MAX_BROKEN,
+        options.MODE,
+    )
+    return cache, split
+
+
+def configured_data(cfg: CfgNode) -> Dataset:
+    """The data set with the clips that DATA selects."""
+    data = cfg.DATA
+    selection = Selection(data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
+    return select(open_dataset(data.ROOT), selection)
+
+
+def configured_split(cfg: CfgNode, dataset: Dataset) -> Split:
+    """The split by scene: from the file DATA.SPLIT, or by the fractions."""
+    data = cfg.DATA
+    if data.SPLIT:
+        return read_split(Path(data.SPLIT), dataset.scenes)
+    fractions = data.VAL_FRACTION, data.TEST_FRACTION
+    return split_scenes(dataset.scenes, *fractions, data.SPLIT_SEED, data.TEST_SCENES)
+
+
+def record_provenance(
+    run: RunDir, cfg: CfgNode, cache: Cache, parent: RunDir | None = None
+) -> None:
+    """Add the facts of this job to provenance.json; under a launcher, to what the launcher wrote.
+
+    A trial has the source facts of its `parent`, the study.
+    """
+    facts: dict[str, Any] = {}
+    if parent is not None:
+        facts |= parent.read_json(parent.provenance_file)
+    elif run_from_launcher() != run:
+        facts |= provenance.source_facts(CHECKOUT) | provenance.machine_facts()
+    facts |= {
+        "seed": cfg.SEED,
+        "config_digest": training_digest(to_dict(cfg)),
+        "dataset_digest": cache.dataset_digest,
+        "cache_digest": cache.digest,
+        "processes": world_size(),
+        **outside_network(cfg.MODEL.NAME),
+        **provenance.job_facts(),
+        **provenance.device_facts(),
+    }
+    provenance.add(run, **facts)
+
+
+def outside_network(name: str) -> dict[str, Any]:
+    """The digest of the file of a network outside this tree, which no commit identifies."""
+    if not NETWORKS.is_outside(name):
+        return {}
+    path = inspect.getfile(NETWORKS.load(name))
+    return {"network": {"name": name, "sha256": digest_file(path)}}
+
+
+def complete_provenance(run: RunDir) -> None:
+    """Add the data set's digest, which a cache in `fill` mode has only at the end."""
+    provenance.add(run, dataset_digest=run.read_json(run.results_file)["data_digest"])
+
+
+def train_for_study(
+    study: RunDir,
+    run: RunDir,
+    cfg: CfgNode,
+    cache: Cache,
+    split: Split,
+    report: Report | None = None,
+    test: bool = True,
+) -> dict[str, Any]:
+    """Train in a folder of a study, or return the results of the finished run there."""
+    if run.status().state == "finished":
+        return run.read_json(run.results_file)
+    run.path.mkdir(parents=True, exist_ok=True)
+    save_config(cfg, run.config_file)
+    with run.writing():
+        record_provenance(run, cfg, cache, parent=study)
+        return train(cfg, run, cache, split, report, test)
+
+
+def run_training(cfg: CfgNode) -> RunDir:
+    """Train as configured; a finished run is left unchanged, an unfinished one is resumed.
+
+    Under torchrun all processes train together, and rank 0 writes.
+    """
+    with process_group():
+        run = prepare_run_dir(cfg)
+        if run.results_file.exists():
+            say(f"{run.path} is finished: nothing to do")
+            if is_writer() and run.status().state != "finished":  # killed after writing the results
+                with run.writing():
+                    complete_provenance(run)
+        elif is_writer():
+            with run.writing():
+                cache, split = prepare(cfg)
+                record_provenance(run, cfg, cache)
+                wait_for_all()
+                train(cfg, run, cache, split)
+                complete_provenance(run)
+        else:
+            wait_for_all()
+            train(cfg, run, *prepare(cfg))
+    return run
