@@ -18,7 +18,7 @@ from yacs.config import CfgNode
 from zoerefine.config.combinations import check_combinations
 from zoerefine.config.schema import GROUPS, KEYS, SEARCH, Key
 from zoerefine.config.search_values import read_search
-from zoerefine.config.value_types import ListOf, OpenMapping, WrongValue, shown
+from zoerefine.config.value_types import ListOf, OpenMapping, Text, WrongValue, shown
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
 from zoerefine.run_dir import CALLER_FOLDER
@@ -107,8 +107,12 @@ def _documents(words: Overrides) -> list[Document]:
 def _document(key: str, text: str) -> Document:
     try:
         read = parse_yaml(text)
-    except YamlError:  # a text that only looks like YAML
-        read = Document(text, {})
+    except YamlError as error:
+        if key not in KEYS or not isinstance(KEYS[key].type, Text):
+            raise UserError(
+                f"{COMMAND_LINE}: {key} {shown(text)} is not valid YAML: {error}"
+            ) from None
+        read = Document(text, {})  # a path or a name may hold anything
     places = {
         f"{key}.{path}" if path else key: Place(0, place.text)
         for path, place in read.places.items()

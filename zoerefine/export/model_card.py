@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from yacs.config import CfgNode
 
 from zoerefine.config import load_config, training_size
 from zoerefine.export.verify import TOLERANCES
 from zoerefine.metrics import FARTHEST_M, NEAREST_M, arrow
 from zoerefine.run_dir import RunDir
+from zoerefine.yaml_text import dump_yaml
 
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 COMPARED = "abs_rel"
@@ -233,7 +233,7 @@ def training_config(cfg: CfgNode) -> str:
     """The part of the config that decides the weights."""
     shown = json.loads(json.dumps({name: cfg[name] for name in DECIDING_SECTIONS}))
     shown["MODEL"]["PRETRAINED"] = Path(cfg.MODEL.PRETRAINED).name  # not where it is on a disk
-    text = yaml.safe_dump(shown, sort_keys=False).strip()
+    text = dump_yaml(shown).strip()
     return f"## Training config\n\n```yaml\n{text}\n```"
 
 
