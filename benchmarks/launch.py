@@ -1,8 +1,8 @@
-"""Time from a launch's command to the first line of the user's code, and what a workspace costs.
+"""Time from the launch command to the first line of the user's script, and disk space.
 
-Sides, interleaved in one run, on one repository behind one `git daemon`: our first launch of a
-commit (nothing is there yet), our second, plain `git clone && git checkout`, `mlflow run` (in a
-virtual environment of its own, kept for the next time), and the script alone: its own start-up.
+Measured in turn, on one repository behind one `git daemon`: our first launch of a commit (with an
+empty cache), our second, plain `git clone && git checkout`, `mlflow run` (installed once in its own
+virtual environment), and the script alone.
 """
 
 import os
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def make_repository(folder: Path) -> list[str]:
-    """A repository of so many files and commits, an MLproject among them; its commits."""
+    """Make a repository with FILES files and COMMITS commits; returns its commits."""
     subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
     project = f"name: x\nentry_points:\n  main:\n    command: {sys.executable} job.py\n"
     files = {"job.py": SCRIPT, "MLproject": project, "input.yaml": "KEY: 1\n"}
@@ -73,13 +73,13 @@ def make_repository(folder: Path) -> list[str]:
 
 
 def data(text: str) -> str:
-    """A text as git fast-import wants it."""
+    """A text in git fast-import's format."""
     return f"data {len(text.encode())}\n{text}\n"
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The folder's repositories behind a git:// URL."""
+    """Serve a folder's repositories; yields their git:// URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -96,7 +96,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def install_mlflow() -> Path | None:
-    """The mlflow program in an environment of its own; None where it cannot be installed."""
+    """Install mlflow in its own environment; None where it cannot be installed."""
     folder = default_home() / "benchmarks" / MLFLOW
     program = folder / "bin" / "mlflow"
     if not (folder / ".ready").exists():
@@ -112,7 +112,7 @@ def install_mlflow() -> Path | None:
 
 
 class Sides:
-    """The ways to get from a commit to running code; each gives seconds and the parent's kB."""
+    """The ways from a commit to running code that are compared."""
 
     def __init__(self, root: Path, url: str, commits: list[str], mlflow: Path | None) -> None:
         self.root, self.url, self.commits, self.mlflow = root, url, commits, mlflow
@@ -121,9 +121,9 @@ class Sides:
         (root / "job.yaml").write_text("KEY: 1\n")
 
     def measure(self, rounds: int) -> list[Row]:
-        """Medians of interleaved rounds, their ratios, and sizes on disk."""
+        """Medians over interleaved rounds, their ratios, and sizes on disk."""
         sides: dict[str, Callable[[], None]] = {
-            "the script alone": self.alone,
+            "the script alone": self.script_only,
             "first launch": self.first,
             "second launch": self.second,
             "clone and checkout": self.clone,
@@ -145,14 +145,14 @@ class Sides:
         if self.mlflow:
             faster = median["mlflow run"] / second
             rows.append(
-                row("second launch, times as fast as mlflow run", faster, "x", TIMES_MLFLOW)
+                row("second launch, speed relative to mlflow run", faster, "x", TIMES_MLFLOW)
             )
         over = second - median["the script alone"]
         rows.append(
-            row("second launch, over the script's own start-up", over, "s", at_most=OVER_SCRIPT_S)
+            row("second launch, time added to the script alone", over, "s", at_most=OVER_SCRIPT_S)
         )
         share = median["first launch"] / median["clone and checkout"]
-        rows.append(row("first launch, of clone and checkout", share, "x"))
+        rows.append(row("first launch, relative to clone and checkout", share, "x"))
         for name in ("second launch", "mlflow run"):
             if name in memory:
                 launcher = statistics.median(memory[name])
@@ -160,7 +160,7 @@ class Sides:
         return rows + self.disk()
 
     def time(self, side: Callable[[], None]) -> tuple[float, float]:
-        """Seconds from the command to the script's first line, and its parent's memory in kB."""
+        """Seconds from the command to the script's first line, and the launcher's memory in kB."""
         self.stamp.unlink(missing_ok=True)
         start = time.time()
         side()
@@ -168,7 +168,7 @@ class Sides:
         return began - start, kilobytes
 
     def run(self, *words: str | Path, folder: Path | None = None, **variables: str) -> None:
-        """Run a command to its end, quietly."""
+        """Run a command to its end; ends the benchmark where it fails."""
         variables |= {"BENCHMARK_STAMP": str(self.stamp)}
         done = subprocess.run(
             [*map(str, words)],
@@ -181,7 +181,7 @@ class Sides:
         if done.returncode:
             sys.exit(f"{' '.join(map(str, words))} failed:\n{done.stderr}")
 
-    def alone(self) -> None:
+    def script_only(self) -> None:
         if not (self.root / "alone").exists():
             self.run("git", "clone", "-q", self.url, self.root / "alone")
         self.run(sys.executable, "job.py", folder=self.root / "alone")
@@ -193,7 +193,7 @@ class Sides:
         self.run(sys.executable, LAUNCHER, *words, *job)
 
     def clear(self, name: str) -> None:
-        """Remove what a side makes anew each time."""
+        """Remove what a side must make again each time."""
         old = {"first launch": "home", "clone and checkout": "clone"}.get(name)
         if old:
             shutil.rmtree(self.root / old, ignore_errors=True)
@@ -217,7 +217,7 @@ class Sides:
         self.run(self.mlflow, "run", self.url, *choices, **variables)
 
     def disk(self) -> list[Row]:
-        """What one more workspace takes, against a clone and against the files themselves."""
+        """The disk space of one more workspace, compared with a clone and with its files."""
         (workspace,) = (self.root / "home" / "workspaces").glob("*/*.0")
         extra, clone = size(workspace), size(self.root / "clone")
         files = clone - size(self.root / "clone" / ".git")
@@ -225,7 +225,12 @@ class Sides:
         rows.append(row("disk of its files alone", files / 2**20, "MB"))
         return [
             *rows,
-            row("disk of an extra workspace, of a clone", extra / clone, "x", at_most=OF_A_CLONE),
+            row(
+                "disk of an extra workspace, relative to a clone",
+                extra / clone,
+                "x",
+                at_most=OF_A_CLONE,
+            ),
         ]
 
 

@@ -1,4 +1,4 @@
-"""What many tests need: a tiny synthetic world, a tiny configuration, the scripts as processes."""
+"""Fixtures that many tests use: a tiny synthetic world, a tiny config, scripts as processes."""
 
 import shutil
 import signal
@@ -21,10 +21,10 @@ from zoerefine.training.job import run_training
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
-settings.register_profile("machines differ", deadline=None)  # tests never time what they test
+settings.register_profile("machines differ", deadline=None)  # no test measures time
 settings.load_profile("machines differ")
 
-# A shell makes what it starts in the background deaf to Ctrl-C, and so all that tests start.
+# A shell starts background processes with SIGINT ignored, and child processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Frames of 64x48 pixels packed at 32x24: a whole training takes about a second.
@@ -59,7 +59,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def tiny(tmp_path, world, monkeypatch):
-    """A config file for that world; relative paths lie in the test's own folder."""
+    """A config file for that world. The current folder is the test's own."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
@@ -105,7 +105,7 @@ def study(world, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A Ray cluster of three nodes: its address, the nodes by name, and where their homes lie."""
+    """A Ray cluster of three nodes: its address, the nodes by name, the folder of their homes."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'zoerefine[cluster]'")
     with three_nodes(tmp_path_factory.mktemp("nodes")) as nodes:
         yield nodes
@@ -140,7 +140,7 @@ def script(tmp_path):
 
 @pytest.fixture
 def start_script(tmp_path):
-    """Start a script of platform/ there: start_script("train", ...) -> process, killed at last."""
+    """Start a script of platform/: start_script("train", ...) -> process, killed at the end."""
     started = []
 
     def start(name, *words):
@@ -178,11 +178,11 @@ def script_of(tmp_path):
 
 @pytest.fixture(scope="session")
 def chromium():
-    """A real Chromium without a window, driven by selenium."""
+    """A headless Chromium, controlled by selenium."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     driver = shutil.which("chromedriver")
     if driver is None:
-        pytest.skip("no Chromium here: apt install chromium chromium-driver")
+        pytest.skip("Chromium is not installed: apt install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     for option in CHROMIUM:
         options.add_argument(option)
@@ -194,7 +194,7 @@ def chromium():
 
 @pytest.fixture
 def browser(chromium):
-    """Chromium with nothing of another test's page, which may still ask its server for news."""
+    """Chromium with an empty page, so that another test's page sends no more requests."""
     yield chromium
     chromium.get("about:blank")
     chromium.get_log("browser")

@@ -1,4 +1,4 @@
-"""The commands: help for each, the same from platform/ and from the console script."""
+"""The commands: `--help` of each, from platform/ and from the console script."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ SCRIPTS = sorted(path.stem for path in PLATFORM.glob("*.py"))
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_every_script_explains_itself_without_loading_torch(name):
+def test_help_of_every_script_loads_no_heavy_package(name):
     code = (
         "import runpy, sys\n"
         "sys.argv = [sys.argv[1], '--help']\n"
@@ -28,12 +28,12 @@ def test_every_script_explains_itself_without_loading_torch(name):
     assert "usage:" in done.stdout
 
 
-def test_platform_is_no_package():
+def test_platform_is_not_a_package():
     assert not (PLATFORM / "__init__.py").exists()
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_of_the_console_script_explains_itself(verb):
+def test_every_verb_has_help(verb):
     done = console(verb, "--help")
     assert (done.returncode, "usage:" in done.stdout) == (0, True), done.stderr
 
@@ -63,7 +63,7 @@ def test_another_system_than_linux_is_refused_in_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "error: zoerefine runs on Linux only, and this is darwin\n"
 
 
-def test_a_python_without_the_requirements_is_told_what_to_do(tmp_path):
+def test_without_the_requirements_the_error_says_what_to_run(tmp_path):
     command = [sys.executable, "-I", "-S", PLATFORM / "run_from_commit.py", "--list"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
@@ -71,7 +71,7 @@ def test_a_python_without_the_requirements_is_told_what_to_do(tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_data_set_is_inspected_with_its_faults(world, script, tmp_path):
+def test_inspect_lists_the_faults_of_a_data_set(world, script, tmp_path):
     import shutil
 
     shutil.copytree(world, tmp_path / "world")
@@ -84,7 +84,7 @@ def test_a_data_set_is_inspected_with_its_faults(world, script, tmp_path):
     assert spoiled.name in done.stdout
 
 
-def test_packing_says_where_it_wrote(tiny, script):
+def test_pack_prints_where_the_cache_is(tiny, script):
     done = script("data", "pack", "--config", tiny)
     assert done.returncode == 0, done.stderr
     assert (Path(done.stdout.splitlines()[-1]) / "cache.json").exists()

@@ -1,4 +1,4 @@
-"""The run directory: states, the lock, rows cut short."""
+"""The run directory: states, the lock, and incomplete or damaged files."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ with RunDir(Path(sys.argv[1])).writing():
 """
 
 
-def test_writing_records_what_became_of_the_run(tmp_path):
+def test_writing_records_how_the_run_ended(tmp_path):
     run = RunDir(tmp_path / "run")
     assert run.status().state == "killed"
     with run.writing():
@@ -31,7 +31,7 @@ def test_writing_records_what_became_of_the_run(tmp_path):
     assert (run.status().state, run.status().reason) == ("failed", "division by zero")
 
 
-def test_one_writer_at_a_time_and_a_killed_one_is_known(tmp_path):
+def test_only_one_process_writes_and_a_killed_one_is_recognized(tmp_path):
     run = RunDir(tmp_path / "run")
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, run.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -48,20 +48,20 @@ def test_one_writer_at_a_time_and_a_killed_one_is_known(tmp_path):
     assert run.status().state == "finished"
 
 
-def test_under_a_launcher_lock_and_status_are_not_touched(tmp_path, monkeypatch):
+def test_in_the_job_of_a_launcher_lock_and_status_are_left_to_the_launcher(tmp_path, monkeypatch):
     run = RunDir(tmp_path / "run")
     monkeypatch.setenv(RUN_FOLDER, str(run.path))
     with run.writing():
         assert not run.status_file.exists()
 
 
-def test_a_row_cut_short_by_a_kill_is_left_out(tmp_path):
+def test_an_incomplete_last_row_is_left_out(tmp_path):
     run = RunDir(tmp_path)
     run.metrics_file.write_text('{"step": 1}\n{"step": 2}\n{"ste')
     assert run.metrics() == [{"step": 1}, {"step": 2}]
 
 
-def test_damaged_documents_are_named(tmp_path):
+def test_missing_and_damaged_files_are_errors_with_their_names(tmp_path):
     run = RunDir(tmp_path)
     with pytest.raises(UserError, match=r"has no results\.json"):
         run.read_json(run.results_file)

@@ -40,7 +40,7 @@ def examine(folder: Path) -> list[MachineCheck]:
         gpu, pinned_memory, tensorrt,
         lambda: package("OpenVINO", "openvino", "no openvino engines, the fastest on a CPU"),
         git, git_lfs,
-        lambda: package("transformers", "transformers", "data.py zoedepth cannot run ZoeDepth"),
+        lambda: package("transformers", "transformers", "zoerefine data cannot run ZoeDepth"),
         lambda: package("Ray", "ray", "no jobs or trials on a Ray cluster"),
     ]  # fmt: skip
     return [check() for check in checks]

@@ -35,7 +35,7 @@ class Status:
     Attributes:
         state: one of `STATES`.
         reason: why the run failed or was killed.
-        started, ended: seconds since the epoch; `ended` is 0 while the run goes on.
+        started, ended: seconds since the epoch; `ended` is 0 during the run.
         pid, host: the process that wrote this status.
     """
 

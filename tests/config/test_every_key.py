@@ -4,12 +4,14 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import fields
 from functools import singledispatch
+from typing import get_origin
 
 import pytest
 
 from zoerefine.config import defaults, load_config, value_of
-from zoerefine.config.schema import GROUPS, KEYS
+from zoerefine.config.schema import GROUPS, KEYS, Config
 from zoerefine.config.value_types import (
     Flag,
     Integer,
@@ -142,3 +144,10 @@ def test_commands_refuse_every_wrong_value_at_once_and_write_nothing(tmp_path):
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [[], []]
+
+
+def test_the_type_that_checkers_see_is_the_type_of_the_value():
+    for group in fields(Config):
+        for one in fields(group.type) if not group.metadata else [group]:
+            expected = get_origin(one.type) or one.type
+            assert isinstance(one.metadata["default"], expected), one.name

@@ -7,12 +7,15 @@ separate machines have.
 import importlib.util
 import json
 import signal
+from contextlib import nullcontext
+from typing import ClassVar
 
 import pytest
 
 from tests.cluster import kill_tree
+from zoerefine.cli import main
 from zoerefine.errors import UserError
-from zoerefine.launch.executor import Resources, open_executor
+from zoerefine.launch.executor import JobOutcome, Resources, open_executor
 from zoerefine.registries import EXECUTORS
 from zoerefine.run_dir import RunDir
 
@@ -159,3 +162,34 @@ def test_when_a_node_dies_its_job_resumes_on_another(  # the last one: it leaves
         assert json.loads(run.provenance_file.read_text())["commit"] == repository.first
     mirrors = {path.parts[-3] for path in homes.glob("*/mirrors/*.git")}
     assert len(mirrors & {"head", "second", "third"}) >= 2  # each node has its own
+
+
+class InstantExecutor:
+    """An executor that runs nothing."""
+
+    submitted: ClassVar[list] = []
+
+    def submit(self, words):
+        self.submitted.append(words)
+
+    def poll(self, ticket):
+        return JobOutcome(0)
+
+    def cancel(self, ticket):
+        raise AssertionError("nobody asked to stop")
+
+
+def instant_executor(resources):
+    assert resources == Resources(gpus=0.5)
+    return nullcontext(InstantExecutor())
+
+
+def test_an_executor_is_one_context_manager_and_one_row(
+    monkeypatch, repository, config, home, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(EXECUTORS._places, "instant", f"{__name__}:instant_executor")
+    words = ["--repo", str(repository.folder), "--commit", "HEAD", "--config", str(config)]
+    queue = ["--seeds", "0:3", "--executor", "instant", "--gpus", "0.5", "--module", "job.py"]
+    assert main(["run", *words, *queue]) == 0
+    assert len(InstantExecutor.submitted) == 3

@@ -4,6 +4,8 @@ schema.py declares the keys, loading.py reads files and command lines, combinati
 values exclude each other. docs/configuration.md shows it from the outside.
 """
 
+from typing import TYPE_CHECKING
+
 from zoerefine.config.loading import (
     Resolved,
     check_value,
@@ -18,7 +20,13 @@ from zoerefine.config.loading import (
     value_of,
 )
 
+if TYPE_CHECKING:
+    from zoerefine.config.schema import Config
+else:
+    from yacs.config import CfgNode as Config
+
 __all__ = [
+    "Config",
     "Resolved",
     "check_value",
     "defaults",

@@ -1,20 +1,19 @@
 """Values that are allowed each by itself, but not together."""
 
-from yacs.config import CfgNode
-
+from zoerefine.config.schema import Config
 from zoerefine.config.search_values import endless_ranges
 from zoerefine.errors import UserError
 
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 
 
-def check_combinations(cfg: CfgNode) -> None:
+def check_combinations(cfg: Config) -> None:
     """Raises `UserError` with the first combination that cannot work, and what to change."""
     for check in (_data, _loader, _compile, _search):
         check(cfg)
 
 
-def _data(cfg: CfgNode) -> None:
+def _data(cfg: Config) -> None:
     data = cfg.DATA
     if not data.SPLIT and data.VAL_FRACTION + data.TEST_FRACTION >= 1:
         raise UserError(
@@ -23,7 +22,7 @@ def _data(cfg: CfgNode) -> None:
         )
 
 
-def _loader(cfg: CfgNode) -> None:
+def _loader(cfg: Config) -> None:
     loader = cfg.LOADER
     if bool(loader.HEIGHT) != bool(loader.WIDTH):
         raise UserError(
@@ -42,7 +41,7 @@ def _loader(cfg: CfgNode) -> None:
         )
 
 
-def _compile(cfg: CfgNode) -> None:
+def _compile(cfg: Config) -> None:
     mode = cfg.TRAIN.COMPILE
     if mode in CUDA_GRAPHS and cfg.TRAIN.ACCUMULATE > 1:
         raise UserError(
@@ -56,7 +55,7 @@ def _compile(cfg: CfgNode) -> None:
         )
 
 
-def _search(cfg: CfgNode) -> None:
+def _search(cfg: Config) -> None:
     if not cfg.SEARCH:
         return
     if not cfg.DATA.SPLIT and not cfg.DATA.VAL_FRACTION:

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from yacs.config import CfgNode
 
 from zoerefine.config.combinations import check_combinations
-from zoerefine.config.schema import GROUPS, KEYS, SEARCH, Key
+from zoerefine.config.schema import GROUPS, KEYS, SEARCH, Config, Key
 from zoerefine.config.search_values import read_search
-from zoerefine.config.value_types import ListOf, OpenMapping, WrongValue, shown
+from zoerefine.config.value_types import ListOf, OpenMapping, Text, WrongValue, shown
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
 from zoerefine.run_dir import CALLER_FOLDER
@@ -34,11 +34,11 @@ Overrides = Sequence[str] | Mapping[str, Any]
 class Resolved:
     """A configuration, and where each value that is not a default is written: `file:line`."""
 
-    cfg: CfgNode
+    cfg: Config
     origins: dict[str, str] = field(default_factory=dict)
 
 
-def defaults() -> CfgNode:
+def defaults() -> Config:
     """A fresh tree with every key at its default."""
     tree: dict[str, Any] = {}
     for key in KEYS.values():
@@ -48,7 +48,7 @@ def defaults() -> CfgNode:
     return CfgNode(tree | {SEARCH: {}})
 
 
-def load_config(source: Source, overrides: Overrides = ()) -> CfgNode:
+def load_config(source: Source, overrides: Overrides = ()) -> Config:
     """The defaults, then a YAML file or a mapping, then the overrides; frozen, paths absolute.
 
     Args:
@@ -90,7 +90,7 @@ def check_value(name: str, value: Any) -> Any:
         raise UserError(str(wrong)) from None
 
 
-def merge(cfg: CfgNode, tree: Mapping[str, Any], source: str) -> None:
+def merge(cfg: Config, tree: Mapping[str, Any], source: str) -> None:
     """Set the values of `tree` in `cfg`, each checked. Raises `UserError`, naming the source."""
     _merge(Resolved(cfg), Document(tree, {}, source))
 
@@ -107,8 +107,12 @@ def _documents(words: Overrides) -> list[Document]:
 def _document(key: str, text: str) -> Document:
     try:
         read = parse_yaml(text)
-    except YamlError:  # a text that only looks like YAML
-        read = Document(text, {})
+    except YamlError as error:
+        if key not in KEYS or not isinstance(KEYS[key].type, Text):
+            raise UserError(
+                f"{COMMAND_LINE}: {key} {shown(text)} is not valid YAML: {error}"
+            ) from None
+        read = Document(text, {})  # a path or a name may hold anything
     places = {
         f"{key}.{path}" if path else key: Place(0, place.text)
         for path, place in read.places.items()
@@ -183,7 +187,7 @@ def unknown_key(name: str) -> str:
     return f"no config key {name}; {hint}"
 
 
-def value_of(cfg: CfgNode, name: str) -> Any:
+def value_of(cfg: Config, name: str) -> Any:
     """The value of a key, e.g. of TRAIN.LR."""
     node: Any = cfg
     for word in name.split("."):
@@ -191,18 +195,18 @@ def value_of(cfg: CfgNode, name: str) -> Any:
     return node
 
 
-def _set(cfg: CfgNode, name: str, value: Any) -> None:
+def _set(cfg: Config, name: str, value: Any) -> None:
     group, _, word = name.rpartition(".")
     node = cfg[group] if group else cfg
     node[word] = value
 
 
-def to_dict(cfg: CfgNode) -> dict[str, Any]:
+def to_dict(cfg: Config) -> dict[str, Any]:
     """The tree as plain dictionaries, lists and scalars."""
     return {k: to_dict(v) if isinstance(v, CfgNode) else v for k, v in cfg.items()}
 
 
-def save_config(cfg: CfgNode, path: str | Path) -> None:
+def save_config(cfg: Config, path: str | Path) -> None:
     """Write the fully resolved tree so that `load_config` gives back the very same values."""
     try:
         text = dump_yaml(to_dict(cfg))
@@ -211,7 +215,7 @@ def save_config(cfg: CfgNode, path: str | Path) -> None:
     write_text(path, text)
 
 
-def training_size(cfg: CfgNode) -> tuple[int, int]:
+def training_size(cfg: Config) -> tuple[int, int]:
     """Height and width of the pictures that the refiner is given in training."""
     return cfg.LOADER.HEIGHT or cfg.CACHE.HEIGHT, cfg.LOADER.WIDTH or cfg.CACHE.WIDTH
 

@@ -1,8 +1,8 @@
 """Every config key: its default, type, range or choices, unit and meaning.
 
 A group of keys is a dataclass, a key one of its fields. The code that reads a config is given a
-YACS tree (`cfg.TRAIN.LR`) which is built from this declaration, so a key that is not declared
-here does not exist. To add a key, add a line here; the checks, `zoerefine config` and
+YACS tree (`cfg.TRAIN.LR`), built from this declaration; type checkers see `Config`, so they find
+a misspelt key. To add a key, add a line here; the checks, `zoerefine config` and
 docs/configuration.md follow from it. A key that does not decide a run's results is also named in
 zoerefine/identity.py.
 
@@ -11,9 +11,9 @@ used, and a few small classes (value_types.py) give those with messages of our o
 time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from zoerefine.config.storage_url import storage_fault
 from zoerefine.config.value_types import (
@@ -75,16 +75,37 @@ def path(default: str, meaning: str) -> Any:
     return key(Text("a path"), default, meaning, is_path=True)
 
 
-@dataclass(frozen=True)
-class Run:
+if TYPE_CHECKING:
+    Node = Mapping[str, Any]
+else:
+    Node = object
+
+
+class Group(Node):
+    """A group of keys.
+
+    No group is ever made: at run time a config is a tree of YACS nodes. Type checkers are shown
+    these classes instead, with the methods of a node that are used.
+    """
+
+    if TYPE_CHECKING:
+
+        def __setitem__(self, name: str, value: Any) -> None: ...
+        def clone(self) -> Self: ...
+        def freeze(self) -> None: ...
+        def defrost(self) -> None: ...
+
+
+@dataclass
+class RunKeys(Group):
     """Where a run is written: ROOT/NAME/ID."""
 
     NAME: str = key(Text("a folder's name", run_name_fault), "run", "name of the run: runs/NAME/ID")
     ROOT: str = path("runs", "folder of all runs")
 
 
-@dataclass(frozen=True)
-class Data:
+@dataclass
+class DataKeys(Group):
     """Which frames are used, and how scenes are split."""
 
     ROOT: str = path("", "a HabitatDyn folder, or a folder with a frames.csv")
@@ -122,8 +143,8 @@ class Data:
     )
 
 
-@dataclass(frozen=True)
-class PackedCache:
+@dataclass
+class CacheKeys(Group):
     """The packed cache: frames decoded and resized once."""
 
     ROOT: str = path("caches", "folder of all caches")
@@ -144,8 +165,8 @@ class PackedCache:
     )
 
 
-@dataclass(frozen=True)
-class Loading:
+@dataclass
+class LoaderKeys(Group):
     """How batches are loaded."""
 
     BATCH: int = key(Integer(1, 65536), 64, "samples of one optimizer step, over all processes")
@@ -197,8 +218,8 @@ class Loading:
     ROTATE_SCENES: int = key(Integer(0), 0, "scenes in the subset of ROTATE_EVERY")
 
 
-@dataclass(frozen=True)
-class Augment:
+@dataclass
+class AugmentKeys(Group):
     """Random changes of training batches, on the device."""
 
     FLIP: float = key(SHARE, 0.5, "probability that a sample is mirrored")
@@ -214,8 +235,8 @@ class Augment:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass
+class ModelKeys(Group):
     """The network that refines depth."""
 
     NAME: str = key(
@@ -232,8 +253,8 @@ class Model:
     )
 
 
-@dataclass(frozen=True)
-class LossTerms:
+@dataclass
+class LossKeys(Group):
     """The loss that training minimizes."""
 
     TERMS: list[dict[str, Any]] = key(
@@ -246,8 +267,8 @@ class LossTerms:
     )
 
 
-@dataclass(frozen=True)
-class Train:
+@dataclass
+class TrainKeys(Group):
     """How the refiner is trained."""
 
     EPOCHS: int = key(Integer(1), 50, "passes over the training frames", "epochs")
@@ -321,8 +342,8 @@ class Train:
     )
 
 
-@dataclass(frozen=True)
-class SearchStudy:
+@dataclass
+class StudyKeys(Group):
     """The study of a search."""
 
     TRIALS: int = key(Integer(1), 20, "trials in all")
@@ -373,20 +394,23 @@ class SearchStudy:
     SEEDS: int = key(Integer(1, 10_000), 1, "trainings of the best, each with another seed")
 
 
-@dataclass(frozen=True)
-class Config:
-    """The whole tree, but for SEARCH, which mirrors it."""
+@dataclass
+class Config(Group):
+    """The whole tree. SEARCH, which mirrors it, is not declared by keys."""
+
+    if TYPE_CHECKING:
+        SEARCH: Any
 
     SEED: int = key(Integer(0, MOST_SEED), 0, "seed of everything random")
-    RUN: Run = group()
-    DATA: Data = group()
-    CACHE: PackedCache = group()
-    LOADER: Loading = group()
-    AUGMENT: Augment = group()
-    MODEL: Model = group()
-    LOSS: LossTerms = group()
-    TRAIN: Train = group()
-    STUDY: SearchStudy = group()
+    RUN: RunKeys = group()
+    DATA: DataKeys = group()
+    CACHE: CacheKeys = group()
+    LOADER: LoaderKeys = group()
+    AUGMENT: AugmentKeys = group()
+    MODEL: ModelKeys = group()
+    LOSS: LossKeys = group()
+    TRAIN: TrainKeys = group()
+    STUDY: StudyKeys = group()
 
 
 def keys_of(group: type = Config, prefix: str = "") -> Iterator[Key]:

@@ -219,7 +219,7 @@ def read_header(folder: Path) -> dict[str, Any]:
     try:
         header = json.loads((folder / "cache.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{folder} is no packed cache: make one with data.py pack") from None
+        raise UserError(f"{folder} is no packed cache: make one with zoerefine data pack") from None
     except ValueError as error:
         raise UserError(f"{folder}/cache.json is damaged ({error}): delete {folder}") from None
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:

@@ -61,7 +61,7 @@ def read_frame(frame: Frame, encoding: DepthEncoding, height: int, width: int) -
     """
     if frame.depth is None or frame.zoe is None:
         missing = "depth" if frame.depth is None else "pseudo depth"
-        hint = "" if frame.zoe else ": data.py zoedepth makes it from the pictures"
+        hint = "" if frame.zoe else ": zoerefine data zoedepth makes it from the pictures"
         raise UserError(f"frame {frame.name} of clip {frame.clip} has no {missing}{hint}")
     rgb, zoe = read_rgb(frame.rgb), read_zoe(frame.zoe)
     depth = read_depth(frame.depth, encoding)

@@ -79,7 +79,7 @@ def read_split(path: Path, scenes: Sequence[str] = ()) -> Split:
         lists = [[str(name) for name in parts[part]] for part in PARTS]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} is no split of scenes ({error}): make one with data.py split"
+            f"{path} is no split of scenes ({error}): make one with zoerefine data split"
         ) from None
     names = [name for part in lists for name in part]
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-from yacs.config import CfgNode
-
-from zoerefine.config import load_config, training_size
+from zoerefine.config import Config, load_config, training_size
 from zoerefine.exporting.verify import TOLERANCES
 from zoerefine.metrics import FARTHEST_M, NEAREST_M, arrow
 from zoerefine.run_dir import RunDir
+from zoerefine.yaml_text import dump_yaml
 
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 COMPARED = "abs_rel"
@@ -53,7 +51,7 @@ def model_card(run: RunDir, manifest: dict[str, Any]) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def introduction(cfg: CfgNode, manifest: dict[str, Any]) -> str:
+def introduction(cfg: Config, manifest: dict[str, Any]) -> str:
     """Title, and what it is."""
     return (
         f"# Depth refiner {cfg.MODEL.NAME} ({manifest['engine']}, "
@@ -136,7 +134,7 @@ or kind of scene was not evaluated, unless the table above says so.
 - The output has no confidence. It must not be the only sensor that protects people or machines."""
 
 
-def inputs_and_output(cfg: CfgNode, manifest: dict[str, Any]) -> str:
+def inputs_and_output(cfg: Config, manifest: dict[str, Any]) -> str:
     """Types, units and ranges."""
     height, width = training_size(cfg)
     bound = math.exp(cfg.MODEL.MAX_LOG)
@@ -229,11 +227,11 @@ refined_m = Refiner.load("refiner.ts")(rgb, zoe_m)  # uint8 [H, W, 3] and metres
 ```"""
 
 
-def training_config(cfg: CfgNode) -> str:
+def training_config(cfg: Config) -> str:
     """The part of the config that decides the weights."""
     shown = json.loads(json.dumps({name: cfg[name] for name in DECIDING_SECTIONS}))
     shown["MODEL"]["PRETRAINED"] = Path(cfg.MODEL.PRETRAINED).name  # not where it is on a disk
-    text = yaml.safe_dump(shown, sort_keys=False).strip()
+    text = dump_yaml(shown).strip()
     return f"## Training config\n\n```yaml\n{text}\n```"
 
 

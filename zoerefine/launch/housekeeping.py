@@ -83,8 +83,8 @@ def clean(home: Path, older_than_days: float, keep: int) -> list[StoredFolder]:
     """Remove workspaces and environments, and the mirrors once no workspace is left.
 
     Args:
-        older_than_days: what was used within so many days stays.
-        keep: so many of the most recently used workspaces stay.
+        older_than_days: folders that were used within this time stay.
+        keep: how many of the most recently used workspaces stay.
 
     Returns:
         What was removed. A folder that a run is using always stays.

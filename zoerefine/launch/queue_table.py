@@ -61,7 +61,11 @@ def live_table(rows: Sequence[QueueRow]) -> Iterator[Callable[[], None]]:
 
 
 def render_table(rows: Sequence[QueueRow], width: int) -> Table:
-    """The table for a terminal of so many columns. Running jobs come first, then failed ones."""
+    """The table, running jobs first, then failed ones.
+
+    Args:
+        width: columns of the terminal.
+    """
     done = sum(row.state.startswith("finished") for row in rows)
     table = Table(title=f"{done} of {len(rows)} finished", title_justify="left")
     names = ["state", "time", "job", *(["run"] if width >= WIDE else []), "last message"]

@@ -1,9 +1,8 @@
 """The end of a study: its best configurations are written, trained at full length and exported."""
 
 from optuna.trial import FrozenTrial
-from yacs.config import CfgNode
 
-from zoerefine.config import save_config
+from zoerefine.config import Config, save_config
 from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split
 from zoerefine.errors import UserError
@@ -43,7 +42,7 @@ def finish(study: Study, cache: Cache, split: Split) -> None:
                 export_run(run)
 
 
-def full_config(study: Study, trial: FrozenTrial) -> CfgNode:
+def full_config(study: Study, trial: FrozenTrial) -> Config:
     """A trial's configuration at full length, validation scenes included in training."""
     cfg = with_values(study.cfg, suggest(study.space, trial))  # type: ignore[arg-type]
     cfg.STUDY.THEN = ""
@@ -52,7 +51,7 @@ def full_config(study: Study, trial: FrozenTrial) -> CfgNode:
     return cfg
 
 
-def train_fully(study: Study, cfg: CfgNode, run: RunDir, cache: Cache, split: Split) -> None:
+def train_fully(study: Study, cfg: Config, run: RunDir, cache: Cache, split: Split) -> None:
     """Train on all scenes but the test scenes, and test; a finished run is left as it is."""
     if run.status().state != "finished":
         say(f"training {run.path.name} at full length, validation scenes included")

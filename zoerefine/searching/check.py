@@ -1,13 +1,12 @@
 """Checks what a config searches, before torch, Optuna or any data are loaded."""
 
-from yacs.config import CfgNode
-
+from zoerefine.config import Config
 from zoerefine.errors import UserError
 from zoerefine.searching.space import MAX_LISTED, size_of
 from zoerefine.searching.space_reader import read_space
 
 
-def check_search_space(cfg: CfgNode) -> None:
+def check_search_space(cfg: Config) -> None:
     """Raises `UserError` where there is nothing to search, or a grid is too large.
 
     `load_config` has checked every single value.

@@ -6,8 +6,10 @@ from typing import Any
 
 from yacs.config import CfgNode
 
+from zoerefine.config import Config
 
-def value_at(cfg: CfgNode, key: str) -> Any:
+
+def value_at(cfg: Config, key: str) -> Any:
     """A config's value by its key; None where a list is too short."""
     node: Any = cfg
     for word in key.split("."):
@@ -18,7 +20,7 @@ def value_at(cfg: CfgNode, key: str) -> Any:
     return node
 
 
-def set_value(cfg: CfgNode, key: str, value: Any) -> None:
+def set_value(cfg: Config, key: str, value: Any) -> None:
     """Set a config's value by its key."""
     *path, last = key.split(".")
     node: Any = cfg
@@ -30,7 +32,7 @@ def set_value(cfg: CfgNode, key: str, value: Any) -> None:
         node[last] = value
 
 
-def with_values(cfg: CfgNode, values: Mapping[str, Any]) -> CfgNode:
+def with_values(cfg: Config, values: Mapping[str, Any]) -> Config:
     """A copy of the config with `KEY.PATH: value` set and nothing left to search; not frozen."""
     changed = cfg.clone()
     changed.defrost()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from yacs.config import CfgNode
+from zoerefine.config import Config
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Criteria:
         }
 
 
-def read_criteria(cfg: CfgNode) -> Criteria:
+def read_criteria(cfg: Config) -> Criteria:
     """STUDY's objectives and constraints."""
     limits = (Limit(one["name"], one["at_most"]) for one in cfg.STUDY.CONSTRAINTS)
     return Criteria(tuple(cfg.STUDY.OBJECTIVES), tuple(limits))

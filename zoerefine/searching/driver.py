@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yacs.config import CfgNode
-
-from zoerefine.config import save_config
+from zoerefine.config import Config, save_config
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import NO_RESOURCES, Resources, open_executor
 from zoerefine.launch.stop_forwarding import StopForwarding
@@ -30,7 +28,7 @@ USER_ERROR = 2  # exit code of a `UserError`
 
 
 def run_study(
-    cfg: CfgNode,
+    cfg: Config,
     enqueued: Sequence[Path] = (),
     executor: str = "local",
     resources: Resources = NO_RESOURCES,
@@ -68,7 +66,7 @@ def run_study(
 
 @contextmanager
 def open_workers(
-    run: RunDir, cfg: CfgNode, executor: str, resources: Resources
+    run: RunDir, cfg: Config, executor: str, resources: Resources
 ) -> Iterator[Workers]:
     """The place where workers are started: this machine, or a cluster."""
     commit = "" if executor == "local" else clean_commit()

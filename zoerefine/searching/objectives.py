@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from yacs.config import CfgNode
-
+from zoerefine.config import Config
 from zoerefine.registries import OBJECTIVES
 from zoerefine.run_dir import RunDir
 
@@ -22,7 +21,7 @@ class Objective:
 
     direction: Literal["minimize", "maximize"]
     measure: Callable[[RunDir, Results], float]
-    from_config: Callable[[CfgNode], float] | None = None  # where it is known before training
+    from_config: Callable[[Config], float] | None = None  # where it is known before training
 
 
 def validation_metric(run: RunDir, results: Results, name: str) -> float:
@@ -35,7 +34,7 @@ def trained_parameters(run: RunDir, results: Results) -> float:
     return float(results["parameters"])
 
 
-def count_parameters(cfg: CfgNode) -> float:
+def count_parameters(cfg: Config) -> float:
     """How many parameters the refiner that a config describes would have."""
     import torch
 
@@ -66,7 +65,7 @@ def measure(run: RunDir, results: Results, names: Collection[str]) -> dict[str, 
     return {name: OBJECTIVES.load(name).measure(run, results) for name in names}
 
 
-def measure_config(cfg: CfgNode, names: Collection[str]) -> dict[str, float]:
+def measure_config(cfg: Config, names: Collection[str]) -> dict[str, float]:
     """Those objectives that are known before the config is trained."""
     objectives = {name: OBJECTIVES.load(name) for name in names}
     return {name: one.from_config(cfg) for name, one in objectives.items() if one.from_config}

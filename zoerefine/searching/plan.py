@@ -4,9 +4,8 @@ import math
 import time
 
 import torch
-from yacs.config import CfgNode
 
-from zoerefine.config import training_size
+from zoerefine.config import Config, training_size
 from zoerefine.device import compute_dtype, pick_device
 from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
@@ -19,7 +18,7 @@ from zoerefine.training.job import configured_data, configured_split
 TIMED_STEPS = 4  # after one that is not timed
 
 
-def plan(cfg: CfgNode) -> list[str]:
+def plan(cfg: Config) -> list[str]:
     """The plan, line by line. Raises `UserError` for a fault of the space or the data."""
     space, criteria, options = read_space(cfg), read_criteria(cfg), cfg.STUDY
     size = size_of(space)
@@ -35,7 +34,7 @@ def plan(cfg: CfgNode) -> list[str]:
     return lines
 
 
-def time_lines(cfg: CfgNode, trials: int) -> list[str]:
+def time_lines(cfg: Config, trials: int) -> list[str]:
     """How long the trials would take, from a few timed steps of the config without SEARCH."""
     dataset = configured_data(cfg)
     split = configured_split(cfg, dataset)
@@ -54,7 +53,7 @@ def time_lines(cfg: CfgNode, trials: int) -> list[str]:
     ]
 
 
-def step_time(cfg: CfgNode) -> float:
+def step_time(cfg: Config) -> float:
     """Seconds of a training step of this config's refiner: the shortest of a few."""
     device = pick_device()
     dtype = compute_dtype(cfg.TRAIN.PRECISION, device)

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from yacs.config import CfgNode
-
+from zoerefine.config import Config
 from zoerefine.searching.config_values import set_value, value_at, with_values
 
 if TYPE_CHECKING:  # a wrong space is reported before Optuna is loaded
@@ -58,7 +57,7 @@ class Range:
         # So that the three steps from 0.1 to 0.4 are not missed by a rounding error.
         return math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
 
-    def params_of(self, cfg: CfgNode) -> Values | None:
+    def params_of(self, cfg: Config) -> Values | None:
         """The parameter that gives the config's value; None where that lies outside the range."""
         value = value_at(cfg, self.key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -109,7 +108,7 @@ class Choice:
         """How many combinations there are; infinite where a range is continuous."""
         return sum(size_of(option.inner) for option in self.options)
 
-    def params_of(self, cfg: CfgNode) -> Values | None:
+    def params_of(self, cfg: Config) -> Values | None:
         """The parameters that give the config's values; None where no option has them."""
         for option in self.options:
             inside = params_of(option.inner, cfg)
@@ -117,7 +116,7 @@ class Choice:
                 return {self.name: option.label, **inside}
         return None
 
-    def _fits(self, option: Option, cfg: CfgNode) -> bool:
+    def _fits(self, option: Option, cfg: Config) -> bool:
         wanted = with_values(cfg, option.fixed)
         for key in (parameter.key for parameter in option.inner if isinstance(parameter, Range)):
             set_value(wanted, key, value_at(cfg, key))
@@ -159,7 +158,7 @@ def combinations(space: Sequence[Parameter]) -> Iterator[Values]:
         yield {name: value for part in parts for name, value in part.items()}
 
 
-def params_of(space: Sequence[Parameter], cfg: CfgNode) -> Values | None:
+def params_of(space: Sequence[Parameter], cfg: Config) -> Values | None:
     """A trial's parameters that give a config's values; None where they are outside the space."""
     found: Values = {}
     for parameter in space:

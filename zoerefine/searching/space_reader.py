@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from yacs.config import CfgNode
-
+from zoerefine.config import Config
 from zoerefine.config.search_values import check_search, is_group, is_range, is_single
 from zoerefine.errors import UserError
 from zoerefine.searching.space import Choice, Option, Parameter, Range, Scalar, Values, same
@@ -18,7 +17,7 @@ from zoerefine.searching.space import Choice, Option, Parameter, Range, Scalar, 
 LABEL = 60  # characters of a branch's name
 
 
-def read_space(cfg: CfgNode) -> tuple[Parameter, ...]:
+def read_space(cfg: Config) -> tuple[Parameter, ...]:
     """The parameters of a config's SEARCH, in its order.
 
     Raises `UserError` for an unknown key, a value that its key may not have, an empty list, or an

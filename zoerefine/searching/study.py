@@ -6,9 +6,8 @@ from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial
-from yacs.config import CfgNode
 
-from zoerefine.config import to_dict
+from zoerefine.config import Config, to_dict
 from zoerefine.errors import UserError
 from zoerefine.identity import study_settings
 from zoerefine.launch.provenance import source_facts
@@ -35,7 +34,7 @@ class Study:
             study of this name that belongs to another commit or configuration.
     """
 
-    def __init__(self, cfg: CfgNode, run: RunDir) -> None:
+    def __init__(self, cfg: Config, run: RunDir) -> None:
         options = cfg.STUDY
         check_search_space(cfg)
         self.cfg, self.run = cfg, run
@@ -108,7 +107,7 @@ class Study:
         return front if len(self.criteria.objectives) > 1 else front[:1]
 
 
-def identity(cfg: CfgNode) -> dict[str, Any]:
+def identity(cfg: Config) -> dict[str, Any]:
     """What a study is of: its commit, changes to it, and the settings that decide its trials."""
     source = source_facts(CHECKOUT)
     found = {"commit": source["commit"], "uncommitted changes": source.get("dirty_digest", "")}

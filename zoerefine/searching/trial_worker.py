@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from yacs.config import CfgNode
-
-from zoerefine.config import load_config
+from zoerefine.config import Config, load_config
 from zoerefine.config.combinations import check_combinations
 from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split
@@ -104,7 +102,7 @@ class Worker:
             complete(self.study, claim, figures)
         say(f"trial {claim.number}: {format_values(figures)}")
 
-    def trial_config(self, values: Values) -> CfgNode:
+    def trial_config(self, values: Values) -> Config:
         """A trial's own configuration. Raises `UserError` for values that exclude each other."""
         cfg = with_values(self.cfg, values)
         if self.cfg.STUDY.EPOCHS:
@@ -113,7 +111,7 @@ class Worker:
         check_combinations(cfg)
         return cfg
 
-    def train_one(self, cfg: CfgNode, claim: Claim) -> dict[str, Any]:
+    def train_one(self, cfg: Config, claim: Claim) -> dict[str, Any]:
         """Train in the trial's run directory; returns what results.json holds."""
         run = claim.run
         while run.status().state == "running":  # locked by a worker that counted as dead

@@ -4,9 +4,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from yacs.config import CfgNode
-
-from zoerefine.config import load_config, save_config, to_dict
+from zoerefine.config import Config, load_config, save_config, to_dict
 from zoerefine.data.cache import Cache
 from zoerefine.data.dataset import Dataset, Selection, select
 from zoerefine.data.pack import build_cache
@@ -26,7 +24,7 @@ from zoerefine.training.loop import Report, train
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def prepare_run_dir(cfg: CfgNode) -> RunDir:
+def prepare_run_dir(cfg: Config) -> RunDir:
     """The run directory of a configuration: the launcher's, or one named by commit and config.
 
     The same commit and configuration find the same run, so an unfinished run is resumed.
@@ -48,7 +46,7 @@ def prepare_run_dir(cfg: CfgNode) -> RunDir:
     return run
 
 
-def refuse_another_configuration(run: RunDir, cfg: CfgNode) -> None:
+def refuse_another_configuration(run: RunDir, cfg: Config) -> None:
     """Raises `UserError` where the folder holds a run of other settings, or of data elsewhere."""
     if not run.config_file.exists():
         return
@@ -60,7 +58,7 @@ def refuse_another_configuration(run: RunDir, cfg: CfgNode) -> None:
         )
 
 
-def check_data_root(cfg: CfgNode) -> None:
+def check_data_root(cfg: Config) -> None:
     """Raises `UserError` where DATA.ROOT is not a folder."""
     if not cfg.DATA.ROOT:
         raise UserError("DATA.ROOT is empty: give a data folder, e.g. DATA.ROOT data/synthetic")
@@ -68,7 +66,7 @@ def check_data_root(cfg: CfgNode) -> None:
         raise UserError(f"no data folder {cfg.DATA.ROOT}: set DATA.ROOT to an existing one")
 
 
-def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
+def prepare(cfg: Config) -> tuple[Cache, Split]:
     """The packed cache of the configured data, built if needed, and its split by scene."""
     check_data_root(cfg)
     dataset, options = configured_data(cfg), cfg.CACHE
@@ -85,14 +83,14 @@ def prepare(cfg: CfgNode) -> tuple[Cache, Split]:
     return cache, split
 
 
-def configured_data(cfg: CfgNode) -> Dataset:
+def configured_data(cfg: Config) -> Dataset:
     """The data set with the clips that DATA selects."""
     data = cfg.DATA
     selection = Selection(data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
     return select(open_dataset(data.ROOT), selection)
 
 
-def configured_split(cfg: CfgNode, dataset: Dataset) -> Split:
+def configured_split(cfg: Config, dataset: Dataset) -> Split:
     """The split by scene: from the file DATA.SPLIT, or by the fractions."""
     data = cfg.DATA
     if data.SPLIT:
@@ -101,9 +99,7 @@ def configured_split(cfg: CfgNode, dataset: Dataset) -> Split:
     return split_scenes(dataset.scenes, *fractions, data.SPLIT_SEED, data.TEST_SCENES)
 
 
-def record_provenance(
-    run: RunDir, cfg: CfgNode, cache: Cache, parent: RunDir | None = None
-) -> None:
+def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | None = None) -> None:
     """Add the facts of this job to provenance.json; under a launcher, to what the launcher wrote.
 
     A trial has the source facts of its `parent`, the study.
@@ -142,7 +138,7 @@ def complete_provenance(run: RunDir) -> None:
 def train_for_study(
     study: RunDir,
     run: RunDir,
-    cfg: CfgNode,
+    cfg: Config,
     cache: Cache,
     split: Split,
     report: Report | None = None,
@@ -158,7 +154,7 @@ def train_for_study(
         return train(cfg, run, cache, split, report, test)
 
 
-def run_training(cfg: CfgNode) -> RunDir:
+def run_training(cfg: Config) -> RunDir:
     """Train as configured; a finished run is left unchanged, an unfinished one is resumed.
 
     Under torchrun all processes train together, and rank 0 writes.

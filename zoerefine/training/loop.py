@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from yacs.config import CfgNode
 
+from zoerefine.config import Config
 from zoerefine.data.augment import Augmentation
 from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split, write_or_check_split
@@ -48,7 +48,7 @@ SHOWN_METRICS = (SELECTION_METRIC, "rmse", "delta1")
 
 
 def train(
-    cfg: CfgNode,
+    cfg: Config,
     run: RunDir,
     cache: Cache,
     split: Split,
@@ -88,7 +88,7 @@ def train(
 class Loop:
     """The loop over epochs and steps in one process: logs, checkpoints, reasons to stop."""
 
-    def __init__(self, cfg: CfgNode, run: RunDir, trainer: Trainer, report: Report | None) -> None:
+    def __init__(self, cfg: Config, run: RunDir, trainer: Trainer, report: Report | None) -> None:
         self.cfg, self.run, self.trainer, self.report = cfg, run, trainer, report
         state = load_checkpoint(run.checkpoints)
         wait_for_all()  # until every rank has read the checkpoint

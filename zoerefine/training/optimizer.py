@@ -7,23 +7,23 @@ from collections.abc import Iterable
 
 import torch
 from torch import nn
-from yacs.config import CfgNode
 
+from zoerefine.config.schema import TrainKeys
 from zoerefine.registries import OPTIMIZERS
 
 
-def make_optimizer(options: CfgNode, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def make_optimizer(options: TrainKeys, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimizer that TRAIN.OPTIMIZER names."""
     optimizer: torch.optim.Optimizer = OPTIMIZERS.load(options.OPTIMIZER)(parameters, options)
     return optimizer
 
 
-def adamw(parameters: Iterable[nn.Parameter], options: CfgNode) -> torch.optim.Optimizer:
+def adamw(parameters: Iterable[nn.Parameter], options: TrainKeys) -> torch.optim.Optimizer:
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
     return torch.optim.AdamW(parameters, options.LR, weight_decay=options.WEIGHT_DECAY)
 
 
-def sgd(parameters: Iterable[nn.Parameter], options: CfgNode) -> torch.optim.Optimizer:
+def sgd(parameters: Iterable[nn.Parameter], options: TrainKeys) -> torch.optim.Optimizer:
     """Stochastic gradient descent with Nesterov momentum."""
     return torch.optim.SGD(
         parameters,

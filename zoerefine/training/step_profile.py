@@ -6,8 +6,8 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from yacs.config import CfgNode
 
+from zoerefine.config import Config
 from zoerefine.data.cache import MappedRecords, Records
 from zoerefine.data.prefetch import WAIT
 from zoerefine.files import replacing
@@ -42,7 +42,7 @@ class StepProfile:
     verdict: str
 
 
-def profile(cfg: CfgNode, steps: int) -> StepProfile:
+def profile(cfg: Config, steps: int) -> StepProfile:
     """Train some steps of a configuration on its own data; nothing is saved.
 
     The CPU waits for a GPU after every step, so that each step has its own time.

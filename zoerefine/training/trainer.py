@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from yacs.config import CfgNode
 
+from zoerefine.config import Config
 from zoerefine.data.cache import Cache
 from zoerefine.data.loader import Loader
 from zoerefine.data.prefetch import DeviceBatch, Prefetcher, Transform
@@ -39,7 +39,7 @@ class Trainer:
     """A training run: its parts, its position, and the state for an exact resume."""
 
     def __init__(
-        self, cfg: CfgNode, cache: Cache, split: Split, timeline: Timeline | None = None
+        self, cfg: Config, cache: Cache, split: Split, timeline: Timeline | None = None
     ) -> None:
         self.timeline = timeline
         self.cfg, self.split = cfg, split
@@ -240,7 +240,7 @@ def compiled(refiner: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor
     return torch.compile(refiner, mode=mode, dynamic=False) if mode else refiner
 
 
-def training_order(cfg: CfgNode) -> OrderOptions:
+def training_order(cfg: Config) -> OrderOptions:
     """The order of training batches, from LOADER."""
     options = cfg.LOADER
     weights = {one["scene"]: one["weight"] for one in options.SCENE_WEIGHTS}

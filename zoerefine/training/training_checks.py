@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from yacs.config import CfgNode
 
+from zoerefine.config import Config
 from zoerefine.data.augment import Augmentation
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.device import free_memory_on
@@ -56,7 +56,7 @@ class Geometric:
 class TrainingChecks:
     """A configuration's training, begun anew for each check; nothing of it is kept."""
 
-    def __init__(self, cfg: CfgNode, out: Path) -> None:
+    def __init__(self, cfg: Config, out: Path) -> None:
         self.cfg, self.out = cfg, out
         cache, split = prepare(cfg)
         self.trainer = Trainer(cfg, cache, split)
