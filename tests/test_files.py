@@ -9,7 +9,16 @@ import time
 
 import pytest
 
-from zoerefine.files import digest_file, digest_json, replacing, replacing_folder, write_json
+from zoerefine.errors import UserError
+from zoerefine.files import (
+    create_ignored_folder,
+    digest_file,
+    digest_json,
+    replacing,
+    replacing_folder,
+    write_json,
+)
+from zoerefine.launch.git_commands import uncommitted_files
 
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "3"))
 WRITER = """
@@ -62,3 +71,16 @@ def test_digests_depend_only_on_content(tmp_path):
     (tmp_path / "x").write_bytes(b"abc")
     known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert digest_file(tmp_path / "x") == known
+
+
+def test_git_ignores_a_created_folder_for_outputs_and_an_existing_one_is_left_alone(tmp_path):
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    create_ignored_folder(tmp_path / "out" / "caches")
+    (tmp_path / "out" / "caches" / "records.bin").write_text("")
+    assert uncommitted_files(tmp_path) == []
+    (tmp_path / "mine").mkdir()
+    create_ignored_folder(tmp_path / "mine")
+    assert list((tmp_path / "mine").iterdir()) == []
+    with pytest.raises(UserError, match="file/inside cannot be created: Not a directory"):
+        (tmp_path / "file").write_text("")
+        create_ignored_folder(tmp_path / "file" / "inside")

@@ -8,14 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoerefine.yaml_text import (
-    MOST_VALUES,
-    YamlError,
-    dump_yaml,
-    load_yaml,
-    parse_yaml,
-    same_data,
-)
+from zoerefine.yaml_dump import dump_yaml, same_data
+from zoerefine.yaml_text import MOST_VALUES, YamlError, load_yaml, parse_yaml
 
 
 @pytest.mark.parametrize(

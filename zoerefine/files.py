@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from zoerefine.errors import UserError
+
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
@@ -52,12 +54,14 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 def create_ignored_folder(path: Path) -> None:
     """Create a folder for outputs inside a user's repository: git ignores what is in it.
 
-    A folder that exists already is left as it is.
+    A folder that exists already is left as it is. Raises `UserError` where it cannot be created.
     """
     try:
         path.mkdir(parents=True)
     except FileExistsError:
         return
+    except OSError as error:
+        raise UserError(f"{path} cannot be created: {error.strerror}") from None
     write_text(path / ".gitignore", "*\n")
 
 

@@ -11,17 +11,9 @@ from typing import get_origin
 import pytest
 
 from zoerefine.config import defaults, load_config, value_of
+from zoerefine.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.config.schema import GROUPS, KEYS, Config
-from zoerefine.config.value_types import (
-    Flag,
-    Integer,
-    ListOf,
-    MappingOf,
-    Number,
-    OneOf,
-    OpenMapping,
-    Text,
-)
+from zoerefine.config.value_types import Flag, Integer, Number, OneOf, Text
 from zoerefine.errors import UserError
 
 

@@ -8,7 +8,7 @@ from zoerefine.config.loading import Resolved, to_dict, value_of
 from zoerefine.config.schema import GROUPS, KEYS, SEARCH, Key
 from zoerefine.config.value_types import OneOf
 from zoerefine.identity import role_of
-from zoerefine.yaml_text import dump_value, dump_yaml
+from zoerefine.yaml_dump import dump_value, dump_yaml
 
 WIDTH = 100
 SEARCH_MEANING = "Values to try: [a, b] is a choice, {low, high, log, step} a range."

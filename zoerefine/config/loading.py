@@ -15,14 +15,16 @@ from typing import Any, TypeVar
 
 from yacs.config import CfgNode
 
+from zoerefine.config.collection_types import ListOf, OpenMapping
 from zoerefine.config.combinations import check_combinations
 from zoerefine.config.schema import GROUPS, KEYS, SEARCH, Config, Key
 from zoerefine.config.search_values import read_search
-from zoerefine.config.value_types import ListOf, OpenMapping, Text, WrongValue, shown
+from zoerefine.config.value_types import Text, WrongValue, shown
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
 from zoerefine.run_dir import CALLER_FOLDER
-from zoerefine.yaml_text import Document, Place, YamlError, dump_yaml, parse_yaml, read_yaml
+from zoerefine.yaml_dump import dump_yaml
+from zoerefine.yaml_text import Document, Place, YamlError, parse_yaml, read_yaml
 
 COMMAND_LINE = "command line"
 T = TypeVar("T")

@@ -15,18 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self
 
+from zoerefine.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.config.storage_url import storage_fault
-from zoerefine.config.value_types import (
-    Flag,
-    Integer,
-    ListOf,
-    MappingOf,
-    Number,
-    OneOf,
-    OpenMapping,
-    Text,
-    ValueType,
-)
+from zoerefine.config.value_types import Flag, Integer, Number, OneOf, Text, ValueType
 from zoerefine.registries import (
     LOSS_TERMS,
     NETWORKS,

@@ -7,18 +7,9 @@ group of keys stands, a list holds sub-trees, whose single values are set where 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from zoerefine.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.config.schema import GROUPS, KEYS, SEARCH
-from zoerefine.config.value_types import (
-    Flag,
-    Integer,
-    ListOf,
-    MappingOf,
-    Number,
-    OpenMapping,
-    ValueType,
-    WrongValue,
-    shown,
-)
+from zoerefine.config.value_types import Flag, Integer, Number, ValueType, WrongValue, shown
 from zoerefine.errors import UserError
 
 RANGE_KEYS = ("low", "high", "log", "step")

@@ -14,6 +14,7 @@ from zoerefine.data.dataset import Dataset
 from zoerefine.data.frame_packer import FramePacker
 from zoerefine.data.on_demand import DecodedRecords, FilledRecords
 from zoerefine.data.partial_cache import PartialCache
+from zoerefine.files import create_ignored_folder
 from zoerefine.locks import lock
 from zoerefine.progress import say
 
@@ -48,6 +49,7 @@ def build_cache(
     # A packed cache never changes, so opening it needs neither its lock nor the right to write.
     if folder.exists() and mode != "rebuild":
         return _open_packed(folder, mode)
+    create_ignored_folder(root)
     with lock(Path(f"{folder}.lock")):
         if folder.exists() and mode != "rebuild":  # another process has packed it meanwhile
             return _open_packed(folder, mode)

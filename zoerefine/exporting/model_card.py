@@ -10,7 +10,7 @@ from zoerefine.config import Config, load_config, training_size
 from zoerefine.exporting.verify import TOLERANCES
 from zoerefine.metrics import FARTHEST_M, NEAREST_M, arrow
 from zoerefine.run_dir import RunDir
-from zoerefine.yaml_text import dump_yaml
+from zoerefine.yaml_dump import dump_yaml
 
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 COMPARED = "abs_rel"
