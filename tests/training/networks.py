@@ -41,3 +41,28 @@ class Scattering(OneLayer):
     def before(self, inputs):
         index = torch.arange(inputs.numel())
         return torch.zeros_like(inputs).put_(index, inputs.flatten(), accumulate=False)
+
+
+class DepthOnly(OneLayer):
+    """Sees the pseudo depth alone."""
+
+    def before(self, inputs):
+        return inputs * torch.tensor([0.0, 0, 0, 1, 0], device=inputs.device).view(1, -1, 1, 1)
+
+
+class PictureOnly(OneLayer):
+    """Sees the picture alone."""
+
+    def before(self, inputs):
+        return inputs * torch.tensor([1.0, 1, 1, 0, 0], device=inputs.device).view(1, -1, 1, 1)
+
+
+class PartlyUnused(OneLayer):
+    """Has a parameter that does not contribute to its output."""
+
+    def __init__(self, base):
+        super().__init__(base)
+        self.unused = nn.Parameter(torch.zeros(3))
+
+    def before(self, inputs):
+        return inputs

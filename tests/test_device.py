@@ -1,0 +1,54 @@
+"""The number format of `TRAIN.PRECISION auto`: bf16 only where it is faster."""
+
+import pytest
+import torch
+
+from zoerefine.device import compute_dtype, has_amx, has_bf16
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def processor(monkeypatch):
+    """Pretend to be a processor: processor(avx512_bf16=True, amx=False, limit="AVX2")."""
+
+    def pretend(avx512_bf16, amx, limit=""):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+
+    return pretend
+
+
+def test_a_cpu_trains_in_bf16_only_with_amx(processor):
+    processor(avx512_bf16=True, amx=True)
+    assert compute_dtype("auto", CPU) == torch.bfloat16
+    processor(avx512_bf16=True, amx=False)
+    assert compute_dtype("auto", CPU) == torch.float32
+    assert compute_dtype("bf16", CPU) == torch.bfloat16  # as asked
+
+
+@pytest.mark.parametrize(
+    ("limit", "amx", "bf16"),
+    [
+        ("", True, True),
+        ("DEFAULT", True, True),
+        ("AVX2", False, False),
+        ("AVX512_CORE", False, False),
+        ("AVX512_CORE_VNNI", False, False),
+        ("AVX512_CORE_BF16", False, True),
+        ("avx512_core_bf16", False, True),
+        ("AVX512_CORE_FP16", False, True),
+        ("AVX512_CORE_AMX", True, True),
+        ("AVX512_CORE_AMX_FP16", True, True),
+        ("AVX10_1_512", False, True),
+    ],
+)
+def test_the_limit_of_onednn_is_respected(processor, limit, amx, bf16):
+    processor(avx512_bf16=True, amx=True, limit=limit)
+    assert (has_amx(), has_bf16(CPU)) == (amx, bf16)
+
+
+def test_a_cpu_without_bf16_has_none(processor):
+    processor(avx512_bf16=False, amx=False)
+    assert not has_bf16(CPU)
