@@ -1,13 +1,12 @@
-"""Held-out quality of every refiner against what it must beat, over seeds, and a table of them.
+"""Held-out quality of every refiner and of its baselines over seeds, and a table of them.
 
-Scenes that training never saw, of the synthetic world at 192x256: with the errors that training
-saw (family a) and with another family (b); or the last scene of a real data set. Sides: the
-pseudo depth as it is; the best single factor of the training scenes; a scale and a shift for each
-picture, told by ridge regression from its statistics, fitted on training scenes; the first
-implementation's network (a UNet with ResNet18's encoder that predicts depth itself, masked MSE);
-and each refiner. All see the same pictures, and train about equally long: a network of a third of
-the cost sees each thrice as often (`--epochs` trains all equally often instead). The averaged last
-weights are tested.
+Held-out scenes of the synthetic world at 192x256, with the errors of training (family a) and with
+another family (b); or the last scene of a real data set. Sides: the pseudo depth; the best single
+factor of the training scenes; a scale and a shift for each picture, predicted from its statistics
+by ridge regression on the training scenes; the first implementation's network (a UNet with
+ResNet18's encoder that predicts depth, masked MSE); and each refiner. All see the same pictures
+and train for about the same time: a network three times cheaper trains three times the epochs
+(`--epochs` sets the same number of epochs for all). The averaged last weights are evaluated.
 """
 
 import statistics
@@ -48,20 +47,20 @@ FIRST = "first implementation"
 EPOCHS = {FIRST: 12, "small": 18, "guided": 36, "unet": 12}
 RIDGES = (1e-2, 1e-1, 1.0, 10.0)
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
-SILOG = ", SILog"  # of what is left when each picture's scale is set right
+SILOG = ", SILog"  # the error that remains when each picture's scale is corrected
 
 Found = dict[tuple[str, str], list[float]]  # by side and test, a value a seed
 
 
 class Direct(nn.Module):
-    """The first implementation's network: RGB and pseudo depth in, depth out, through a ReLU."""
+    """The first implementation's network: RGB and pseudo depth to depth, through a ReLU."""
 
     def __init__(self) -> None:
         super().__init__()
         self.net = ResNetUNet(64)
         self.net.conv1 = nn.Conv2d(4, 64, 7, 2, 3, bias=False)  # RGB and depth, no rows
         nn.init.normal_(self.net.head.weight, std=0.05)
-        nn.init.constant_(self.net.head.bias, 2.0)  # type: ignore[arg-type]  # not dead at first
+        nn.init.constant_(self.net.head.bias, 2.0)  # type: ignore[arg-type]  # positive at first
         self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1))
         self.register_buffer("std", torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1))
 
@@ -79,10 +78,10 @@ class DirectTrainer(Trainer):
 
 
 class ScaleAndShift(nn.Module):
-    """depth = a zoe + b, a and b of each picture told from its statistics by ridge regression.
+    """depth = a zoe + b; a and b of a picture are predicted from its statistics.
 
-    The ridge is the one that tells a left-out training clip's pictures best; `of_clip` is the clip
-    of each of the cache's frames.
+    By ridge regression, with the ridge of the smallest leave-one-clip-out error. `of_clip` is the
+    clip of each frame of the cache.
     """
 
     def __init__(self, batches: Iterable[DeviceBatch], of_clip: np.ndarray) -> None:
@@ -90,7 +89,7 @@ class ScaleAndShift(nn.Module):
         features, targets, clips = [], [], []
         for batch in batches:
             mask = valid_pixels(batch.depth_m, batch.zoe_m)
-            for told_from, zoe, depth, valid, clip in zip(
+            for picture_statistics, zoe, depth, valid, clip in zip(
                 statistics_of(batch.rgb01, batch.zoe_m), batch.zoe_m, batch.depth_m, mask,
                 of_clip[batch.index.numpy()], strict=True,
             ):  # fmt: skip
@@ -99,7 +98,7 @@ class ScaleAndShift(nn.Module):
                 # Least squares of the relative error.
                 d = depth[valid]
                 left = torch.stack([zoe[valid] / d, 1 / d], 1)
-                features.append(told_from)
+                features.append(picture_statistics)
                 targets.append(torch.linalg.lstsq(left, torch.ones_like(d)[:, None]).solution[:, 0])
                 clips.append(clip)
         x, y = torch.stack(features).double(), torch.stack(targets).double().cpu()
@@ -120,14 +119,14 @@ class ScaleAndShift(nn.Module):
 
 
 def solve(x: Tensor, y: Tensor, ridge: float) -> Tensor:
-    """Ridge regression of y on x, whose last column, the constant, is not held back."""
-    held_back = torch.eye(x.shape[1], dtype=x.dtype)
-    held_back[-1, -1] = 0
-    return torch.linalg.solve(x.T @ x + ridge * len(x) * held_back, x.T @ y)
+    """Ridge regression of y on x; the last column of x, the constant, is not penalized."""
+    penalty = torch.eye(x.shape[1], dtype=x.dtype)
+    penalty[-1, -1] = 0
+    return torch.linalg.solve(x.T @ x + ridge * len(x) * penalty, x.T @ y)
 
 
 def left_out_error(x: Tensor, y: Tensor, clips: np.ndarray, ridge: float) -> float:
-    """Mean absolute error on the pictures of clips, each left out once."""
+    """Mean absolute error over pictures, each predicted without its clip."""
     total = 0.0
     for clip in np.unique(clips):
         out = torch.from_numpy(clips == clip)
@@ -136,7 +135,7 @@ def left_out_error(x: Tensor, y: Tensor, clips: np.ndarray, ridge: float) -> flo
 
 
 def statistics_of(rgb01: Tensor, zoe_m: Tensor) -> Tensor:
-    """What a picture's scale may be told from: log-depth quantiles, the floor, colours. [B, 12]."""
+    """Log-depth quantiles, means of thirds, colours and spread of each picture, [B, 12]."""
     rgb01, log = rgb01.cpu(), zoe_m.cpu().clamp(min=0.05).log()
     levels = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95])
     quantiles = torch.quantile(log[:, :, ::4, ::4].flatten(1), levels, dim=1).T
@@ -149,8 +148,8 @@ def statistics_of(rgb01: Tensor, zoe_m: Tensor) -> Tensor:
 def main() -> None:
     """Print the table, and write it where asked."""
     parser = options(__doc__)
-    parser.add_argument("--data", type=Path, help="real frames; the last scene is tested")
-    parser.add_argument("--epochs", type=int, help="of every network, instead of equal time")
+    parser.add_argument("--data", type=Path, help="real frames; the last scene is held out")
+    parser.add_argument("--epochs", type=int, help="epochs of every network, instead of equal time")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the table of refiners")
     args = parser.parse_args()
     size = (64, 96) if args.quick else (192, 256)
@@ -195,9 +194,9 @@ def measure(cache: Cache, family_b: int, seeds: Sequence[int], epochs: dict[str,
             say(f"{name}, seed {seed}, {seconds:.0f} s: AbsRel of {test} {abs_rel:.3f}")
             sides = {name: metrics["refined"]}
             if number == 0:
-                sides["pseudo depth as it is"] = metrics["pseudo"]
+                sides["pseudo depth"] = metrics["pseudo"]
                 sides["best single factor"] = metrics["global_scale"]
-                sides["scale and shift of each picture"] = told(trainer, scenes)
+                sides["scale and shift of each picture"] = scale_and_shift(trainer, scenes)
             for side, values in sides.items():
                 found.setdefault((side, test), []).append(values["abs_rel"])
                 found.setdefault((side, f"{test}{SILOG}"), []).append(values["silog"])
@@ -216,7 +215,7 @@ def train(name: str, seed: int, cache: Cache, split: Split, epochs: int) -> Trai
 
 
 def config(name: str, seed: int, epochs: int) -> CfgNode:
-    """The same settings for all but what makes the first implementation what it was."""
+    """The same settings for all; the first implementation has its own loss and rate."""
     cfg = defaults()
     tree: dict[str, Any] = {
         "SEED": seed, "LOADER": {"BATCH": 8},
@@ -232,8 +231,8 @@ def config(name: str, seed: int, epochs: int) -> CfgNode:
     return cfg
 
 
-def told(trainer: Trainer, scenes: tuple[str, ...]) -> dict[str, float]:
-    """Metrics of the scale and shift that are told from a picture's statistics."""
+def scale_and_shift(trainer: Trainer, scenes: tuple[str, ...]) -> dict[str, float]:
+    """Metrics of the scale and shift that are predicted from a picture's statistics."""
     fitted = ScaleAndShift(trainer.sample_training_batches(), trainer.cache.frames["clip"])
     batches = trainer.prefetch(
         trainer.loader_of(trainer.cache.indices(scenes), 0, OrderOptions("sequential"))
@@ -244,7 +243,7 @@ def told(trainer: Trainer, scenes: tuple[str, ...]) -> dict[str, float]:
 
 
 def rows_of(found: Found, tests: Iterable[str]) -> list[Row]:
-    """Means, intervals, and ratios to the pseudo depth and to the strongest that is no refiner."""
+    """Means, intervals, and ratios to the pseudo depth and to the best baseline."""
     rows = []
     for (name, test), values in found.items():
         unit = "SILog" if test.endswith(SILOG) else "AbsRel"
@@ -255,7 +254,7 @@ def rows_of(found: Found, tests: Iterable[str]) -> list[Row]:
         mean = {name: statistics.mean(v) for (name, where), v in found.items() if where == test}
         others = min(value for name, value in mean.items() if name not in MODELS)
         for name in MODELS:
-            share = mean[name] / mean["pseudo depth as it is"]
+            share = mean[name] / mean["pseudo depth"]
             rows.append(row(f"{test}: {name}, of the pseudo depth", share, "x", at_most=0.7))
             share = mean[name] / others
             rows.append(row(f"{test}: {name}, of the best other", share, "x", at_most=1.0))
@@ -263,7 +262,7 @@ def rows_of(found: Found, tests: Iterable[str]) -> list[Row]:
 
 
 def write_docs(path: Path, rows: list[Row]) -> None:
-    """The table of refiners, between two marks: size, work, latency, and what was measured here."""
+    """Write the table of refiners between two marks: size, cost, latency and measured quality."""
     values = {one["measure"]: one["value"] for one in rows}
     tests = sorted({name.partition(":")[0] for name in values})
     head = ["refiner", "parameters", "GFLOPs at 192x256", "at 480x640", "ms a frame, 192x256",
@@ -275,11 +274,11 @@ def write_docs(path: Path, rows: list[Row]) -> None:
         cells = [f"`{name}`, base {base}", f"{size / 1e6:.2f} M", f"{gflops(name, 192, 256):.2f}",
                  f"{gflops(name, 480, 640):.1f}", f"{1000 * latency[name]:.1f}"]  # fmt: skip
         lines.append("| " + " | ".join([*cells, *figures(values, name, tests)]) + " |")
-    for name in ("pseudo depth as it is", "best single factor",
+    for name in ("pseudo depth", "best single factor",
                  "scale and shift of each picture", FIRST):  # fmt: skip
         cells = [name, "", "", "", ""]
         lines.append("| " + " | ".join([*cells, *figures(values, name, tests)]) + " |")
-    # What people have written around the table stays.
+    # Text around the table is kept.
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     before, _, rest = text.partition(BEGIN)
     write_text(path, "\n".join([before + BEGIN, *lines, END + rest.partition(END)[2]]))

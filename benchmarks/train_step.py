@@ -1,9 +1,9 @@
-"""The whole training loop against the same network in a minimal loop on data already in memory.
+"""The training loop against a minimal loop with the same network on data in memory.
 
-The minimal loop is what one writes by hand: the same batches as ready float tensors, forward,
-loss, backward, clip, optimiser, average; no loading, no log, no checkpoint, no augmentation.
-Sides take turns, an epoch each; medians, the ratio's over rounds. Also: time in data wait, and
-what a checkpoint costs.
+The minimal loop has the same batches as float tensors: forward, loss, backward, clipping,
+optimizer, average; no loading, log, checkpoint or augmentation. The sides alternate by epoch;
+medians, and the median ratio over rounds. Also: the share of data wait, and the cost of a
+checkpoint.
 """
 
 import itertools
@@ -56,7 +56,7 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
     sides = {"whole loop": loop.run_epoch, "minimal loop": lambda _: bare_epoch(minimal, ready)}
     speeds: dict[str, list[float]] = {name: [] for name in sides}
     for epoch in track(range(1, rounds + 1), rounds, "measuring", "round"):
-        # Whoever comes second may find the machine warmer, or busier: take turns in that too.
+        # The order alternates, too: the second of a round may run on a warmer machine.
         for name in sorted(sides, reverse=bool(epoch % 2)):
             start = time.perf_counter()
             sides[name](epoch)
@@ -65,7 +65,7 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
     stalls = []
     for _ in range(5):
         start = time.perf_counter()
-        loop.save_if_due(last=True)  # returns when the state is copied; writing goes on
+        loop.save_if_due(last=True)  # returns when the state is copied; writing continues
         stalls.append(time.perf_counter() - start)
         loop.writer.wait()
     median = {name: statistics.median(values) for name, values in speeds.items()}
@@ -87,7 +87,7 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
 
 
 def config(epochs: int) -> CfgNode:
-    """The defaults, at a batch that a laptop trains."""
+    """The defaults with a batch size for a laptop."""
     cfg = defaults()
     merge(cfg, {"LOADER": {"BATCH": 8}, "TRAIN": {"EPOCHS": epochs}}, "benchmark")
     cfg.freeze()
@@ -110,7 +110,7 @@ def bare_epoch(trainer: Trainer, ready: list[DeviceBatch]) -> None:
 
 
 def track_nothing():  # type: ignore[no-untyped-def]
-    """A bar that draws nothing."""
+    """A progress bar that draws nothing."""
     from tqdm import tqdm
 
     return tqdm(itertools.count(), disable=True)

@@ -1,4 +1,4 @@
-"""What every benchmark takes on its command line, and how it tells what it found."""
+"""The command line options and the report of every benchmark."""
 
 import argparse
 import json

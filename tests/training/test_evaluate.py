@@ -16,7 +16,7 @@ from zoerefine.training.evaluate import evaluate
 
 
 class Tenth(nn.Module):
-    """Says a tenth more than the pseudo depth."""
+    """Predicts a tenth more than the pseudo depth."""
 
     def forward(self, rgb01, zoe_m):
         return zoe_m * 1.1
@@ -28,7 +28,7 @@ def cache(world, tmp_path_factory):
 
 
 class Spoiled(nn.Module):
-    """Has one pixel in a hundred that is no number."""
+    """Makes one pixel in a hundred NaN."""
 
     def forward(self, rgb01, zoe_m):
         spoiled = zoe_m.clone()
@@ -46,7 +46,7 @@ def test_any_grouping_into_batches_gives_the_same_bits(cache):
     assert figures(cache, 16) == figures(cache, 3) == figures(cache, 1)
 
 
-def test_a_depth_that_is_no_number_spoils_every_mean_and_costs_every_share(cache):
+def test_nan_depth_makes_means_nan_and_lowers_deltas_and_boundary_f1(cache):
     found = figures(cache, 5, Spoiled())
     refined, pseudo = found["refined"], found["pseudo"]
     assert all(math.isnan(refined[name]) for name in ("abs_rel", "rmse", "silog"))
@@ -57,7 +57,7 @@ def test_a_depth_that_is_no_number_spoils_every_mean_and_costs_every_share(cache
     assert detail["refined"]["boundary_f1"] < detail["pseudo"]["boundary_f1"]
 
 
-def test_details_are_told_of_every_depth(cache):
+def test_detailed_metrics_cover_every_depth(cache):
     found = figures(cache, 5)
     assert found["ratio"]["abs_rel"] == pytest.approx(
         found["refined"]["abs_rel"] / found["pseudo"]["abs_rel"]
@@ -78,8 +78,8 @@ def test_details_are_told_of_every_depth(cache):
     assert all(name.endswith(" m/s") for name in refined["speeds"])
     assert set(refined["classes"]) <= {"people", "toy car", "robot", "dog", "cat", "several"}
     assert 0 < refined["boundary_f1"] <= 1
-    # A constant factor moves no edge, changes nothing from frame to frame (but where it is cut
-    # off at 10 m), and moves every object by a tenth.
+    # A constant factor moves no edge, adds no flicker (but for the clamp at 10 m), and moves every
+    # object by a tenth.
     assert refined["flicker"] == pytest.approx(pseudo["flicker"], rel=0.05)
     assert refined["boundary_f1"] == pytest.approx(pseudo["boundary_f1"], abs=1e-3)
     assert refined["object_distance_m"] != pseudo["object_distance_m"]

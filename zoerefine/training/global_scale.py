@@ -7,7 +7,7 @@ import numpy as np
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.metrics import valid_pixels
 
-RESOLUTION = 1e-4  # of the log factor
+BINS = 10_000  # of the histogram, for each unit of the log factor
 MAX_LOG_FACTOR = 5.0
 
 
@@ -20,22 +20,22 @@ def fit_log_scale(batches: Iterable[DeviceBatch]) -> float:
 
     so the mean over pictures is least at the weighted median of t/z over the pixels of all
     pictures, with weights w. The median comes from a histogram of log(t/z) with bins of width
-    RESOLUTION, filled in one pass over the pictures.
+    1/BINS, filled in one pass over the pictures.
 
     Returns:
         log s in [-MAX_LOG_FACTOR, MAX_LOG_FACTOR]; 0 without a valid pixel.
     """
-    center = round(MAX_LOG_FACTOR / RESOLUTION)
+    center = round(MAX_LOG_FACTOR * BINS)
     histogram = np.zeros(2 * center + 1)
     for batch in batches:
         mask = valid_pixels(batch.depth_m, batch.zoe_m)
         for truth_m, zoe_m, valid in zip(batch.depth_m, batch.zoe_m, mask, strict=True):
             ratio = (truth_m[valid] / zoe_m[valid]).double().cpu().numpy()
-            bins = np.rint(np.log(ratio) / RESOLUTION).astype(np.int64) + center
+            bins = np.rint(np.log(ratio) * BINS).astype(np.int64) + center
             weights = 1 / (ratio * max(1, len(ratio)))
             histogram += np.bincount(bins.clip(0, 2 * center), weights, len(histogram))
     if not histogram.any():
         return 0.0
     cumulative = histogram.cumsum()
     median = int(np.searchsorted(cumulative, cumulative[-1] / 2))
-    return (median - center) * RESOLUTION
+    return (median - center) / BINS
