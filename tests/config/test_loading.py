@@ -122,6 +122,12 @@ def test_values_that_exclude_each_other_are_refused(words, message):
         load_config({}, words)
 
 
+def test_values_that_exclude_each_other_are_named_with_their_places(write):
+    path = write("LOADER:\n  BATCH: 2\n  TIER: ram\n")
+    with pytest.raises(UserError, match=r"\(LOADER\.TIER: .*yaml:3, CACHE\.MODE: command line\)"):
+        load_config(path, ["CACHE.MODE", "off"])
+
+
 def test_a_missing_file_and_a_key_without_a_value_are_named(tmp_path, write):
     with pytest.raises(UserError, match=r"no config file .*absent\.yaml"):
         load_config(tmp_path / "absent.yaml")

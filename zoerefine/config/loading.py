@@ -76,7 +76,11 @@ def resolve_config(source: Source, overrides: Overrides = ()) -> Resolved:
         value = value_of(found.cfg, key.name)
         if key.is_path and value:
             _set(found.cfg, key.name, str(resolve_path(value)))
-    check_combinations(found.cfg)
+    try:
+        check_combinations(found.cfg)
+    except UserError as error:  # its keys are named in its sentence
+        places = [f"{key}: {place}" for key, place in found.origins.items() if key in str(error)]
+        raise UserError(f"{error} ({', '.join(places)})" if places else str(error)) from None
     found.cfg.freeze()
     return found
 
