@@ -1,9 +1,9 @@
-"""What a search finds in so many trials: samplers and pruners side by side, and what it costs.
+"""What a search finds in a number of trials: samplers and pruners compared, and their cost.
 
-On a small synthetic world: the best validation AbsRel after half and all of each sampler's trials,
-over seeds; how far it is from random search with the same seed; and the share of random search's
-epochs that it trained; 95% intervals. Then the command itself on the same study: its wall time
-with two workers against one, and the share of its workers' time that is not training.
+On a small synthetic world, over seeds: the best validation AbsRel after half and all of the trials,
+its difference from random search with the same seed, both with 95% intervals, and the trained
+epochs relative to random search. Then the command itself on the same study: its wall time with two
+workers relative to one, and the share of the workers' time that is not training.
 """
 
 import math
@@ -46,14 +46,14 @@ SPACE = {
 
 
 class Found(NamedTuple):
-    """What a study came to."""
+    """The outcome of a study."""
 
-    values: list[float]  # AbsRel of each trial in turn; infinite where it was pruned
-    epochs: int  # trained in all
+    values: list[float]  # AbsRel of each trial in order; infinite where it was pruned
+    epochs: int  # trained, over all trials
 
 
 def main() -> None:
-    """Print the table, and write it where asked."""
+    """Print the table, and write it to the file of --json."""
     args = options(__doc__).parse_args()
     seeds, trials, epochs = (2, 4, 3) if args.quick else (5, 24, 6)
     sides = (RANDOM, ("tpe", "median")) if args.quick else SIDES
@@ -81,11 +81,11 @@ def config(root: Path, tree: dict[str, Any]) -> CfgNode:
 def samplers(
     root: Path, sides: Sequence[tuple[str, str]], seeds: Sequence[int], trials: int, epochs: int
 ) -> list[Row]:
-    """The best AbsRel of each side, and how many epochs it took; seeds take turns on two cores."""
+    """Best AbsRel and trained epochs of each side; two studies run at a time."""
     prepare(config(root, {}))
     jobs = [(root, side, seed, trials, epochs) for seed in seeds for side in sides]
     found: dict[tuple[str, str], list[Found]] = {}
-    with multiprocessing.get_context("spawn").Pool(2, hush) as pool:
+    with multiprocessing.get_context("spawn").Pool(2, silence) as pool:
         results = pool.imap(search, jobs)
         for (_, side, *_), result in zip(jobs, track(results, len(jobs), "searching", "study"),
                                          strict=False):  # fmt: skip
@@ -102,22 +102,22 @@ def samplers(
             gain = [ours - theirs for ours, theirs in zip(best, other, strict=True)]
             rows += with_interval(f"{name}: best of {count} trials", best)
             if side != RANDOM:
-                rows += with_interval(f"{name}: best of {count}, less random's", gain)
+                rows += with_interval(f"{name}: best of {count}, difference from random", gain)
         share = statistics.mean(one.epochs for one in results) / whole
-        rows.append(row(f"{name}: epochs of random's", share, "x"))
+        rows.append(row(f"{name}: epochs relative to random", share, "x"))
     return rows
 
 
 def with_interval(measure: str, values: Sequence[float]) -> list[Row]:
-    """A mean over seeds, and half of its interval."""
+    """A mean over seeds, and half of its 95% interval."""
     return [
         row(measure, statistics.mean(values), "AbsRel"),
         row(f"{measure}, +- (95%)", half_width(values), "AbsRel"),
     ]
 
 
-def hush() -> None:
-    """Keep the trials' own lines to themselves."""
+def silence() -> None:
+    """Suppress the output of trials."""
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (as long as the process lives)
 
 
@@ -144,7 +144,7 @@ def search(job: tuple[Path, tuple[str, str], int, int, int]) -> Found:
 
 
 def command(root: Path, trials: int, epochs: int) -> list[Row]:
-    """The command with one worker and with two."""
+    """Time the command with one worker and with two."""
     wall, outside = {}, {}
     for workers in (1, 2):
         options = {"TRIALS": trials, "WORKERS": workers, "PRUNER": "none", "SAMPLER": "random"}
@@ -166,10 +166,10 @@ def command(root: Path, trials: int, epochs: int) -> list[Row]:
         begun, ended = min(s.started for s in statuses), max(s.ended for s in statuses)
         outside[workers] = 1 - training / (workers * (ended - begun))
     return [
-        row("wall time, 2 workers of 1", wall[2] / wall[1], "x"),
-        row("1 worker: outside training, once it has begun", outside[1], "", at_most=0.02),
-        row("1 worker: start, end and all", wall[1], "s"),
-        row("2 workers: outside training, once they have begun", outside[2], ""),
+        row("wall time, 2 workers relative to 1", wall[2] / wall[1], "x"),
+        row("1 worker: share outside training, after its start", outside[1], "", at_most=0.02),
+        row("1 worker: wall time of the command", wall[1], "s"),
+        row("2 workers: share outside training, after their start", outside[2], ""),
     ]
 
 

@@ -1,9 +1,9 @@
-"""What a study costs beside its trials: SQLite, PostgreSQL and Optuna's journal file.
+"""The overhead of a study: SQLite, PostgreSQL and Optuna's journal file.
 
-Time to begin and end a trial that does nothing, over the number of trials that the study has, and
-over the number of workers that do so at once. SQLite and PostgreSQL as zoerefine uses them (one
-worker at a time holds the study while it asks, heartbeats, equal trials refused); the journal
-file as Optuna's own ask and tell. PostgreSQL is a server of the benchmark's own on loopback.
+Time to begin and end a trial that does nothing, by the number of trials in the study and by the
+number of workers at the same time. SQLite and PostgreSQL are used as zoerefine does, with a lock
+around each claim, heartbeats and a check for duplicates; the journal file with Optuna's own ask
+and tell. The benchmark starts its own PostgreSQL server on loopback.
 """
 
 import getpass
@@ -37,14 +37,14 @@ TREE = {
     "LOSS": {"OBJECT_WEIGHT": {"low": 0.2, "high": 0.8}},
     "MODEL": {"MAX_LOG": {"low": 0.5, "high": 2.0}},
 }
-EACH = 12  # trials that are timed
+TIMED_TRIALS = 12
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 OneTrial = Callable[[], None]
 
 
 def main() -> None:
-    """Print the table, and write it where asked."""
+    """Print the table, and write it to the file of --json."""
     args = options(__doc__).parse_args()
     sizes = (10, 100) if args.quick else (10, 100, 1000, 10_000)
     crowds = (1, 4) if args.quick else (1, 2, 4, 8, 16)
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def opener(kind: str, url: str, folder: Path, name: str) -> Callable[[], Any]:
-    """Opens the study of a name: ours, or Optuna's on a journal file."""
+    """A function that opens the study of a name: ours, or Optuna's on a journal file."""
     if kind == "journal":
         path = folder.with_suffix(".log")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def opener(kind: str, url: str, folder: Path, name: str) -> Callable[[], Any]:
 
 
 def fill(study: Any, size: int) -> None:
-    """Trials that a study has already."""
+    """Add ended trials to a study."""
     ours = study.optuna if isinstance(study, Study) else study
     random = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     space = space_of()
@@ -114,7 +114,7 @@ def space_of() -> Any:
 
 
 def trial_of(study: Any) -> OneTrial:
-    """Begins and ends a trial that does nothing."""
+    """A function that begins and ends a trial that does nothing."""
     if isinstance(study, Study):
 
         def ours() -> None:
@@ -138,7 +138,7 @@ def timed(one: OneTrial) -> list[float]:
     """Seconds of each of a few trials."""
     one()
     seconds = []
-    for _ in range(EACH):
+    for _ in range(TIMED_TRIALS):
         start = time.perf_counter()
         one()
         seconds.append(time.perf_counter() - start)
@@ -146,8 +146,8 @@ def timed(one: OneTrial) -> list[float]:
 
 
 def together(opened: Callable[[], Any], crowd: int) -> float:
-    """Seconds a trial, as each of a crowd of workers sees it: the median over all."""
-    opened()  # made before anybody comes
+    """Seconds a trial where many workers run trials at once: the median over all trials."""
+    opened()  # create the database first
     context = multiprocessing.get_context("fork")
     barrier, results = context.Barrier(crowd), context.Queue()
 
@@ -167,7 +167,7 @@ def together(opened: Callable[[], Any], crowd: int) -> float:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The URL of a server of our own; empty where PostgreSQL is not installed."""
+    """The URL of a new PostgreSQL server; empty where PostgreSQL is not installed."""
     if not PROGRAMS:
         say("no PostgreSQL here (apt install postgresql): measured without it")
         yield ""

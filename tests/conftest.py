@@ -98,8 +98,7 @@ def study(world, tmp_path_factory):
     found = run_script(folder, "search", "--config", "study.yaml")
     assert found.returncode == 0, found.stderr
     run = RunDir(Path(found.stdout.splitlines()[-1]))
-    exported = run_script(folder, "export", run.path / "best", "--engine", "torchscript")
-    assert exported.returncode == 0, exported.stderr
+    export(RunDir(run.path / "best"), "torchscript", "fp32")
     return run
 
 

@@ -17,7 +17,7 @@ def test_a_node_dies_and_the_study_finishes(cluster, tree, slow, tmp_path, wait_
     address, nodes, _ = cluster
     command = [sys.executable, tree / "platform" / "search.py", *slow, "--workers", "3"]
     driver = subprocess.Popen(
-        [*command, "--executor", "ray", "STUDY.TRIALS", "6"], cwd=tmp_path, text=True,
+        [*command, "--executor", "ray", "STUDY.TRIALS", "4"], cwd=tmp_path, text=True,
         env=os.environ | {"RAY_ADDRESS": address, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -29,7 +29,7 @@ def test_a_node_dies_and_the_study_finishes(cluster, tree, slow, tmp_path, wait_
     finally:
         driver.kill()
     assert driver.returncode == 0, errors
-    study = check_finished_study(tmp_path, trials=6)
+    study = check_finished_study(tmp_path, trials=4)
     assert study.continued()
     shutil.rmtree(tmp_path / "caches")
 

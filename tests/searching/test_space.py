@@ -144,6 +144,23 @@ def test_a_branch_has_its_own_choices_and_ranges():
         assert len(inside) == (0 if trial.params["MODEL"] == "NAME unet" else 1)
 
 
+def test_a_branch_is_named_by_the_values_that_it_sets():
+    branches = [{"NAME": "small", "BASE": [8]}, {"NAME": "small", "MAX_LOG": [1]}, {"BASE": [4]}]
+    (choice,) = space_of({"MODEL": branches})
+    assert [option.label for option in choice.options] == [
+        "NAME small [0]",
+        "NAME small [1]",
+        "[2]",
+    ]
+    (choice,) = space_of(BRANCHES)[:1]
+    assert [option.label for option in choice.options] == [
+        "NAME small",
+        "NAME guided, MAX_LOG 0.5",
+        "NAME unet",
+    ]
+    assert choice.options[0].inner[0].name == "MODEL[NAME small].BASE"
+
+
 def test_the_combinations_of_a_finite_space_are_counted_and_listed():
     space = space_of(BRANCHES)
     listed = list(combinations(space))

@@ -43,30 +43,7 @@ def test_workers_share_the_trials_and_a_killed_one_is_replaced(
     assert all(rest.strip(": ") for _, rest in printed)  # values, figures or a reason
 
 
-def test_a_killed_driver_leaves_no_worker_and_the_same_command_continues(
-    tmp_path, slow, start_script, script, wait_until
-):
-    moments = random.Random(0)
-    for kill in range(KILLS):
-        driver = start_script("search", *slow)
-        wait_until(lambda d=driver: children(d.pid), driver)
-        if kill == 0:
-            wait_until(lambda: training_runs(tmp_path), driver)
-        else:
-            time.sleep(moments.uniform(0, 5))
-        workers = children(driver.pid)
-        driver.send_signal(signal.SIGKILL)
-        driver.wait()
-        end = time.monotonic() + 60
-        while any(map(is_alive, workers)):
-            assert time.monotonic() < end
-            time.sleep(0.05)
-    done = script("search", *slow)
-    assert done.returncode == 0, done.stderr
-    check_finished_study(tmp_path)
-
-
-def test_ctrl_c_saves_a_checkpoint_and_nothing_is_lost(
+def test_after_ctrl_c_and_after_a_kill_the_same_command_resumes_the_study(
     tmp_path, slow, start_script, script, wait_until
 ):
     driver = start_script("search", *slow)
@@ -79,6 +56,23 @@ def test_ctrl_c_saves_a_checkpoint_and_nothing_is_lost(
     assert study.run.status().state == "killed"
     assert [trial.state.name for trial in study.trials()][-1] == "WAITING"
     assert not study.continued()
+
+    moments = random.Random(0)
+    for kill in range(KILLS):
+        driver = start_script("search", *slow)
+        if kill == 0:
+            wait_until(lambda: training_runs(tmp_path)[0].status().state == "running", driver)
+        else:
+            wait_until(lambda d=driver: children(d.pid), driver)
+            time.sleep(moments.uniform(0, 5))
+        workers = children(driver.pid)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        end = time.monotonic() + 60
+        while any(map(is_alive, workers)):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
     done = script("search", *slow)
     assert done.returncode == 0, done.stderr
     check_finished_study(tmp_path)

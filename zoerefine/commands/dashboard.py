@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     study, tensorboard = start_dashboard(
         RunDir(args.run.resolve()), args.storage, args.host, args.port
     )
-    try:  # whoever has read the addresses may stop it
+    try:  # Ctrl-C may come as soon as the addresses are printed
         print(f"study        {study}")
         print(f"TensorBoard  {tensorboard}", flush=True)
         threading.Event().wait()

@@ -20,7 +20,7 @@ from zoerefine.searching.space import Values
 from zoerefine.searching.study import Study
 from zoerefine.searching.trial_record import reason_of, trial_run
 
-MAX_FAILURES = 5  # if so many trials fail and none succeeds, the study ends
+MAX_FAILURES = 5  # the study ends if this many trials fail and none succeeds
 
 
 class ClaimLost(Exception):

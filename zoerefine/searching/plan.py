@@ -49,7 +49,8 @@ def time_lines(cfg: Config, trials: int) -> list[str]:
     return [
         f"a trial: {epochs} epochs of {frames} frames at {cfg.LOADER.BATCH / step_s:.1f} images/s "
         f"(timed over {TIMED_STEPS} steps on random pictures), {duration(seconds)} if not pruned",
-        f"all trials: at most about {duration(total)}",
+        f"all trials: about {duration(total)} if none is pruned; start-up and checkpoints come on "
+        "top",
     ]
 
 

@@ -33,7 +33,7 @@ def is_pruned_after_epoch(criteria: Criteria, trial: Trial, epoch: int, abs_rel:
 def median(epochs: int) -> BasePruner:
     """Prune where AbsRel is above the median of the earlier trials at the same epoch.
 
-    The first quarter of the epochs is left alone: the learning rate is still rising there.
+    Not in the first quarter of the epochs, where the learning rate may still rise.
     """
     return MedianPruner(n_warmup_steps=epochs // 4)
 

@@ -4,7 +4,6 @@
 config has a group of keys, a list of mappings chooses a branch, each with its own ranges.
 """
 
-import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 from zoerefine.config import Config
 from zoerefine.config.search_values import check_search, is_group, is_range, is_single
 from zoerefine.errors import UserError
-from zoerefine.searching.space import Choice, Option, Parameter, Range, Scalar, Values, same
+from zoerefine.searching.space import Choice, Option, Parameter, Range, Scalar, Values
 
-LABEL = 60  # characters of a branch's name
+LABEL = 60  # characters of a branch's label
 
 
 def read_space(cfg: Config) -> tuple[Parameter, ...]:
@@ -30,16 +29,16 @@ def read_space(cfg: Config) -> tuple[Parameter, ...]:
 
 
 def _read(tree: Mapping[str, Any], prefix: str, names: str, fixed: Values) -> Iterator[Parameter]:
-    """The parameters of a sub-tree; its single values go into `fixed`.
+    """The parameters of a mapping; the single values of a branch go into `fixed`.
 
-    Keys begin with `prefix`, and names with `names`, which is another inside an alternative: the
-    same key may be searched in several.
+    Keys start with `prefix` and parameter names with `names`. The two differ inside a branch,
+    because several branches may search the same key.
     """
     branch = names != prefix
     for word, value in tree.items():
         key, name = f"{prefix}{word}", f"{names}{word}"
         if is_group(key) and isinstance(value, list):
-            yield _sub_trees(key, name, value)
+            yield _branches(key, name, value)
         elif is_group(key):
             yield from _read(value, f"{key}.", f"{name}.", fixed)
         elif is_range(value):
@@ -51,35 +50,46 @@ def _read(tree: Mapping[str, Any], prefix: str, names: str, fixed: Values) -> It
             yield _choice(key, name, value)
 
 
-def _sub_trees(key: str, name: str, trees: Sequence[Any]) -> Choice:
-    """A choice of sub-trees of a group."""
+def _branches(key: str, name: str, trees: Sequence[Any]) -> Choice:
+    """A choice between branches of a group."""
+    _check_distinct(key, trees)
+    labels = [_branch_label(key, tree) for tree in trees]
     options = []
-    for number, tree in enumerate(trees):
+    for number, (tree, label) in enumerate(zip(trees, labels, strict=True)):
+        if not label or labels.count(label) > 1:
+            label = f"{label} [{number}]".strip()
         fixed: Values = {}
-        inner = tuple(_read(tree, f"{key}.", f"{name}[{number}].", fixed))
-        label = ", ".join(f"{k.removeprefix(key + '.')} {v}" for k, v in fixed.items())
-        options.append(Option(label[:LABEL] or f"[{number}]", fixed, inner))
-    return _checked(key, name, options, trees)
+        inner = tuple(_read(tree, f"{key}.", f"{name}[{label}].", fixed))
+        options.append(Option(label, fixed, inner))
+    return Choice(name, tuple(options))
+
+
+def _branch_label(key: str, tree: Mapping[str, Any]) -> str:
+    """A branch's name by the values that it sets, e.g. `NAME guided`; empty if it sets none."""
+    fixed: Values = {}
+    list(_read(tree, f"{key}.", "", fixed))
+    return ", ".join(f"{k.removeprefix(key + '.')} {v}" for k, v in fixed.items())[:LABEL]
 
 
 def _choice(key: str, name: str, values: Sequence[Any]) -> Choice:
     """A choice of values of a key; a value that is a list may hold ranges inside it."""
+    _check_distinct(key, values)
     options = []
     for number, value in enumerate(values):
         inner = tuple(_ranges_inside(value, key, f"{name}[{number}]", ""))
         label = value if isinstance(value, Scalar) else json.dumps(value, sort_keys=True)
         options.append(Option(label, {key: value}, inner))
-    return _checked(key, name, options, values)
-
-
-def _checked(key: str, name: str, options: list[Option], values: Sequence[Any]) -> Choice:
-    if any(same(a.label, b.label) for a, b in itertools.combinations(options, 2)):
-        raise UserError(f"SEARCH.{key} lists a value twice: {list(values)}")
     return Choice(name, tuple(options))
 
 
+def _check_distinct(key: str, values: Sequence[Any]) -> None:
+    texts = {json.dumps(value, sort_keys=True) for value in values}  # true and 1 differ
+    if len(texts) < len(values):
+        raise UserError(f"SEARCH.{key} lists a value twice: {list(values)}")
+
+
 def _ranges_inside(value: Any, key: str, name: str, path: str) -> Iterator[Range]:
-    """The ranges that stand somewhere inside a value that is a list."""
+    """The ranges inside a value that is a list, at any depth."""
     if is_range(value):
         yield _range(f"{key}{path}", f"{name}{path}", value)
     elif isinstance(value, Mapping | list):
