@@ -63,6 +63,15 @@ def exif_orientation(path: Path) -> int:
         return UPRIGHT
 
 
+def picture_size(path: Path) -> tuple[int, int] | None:
+    """Width and height as stored, from a file's header alone; None where there is none."""
+    try:
+        with Image.open(path) as image:
+            return image.size
+    except UNREADABLE:  # decoding the file says what is wrong with it
+        return None
+
+
 def png_bytes(pixels: Array, text: Mapping[str, str] | None = None) -> bytes:
     """A PNG file's bytes.
 

@@ -12,6 +12,7 @@ from zoerefine.data import habitatdyn
 from zoerefine.data.decode import read_depth, read_objects, read_zoe
 from zoerefine.data.depth_codec import HABITATDYN, MILLIMETRES, DepthEncoding
 from zoerefine.data.inspection import contact_sheet, inspect
+from zoerefine.data.intrinsics import Intrinsics
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset, stated_encoding
 from zoerefine.data.zoedepth import add_pseudo_depth
@@ -116,6 +117,25 @@ def test_8_bit_depth_is_refused_unless_its_unit_is_stated(listed):
     assert "depth: 1.00 to 2.00 m, 50% of the pixels are valid" in inspect(dataset)[0]
 
 
+def test_the_intrinsics_of_habitatdyn_follow_from_its_field_of_view(world):
+    frames = open_dataset(world).frames  # of 64x48 pixels
+    assert {frame.intrinsics for frame in frames} == {Intrinsics(32, 32, 31.5, 23.5)}
+    assert "intrinsics: fx 32 fy 32 cx 31.5 cy 23.5 px (16)\n" in inspect(open_dataset(world))[0]
+
+
+def test_a_frames_csv_may_state_intrinsics_line_by_line(listed):
+    folder = listed(HEADER, LINE)
+    assert open_dataset(folder).frames[0].intrinsics is None
+    assert "intrinsics: unknown\n" in inspect(open_dataset(folder))[0]
+    write_png(folder / "b.png", RGB)
+    listed(HEADER + ",fx,fy,cx,cy", LINE + ",525.5,526,319.5,239.5", "k,b.png,d.png,z.png")
+    dataset = open_dataset(folder)
+    assert [f.intrinsics for f in dataset.frames] == [Intrinsics(525.5, 526, 319.5, 239.5), None]
+    assert (
+        "intrinsics: fx 525.5 fy 526 cx 319.5 cy 239.5 px (1); unknown (1)\n" in inspect(dataset)[0]
+    )
+
+
 def test_a_file_of_other_bits_than_the_rest_is_a_fault(listed):
     folder = listed(HEADER, LINE, "k,b.png,e.png,z.png")
     write_png(folder / "b.png", RGB)
@@ -171,6 +191,9 @@ UNIT = HEADER + ",depth_unit_m"
         ((HEADER, LINE + ",surplus"), "line 2 has more values than columns"),
         ((HEADER.replace("pseudo", "zoe"), LINE), "has no column pseudo"),
         ((HEADER + ",speed", LINE + ",fast"), "line 2: speed must be whole m/s, got 'fast'"),
+        ((HEADER + ",fx,fy,cx,cy", LINE + ",525,525,,239"), "line 2: intrinsics are four numbers"),
+        ((HEADER + ",fx,fy,cx,cy", LINE + ",-1,525,319,239"), "line 2: .*got '-1 525 319 239'"),
+        ((HEADER + ",fx", LINE + ",525"), "line 2: intrinsics are four numbers"),
         ((UNIT, LINE + ",0.01", "l,a.png,d.png,z.png,0.02"), "line 3: depth_unit_m is 0.02 here"),
         ((UNIT, LINE + ",0.01", "l,a.png,d.png,z.png,"), "line 3: depth_unit_m is empty here"),
         ((UNIT, LINE + ",mm"), "line 2: depth_unit_m must be .* above 0; got 'mm'"),

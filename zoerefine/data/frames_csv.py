@@ -1,7 +1,8 @@
 """A folder with a `frames.csv`, one line a frame, in UTF-8.
 
 Columns: clip, rgb, depth, pseudo; optional: objects, scene, classes (of the clip's moving
-objects, `dog+toy car`), speed (of these, whole m/s) and depth_unit_m.
+objects, `dog+toy car`), speed (of these, whole m/s), depth_unit_m, and the camera's intrinsics
+fx, fy, cx, cy (all four or none, in pixels of the picture file).
 
 Paths are relative to the folder. Depth is a PNG in millimetres, of 16 bits; with `depth_unit_m`
 (metres for one unit, the same in every line) it is in that unit, and all files have 8 bits or all
@@ -18,12 +19,14 @@ from pathlib import Path
 
 from zoerefine.data.dataset import Clip, Dataset, Frame
 from zoerefine.data.depth_codec import MILLIMETRES, DepthEncoding
+from zoerefine.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.errors import UserError
 from zoerefine.files import replacing
 from zoerefine.image_files import read_values
 
 MARK = "frames.csv"
 NEEDED = {"clip", "rgb", "depth", "pseudo"}
+INTRINSICS = ("fx", "fy", "cx", "cy")
 
 Row = dict[str, str]
 
@@ -180,7 +183,23 @@ def _frame(root: Path, row: Row, line: int) -> Frame:
     if not clip or rgb is None:
         raise UserError(f"{root / MARK} line {line}: clip and rgb must not be empty")
     scene = row.get("scene") or clip
-    return Frame(clip, rgb.stem, scene, rgb, path("depth"), path("pseudo"), path("objects"))
+    return Frame(
+        clip,
+        rgb.stem,
+        scene,
+        rgb,
+        path("depth"),
+        path("pseudo"),
+        path("objects"),
+        _intrinsics(root, row, line),
+    )
+
+
+def _intrinsics(root: Path, row: Row, line: int) -> Intrinsics | None:
+    values = [row.get(column, "") for column in INTRINSICS]
+    if not any(values):
+        return None
+    return checked_intrinsics(values, f"{root / MARK} line {line}")
 
 
 def _clip(root: Path, row: Row, frame: Frame, line: int) -> Clip:

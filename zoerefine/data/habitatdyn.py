@@ -13,7 +13,9 @@ from pathlib import Path
 
 from zoerefine.data.dataset import Clip, Dataset, Frame
 from zoerefine.data.depth_codec import HABITATDYN
+from zoerefine.data.intrinsics import Intrinsics
 from zoerefine.errors import UserError
+from zoerefine.image_files import picture_size
 
 RGB = MARK = "habitat_sim_DAVIS/JPEGImages/480p"
 DEPTH = "habitat_sim_DAVIS/Annotations/480p_depth"
@@ -77,13 +79,24 @@ def _clip_frames(root: Path, clip: str) -> tuple[list[Frame], list[str]]:
     fields = {field: root / field / clip for field in (DEPTH, OBJECTS, ZOE)}
     present = {field: _stems(folder) for field, folder in fields.items()}
     frames = []
-    for rgb in sorted((root / RGB / clip).glob("*.jpg")):
+    pictures = sorted((root / RGB / clip).glob("*.jpg"))
+    intrinsics = _intrinsics(pictures)
+    for rgb in pictures:
         paths = {
             field: folder / f"{rgb.stem}.png" if rgb.stem in present[field] else None
             for field, folder in fields.items()
         }
         frames.append(
-            Frame(clip, rgb.stem, scene_of(clip), rgb, paths[DEPTH], paths[ZOE], paths[OBJECTS])
+            Frame(
+                clip,
+                rgb.stem,
+                scene_of(clip),
+                rgb,
+                paths[DEPTH],
+                paths[ZOE],
+                paths[OBJECTS],
+                intrinsics,
+            )
         )
     names = {frame.name for frame in frames}
     strays = [
@@ -92,6 +105,15 @@ def _clip_frames(root: Path, clip: str) -> tuple[list[Frame], list[str]]:
         for stem in sorted(stems - names)
     ]
     return frames, strays
+
+
+def _intrinsics(pictures: list[Path]) -> Intrinsics | None:
+    """Those of a horizontal field of view of 90 degrees at the size of a clip's first picture."""
+    size = picture_size(pictures[0]) if pictures else None
+    if size is None:
+        return None
+    width, height = size
+    return Intrinsics(width / 2, width / 2, (width - 1) / 2, (height - 1) / 2)
 
 
 def _stems(folder: Path) -> set[str]:

@@ -24,6 +24,7 @@ SHEET_COLUMNS = 4
 THUMB = (120, 160)  # rows, columns of one picture on the contact sheet
 USUAL_RANGE_M = 10.0  # the colour scale where no true depth is valid
 FAULTS_SHOWN = 20
+CAMERAS_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def inspect(dataset: Dataset) -> tuple[str, int]:
         f"  sizes: {', '.join(f'{size} ({n})' for size, n in sizes.most_common()) or 'unknown'}",
         f"  depth files: {encoding.bits} bits, {encoding.span_m / encoding.units:.4g} m a unit",
         f"  without pseudo depth: {_clips_without_zoe(dataset) or 'none'}",
+        f"  intrinsics: {_intrinsics(dataset)}",
         *_depth_lines(dataset, reports),
         *_orientation_lines(dataset, reports),
         f"  faults: {len(faults) or 'none'}",
@@ -131,6 +133,18 @@ def _objects(dataset: Dataset) -> str:
     speeds = Counter(f"{clip.speed} m/s" for clip in dataset.clips if clip.speed)
     counts = [f"{name} ({n})" for name, n in [*sorted(classes.items()), *sorted(speeds.items())]]
     return ", ".join(counts) + (f"; several classes in {several} clips" if several else "")
+
+
+def _intrinsics(dataset: Dataset) -> str:
+    """The most frequent cameras with their frames, in pixels of the picture files."""
+    counts = Counter(frame.intrinsics for frame in dataset.frames)
+    unknown = counts.pop(None, 0)
+    listed = [f"{camera} px ({n})" for camera, n in counts.most_common(CAMERAS_SHOWN)]
+    if len(counts) > CAMERAS_SHOWN:
+        listed.append(f"{len(counts) - CAMERAS_SHOWN} other cameras")
+    if unknown and counts:
+        listed.append(f"unknown ({unknown})")
+    return "; ".join(listed) or "unknown"
 
 
 def _clips_without_zoe(dataset: Dataset) -> str:
