@@ -5,13 +5,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from zoerefine.data.depth_codec import DepthEncoding
 from zoerefine.data.intrinsics import Intrinsics
 from zoerefine.errors import UserError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -148,3 +150,9 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
         )
     frames = tuple(frame for frame in dataset.frames if frame.clip in names)
     return replace(dataset, clips=clips, frames=frames)
+
+
+def evenly_spaced(items: Sequence[T], count: int) -> list[T]:
+    """Up to `count` of the items, the first and the last among them, in their order."""
+    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
+    return [items[place] for place in places]

@@ -14,6 +14,7 @@ import numpy as np
 from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.decode import read_depth, read_frame, read_zoe
 from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.data.edge_alignment import SHIFT_TO_WARN, edge_alignment
 from zoerefine.errors import UserError
 from zoerefine.image_files import UPRIGHT, exif_orientation, read_rgb, write_png
 from zoerefine.pictures import depth_colors
@@ -66,6 +67,7 @@ def inspect(dataset: Dataset) -> tuple[str, int]:
         f"  intrinsics: {_intrinsics(dataset)}",
         *_depth_lines(dataset, reports),
         *_orientation_lines(dataset, reports),
+        *_alignment_lines(dataset),
         f"  faults: {len(faults) or 'none'}",
         *(f"    {fault}" for fault in faults[:FAULTS_SHOWN]),
     ]
@@ -124,6 +126,19 @@ def _orientation_lines(dataset: Dataset, reports: list[FrameReport]) -> list[str
         f"  EXIF orientation: set in {len(turned)} pictures, first {turned[0]}; it is not applied: "
         "the depth must have the pixel order of the file"
     ]
+
+
+def _alignment_lines(dataset: Dataset) -> list[str]:
+    alignment = edge_alignment(dataset)
+    if alignment is None:
+        return []
+    lines = [f"  colour and depth edges: {alignment}"]
+    if alignment.is_off:
+        lines.append(
+            f"  WARNING: colour and depth are {SHIFT_TO_WARN} px or more apart: register the depth "
+            "to the colour camera, or borders will be learned wrong"
+        )
+    return lines
 
 
 def _objects(dataset: Dataset) -> str:
