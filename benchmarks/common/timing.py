@@ -1,4 +1,4 @@
-"""Calls timed in turns, so that a noisy machine disturbs all sides alike."""
+"""Times calls in turns, so that other work on the machine disturbs all sides alike."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
-LEAST, MOST = 5, 200  # rounds
+MIN_ROUNDS, MAX_ROUNDS = 5, 200
 
 
 def in_turns(sides: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, np.ndarray]:
-    """Milliseconds of every call, by side, for about so many seconds in all.
+    """Milliseconds of every call, by side. All rounds together take about `seconds`.
 
-    Each side runs twice before: compilers and caches work in the first calls.
+    Each side runs twice before, because the first calls compile and fill caches.
     """
     samples: dict[str, list[float]] = {name: [] for name in sides}
     for run in (*sides.values(), *sides.values()):
         timed(run)
     end = time.perf_counter() + seconds
     rounds = 0
-    while rounds < LEAST or (rounds < MOST and time.perf_counter() < end):
+    while rounds < MIN_ROUNDS or (rounds < MAX_ROUNDS and time.perf_counter() < end):
         for name, run in sides.items():
             samples[name].append(timed(run))
         rounds += 1
@@ -27,7 +27,7 @@ def in_turns(sides: Mapping[str, Callable[[], object]], seconds: float) -> dict[
 
 
 def timed(run: Callable[[], object]) -> float:
-    """Milliseconds of one call, to the end of its work on a GPU if there is one."""
+    """Milliseconds of one call, until a GPU, if there is one, has finished."""
     start = time.perf_counter()
     run()
     if torch.cuda.is_available():

@@ -13,7 +13,7 @@ import pytest
 from zoerefine.data.zoedepth import load_model, predict
 from zoerefine.infer import Refiner
 
-pytest.importorskip("transformers", reason="transformers is not installed here")
+pytest.importorskip("transformers", reason="transformers is not installed")
 CAMERA = Path(__file__).resolve().parents[2] / "examples" / "camera.py"
 
 

@@ -13,9 +13,9 @@ from zoerefine.registries import NETWORKS
 @pytest.fixture(params=NETWORKS)
 def refiner(request):
     torch.manual_seed(0)
-    made = build_refiner({"NAME": request.param, "BASE": 8, "MAX_LOG": 1.0})
-    made(torch.rand(2, 3, 64, 64), torch.rand(2, 1, 64, 64) + 1)
-    return made.eval()
+    untrained = build_refiner({"NAME": request.param, "BASE": 8, "MAX_LOG": 1.0})
+    untrained(torch.rand(2, 3, 64, 64), torch.rand(2, 1, 64, 64) + 1)
+    return untrained.eval()
 
 
 def noise():

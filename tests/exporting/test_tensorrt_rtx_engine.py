@@ -33,17 +33,17 @@ def noise(height=64, width=96):
 
 @pytest.fixture(scope="module")
 def sources():
-    """Refiners of each network, random weights; of the UNet so many that they decide its size."""
+    """Refiners of each network with random weights. Weights are most of the UNet's engine."""
     torch.manual_seed(0)
     bases = {"small": 8, "guided": 8, "unet": 48}
-    made = {}
+    found = {}
     for name in NETWORKS:
         refiner = build_refiner({"NAME": name, "BASE": bases[name], "MAX_LOG": 1.0}).eval()
         for weights in refiner.parameters():
             if weights.dim() > 1:
                 torch.nn.init.kaiming_normal_(weights)
-        made[name] = ExportSource(refiner, 64, 96, noise)
-    return made
+        found[name] = ExportSource(refiner, 64, 96, noise)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_low_precision_plans_are_smaller(sources, plans):
 
 
 def test_a_plan_that_is_silently_fp32_is_refused(sources, plans):
-    """The builder does not report it, so an fp32 plan stands for what it might return."""
+    """The builder never reports it. An fp32 plan takes the place of such a plan."""
     parameters = sources["unet"].parameters
     for precision, plan in plans.items():
         check_size("tensorrt-rtx", precision, len(plan), parameters)

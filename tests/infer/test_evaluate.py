@@ -49,12 +49,12 @@ def metres_of_8_bits(folder):
 def test_metrics_are_those_computed_independently_with_the_ratio(infer, truth):
     done = infer(*FOLDERS, "--eval", "truth")
     assert done.code == 0, done.err
-    due = expected(metres_of_8_bits(truth))
+    wanted = expected(metres_of_8_bits(truth))
     report = json.loads(Path("out/metrics.json").read_text())
     assert report["frames"] == 16
-    for which, values in due.items():
+    for which, values in wanted.items():
         assert report[which] == pytest.approx(values, rel=1e-9)
-    before, after = due["pseudo"]["rmse"], due["refined"]["rmse"]
+    before, after = wanted["pseudo"]["rmse"], wanted["refined"]["rmse"]
     assert report["ratio"]["rmse"] == pytest.approx(after / before)
     line = next(line for line in done.out.splitlines() if line.startswith("rmse "))
     assert line.split()[1:] == [f"{before:.4f}", f"{after:.4f}", f"{after / before:.3f}"]
@@ -68,10 +68,10 @@ def test_truth_in_millimetres_is_read_and_frames_without_truth_are_not_counted(i
         assert cv2.imwrite(str(truth / name), np.rint(truth_m * 1000).astype(np.uint16))
     done = infer(*FOLDERS, "--eval", "truth")
     assert "compared with the true depth of 6 frames" in done.out, done.err
-    due = expected({name: np.rint(truth_m * 1000) / 1000 for name, truth_m in some.items()})
+    wanted = expected({name: np.rint(truth_m * 1000) / 1000 for name, truth_m in some.items()})
     report = json.loads(Path("out/metrics.json").read_text())
     # 800 / 256 m over 2000 / 1000 m is exactly 1.25 ** 2: rounding may put a pixel on either side.
-    assert report["refined"] == pytest.approx(due["refined"], rel=1e-3)
+    assert report["refined"] == pytest.approx(wanted["refined"], rel=1e-3)
 
 
 def test_the_truth_is_in_the_unit_that_its_data_set_states(infer, truth):
@@ -87,9 +87,9 @@ def test_the_truth_is_in_the_unit_that_its_data_set_states(infer, truth):
     for path in truth.rglob("*.png"):
         value = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
         stated_m[path.relative_to(truth)] = np.where(value == 255, 0, value * 0.02)
-    due = expected(stated_m)
+    wanted = expected(stated_m)
     report = json.loads(Path("out/metrics.json").read_text())
-    assert report["refined"] == pytest.approx(due["refined"], rel=1e-9)
+    assert report["refined"] == pytest.approx(wanted["refined"], rel=1e-9)
 
 
 def test_kept_frames_count_like_newly_refined_ones(infer, truth):

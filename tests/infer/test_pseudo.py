@@ -11,7 +11,7 @@ from zoerefine.data.decode import read_zoe
 from zoerefine.data.zoedepth import load_model, predict
 from zoerefine.image_files import read_rgb
 
-pytest.importorskip("transformers", reason="transformers is not installed here")
+pytest.importorskip("transformers", reason="transformers is not installed")
 
 
 @pytest.fixture

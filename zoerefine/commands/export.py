@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All options."""
-    made = argparse.ArgumentParser(
+    options = argparse.ArgumentParser(
         prog="zoerefine export",
         description="Export the best refiner of a run to one file, an engine bundle. The engine "
         "is compared with the refiner on real frames, and published only if it differs from it by "
@@ -53,27 +53,27 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=HelpFormat,
     )
-    made.add_argument("run", type=Path, metavar="RUN", help="the directory of a finished run")
-    made.add_argument(
+    options.add_argument("run", type=Path, metavar="RUN", help="the directory of a finished run")
+    options.add_argument(
         "--engine",
         choices=["auto", *ENGINES],
         default="auto",
         help="default: auto, the first one that this machine can build and run, of: "
         f"{', '.join(ENGINES)}",
     )
-    made.add_argument(
+    options.add_argument(
         "--precision",
         choices=["auto", *PRECISIONS],
         default="auto",
         help="default: auto, the fastest on this machine that is within tolerance; never int8",
     )
-    made.add_argument(
+    options.add_argument(
         "--sweep",
         action="store_true",
         help="build and time every engine and precision that this machine can build, and publish "
         "the fastest",
     )
-    return made
+    return options
 
 
 def print_sweep(run: RunDir) -> int:

@@ -57,13 +57,13 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All options."""
-    made = argparse.ArgumentParser(
+    options = argparse.ArgumentParser(
         prog="zoerefine infer",
         description="Refine the depth of pictures or of a video with an engine bundle.",
         epilog=EPILOG,
         formatter_class=HelpFormat,
     )
-    add = made.add_argument
+    add = options.add_argument
     add("bundle", type=Path, metavar="BUNDLE", help="a bundle from `zoerefine export`")
     add("--rgb", required=True, metavar="DIR|VIDEO|GLOB",
         help="a folder, searched recursively; a video; or a quoted glob pattern")  # fmt: skip
@@ -85,12 +85,12 @@ def parser() -> argparse.ArgumentParser:
     add("--farthest", type=float, default=10.0, metavar="M",
         help="depth in metres at the far end of the colours; default: %(default)g")  # fmt: skip
     add("--points", action="store_true", help="write refined depth as point clouds")
-    camera = made.add_mutually_exclusive_group().add_argument
+    camera = options.add_mutually_exclusive_group().add_argument
     camera("--fov", type=float, default=90.0, metavar="DEG",
            help="horizontal field of view for --points; default: %(default)g")  # fmt: skip
     camera("--intrinsics", type=float, nargs=4, metavar=("FX", "FY", "CX", "CY"),
            help="focal lengths and principal point for --points, in pixels")  # fmt: skip
-    return made
+    return options
 
 
 def check(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""What `auto` stands for: the engine kind and the precision that are best on this machine."""
+"""What `auto` chooses: the best engine kind and the fastest precision on this machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -85,7 +85,7 @@ def warnings(results: dict[str, Any]) -> list[str]:
         found.append(
             "this refiner does not depend on the pseudo depth: with another scene's pseudo depth "
             f"its {COMPARED} is {shuffled:.4f}, with the right one {refined:.4f}. It predicts "
-            "depth from the picture alone, which seldom works in other scenes."
+            "depth only from the picture, which seldom works in other scenes."
         )
     return found
 
@@ -130,7 +130,7 @@ def intended_use(results: dict[str, Any]) -> str:
 scenes like those of the training data ({results["data"]}).
 - Evaluated between {NEAREST_M:g} m and {FARTHEST_M:g} m only. Another focal length, camera height \
 or kind of scene was not evaluated, unless the table above says so.
-- Each frame is refined by itself. Nothing keeps successive frames consistent.
+- Each frame is refined independently, so nothing keeps successive frames consistent.
 - The output has no confidence. It must not be the only sensor that protects people or machines."""
 
 
@@ -247,5 +247,5 @@ def listed(names: list[str], most: int = 8) -> str:
 
 
 def plural(noun: str, count: int) -> str:
-    """The noun for so many."""
+    """The noun in singular or plural."""
     return noun if count == 1 else f"{noun}s"

@@ -97,8 +97,8 @@ class ResultFolder:
         writing here now. Several may write at the same time.
         """
         lock_file = self.root / ".lock"
-        with try_lock(lock_file) as alone:
-            if alone is not None:
+        with try_lock(lock_file) as exclusive:
+            if exclusive is not None:
                 self.remove_temporary_files()
         with lock(lock_file, shared=True):
             yield

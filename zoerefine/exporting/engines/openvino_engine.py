@@ -53,7 +53,7 @@ def machine_facts() -> dict[str, str]:
 def build(source: ExportSource, precision: str) -> BuiltEngine:
     """Convert the core, with a dynamic batch.
 
-    For bf16 the file holds fp16 weights, and the runtime is told to compute in bf16.
+    For bf16 the file holds fp16 weights; the runtime computes in bf16.
     """
     import openvino
 
@@ -125,7 +125,7 @@ def compile_model(
     """A bundle's model, compiled for this CPU.
 
     It takes rgb01 and zoe_m, or with `conversions` uint8 [B, h, w, 3] and uint16 [B, 1, h, w].
-    Raises `UserError` if the installed OpenVINO cannot read it.
+    Raises `UserError` if the installed OpenVINO cannot compile it for this processor.
     """
     import openvino
 
@@ -142,7 +142,7 @@ def compile_model(
     except RuntimeError as error:
         last = str(error).strip().splitlines()[-1]
         raise UserError(
-            f"OpenVINO {openvino.__version__} cannot read the bundle's engine: {last}"
+            f"OpenVINO {openvino.__version__} cannot compile this engine for this processor: {last}"
         ) from None
 
 
