@@ -23,7 +23,7 @@ from common.timing import in_turns
 from torch import Tensor
 
 from zoerefine.data.depth_codec import ZOE_UNIT_M
-from zoerefine.device import has_bf16
+from zoerefine.device import has_amx, has_bf16
 from zoerefine.exporting.bundle import load_bundle, save_bundle
 from zoerefine.exporting.engine_kinds import ExportSource, Forward, engine_kind
 from zoerefine.exporting.onnx_graph import to_onnx
@@ -34,11 +34,14 @@ from zoerefine.progress import say, track
 EAGER = "eager fp32"
 BF16 = has_bf16(torch.device("cpu"))
 AGAINST_EAGER = {
-    ("192x256", "torchscript bf16"): 3.3,
-    ("480x640", "torchscript bf16"): 5.0,
     ("192x256", "torchscript fp32"): 1.35,
     ("480x640", "torchscript fp32"): 1.35,
 }
+if has_amx():  # without it bf16 may be slower than fp32
+    AGAINST_EAGER |= {
+        ("192x256", "torchscript bf16"): 3.3,
+        ("480x640", "torchscript bf16"): 5.0,
+    }
 OPENVINO_SHARE = 0.95  # of the speed of OpenVINO called directly, at its best setting
 
 

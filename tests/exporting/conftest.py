@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from zoerefine.cli import main
+from zoerefine.exporting.auto import candidates
 from zoerefine.exporting.build import EngineBuilder
+from zoerefine.exporting.engine_kinds import engine_kind
 from zoerefine.run_dir import RunDir
 
 
@@ -44,6 +46,14 @@ def run(exported_run, tmp_path):
 def builder(exported_run):
     """Builds engines of the exported run, each once for all tests."""
     return EngineBuilder(exported_run)
+
+
+@pytest.fixture(scope="session")
+def openvino_built(builder):
+    """Builds what `auto` may take of OpenVINO, once; request it before `run`, which copies it."""
+    kind = engine_kind("openvino")
+    for precision in () if kind.missing_requirement() else candidates(kind, "auto"):
+        builder.bundle(kind, precision)
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_a_kind_needs_one_module_and_one_row(plugin, run, command):
 
 @on_cpu
 def test_a_kind_that_cannot_be_built_is_named_and_the_next_one_is_published(
-    plugin, run, monkeypatch, capsys
+    plugin, openvino_built, run, monkeypatch, capsys
 ):
     monkeypatch.setattr(plugin, "BROKEN", True)
     manifest = read_manifest(export(run))
@@ -77,7 +77,7 @@ def test_an_engine_that_was_asked_for_and_crashes_keeps_its_traceback(plugin, ru
 
 
 @on_cpu
-def test_auto_takes_the_first_kind_of_the_registry_that_runs_here(run):
+def test_auto_takes_the_first_kind_of_the_registry_that_runs_here(openvino_built, run):
     manifest = read_manifest(export(run))
     missing = engine_kind("openvino").missing_requirement()
     assert manifest["engine"] == ("torchscript" if missing else "openvino")

@@ -1,6 +1,7 @@
 """Builds a run's engines, one bundle per kind and precision, and keeps those within tolerance."""
 
 import copy
+import inspect
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from zoerefine import __version__
 from zoerefine.config import load_config, training_size
+from zoerefine.data import area_mean, depth_codec
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import load_bundle, read_manifest, save_bundle
 from zoerefine.exporting.engine_kinds import (
@@ -26,12 +28,13 @@ from zoerefine.exporting.shipped_module import ShippedModule
 from zoerefine.exporting.verify import check_tolerance, compare_with_eager, time_interleaved
 from zoerefine.files import digest_file, digest_json
 from zoerefine.locks import lock
+from zoerefine.model import RefinerNetwork
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import load_refiner
 
-PACKAGE = Path(__file__).parents[1]
-ENGINE_CODE = ("export/**/*.py", "model/**/*.py", "data/area_mean.py", "data/depth_codec.py")
+# The code that decides what an engine computes, with two modules of zoerefine.data.
+CODE_FOLDERS = Path(__file__).parent, Path(inspect.getfile(RefinerNetwork)).parent
 MEASURED_ENGINE, MEASURED_IN_TORCH = "the engine", "the same arithmetic in torch"
 
 
@@ -93,7 +96,9 @@ class EngineBuilder:
 
     def path_of(self, kind: EngineKind, precision: str) -> Path:
         """Named by the digest of all that decides the bundle's content and its measurements."""
-        code = (path for pattern in ENGINE_CODE for path in PACKAGE.glob(pattern))
+        network = inspect.getfile(type(self.source.refiner.backbone))  # may be outside the package
+        code = [path for folder in CODE_FOLDERS for path in folder.rglob("*.py")]
+        code += map(Path, [network, inspect.getfile(area_mean), inspect.getfile(depth_codec)])
         facts = {
             "weights": self.run.weights_digest_file.read_text().strip(),
             "size": [self.source.height, self.source.width],

@@ -8,12 +8,11 @@ from typing import Any
 
 from zoerefine.config import Config, load_config, training_size
 from zoerefine.exporting.verify import TOLERANCES
-from zoerefine.metrics import FARTHEST_M, NEAREST_M, arrow
+from zoerefine.metrics import FARTHEST_M, NEAREST_M, SELECTION_METRIC, arrow
 from zoerefine.run_dir import RunDir
 from zoerefine.yaml_dump import dump_yaml
 
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
-COMPARED = "abs_rel"
 # A refiner that uses its pseudo depth has a larger error with another scene's, by this factor.
 LEAST_DEPENDENCE = 1.05
 DECIDING_SECTIONS = ("SEED", "MODEL", "LOSS", "AUGMENT", "TRAIN")  # without paths and addresses
@@ -65,7 +64,7 @@ def introduction(cfg: Config, manifest: dict[str, Any]) -> str:
 def warnings(results: dict[str, Any]) -> list[str]:
     """What the results on held-out scenes say against using the refiner, a sentence each."""
     test = results.get("test", {})
-    errors = {which: test.get(which, {}).get(COMPARED) for which in (*ROWS, "shuffled")}
+    errors = {which: test.get(which, {}).get(SELECTION_METRIC) for which in (*ROWS, "shuffled")}
     refined = errors["refined"]
     if refined is None:
         return ["this refiner has not been evaluated on held-out scenes."]
@@ -77,15 +76,15 @@ def warnings(results: dict[str, Any]) -> list[str]:
         other = errors[which]
         if other is not None and not refined < other:
             found.append(
-                f"on held-out scenes this refiner is not better than {name}: {COMPARED} "
+                f"on held-out scenes this refiner is not better than {name}: {SELECTION_METRIC} "
                 f"{refined:.4f} against {other:.4f}. Use that instead."
             )
     shuffled = errors["shuffled"]
     if shuffled is not None and not shuffled > LEAST_DEPENDENCE * refined:
         found.append(
-            "this refiner does not depend on the pseudo depth: with another scene's pseudo depth "
-            f"its {COMPARED} is {shuffled:.4f}, with the right one {refined:.4f}. It predicts "
-            "depth only from the picture, which seldom works in other scenes."
+            "this refiner does not depend on the pseudo depth: its "
+            f"{SELECTION_METRIC} is {refined:.4f}, and {shuffled:.4f} with another scene's pseudo "
+            "depth. It predicts depth only from the picture, which seldom works in other scenes."
         )
     return found
 

@@ -4,18 +4,19 @@ from typing import Any
 
 import torch
 
+from zoerefine.device import has_amx, has_bf16
 from zoerefine.launch.provenance import cpu_name
 
 
 def describe_processor() -> str:
     """The CPU's name and the instructions that decide which precision is fastest on it.
 
-    For example "Intel(R) Xeon(R) Processor (AVX512, AVX512_BF16)".
+    For example "Intel(R) Xeon(R) Processor (AVX512, bf16, AMX)".
     """
     extensions = {
         torch.backends.cpu.get_cpu_capability(): True,
-        "AVX512_BF16": torch.cpu._is_avx512_bf16_supported(),
-        "AMX": torch.cpu._is_amx_tile_supported(),
+        "bf16": has_bf16(torch.device("cpu")),
+        "AMX": has_amx(),
     }
     names = ", ".join(name for name, present in extensions.items() if present)
     return f"{cpu_name() or 'unknown processor'} ({names})"
