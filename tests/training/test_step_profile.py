@@ -1,9 +1,10 @@
-"""The profile: real steps, a picture, and the bottleneck in a sentence."""
+"""The profile: real steps, a drawing, and the bottleneck in a sentence."""
 
 import cv2
 import pytest
 import torch
 
+from zoerefine.cli import main
 from zoerefine.data.cache import MappedRecords
 from zoerefine.training.step_profile import verdict
 
@@ -26,20 +27,24 @@ def test_the_verdict_names_the_bottleneck(shares, device, words, tmp_path):
     assert words in verdict(shares, records, torch.device(device))
 
 
-def test_a_profile_draws_steps_and_names_the_bottleneck(script_of, tiny, tmp_path):
-    done = script_of("profile", "--config", tiny, "--steps", 6, "--out", "profile.png")
-    assert done.returncode == 0, done.stderr
+def profile(tiny, *words):
+    return main(["profile", "--config", str(tiny), *map(str, words)])
+
+
+def test_a_profile_draws_steps_and_names_the_bottleneck(tiny, capsys, tmp_path):
+    assert profile(tiny, "--steps", 6, "--out", "profile.png") == 0
+    printed = capsys.readouterr().out
     for row in ("reader 0", "convert", "training step", "waiting for data"):
-        assert row in done.stdout
-    assert "bottleneck" in done.stdout or "no thread is busy" in done.stdout
-    assert done.stdout.splitlines()[-1] == "profile.png"
+        assert row in printed
+    assert "bottleneck" in printed or "no thread is busy" in printed
+    assert printed.splitlines()[-1] == "profile.png"
     assert cv2.imread(str(tmp_path / "profile.png")).shape[1] > 800
-    assert not (tmp_path / "runs").exists()  # it keeps nothing
+    assert not (tmp_path / "runs").exists()
 
 
-def test_decoding_every_time_is_named_as_what_it_is(script_of, tiny, tmp_path):
-    done = script_of("profile", "--config", tiny, "--steps", 8, "CACHE.MODE", "off",
-                     "CACHE.HEIGHT", 8, "CACHE.WIDTH", 8, "LOADER.THREADS", 1)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "decoded when they are needed" in done.stderr
+def test_a_profile_without_a_packed_cache_says_that_frames_are_decoded(tiny, capsys, tmp_path):
+    words = ["--steps", 4, "CACHE.MODE", "off", "CACHE.HEIGHT", 8, "CACHE.WIDTH", 8,
+             "CACHE.ROOT", "caches", "LOADER.THREADS", 1]  # fmt: skip
+    assert profile(tiny, *words) == 0
+    assert "decoded when they are needed" in capsys.readouterr().err
     assert not (tmp_path / "caches").exists()

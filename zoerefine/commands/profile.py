@@ -1,4 +1,4 @@
-"""zoerefine profile: a few dozen real steps as a picture, and the bottleneck in a sentence."""
+"""zoerefine profile: a timeline of a few dozen training steps, and the bottleneck."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,14 +8,17 @@ from zoerefine.config import load_config
 
 
 def main(argv: Sequence[str]) -> int:
-    """Train some steps, draw them, say what to change."""
+    """Train some steps, draw their timeline, and print the bottleneck."""
     parser = argparse.ArgumentParser(
         prog="profile",
-        description="Train a few dozen real steps, draw who worked when, and name the bottleneck.",
+        description="Train a few dozen steps on the configured data, draw a timeline of readers, "
+        "conversion and training, and name the bottleneck. Saves no run.",
     )
     parser.add_argument("--config", required=True, metavar="FILE")
-    parser.add_argument("--steps", type=int, default=40, help="how many steps (40)")
-    parser.add_argument("--out", type=Path, default=Path("profile.png"), help="(profile.png)")
+    parser.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("profile.png"), help="the drawing (default: profile.png)"
+    )
     parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="e.g. LOADER.BATCH 32")
     args = parser.parse_args(argv)
     if args.steps < 1:

@@ -8,10 +8,10 @@ from zoerefine.progress import silent
 
 
 def main(argv: Sequence[str]) -> int:
-    """Train as a config file says."""
+    """Train as configured."""
     parser = argparse.ArgumentParser(
         prog="train",
-        description="Train a refiner as a config file says; an unfinished run goes on.",
+        description="Train a refiner as configured; an unfinished run is resumed.",
         epilog="Example: train --config configs/habitatdyn.yaml DATA.ROOT /data/habitatdyn",
     )
     parser.add_argument("--config", required=True, metavar="FILE", help="a YAML config")
