@@ -15,6 +15,7 @@ BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 USE = """
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import cv2
@@ -59,10 +60,10 @@ if __name__ == "__main__":
     batch = next(iter(zr.make_loader(dataset, 1, size=(24, 32))))
     assert abs(batch.depth_m.mean().item() - 2) < 1e-3
 
-    with open_executor("nice") as executor:
+    with open_executor("talkative") as executor:
         ticket = executor.submit(["--help"])
         while executor.poll(ticket) is None:
-            pass
+            time.sleep(0.05)
     print("all used")
 """
 
