@@ -58,6 +58,13 @@ def test_a_wrong_value_is_refused_before_anything_is_written(tiny, tmp_path, wor
     assert list(tmp_path.iterdir()) == [tiny]
 
 
+@pytest.mark.parametrize("root", ["", "nowhere"])
+def test_a_missing_data_folder_is_refused_before_anything_is_written(tiny, tmp_path, root):
+    with pytest.raises(UserError, match=r"DATA\.ROOT"):
+        search.main(["--config", str(tiny), *LR, "DATA.ROOT", root])
+    assert list(tmp_path.iterdir()) == [tiny]
+
+
 def test_a_database_that_cannot_be_reached_is_one_line(tiny, script):
     url = "postgresql://me@127.0.0.1:1/d"
     done = script("search", "--config", tiny, "--storage", url, *LR)

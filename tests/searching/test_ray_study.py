@@ -32,16 +32,3 @@ def test_a_node_dies_and_the_study_finishes(cluster, tree, slow, tmp_path, wait_
     study = check_finished_study(tmp_path, trials=4)
     assert study.continued()
     shutil.rmtree(tmp_path / "caches")
-
-
-def test_a_tree_with_uncommitted_changes_is_refused(tree, tiny, tmp_path):
-    tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: [0.001]}}\n")
-    (tree / "zoerefine" / "errors.py").write_text("# changed\n" + (
-        tree / "zoerefine" / "errors.py").read_text())  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, tree / "platform" / "search.py", "--config", tiny, "--executor", "ray"],
-        cwd=tmp_path, capture_output=True, text=True,
-        env=os.environ | {"RAY_ADDRESS": "127.0.0.1:1"},
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "commit your changes first" in done.stderr

@@ -1,7 +1,5 @@
 """Studies: trials are runs, the best is trained and exported, and settings belong to one study."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import optuna
@@ -142,20 +140,15 @@ def test_more_trials_continue_a_study_and_another_space_is_refused(open_study):
         open_study("{MODEL: {MAX_LOG: [1.0]}}")
 
 
-def test_a_study_of_another_commit_is_refused(tiny, tmp_path, tree):
-    def search(*words):
-        command = [sys.executable, tree / "platform" / "search.py", "--config", tiny]
-        return subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True)
-
-    tiny.write_text(f"{tiny.read_text()}\nSEARCH: {{MODEL: {{MAX_LOG: [0.5]}}}}\n")
-    first = search("--timeout", "0.001")
-    assert "no trial was completed" in first.stderr
+def test_a_study_of_another_commit_is_refused(open_study, tree, monkeypatch):
+    monkeypatch.setattr("zoerefine.searching.study.CHECKOUT", tree)
+    open_study("{MODEL: {MAX_LOG: [0.5]}}")
+    open_study("{MODEL: {MAX_LOG: [0.5]}}")
     commit(tree)
-    later = search()
-    assert later.returncode == 2
-    assert "commit: " in later.stderr
-    assert "give another RUN.NAME" in later.stderr
-    assert "Traceback" not in later.stderr
+    with pytest.raises(
+        UserError, match=r"give another RUN\.NAME:\n  commit: \w{40} there, \w{40} here$"
+    ):
+        open_study("{MODEL: {MAX_LOG: [0.5]}}")
 
 
 def test_a_plan_is_printed_and_nothing_is_run(tiny, script, tmp_path):

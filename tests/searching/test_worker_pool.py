@@ -7,6 +7,8 @@ import signal
 import sqlite3
 import time
 
+import pytest
+
 from tests.searching.conftest import (
     StudyOnDisk,
     check_finished_study,
@@ -14,6 +16,8 @@ from tests.searching.conftest import (
     is_alive,
     training_runs,
 )
+from zoerefine.errors import UserError
+from zoerefine.searching.worker_pool import clean_commit
 
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "1"))
 
@@ -94,6 +98,7 @@ def stop_between_writes(process, database):
     raise AssertionError(f"{database} is always locked")
 
 
+@pytest.mark.skipif(KILLS < 2, reason="set ZOEREFINE_TEST_KILLS=2 or more to run it")
 def test_a_suspended_worker_loses_its_trial_to_another(tmp_path, slow, start_script, wait_until):
     driver = start_script("search", *slow, "--workers", "2", "--trials", "2")
     wait_until(lambda: len(training_runs(tmp_path)) == 2, driver)
@@ -120,3 +125,12 @@ def test_no_trial_begins_after_the_timeout_and_a_worker_that_joins_runs_them(
     assert joined.returncode == 0, joined.stderr
     study = check_finished_study(tmp_path, trials=2)
     assert {trial.user_attrs["worker"] for trial in study.trials()} == {"guest"}
+
+
+def test_a_cluster_refuses_a_tree_with_uncommitted_changes(tree, monkeypatch):
+    monkeypatch.setattr("zoerefine.searching.worker_pool.CHECKOUT", tree)
+    assert len(clean_commit()) == 40
+    with open(tree / "zoerefine" / "errors.py", "a") as file:
+        file.write("# changed\n")
+    with pytest.raises(UserError, match="commit your changes first"):
+        clean_commit()
