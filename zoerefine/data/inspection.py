@@ -15,6 +15,7 @@ from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.decode import read_depth, read_frame, read_zoe
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.edge_alignment import SHIFT_TO_WARN, edge_alignment
+from zoerefine.data.one_room import POINTS_OF_ONE_ROOM, compare_rooms
 from zoerefine.errors import UserError
 from zoerefine.image_files import UPRIGHT, exif_orientation, read_rgb, write_png
 from zoerefine.pictures import depth_colors
@@ -68,6 +69,7 @@ def inspect(dataset: Dataset) -> tuple[str, int]:
         *_depth_lines(dataset, reports),
         *_orientation_lines(dataset, reports),
         *_alignment_lines(dataset),
+        *_room_lines(dataset),
         f"  faults: {len(faults) or 'none'}",
         *(f"    {fault}" for fault in faults[:FAULTS_SHOWN]),
     ]
@@ -139,6 +141,23 @@ def _alignment_lines(dataset: Dataset) -> list[str]:
             "to the colour camera, or borders will be learned wrong"
         )
     return lines
+
+
+def _room_lines(dataset: Dataset) -> list[str]:
+    found = compare_rooms(dataset)
+    if found is None:
+        return []
+    which = f"all {found.clips} clips"
+    if found.compared < found.clips:
+        which += f" ({found.compared} compared)"
+    points = f"{found.weakest_link} matching points connect them"
+    if not found.is_one_room:
+        needed = f"{POINTS_OF_ONE_ROOM} would show one room"
+        return [f"  no sign that {which} show one room: {points}, {needed}"]
+    return [
+        f"  WARNING: {which} seem to show one room ({points}, {POINTS_OF_ONE_ROOM} are enough): "
+        "a split by clip proves nothing about other rooms"
+    ]
 
 
 def _objects(dataset: Dataset) -> str:
