@@ -23,7 +23,7 @@ def ray_start(home, name, *words):
         "ZOEREFINE_TEST_NODE": name,
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "RAY_health_check_period_ms": "1000",
-        "RAY_health_check_timeout_ms": "4000",
+        "RAY_health_check_timeout_ms": "20000",
         "RAY_health_check_failure_threshold": "3",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
@@ -56,31 +56,45 @@ def kill_tree(process):
     process.wait()
 
 
+# Ends when three nodes are alive.
+WATCHER = """
+import ray, time
+ray.init(log_to_driver=False)
+while sum(node["Alive"] for node in ray.nodes()) < 3:
+    time.sleep(0.1)
+"""
+
+
 @contextmanager
 def three_nodes(tmp_path):
     """The head's address, the three nodes by name, and the folder of their homes."""
     port = free_port()
     address = f"127.0.0.1:{port}"
     ports = ("--include-dashboard=false", f"--ray-client-server-port={free_port()}")
-    nodes = {"head": ray_start(tmp_path, "head", "--head", f"--port={port}", *ports)}
+    nodes = {}
+
+    def start(name, *words):
+        # A node that a busy machine let die at its start is started again.
+        if name not in nodes or nodes[name].poll() is not None:
+            nodes[name] = ray_start(tmp_path, name, *words)
+
+    watcher = None
     try:
-        deadline = time.monotonic() + 240
-        while not accepts_connections(port):
-            assert time.monotonic() < deadline, "the head did not start"
+        deadline = time.monotonic() + 300
+        while watcher is None or watcher.poll() != 0:
+            assert time.monotonic() < deadline, "the nodes did not start"
+            start("head", "--head", f"--port={port}", *ports)
+            if accepts_connections(port):
+                start("second", f"--address={address}")
+                start("third", f"--address={address}")
+                if watcher is None or watcher.poll() is not None:
+                    watcher = start_watcher(address)
             time.sleep(0.1)
-        with watched(address) as counts:
-            for count in counts:
-                for name in ("second", "third"):
-                    # A node that a busy machine let die at its start is started again.
-                    if name not in nodes or nodes[name].poll() is not None:
-                        nodes[name] = ray_start(tmp_path, name, f"--address={address}")
-                if count == 3:
-                    break
-                assert time.monotonic() < deadline, "the nodes did not start"
-            else:
-                raise AssertionError("the cluster's head stopped")
         yield address, nodes, tmp_path
     finally:
+        if watcher is not None:
+            watcher.kill()
+            watcher.wait()
         for process in nodes.values():
             kill_tree(process)
 
@@ -90,22 +104,10 @@ def accepts_connections(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@contextmanager
-def watched(address):
-    """Yields the number of living nodes, again and again."""
-    code = (
-        "import ray, time; ray.init(log_to_driver=False)\n"
-        "while True:\n"
-        "    print(sum(node['Alive'] for node in ray.nodes()), flush=True); time.sleep(0.1)"
-    )
-    watcher = subprocess.Popen(
-        [sys.executable, "-c", code],
+def start_watcher(address):
+    return subprocess.Popen(
+        [sys.executable, "-c", WATCHER],
         env=os.environ | {"RAY_ADDRESS": address},
-        stdout=subprocess.PIPE,
-        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
-    try:
-        yield map(int, watcher.stdout)
-    finally:
-        watcher.kill()
-        watcher.communicate()
