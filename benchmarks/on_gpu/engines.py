@@ -27,7 +27,7 @@ def measure(folder: Path, small: bool) -> Iterator[Row]:
     """The rows of every size and batch."""
     sizes = [(48, 64)] if small else [(192, 256), (480, 640)]
     refiner = random_refiner("small" if small else "unet")
-    for batch in (1, 16):
+    for batch in (1,) if small else (1, 16):
         for size in sizes:
             source = ExportSource(refiner, *size, no_calibration)
             # Compiling takes half a minute, so it is done once a size.
