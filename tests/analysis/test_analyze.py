@@ -129,7 +129,9 @@ def test_odd_values_of_a_run_are_drawn_as_text_and_numbers(runs, tmp_path):
     runs.add("nan", {"NAME": ""}, scenes=(float("nan"),), curve=(float("nan"), float("inf")))
     assert analyze(runs.folder, "--out", tmp_path / "report") == 0
     assert r"$\x$" in text_of(tmp_path / "report" / "overview.svg")
-    assert len(rows_of(tmp_path / "report" / "runs.csv")) == 4
+    rows = {row["run"]: row for row in rows_of(tmp_path / "report" / "runs.csv")}
+    assert rows.keys() == {"odd", "huge", "zero", "nan"}
+    assert json.loads(rows["odd"]["TRAIN.LIST"]) == odd["LIST"]
 
 
 def test_a_folder_whose_name_is_not_utf8_is_listed(runs, tmp_path):
@@ -150,8 +152,8 @@ def test_runs_studies_and_globs_are_found_once(copied_study):
 def test_where_and_by_from_the_command_line(runs, tmp_path, capsys):
     for number, lr in enumerate((1e-3, 1e-2, 1e-1)):
         runs.add(f"r{number}", {"LR": lr})
-    words = ("--where", "TRAIN.LR<0.05", "--by", "SEED")
-    assert analyze(runs.folder, "--out", tmp_path / "report", *words[:2]) == 0
+    assert analyze(runs.folder, "--out", tmp_path / "report", "--where", "TRAIN.LR<0.05") == 0
+    assert "--where left out 1 run\n" in capsys.readouterr().out
     kept = [row for row in rows_of(tmp_path / "report" / "runs.csv") if not row["note"]]
     assert [row["run"] for row in kept] == ["r0", "r1"]
     for words, problem in (

@@ -14,12 +14,13 @@ from typing import Any
 
 from zoerefine.analysis.run_record import Curve, Run, read_run
 from zoerefine.errors import UserError
-from zoerefine.files import write_json
+from zoerefine.files import write_text
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 
-CACHE_SCHEMA = 3
+CACHE_SCHEMA = 4
 CONFIG = "config.yaml"
+FILTERED = "does not match --where"  # why a run was left out
 
 # What a damaged file raises; anything else is a defect of ours.
 DAMAGE = (UserError, OSError, ValueError, RecursionError)
@@ -60,11 +61,11 @@ def collect(
             if keeps is None or keeps(run.settings | filter_fields(run)):
                 runs.append(run)
             else:
-                left_out[_printable(folder)] = "does not match --where"
+                left_out[_printable(folder)] = FILTERED
         except DAMAGE as error:
             left_out[_printable(folder)] = str(error) or type(error).__name__
     if cache_file is not None:
-        write_json(cache_file, {"schema": CACHE_SCHEMA, "runs": entries})
+        write_text(cache_file, json.dumps({"schema": CACHE_SCHEMA, "runs": entries}))
     if not runs:
         reasons = "; ".join(list(left_out.values())[:3]) or "no run directory matches"
         raise UserError(f"nothing to analyse in {', '.join(patterns)}: {reasons}")

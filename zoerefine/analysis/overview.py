@@ -20,7 +20,7 @@ FORMATS = ("png", "pdf", "svg")
 WIDTH_IN, HEIGHT_IN = 11, 4.8
 CAPTION_COLUMNS = 185  # characters of a caption's line
 SHOWN_GROUPS = len(PALETTE)  # colours that can be distinguished; the tables list all groups
-FAR_AWAY = 3  # ranges of the scores; a pseudo depth farther away is only a note
+FAR_AWAY = 1  # ranges of the scores; a pseudo depth farther away is only a note
 
 Colored = Sequence[tuple[Group, str]]
 

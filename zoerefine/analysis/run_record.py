@@ -17,6 +17,8 @@ from zoerefine.run_dir import RunDir
 from zoerefine.yaml_text import parse_yaml
 
 SCHEMA = 1  # of results.json
+RESULT_FACTS = ("data", "data_digest", "pseudo_label", "pruned", "parameters", "images_per_s",
+                "wait_share")  # fmt: skip
 TRAIN_ROW = b'{"phase": "train"'
 MOST_EPOCHS = 10**9
 
@@ -62,16 +64,12 @@ class Run:
 
     def metric(self, split: str, which: str, name: str) -> float | None:
         """A final metric, e.g. ("val", "refined", "abs_rel"); None where it is not finite."""
-        values = self.results.get(split) or {}
-        return finite_number((values.get(which) or {}).get(name))
+        return finite_number(self.results.get(split, {}).get(which, {}).get(name))
 
     def scenes(self, split: str, which: str, name: str) -> dict[str, float]:
         """A final metric by scene."""
-        if split == "test":
-            scenes = self.results.get("test_scenes") or {}
-        else:
-            scenes = (self.results.get(split) or {}).get("scenes") or {}
-        values = {s: finite_number((v.get(which) or {}).get(name)) for s, v in scenes.items()}
+        scenes = self.results.get(split, {}).get("scenes", {})
+        values = {scene: finite_number(found[which].get(name)) for scene, found in scenes.items()}
         return {scene: value for scene, value in values.items() if value is not None}
 
     def result(self, name: str) -> float | None:
@@ -124,17 +122,28 @@ def read_document(run: RunDir, path: Path) -> dict[str, Any]:
 
 
 def read_results(run: RunDir) -> dict[str, Any]:
-    """`results.json`, with the mappings that the analysis reads checked to be mappings."""
+    """What the analysis needs of `results.json`: `val` and `test`, each with its scenes, and facts.
+
+    Raises `UserError` where something is not a mapping that should be one.
+    """
     path = run.results_file
-    results = read_document(run, path)
-    if results.get("schema", SCHEMA) != SCHEMA:
-        raise UserError(f"{path} has schema {results['schema']}, this version reads {SCHEMA}")
-    val, test = (_mapping(results, split, path) for split in ("val", "test"))
-    scenes = [_mapping(val, "scenes", path), _mapping(results, "test_scenes", path)]
-    for measured in (val, test, *(_mapping(part, name, path) for part in scenes for name in part)):
-        for which in ("pseudo", "refined"):
-            _mapping(measured, which, path)
+    document = read_document(run, path)
+    if document.get("schema", SCHEMA) != SCHEMA:
+        raise UserError(f"{path} has schema {document['schema']}, this version reads {SCHEMA}")
+    if not document:
+        return {}
+    results = {name: document[name] for name in RESULT_FACTS if name in document}
+    val, test = (_mapping(document, split, path) for split in ("val", "test"))
+    scenes = {"val": _mapping(val, "scenes", path), "test": _mapping(document, "test_scenes", path)}
+    for split, metrics in (("val", val), ("test", test)):
+        by_scene = {s: _depths(_mapping(scenes[split], s, path), path) for s in scenes[split]}
+        results[split] = _depths(metrics, path) | {"scenes": by_scene}
     return results
+
+
+def _depths(metrics: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The metrics of the refined and of the pseudo depth."""
+    return {which: _mapping(metrics, which, path) for which in ("refined", "pseudo")}
 
 
 def _mapping(parent: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The numbers behind the graph and the page: runs.csv, groups.csv, scenes.csv, differences.csv."""
 
 import csv
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -36,7 +37,7 @@ def run_rows(collection: Collection, groups: Sequence[Group]) -> tuple[list[str]
         cost = [run.result(key) for key in ("parameters", "images_per_s", "wait_share")]
         rows.append([
             run.name, run.state, run.pruned, labels[run.path], run.seed, run.commit,
-            *(run.settings.get(key) for key in keys),
+            *(cell(run.settings.get(key)) for key in keys),
             *(run.metric(*metric) for metric in METRICS),
             *cost, run.latency_ms, run.path, "",
         ])  # fmt: skip
@@ -44,6 +45,11 @@ def run_rows(collection: Collection, groups: Sequence[Group]) -> tuple[list[str]
         name = Path(path).name
         rows.append([name, "left out", *[None] * (len(header) - 4), path, reason])
     return header, rows
+
+
+def cell(value: Any) -> Any:
+    """A setting as a table holds it: lists and mappings as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
 def group_rows(groups: Sequence[Group]) -> tuple[list[str], list[list[Any]]]:

@@ -48,10 +48,16 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
 
     from zoerefine.analysis.analyze import analyze
+    from zoerefine.analysis.captions import counted
+    from zoerefine.analysis.collect import FILTERED
 
     collection, paths = analyze(args.runs, args.out, args.where, args.by)
     for folder, reason in collection.left_out.items():
-        print(f"left out {folder}: {reason}")
+        if reason != FILTERED:
+            print(f"left out {folder}: {reason}")
+    filtered = list(collection.left_out.values()).count(FILTERED)
+    if filtered:
+        print(f"--where left out {counted(filtered, 'run')}")
     for path in paths:
         print(path)
     return 0
