@@ -65,6 +65,11 @@ def test_a_missing_data_folder_is_refused_before_anything_is_written(tiny, tmp_p
     assert list(tmp_path.iterdir()) == [tiny]
 
 
+def test_joining_a_folder_that_is_not_a_study_is_refused(tmp_path):
+    with pytest.raises(UserError, match="is not a study: give the folder that a search wrote"):
+        search.main(["--join", str(tmp_path)])
+
+
 def test_a_database_that_cannot_be_reached_is_one_line(tiny, script):
     url = "postgresql://me@127.0.0.1:1/d"
     done = script("search", "--config", tiny, "--storage", url, *LR)
@@ -83,7 +88,7 @@ def test_values_are_checked_and_help_is_printed_before_slow_packages_are_loaded(
 
 
 def test_the_examples_of_the_help_are_accepted():
-    text = search.EPILOG.partition("examples:")[2].replace("\\\n", " ")
+    text = search.EPILOG.partition("data/synthetic`:")[2].replace("\\\n", " ")
     examples = [shlex.split(line) for line in text.splitlines() if line.strip()]
     assert len(examples) > 3
     for zoerefine, verb, *words in examples:
@@ -92,3 +97,10 @@ def test_the_examples_of_the_help_are_accepted():
         if args.config:
             cfg = load_config(CHECKOUT / args.config, search.overrides(args))
             search.check_search_space(cfg)
+
+
+def test_the_example_of_the_documentation_is_accepted(tmp_path):
+    text = (CHECKOUT / "docs" / "searching.md").read_text()
+    example = tmp_path / "example.yaml"
+    example.write_text(text.partition("```yaml\n")[2].partition("```")[0])
+    search.check_search_space(load_config(example))

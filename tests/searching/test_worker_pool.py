@@ -113,18 +113,22 @@ def test_a_suspended_worker_loses_its_trial_to_another(tmp_path, slow, start_scr
     assert "was taken over by another worker" in logs_of(study)
 
 
-def test_no_trial_begins_after_the_timeout_and_a_worker_that_joins_runs_them(
-    tmp_path, tiny, script
+def test_no_trial_begins_after_the_timeout_and_workers_that_join_run_them(
+    tmp_path, tiny, script, start_script
 ):
     tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: [0.001, 0.002]}}\n")
     done = script("search", "--config", tiny, "--timeout", "0.001", "TRAIN.EPOCHS", "1")
     assert done.returncode == 2
     assert "no trial was completed" in done.stderr
     assert StudyOnDisk(tmp_path).trials() == []
-    joined = script("search", "--join", tmp_path / "runs" / "tiny" / "study", "--name", "guest")
-    assert joined.returncode == 0, joined.stderr
+    run = tmp_path / "runs" / "tiny" / "study"
+    joined = [start_script("search", "--join", run) for _ in range(2)]
+    for process in joined:
+        _, errors = process.communicate(timeout=180)
+        assert process.returncode == 0, errors
     study = check_finished_study(tmp_path, trials=2)
-    assert {trial.user_attrs["worker"] for trial in study.trials()} == {"guest"}
+    assert not study.continued()
+    assert all(t.user_attrs["worker"].startswith("joined-") for t in study.trials())
 
 
 def test_a_cluster_refuses_a_tree_with_uncommitted_changes(tree, monkeypatch):

@@ -1,6 +1,7 @@
 """zoerefine search: a config with lists and ranges -> a study -> its best trial."""
 
 import argparse
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ SEARCH in the config mirrors the other keys:
     MODEL: {BASE: [16, 32, 48]}                           # a choice
 docs/searching.md describes branches, several objectives and limits.
 
-examples:
+examples, after `zoerefine data synthesize data/synthetic`:
   zoerefine search --config configs/search.yaml --plan DATA.ROOT data/synthetic
   zoerefine search --config configs/search.yaml --trials 30 --workers 2 --then train \\
       DATA.ROOT data/synthetic
@@ -34,7 +35,8 @@ def main(argv: Sequence[str]) -> int:
         from zoerefine.run_dir import RunDir
         from zoerefine.searching.trial_worker import run_worker
 
-        run_worker(RunDir(args.join.resolve()), args.name or "joined", args.until)
+        name = args.name or f"joined-{uuid.uuid4().hex[:8]}"
+        run_worker(RunDir(args.join.resolve()), name, args.until)
         return 0
     if not args.config:
         raise UserError("--config is missing: give a YAML file with SEARCH")
@@ -78,9 +80,9 @@ def parser() -> argparse.ArgumentParser:
         "PGPASSWORD or ~/.pgpass; default: a SQLite file in the study's run "
         "(STUDY.STORAGE)")  # fmt: skip
     add_executor_options(made)
-    add("--then", choices=["train", "train,export"],
-        help="after the last trial, train the best at full length, or also export it "
-        "(STUDY.THEN)")  # fmt: skip
+    add("--then", choices=["train", "train,export"], metavar="WHAT",
+        help="after the last trial; train: train the best at full length; train,export: also "
+        "export it (STUDY.THEN)")  # fmt: skip
     add("--join", type=Path, metavar="RUN",
         help="run one more worker for the study in RUN, on this or another machine")  # fmt: skip
     add("--name", default="", help=argparse.SUPPRESS)  # of a worker, given by its driver

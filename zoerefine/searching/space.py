@@ -54,7 +54,7 @@ class Range:
             return 1
         if self.step is None and not isinstance(self.low, int):
             return math.inf
-        # So that the three steps from 0.1 to 0.4 are not missed by a rounding error.
+        # A rounding error must not lose the last of 0.1, 0.2, 0.3 and 0.4.
         return math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
 
     def params_of(self, cfg: Config) -> Values | None:

@@ -10,6 +10,7 @@ from zoerefine.config import Config, load_config
 from zoerefine.config.combinations import check_combinations
 from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split
+from zoerefine.errors import UserError
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.claims import (
@@ -44,9 +45,12 @@ def run_worker(run: RunDir, name: str, until: float = 0.0) -> None:
         until: no trial begins after this time, seconds since the epoch; 0: no limit.
 
     Raises:
-        UserError: the study's config or database cannot be used, or its first trials all failed.
+        UserError: there is no study, its config or database cannot be used, or its first trials
+            all failed.
         KeyboardInterrupt: a signal asked to stop; another worker can continue the trial.
     """
+    if not run.config_file.exists():
+        raise UserError(f"{run.path} is not a study: give the folder that a search wrote")
     cfg = load_config(run.config_file)
     study = Study(cfg, run)
     # A cluster restarts a worker under the same name when its node has died.
