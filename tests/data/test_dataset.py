@@ -9,9 +9,10 @@ import pytest
 
 from zoerefine import registries
 from zoerefine.data import habitatdyn
+from zoerefine.data.contact_sheet import contact_sheet
 from zoerefine.data.decode import read_depth, read_objects, read_zoe
 from zoerefine.data.depth_codec import HABITATDYN, MILLIMETRES, DepthEncoding
-from zoerefine.data.inspection import contact_sheet, inspect
+from zoerefine.data.inspection import inspect
 from zoerefine.data.intrinsics import Intrinsics
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset, stated_encoding

@@ -94,7 +94,8 @@ def synthesize(args: argparse.Namespace) -> None:
 
 def inspect(args: argparse.Namespace) -> int:
     """Print the report, draw the contact sheet; exit code 1 for a data set with faults."""
-    from zoerefine.data.inspection import contact_sheet, inspect
+    from zoerefine.data.contact_sheet import contact_sheet
+    from zoerefine.data.inspection import inspect
     from zoerefine.data.readers import open_dataset
 
     dataset = open_dataset(args.folder)
