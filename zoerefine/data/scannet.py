@@ -8,10 +8,10 @@
 The data folder contains such folders, or is one. `scene0000_00` and `scene0000_01` are two
 recordings, so two clips, of the scene `scene0000`.
 
-ScanNet's depth is registered to its colour: it shows the same field of view on a coarser grid
-(640x480 for 1296x968). So a depth or pseudo depth file may differ in size from its picture. It is
-brought to the picture's grid by nearest neighbour, before any other resizing: each picture pixel
-takes the value of the depth pixel in which its centre lies. No depths are averaged by this.
+Depth is assumed to show the field of view of its picture, on a coarser grid (640x480 for
+1296x968). So a depth or pseudo depth file may differ in size from its picture. It is brought to
+the picture's grid by nearest neighbour, before any other resizing: each picture pixel takes the
+value of the depth pixel in which its centre lies. No depths are averaged by this.
 """
 
 import re
