@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 import torch
 
-from zoerefine.device import has_bf16
+from zoerefine.device import has_amx, has_bf16
 from zoerefine.memory import free_memory
 
 SAMPLE_BYTES = 256 * 2**20  # copied or read to measure a speed
@@ -72,8 +72,9 @@ def memory_speed() -> MachineCheck:
 def bf16() -> MachineCheck:
     """bfloat16 instructions of the CPU."""
     good = has_bf16(torch.device("cpu"))
+    found = "AMX" if has_amx() else "AVX-512" if good else "no"
     cost = "no bf16 on the CPU; engines and training there use fp32"
-    return MachineCheck("bfloat16 on the CPU", "yes" if good else "no", good, cost)
+    return MachineCheck("bfloat16 on the CPU", found, good, cost)
 
 
 def jpeg_decoder() -> MachineCheck:

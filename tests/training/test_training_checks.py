@@ -28,7 +28,9 @@ def checks(tiny, tmp_path):
 def check(tiny, capsys, *words):
     """Exit code and output of the command, the words of each table cell joined."""
     code = main(["check", "--config", str(tiny), "TRAIN.PRECISION", "fp32", *map(str, words)])
-    return code, " ".join(capsys.readouterr().out.replace("│", " ").split())
+    printed = capsys.readouterr()
+    assert "10 checks, about" in printed.err  # the estimate
+    return code, " ".join(printed.out.replace("│", " ").split())
 
 
 def test_every_check_is_run_and_drawn(tiny, capsys, tmp_path):

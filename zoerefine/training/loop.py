@@ -30,12 +30,12 @@ from zoerefine.ranks import (
 from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import (
     CheckpointWriter,
-    load_best,
     load_checkpoint,
     rename_damaged,
     save_best,
 )
 from zoerefine.training.failures import GRAD_NORM, WatchedStep, explained_failures
+from zoerefine.training.final_results import final_results
 from zoerefine.training.run_log import RunLog
 from zoerefine.training.step_timer import StepTimer
 from zoerefine.training.stop_signals import StopSignals
@@ -78,7 +78,7 @@ def train(
         loop = Loop(cfg, run, Trainer(cfg, cache, split), report)
         with StopSignals() as loop.stop:
             loop.run_epochs()
-        results = loop.results(test)
+        results = final_results(loop.trainer, run, test) | loop.ending
     if is_writer():
         write_json(run.results_file, results)
     wait_for_all()
@@ -199,6 +199,15 @@ class Loop:
         return self.pruned or self.out_of_patience or self.trainer.step >= self.trainer.steps
 
     @property
+    def ending(self) -> dict[str, Any]:
+        """How training ended, and its speed, for results.json."""
+        return {
+            "pruned": self.pruned,
+            "stopped_early": self.out_of_patience,
+            **self.timer.totals(),
+        }
+
+    @property
     def out_of_patience(self) -> bool:
         """Whether TRAIN.PATIENCE evaluations in a row were no better than the best."""
         return 0 < self.cfg.TRAIN.PATIENCE <= self.trainer.evaluations_since_best
@@ -242,36 +251,6 @@ class Loop:
             f"the {what} of step {watched.step} is {values[what]}: look at the frames named in "
             f"{path}, or lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
         )
-
-    def results(self, test: bool) -> dict[str, Any]:
-        """Metrics of the best weights, speed, and how the training ended."""
-        trainer, split = self.trainer, self.trainer.split
-        if not split.val and is_writer():  # nothing to select by: keep the last weights
-            save_best(self.run, trainer.weights.state_dict())
-        wait_for_all()
-        load_best(self.run, trainer.weights)
-        results: dict[str, Any] = {
-            "schema": 1,
-            "data": trainer.cache.label,
-            "pseudo_label": trainer.cache.pseudo_label,
-            "scenes": {"train": split.train, "val": split.val, "test": split.test},
-            "parameters": sum(p.numel() for p in trainer.refiner.parameters()),
-            "epochs": trainer.sampler.locate(trainer.step)[0],
-            "pruned": self.pruned,
-            "stopped_early": self.out_of_patience,
-            "untrained_max_change_m": trainer.untrained_change(),
-            "log_scale": trainer.log_scale,
-            **self.timer.totals(),
-        }
-        if split.val:
-            results["val"] = trainer.evaluate(split.val, detail=True)
-        if test and split.test:
-            results["test"] = trainer.evaluate(split.test, detail=True)
-            results["test_scenes"] = results["test"].pop("scenes")
-            if is_writer():
-                results["test"]["shuffled"] = trainer.evaluate_shuffled(split.test)
-        # Last, since a cache in `fill` mode is complete only now.
-        return results | {"data_digest": trainer.cache.dataset_digest}
 
 
 def epoch_line(epoch: int, epochs: int, metrics: dict[str, Any], best: float) -> str:

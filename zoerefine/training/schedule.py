@@ -46,6 +46,18 @@ class Schedule:
         return self.peak * shape(done, self.step_at)
 
 
+@dataclass(frozen=True)
+class GeometricSchedule:
+    """A learning rate that is multiplied by the same factor at every step."""
+
+    low: float
+    high: float
+    steps: int
+
+    def rate(self, step: int) -> float:
+        return float(self.low * (self.high / self.low) ** (step / max(1, self.steps - 1)))
+
+
 def cosine(done: float, step_at: Sequence[float]) -> float:
     """Half a cosine down to zero (Loshchilov and Hutter 2017)."""
     return (1 + math.cos(math.pi * done)) / 2

@@ -24,7 +24,7 @@ from zoerefine.training.check_drawings import draw_batch, draw_rates
 from zoerefine.training.check_pace import measure_pace
 from zoerefine.training.job import prepare
 from zoerefine.training.memory_use import kept_for_gradients, largest_batch
-from zoerefine.training.schedule import Schedule
+from zoerefine.training.schedule import GeometricSchedule, Schedule
 from zoerefine.training.step_timer import StepTimer
 from zoerefine.training.trainer import Trainer
 
@@ -49,18 +49,6 @@ class TrainingCheck:
     name: str
     run: Callable[[], Result]
     steps: int
-
-
-@dataclass(frozen=True)
-class GeometricSchedule:
-    """A learning rate that is multiplied by the same factor at every step."""
-
-    low: float
-    high: float
-    steps: int
-
-    def rate(self, step: int) -> float:
-        return float(self.low * (self.high / self.low) ** (step / max(1, self.steps - 1)))
 
 
 class TrainingChecks:
