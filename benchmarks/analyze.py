@@ -21,7 +21,7 @@ from common.report import Row, options, report, row
 
 from zoerefine.analysis.collect import collect
 from zoerefine.analysis.comparisons import verdict
-from zoerefine.analysis.groups import Group
+from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.seed_statistics import holm, permutation_p
 from zoerefine.config import defaults, to_dict
 
@@ -77,7 +77,7 @@ def error_rates(studies: int) -> list[Row]:
 
 def verdicts(scores: np.ndarray) -> list[bool]:
     """For each pair of groups whether one is called better; scores is [groups, seeds]."""
-    groups = [Group(str(number), [], [], values) for number, values in enumerate(scores)]
+    groups = [RunGroup(str(number), [], [], values) for number, values in enumerate(scores)]
     pairs = list(combinations(groups, 2))
     adjusted = holm([permutation_p(a.scores, b.scores) for a, b in pairs])
     return [

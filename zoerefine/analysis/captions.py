@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.figure_style import PALETTE
 from zoerefine.analysis.group_names import shortened
-from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.groups import METRIC, RunGroup
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, ESTIMATOR, INTERVAL
 
 NAMED = 4  # runs that a sentence names
 
 
-def legend(groups: Sequence[Group], split: str) -> list[str]:
+def legend(groups: Sequence[RunGroup], split: str) -> list[str]:
     """What lines, bands, points, bars and numbers are."""
     seeds = [len(group.scores) for group in groups if len(group.scores)]
     curves = [run.curve for group in groups for run in group.runs if run.curve]
@@ -30,7 +30,7 @@ def legend(groups: Sequence[Group], split: str) -> list[str]:
     return parts
 
 
-def facts(collection: Collection, groups: Sequence[Group], split: str) -> list[str]:
+def facts(collection: Collection, groups: Sequence[RunGroup], split: str) -> list[str]:
     """Which commits and data the runs come from, and what is missing from the graph and why."""
     runs = collection.runs
     commits = sorted({run.commit[:8] for run in runs})
@@ -75,7 +75,7 @@ def split_name(split: str) -> str:
     return "test scenes" if split == "test" else "validation scenes"
 
 
-def pseudo_label(groups: Sequence[Group]) -> str:
+def pseudo_label(groups: Sequence[RunGroup]) -> str:
     """What the pseudo depth of these runs is called."""
     labels = [run.results.get("pseudo_label") for group in groups for run in group.runs]
     return next((shortened(str(label)) for label in labels if label), "pseudo depth")

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.groups import METRIC, RunGroup
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.seed_statistics import (
     ALPHA,
@@ -50,7 +50,7 @@ class Difference:
     verdict: str
 
 
-def compare_groups(groups: Sequence[Group], split: str) -> list[Difference]:
+def compare_groups(groups: Sequence[RunGroup], split: str) -> list[Difference]:
     """Every pair of groups with scores; pairs with enough seeds are tested."""
     pairs = list(combinations([group for group in groups if len(group.scores)], 2))
     tested = [(a, b) for a, b in pairs if min(len(a.scores), len(b.scores)) >= ENOUGH_RUNS]
@@ -71,7 +71,7 @@ class Test:
     verdict: str
 
 
-def _difference(a: Group, b: Group, split: str, test: Test | None) -> Difference:
+def _difference(a: RunGroup, b: RunGroup, split: str, test: Test | None) -> Difference:
     scenes = common_scenes([*a.scored, *b.scored], split)
     by_scene = [scene_scores(group.scored, split, scenes).mean(0) for group in (a, b)]
     seeds = min(len(a.scores), len(b.scores))
@@ -91,7 +91,7 @@ def _difference(a: Group, b: Group, split: str, test: Test | None) -> Difference
     )
 
 
-def verdict(a: Group, b: Group, p_adjusted: float, tests: int) -> str:
+def verdict(a: RunGroup, b: RunGroup, p_adjusted: float, tests: int) -> str:
     """The outcome in words of one test out of `tests`."""
     interval = difference_interval(a.scores, b.scores)
     if interval is None or interval[0] <= 0 <= interval[1]:

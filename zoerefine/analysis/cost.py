@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from zoerefine.analysis.groups import Group
+from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.seed_statistics import estimate
 
@@ -15,7 +15,7 @@ PARAMETERS = "parameters, millions"
 class Cost:
     """What a group's runs cost, one number per scored run."""
 
-    group: Group
+    group: RunGroup
     costs: list[float]
 
     @property
@@ -23,7 +23,7 @@ class Cost:
         return estimate(self.costs)
 
 
-def group_costs(groups: Sequence[Group]) -> tuple[list[Cost], str]:
+def group_costs(groups: Sequence[RunGroup]) -> tuple[list[Cost], str]:
     """The groups with a cost, and its unit: latency if each has an exported run, else size.
 
     A run that was not exported has the mean latency of its group.
@@ -36,7 +36,7 @@ def group_costs(groups: Sequence[Group]) -> tuple[list[Cost], str]:
     return [cost for cost in sizes if cost], PARAMETERS
 
 
-def _cost(group: Group, cost_of: Callable[[Run], float | None]) -> Cost | None:
+def _cost(group: RunGroup, cost_of: Callable[[Run], float | None]) -> Cost | None:
     found = [cost_of(run) for run in group.scored]
     known = [cost for cost in found if cost is not None]
     if not known:

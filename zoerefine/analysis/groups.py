@@ -15,7 +15,7 @@ METRIC = SELECTION_METRIC  # lower is better; checkpoints and trials are chosen 
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs of one setting.
 
     Attributes:
@@ -47,7 +47,7 @@ def choose_split(runs: Sequence[Run]) -> str:
     return "test" if measured and tested else "val"
 
 
-def make_groups(runs: list[Run], split: str, by: str | None = None) -> list[Group]:
+def make_groups(runs: list[Run], split: str, by: str | None = None) -> list[RunGroup]:
     """Groups, the lowest mean first; those without a score come last.
 
     Args:
@@ -66,8 +66,8 @@ def make_groups(runs: list[Run], split: str, by: str | None = None) -> list[Grou
     return sorted(groups, key=lambda g: (not len(g.scores), g.mean, g.label))
 
 
-def make_group(label: str, runs: list[Run], split: str) -> Group:
+def make_group(label: str, runs: list[Run], split: str) -> RunGroup:
     """A group and its scores on the split."""
     found = {run.path: run.metric(split, "refined", METRIC) for run in runs}
     scored = [run for run in runs if found[run.path] is not None]
-    return Group(label, runs, scored, np.array([found[run.path] for run in scored], np.float64))
+    return RunGroup(label, runs, scored, np.array([found[run.path] for run in scored], np.float64))

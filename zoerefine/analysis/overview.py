@@ -12,7 +12,7 @@ from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.cost import Cost, group_costs
 from zoerefine.analysis.figure_style import PALETTE, QUIET, is_wide, save, set_log, style
 from zoerefine.analysis.group_names import shortened
-from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.groups import METRIC, RunGroup
 from zoerefine.analysis.label_places import Label, place_labels, spread_labels
 from zoerefine.analysis.seed_statistics import mean_interval, pareto_front
 
@@ -22,17 +22,19 @@ CAPTION_COLUMNS = 185  # characters of a caption's line
 SHOWN_GROUPS = len(PALETTE)  # colours that can be distinguished; the tables list all groups
 FAR_AWAY = 1  # ranges of the scores; a pseudo depth farther away is only a note
 
-Colored = Sequence[tuple[Group, str]]
+Colored = Sequence[tuple[RunGroup, str]]
 
 
-def draw_overview(collection: Collection, groups: list[Group], split: str, out: Path) -> list[Path]:
+def draw_overview(
+    collection: Collection, groups: list[RunGroup], split: str, out: Path
+) -> list[Path]:
     """Write overview.png, .pdf and .svg of the best groups."""
     with style():
         figure = overview_figure(collection, groups, split)
         return [save(figure, out / f"overview.{kind}") for kind in FORMATS]
 
 
-def overview_figure(collection: Collection, groups: list[Group], split: str) -> Any:
+def overview_figure(collection: Collection, groups: list[RunGroup], split: str) -> Any:
     """The figure itself; to be called inside `figure_style.style()`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -124,7 +126,7 @@ def align_curves(curves: list[tuple[list[int], list[float]]]) -> tuple[np.ndarra
     return np.array(common), np.array([[row[epoch] for epoch in common] for row in rows])
 
 
-def short_name(group: Group) -> str:
+def short_name(group: RunGroup) -> str:
     """A group's name beside its curve or point."""
     name = group.label.split(": ")[0] if len(group.runs) == 1 else group.label
     return shortened(name, 24)
@@ -155,7 +157,7 @@ def draw_finals(axis: Any, groups: Colored, split: str) -> None:
     draw_pseudo_level(axis, [group for group, _ in scored], split)
 
 
-def draw_pseudo_level(axis: Any, groups: Sequence[Group], split: str) -> None:
+def draw_pseudo_level(axis: Any, groups: Sequence[RunGroup], split: str) -> None:
     """Mark the pseudo depth's own AbsRel by a line, or by a note where it is far away."""
     metrics = [run.metric(split, "pseudo", METRIC) for group in groups for run in group.scored]
     known = [value for value in metrics if value is not None]

@@ -13,7 +13,7 @@ from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.comparisons import Difference
 from zoerefine.analysis.example_frames import best_and_worst
 from zoerefine.analysis.figure_style import PALETTE
-from zoerefine.analysis.groups import Group
+from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.importance import ENOUGH_FOR_IMPORTANCE, ENOUGH_TO_BE_SURE, importances
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.summary import summarize
@@ -27,7 +27,7 @@ CURVES_SHOWN = 200
 
 def write_report(
     collection: Collection,
-    groups: list[Group],
+    groups: list[RunGroup],
     differences: list[Difference],
     split: str,
     out: Path,
@@ -102,7 +102,7 @@ def settings_note(shares: dict[str, float], runs: int) -> str:
     return f"Share of the variation of AbsRel (PED-ANOVA): {', '.join(parts)}.{rough}"
 
 
-def curves(groups: Sequence[Group]) -> list[dict[str, Any]]:
+def curves(groups: Sequence[RunGroup]) -> list[dict[str, Any]]:
     """Every run's curve with its name and its group's colour."""
     found = []
     for number, group in enumerate(groups):
@@ -114,7 +114,7 @@ def curves(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return found[:CURVES_SHOWN]
 
 
-def held_out_frames(groups: Sequence[Group]) -> tuple[list[Any], str]:
+def held_out_frames(groups: Sequence[RunGroup]) -> tuple[list[Any], str]:
     """Example frames of the best run and what they are, or the reason why there are none."""
     run = best_run(groups)
     if run is None:
@@ -127,7 +127,7 @@ def held_out_frames(groups: Sequence[Group]) -> tuple[list[Any], str]:
     return frames, note
 
 
-def best_run(groups: Sequence[Group]) -> Run | None:
+def best_run(groups: Sequence[RunGroup]) -> Run | None:
     """The run with the lowest score."""
     runs = [(s, run) for g in groups for s, run in zip(g.scores, g.scored, strict=True)]
     return min(runs, key=lambda pair: pair[0])[1] if runs else None

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from zoerefine.analysis.captions import counted, pseudo_label, split_name
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.comparisons import Difference
-from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.groups import METRIC, RunGroup
 from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, ESTIMATOR
 
 
 def summarize(
-    collection: Collection, groups: Sequence[Group], differences: Sequence[Difference], split: str
+    collection: Collection,
+    groups: Sequence[RunGroup],
+    differences: Sequence[Difference],
+    split: str,
 ) -> list[str]:
     """The best group, the next one, and what limits the conclusions."""
     scored = [group for group in groups if len(group.scores)]
@@ -35,7 +38,7 @@ def summarize(
     return lines
 
 
-def best_line(best: Group, groups: Sequence[Group], split: str) -> str:
+def best_line(best: RunGroup, groups: Sequence[RunGroup], split: str) -> str:
     """The best group beside the pseudo depth."""
     known = [run.metric(split, "pseudo", METRIC) for run in best.scored]
     pseudo = [value for value in known if value is not None]

@@ -9,7 +9,7 @@ from typing import Any
 
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.comparisons import Difference, common_scenes, scene_scores
-from zoerefine.analysis.groups import METRIC, Group
+from zoerefine.analysis.groups import METRIC, RunGroup
 from zoerefine.analysis.run_record import differing_keys
 from zoerefine.files import replacing
 from zoerefine.metrics import NAMES
@@ -23,7 +23,9 @@ METRICS = tuple(
 BOUNDS = ("interval", "paired")  # fields of a `Difference` that are two numbers
 
 
-def run_rows(collection: Collection, groups: Sequence[Group]) -> tuple[list[str], list[list[Any]]]:
+def run_rows(
+    collection: Collection, groups: Sequence[RunGroup]
+) -> tuple[list[str], list[list[Any]]]:
     """Header, and per run its settings and metrics, or the reason why it was left out."""
     keys = differing_keys(collection.runs)
     header = [
@@ -52,7 +54,7 @@ def cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def group_rows(groups: Sequence[Group]) -> tuple[list[str], list[list[Any]]]:
+def group_rows(groups: Sequence[RunGroup]) -> tuple[list[str], list[list[Any]]]:
     """Header, and per group the mean over seeds with its interval."""
     header = ["group", "runs", "scored", "mean", "low", "high"]
     rows = [
@@ -77,7 +79,7 @@ def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[
     return header, rows
 
 
-def scene_rows(groups: Sequence[Group], split: str) -> tuple[list[str], list[list[Any]]]:
+def scene_rows(groups: Sequence[RunGroup], split: str) -> tuple[list[str], list[list[Any]]]:
     """Header, and per scene the pseudo depth's mean score and each group's."""
     scored = [group for group in groups if group.scored]
     runs = [run for group in scored for run in group.scored]

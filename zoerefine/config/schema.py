@@ -72,7 +72,7 @@ else:
     Node = object
 
 
-class Group(Node):
+class KeyGroup(Node):
     """A group of keys.
 
     No group is ever made: at run time a config is a tree of YACS nodes. Type checkers are shown
@@ -88,7 +88,7 @@ class Group(Node):
 
 
 @dataclass
-class RunKeys(Group):
+class RunKeys(KeyGroup):
     """Where a run is written: ROOT/NAME/ID."""
 
     NAME: str = key(Text("a folder's name", run_name_fault), "run", "name of the run: runs/NAME/ID")
@@ -96,7 +96,7 @@ class RunKeys(Group):
 
 
 @dataclass
-class DataKeys(Group):
+class DataKeys(KeyGroup):
     """Which frames are used, and how scenes are split."""
 
     ROOT: str = path("", "a HabitatDyn folder, or a folder with a frames.csv")
@@ -135,7 +135,7 @@ class DataKeys(Group):
 
 
 @dataclass
-class CacheKeys(Group):
+class CacheKeys(KeyGroup):
     """The packed cache: frames decoded and resized once."""
 
     ROOT: str = path("caches", "folder of all caches")
@@ -157,7 +157,7 @@ class CacheKeys(Group):
 
 
 @dataclass
-class LoaderKeys(Group):
+class LoaderKeys(KeyGroup):
     """How batches are loaded."""
 
     BATCH: int = key(Integer(1, 65536), 64, "samples of one optimizer step, over all processes")
@@ -210,7 +210,7 @@ class LoaderKeys(Group):
 
 
 @dataclass
-class AugmentKeys(Group):
+class AugmentKeys(KeyGroup):
     """Random changes of training batches, on the device."""
 
     FLIP: float = key(SHARE, 0.5, "probability that a sample is mirrored")
@@ -227,7 +227,7 @@ class AugmentKeys(Group):
 
 
 @dataclass
-class ModelKeys(Group):
+class ModelKeys(KeyGroup):
     """The network that refines depth."""
 
     NAME: str = key(
@@ -245,7 +245,7 @@ class ModelKeys(Group):
 
 
 @dataclass
-class LossKeys(Group):
+class LossKeys(KeyGroup):
     """The loss that training minimizes."""
 
     TERMS: list[dict[str, Any]] = key(
@@ -259,7 +259,7 @@ class LossKeys(Group):
 
 
 @dataclass
-class TrainKeys(Group):
+class TrainKeys(KeyGroup):
     """How the refiner is trained."""
 
     EPOCHS: int = key(Integer(1), 50, "passes over the training frames", "epochs")
@@ -334,7 +334,7 @@ class TrainKeys(Group):
 
 
 @dataclass
-class StudyKeys(Group):
+class StudyKeys(KeyGroup):
     """The study of a search."""
 
     TRIALS: int = key(Integer(1), 20, "trials in all")
@@ -386,7 +386,7 @@ class StudyKeys(Group):
 
 
 @dataclass
-class Config(Group):
+class Config(KeyGroup):
     """The whole tree. SEARCH, which mirrors it, is not declared by keys."""
 
     if TYPE_CHECKING:

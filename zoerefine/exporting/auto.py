@@ -20,7 +20,7 @@ SAME_SPEED = 1.05  # engines within this factor of the fastest are taken as equa
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenEngine:
     """A built bundle, and the measurement that decided for it.
 
     Attributes:
@@ -31,7 +31,7 @@ class Choice:
     measured: dict[str, Any] = field(default_factory=dict)
 
 
-def choose(builder: EngineBuilder, engine: str, precision: str) -> Choice:
+def choose(builder: EngineBuilder, engine: str, precision: str) -> ChosenEngine:
     """Build what `engine` and `precision` ask for, each of which may be auto.
 
     Under auto, a kind that cannot be built is named with its reason, and the next one is tried.
@@ -54,7 +54,7 @@ def choose(builder: EngineBuilder, engine: str, precision: str) -> Choice:
     )
 
 
-def choose_precision(builder: EngineBuilder, kind: EngineKind, precision: str) -> Choice:
+def choose_precision(builder: EngineBuilder, kind: EngineKind, precision: str) -> ChosenEngine:
     """Build a kind's engine in a precision, or in every candidate of auto, and take the fastest.
 
     Raises `UserError` if it cannot be built, or is within tolerance in no candidate.
@@ -63,10 +63,10 @@ def choose_precision(builder: EngineBuilder, kind: EngineKind, precision: str) -
         raise UserError(kind.missing_requirement())
     bundles = build_candidates(builder, kind, candidates(kind, precision))
     if len(bundles) == 1:
-        return Choice(next(iter(bundles.values())))
+        return ChosenEngine(next(iter(bundles.values())))
     measured = measure_latency(builder, kind, bundles)
     errors = {name: read_manifest(path)["mean_rel_err"] for name, path in bundles.items()}
-    return Choice(bundles[fastest(measured["latency_ms"], errors)], measured)
+    return ChosenEngine(bundles[fastest(measured["latency_ms"], errors)], measured)
 
 
 def candidates(kind: EngineKind, precision: str) -> list[str]:

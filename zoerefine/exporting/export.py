@@ -33,7 +33,7 @@ def publish(run: RunDir, built: Path, measured: dict[str, Any]) -> Path:
     """Copy a built bundle, with its model card, to where the run's engine is looked for.
 
     Args:
-        measured: what the bundle was chosen by, for its manifest; see `auto.Choice`.
+        measured: what the bundle was chosen by, for its manifest; see `auto.ChosenEngine`.
     """
     facts = {"choice": measured} if measured else {}
     card = model_card(run, read_manifest(built) | facts)
