@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from zoerefine.loss import Loss
 from zoerefine.registries import LOSS_TERMS
 
+pytestmark = pytest.mark.numeric
+
 
 def batch(seed=0, height=9, width=11):
     generator = torch.Generator().manual_seed(seed)

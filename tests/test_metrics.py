@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from zoerefine.metrics import (
     picture_metrics,
     valid_pixels,
 )
+
+pytestmark = pytest.mark.numeric
 
 
 def pictures(count, seed):

@@ -91,7 +91,7 @@ def test_it_needs_no_heavy_package():
 
 def test_the_table_in_the_docs_is_current(shown):
     assert shown("--markdown") in DOCS.read_text(), (
-        "put the output of `zoerefine config --markdown` between the marks in docs/configuration.md"
+        "put the output of `zoerefine config --markdown` at the end of docs/configuration.md"
     )
 
 

@@ -23,6 +23,8 @@ from zoerefine.exporting.verify import Accuracy, OutOfTolerance, check_tolerance
 from zoerefine.registries import ENGINES
 from zoerefine.training.checkpoint import load_refiner, save_best
 
+pytestmark = pytest.mark.numeric
+
 EXPORT = Path(__file__).resolve().parents[2] / "platform" / "export.py"
 ON_CPU = [
     ("torchscript", "fp32"), ("torchscript", "bf16"),

@@ -9,6 +9,8 @@ from zoerefine.model import build_refiner
 from zoerefine.model.refiner import DepthHead
 from zoerefine.registries import NETWORKS
 
+pytestmark = pytest.mark.numeric
+
 
 @pytest.fixture(params=NETWORKS)
 def refiner(request):

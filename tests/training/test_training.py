@@ -30,6 +30,8 @@ from zoerefine.training.checkpoint import (
 )
 from zoerefine.training.job import run_training
 
+pytestmark = pytest.mark.numeric
+
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "1"))  # 50 take six minutes
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "train.py"
 

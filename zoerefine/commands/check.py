@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoerefine.config import load_config
+from zoerefine.files import create_ignored_folder
 
 if TYPE_CHECKING:
     from zoerefine.training.training_checks import TrainingChecks
@@ -18,7 +19,7 @@ STYLES = {"good": "green", "look": "yellow", "unclear": "dim", "skipped": "dim"}
 def main(argv: Sequence[str]) -> int:
     """Run the checks; exit code 1 if a check says "look"."""
     parser = argparse.ArgumentParser(
-        prog="check",
+        prog="zoerefine check",
         description="Check a configuration with short trainings: loss before training, "
         "gradients, memory, a single batch, learning rate, data wait, and whether pseudo depth "
         "and pictures matter. It trains in TRAIN.PRECISION and saves no run.",
@@ -49,6 +50,7 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.training.training_checks import TrainingChecks
 
     with explained_failures():
+        create_ignored_folder(args.out)
         checks = TrainingChecks(cfg, args.out, args.limit)
         findings = list(run_checks(checks, args.limit))
     table = Table()

@@ -20,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """All verbs with their options."""
     made = argparse.ArgumentParser(
-        prog="data", description="Make, check, split and pack a data set."
+        prog="zoerefine data", description="Make, check, split and pack a data set."
     )
     verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
 

@@ -10,7 +10,7 @@ from zoerefine.config import load_config
 def main(argv: Sequence[str]) -> int:
     """Train some steps, draw their timeline, and print the bottleneck."""
     parser = argparse.ArgumentParser(
-        prog="profile",
+        prog="zoerefine profile",
         description="Train a few dozen steps on the configured data, draw a timeline of readers, "
         "conversion and training, and name the bottleneck. Saves no run.",
     )

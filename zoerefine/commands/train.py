@@ -10,9 +10,9 @@ from zoerefine.progress import silent
 def main(argv: Sequence[str]) -> int:
     """Train as configured."""
     parser = argparse.ArgumentParser(
-        prog="train",
+        prog="zoerefine train",
         description="Train a refiner as configured; an unfinished run is resumed.",
-        epilog="Example: train --config configs/habitatdyn.yaml DATA.ROOT /data/habitatdyn",
+        epilog="Example: zoerefine train --config configs/habitatdyn.yaml DATA.ROOT FOLDER",
     )
     parser.add_argument("--config", required=True, metavar="FILE", help="a YAML config")
     parser.add_argument(

@@ -99,7 +99,7 @@ class RunKeys(KeyGroup):
 class DataKeys(KeyGroup):
     """Which frames are used, and how scenes are split."""
 
-    ROOT: str = path("", "a HabitatDyn folder, or a folder with a frames.csv")
+    ROOT: str = path("", "folder of frames: HabitatDyn, frames.csv, TUM or ScanNet layout")
     SCENES: list[str] = key(NAMES, [], "use only these scenes; []: all")
     CLASSES: list[str] = key(
         NAMES, [], "use only clips with any of these moving objects, e.g. [dog, toy car]; []: all"

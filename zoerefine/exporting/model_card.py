@@ -15,7 +15,7 @@ from zoerefine.yaml_dump import dump_yaml
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 # A refiner that uses its pseudo depth has a larger error with another scene's, by this factor.
 LEAST_DEPENDENCE = 1.05
-DECIDING_SECTIONS = ("SEED", "MODEL", "LOSS", "AUGMENT", "TRAIN")  # without paths and addresses
+CARD_GROUPS = ("SEED", "MODEL", "LOSS", "AUGMENT", "TRAIN")  # without paths and addresses
 LICENCES = {
     "HabitatDyn": "HabitatDyn is free for academic, non-commercial research (arXiv 2304.10854). "
     "Ask its authors before you use these weights for anything else.",
@@ -228,7 +228,7 @@ refined_m = Refiner.load("refiner.ts")(rgb, zoe_m)  # uint8 [H, W, 3] and metres
 
 def training_config(cfg: Config) -> str:
     """The part of the config that decides the weights."""
-    shown = json.loads(json.dumps({name: cfg[name] for name in DECIDING_SECTIONS}))
+    shown = json.loads(json.dumps({name: cfg[name] for name in CARD_GROUPS}))
     shown["MODEL"]["PRETRAINED"] = Path(cfg.MODEL.PRETRAINED).name  # not where it is on a disk
     text = dump_yaml(shown).strip()
     return f"## Training config\n\n```yaml\n{text}\n```"
