@@ -12,6 +12,8 @@ from zoerefine.model import build_refiner
 from zoerefine.model.refiner import MEAN_LOG_DEPTH, row_positions
 from zoerefine.registries import NETWORKS
 
+pytestmark = pytest.mark.numeric
+
 
 def inputs(batch=2, height=40, width=56, seed=0):
     generator = torch.Generator().manual_seed(seed)

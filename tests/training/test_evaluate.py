@@ -14,6 +14,8 @@ from zoerefine.data.readers import open_dataset
 from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.training.evaluate import evaluate
 
+pytestmark = pytest.mark.numeric
+
 
 class Tenth(nn.Module):
     """Predicts a tenth more than the pseudo depth."""

@@ -10,6 +10,8 @@ from zoerefine.config import load_config
 from zoerefine.training.check_pace import MAX_STEPS, MIN_SAMPLES, MIN_STEPS, choose_pace
 from zoerefine.training.training_checks import TrainingChecks
 
+pytestmark = pytest.mark.numeric
+
 NO_LIMIT = 1e9  # seconds; short trainings then have full batches and MAX_STEPS, on any machine
 
 
