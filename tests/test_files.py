@@ -20,7 +20,7 @@ from zoerefine.files import (
 )
 from zoerefine.launch.git_commands import uncommitted_files
 
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
 WRITER = """
 import sys
 from zoerefine.files import write_text

@@ -24,7 +24,7 @@ from zoerefine.errors import UserError
 from zoerefine.training.job import run_training
 
 SIZE = 24, 32
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
 
 
 def build(world, root, **options):

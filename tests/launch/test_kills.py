@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "6"))
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "6")
 
 
 def descendants(pid):

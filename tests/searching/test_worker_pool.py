@@ -19,7 +19,7 @@ from tests.searching.conftest import (
 from zoerefine.errors import UserError
 from zoerefine.searching.worker_pool import clean_commit
 
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "1"))
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "1")
 
 
 def logs_of(study):

@@ -56,6 +56,7 @@ def assert_same(ours, theirs, rel):
 
 
 # With five samples a batch shares differ, and one rank of four has none of a last batch of three.
+@pytest.mark.numeric
 @pytest.mark.parametrize("processes", [2, 4])
 def test_any_number_of_processes_gives_the_same_metrics(alone, together, processes):
     single, many = alone(*TERMS), together(processes, *TERMS)
@@ -71,6 +72,7 @@ def test_any_number_of_processes_gives_the_same_metrics(alone, together, process
     assert many.read_json(many.provenance_file)["processes"] == processes
 
 
+@pytest.mark.numeric
 def test_parts_of_a_batch_are_the_same_with_any_number_of_processes(alone, together):
     words = ("TRAIN.ACCUMULATE", "2", "LOADER.BATCH", "7")  # and one of one: a rank has none
     single, both = alone(*words), together(2, *words)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.training.global_scale import fit_log_scale
 
+pytestmark = pytest.mark.numeric
+
 
 def batch(truth_m, zoe_m):
     truth_m, zoe_m = (torch.as_tensor(one, dtype=torch.float32) for one in (truth_m, zoe_m))

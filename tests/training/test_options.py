@@ -16,6 +16,8 @@ from zoerefine.training.loop import Loop
 from zoerefine.training.pretrained import load_pretrained
 from zoerefine.training.trainer import MIN_LOSS_SCALE
 
+pytestmark = pytest.mark.numeric
+
 # Only a GPU has CUDA graphs; on a CPU the mode equals the default.
 COMPILED = ["default", "reduce-overhead"] if torch.cuda.is_available() else ["default"]
 

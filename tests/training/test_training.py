@@ -30,9 +30,7 @@ from zoerefine.training.checkpoint import (
 )
 from zoerefine.training.job import run_training
 
-pytestmark = pytest.mark.numeric
-
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS", "1"))  # 50 take six minutes
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "1")  # 50 take six minutes
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "train.py"
 
 
@@ -70,6 +68,7 @@ def test_tensorboard_shows_losses_metrics_pictures_and_histograms(finished):
     assert {f"weights/{name}", f"gradients/{name}"} <= set(shown["histograms"])
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("tier", ["mmap", "ram", "device"])
 def test_another_process_and_every_loader_tier_give_the_same_bits(finished, train, tier):
     run = train("TRAIN.PRECISION", "fp32", "LOADER.TIER", tier)
@@ -86,6 +85,7 @@ def test_a_finished_run_is_not_trained_again(finished):
     assert finished.results_file.stat().st_mtime_ns == stamp
 
 
+@pytest.mark.numeric
 def test_training_beats_pseudo_depth_and_global_scale_on_held_out_scenes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["data", "synthesize", "world", "--scenes", "24", "--clips", "1", "--frames", "3",
@@ -180,6 +180,7 @@ def test_a_kill_after_the_results_leaves_a_run_that_the_same_command_finishes(tr
     assert run.results_file.stat().st_mtime_ns == stamp
 
 
+@pytest.mark.numeric
 def test_a_network_with_dropout_resumes_to_the_same_bits(trainer):
     uninterrupted, killed, resumed = (
         trainer("MODEL.NAME", "tests.training.networks:Dropping") for _ in range(3)

@@ -41,7 +41,7 @@ def prepare_run_dir(cfg: Config) -> RunDir:
     run.create()
     if run.status().state != "finished":
         save_config(cfg, run.config_file)
-    if run_from_launcher() is None:  # a launcher has said so already
+    if run_from_launcher() is None:  # a launcher has printed it already
         say(f"writing to {run.path}")
     return run
 

@@ -31,7 +31,7 @@ from zoerefine.training.pretrained import load_pretrained
 from zoerefine.training.schedule import Schedule
 from zoerefine.training.weight_average import WeightAverage
 
-MIN_LOSS_SCALE = 2.0**-16  # of fp16; 32 skipped steps in a row lead there from the initial 2^16
+MIN_LOSS_SCALE = 2.0**-16  # of fp16; reached from the initial 2^16 by 32 skipped steps in a row
 SCALE_PICTURES = 512  # training pictures to which the global scale is fitted
 
 
@@ -100,7 +100,7 @@ class Trainer:
     def sample_training_batches(self) -> Iterator[DeviceBatch]:
         """Shuffled batches of training frames, about SCALE_PICTURES in all, without augmentation.
 
-        They are the same ones at every call, whatever TRAIN.SEED and LOADER.ORDER are.
+        They are the same ones at every call, whatever SEED and LOADER.ORDER are.
         """
         loader = self.loader_of(self.cache.indices(self.split.train), 0, OrderOptions())
         return islice(self.prefetch(loader), max(1, SCALE_PICTURES // self.cfg.LOADER.BATCH))
@@ -230,7 +230,7 @@ class Trainer:
 
 
 def step_seed(*words: int) -> int:
-    """A seed of 63 bits that differs where any word does."""
+    """A 63-bit seed for a combination of numbers."""
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
