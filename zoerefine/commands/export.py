@@ -88,7 +88,7 @@ def print_sweep(run: RunDir) -> int:
 
 
 def summary(manifest: dict[str, Any]) -> str:
-    """A bundle in a line."""
+    """A bundle in a line, and a line for each warning."""
     speed = "not timed, because this machine cannot run it"
     if "latency_ms" in manifest:
         latency_ms, eager_ms = manifest["latency_ms"], manifest["eager_ms"]
@@ -96,7 +96,8 @@ def summary(manifest: dict[str, Any]) -> str:
             f"{latency_ms:.1f} ms a frame of {manifest['width']}x{manifest['height']}, eager "
             f"{eager_ms:.1f} ms ({eager_ms / latency_ms:.2f}x)"
         )
+    warnings = "".join(f"\nwarning: {line}" for line in manifest.get("warnings", []))
     return (
         f"{manifest['engine']} {manifest['precision']}: {speed}; differs from eager by at most "
-        f"{manifest['max_abs_err_m']:.3f} m, {manifest['mean_rel_err']:.3%} on average"
+        f"{manifest['max_abs_err_m']:.3f} m, {manifest['mean_rel_err']:.3%} on average{warnings}"
     )

@@ -140,6 +140,8 @@ def prepare(args: argparse.Namespace) -> "Inference":
         check_writable(folder)
     if note := other_processor(engine.manifest):
         say(f"{args.bundle}: {note}")
+    for warning in engine.manifest.get("warnings", []):
+        say(f"{args.bundle}: warning: {warning}")
     return Inference(engine, source, pseudo, results)
 
 

@@ -32,6 +32,7 @@ from zoerefine.model import RefinerNetwork
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import load_refiner
+from zoerefine.training.verdict import warnings
 
 # The code that decides what an engine computes, with two modules of zoerefine.data.
 CODE_FOLDERS = Path(__file__).parent, Path(inspect.getfile(RefinerNetwork)).parent
@@ -165,6 +166,7 @@ def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:
         "data": results["data"],
         "pseudo_label": results["pseudo_label"],
         "metrics": results.get("test", {}).get("refined", {}),
+        "warnings": warnings(results),
         "inputs": {"rgb": "uint8 [B, H, W, 3]", "zoe": "uint16 [B, H, W], metres * 256"},
         "output": "uint16 [B, H, W], metres * 256",
         "torch": torch.__version__.split("+")[0],

@@ -2,19 +2,17 @@
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from zoerefine.config import Config, load_config, training_size
 from zoerefine.exporting.verify import TOLERANCES
-from zoerefine.metrics import FARTHEST_M, NEAREST_M, SELECTION_METRIC, arrow
+from zoerefine.metrics import FARTHEST_M, NEAREST_M, arrow
 from zoerefine.run_dir import RunDir
+from zoerefine.training.verdict import DEPTHS, factor, warnings
 from zoerefine.yaml_dump import dump_yaml
 
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
-# A refiner that uses its pseudo depth has a larger error with another scene's, by this factor.
-LEAST_DEPENDENCE = 1.05
 CARD_GROUPS = ("SEED", "MODEL", "LOSS", "AUGMENT", "TRAIN")  # without paths and addresses
 LICENCES = {
     "HabitatDyn": "HabitatDyn is free for academic, non-commercial research (arXiv 2304.10854). "
@@ -61,42 +59,6 @@ def introduction(cfg: Config, manifest: dict[str, Any]) -> str:
     )
 
 
-def warnings(results: dict[str, Any]) -> list[str]:
-    """What the results on held-out scenes say against using the refiner, a sentence each."""
-    test = results.get("test", {})
-    errors = {which: test.get(which, {}).get(SELECTION_METRIC) for which in (*ROWS, "shuffled")}
-    refined = errors["refined"]
-    if refined is None:
-        return ["this refiner has not been evaluated on held-out scenes."]
-    found = []
-    for which, name in (
-        ("pseudo", "the pseudo depth as it is"),
-        ("global_scale", f"the pseudo depth times the single factor {factor(results)}"),
-    ):
-        other = errors[which]
-        if other is not None and not refined < other:
-            found.append(
-                f"on held-out scenes this refiner is not better than {name}: {SELECTION_METRIC} "
-                f"{refined:.4f} against {other:.4f}. Use that instead."
-            )
-    shuffled = errors["shuffled"]
-    if shuffled is not None and not shuffled > LEAST_DEPENDENCE * refined:
-        found.append(
-            "this refiner does not depend on the pseudo depth: its "
-            f"{SELECTION_METRIC} is {refined:.4f}, and {shuffled:.4f} with another scene's pseudo "
-            "depth. It predicts depth only from the picture, which seldom works in other scenes."
-        )
-    return found
-
-
-ROWS = {
-    "pseudo": "pseudo depth",
-    "global_scale": "pseudo depth times a single factor",
-    "refined": "refined",
-    "shuffled": "refined, from another scene's pseudo depth",
-}
-
-
 def held_out_results(results: dict[str, Any]) -> str:
     """The table of metrics."""
     test, scenes = results.get("test", {}), results["scenes"]["test"]
@@ -113,7 +75,7 @@ def held_out_results(results: dict[str, Any]) -> str:
         f"| depth | {' | '.join(arrows)} |",
         "|---" * (len(names) + 1) + "|",
     ]
-    for which, label in ROWS.items():
+    for which, label in DEPTHS.items():
         if values := test.get(which):
             numbers = " | ".join(f"{values[name]:.4f}" for name in names)
             lines.append(f"| {label} | {numbers} |")
@@ -232,11 +194,6 @@ def training_config(cfg: Config) -> str:
     shown["MODEL"]["PRETRAINED"] = Path(cfg.MODEL.PRETRAINED).name  # not where it is on a disk
     text = dump_yaml(shown).strip()
     return f"## Training config\n\n```yaml\n{text}\n```"
-
-
-def factor(results: Mapping[str, Any]) -> str:
-    """The single factor that fits the pseudo depth to the training scenes best."""
-    return f"{math.exp(results.get('log_scale', 0.0)):.3f}"
 
 
 def listed(names: list[str], most: int = 8) -> str:

@@ -50,6 +50,7 @@ def show_bundle(path: Path) -> str:
     metrics = [f"  {name:<40} {value:.6g}" for name, value in manifest["metrics"].items()]
     if metrics:
         lines += ["", "metrics on held-out scenes:", *metrics]
+    lines += [f"warning: {line}" for line in manifest.get("warnings", [])]
     return "\n".join([*lines, "", "build it again:", f"  {rebuild_command(manifest, path)}"])
 
 

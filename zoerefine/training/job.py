@@ -20,6 +20,7 @@ from zoerefine.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.registries import NETWORKS
 from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.training.loop import Report, train
+from zoerefine.training.verdict import closing_lines
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -171,7 +172,8 @@ def run_training(cfg: Config) -> RunDir:
                 cache, split = prepare(cfg)
                 record_provenance(run, cfg, cache)
                 wait_for_all()
-                train(cfg, run, cache, split)
+                for line in closing_lines(train(cfg, run, cache, split)):
+                    say(line)
                 complete_provenance(run)
         else:
             wait_for_all()

@@ -1,0 +1,72 @@
+"""What the held-out results say of a refiner, for people: a table, and warnings in plain words."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from zoerefine.metrics import SELECTION_METRIC
+
+# A refiner that uses its pseudo depth has a larger error with another scene's, by this factor.
+LEAST_DEPENDENCE = 1.05
+SHOWN_METRICS = (SELECTION_METRIC, "silog", "delta1")
+DEPTHS = {
+    "pseudo": "pseudo depth",
+    "global_scale": "pseudo depth times a single factor",
+    "refined": "refined",
+    "shuffled": "refined, from another scene's pseudo depth",
+}
+
+
+def closing_lines(results: Mapping[str, Any]) -> list[str]:
+    """The table that ends a training: each depth's metrics, then a line a scene, then warnings."""
+    test = results.get("test") or {}
+    if not test.get("refined"):
+        return []
+    width = max(map(len, DEPTHS.values()))
+    lines = [f"{'test scenes':<{width}}" + "".join(f"{name:>9}" for name in SHOWN_METRICS)]
+    for which, label in DEPTHS.items():
+        if values := test.get(which):
+            numbers = "".join(f"{values[name]:9.3f}" for name in SHOWN_METRICS)
+            lines.append(f"{label:<{width}}{numbers}")
+    for scene, depths in results.get("test_scenes", {}).items():
+        if depths.get("refined"):
+            figures = ", ".join(
+                f"{which.replace('global_scale', 'single factor')} "
+                f"{depths[which][SELECTION_METRIC]:.3f}"
+                for which in ("pseudo", "global_scale", "refined")
+            )
+            lines.append(f"{scene}: {SELECTION_METRIC} {figures}")
+    return lines + [f"warning: {line}" for line in warnings(results)]
+
+
+def warnings(results: Mapping[str, Any]) -> list[str]:
+    """What the results on held-out scenes say against using the refiner, a sentence each."""
+    test = results.get("test", {})
+    errors = {which: test.get(which, {}).get(SELECTION_METRIC) for which in (*DEPTHS, "shuffled")}
+    refined = errors["refined"]
+    if refined is None:
+        return ["this refiner has not been evaluated on held-out scenes."]
+    found = []
+    for which, name in (
+        ("pseudo", "the pseudo depth as it is"),
+        ("global_scale", f"the pseudo depth times the single factor {factor(results)}"),
+    ):
+        other = errors[which]
+        if other is not None and not refined < other:
+            found.append(
+                f"on held-out scenes this refiner is not better than {name}: {SELECTION_METRIC} "
+                f"{refined:.4f} against {other:.4f}. Use that instead."
+            )
+    shuffled = errors["shuffled"]
+    if shuffled is not None and not shuffled > LEAST_DEPENDENCE * refined:
+        found.append(
+            "this refiner does not depend on the pseudo depth: its "
+            f"{SELECTION_METRIC} is {refined:.4f}, and {shuffled:.4f} with another scene's pseudo "
+            "depth. It predicts depth only from the picture, which seldom works in other scenes."
+        )
+    return found
+
+
+def factor(results: Mapping[str, Any]) -> str:
+    """The single factor that fits the pseudo depth to the training scenes best."""
+    return f"{math.exp(results.get('log_scale', 0.0)):.3f}"
