@@ -51,6 +51,9 @@ def main() -> None:
     parser.add_argument("--folds", type=Path, default=HERE / "rooms_folds.json")
     parser.add_argument("--config", type=Path, default=ROOT / "configs" / "rooms.yaml")
     parser.add_argument("--seeds", type=int, default=3, help="networks of each fold (3)")
+    parser.add_argument(
+        "--refiner-only", action="store_true", help="leave out the first implementation's network"
+    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rooms-") as folder:
         cfg = load_config(args.config, {"DATA.ROOT": str(args.data), "CACHE.ROOT": folder})
@@ -63,7 +66,7 @@ def main() -> None:
         ]
         found: list[BY_SCENE] = []
         for test, seed in track(jobs, len(jobs), "leave rooms out", "fold"):
-            found.append(measure(cfg, cache, test, seed, args.quick))
+            found.append(measure(cfg, cache, test, seed, args.quick, args.refiner_only))
     report(rows_of(found), args.json)
 
 
@@ -85,7 +88,9 @@ def read_folds(path: Path, scenes: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [tuple(fold) for fold in folds]
 
 
-def measure(cfg: Config, cache: Cache, test: tuple[str, ...], seed: int, quick: bool) -> BY_SCENE:
+def measure(
+    cfg: Config, cache: Cache, test: tuple[str, ...], seed: int, quick: bool, refiner_only: bool
+) -> BY_SCENE:
     """AbsRel of every side in the rooms of a fold."""
     others = tuple(scene for scene in cache.scenes if scene not in test)
     split = Split(others, (), test)
@@ -101,7 +106,7 @@ def measure(cfg: Config, cache: Cache, test: tuple[str, ...], seed: int, quick: 
         OtherPseudoDepth(trainer.weights.eval(), other_pseudo(trainer)), trainer, test
     )
     sides["best factor of each frame"] = frame_oracle(trainer, test)
-    if not quick:
+    if not (quick or refiner_only):
         first = train(DirectTrainer, cfg, cache, split, seed, quick)
         sides["first implementation"] = by_scene(first.weights, trainer, test)
     mean = {side: statistics.mean(values.values()) for side, values in sides.items()}
