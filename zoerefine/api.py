@@ -76,7 +76,7 @@ def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "a
 
 
 def load_run(run: "RunDir | str | Path") -> "RunDir":
-    """A run's folder: `.config()`, `.results()`, `.metrics()`, `.status()` and its files' paths.
+    """A run's folder: `.results()`, `.metrics()`, `.status()` and the paths of its files.
 
     Raises `UserError` where there is no run.
     """

@@ -12,14 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.files import create_ignored_folder, write_json
 from zoerefine.locks import is_locked, try_lock
-
-if TYPE_CHECKING:
-    from yacs.config import CfgNode
 
 # Environment variables that a launcher sets for its job: the run directory, the user's folder.
 RUN_FOLDER = "ZOEREFINE_RUN_FOLDER"
@@ -159,12 +156,6 @@ class RunDir:
         except ValueError as error:
             raise UserError(f"{path} is damaged: {error}") from None
         return value
-
-    def config(self) -> "CfgNode":
-        """The run's resolved configuration. Raises `UserError` where it cannot be read."""
-        from zoerefine.config import load_config
-
-        return load_config(self.config_file)
 
     def results(self) -> dict[str, Any]:
         """Final metrics by split, scene and depth. Raises `UserError` for an unfinished run."""
