@@ -9,6 +9,7 @@ from zoerefine.commands.executor_options import add_executor_options, resources_
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
+from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.searching.check import check_search_space
 
 EPILOG = """\
@@ -32,7 +33,6 @@ def main(argv: Sequence[str]) -> int:
     """Plan a study, run it, or join one as a worker."""
     args = parser().parse_intermixed_args(argv)
     if args.join:
-        from zoerefine.run_dir import RunDir
         from zoerefine.searching.trial_worker import run_worker
 
         name = args.name or f"joined-{uuid.uuid4().hex[:8]}"
@@ -49,7 +49,9 @@ def main(argv: Sequence[str]) -> int:
         return 0
     from zoerefine.searching.driver import run_study
 
-    print(run_study(cfg, args.enqueue, args.executor, resources_of(args)).path)
+    study = run_study(cfg, args.enqueue, args.executor, resources_of(args))
+    if run_from_launcher() is None:  # a launcher prints it
+        print(study.path)
     return 0
 
 

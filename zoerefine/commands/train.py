@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from zoerefine.config import load_config
 from zoerefine.progress import silent
+from zoerefine.run_dir import run_from_launcher
 
 
 def main(argv: Sequence[str]) -> int:
@@ -24,6 +25,6 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.training.job import run_training  # torch comes with it
 
     run = run_training(cfg)
-    if not silent():
+    if not silent() and run_from_launcher() is None:  # a launcher prints it
         print(run.path)
     return 0
