@@ -49,8 +49,8 @@ def test_every_value_has_its_line_and_a_scalar_its_characters():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3", "key a stands twice, in line 1 and in line 3"),
-        ("x: {a: 1, 'a': 2}", "key a stands twice"),
+        ("a: 1\nb: 2\na: 3", "key a occurs twice, in line 1 and in line 3"),
+        ("x: {a: 1, 'a': 2}", "key a occurs twice"),
         ("a: !!python/name:os.system ''", "line 1: tag"),
         ("a: !include x", "tag !include is not allowed"),
         ("a: !!int x", "'x' is not a !!int"),

@@ -2,7 +2,7 @@
 
 They are Linux's "open file description" locks (fcntl(2), F_OFD_SETLK): a lock belongs to an open
 file, so it also ends with `kill -9`, and a child process that inherits the descriptor keeps the
-lock for as long as it lives. Threads exclude each other too, since each opens the file anew.
+lock for as long as it lives. Threads exclude each other too, since each opens the file separately.
 """
 
 import errno
@@ -35,7 +35,7 @@ def lock(path: Path, shared: bool = False) -> Iterator[int]:
 
 @contextmanager
 def try_lock(path: Path) -> Iterator[int | None]:
-    """Hold a lock if nobody else does: yields the file descriptor, or None where it is taken.
+    """Hold a lock if it is free: yields the file descriptor, or None where it is taken.
 
     Raises `UserError` like `lock`.
     """
@@ -48,7 +48,7 @@ def try_lock(path: Path) -> Iterator[int | None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether anybody holds a lock. Takes no lock and writes nothing, so it disturbs nobody."""
+    """Whether a process holds a lock. Takes no lock and writes nothing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Every kind of part that a config or an option chooses by name, and where its code stands.
+"""Every kind of part that a config or an option chooses by name, and where its code is.
 
 A row is `name: "module:attribute"` (or `"module"`). Reading this file imports no part, so names
 are checked before torch is loaded. To add a part, write its file and one row here;

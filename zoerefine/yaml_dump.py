@@ -11,7 +11,7 @@ class _Dumper(yaml.SafeDumper):
     """PyYAML's safe dumper, which quotes what YAML 1.1 would misread; here 1.2's numbers too."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        return True  # a list that stands twice is written twice
+        return True  # a list that occurs twice is written twice
 
 
 def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -215,7 +215,7 @@ class _Builder:
 
 
 def _pairs(node: _Node) -> "tuple[list[tuple[_Node, _Node]], list[_Node]]":
-    """A mapping's keys and values, and the mappings that it merges; no key stands twice."""
+    """A mapping's keys and values, and the mappings that it merges; no key occurs twice."""
     pairs: list[tuple[_Node, _Node]] = []
     merged: list[_Node] = []
     lines: dict[Any, int] = {}
@@ -228,7 +228,7 @@ def _pairs(node: _Node) -> "tuple[list[tuple[_Node, _Node]], list[_Node]]":
         name = scalar_value(key)
         if name in lines:
             raise YamlError(
-                f"key {key.text} stands twice, in line {lines[name]} and in line {key.line}: "
+                f"key {key.text} occurs twice, in line {lines[name]} and in line {key.line}: "
                 "keep one"
             )
         lines[name] = key.line

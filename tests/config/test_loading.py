@@ -73,7 +73,7 @@ def test_an_int_is_taken_for_a_float_and_nothing_else(write):
         ("- 1", "must be a mapping"),
         ("a: [", "is not valid YAML"),
         ("SEED: !!python/object/apply:os.system ['true']", "tag .* is not allowed"),
-        ("TRAIN: {LR: 1}\nSEED: 1\nTRAIN: {LR: 2}", "TRAIN stands twice, in line 1 and in line 3"),
+        ("TRAIN: {LR: 1}\nSEED: 1\nTRAIN: {LR: 2}", "TRAIN occurs twice, in line 1 and in line 3"),
         ("[" * 100_000, "levels deep"),
         (
             "LOSS:\n  TERMS: [{name: l1, weight: 1},\n    {name: l1, weight: -1}]",

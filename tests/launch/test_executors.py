@@ -155,7 +155,7 @@ def test_when_a_node_dies_its_job_resumes_on_another(  # the last one: it leaves
     _, errors = running.communicate(timeout=240)
     assert running.returncode == 0, errors
     assert [row[0] for row in rows(path)] == [str(step) for step in range(12)]  # none twice or lost
-    assert len({row[1] for row in rows(path)}) == 2  # begun on one node, ended on another
+    assert len({row[1] for row in rows(path)}) == 2  # started on one node, ended on another
     runs = [RunDir(path.parent) for path in tmp_path.glob("runs/job/*-*/results.json")]
     assert len(runs) == 3
     for run in runs:

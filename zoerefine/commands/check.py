@@ -21,8 +21,8 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="zoerefine check",
         description="Check a configuration with short trainings: loss before training, "
-        "gradients, memory, a single batch, learning rate, data wait, and whether pseudo depth "
-        "and pictures matter. It trains in TRAIN.PRECISION and saves no run.",
+        "gradients, memory, overfitting of one batch, learning rate, data loading, and whether "
+        "the result depends on pseudo depth and pictures. Trains in TRAIN.PRECISION; saves no run.",
     )
     parser.add_argument("--config", required=True, metavar="FILE", help="a YAML config")
     parser.add_argument(
@@ -36,7 +36,9 @@ def main(argv: Sequence[str]) -> int:
         help="time for the checks, without packing; those that do not fit are skipped "
         f"(default: {LIMIT_S})",
     )
-    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="e.g. TRAIN.LR 3e-4")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY VALUE", help="config keys to set, e.g. TRAIN.LR 3e-4"
+    )
     args = parser.parse_args(argv)
     if args.limit <= 0:
         parser.error("--limit must be above 0")

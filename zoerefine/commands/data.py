@@ -32,37 +32,37 @@ def parser() -> argparse.ArgumentParser:
         return added.add_argument
 
     add = verb(synthesize, "write a synthetic world in HabitatDyn's layout")
-    add("folder", type=Path)
+    add("folder", type=Path, help="the folder to write")
     add("--scenes", type=positive, default=12, help="number of rooms (12)")
-    add("--clips", type=positive, default=2, help="clips a scene (2)")
-    add("--frames", type=positive, default=16, help="frames a clip (16)")
-    add("--seed", type=int, default=0, help="the same seed gives the same bytes (0)")
+    add("--clips", type=positive, default=2, help="clips per scene (2)")
+    add("--frames", type=positive, default=16, help="frames per clip (16)")
+    add("--seed", type=int, default=0, help="random seed; the same seed gives the same bytes (0)")
     add("--family-b", type=int, default=0, metavar="N",
         help="give the last N scenes another kind of depth error (0)")  # fmt: skip
-    add("--height", type=positive, default=480, help="of the pictures, pixels (480)")
-    add("--width", type=positive, default=640, help="of the pictures, pixels (640)")
+    add("--height", type=positive, default=480, help="picture height in pixels (480)")
+    add("--width", type=positive, default=640, help="picture width in pixels (640)")
 
     add = verb(inspect, "report what a data set contains and which faults it has")
-    add("folder", type=Path)
+    add("folder", type=Path, help="the data set")
     add("--picture", type=Path, metavar="FILE", help="write a contact sheet (png)")
 
     add = verb(zoedepth, "run ZoeDepth on the pictures without pseudo depth")
-    add("folder", type=Path)
+    add("folder", type=Path, help="the data set")
     add("--model", default=ZOEDEPTH_MODEL,
         help=f"a folder, or a name on the Hugging Face hub ({ZOEDEPTH_MODEL})")  # fmt: skip
-    add("--batch", type=positive, default=8, help="pictures a batch (8)")
+    add("--batch", type=positive, default=8, help="pictures per batch (8)")
 
     add = verb(split, "split scenes into training, validation and test")
-    add("folder", type=Path)
+    add("folder", type=Path, help="the data set")
     add("--out", type=Path, required=True, metavar="FILE", help="the split file, for DATA.SPLIT")
     add("--val", type=float, default=0.15, help="share of validation scenes (0.15)")
     add("--test", type=float, default=0.15, help="share of test scenes (0.15)")
     add("--test-scenes", nargs="*", default=[], metavar="SCENE",
-        help="test scenes besides those drawn")  # fmt: skip
-    add("--seed", type=int, default=0, help="of the random split (0)")
+        help="test scenes in addition to the random ones")  # fmt: skip
+    add("--seed", type=int, default=0, help="seed of the random split (0)")
 
-    add = verb(pack, "pack the data set of a config, as training does")
-    add("--config", required=True, metavar="FILE")
+    add = verb(pack, "pack a config's data set into the cache that its training will use")
+    add("--config", required=True, metavar="FILE", help="a YAML config")
     add("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
     return made
 

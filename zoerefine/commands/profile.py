@@ -14,12 +14,14 @@ def main(argv: Sequence[str]) -> int:
         description="Train a few dozen steps on the configured data, draw a timeline of readers, "
         "conversion and training, and name the bottleneck. Saves no run.",
     )
-    parser.add_argument("--config", required=True, metavar="FILE")
+    parser.add_argument("--config", required=True, metavar="FILE", help="a YAML config")
     parser.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")
     parser.add_argument(
         "--out", type=Path, default=Path("profile.png"), help="the drawing (default: profile.png)"
     )
-    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="e.g. LOADER.BATCH 32")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY VALUE", help="config keys to set, e.g. LOADER.BATCH 32"
+    )
     args = parser.parse_args(argv)
     if args.steps < 1:
         parser.error("--steps must be 1 or more")

@@ -17,7 +17,7 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--config", required=True, metavar="FILE", help="a YAML config")
     parser.add_argument(
-        "overrides", nargs="*", metavar="KEY VALUE", help="config keys set here, e.g. TRAIN.LR 3e-4"
+        "overrides", nargs="*", metavar="KEY VALUE", help="config keys to set, e.g. TRAIN.LR 3e-4"
     )
     args = parser.parse_args(argv)
     cfg = load_config(args.config, args.overrides)

@@ -1,4 +1,4 @@
-"""Values that are allowed each by itself, but not together."""
+"""Values that are allowed individually, but not in combination."""
 
 from zoerefine.config.schema import Config
 from zoerefine.config.search_values import endless_ranges

@@ -128,7 +128,7 @@ class DataKeys(KeyGroup):
     TEST_FRACTION: float = key(
         SHARE_BELOW_ONE, 0.15, "share of the scenes for testing; above 0: at least one scene"
     )
-    TEST_SCENES: list[str] = key(NAMES, [], "scenes that are tested whatever TEST_FRACTION is")
+    TEST_SCENES: list[str] = key(NAMES, [], "test scenes in addition to the random ones")
     MAX_BROKEN: float = key(
         SHARE, 0.01, "share of unreadable frames above which packing is an error"
     )
@@ -283,16 +283,18 @@ class TrainKeys(KeyGroup):
         "SCHEDULE step: shares of the run at which the learning rate is divided by ten",
     )  # fmt: skip
     ACCUMULATE: int = key(
-        Integer(1), 1, "parts in which a batch passes through the network, to save memory"
+        Integer(1), 1, "gradient accumulation: parts that a batch is split into, to save memory"
     )
     PATIENCE: int = key(
-        Integer(0), 0, "evaluations without improvement after which the run ends; 0: no limit"
+        Integer(0), 0, "early stopping after this many evaluations without improvement; 0: off"
     )
     CLIP: float = key(
-        Number(above=0, may_be_infinite=True), 1.0, "largest gradient norm; .inf: no limit"
+        Number(above=0, may_be_infinite=True), 1.0, "gradient clipping: largest norm; .inf: off"
     )
     EMA: float = key(
-        SHARE_BELOW_ONE, 0.99, "decay of the averaged weights, lower in the first steps; 0: none"
+        SHARE_BELOW_ONE,
+        0.99,
+        "decay of the weights' moving average, lower in the first steps; 0: off",
     )
     PRECISION: str = key(
         OneOf(
@@ -323,7 +325,9 @@ class TrainKeys(KeyGroup):
     PICTURES: int = key(
         Integer(0, 1000), 3, "validation frames drawn for TensorBoard at each evaluation"
     )
-    HISTOGRAMS: bool = key(Flag(), False, "draw histograms of weights and gradients, too")
+    HISTOGRAMS: bool = key(
+        Flag(), False, "write histograms of weights and gradients to TensorBoard"
+    )
     CHECKPOINT_S: float = key(
         Number(at_least=0), 60.0, "shortest time between checkpoints, ends of epochs included", "s"
     )
@@ -366,7 +370,7 @@ class StudyKeys(KeyGroup):
     )  # fmt: skip
     WORKERS: int = key(Integer(1, 4096), 1, "processes that run trials; one GPU each")
     HEARTBEAT_S: int = key(
-        Integer(1), 20, "time between a worker's signs of life; after three missed it is dead", "s"
+        Integer(1), 20, "heartbeat interval of a worker; after three missed ones it is dead", "s"
     )
     RETRIES: int = key(
         Integer(0), 2, "times that a trial whose worker died is continued from its checkpoint"
@@ -382,7 +386,7 @@ class StudyKeys(KeyGroup):
         "",
         "what follows the last trial",
     )
-    SEEDS: int = key(Integer(1, 10_000), 1, "trainings of the best, each with another seed")
+    SEEDS: int = key(Integer(1, 10_000), 1, "trainings of the best config, each with its own seed")
 
 
 @dataclass
@@ -392,7 +396,7 @@ class Config(KeyGroup):
     if TYPE_CHECKING:
         SEARCH: Any
 
-    SEED: int = key(Integer(0, MOST_SEED), 0, "seed of everything random")
+    SEED: int = key(Integer(0, MOST_SEED), 0, "random seed of everything")
     RUN: RunKeys = group()
     DATA: DataKeys = group()
     CACHE: CacheKeys = group()

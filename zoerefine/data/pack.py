@@ -1,7 +1,7 @@
 """Opens the packed cache of a data set, and packs what is not packed yet.
 
 `CACHE.MODE` chooses when frames are decoded: `build` packs all of them first; `fill` decodes a
-frame when it is first needed and keeps it; `rebuild` packs everything anew; `off` decodes a frame
+frame when it is first needed and keeps it; `rebuild` packs everything again; `off` decodes a frame
 whenever it is needed and keeps nothing.
 """
 

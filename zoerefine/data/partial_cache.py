@@ -198,7 +198,7 @@ class PartialCache:
         sync_folder(self.folder.parent)
 
     def _name_broken(self) -> None:
-        """Write down which frames are left out, and why, and say so."""
+        """Record and report which frames are left out, and why."""
         broken = np.flatnonzero(self.frames["state"] == BROKEN).tolist()
         if not broken:
             return

@@ -36,7 +36,7 @@ def split_scenes(
 
     Args:
         val_fraction, test_fraction: shares of the scenes; above 0 at least one scene.
-        test_scenes: test scenes besides those drawn.
+        test_scenes: test scenes in addition to the random ones.
 
     Raises:
         UserError: no training scene is left, or a test scene does not exist.

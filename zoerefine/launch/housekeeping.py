@@ -105,7 +105,7 @@ def _remove_old(folders: list[StoredFolder], older_than_days: float) -> list[Sto
 
 
 def remove(stored: StoredFolder) -> bool:
-    """Remove a folder; False where somebody uses it."""
+    """Remove a folder; False if a process uses it."""
     with try_lock(stored.lock_file) as lock_fd:
         if lock_fd is None:
             return False

@@ -85,7 +85,7 @@ class OutputStream:
         try:
             self.target.buffer.write(data)
             self.target.buffer.flush()
-        except OSError:  # nobody reads our output any more: the job and its log continue
+        except OSError:  # our output is closed: the job and its log continue
             self._open = False
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self.target.fileno())

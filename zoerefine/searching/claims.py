@@ -61,7 +61,7 @@ def claim_trial(study: Study, worker: str) -> Claim | None:
         claim = Claim(trial, values, trial_run(study.run, trial.number), uuid.uuid4().hex)
         study.storage.record_heartbeat(trial._trial_id)
         trial.set_user_attr("worker", worker)
-        trial.set_user_attr("claim", claim.id)  # last: without it, the trial has not begun
+        trial.set_user_attr("claim", claim.id)  # last: without it, the trial has not started
         return claim
 
 

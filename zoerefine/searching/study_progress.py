@@ -85,7 +85,7 @@ def state_of(trial: FrozenTrial) -> tuple[str, str]:
 
 
 def has_values(trial: FrozenTrial) -> bool:
-    """Whether a trial has begun; between the steps of its claim its values are incomplete."""
+    """Whether a trial has started; between the steps of its claim its values are incomplete."""
     return trial.state != TrialState.WAITING and is_claimed(trial)
 
 

@@ -62,7 +62,8 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
         found.append(
             "this refiner does not depend on the pseudo depth: its "
             f"{SELECTION_METRIC} is {refined:.4f}, and {shuffled:.4f} with another scene's pseudo "
-            "depth. It predicts depth only from the picture, which seldom works in other scenes."
+            "depth. It predicts depth from the picture alone, which rarely generalizes to other "
+            "scenes."
         )
     return found
 
