@@ -30,7 +30,8 @@ def row(
         goal, ok = f"at least {at_least:g}", value >= at_least
     elif at_most is not None:
         goal, ok = f"at most {at_most:g}", value <= at_most
-    return {"measure": measure, "value": value, "unit": unit, "goal": goal, "ok": ok}
+    # json cannot write NumPy's numbers.
+    return {"measure": measure, "value": float(value), "unit": unit, "goal": goal, "ok": bool(ok)}
 
 
 def report(rows: Sequence[Row], path: Path | None) -> None:
