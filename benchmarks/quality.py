@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common.baselines import DirectTrainer, ScaleAndShift
+from common.baselines import DirectTrainer, ScaleAndShift, in_order, train_all_epochs
 from common.report import Row, options, report, row
 from torch.utils.flop_counter import FlopCounterMode
 from yacs.config import CfgNode
@@ -28,7 +28,6 @@ from zoerefine.data.augment import Augmentation
 from zoerefine.data.cache import Cache
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.sampler import OrderOptions
 from zoerefine.data.split import Split
 from zoerefine.data.synthetic import synthesize
 from zoerefine.files import write_text
@@ -109,10 +108,7 @@ def train(name: str, seed: int, cache: Cache, split: Split, epochs: int) -> Trai
     """A network, trained for some epochs."""
     cfg = config(name, seed, epochs)
     trainer = (DirectTrainer if name == FIRST else Trainer)(cfg, cache, split)
-    change = Augmentation(flip=0.5, color=0.1)
-    for epoch in range(epochs):
-        for batch in trainer.prefetch(trainer.loader, lambda b, e=epoch: change(b, seed, e)):
-            trainer.train_step(batch)
+    train_all_epochs(trainer, Augmentation(flip=0.5, color=0.1))
     return trainer
 
 
@@ -136,10 +132,7 @@ def config(name: str, seed: int, epochs: int) -> CfgNode:
 def scale_and_shift(trainer: Trainer, scenes: tuple[str, ...]) -> dict[str, float]:
     """Metrics of the scale and shift that are predicted from a picture's statistics."""
     fitted = ScaleAndShift(trainer.sample_training_batches(), trainer.cache.frames["clip"])
-    batches = trainer.prefetch(
-        trainer.loader_of(trainer.cache.indices(scenes), 0, OrderOptions("sequential"))
-    )
-    found = evaluate(fitted, batches, 0.0, trainer.cache, torch.float32)
+    found = evaluate(fitted, in_order(trainer, scenes), 0.0, trainer.cache, torch.float32)
     metrics: dict[str, float] = found["refined"]
     return metrics
 

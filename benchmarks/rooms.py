@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from common.baselines import DirectTrainer, ScaleAndShift
+from common.baselines import DirectTrainer, ScaleAndShift, in_order, train_all_epochs
 from common.report import Row, options, report, row
 from torch import Tensor, nn
 
@@ -27,6 +27,7 @@ from zoerefine.config import Config, load_config
 from zoerefine.data.augment import Augmentation
 from zoerefine.data.cache import Cache
 from zoerefine.data.pack import build_cache
+from zoerefine.data.prefetch import Prefetcher
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.sampler import OrderOptions
 from zoerefine.data.split import Split
@@ -41,7 +42,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 SIDES = ("pseudo depth", "single factor", "scale and shift", "first implementation", "refined",
          "refined, another's pseudo depth", "best factor of each frame")  # fmt: skip
-BY_SCENE = dict[str, dict[str, float]]  # AbsRel of each side in each room
+ByScene = dict[str, dict[str, float]]  # AbsRel of each side in each room
 
 
 def main() -> None:
@@ -64,7 +65,7 @@ def main() -> None:
         jobs = [
             (fold, seed) for seed in range(seeds) for fold in folds[: 2 if args.quick else None]
         ]
-        found: list[BY_SCENE] = []
+        found: list[ByScene] = []
         for test, seed in track(jobs, len(jobs), "leave rooms out", "fold"):
             found.append(measure(cfg, cache, test, seed, args.quick, args.refiner_only))
     report(rows_of(found), args.json)
@@ -90,7 +91,7 @@ def read_folds(path: Path, scenes: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 def measure(
     cfg: Config, cache: Cache, test: tuple[str, ...], seed: int, quick: bool, refiner_only: bool
-) -> BY_SCENE:
+) -> ByScene:
     """AbsRel of every side in the rooms of a fold."""
     others = tuple(scene for scene in cache.scenes if scene not in test)
     split = Split(others, (), test)
@@ -126,13 +127,11 @@ def train(
     trainer = kind(load_config(cfg, tree), cache, split)
     options = cfg.AUGMENT
     change = Augmentation(options.FLIP, options.CROP, options.COLOR, options.SCALE)
-    for epoch in range(trainer.epochs):
-        for batch in trainer.prefetch(trainer.loader, lambda b, e=epoch: change(b, seed, e)):
-            trainer.train_step(batch)
+    train_all_epochs(trainer, change)
     return trainer
 
 
-def room_batches(trainer: Trainer):  # type: ignore[no-untyped-def]
+def room_batches(trainer: Trainer) -> Prefetcher:
     """As many frames as there are, each training room equally often."""
     indices = trainer.cache.indices(trainer.split.train)
     return trainer.prefetch(trainer.loader_of(indices, 0, OrderOptions("weighted")))
@@ -140,9 +139,7 @@ def room_batches(trainer: Trainer):  # type: ignore[no-untyped-def]
 
 def by_scene(network: nn.Module, trainer: Trainer, test: tuple[str, ...]) -> dict[str, float]:
     """AbsRel of a network's depth in each test room."""
-    indices = trainer.cache.indices(test)
-    batches = trainer.prefetch(trainer.loader_of(indices, 0, OrderOptions("sequential")))
-    found = evaluate(network, batches, 0.0, trainer.cache, torch.float32)
+    found = evaluate(network, in_order(trainer, test), 0.0, trainer.cache, torch.float32)
     return {s: v["refined"]["abs_rel"] for s, v in found["scenes"].items() if v["refined"]}
 
 
@@ -167,8 +164,7 @@ def frame_oracle(trainer: Trainer, test: tuple[str, ...]) -> dict[str, float]:
     """AbsRel of each test room when every frame has its own best factor."""
     found: dict[str, list[float]] = {}
     cache = trainer.cache
-    indices = cache.indices(test)
-    for batch in trainer.prefetch(trainer.loader_of(indices, 0, OrderOptions("sequential"))):
+    for batch in in_order(trainer, test):
         mask = valid_pixels(batch.depth_m, batch.zoe_m)
         for k, index in enumerate(batch.index.tolist()):
             truth, zoe = batch.depth_m[k][mask[k]], batch.zoe_m[k][mask[k]]
@@ -186,9 +182,9 @@ def least_abs_rel(truth: Tensor, zoe: Tensor) -> float:
     return ((factor * zoe - truth).abs() / truth).mean().item()
 
 
-def rows_of(found: list[BY_SCENE]) -> list[Row]:
+def rows_of(found: list[ByScene]) -> list[Row]:
     """Macro means over rooms with intervals, and how the refiner compares with the factor."""
-    rooms: BY_SCENE = {}
+    rooms: ByScene = {}
     for scene in sorted({scene for fold in found for scene in fold}):
         folds = [fold[scene] for fold in found if scene in fold]
         rooms[scene] = {s: statistics.mean(f[s] for f in folds) for s in SIDES if s in folds[0]}

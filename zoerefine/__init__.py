@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from zoerefine.api import (
         analyze,
         export,
-        load_config,
         load_run,
         load_runs,
         search,
         train,
     )
+    from zoerefine.config import load_config
     from zoerefine.data.batches import make_loader
     from zoerefine.data.readers import open_dataset
     from zoerefine.errors import UserError
@@ -35,7 +35,7 @@ PLACES = {
     "UserError": "zoerefine.errors",
     "analyze": "zoerefine.api",
     "export": "zoerefine.api",
-    "load_config": "zoerefine.api",
+    "load_config": "zoerefine.config",
     "load_run": "zoerefine.api",
     "load_runs": "zoerefine.api",
     "make_loader": "zoerefine.data.batches",

@@ -4,7 +4,7 @@
 """
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,24 +13,6 @@ if TYPE_CHECKING:
 
     from zoerefine.analysis.collect import Collection
     from zoerefine.run_dir import RunDir
-
-
-def load_config(
-    source: str | Path | Mapping[str, Any],
-    overrides: Sequence[str] | Mapping[str, Any] = (),
-) -> "CfgNode":
-    """A complete configuration: the defaults, then `source`, then `overrides`; frozen.
-
-    Args:
-        source: a YAML file, a tree such as `{"TRAIN": {"LR": 3e-4}}`, or another configuration.
-        overrides: `{"TRAIN.LR": 3e-4}`, or the words of a command line, `["TRAIN.LR", "3e-4"]`.
-
-    Raises:
-        UserError: no such file, an unknown key, or a value that the key does not allow.
-    """
-    from zoerefine.config import load_config as load
-
-    return load(source, overrides)
 
 
 def train(cfg: "CfgNode") -> "RunDir":

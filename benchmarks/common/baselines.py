@@ -1,4 +1,4 @@
-"""What a refiner is compared with: the first implementation's network, and a ridge regression."""
+"""What benchmarks of quality share: baselines, a training loop, frames in order."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from zoerefine.data.prefetch import DeviceBatch
+from zoerefine.data.augment import Augmentation
+from zoerefine.data.prefetch import DeviceBatch, Prefetcher
+from zoerefine.data.sampler import OrderOptions
 from zoerefine.metrics import valid_pixels
 from zoerefine.model.unet import ResNetUNet
 from zoerefine.training.trainer import Trainer
@@ -105,3 +107,17 @@ def statistics_of(rgb01: Tensor, zoe_m: Tensor) -> Tensor:
     thirds = [part.mean((1, 2, 3)) for part in log.split(-(-height // 3), 2)]
     colors = rgb01.mean((2, 3))
     return torch.cat([quantiles, torch.stack(thirds, 1), colors, log.std((1, 2, 3))[:, None]], 1)
+
+
+def train_all_epochs(trainer: Trainer, change: Augmentation) -> None:
+    """Train to the end of the trainer's epochs, and evaluate nothing on the way."""
+    seed = trainer.cfg.SEED
+    for epoch in range(trainer.epochs):
+        for batch in trainer.prefetch(trainer.loader, lambda b, e=epoch: change(b, seed, e)):
+            trainer.train_step(batch)
+
+
+def in_order(trainer: Trainer, scenes: tuple[str, ...]) -> Prefetcher:
+    """The frames of some scenes, each once, in their order."""
+    indices = trainer.cache.indices(scenes)
+    return trainer.prefetch(trainer.loader_of(indices, 0, OrderOptions("sequential")))

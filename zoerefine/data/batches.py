@@ -34,7 +34,7 @@ def make_loader(
     """An iterable of `DeviceBatch`; the data set is packed first if it is not yet.
 
     Each iteration is an epoch, and `len()` is its number of batches. Batches own their memory and
-    can be kept:
+    can be kept::
 
         dataset = open_dataset("data/synthetic")
         for batch in make_loader(dataset, batch=8, scenes=["scene00"]):

@@ -42,7 +42,7 @@ def closing_lines(results: Mapping[str, Any]) -> list[str]:
 def warnings(results: Mapping[str, Any]) -> list[str]:
     """What the results on held-out scenes say against using the refiner, a sentence each."""
     test = results.get("test", {})
-    errors = {which: test.get(which, {}).get(SELECTION_METRIC) for which in (*DEPTHS, "shuffled")}
+    errors = {which: test.get(which, {}).get(SELECTION_METRIC) for which in DEPTHS}
     refined = errors["refined"]
     if refined is None:
         return ["this refiner has not been evaluated on held-out scenes."]
