@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.cli import VERBS, main
+import zoerefine
+from zoerefine.cli import COMMANDS, main
 
 PLATFORM = Path(__file__).resolve().parents[1] / "platform"
 SCRIPTS = sorted(path.stem for path in PLATFORM.glob("*.py"))
@@ -32,9 +33,9 @@ def test_platform_is_not_a_package():
     assert not (PLATFORM / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help(verb):
-    done = console(verb, "--help")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name):
+    done = console(name, "--help")
     assert (done.returncode, "usage:" in done.stdout) == (0, True), done.stderr
 
 
@@ -43,18 +44,23 @@ def console(*words):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_help_lists_every_verb():
+def test_help_lists_every_command():
     listed = console("--help")
-    assert (listed.returncode, all(verb in listed.stdout for verb in VERBS)) == (0, True)
+    assert (listed.returncode, all(name in listed.stdout for name in COMMANDS)) == (0, True)
     nothing = console()
-    assert (nothing.returncode, "usage: zoerefine VERB" in nothing.stderr) == (2, True)
+    assert (nothing.returncode, "usage: zoerefine COMMAND" in nothing.stderr) == (2, True)
 
 
-def test_an_unknown_verb_is_named_with_the_closest_one():
-    wrong = console("tran", "--config", "x.yaml")
-    assert (wrong.returncode, wrong.stderr) == (2, "error: no verb tran; did you mean train?\n")
+def test_an_unknown_command_is_named_with_the_closest_one():
+    wrong = console("trian", "--config", "x.yaml")
+    assert (wrong.returncode, wrong.stderr) == (2, "error: no command trian; did you mean train?\n")
     wrong = console("frobnicate")
-    assert wrong.stderr == "error: no verb frobnicate; `zoerefine --help` lists the verbs\n"
+    assert wrong.stderr == ("error: no command frobnicate; `zoerefine --help` lists the commands\n")
+
+
+def test_the_version_is_printed_without_a_command():
+    shown = console("--version")
+    assert (shown.returncode, shown.stdout) == (0, f"zoerefine {zoerefine.__version__}\n")
 
 
 def test_another_system_than_linux_is_refused_in_one_line(monkeypatch, capsys):

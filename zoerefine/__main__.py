@@ -1,4 +1,4 @@
-"""`python -m zoerefine VERB ...` is the console script."""
+"""`python -m zoerefine COMMAND ...` is the console script."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The console script: `zoerefine VERB ...`. The scripts in platform/ call the same verbs."""
+"""The console script: `zoerefine COMMAND ...`. The scripts in platform/ call the same commands."""
 
 import difflib
 import importlib
@@ -9,7 +9,7 @@ from types import ModuleType
 from zoerefine import __version__
 from zoerefine.errors import UserError, run_command
 
-VERBS = {
+COMMANDS = {
     "run": "run a job from a git commit and a config, or a queue of jobs",
     "show": "print a page about a run or an engine bundle",
     "reproduce": "run a recorded job again and compare the results",
@@ -30,7 +30,7 @@ VERBS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; returns the process exit code."""
+    """Run one command; returns the process exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["--version"]:
         print(f"zoerefine {__version__}")
@@ -41,25 +41,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         print(usage(), file=sys.stderr)
         return 2
-    return run_command(lambda: run_verb(words[0], words[1:]))
+    return run_command(lambda: run_named(words[0], words[1:]))
 
 
-def run_verb(verb: str, words: Sequence[str]) -> int | None:
-    """Run a verb. Raises `UserError` for an unknown verb and where zoerefine cannot run."""
+def run_named(name: str, words: Sequence[str]) -> int | None:
+    """Run a command. Raises `UserError` for an unknown one and where zoerefine cannot run."""
     if not sys.platform.startswith("linux"):
         raise UserError(f"zoerefine runs on Linux only, and this is {sys.platform}")
-    if verb not in VERBS:
-        close = difflib.get_close_matches(verb, VERBS, n=1)
-        hint = f"did you mean {close[0]}?" if close else "`zoerefine --help` lists the verbs"
-        raise UserError(f"no verb {verb}; {hint}")
-    code: int | None = load(verb).main(words)
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else "`zoerefine --help` lists the commands"
+        raise UserError(f"no command {name}; {hint}")
+    code: int | None = load(name).main(words)
     return code
 
 
-def load(verb: str) -> ModuleType:
-    """The module of a verb. Raises `UserError` where its requirements are not installed."""
+def load(name: str) -> ModuleType:
+    """The module of a command. Raises `UserError` where its requirements are not installed."""
     try:
-        return importlib.import_module(f"zoerefine.commands.{verb}")
+        return importlib.import_module(f"zoerefine.commands.{name}")
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("zoerefine"):
             raise
@@ -70,8 +70,8 @@ def load(verb: str) -> ModuleType:
 
 
 def usage() -> str:
-    """The list of verbs."""
-    width = max(map(len, VERBS))
-    lines = [f"  {verb:<{width}}  {text}" for verb, text in VERBS.items()]
-    last = "`zoerefine VERB --help` describes a verb. zoerefine runs on Linux."
-    return "\n".join(["usage: zoerefine VERB ...", "", *lines, "", last])
+    """The list of commands."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    last = "`zoerefine COMMAND --help` describes a command. zoerefine runs on Linux."
+    return "\n".join(["usage: zoerefine COMMAND ...", "", *lines, "", last])

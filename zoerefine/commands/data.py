@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one of the verbs; returns the exit code."""
+    """Run one of the commands; returns the exit code."""
     args = parser().parse_args(argv)
     return int(args.run(args) or 0)
 
 
 def parser() -> argparse.ArgumentParser:
-    """All verbs with their options."""
+    """All commands with their options."""
     made = argparse.ArgumentParser(
         prog="zoerefine data", description="Make, check, split and pack a data set."
     )
-    verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def verb(run: Any, text: str) -> Any:
-        """The function that adds an option to a new verb."""
+    def command(run: Any, text: str) -> Any:
+        """The function that adds an option to a new command."""
         description = f"{text[0].upper()}{text[1:]}."
-        added = verbs.add_parser(run.__name__, help=text, description=description)
+        added = commands.add_parser(run.__name__, help=text, description=description)
         added.set_defaults(run=run)
         return added.add_argument
 
-    add = verb(synthesize, "write a synthetic world in HabitatDyn's layout")
+    add = command(synthesize, "write a synthetic world in HabitatDyn's layout")
     add("folder", type=Path, help="the folder to write")
     add("--scenes", type=positive, default=12, help="number of rooms (12)")
     add("--clips", type=positive, default=2, help="clips per scene (2)")
@@ -42,17 +42,17 @@ def parser() -> argparse.ArgumentParser:
     add("--height", type=positive, default=480, help="picture height in pixels (480)")
     add("--width", type=positive, default=640, help="picture width in pixels (640)")
 
-    add = verb(inspect, "report what a data set contains and which faults it has")
+    add = command(inspect, "report what a data set contains and which faults it has")
     add("folder", type=Path, help="the data set")
     add("--picture", type=Path, metavar="FILE", help="write a contact sheet (png)")
 
-    add = verb(zoedepth, "run ZoeDepth on the pictures without pseudo depth")
+    add = command(zoedepth, "run ZoeDepth on the pictures without pseudo depth")
     add("folder", type=Path, help="the data set")
     add("--model", default=ZOEDEPTH_MODEL,
         help=f"a folder, or a name on the Hugging Face hub ({ZOEDEPTH_MODEL})")  # fmt: skip
     add("--batch", type=positive, default=8, help="pictures per batch (8)")
 
-    add = verb(split, "split scenes into training, validation and test")
+    add = command(split, "split scenes into training, validation and test")
     add("folder", type=Path, help="the data set")
     add("--out", type=Path, required=True, metavar="FILE", help="the split file, for DATA.SPLIT")
     add("--val", type=float, default=0.15, help="share of validation scenes (0.15)")
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         help="test scenes in addition to the random ones")  # fmt: skip
     add("--seed", type=int, default=0, help="seed of the random split (0)")
 
-    add = verb(pack, "pack a config's data set into the cache that its training will use")
+    add = command(pack, "pack a config's data set into the cache that its training will use")
     add("--config", required=True, metavar="FILE", help="a YAML config")
     add("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
     return made
