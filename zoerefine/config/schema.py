@@ -33,6 +33,7 @@ MOST_PIXELS = 8192  # of a side
 MOST_SEED = 2**63 - 1
 SHARE = Number(at_least=0, at_most=1)
 SHARE_BELOW_ONE = Number(at_least=0, below=1)
+POSITIVE_SHARE = Number(above=0, at_most=1)
 OBJECTIVE = OneOf(OBJECTIVES)
 NAMES = ListOf(Text("a name"), unique=True)
 
@@ -269,6 +270,15 @@ class TrainKeys(KeyGroup):
     OPTIMIZER: str = key(OneOf(OPTIMIZERS), "adamw", "optimizer; sgd has Nesterov momentum")
     LR: float = key(Number(at_least=0), 1.0e-3, "largest learning rate of the schedule")
     WEIGHT_DECAY: float = key(Number(at_least=0), 1.0e-4, "weight decay")
+    BETA1: float = key(
+        SHARE_BELOW_ONE, 0.9, "decay of the gradient's moving average; OPTIMIZER adamw only"
+    )
+    BETA2: float = key(
+        SHARE_BELOW_ONE, 0.999, "decay of the squared gradient's average; OPTIMIZER adamw only"
+    )
+    EPS: float = key(
+        Number(above=0, at_most=1), 1.0e-8, "added to the divisor of a step; OPTIMIZER adamw only"
+    )
     MOMENTUM: float = key(SHARE_BELOW_ONE, 0.9, "momentum; OPTIMIZER sgd only")
     SCHEDULE: str = key(
         OneOf(SCHEDULES),
@@ -280,8 +290,19 @@ class TrainKeys(KeyGroup):
     )
     STEP_AT: list[float] = key(
         ListOf(Number(above=0, below=1)), [0.6, 0.85],
-        "SCHEDULE step: shares of the run at which the learning rate is divided by ten",
+        "SCHEDULE step: shares of the run at which the learning rate is lowered (milestones)",
     )  # fmt: skip
+    STEP_FACTOR: float = key(
+        POSITIVE_SHARE, 0.1, "SCHEDULE step: factor on the learning rate at each of STEP_AT"
+    )
+    COSINE_END: float = key(SHARE, 0.0, "SCHEDULE cosine: last learning rate, as a share of LR")
+    CYCLE_RISE: float = key(
+        SHARE_BELOW_ONE, 0.3, "SCHEDULE onecycle: share of the steps in which the rate rises"
+    )
+    CYCLE_START: float = key(
+        POSITIVE_SHARE, 0.04, "SCHEDULE onecycle: first learning rate, as a share of LR"
+    )
+    CYCLE_END: float = key(SHARE, 4.0e-6, "SCHEDULE onecycle: last learning rate, as a share of LR")
     ACCUMULATE: int = key(
         Integer(1), 1, "gradient accumulation: parts that a batch is split into, to save memory"
     )

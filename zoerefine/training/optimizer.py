@@ -20,7 +20,13 @@ def make_optimizer(options: TrainKeys, parameters: Iterable[nn.Parameter]) -> to
 
 def adamw(parameters: Iterable[nn.Parameter], options: TrainKeys) -> torch.optim.Optimizer:
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
-    return torch.optim.AdamW(parameters, options.LR, weight_decay=options.WEIGHT_DECAY)
+    return torch.optim.AdamW(
+        parameters,
+        options.LR,
+        betas=(options.BETA1, options.BETA2),
+        eps=options.EPS,
+        weight_decay=options.WEIGHT_DECAY,
+    )
 
 
 def sgd(parameters: Iterable[nn.Parameter], options: TrainKeys) -> torch.optim.Optimizer:

@@ -1,19 +1,51 @@
 """Learning rate schedules: pure functions of the step, so a resume needs no state.
 
-A shape is a function of the share of the run that is done, and TRAIN.STEP_AT. To add one, write
-the function and one row of `registries.SCHEDULES`.
+A shape is a function of the share of the run that is done, and of `ShapeOptions`. To add one,
+write the function and one row of `registries.SCHEDULES`.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from zoerefine.config.schema import TrainKeys
 from zoerefine.registries import SCHEDULES
 
-Shape = Callable[[float, Sequence[float]], float]
 
-ONE_CYCLE_START, ONE_CYCLE_END = 1 / 25, 1 / 250_000  # of the peak, as in torch's OneCycleLR
-ONE_CYCLE_UP = 0.3  # share of the steps with a rising rate
+@dataclass(frozen=True)
+class ShapeOptions:
+    """The constants of the shapes; rates are shares of the peak.
+
+    Attributes:
+        step_at: shares of the run at which `step` lowers the rate.
+        step_factor: what `step` multiplies the rate by.
+        cosine_end: the last rate of `cosine`.
+        cycle_rise: share of the steps in which the rate of `onecycle` rises.
+        cycle_start, cycle_end: the first and the last rate of `onecycle`.
+    """
+
+    step_at: Sequence[float] = ()
+    step_factor: float = 0.1
+    cosine_end: float = 0.0
+    cycle_rise: float = 0.3
+    cycle_start: float = 1 / 25
+    cycle_end: float = 1 / 250_000
+
+
+Shape = Callable[[float, ShapeOptions], float]
+
+
+def make_schedule(options: TrainKeys, steps: int) -> "Schedule":
+    """The schedule that TRAIN describes, for a run of some steps."""
+    shape = ShapeOptions(
+        options.STEP_AT,
+        options.STEP_FACTOR,
+        options.COSINE_END,
+        options.CYCLE_RISE,
+        options.CYCLE_START,
+        options.CYCLE_END,
+    )
+    return Schedule(options.SCHEDULE, options.LR, steps, options.WARMUP, shape)
 
 
 @dataclass(frozen=True)
@@ -25,14 +57,14 @@ class Schedule:
         peak: the highest rate.
         steps: of the whole run.
         warmup: share of the steps with a linear rise first; `onecycle` ignores it.
-        step_at: shares of the run at which `step` divides the rate by ten.
+        options: the constants of the shape.
     """
 
     name: str
     peak: float
     steps: int
     warmup: float
-    step_at: Sequence[float] = ()
+    options: ShapeOptions = ShapeOptions()
 
     def rate(self, step: int) -> float:
         """The rate of a step, counted from 0."""
@@ -43,7 +75,7 @@ class Schedule:
         if self.name == "step":  # TRAIN.STEP_AT counts the warm-up, too
             done = step / self.steps
         shape: Shape = SCHEDULES.load(self.name)
-        return self.peak * shape(done, self.step_at)
+        return self.peak * shape(done, self.options)
 
 
 @dataclass(frozen=True)
@@ -58,25 +90,29 @@ class GeometricSchedule:
         return float(self.low * (self.high / self.low) ** (step / max(1, self.steps - 1)))
 
 
-def cosine(done: float, step_at: Sequence[float]) -> float:
-    """Half a cosine down to zero (Loshchilov and Hutter 2017)."""
-    return (1 + math.cos(math.pi * done)) / 2
+def half_cosine(start: float, end: float, done: float) -> float:
+    """Half a cosine from one rate to another; `done` in 0..1."""
+    return end + (start - end) * ((1 + math.cos(math.pi * done)) / 2)
 
 
-def one_cycle(done: float, step_at: Sequence[float]) -> float:
+def cosine(done: float, options: ShapeOptions) -> float:
+    """Half a cosine down (Loshchilov and Hutter 2017)."""
+    return half_cosine(1.0, options.cosine_end, done)
+
+
+def one_cycle(done: float, options: ShapeOptions) -> float:
     """Half a cosine up, half a cosine down (Smith and Topin 2018)."""
-    if done < ONE_CYCLE_UP:
-        start, end, share = ONE_CYCLE_START, 1.0, done / ONE_CYCLE_UP
-    else:
-        start, end, share = 1.0, ONE_CYCLE_END, (done - ONE_CYCLE_UP) / (1 - ONE_CYCLE_UP)
-    return end + (start - end) * cosine(share, ())
+    rise = options.cycle_rise
+    if done < rise:
+        return half_cosine(options.cycle_start, 1.0, done / rise)
+    return half_cosine(1.0, options.cycle_end, (done - rise) / (1 - rise))
 
 
-def steps_down(done: float, step_at: Sequence[float]) -> float:
-    """Divided by ten at each share in `step_at`."""
-    return 0.1 ** sum(done >= at for at in step_at)
+def steps_down(done: float, options: ShapeOptions) -> float:
+    """Multiplied by `step_factor` at each share in `step_at`."""
+    return options.step_factor ** sum(done >= at for at in options.step_at)
 
 
-def constant(done: float, step_at: Sequence[float]) -> float:
+def constant(done: float, options: ShapeOptions) -> float:
     """The peak rate throughout."""
     return 1.0

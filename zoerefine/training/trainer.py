@@ -28,7 +28,7 @@ from zoerefine.training.evaluate import evaluate, evaluate_shuffled
 from zoerefine.training.global_scale import fit_log_scale
 from zoerefine.training.optimizer import make_optimizer
 from zoerefine.training.pretrained import load_pretrained
-from zoerefine.training.schedule import Schedule
+from zoerefine.training.schedule import make_schedule
 from zoerefine.training.weight_average import WeightAverage
 
 MIN_LOSS_SCALE = 2.0**-16  # of fp16; reached from the initial 2^16 by 32 skipped steps in a row
@@ -61,9 +61,7 @@ class Trainer:
         self.sampler = self.loader.sampler
         self.steps = cfg.TRAIN.STEPS or self.sampler.steps(cfg.TRAIN.EPOCHS)
         self.epochs = self.sampler.locate(self.steps - 1)[0] + 1
-        self.schedule = Schedule(
-            cfg.TRAIN.SCHEDULE, cfg.TRAIN.LR, self.steps, cfg.TRAIN.WARMUP, cfg.TRAIN.STEP_AT
-        )
+        self.schedule = make_schedule(cfg.TRAIN, self.steps)
         self.step = 0
         self.best = math.inf
         self.evaluations_since_best = 0
