@@ -1,9 +1,9 @@
-"""The number format of `TRAIN.PRECISION auto`: bf16 only where it is faster."""
+"""The number format of `TRAIN.PRECISION auto`: bf16 only where it is faster. Determinism."""
 
 import pytest
 import torch
 
-from zoerefine.device import compute_dtype, has_amx, has_bf16
+from zoerefine.device import compute_dtype, has_amx, has_bf16, make_deterministic
 
 CPU = torch.device("cpu")
 
@@ -52,3 +52,13 @@ def test_the_limit_of_onednn_is_respected(processor, limit, amx, bf16):
 def test_a_cpu_without_bf16_has_none(processor):
     processor(avx512_bf16=False, amx=False)
     assert not has_bf16(CPU)
+
+
+def test_determinism_does_not_fill_new_tensors():
+    """Each would cost one more pass over its memory; every tensor is written in full anyway."""
+    try:
+        make_deterministic(0, strict=True)
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.utils.deterministic.fill_uninitialized_memory
+    finally:
+        torch.use_deterministic_algorithms(False)

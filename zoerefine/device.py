@@ -62,6 +62,8 @@ def make_deterministic(seed: int, strict: bool) -> None:
     random.seed(seed)
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(strict)
+    # Otherwise strict mode fills every new tensor, also those that are written in full next.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = not strict
 
 

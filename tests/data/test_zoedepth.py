@@ -13,7 +13,13 @@ import torch
 from zoerefine.data import zoedepth
 from zoerefine.data.decode import read_zoe
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.zoedepth import add_pseudo_depth, load_model, predict, prepare
+from zoerefine.data.zoedepth import (
+    add_pseudo_depth,
+    in_half_precision,
+    load_model,
+    predict,
+    prepare,
+)
 from zoerefine.errors import UserError
 from zoerefine.image_files import read_rgb
 
@@ -101,3 +107,36 @@ def test_pictures_are_prepared_like_transformers_own_processor_does_it(size):
 def test_a_missing_model_is_named(tmp_path):
     with pytest.raises(UserError, match=r"no ZoeDepth in .*nothing.*give --model a folder"):
         load_model(str(tmp_path / "nothing"))
+
+
+def test_pictures_are_prepared_on_the_device(monkeypatch):
+    """`meta` takes the place of a GPU."""
+    monkeypatch.setattr(zoedepth, "pick_device", lambda: torch.device("meta"))
+    devices = []
+
+    def model(pictures):
+        devices.append(pictures.device.type)
+        return torch.full((len(pictures), 1, *pictures.shape[2:]), 3.0)
+
+    depth_m = predict(model, np.zeros((2, 48, 64, 3), np.uint8))
+    assert devices == ["meta", "meta"]
+    np.testing.assert_allclose(depth_m, np.full((2, 48, 64), 3.0), rtol=1e-5)
+
+
+def test_half_precision_changes_depth_by_less_than_a_step_of_its_file(model):
+    network = load_model(str(model))
+    pictures = prepare(torch.rand(1, 3, 48, 64, generator=torch.Generator().manual_seed(0)))
+    with torch.inference_mode():
+        half = in_half_precision(network, torch.device("cpu"))(pictures)
+        assert not torch.equal(half, network(pictures))
+        torch.testing.assert_close(half, network(pictures), rtol=0, atol=1 / 256)
+
+
+def test_pictures_that_overflow_in_half_precision_are_computed_again():
+    def model(pictures):
+        return (pictures @ torch.eye(4)).float()
+
+    run = in_half_precision(model, torch.device("cpu"))
+    ordinary, large = torch.full((1, 1, 4, 4), 2.0), torch.full((1, 1, 4, 4), 1e6)
+    assert torch.equal(run(ordinary), ordinary)
+    assert torch.equal(run(large), large)

@@ -196,7 +196,8 @@ class _Slot:
         words = loader.cache.stride // WORD_BYTES
         self.rows = torch.empty((rows, words), dtype=torch.int64, device=device)
         self.begun = torch.cuda.Event(enable_timing=True)
-        self.copied = torch.cuda.Event(enable_timing=True)
+        # `synchronize` of a blocking event sleeps, where others would occupy a CPU core.
+        self.copied = torch.cuda.Event(enable_timing=True, blocking=True)
         self.consumed = torch.cuda.Event()
         # The allocator may give memory that queued work of this stream still reads.
         self.consumed.record(torch.cuda.current_stream(device))

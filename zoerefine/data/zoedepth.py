@@ -29,7 +29,7 @@ SIZE = (384, 512)  # height and width near which the network is used
 MULTIPLE = 32  # the network's input sides are multiples of this
 MEAN = STD = 0.5
 
-# Normalised pictures [B, 3, H, W] to depth [B, 1, H, W], metres.
+# Normalised pictures [B, 3, H, W] on `pick_device()` to depth [B, 1, H, W], metres.
 Model = Callable[[Tensor], Tensor]
 
 
@@ -91,16 +91,32 @@ def load_model(name: str) -> Model:
     device = pick_device()
     network.to(device).eval()
 
-    @torch.inference_mode()
     def run(pictures: Tensor) -> Tensor:
-        return network(pixel_values=pictures.to(device)).predicted_depth[:, None].float()
+        depth_m: Tensor = network(pixel_values=pictures).predicted_depth[:, None]
+        return depth_m.float()
+
+    return in_half_precision(run, device) if device.type == "cuda" else run
+
+
+def in_half_precision(model: Model, device: torch.device) -> Model:
+    """The model with convolutions and matrix products in fp16, as ZoeDepth was trained.
+
+    Pictures whose activations are too large for fp16 are computed again in float32.
+    """
+
+    def run(pictures: Tensor) -> Tensor:
+        with torch.autocast(device.type, torch.float16):
+            depth_m = model(pictures)
+        return depth_m if depth_m.isfinite().all() else model(pictures)
 
     return run
 
 
+@torch.inference_mode()
 def predict(model: Model, pictures: np.ndarray) -> np.ndarray:
     """Depth, float32 [B, H, W], metres, of pictures of one size, uint8 [B, H, W, 3] RGB."""
-    rgb01 = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+    rgb_u8 = torch.from_numpy(pictures).to(pick_device())  # as bytes, a quarter of the floats
+    rgb01 = rgb_u8.permute(0, 3, 1, 2).float() / 255
     prepared = prepare(rgb01)
     depth_m = (model(prepared) + model(prepared.flip(3)).flip(3)) / 2
     return restore(depth_m, pictures.shape[1:3])[:, 0].cpu().numpy()

@@ -17,7 +17,8 @@ class GlobalBatchNorm(nn.BatchNorm2d):
         if not self.training or world_size() == 1:
             return super().forward(x)
         values = x.float()
-        count = values.new_tensor([values.numel() / self.num_features])
+        # Not new_tensor: on a GPU it copies from the CPU and waits for all queued work.
+        count = values.new_full((1,), values.numel() / self.num_features)
         sums = torch.cat([values.sum((0, 2, 3)), values.square().sum((0, 2, 3)), count])
         total, squares, count = sum_over_ranks(sums).split([self.num_features] * 2 + [1])
         mean = total / count

@@ -25,7 +25,8 @@ class WatchedStep:
         self.step, self.index = step, index
         both = torch.stack([loss.detach(), grad_norm.detach()])
         self._values = both.to("cpu", non_blocking=True)
-        self._copied = torch.cuda.Event() if both.is_cuda else None
+        # A blocking event: its `synchronize` sleeps, where others would occupy a CPU core.
+        self._copied = torch.cuda.Event(blocking=True) if both.is_cuda else None
         if self._copied:
             self._copied.record()
 
