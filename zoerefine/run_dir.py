@@ -18,9 +18,12 @@ from zoerefine.errors import UserError
 from zoerefine.files import create_ignored_folder, write_json
 from zoerefine.locks import is_locked, try_lock
 
-# Environment variables that a launcher sets for its job: the run directory, the user's folder.
+# Environment variables that a launcher sets for its job: the run directory, the user's folder,
+# the seed, and how many times the run has been started.
 RUN_FOLDER = "ZOEREFINE_RUN_FOLDER"
 CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
+SEED = "ZOEREFINE_SEED"
+ATTEMPT = "ZOEREFINE_ATTEMPT"
 MAX_NAME_BYTES = 120
 STATES = ("running", "finished", "failed", "killed")
 

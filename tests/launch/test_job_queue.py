@@ -20,7 +20,7 @@ def queue(repository, home, tmp_path, config, monkeypatch):
     def make(commits=None, configs=None, seeds=(), **options):
         job = Job(str(repository.folder), "main", config, module="job.py", **options)
         commits = commits or [repository.first]
-        return make_queue(job, commits, configs or [config], seeds, "SEED", tmp_path / "runs", home)
+        return make_queue(job, commits, configs or [config], seeds, tmp_path / "runs", home)
 
     return make
 

@@ -1,6 +1,7 @@
 """zoerefine run: a commit and a config become a run, in a workspace of its own."""
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,10 @@ from zoerefine.launch.launcher import default_home, launch
 if TYPE_CHECKING:
     from zoerefine.launch.housekeeping import StoredFolder
 
+OLDER_SPELLINGS = (
+    *("--repo_url", "--branch_name", "--commit_hash", "--cfg_path", "--cfg_path_arg_name"),
+    *("--copies_base_path", "--module_path"),
+)
 EPILOG = """\
 examples:
   zoerefine run --repo . --commit HEAD --config configs/demo.yaml DATA.ROOT data/synthetic
@@ -32,6 +37,7 @@ def main(argv: Sequence[str]) -> int:
     """Launch a job or a queue of jobs; the exit code is the job's."""
     words, arguments = split_arguments(argv)
     args = parser().parse_intermixed_args(words)
+    args.cwd = args.cwd or ("caller" if uses_older_spellings(words) else Job.cwd)
     home = (args.home or default_home()).expanduser().resolve()
     if args.list or args.clean:
         from zoerefine.launch.housekeeping import clean, stored_folders
@@ -49,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     cluster = args.executor != "local" or resources_of(args) != NO_RESOURCES
     if args.commits or args.configs or args.seeds or cluster:
         return queue(args, job, home)
-    run, code = launch(job, args.runs, home)
+    run, code = launch(job, args.runs, home, args.again)
     print(run.path)
     return code
 
@@ -70,8 +76,6 @@ def parser() -> argparse.ArgumentParser:
     add("--commits", type=listed, metavar="A,B,...", help="commits, tags or branches")
     add("--configs", type=listed, metavar="X,Y,...", help="config files")
     add("--seeds", type=seeds, metavar="SEEDS", help="0:5 for 0, 1, 2, 3, 4; or a list: 1,3")
-    add("--seed-key", default="SEED", metavar="KEY",
-        help="the config key that gets the seed (default: SEED)")  # fmt: skip
     add("--parallel", type=positive, default=1, metavar="N",
         help="run N jobs at a time (default: 1)")  # fmt: skip
     add_executor_options(many)
@@ -104,6 +108,24 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--module", "-m", "--module_path", default="zoerefine.train", metavar="NAME",
         help="package.module, or a script's path in the repository (default: "
         "zoerefine.train)")  # fmt: skip
+    add("--seed-key", default=Job.seed_key, metavar="KEY",
+        help="the config key of the seed, which --seeds sets and the job finds in ZOEREFINE_SEED "
+        "(default: SEED)")  # fmt: skip
+    add("--cwd", choices=["workspace", "caller", "run"],
+        help="the job's working directory: its workspace (default), your own folder, as with "
+        "the older spellings, or the run directory")  # fmt: skip
+    add("--overrides", dest="overrides_in", choices=["arguments", "file"],
+        default=Job.overrides_in,
+        help="how the job gets KEY VALUE: as its last arguments (default), or merged into its "
+        "copy of the config, for scripts that take only a file; +KEY VALUE adds a key")  # fmt: skip
+    add("--metric-pattern", type=pattern, default="", metavar="REGEX",
+        help="finds metrics in the job's output, e.g. 'val_acc=(\\S+)'")  # fmt: skip
+    add("--name", default="", help="the name of the run (default: RUN.NAME, or the config's "
+        "file name)")  # fmt: skip
+    add("--again", action="store_true",
+        help="run a finished job once more, beside the first run")  # fmt: skip
+    add("--again-number", type=int, default=0, metavar="N",
+        help="the N-th of these further runs, as `zoerefine show` prints it")  # fmt: skip
     add("--runs", type=Path, metavar="DIR",
         help="where run directories are made (default: RUN.ROOT, or ./runs)")  # fmt: skip
     add("--home", "--copies_base_path", type=Path, metavar="DIR",
@@ -116,8 +138,9 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
         help="current: the packages of this Python (default); venv: a virtual environment made "
         "from the commit's requirements.lock, kept for later runs")  # fmt: skip
     add("--caller", type=Path, default=Path.cwd(), metavar="DIR",
-        help="the folder that --config and the paths in zoerefine's own configs are relative to "
-        "(default: the current folder); any job finds it in ZOEREFINE_CALLER_FOLDER")  # fmt: skip
+        help="your folder (default: the current one): --config and zoerefine's own configs are "
+        "relative to it, other jobs find it in ZOEREFINE_CALLER_FOLDER or with --cwd "
+        "caller")  # fmt: skip
     add("overrides", nargs="*", metavar="KEY VALUE",
         help="config keys to set; words after -- go to the job unchanged")  # fmt: skip
 
@@ -137,6 +160,20 @@ def join_config_flag(words: Sequence[str]) -> list[str]:
         else:
             joined.append(word)
     return joined
+
+
+def uses_older_spellings(words: Sequence[str]) -> bool:
+    """Whether a command uses option names of the first launcher, which ran jobs in our folder."""
+    return any(word.partition("=")[0] in OLDER_SPELLINGS for word in words)
+
+
+def pattern(text: str) -> str:
+    """A regular expression. Raises `ValueError` where it is none."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
 def listed(text: str) -> list[str]:
@@ -175,6 +212,12 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
         allow_dirty=args.allow_dirty,
         environment=args.environment,
         caller=args.caller.resolve(),
+        cwd=args.cwd,
+        overrides_in=args.overrides_in,
+        again=args.again_number,
+        metric_pattern=args.metric_pattern,
+        seed_key=args.seed_key,
+        name=args.name,
     )
 
 
@@ -185,7 +228,7 @@ def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
 
     commits = args.commits or [job.ref]
     configs = [Path(name) for name in args.configs or [job.config]]
-    jobs = make_queue(job, commits, configs, args.seeds or [], args.seed_key, args.runs, home)
+    jobs = make_queue(job, commits, configs, args.seeds or [], args.runs, home, args.again)
     with open_executor(args.executor, resources_of(args)) as executor:
         return run_queue(jobs, executor, args.parallel)
 

@@ -11,7 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from zoerefine.files import write_text
 from zoerefine.launch.repository_address import LOGIN_VARIABLES
 from zoerefine.locks import lock
 from zoerefine.progress import say
-from zoerefine.run_dir import CALLER_FOLDER, RUN_FOLDER, RunDir
+from zoerefine.run_dir import ATTEMPT, CALLER_FOLDER, RUN_FOLDER, SEED, RunDir
 
 LOCK_FILES = ("requirements.lock", "requirements.txt")
 # Lines that refer to other files, so that the lock file alone does not fix the packages.
@@ -39,9 +39,13 @@ def environments_folder(home: Path) -> Path:
 
 
 def job_environment(
-    workspace: Path, run: RunDir, seed: int, caller: Path, python: Path
+    workspace: Path, run: RunDir, seed: int, caller: Path, python: Path, attempt: int = 1
 ) -> dict[str, str]:
-    """The job's environment variables: the user's, with the workspace first on PYTHONPATH."""
+    """The job's environment variables: the user's, with the workspace first on PYTHONPATH.
+
+    Args:
+        attempt: 1 for the run's first start, 2 for the second, ...
+    """
     environment = {key: value for key, value in os.environ.items() if key not in REMOVED_VARIABLES}
     paths = [str(workspace), environment.get("PYTHONPATH", "")]
     bin_folder = str(python.parent)
@@ -53,10 +57,29 @@ def job_environment(
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
         CALLER_FOLDER: str(caller),
         RUN_FOLDER: str(run.path),
+        SEED: str(seed),
+        ATTEMPT: str(attempt),
     }
     if (python.parent.parent / "pyvenv.cfg").exists():
         environment["VIRTUAL_ENV"] = str(python.parent.parent)
     return environment
+
+
+def import_variables(cwd: str, workspace: Path, program: Sequence[str]) -> dict[str, str]:
+    """Variables for a job that does not start in its workspace, but imports from there.
+
+    Python searches the working directory first for `python -m`, where another version of the
+    package may be. PYTHONSAFEPATH turns this off, for the job's own Python processes too. It also
+    turns off the search of the script's folder, so that folder is named in PYTHONPATH.
+
+    Args:
+        program: Python's words for the script: its path, or -m and a module.
+    """
+    if cwd == "workspace":
+        return {}
+    script = [] if program[0] == "-m" else [str(Path(program[0]).resolve().parent)]
+    paths = [*script, str(workspace), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import Executor
-from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan
+from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
 from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.queue_table import QueueRow, live_table
 from zoerefine.launch.stop_forwarding import StopForwarding
@@ -33,11 +33,14 @@ def make_queue(
     commits: Sequence[str],
     configs: Sequence[Path],
     seeds: Sequence[int],
-    seed_key: str,
     runs: Path | None,
     home: Path,
+    again: bool = False,
 ) -> list[QueuedJob]:
     """Every combination of commits, configs and seeds; equal jobs once.
+
+    Args:
+        again: run finished jobs once more, beside their first runs.
 
     Raises:
         UserError: something is wrong with one of them. No job has been started then.
@@ -47,10 +50,12 @@ def make_queue(
     jobs: dict[Path, QueuedJob] = {}
     all_seeds: list[int | None] = [*seeds] or [None]
     for commit, config, seed in product(commits, configs, all_seeds):
-        overrides = job.overrides if seed is None else (*job.overrides, seed_key, str(seed))
+        overrides = job.overrides if seed is None else (*job.overrides, job.seed_key, str(seed))
         one = replace(job, ref=commit, config=config, overrides=overrides)
         with mirrors_in_use(home):
             plan = make_plan(one, home)
+        if again:
+            plan = next_execution(plan, runs)
         run = plan.run(runs)
         title = " ".join(filter(None, [commit[:12], config.name, seed_title(seed)]))
         queued = QueuedJob(title, run, words=launcher_words(plan, run))
@@ -78,7 +83,9 @@ def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
     words += ["--config", str(config if config.exists() else job.config)]
     words += ["--module", job.module, f"--config-flag={job.config_flag}"]
     words += ["--environment", job.environment, "--runs", str(run.path.parents[1])]
-    words += ["--caller", str(job.caller), *job.overrides]
+    words += ["--caller", str(job.caller), "--cwd", job.cwd, "--overrides", job.overrides_in]
+    words += ["--name", plan.name, f"--seed-key={job.seed_key}", "--again-number", str(job.again)]
+    words += [f"--metric-pattern={job.metric_pattern}", *job.overrides]
     return (*words, "--", *job.arguments) if job.arguments else tuple(words)
 
 

@@ -1,7 +1,8 @@
 """A job, and the plan of its launch: everything that can be looked up before it starts."""
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,13 @@ from zoerefine.errors import UserError
 from zoerefine.files import digest_json
 from zoerefine.identity import launch_settings
 from zoerefine.launch.changes import Changes, read_changes
+from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES, merge_overrides
 from zoerefine.launch.git_commands import GitError, git_bytes
 from zoerefine.launch.mirror import fetch_commit
 from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository_address import RepositoryAddress, parse_address
 from zoerefine.run_dir import RunDir, run_name_fault
 from zoerefine.yaml_text import Document, YamlError, load_yaml, parse_mapping
-
-YAML_SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,20 @@ class Job:
         ref: a commit, tag or branch.
         config: the config file for the module. If there is no such file, the commit's is used.
         module: `package.module`, or the path of a script inside the repository.
-        overrides: KEY VALUE words, given to the module last.
+        overrides: KEY VALUE words.
         arguments: more words for the module, before the overrides.
         config_flag: the module's option for its config.
         branch: if not empty, the commit must be on this branch.
         allow_dirty: record uncommitted changes of a local repository, and apply them.
         environment: `current`, or `venv`: made from the commit's own lock file.
         caller: the user's folder. Relative paths of zoerefine's config keys start here.
+        cwd: the job's working directory: `workspace`, `caller` or `run` (the run directory).
+        overrides_in: how the job gets the overrides: `arguments`, as its last words, or `file`,
+            merged into its config file.
+        again: 0 for the first execution of the job, N for the N-th further one.
+        metric_pattern: a regular expression that finds metrics in the job's output.
+        seed_key: the config key of the seed.
+        name: the name of the run; if empty, RUN.NAME of the config, else the config file's name.
     """
 
     repo: str
@@ -48,6 +55,12 @@ class Job:
     allow_dirty: bool = False
     environment: str = "current"
     caller: Path = field(default_factory=Path.cwd)
+    cwd: str = "workspace"
+    overrides_in: str = "arguments"
+    again: int = 0
+    metric_pattern: str = ""
+    seed_key: str = "SEED"
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,7 @@ class LaunchPlan:
     Attributes:
         mirror: the folder of the mirror, which has the commit.
         commit: 40 hex digits.
-        config: the config's bytes.
+        config: the bytes of the config file that the job gets.
         document: the config's keys; empty where it is not YAML.
         home: the folder of mirrors and workspaces.
     """
@@ -88,24 +101,38 @@ class LaunchPlan:
     @property
     def identity(self) -> str:
         """SHA-256 of everything that decides what runs: equal jobs have equal identities."""
-        job = self.job
+        return self._identity_of(self.job)
+
+    def _identity_of(self, job: Job) -> str:
         config = self.document.tree or self.config.hex()
-        settings = launch_settings(config, job.overrides, job.module)
+        settings = launch_settings(config, self.override_arguments, job.module)
         what = [self.commit, self.changes.digest, settings, job.module]
-        return digest_json([*what, job.config_flag, job.arguments, job.environment])
+        what += [job.config_flag, job.arguments, job.environment]
+        # Only where they are set, so that the identities of earlier runs stay.
+        chosen = {"cwd": job.cwd, "again": job.again, "seed_key": job.seed_key}
+        usual = {"cwd": Job.cwd, "again": Job.again, "seed_key": Job.seed_key}
+        if chosen != usual:
+            what.append({key: value for key, value in chosen.items() if value != usual[key]})
+        return digest_json(what)
+
+    @property
+    def override_arguments(self) -> tuple[str, ...]:
+        """The overrides that the job gets as words; the config file holds the others."""
+        return self.job.overrides if self.job.overrides_in == "arguments" else ()
 
     @property
     def name(self) -> str:
-        """RUN.NAME of the config, else the config file's name."""
-        name = self._setting("RUN.NAME").as_text() or self.job.config.stem
+        """The name of the run, which is a folder's name. Raises `UserError` where it cannot be."""
+        name = self.job.name or self._setting("RUN.NAME").as_text() or self.job.config.stem
         if fault := run_name_fault(name):
-            raise UserError(f"RUN.NAME {name!r} cannot be a folder's name: {fault}")
+            source = "--name" if self.job.name else "RUN.NAME"
+            raise UserError(f"{source} {name!r} cannot be a folder's name: {fault}")
         return name
 
     @property
     def seed(self) -> int:
-        """SEED of the config, else 0."""
-        seed = self._setting("SEED").value
+        """The seed in the config, else 0."""
+        seed = self._setting(self.job.seed_key.removeprefix(NEW_KEY)).value
         return seed if isinstance(seed, int) and not isinstance(seed, bool) else 0
 
     def run(self, runs: Path | None) -> RunDir:
@@ -114,12 +141,17 @@ class LaunchPlan:
         return RunDir((runs / self.name / self.run_name).resolve())
 
     def _setting(self, key: str) -> Setting:
-        return read_setting(self.document, self.job.overrides, key)
+        return read_setting(self.document, self.override_arguments, key)
 
     @property
     def run_name(self) -> str:
-        """The name of the run's folder: the commit's and the identity's first digits."""
-        return f"{self.commit[:8]}-{self.identity[:8]}"
+        """The name of the run's folder: the commit's and the identity's first digits.
+
+        A further execution stands beside the first: `<first>-run2`, `<first>-run3`.
+        """
+        first = self._identity_of(replace(self.job, again=0))
+        number = f"-run{self.job.again + 1}" if self.job.again else ""
+        return f"{self.commit[:8]}-{first[:8]}{number}"
 
     @property
     def input_name(self) -> str:
@@ -135,14 +167,27 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
     """
     if len(job.overrides) % 2:
         raise UserError(f"overrides are KEY VALUE pairs; {job.overrides[-1]!r} has no value")
+    if not job.caller.is_dir():
+        raise UserError(f"--caller {job.caller} is not an existing folder")
     address = parse_address(job.repo)
     config = read_local_config(job)
     mirror, commit = fetch_commit(address, job.ref, home, job.branch)
     if config is None:
         config = read_committed_config(job, mirror, commit)
+    if job.overrides_in == "file":
+        config = merge_overrides(job.config, config, job.overrides)
     changes = read_changes(address, commit, job.allow_dirty, job.caller / job.config)
     document = parse_config(job.config, config)
     return LaunchPlan(job, address, mirror, commit, changes, config, document, home)
+
+
+def next_execution(plan: LaunchPlan, runs: Path | None) -> LaunchPlan:
+    """The plan of a job's first execution that is not finished."""
+    for number in itertools.count():
+        execution = replace(plan, job=replace(plan.job, again=number))
+        if execution.run(runs).status().state != "finished":
+            break
+    return execution
 
 
 def read_local_config(job: Job) -> bytes | None:
@@ -190,7 +235,7 @@ def parse_config(path: Path, data: bytes) -> Document:
 def read_setting(document: Document, overrides: Sequence[str], key: str) -> Setting:
     """A config key with the overrides applied."""
     for name, text in reversed(list(zip(overrides[::2], overrides[1::2], strict=True))):
-        if name == key:
+        if name.removeprefix(NEW_KEY) == key:
             try:
                 return Setting(load_yaml(text), text.strip())
             except YamlError:

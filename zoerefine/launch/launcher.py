@@ -13,9 +13,9 @@ from zoerefine.errors import UserError
 from zoerefine.files import replacing
 from zoerefine.launch import provenance
 from zoerefine.launch.child_process import run_child
-from zoerefine.launch.environment import job_environment, job_python
+from zoerefine.launch.environment import import_variables, job_environment, job_python
 from zoerefine.launch.git_commands import git
-from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan
+from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
 from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.workspace import workspace
 from zoerefine.progress import say
@@ -32,16 +32,22 @@ def default_home() -> Path:
     return Path(cache).resolve() / "zoerefine"
 
 
-def launch(job: Job, runs: Path | None, home: Path) -> tuple[RunDir, int]:
+def launch(job: Job, runs: Path | None, home: Path, again: bool = False) -> tuple[RunDir, int]:
     """Run a job in a workspace at its commit; returns the run and the job's exit code.
 
     The same job finds its run again. A finished run is left as it is; an unfinished one resumes.
+
+    Args:
+        runs: where run directories are made; None: RUN.ROOT of the config, or ./runs.
+        again: run a finished job once more, into a run directory beside the first.
 
     Raises:
         UserError: anything that is wrong before the job's first line runs.
     """
     with mirrors_in_use(home):
         plan = make_plan(job, home)
+        if again:
+            plan = next_execution(plan, runs)
         run = plan.run(runs)
         return run, start(plan, run, latest=True)
 
@@ -63,14 +69,24 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False) -> int:
         place = stack.enter_context(workspace(*source, run.path))
         environment = (plan.job.environment, place.folder, plan.commit, plan.home)
         python = stack.enter_context(job_python(*environment))
-        command = job_command(plan.job, place.folder, python, run.path / plan.input_name)
-        record(plan, run, place.folder, python, command)
+        program = job_program(plan.job.module, place.folder)
+        command = [str(python), *program, *job_words(plan, run)]
+        attempt = attempts(run) + 1
+        record(plan, run, place.folder, python, command, attempt)
         say(f"running commit {plan.commit[:12]} of {plan.address.url} in {place.folder}")
         say(f"writing to {run.path}")
-        variables = job_environment(place.folder, run, plan.seed, plan.job.caller, python)
+        facts = (plan.seed, plan.job.caller, python, attempt)
+        variables = job_environment(place.folder, run, *facts)
+        variables |= import_variables(plan.job.cwd, place.folder, program)
+        folder = working_folder(plan.job, place.folder, run)
         if latest:
             link_latest(run)
-        return run_child(command, place.folder, variables, run, (run_lock, place.lock_fd))
+        return run_child(command, folder, variables, run, (run_lock, place.lock_fd))
+
+
+def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:
+    """The folder that a job starts in."""
+    return {"workspace": workspace, "caller": job.caller, "run": run.path}[job.cwd]
 
 
 def is_finished(run: RunDir) -> bool:
@@ -118,24 +134,32 @@ def _is_alive(pid: int) -> bool:
     return pid > 0
 
 
-def job_command(job: Job, folder: Path, python: Path, config: Path) -> list[str]:
-    """The job's command line. Raises `UserError` where the commit has no such script."""
-    if job.module.endswith(".py"):
-        script = folder / job.module
+def job_program(module: str, folder: Path) -> list[str]:
+    """Python's words for the job's script. Raises `UserError` where the commit has no such one."""
+    if module.endswith(".py"):
+        script = folder / module
         inside = script.resolve().is_relative_to(folder.resolve())
         if not (inside and script.is_file()):
-            raise UserError(f"the commit has no script {job.module}: check --module")
-        program = [str(script)]
-    elif all(part.isidentifier() for part in job.module.split(".")):
-        program = ["-m", job.module]
-    else:
-        raise UserError(f"--module {job.module!r} is neither a script's path nor a module's name")
-    words = [job.config_flag, str(config), *job.arguments, *job.overrides]
-    return [str(python), *program, *words]
+            raise UserError(f"the commit has no script {module}: check --module")
+        return [str(script)]
+    if all(part.isidentifier() for part in module.split(".")):
+        return ["-m", module]
+    raise UserError(f"--module {module!r} is neither a script's path nor a module's name")
+
+
+def job_words(plan: LaunchPlan, run: RunDir) -> list[str]:
+    """The job's own words: its config, its arguments, the overrides."""
+    config = str(run.path / plan.input_name)
+    return [plan.job.config_flag, config, *plan.job.arguments, *plan.override_arguments]
 
 
 def record(
-    plan: LaunchPlan, run: RunDir, folder: Path, python: Path, command: Sequence[str]
+    plan: LaunchPlan,
+    run: RunDir,
+    folder: Path,
+    python: Path,
+    command: Sequence[str],
+    attempt: int,
 ) -> None:
     """Write what is about to run: the config, the changes, the packages, provenance.json."""
     job = plan.job
@@ -165,12 +189,25 @@ def record(
         arguments=list(job.arguments),
         environment_kind=job.environment,
         caller=str(job.caller),
+        cwd=job.cwd,
+        overrides_in=job.overrides_in,
+        again=job.again,
+        attempt=attempt,
+        metric_pattern=job.metric_pattern,
+        seed_key=job.seed_key,
         launch_argv=sys.argv,
         command=shlex.join(command),
         workspace=str(folder),
         hash_seed=plan.seed % 2**32,
         **facts,
     )
+
+
+def attempts(run: RunDir) -> int:
+    """How many times a run has been started."""
+    if not run.provenance_file.exists():
+        return 0
+    return int(run.read_json(run.provenance_file).get("attempt", 1))
 
 
 def link_latest(run: RunDir) -> None:

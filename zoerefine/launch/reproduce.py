@@ -69,6 +69,7 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
         config_flag=recorded["config_flag"],
         environment=recorded["environment_kind"],
         caller=Path(recorded["caller"]),
+        **added_options(recorded),
     )
     if not config.is_file():
         raise UserError(f"{config} does not exist any more: the run needs its config")
@@ -77,6 +78,12 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
     data = config.read_bytes()
     changes = recorded_changes(run, recorded)
     return LaunchPlan(job, address, mirror, commit, changes, data, parse_config(config, data), home)
+
+
+def added_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a job that runs of earlier versions have not recorded."""
+    names = ("cwd", "overrides_in", "again", "metric_pattern", "seed_key")
+    return {name: recorded[name] for name in names if name in recorded}
 
 
 def recorded_changes(run: RunDir, recorded: Mapping[str, Any]) -> Changes:
@@ -93,7 +100,7 @@ def check_run(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:
     """Whether the run's own files are what they were when it ended."""
     recorded = run.read_json(run.provenance_file)
     yield compare("identity in provenance.json", recorded["identity"], plan.identity, MISMATCH)
-    if run.path.name.count("-") == 1:  # of `reproduce`'s own runs: <commit>-<identity>-again<n>
+    if "-again" not in run.path.name:  # which `reproduce` adds for its own runs
         yield compare("run directory's name", run.path.name, plan.run_name, MISMATCH)
     config = sha256(plan.config).hexdigest()
     yield compare(recorded["input"], recorded["input_digest"], config, MISMATCH)

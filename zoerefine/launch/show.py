@@ -84,10 +84,28 @@ def launch_command(run: RunDir, recorded: dict[str, Any]) -> str:
         words.append("--allow-dirty")
     if recorded.get("environment_kind") == "venv":
         words += ["--environment", "venv"]
-    words += ["--caller", recorded.get("caller", "."), *recorded.get("overrides", [])]
+    words += ["--caller", recorded.get("caller", "."), "--runs", str(run.path.parents[1])]
+    words += ["--name", run.path.parent.name, *added_words(recorded)]
+    words += recorded.get("overrides", [])
     if recorded.get("arguments"):
         words += ["--", *recorded["arguments"]]
     return shlex.join(words)
+
+
+def added_words(recorded: dict[str, Any]) -> list[str]:
+    """The words for options that are not at their defaults."""
+    options = {
+        "cwd": ("--cwd", "workspace"),
+        "overrides_in": ("--overrides", "arguments"),
+        "seed_key": ("--seed-key", "SEED"),
+        "metric_pattern": ("--metric-pattern", ""),
+        "again": ("--again-number", 0),
+    }
+    return [
+        f"{option}={recorded[name]}"
+        for name, (option, default) in options.items()
+        if recorded.get(name, default) != default
+    ]
 
 
 def config_file(run: RunDir, recorded: dict[str, Any]) -> Path:
