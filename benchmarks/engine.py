@@ -111,7 +111,7 @@ def onnx_runtime(source: ExportSource, path: Path) -> Side:
     """ONNX Runtime with the same pre- and post-processing."""
     import onnxruntime
 
-    path.write_bytes(to_onnx(source.refiner, source))
+    path.write_bytes(to_onnx(source.core("fp32"), source))
     settings = onnxruntime.SessionOptions()
     # Its threads would otherwise spin on the cores while other sides run.
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")

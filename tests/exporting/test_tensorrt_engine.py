@@ -161,7 +161,7 @@ def test_pitfall_6_another_type(runtime, tmp_path, frames):
 def test_the_graph_for_torch_tensorrt_has_a_dynamic_batch_and_the_right_types(name, precision):
     refiner = build_refiner({"NAME": name, "BASE": 8, "MAX_LOG": 1.0}).eval()
     source = ExportSource(refiner, 32, 64, lambda: iter(()))
-    core = tensorrt.to_precision(source.refiner, precision, source.calibration)
+    core = source.core(precision)
     program = tensorrt.export_program(core, source)
     for batch in tensorrt.BATCHES:
         rgb01, zoe_m = source.example(batch)

@@ -14,7 +14,6 @@ from zoerefine.exporting.engine_kinds import ExportSource, engine_kind
 from zoerefine.exporting.engines.tensorrt_rtx_engine import build_plan, open_plan
 from zoerefine.exporting.export import export
 from zoerefine.exporting.onnx_graph import to_onnx
-from zoerefine.exporting.precision import to_precision
 from zoerefine.exporting.verify import check_size
 from zoerefine.model import build_refiner
 from zoerefine.registries import NETWORKS
@@ -83,7 +82,7 @@ def test_a_plan_that_is_silently_fp32_is_refused(sources, plans):
 def test_the_onnx_graph_agrees_with_the_refiner_at_every_batch_size(sources, precision):
     runtime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     source = sources["small"]
-    core = to_precision(source.refiner, precision, noise)
+    core = source.core(precision)
     session = runtime.InferenceSession(to_onnx(core, source), providers=["CPUExecutionProvider"])
     for batch in (1, 4, 16):
         rgb01, zoe_m = source.example(batch)
@@ -103,7 +102,7 @@ def test_a_plan_for_the_current_gpu_needs_a_gpu(sources):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     source = sources["small"]
-    onnx = to_onnx(source.refiner, source)
+    onnx = to_onnx(source.core("fp32"), source)
     with pytest.raises(UserError, match="could not build an engine for CURRENT"):
         build_plan(onnx, source, targets=("CURRENT",))
 

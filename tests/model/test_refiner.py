@@ -143,10 +143,20 @@ def test_predictions_are_finer_than_bfloat16_under_autocast(name):
 
 @given(height=st.integers(1, 500))
 def test_row_positions_are_the_centres_of_rows_between_minus_1_and_1(height):
-    rows = row_positions(torch.zeros(2, 1, height, 3))
-    assert rows.shape == (2, 1, height, 3)
+    rows = row_positions(height, torch.device("cpu"))
+    assert rows.shape == (height, 1)
     edges = torch.linspace(-1, 1, height + 1)
-    torch.testing.assert_close(rows[1, 0, :, 2], (edges[:-1] + edges[1:]) / 2)
+    torch.testing.assert_close(rows[:, 0], (edges[:-1] + edges[1:]) / 2)
+
+
+@pytest.mark.parametrize("size", [(40, 56), (64, 32)])
+def test_a_refiner_for_one_size_computes_the_same(size):
+    refiner = trained()
+    with torch.no_grad():
+        expected = refiner(*inputs(2, *size))
+        refiner.fix_size(*size)
+        assert torch.equal(refiner(*inputs(2, *size)), expected)
+    assert "rows" not in refiner.state_dict()
 
 
 def test_an_unknown_network_is_refused_by_name():

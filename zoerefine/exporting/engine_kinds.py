@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
-from zoerefine.exporting.precision import RefinerInputs
+from zoerefine.exporting.precision import Int8Conv, RefinerInputs, to_precision
 from zoerefine.model import RefinerNetwork
 from zoerefine.registries import ENGINES
 
@@ -43,6 +43,16 @@ class ExportSource:
         """A random batch of plausible inputs on the CPU: [B, 3, h, w] and [B, 1, h, w]."""
         size = self.height, self.width
         return torch.rand(batch, 3, *size), torch.rand(batch, 1, *size) + 1
+
+    def core(self, precision: str, int8_conv: type[Int8Conv] = Int8Conv) -> RefinerNetwork:
+        """The refiner in `precision`, for this size only: what engines are built from.
+
+        Its graph names no device, so a bundle can be loaded on another one. `int8_conv` as in
+        `to_precision`.
+        """
+        core = to_precision(self.refiner, precision, self.calibration, int8_conv)
+        core.fix_size(self.height, self.width)
+        return core
 
     @property
     def parameters(self) -> int:

@@ -33,7 +33,7 @@ class PrePostProcessing(nn.Module):
         """uint8 [B, H, W, 3], uint16 [B, H, W] to rgb01 [B, 3, h, w] and zoe_m [B, 1, h, w]."""
         size = [self.height, self.width]
         rgb01 = rgb_u8.permute(0, 3, 1, 2).to(torch.float32) / 255.0  # [B, 3, H, W]
-        zoe_m = zoe_u16.unsqueeze(1).to(torch.float32) * self.unit_m  # [B, 1, H, W]
+        zoe_m = floats(zoe_u16).unsqueeze(1) * self.unit_m  # [B, 1, H, W]
         if [zoe_m.size(2), zoe_m.size(3)] == size:
             return rgb01.contiguous(), zoe_m
         return area_mean(rgb01, size), valid_area_mean(zoe_m, size)
@@ -41,13 +41,12 @@ class PrePostProcessing(nn.Module):
     @torch.jit.export
     def after(self, zoe_u16: Tensor, core_zoe_m: Tensor, core_m: Tensor) -> Tensor:
         """The core's input and output depth [B, 1, h, w] to refined depth uint16 [B, H, W]."""
-        zoe_m = zoe_u16.unsqueeze(1).to(torch.float32) * self.unit_m
+        zoe_m = floats(zoe_u16).unsqueeze(1) * self.unit_m
         size = [zoe_m.size(2), zoe_m.size(3)]
         refined_m = core_m
         if size != [self.height, self.width]:
             refined_m = zoe_m * resized_factor(core_zoe_m, core_m, size)
-        units = (refined_m / self.unit_m).round().clamp(0.0, 65535.0)
-        return units.squeeze(1).to(torch.int32).to(torch.uint16)
+        return rounded_u16(refined_m / self.unit_m)
 
 
 class ShippedModule(nn.Module):
@@ -64,6 +63,23 @@ class ShippedModule(nn.Module):
     def forward(self, rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
         rgb01, zoe_m = self.processing.before(rgb_u8, zoe_u16)
         return self.processing.after(zoe_u16, zoe_m, self.core(rgb01, zoe_m))
+
+
+def floats(values_u16: Tensor) -> Tensor:
+    """uint16 as float32.
+
+    By `copy_`: TorchScript's fuser for GPUs (NNC) takes `to` and `unsqueeze` of uint16 into its
+    groups and then cannot compile them.
+    """
+    values = torch.empty(values_u16.shape, dtype=torch.float32, device=values_u16.device)
+    return values.copy_(values_u16)
+
+
+def rounded_u16(values: Tensor) -> Tensor:
+    """float32 [B, 1, H, W] to the nearest uint16 [B, H, W]; by `copy_`, as in `floats`."""
+    whole = values.round().clamp(0.0, 65535.0).squeeze(1).to(torch.int32)
+    rounded = torch.empty(whole.shape, dtype=torch.uint16, device=whole.device)
+    return rounded.copy_(whole)
 
 
 def resized_factor(zoe_m: Tensor, refined_m: Tensor, size: list[int]) -> Tensor:

@@ -39,6 +39,8 @@ class RefinerNetwork(nn.Module):
     mean: Tensor
     std: Tensor
     trained: Tensor
+    rows: Tensor | None
+    size: tuple[int, int] | None
 
     def __init__(self, backbone: nn.Module, max_log: float) -> None:
         super().__init__()
@@ -49,6 +51,17 @@ class RefinerNetwork(nn.Module):
         self.register_buffer("mean", torch.tensor(INPUT_MEAN).view(shape), persistent=False)
         self.register_buffer("std", torch.tensor(INPUT_STD).view(shape), persistent=False)
         self.register_buffer("trained", torch.tensor(False))
+        self.register_buffer("rows", None, persistent=False)
+        self.size = None
+
+    def fix_size(self, height: int, width: int) -> None:
+        """Take pictures of this size only, so that a trace names no device and no branch.
+
+        A traced `arange` keeps the device that it was traced on; a buffer moves with its module.
+        """
+        rows = row_positions(height, self.mean.device)
+        self.register_buffer("rows", rows, persistent=False)
+        self.size = height, width
 
     def forward(self, rgb01: Tensor, zoe_m: Tensor) -> Tensor:
         """Refine a batch.
@@ -60,15 +73,19 @@ class RefinerNetwork(nn.Module):
         Returns:
             float32 [B, 1, H, W], metres. Any H and W.
         """
-        height, width = zoe_m.shape[-2:]
+        height, width = self.size or zoe_m.shape[-2:]
         log_zoe = zoe_m.clamp(min=SMALLEST_DEPTH_M).log()
         log_input = log_zoe.clamp(min=math.log(NEAREST_INPUT_M))
-        inputs = torch.cat([rgb01, log_input, row_positions(zoe_m)], 1)  # [B, INPUTS, H, W]
+        rows = row_positions(height, zoe_m.device) if self.rows is None else self.rows
+        inputs = torch.cat([rgb01, log_input, rows.expand_as(zoe_m)], 1)  # [B, INPUTS, H, W]
         inputs = (inputs - self.mean) / self.std
         bottom, right = -height % self.stride, -width % self.stride
-        # Replicate, not reflect: it also works for pictures smaller than the padding.
-        inputs = F.pad(inputs, (0, right, 0, bottom), mode="replicate")
-        output = self.backbone(inputs)[..., :height, :width].float()
+        if bottom or right:
+            # Replicate, not reflect: it also works for pictures smaller than the padding.
+            inputs = F.pad(inputs, (0, right, 0, bottom), mode="replicate")
+        output = self.backbone(inputs).float()
+        if bottom or right:
+            output = output[..., :height, :width]
         predicted_log_depth = output + MEAN_LOG_DEPTH
         # Clamped before the exponential, which would overflow in a training that diverges.
         change = predicted_log_depth - log_zoe
@@ -100,11 +117,10 @@ class ClampKeepingGradient(torch.autograd.Function):
         return gradient.masked_fill(outward, 0.0), None
 
 
-def row_positions(picture: Tensor) -> Tensor:
-    """Vertical position of each pixel of [B, 1, H, W]: -1 at the upper edge, 1 at the lower."""
-    height = picture.shape[-2]
-    centres = torch.arange(height, device=picture.device, dtype=torch.float32) + 0.5
-    return (centres * (2 / height) - 1)[:, None].expand_as(picture)
+def row_positions(height: int, device: torch.device) -> Tensor:
+    """Vertical position of each row, [H, 1]: -1 at the upper edge, 1 at the lower."""
+    centres = torch.arange(height, device=device, dtype=torch.float32) + 0.5
+    return (centres * (2 / height) - 1)[:, None]
 
 
 class DepthHead(nn.Conv2d):

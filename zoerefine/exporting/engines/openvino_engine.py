@@ -20,7 +20,6 @@ from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
 from zoerefine.exporting.engine_kinds import NOT_INSTALLED, BuiltEngine, ExportSource, Forward
 from zoerefine.exporting.engines.torchscript_engine import compile_script, jit_warnings_ignored
-from zoerefine.exporting.precision import to_precision
 from zoerefine.exporting.shipped_module import PrePostProcessing
 
 NAME = "openvino"
@@ -57,9 +56,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     """
     import openvino
 
-    core = to_precision(
-        source.refiner, "int8" if precision == "int8" else "fp32", source.calibration
-    )
+    core = source.core("int8" if precision == "int8" else "fp32")
     example = source.example(2)
     shapes = [openvino.PartialShape([-1, *tensor.shape[1:]]) for tensor in example]
     with jit_warnings_ignored(), torch.no_grad():

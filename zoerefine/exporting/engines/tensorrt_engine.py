@@ -22,7 +22,7 @@ from zoerefine.exporting.engine_kinds import (
     gpu_architecture,
 )
 from zoerefine.exporting.engines.torchscript_engine import compile_script
-from zoerefine.exporting.precision import Int8Conv, to_precision
+from zoerefine.exporting.precision import Int8Conv
 from zoerefine.exporting.shipped_module import ShippedModule
 from zoerefine.exporting.verify import check_size
 
@@ -138,7 +138,7 @@ def build_engine(source: ExportSource, precision: str) -> bytes:
         import_quantization()
     import torch_tensorrt
 
-    core = to_precision(source.refiner, precision, source.calibration, TensorRTInt8Conv).cuda()
+    core = source.core(precision, TensorRTInt8Conv).cuda()
     program = export_program(core, source)
     shapes = [
         torch_tensorrt.Input(

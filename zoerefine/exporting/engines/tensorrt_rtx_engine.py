@@ -23,7 +23,6 @@ from zoerefine.exporting.engine_kinds import (
 )
 from zoerefine.exporting.engines.torchscript_engine import compile_script
 from zoerefine.exporting.onnx_graph import INPUTS, OUTPUT, to_onnx
-from zoerefine.exporting.precision import to_precision
 from zoerefine.exporting.shipped_module import PrePostProcessing, ShippedModule
 from zoerefine.exporting.verify import check_size
 
@@ -62,7 +61,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
 
     Raises `UserError` if TensorRT for RTX refuses it or silently builds another precision.
     """
-    core = to_precision(source.refiner, precision, source.calibration)
+    core = source.core(precision)
     onnx = to_onnx(core, source)
     plan = build_plan(onnx, source)
     check_size("tensorrt-rtx", precision, len(plan), source.parameters)

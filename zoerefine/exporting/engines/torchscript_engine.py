@@ -13,7 +13,6 @@ from torch import nn
 
 from zoerefine.device import has_bf16, pick_device
 from zoerefine.exporting.engine_kinds import BuiltEngine, ExportSource, Forward
-from zoerefine.exporting.precision import to_precision
 from zoerefine.exporting.shipped_module import ShippedModule
 
 NAME = "torchscript"
@@ -60,7 +59,7 @@ def machine_facts() -> dict[str, str]:
 
 def build(source: ExportSource, precision: str) -> BuiltEngine:
     """Trace the core at its training size; the shipped module around it takes any size."""
-    core = to_precision(source.refiner, precision, source.calibration)
+    core = source.core(precision)
     device = pick_device()
     core.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     example = tuple(tensor.to(device) for tensor in source.example(2))

@@ -1,0 +1,71 @@
+"""Saved graphs name no device, so a bundle can be loaded on another one."""
+
+import io
+import zipfile
+
+import pytest
+import torch
+
+from zoerefine.exporting.engine_kinds import ExportSource, engine_kind
+from zoerefine.exporting.engines.torchscript_engine import jit_warnings_ignored
+from zoerefine.exporting.precision import to_precision
+from zoerefine.model import build_refiner
+from zoerefine.registries import NETWORKS
+
+ENGINES = [
+    ("torchscript", "fp32"), ("torchscript", "bf16"), ("torchscript", "fp16"),
+    ("openvino", "fp32"), ("tensorrt-rtx", "fp16"),
+]  # fmt: skip
+
+
+def make_source(network):
+    refiner = build_refiner({"NAME": network, "BASE": 4, "MAX_LOG": 1.0}).eval()
+    return ExportSource(refiner, 24, 32, lambda: iter(()))
+
+
+def devices_in(module):
+    """The lines of a module's saved code that name a device."""
+    buffer = io.BytesIO()
+    with jit_warnings_ignored():
+        torch.jit.save(module, buffer)
+    with zipfile.ZipFile(buffer) as archive:
+        code = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".py")]
+    assert any("forward" in text or "before" in text for text in code)
+    return [line for text in code for line in text.splitlines() if "torch.device(" in line]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(("engine", "precision"), ENGINES)
+def test_no_saved_graph_names_a_device(engine, precision, network):
+    kind = engine_kind(engine)
+    if kind.missing_requirement():
+        pytest.skip(kind.missing_requirement())
+    assert devices_in(kind.build(make_source(network), precision).module) == []
+
+
+def test_a_graph_that_holds_the_device_of_its_trace_is_found(monkeypatch):
+    """The mutant computes the rows inside the traced graph."""
+    monkeypatch.setattr(
+        ExportSource,
+        "core",
+        lambda source, precision: to_precision(source.refiner, precision, source.calibration),
+    )
+    built = engine_kind("torchscript").build(make_source("small"), "fp32")
+    assert devices_in(built.module) != []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")
+def test_an_engine_built_on_the_cpu_runs_on_a_gpu_after_map_location(monkeypatch):
+    from zoerefine.exporting.engines import torchscript_engine
+
+    monkeypatch.setattr(torchscript_engine, "pick_device", lambda: torch.device("cpu"))
+    module = torchscript_engine.build(make_source("small"), "fp32").module
+    buffer = io.BytesIO()
+    rgb_u8 = torch.zeros(2, 30, 40, 3, dtype=torch.uint8, device="cuda")
+    zoe_u16 = torch.full((2, 30, 40), 512, device="cuda").to(torch.uint16)
+    with jit_warnings_ignored(), torch.inference_mode():
+        torch.jit.save(module, buffer)
+        buffer.seek(0)
+        moved = torch.jit.load(buffer, map_location="cuda")
+        for _ in range(3):
+            assert torch.equal(moved(rgb_u8, zoe_u16).int(), zoe_u16.int())
