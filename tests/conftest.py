@@ -12,6 +12,7 @@ import torch
 from hypothesis import settings
 
 from tests.cluster import three_nodes
+from tests.foreign import ForeignRepository
 from zoerefine.config import load_config
 from zoerefine.data.synthetic import synthesize
 from zoerefine.exporting.export import export
@@ -128,6 +129,12 @@ def small_zoedepth(tmp_path_factory):
     folder = tmp_path_factory.mktemp("zoedepth")
     transformers.ZoeDepthForDepthEstimation(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def foreign_repository(tmp_path):
+    """A repository of another project: foreign_repository(kind) with one of `KINDS`."""
+    return lambda kind: ForeignRepository(tmp_path / "foreign" / kind, kind)
 
 
 @pytest.fixture
