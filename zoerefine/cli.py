@@ -8,6 +8,7 @@ from types import ModuleType
 
 from zoerefine import __version__
 from zoerefine.errors import UserError, run_command
+from zoerefine.progress import be_quiet
 
 COMMANDS = {
     "run": "run a job from a git commit and a config, or a queue of jobs",
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_named(name: str, words: Sequence[str]) -> int | None:
     """Run a command. Raises `UserError` for an unknown one and where zoerefine cannot run."""
+    be_quiet(False)
     if not sys.platform.startswith("linux"):
         raise UserError(f"zoerefine runs on Linux only, and this is {sys.platform}")
     if name not in COMMANDS:

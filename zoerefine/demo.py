@@ -13,6 +13,7 @@ from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.metrics import SELECTION_METRIC, arrow
+from zoerefine.progress import is_quiet
 from zoerefine.run_dir import RunDir
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -78,13 +79,17 @@ def require_pseudo_depth(dataset: Dataset) -> None:
 
 def heading(title: str) -> None:
     """Print a step's title."""
-    print(f"\n=== {title}", flush=True)
+    if not is_quiet():
+        print(f"\n=== {title}", flush=True)
 
 
 def command(script: str, *words: object) -> None:
     """Print a command of platform/ as a user would type it, and run it."""
     argv = [f"platform/{script}.py", *map(str, words)]
-    print(f"$ python {shlex.join(argv)}", flush=True)
+    if is_quiet():
+        argv.append("--quiet")
+    else:
+        print(f"$ python {shlex.join(argv)}", flush=True)
     code = subprocess.run([sys.executable, *argv], check=False).returncode
     only_broken_frames = script in ("data", "infer") and code == 1  # they are named and left out
     if code and not only_broken_frames:

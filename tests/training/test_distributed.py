@@ -36,7 +36,7 @@ def together(tiny, tmp_path):
         assert ranks.wait() == [0] * count, ranks.output
         assert "writing to" in ranks.outputs[0].read_text()
         assert "writing to" not in ranks.outputs[1].read_text()  # rank 0 speaks for all
-        return RunDir(next(tmp_path.glob("runs/many/*/config.yaml")).parent)
+        return RunDir(next(tmp_path.glob("runs/many/*-*/config.yaml")).parent)
 
     return run
 
@@ -86,7 +86,7 @@ def test_a_non_finite_loss_ends_all_ranks_and_names_their_frames(tiny, tmp_path)
     ranks = Ranks(tmp_path, 2, ["--config", tiny, "RUN.NAME", "nan", *COMMON, *words])
     assert ranks.wait() == [2, 2]
     assert "look at the frames" in ranks.output
-    (path,) = tmp_path.glob("runs/nan/*/not_finite.json")
+    (path,) = tmp_path.glob("runs/nan/*-*/not_finite.json")
     assert len(json.loads(path.read_text())["frames"]) == 2  # one of each rank
 
 
@@ -96,7 +96,7 @@ LONG = ("TRAIN.CHECKPOINT_S", "0.0", "TRAIN.EPOCHS", "40", "TRAIN.EVAL_EVERY", "
 def wait_for_checkpoint(folder, name, is_alive):
     """Until a training has written the checkpoint of its third step."""
     end = time.monotonic() + 180
-    while not list(folder.glob(f"runs/{name}/*/checkpoints/step-0000000[0-9][3-9]*")):
+    while not list(folder.glob(f"runs/{name}/*-*/checkpoints/step-0000000[0-9][3-9]*")):
         assert time.monotonic() < end and is_alive()
         time.sleep(0.02)
 
@@ -113,7 +113,7 @@ def test_a_rank_that_dies_ends_a_torchrun_job_and_one_process_resumes_it(tiny, t
     _, errors = job.communicate(timeout=180)
     assert job.returncode != 0
     assert "SIGKILL" in errors or "-9" in errors
-    run = RunDir(next(tmp_path.glob("runs/dies/*/config.yaml")).parent)
+    run = RunDir(next(tmp_path.glob("runs/dies/*-*/config.yaml")).parent)
     assert not run.results_file.exists()
     reached = rows(run)[-1]["step"]
     assert reached >= 3
@@ -131,7 +131,7 @@ def test_ctrl_c_stops_all_ranks_at_one_step_with_a_checkpoint(tiny, tmp_path):
         os.kill(process.pid, signal.SIGINT)
         time.sleep(0.01)
     assert ranks.wait() == [130, 130], ranks.output
-    run = RunDir(next(tmp_path.glob("runs/stops/*/config.yaml")).parent)
+    run = RunDir(next(tmp_path.glob("runs/stops/*-*/config.yaml")).parent)
     assert run.status().state == "killed"
     last = max(run.checkpoints.glob("step-*")).name
     assert int(last.split("-")[1]) == rows(run)[-1]["step"]

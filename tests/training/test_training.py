@@ -205,12 +205,12 @@ def test_a_signal_stops_with_a_checkpoint_and_the_same_command_resumes(tiny, tmp
     overrides = ["TRAIN.EPOCHS", "400"]
     command = [sys.executable, SCRIPT, "--config", tiny, "RUN.NAME", "stopped", *overrides]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: list(tmp_path.glob("runs/stopped/*/checkpoints/best.safetensors")), process)
+    wait_until(lambda: list(tmp_path.glob("runs/stopped/*-*/checkpoints/best.safetensors")), process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "run the same command again" in errors
-    (folder,) = (tmp_path / "runs" / "stopped").iterdir()
+    (folder,) = tmp_path.glob("runs/stopped/*-*")
     assert RunDir(folder).status().state == "killed"
     assert load_checkpoint(RunDir(folder).checkpoints)["step"] > 0
 
@@ -222,7 +222,7 @@ def test_a_non_finite_loss_stops_with_the_names_of_the_frames(trainer, train, tm
     for _ in range(2):  # the second time from a checkpoint, which holds finite weights
         with pytest.raises(UserError, match="look at the frames"):
             train(*words, name="nan")
-        (folder,) = (tmp_path / "runs" / "nan").iterdir()
+        (folder,) = tmp_path.glob("runs/nan/*-*")
         found = json.loads((folder / "not_finite.json").read_text())
         epoch, batch = reference.sampler.locate(found["step"] - 1)
         indices = sorted(reference.sampler.order(epoch).batch(batch))
@@ -301,3 +301,25 @@ def test_weights_of_another_version_name_its_commit(copied):
 def test_every_epoch_is_logged_once(finished):
     assert [row["step"] for row in rows(finished, "train")] == [1, 2, 3, 4]
     assert [row["epoch"] for row in rows(finished, "val")] == [0, 1]
+
+
+def test_a_training_by_itself_leaves_its_log_and_the_link_to_the_latest(finished):
+    log = finished.log_file.read_text()
+    assert "epoch 2/2" in log and "test scenes" in log and "\r" not in log
+    assert (finished.path.parent / "latest").resolve() == finished.path.resolve()
+
+
+@pytest.mark.parametrize("root", ["empty", "absent", ""])
+def test_a_wrong_data_folder_leaves_no_run(tiny, tmp_path, script, root):
+    (tmp_path / "empty").mkdir()
+    done = script("train", "--config", tiny, "DATA.ROOT", root)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_log_of_a_failed_training_names_the_error(tiny, tmp_path, script):
+    done = script("train", "--config", tiny, "TRAIN.LR", "1e30")
+    assert done.returncode == 2
+    (log,) = tmp_path.glob("runs/tiny/*-*/log.txt")
+    assert done.stderr.splitlines()[-1] in log.read_text().splitlines()

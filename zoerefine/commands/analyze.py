@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoerefine.commands.help_format import HelpFormat
+from zoerefine.commands.quiet_option import add_quiet_option
 
 DESCRIPTION = """\
 Compare runs: which settings are best, whether the difference is significant, which settings
@@ -45,6 +46,7 @@ def main(argv: Sequence[str]) -> int:
         metavar="KEY",
         help="form groups by this config key alone (default: by all keys except the seed)",
     )
+    add_quiet_option(parser)
     args = parser.parse_args(argv)
 
     from zoerefine.analysis.analyze import analyze

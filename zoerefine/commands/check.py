@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.config import load_config
 from zoerefine.files import create_ignored_folder
 
@@ -36,6 +37,7 @@ def main(argv: Sequence[str]) -> int:
         help="time for the checks, without packing; those that do not fit are skipped "
         f"(default: {LIMIT_S})",
     )
+    add_quiet_option(parser)
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY VALUE", help="config keys to set, e.g. TRAIN.LR 3e-4"
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
         description = f"{text[0].upper()}{text[1:]}."
         added = commands.add_parser(run.__name__, help=text, description=description)
         added.set_defaults(run=run)
+        add_quiet_option(added)
         return added.add_argument
 
     add = command(synthesize, "write a synthetic world in HabitatDyn's layout")

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.commands.quiet_option import add_quiet_option
+
 
 def main(argv: Sequence[str]) -> int:
     """Run the demo in this checkout."""
@@ -18,6 +20,7 @@ def main(argv: Sequence[str]) -> int:
         help="real frames instead of the synthetic world: a HabitatDyn folder, or a folder with "
         "a frames.csv",
     )
+    add_quiet_option(parser)
     args = parser.parse_args(argv)
 
     from zoerefine.demo import run_demo

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.commands.help_format import HelpFormat
+from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.errors import UserError
 from zoerefine.exporting import PRECISIONS
 from zoerefine.registries import ENGINES
@@ -73,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
         help="build and time every engine and precision that this machine can build, and publish "
         "the fastest",
     )
+    add_quiet_option(options)
     return options
 
 

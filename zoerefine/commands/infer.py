@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoerefine.commands.help_format import HelpFormat
+from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.errors import UserError
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def parser() -> argparse.ArgumentParser:
            help="horizontal field of view for --points; default: %(default)g")  # fmt: skip
     camera("--intrinsics", type=float, nargs=4, metavar=("FX", "FY", "CX", "CY"),
            help="focal lengths and principal point for --points, in pixels")  # fmt: skip
+    add_quiet_option(options)
     return options
 
 
@@ -116,7 +118,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.infer.pseudo import DepthFiles, load_zoedepth
     from zoerefine.infer.results import ResultFolder, check_separate, check_writable
     from zoerefine.infer.sources import check_pairs, open_source
-    from zoerefine.progress import say
+    from zoerefine.progress import say, warn
 
     engine = load_bundle(args.bundle)
     source = open_source(args.rgb)
@@ -141,7 +143,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
     if note := other_processor(engine.manifest):
         say(f"{args.bundle}: {note}")
     for warning in engine.manifest.get("warnings", []):
-        say(f"{args.bundle}: warning: {warning}")
+        warn(f"{args.bundle}: {warning}")
     return Inference(engine, source, pseudo, results)
 
 

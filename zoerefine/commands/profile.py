@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.config import load_config
 
 
@@ -19,6 +20,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("profile.png"), help="the drawing (default: profile.png)"
     )
+    add_quiet_option(parser)
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY VALUE", help="config keys to set, e.g. LOADER.BATCH 32"
     )

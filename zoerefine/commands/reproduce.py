@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zoerefine.commands.help_format import HelpFormat
+from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.launch.launcher import default_home, start
 from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.reproduce import (
@@ -55,6 +56,7 @@ def main(argv: Sequence[str]) -> int:
     add("--check", action="store_true", help="list what differs from the record, and run nothing")
     add("--fresh", action="store_true",
         help="run the job once more, even if it was reproduced before")  # fmt: skip
+    add_quiet_option(parser)
     args = parser.parse_args(argv)
     args.home = (args.home or default_home()).expanduser().resolve()
     with mirrors_in_use(args.home):

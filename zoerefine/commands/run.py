@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.commands.help_format import HelpFormat
+from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import NO_RESOURCES
 from zoerefine.launch.launch_plan import Job
 from zoerefine.launch.launcher import default_home, launch
+from zoerefine.progress import is_quiet
 
 if TYPE_CHECKING:
     from zoerefine.launch.housekeeping import StoredFolder
@@ -56,6 +58,8 @@ def main(argv: Sequence[str]) -> int:
     if args.commits or args.configs or args.seeds or cluster:
         return queue(args, job, home)
     run, code = launch(job, args.runs, home, args.again)
+    if code and is_quiet():  # the job's output is in the log only
+        print(f"error: {run.status().reason}; see {run.log_file}", file=sys.stderr)
     print(run.path)
     return code
 
@@ -79,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
     add("--parallel", type=positive, default=1, metavar="N",
         help="run N jobs at a time (default: 1)")  # fmt: skip
     add_executor_options(many)
+    add_quiet_option(made)
     add = made.add_argument_group("disk space").add_argument
     add("--list", action="store_true",
         help="list the workspaces, environments and mirrors on disk")  # fmt: skip

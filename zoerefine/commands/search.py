@@ -7,6 +7,7 @@ from pathlib import Path
 
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.commands.help_format import HelpFormat
+from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir, run_from_launcher
@@ -82,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
         "PGPASSWORD or ~/.pgpass; default: a SQLite file in the study's run "
         "(STUDY.STORAGE)")  # fmt: skip
     add_executor_options(made)
+    add_quiet_option(made)
     add("--then", choices=["train", "train,export"], metavar="WHAT",
         help="after the last trial; train: train the best at full length; train,export: also "
         "export it (STUDY.THEN)")  # fmt: skip

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -25,10 +25,7 @@ from zoerefine.exporting.bundle import Engine
 from zoerefine.infer.pseudo import PseudoDepth, ZoeDepth
 from zoerefine.infer.results import ResultFolder, digest_of
 from zoerefine.infer.sources import FrameSource, SourceFrame
-from zoerefine.progress import bar, say
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
+from zoerefine.progress import Progress, bar, say
 
 FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an incomplete batch
 BATCHES_AHEAD = 2  # per thread
@@ -222,7 +219,7 @@ def refine_batch(
     ]
 
 
-def update_bar(progress: "tqdm[object]", summary: InferenceSummary) -> None:
+def update_bar(progress: Progress, summary: InferenceSummary) -> None:
     """Update the bar. Its rate counts only the frames that are refined now."""
     progress.initial = len(summary.kept) + len(summary.left_out)
     progress.update(progress.initial + len(summary.written) - progress.n)

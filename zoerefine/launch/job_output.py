@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import BinaryIO, TextIO
 
 from zoerefine.launch.redaction import hide_secrets
+from zoerefine.progress import is_quiet
 
 CHUNK = 65536
 MAX_LINE_BYTES = 2**20
@@ -80,7 +81,7 @@ class OutputStream:
         return bool(data)
 
     def _show(self, data: bytes) -> None:
-        if not self._open:
+        if not self._open or is_quiet():
             return
         try:
             self.target.buffer.write(data)

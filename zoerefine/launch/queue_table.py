@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from zoerefine.progress import say
+from zoerefine.progress import is_hidden, say
 from zoerefine.run_dir import RunDir
 
 TAIL_BYTES = 4096
@@ -43,7 +43,7 @@ class QueueRow:
 def live_table(rows: Sequence[QueueRow]) -> Iterator[Callable[[], None]]:
     """Yields a function that updates what the user sees."""
     console = Console(file=sys.stderr)
-    if console.is_terminal:
+    if console.is_terminal and not is_hidden():
         with Live(render_table(rows, console.width), console=console, auto_refresh=False) as live:
             yield lambda: live.update(render_table(rows, console.width), refresh=True)
         return

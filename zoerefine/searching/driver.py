@@ -21,6 +21,7 @@ from zoerefine.searching.study import Study
 from zoerefine.searching.study_progress import study_progress
 from zoerefine.searching.worker_pool import ClusterWorkers, LocalWorkers, Workers, clean_commit
 from zoerefine.training.job import check_data_root, prepare, record_provenance
+from zoerefine.training.kept_log import kept_log
 
 POLL_S = 0.3
 RESTARTS = 5  # times that a worker is replaced, on average over all workers
@@ -51,7 +52,7 @@ def run_study(
     study = Study(cfg, run)  # first: it may belong to another configuration
     if run_from_launcher() is None:
         say(f"writing to {run.path}")
-    with run.writing():
+    with run.writing(), kept_log(run):
         save_config(cfg, run.config_file)
         cache, split = prepare(cfg)
         if not split.val:

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from zoerefine.progress import say
+from zoerefine.progress import is_hidden, say
 from zoerefine.registries import OBJECTIVES
 from zoerefine.searching.study import Study
 from zoerefine.searching.trial_record import exceeded_limits, format_values, is_claimed, reason_of
@@ -33,7 +33,8 @@ WORDS = {
 def study_progress(study: Study, until: float) -> Iterator[Callable[[], None]]:
     """Yields a function that refreshes the display, at most once a second."""
     console = Console(file=sys.stderr)
-    display = live_table(study, until, console) if console.is_terminal else log(study, until)
+    live = console.is_terminal and not is_hidden()
+    display = live_table(study, until, console) if live else log(study, until)
     refreshed = 0.0
     with display as refresh:
 

@@ -15,21 +15,23 @@ from zoerefine.files import digest_file
 from zoerefine.identity import TRAINING, Role, differences, training_digest
 from zoerefine.launch import provenance
 from zoerefine.launch.git_commands import head_commit
-from zoerefine.progress import say
+from zoerefine.launch.launcher import link_latest
+from zoerefine.progress import say, warn
 from zoerefine.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.registries import NETWORKS
 from zoerefine.run_dir import RunDir, run_from_launcher
+from zoerefine.training.kept_log import kept_log
 from zoerefine.training.loop import Report, train
-from zoerefine.training.verdict import closing_lines
+from zoerefine.training.verdict import closing_lines, warnings
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def prepare_run_dir(cfg: Config) -> RunDir:
+def find_run_dir(cfg: Config) -> RunDir:
     """The run directory of a configuration: the launcher's, or one named by commit and config.
 
     The same commit and configuration find the same run, so an unfinished run is resumed.
-    Raises `UserError` where the folder belongs to another configuration.
+    Nothing is written. Raises `UserError` where the folder belongs to another configuration.
     """
     run = run_from_launcher()
     if run is None:
@@ -37,14 +39,17 @@ def prepare_run_dir(cfg: Config) -> RunDir:
         name = f"{commit[:8]}-{training_digest(to_dict(cfg))[:8]}"
         run = RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
     refuse_another_configuration(run, cfg)
-    if not run.results_file.exists():
-        check_data_root(cfg)  # before anything is written
-    run.create()
-    if run.status().state != "finished":
-        save_config(cfg, run.config_file)
-    if run_from_launcher() is None:  # a launcher has printed it already
-        say(f"writing to {run.path}")
     return run
+
+
+def create_run_dir(run: RunDir, cfg: Config) -> None:
+    """Create the folder of a run that is not finished, with its config."""
+    run.create()
+    save_config(cfg, run.config_file)
+    if run_from_launcher() is None:  # a launcher has done both already
+        if is_writer():
+            link_latest(run)
+        say(f"writing to {run.path}")
 
 
 def refuse_another_configuration(run: RunDir, cfg: Config) -> None:
@@ -69,10 +74,21 @@ def check_data_root(cfg: Config) -> None:
 
 def prepare(cfg: Config) -> tuple[Cache, Split]:
     """The packed cache of the configured data, built if needed, and its split by scene."""
+    dataset, split = find_data(cfg)
+    return pack(cfg, dataset), split
+
+
+def find_data(cfg: Config) -> tuple[Dataset, Split]:
+    """The configured data set and its split by scene. Raises `UserError`; nothing is written."""
     check_data_root(cfg)
-    dataset, options = configured_data(cfg), cfg.CACHE
-    split = configured_split(cfg, dataset)
-    cache = build_cache(
+    dataset = configured_data(cfg)
+    return dataset, configured_split(cfg, dataset)
+
+
+def pack(cfg: Config, dataset: Dataset) -> Cache:
+    """The packed cache of a data set, built if needed."""
+    options = cfg.CACHE
+    return build_cache(
         dataset,
         options.HEIGHT,
         options.WIDTH,
@@ -81,7 +97,6 @@ def prepare(cfg: Config) -> tuple[Cache, Split]:
         cfg.DATA.MAX_BROKEN,
         options.MODE,
     )
-    return cache, split
 
 
 def configured_data(cfg: Config) -> Dataset:
@@ -161,21 +176,32 @@ def run_training(cfg: Config) -> RunDir:
     Under torchrun all processes train together, and rank 0 writes.
     """
     with process_group():
-        run = prepare_run_dir(cfg)
+        run = find_run_dir(cfg)
         if run.results_file.exists():
             say(f"{run.path} is finished: nothing to do")
             if is_writer() and run.status().state != "finished":  # killed after writing the results
                 with run.writing():
                     complete_provenance(run)
-        elif is_writer():
-            with run.writing():
-                cache, split = prepare(cfg)
-                record_provenance(run, cfg, cache)
-                wait_for_all()
-                for line in closing_lines(train(cfg, run, cache, split)):
-                    say(line)
-                complete_provenance(run)
+            return run
+        data = find_data(cfg)  # before anything is written
+        create_run_dir(run, cfg)
+        if is_writer():
+            with run.writing(), kept_log(run):
+                train_and_record(cfg, run, *data)
         else:
             wait_for_all()
-            train(cfg, run, *prepare(cfg))
+            train(cfg, run, pack(cfg, data[0]), data[1])
     return run
+
+
+def train_and_record(cfg: Config, run: RunDir, dataset: Dataset, split: Split) -> None:
+    """Pack and train, with the facts of this job; print the results."""
+    cache = pack(cfg, dataset)
+    record_provenance(run, cfg, cache)
+    wait_for_all()
+    results = train(cfg, run, cache, split)
+    if lines := closing_lines(results):
+        say("\n".join(lines))
+        for line in warnings(results):
+            warn(line)
+    complete_provenance(run)

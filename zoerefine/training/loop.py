@@ -256,8 +256,9 @@ class Loop:
 def epoch_line(epoch: int, epochs: int, metrics: dict[str, Any], best: float) -> str:
     """A line of the table of epochs."""
     pseudo, refined = metrics["pseudo"], metrics["refined"]
-    figures = "   ".join(
+    first, *others = (
         f"{name} {refined[name]:.4f} (pseudo {pseudo[name]:.4f})" for name in SHOWN_METRICS
     )
-    mark = "   best" if refined[SELECTION_METRIC] <= best else ""
-    return f"epoch {epoch + 1:>{len(str(epochs))}}/{epochs}   {figures}{mark}"
+    others = [one.replace("pseudo ", "") for one in others]
+    mark = "  best" if refined[SELECTION_METRIC] <= best else ""
+    return "  ".join([f"epoch {epoch + 1:>{len(str(epochs))}}/{epochs}", first, *others]) + mark

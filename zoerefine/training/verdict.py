@@ -18,7 +18,7 @@ DEPTHS = {
 
 
 def closing_lines(results: Mapping[str, Any]) -> list[str]:
-    """The table that ends a training: each depth's metrics, then a line a scene, then warnings."""
+    """The table that ends a training: each depth's metrics, then a line a scene."""
     test = results.get("test") or {}
     if not test.get("refined"):
         return []
@@ -36,7 +36,7 @@ def closing_lines(results: Mapping[str, Any]) -> list[str]:
                 for which in ("pseudo", "global_scale", "refined")
             )
             lines.append(f"{scene}: {SELECTION_METRIC} {figures}")
-    return lines + [f"warning: {line}" for line in warnings(results)]
+    return lines
 
 
 def warnings(results: Mapping[str, Any]) -> list[str]:
