@@ -205,7 +205,8 @@ def test_a_signal_stops_with_a_checkpoint_and_the_same_command_resumes(tiny, tmp
     overrides = ["TRAIN.EPOCHS", "400"]
     command = [sys.executable, SCRIPT, "--config", tiny, "RUN.NAME", "stopped", *overrides]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: list(tmp_path.glob("runs/stopped/*-*/checkpoints/best.safetensors")), process)
+    best = "runs/stopped/*-*/checkpoints/best.safetensors"
+    wait_until(lambda: list(tmp_path.glob(best)), process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
