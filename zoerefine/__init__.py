@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from zoerefine import current_run
     from zoerefine.api import (
         analyze,
         export,
@@ -48,6 +49,7 @@ __all__ = [
     "Refiner",
     "UserError",
     "analyze",
+    "current_run",
     "export",
     "load_config",
     "load_run",
@@ -60,6 +62,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "current_run":  # a module that needs only the standard library
+        return import_module("zoerefine.current_run")
     if name not in PLACES:
         raise AttributeError(f"module 'zoerefine' has no attribute {name!r}")
     return getattr(import_module(PLACES[name]), name)

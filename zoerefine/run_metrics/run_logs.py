@@ -1,0 +1,168 @@
+"""All logs of a run, and the metrics that they hold together."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+from zoerefine.errors import UserError
+from zoerefine.run_dir import RunDir
+from zoerefine.run_metrics.csv_log import CSV_SUFFIXES, CsvLog
+from zoerefine.run_metrics.event_log import EVENT_FILES, EventLog
+from zoerefine.run_metrics.find_files import find_files
+from zoerefine.run_metrics.json_log import JsonLog, read_results
+from zoerefine.run_metrics.metric_pattern import parse_pattern
+from zoerefine.run_metrics.output_log import OutputLog
+from zoerefine.run_metrics.series import Kind, MetricLog, Points, RunMetrics, as_series
+
+LEFT = "left"  # the folder of a run with what its job left in the workspace
+NAMED = 3  # logs that `RunMetrics.source` names
+# Parts of a path that differ each time a script starts: version_3, attempt-2, or a date and time.
+EACH_TIME = re.compile(r"version_\d+|attempt\W?\d+|.*(\d\D*){8}", re.IGNORECASE)
+
+
+@dataclass
+class RunLogs:
+    """The logs of a run, each read as far as it was written at the last update.
+
+    Attributes:
+        pattern: finds metrics in the job's output; empty: none.
+        logs: by path, in the order in which later values replace earlier ones.
+        results: the numbers of results.json.
+        faults: of files other than the logs.
+    """
+
+    run: RunDir
+    pattern: str = ""
+    logs: dict[Path, MetricLog] = field(default_factory=dict)
+    results: dict[str, float] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def update(self, workspace: Path | None = None, since: float = 0.0) -> None:
+        """Find logs that are new, and read what was written since the last call.
+
+        Args:
+            workspace: a folder in which the job is still writing; None: it has ended.
+            since: only the workspace's files that were written after this time, in seconds since
+                the epoch, are the job's.
+        """
+        self.faults = []
+        self._read_results()
+        ended = workspace is None and self._is_finished()
+        for log in self._find(workspace, since):
+            self._read(self.logs.setdefault(log.path, log), ended)
+        for path in [path for path in self.logs if not path.exists()]:
+            del self.logs[path]  # moved into the run
+
+    def _is_finished(self) -> bool:
+        try:
+            return self.run.status().state == "finished"
+        except UserError as error:
+            self.faults.append(str(error))
+            return False
+
+    def _read_results(self) -> None:
+        self.results, fault = read_results(self.run.results_file)
+        if fault:
+            self.faults.append(f"{self.run.results_file.name}: {fault}")
+
+    def _read(self, log: MetricLog, ended: bool) -> None:
+        try:
+            log.update(ended)
+        except FileNotFoundError:  # moved into the run at this moment
+            self.logs.pop(log.path)
+        except OSError as error:
+            log.faults["read"] = f"it cannot be read: {error.strerror}"
+
+    def _find(self, workspace: Path | None, since: float) -> Iterator[MetricLog]:
+        """Every log that exists now; files of a run that writes metrics.jsonl are not searched."""
+        path = self.run.metrics_file
+        if path.is_file():
+            yield JsonLog(path, path.name)
+        if not (path in self.logs and self.logs[path].points):
+            left = self.run.path / LEFT
+            yield from _logs_in(left)
+            yield from (log for log in _logs_in(self.run.path) if left not in log.path.parents)
+            if workspace is not None:
+                yield from _logs_in(workspace, since)
+        if self.pattern and self.run.log_file.is_file():
+            try:
+                pattern = parse_pattern(self.pattern)
+                yield OutputLog(self.run.log_file, self.run.log_file.name, pattern=pattern)
+            except UserError as error:
+                self.faults.append(str(error))
+
+    def metrics(self) -> RunMetrics:
+        """What all logs hold. Each metric is taken from the first kind of log that has it."""
+        found: dict[str, Points] = {}
+        used: list[MetricLog] = []
+        for logs in self._by_kind():
+            for name, points in named_points(logs):
+                found.setdefault(name, points)
+            used += logs
+        series = {name: as_series(points) for name, points in found.items()}
+        places = [log.place for log in used if log.points]
+        places += [self.run.results_file.name] if self.results else []
+        faults = [f"{log.place}: {fault}" for log in used for fault in log.faults.values()]
+        return RunMetrics(
+            source=shown(places),
+            series=series,
+            final={name: one.values[-1] for name, one in series.items()} | self.results,
+            hyperparameters={k: v for log in used for k, v in log.hyperparameters.items()},
+            faults=(*self.faults, *faults),
+        )
+
+    def _by_kind(self) -> list[list[MetricLog]]:
+        """The logs that count by their kind, the most explicit kind first.
+
+        metrics.jsonl stands for itself. A table that counts no steps may be anything: it counts
+        only where there is nothing else.
+        """
+        rows, events, tables, output, loose = (
+            [log for log in self.logs.values() if log.kind is kind] for kind in Kind
+        )
+        if any(log.points for log in rows):
+            return [rows, output]
+        counted = [events, tables, output]
+        return counted if any(log.points for logs in counted for log in logs) else [*counted, loose]
+
+
+def shown(places: Sequence[str]) -> str:
+    """The first few places, and how many more there are."""
+    more = [f"{len(places) - NAMED} more"] if len(places) > NAMED else []
+    return ", ".join([*places[:NAMED], *more])
+
+
+def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
+    """The metrics of logs of one kind; those of equal name are told apart by their folders.
+
+    Logs whose places differ only in a date or version continue each other.
+    """
+    found: dict[str, dict[str, Points]] = {}
+    for log in logs:
+        for name, points in log.points.items():
+            if not points:  # discarded, or damaged
+                continue
+            found.setdefault(name, {}).setdefault(lasting_place(log.place), {}).update(points)
+    for name, places in found.items():
+        common = os.path.commonpath(places)
+        for place, points in places.items():
+            inner = PurePosixPath(place).relative_to(common)
+            yield str(inner / name) if inner.parts and len(places) > 1 else name, points
+
+
+def lasting_place(place: str) -> str:
+    """A place without the parts that differ each time a script starts."""
+    return str(PurePosixPath(*(p for p in Path(place).parts if not EACH_TIME.fullmatch(p))))
+
+
+def _logs_in(root: Path, since: float = 0.0) -> Iterator[MetricLog]:
+    """The event files (by folder) and CSV files below a folder."""
+    for path in find_files(root, since):
+        place = path.relative_to(root)
+        if fnmatch(path.name, EVENT_FILES):
+            yield EventLog(path.parent, str(place.parent), since=since)
+        elif path.suffix.lower() in CSV_SUFFIXES:
+            yield CsvLog(path, str(place.with_suffix("")))

@@ -1,0 +1,119 @@
+"""What the metrics of a run are, and what every kind of log that holds them has in common."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+# Values by step. A step that was logged twice, as after a resume, has its last value.
+Points = dict[float, float]
+
+# Columns and keys that count steps, the preferred one first. None of them is a metric.
+STEP_NAMES = ("step", "global_step", "iteration", "iter", "epoch")
+
+
+@dataclass(frozen=True)
+class Series:
+    """A metric over the steps of a run.
+
+    Attributes:
+        steps: in ascending order.
+        values: one for each step; finite or NaN (an infinite value is read as NaN).
+    """
+
+    steps: list[float]
+    values: list[float]
+
+
+@dataclass(frozen=True)
+class RunMetrics:
+    """Everything that a run measured.
+
+    Attributes:
+        source: the files in which the metrics were found; empty where there are none.
+        series: metrics over steps, by name.
+        final: the final value of each metric: from results.json, or else the value of its last
+            step.
+        hyperparameters: by name, where the script logged them for TensorBoard.
+        faults: what could not be read, one sentence each.
+    """
+
+    source: str
+    series: dict[str, Series]
+    final: dict[str, float]
+    hyperparameters: dict[str, Any]
+    faults: tuple[str, ...] = ()
+
+
+class Kind(Enum):
+    """Kinds of logs in the order in which they are asked for a metric."""
+
+    ROWS = "metrics.jsonl"
+    EVENTS = "TensorBoard's event files"
+    TABLE = "a CSV file that counts steps"
+    OUTPUT = "the job's output"
+    LOOSE_TABLE = "a CSV file that counts no steps"
+
+
+@dataclass
+class MetricLog:
+    """A file (or folder of event files) with metrics, read as far as it is written.
+
+    Attributes:
+        path: the file or folder.
+        place: its path inside the run or the workspace, which tells logs with equal metric names
+            apart.
+        points: values by metric and step.
+        hyperparameters: by name.
+        faults: what could not be read, by the place of the fault.
+    """
+
+    path: Path
+    place: str
+    points: dict[str, Points] = field(default_factory=dict)
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of log this is."""
+        raise NotImplementedError
+
+    def update(self, ended: bool) -> None:
+        """Read what was written since the last call.
+
+        Args:
+            ended: nothing more will be written, so a last line without its end is complete.
+        """
+        raise NotImplementedError
+
+    def add(self, name: str, step: float, value: float) -> None:
+        """Record one value."""
+        self.points.setdefault(name, {})[step] = value
+
+
+def as_series(points: Mapping[float, float]) -> Series:
+    """Points in the order of their steps."""
+    steps = sorted(points)
+    return Series(steps, [points[step] for step in steps])
+
+
+def as_number(value: Any) -> float | None:
+    """A JSON value as a float, infinite ones as NaN; None if it is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond any float
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def parse_number(text: str) -> float | None:
+    """A text as a float, infinite ones as NaN; None if it is not a number."""
+    try:
+        return as_number(float(text))
+    except ValueError:
+        return None
