@@ -15,7 +15,6 @@ import torch
 from zoerefine import current_run
 from zoerefine.run_metrics import read_metrics
 
-
 NOT_A_NUMBER = r"^current_run: acc is .*, not a number$"
 NO_TORCH = "import sys; assert 'torch' not in sys.modules"
 
