@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 EXTRAS := requirements-extras.lock requirements-engines.lock requirements-docs.lock
 READY := $(VENV)/.installed
+# Not a package of the environment: without TensorRT it cannot be imported, only read.
+TORCH_TENSORRT := $(VENV)/torch-tensorrt
 EXTRAS_READY := $(VENV)/.extras-installed
 DATA ?=
 # The first Python that is new enough; `make PYTHON=... demo` takes another.
@@ -64,11 +66,15 @@ $(READY): $(LOCK) pyproject.toml
 	@touch $(READY)
 
 # Tests of optional parts are skipped, by name, where their requirements cannot be installed.
-$(EXTRAS_READY): $(EXTRAS) $(READY)
+$(EXTRAS_READY): $(EXTRAS) requirements-torch-tensorrt.lock $(READY)
 	@echo "installing what tests of the optional parts need"
 	@for list in $(EXTRAS); do \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK) -r $$list \
 	  || echo "$$list cannot be installed here: tests that need it are skipped"; done
+	@rm -rf $(TORCH_TENSORRT)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --target $(TORCH_TENSORRT) -r requirements-torch-tensorrt.lock \
+	  || echo "Torch-TensorRT cannot be installed here: tests that read it are skipped"
 	@touch $(EXTRAS_READY)
 
 clean: ## remove what the demo made (runs of other names stay)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,9 +16,15 @@ from torch.utils.cpp_extension import include_paths, library_paths
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import load_bundle, save_bundle
-from zoerefine.exporting.engine_kinds import BuiltEngine, ExportSource, engine_kind
+from zoerefine.exporting.engine_kinds import (
+    BuiltEngine,
+    ExportSource,
+    engine_kind,
+    gpu_architecture,
+)
 from zoerefine.exporting.engines import tensorrt_engine as tensorrt
 from zoerefine.exporting.engines.torchscript_engine import compile_script
+from zoerefine.exporting.int8_operator import quantize_int8
 from zoerefine.exporting.shipped_module import ShippedModule
 from zoerefine.exporting.verify import check_size, compare_with_eager
 from zoerefine.files import digest_file, digest_json, replacing
@@ -25,6 +32,7 @@ from zoerefine.model import build_refiner
 
 ABI = "Torch-TensorRT's engine ABI"
 TORCH = torch.__version__.split("+")[0]
+SMALL = {"NAME": "small", "BASE": 4, "MAX_LOG": 1.0}
 MANIFEST = {"engine": "tensorrt", "precision": "fp16", "torch": TORCH, "run": "abc"}
 
 
@@ -92,7 +100,7 @@ def test_pitfall_1_the_runtime_was_not_imported(runtime, tmp_path):
     )
     [line] = errors.strip().splitlines()
     assert f"was built for {ABI} 9; this machine has {ABI} not installed" in line
-    assert "pip install 'zoerefine[tensorrt]'" in line
+    assert "pip install 'zoerefine[tensorrt]' -c requirements.lock" in line
 
 
 def in_a_new_process(code):
@@ -178,6 +186,113 @@ def test_the_graph_for_torch_tensorrt_has_a_dynamic_batch_and_the_right_types(na
     assert [node.meta["val"].dtype for node in program.graph.nodes if node.op == "placeholder"][
         -2:
     ] == [torch.float32] * 2
+
+
+LOAD = """
+import sys
+sys.path.insert(0, {folder!r})
+from zoerefine.errors import run_command as run
+from zoerefine.exporting.bundle import load_bundle
+run(lambda: load_bundle({path!r}))
+"""
+BROKEN = """
+print("searching")
+raise Exception("cannot find libnvinfer.so.11\\n  Search paths: /usr")
+"""
+
+
+def test_an_installed_but_broken_torch_tensorrt_is_named_in_one_line(runtime, tmp_path):
+    """It prints to standard output while it fails, which may be a program's result."""
+    package = tmp_path / "torch_tensorrt"
+    package.mkdir()
+    (package / "__init__.py").write_text(BROKEN)
+    code = LOAD.format(folder=str(tmp_path), path=str(embed(tmp_path / "r.ts")))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
+    )
+    assert done.stdout == ""
+    [line] = done.stderr.strip().splitlines()
+    assert f"{ABI} installed but broken (cannot find libnvinfer.so.11): pip install" in line
+
+
+@pytest.fixture
+def imported_tensorrt(monkeypatch):
+    """Put a module in the place of TensorRT: imported_tensorrt(__version__="11.0.0.1")."""
+    return lambda **names: monkeypatch.setitem(sys.modules, "tensorrt", SimpleNamespace(**names))
+
+
+def test_the_version_is_that_of_the_imported_tensorrt(imported_tensorrt):
+    imported_tensorrt(__version__="11.1.0.2")
+    assert tensorrt.tensorrt_version() == "11.1.0.2"
+    imported_tensorrt(__version__="11.1.0.2", _package_name="tensorrt")
+    assert tensorrt.tensorrt_version() == "11.1.0.2"
+    imported_tensorrt(__version__="1.5.0", _package_name="tensorrt_rtx")
+    assert tensorrt.tensorrt_version() == "tensorrt_rtx 1.5.0"
+
+
+@pytest.fixture
+def conversion(monkeypatch, imported_tensorrt, tmp_path):
+    """Replace Torch-TensorRT's conversion by a function of its options: conversion(function)."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(torch.nn.Module, "cuda", lambda self: self)
+    imported_tensorrt(__version__="11.0.0")
+    package = SimpleNamespace(Input=lambda **_: None)
+    monkeypatch.setitem(sys.modules, "torch_tensorrt", package)
+    monkeypatch.setattr(tensorrt, "export_program", lambda core, source: None)
+    source = ExportSource(build_refiner(SMALL).eval(), 32, 64, lambda: iter(()))
+
+    def build(function):
+        monkeypatch.setattr(tensorrt, "convert", lambda program, **options: function(**options))
+        return tensorrt.build_engine(source, "fp32")
+
+    return build
+
+
+def add_a_timing(timing_cache_path, **_):
+    """Rewrite the timing cache in place, as Torch-TensorRT does at the end of a build."""
+    path = Path(timing_cache_path)
+    path.write_text((path.read_text() if path.exists() else "") + "timing ")
+    return b"engine"
+
+
+def test_timings_are_kept_for_each_user_version_and_gpu(conversion, imported_tensorrt, tmp_path):
+    assert conversion(add_a_timing) == conversion(add_a_timing) == b"engine"
+    [path] = (tmp_path / "cache" / "zoerefine").iterdir()
+    assert path.name == f"tensorrt-11.0.0-{gpu_architecture()}-timings.bin"
+    assert path.read_text() == "timing timing "
+    imported_tensorrt(__version__="11.0.1")
+    conversion(add_a_timing)
+    assert path.read_text() == "timing timing "
+
+
+def test_a_timing_cache_that_cannot_be_written_does_not_lose_the_engine(conversion, tmp_path):
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    assert conversion(add_a_timing) == b"engine"
+
+
+def test_a_build_that_fails_is_explained_by_what_failed_first(conversion):
+    def fail(**_):
+        try:
+            raise RuntimeError("aten.frob is not supported\nby any converter")
+        except RuntimeError as error:
+            raise RuntimeError("Conversion of module GraphModule(\n  (backbone)...") from error
+
+    with pytest.raises(UserError, match=r"fp32 engine: aten\.frob is not supported$"):
+        conversion(fail)
+
+
+def test_the_int8_operator_rounds_like_torchs_own():
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(6, 4, 3, 3, generator=generator) * 3
+    whole, channels = torch.tensor(5.0), values.abs().amax((1, 2, 3)).clamp(max=4)
+    expected = torch.fake_quantize_per_tensor_affine(values, 5.0 / 127, 0, -128, 127)
+    assert (quantize_int8(values, whole) - expected).abs().max() < 1e-5
+    expected = torch.fake_quantize_per_channel_affine(
+        values, channels / 127, torch.zeros(6, dtype=torch.int32), 0, -128, 127
+    )
+    found = quantize_int8(values, channels[:, None, None, None])
+    assert (found - expected).abs().max() < 1e-5
+    assert quantize_int8(values.half(), whole).dtype == torch.float16
 
 
 def test_without_torch_tensorrt_the_error_says_what_is_missing():

@@ -18,6 +18,7 @@ from zoerefine.model import RefinerNetwork
 from zoerefine.registries import ENGINES
 
 NOT_INSTALLED = "not installed"
+BROKEN = "installed but broken"
 
 # RGB uint8 [B, H, W, 3] and pseudo depth uint16 [B, H, W] to refined depth uint16 [B, H, W], all
 # on the engine's device; depth in metres * 256.
@@ -153,7 +154,8 @@ def check_requirements(
         return
     required = ", ".join(f"{name} {' or '.join(requirements[name])}" for name in unmet)
     found = ", ".join(f"{name} {facts.get(name, NOT_INSTALLED)}" for name in unmet)
-    install = f"{kind.INSTALL}, or " if kind.INSTALL and NOT_INSTALLED in found else ""
+    unusable = NOT_INSTALLED in found or BROKEN in found
+    install = f"{kind.INSTALL}, or " if kind.INSTALL and unusable else ""
     raise UserError(
         f"{path} was built for {required}; this machine has {found}: {install}build the right "
         f"bundle with `{rebuild}`"

@@ -7,27 +7,33 @@ called here. Written from the sources of torch-tensorrt 2.11 (TensorRT 10.15, en
 """
 
 from collections.abc import Callable
-from importlib import metadata
-from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.engine_kinds import (
-    NOT_INSTALLED,
     BuiltEngine,
     ExportSource,
     Forward,
     gpu_architecture,
 )
 from zoerefine.exporting.engines.torchscript_engine import compile_script
+from zoerefine.exporting.int8_operator import quantize_int8, register_converter
 from zoerefine.exporting.precision import Int8Conv
 from zoerefine.exporting.shipped_module import ShippedModule
+from zoerefine.exporting.torch_tensorrt_package import (
+    import_problem,
+    runtime_abi,
+    tensorrt_version,
+)
+from zoerefine.exporting.user_cache import cache_file, private_copy
 from zoerefine.exporting.verify import check_size
 
 NAME = "tensorrt"
-INSTALL = "pip install 'zoerefine[tensorrt]'"
+# The lock file keeps torch: the newest Torch-TensorRT would replace it.
+INSTALL = "pip install 'zoerefine[tensorrt]' -c requirements.lock"
 PARALLEL_CALLS = False
 BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization profile
 INPUTS, OUTPUTS = ["rgb01", "zoe_m"], ["output0"]  # as Torch-TensorRT names the bindings
@@ -41,16 +47,10 @@ class TensorRTInt8Conv(Int8Conv):
         self.register_buffer("peak", torch.tensor(self.largest))
 
     def quantized_input(self, x: Tensor) -> Tensor:
-        return quantize(x, self.get_buffer("peak"))
+        return quantize_int8(x, self.get_buffer("peak"))
 
     def quantized_weight(self) -> Tensor:
-        return quantize(self.conv.weight, self.get_buffer("peaks")[:, None, None, None])
-
-
-def quantize(values: Tensor, largest: Tensor) -> Tensor:
-    """Simulated 8-bit quantization; the operator is ModelOpt's."""
-    quantized: Tensor = torch.ops.tensorrt.quantize_op(values, largest, 8, 0, False, True)
-    return quantized
+        return quantize_int8(self.conv.weight, self.get_buffer("peaks")[:, None, None, None])
 
 
 def precisions() -> tuple[str, ...]:
@@ -65,12 +65,8 @@ def missing_requirement() -> str:
             "a TensorRT engine needs an NVIDIA GPU and this machine has none: export on the "
             "machine that will run it, or use --engine torchscript"
         )
-    try:
-        import torch_tensorrt  # noqa: F401
-    except Exception as error:  # missing TensorRT libraries raise other errors, too
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return f"Torch-TensorRT cannot be imported ({first}): {INSTALL}"
-    return ""
+    problem = import_problem()
+    return f"Torch-TensorRT is {problem}: {INSTALL}" if problem else ""
 
 
 def allowed_for_auto() -> bool:
@@ -80,34 +76,13 @@ def allowed_for_auto() -> bool:
 
 def machine_facts() -> dict[str, str]:
     """This machine's value of every fact that a bundle may require."""
+    abi = runtime_abi()
     return {
         "GPU architecture": gpu_architecture(),
         "torch": torch.__version__.split("+")[0],
-        "TensorRT": version("tensorrt"),
-        "Torch-TensorRT's engine ABI": runtime_abi(),
+        "TensorRT": tensorrt_version(),
+        "Torch-TensorRT's engine ABI": abi,
     }
-
-
-def runtime_abi() -> str:
-    """The version of serialized engines that Torch-TensorRT's runtime reads.
-
-    Imports the runtime if this process has not yet: without it torch's error for such a file is
-    "Unknown type name".
-    """
-    try:
-        torch.classes.tensorrt.Engine  # noqa: B018 (it raises where no runtime is loaded)
-    except RuntimeError:
-        if missing_requirement():
-            return NOT_INSTALLED
-    return str(torch.ops.tensorrt.ABI_VERSION())
-
-
-def version(package: str) -> str:
-    """The version of an installed package."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return NOT_INSTALLED
 
 
 def build(source: ExportSource, precision: str) -> BuiltEngine:
@@ -125,7 +100,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
         engine,
         input_binding_names=INPUTS,
         output_binding_names=OUTPUTS,
-        device=torch_tensorrt.Device("cuda:0"),
+        device=torch_tensorrt.Device(gpu_id=torch.cuda.current_device()),
     )
     facts = {fact: [value] for fact, value in machine_facts().items()}
     module = compile_script(ShippedModule(core, source.height, source.width))
@@ -134,10 +109,10 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
 
 def build_engine(source: ExportSource, precision: str) -> bytes:
     """The core as a serialized TensorRT engine."""
-    if precision == "int8":
-        import_quantization()
     import torch_tensorrt
 
+    if precision == "int8":
+        register_converter()
     core = source.core(precision, TensorRTInt8Conv).cuda()
     program = export_program(core, source)
     shapes = [
@@ -148,14 +123,33 @@ def build_engine(source: ExportSource, precision: str) -> bytes:
         )
         for tensor in source.example(1)
     ]  # fmt: skip
+    # Torch-TensorRT's own timing cache is one file for all users and versions of this machine.
+    timings = cache_file("tensorrt", tensorrt_version(), gpu_architecture(), "timings.bin")
     try:
-        engine: bytes = torch_tensorrt.dynamo.convert_exported_program_to_serialized_trt_engine(
-            program, arg_inputs=shapes, require_full_compilation=True
-        )
+        with private_copy(timings) as path:
+            return convert(program, arg_inputs=shapes, timing_cache_path=str(path))
     except (RuntimeError, AssertionError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise UserError(f"Torch-TensorRT could not build the {precision} engine: {first}") from None
+        raise UserError(
+            f"Torch-TensorRT could not build the {precision} engine: {reason(error)}"
+        ) from None
+
+
+def convert(program: torch.export.ExportedProgram, **options: Any) -> bytes:
+    """A program as one serialized engine; raises if a part of it cannot be converted."""
+    from torch_tensorrt import dynamo
+
+    engine: bytes = dynamo.convert_exported_program_to_serialized_trt_engine(
+        program, require_full_compilation=True, **options
+    )
     return engine
+
+
+def reason(error: BaseException) -> str:
+    """The first line of what went wrong first: the errors around it quote the whole graph."""
+    while error.__cause__:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else repr(error)
 
 
 def export_program(core: nn.Module, source: ExportSource) -> torch.export.ExportedProgram:
@@ -165,16 +159,6 @@ def export_program(core: nn.Module, source: ExportSource) -> torch.export.Export
     example = tuple(tensor.to(device) for tensor in source.example(BATCHES[1]))
     batch = torch.export.Dim("batch", min=BATCHES[0], max=BATCHES[2])
     return torch.export.export(core, example, dynamic_shapes=({0: batch}, {0: batch}))
-
-
-def import_quantization() -> None:
-    """Load ModelOpt's operators. Raises `UserError` if it is not installed."""
-    if not find_spec("modelopt"):
-        raise UserError(
-            "an int8 TensorRT engine needs NVIDIA's ModelOpt: pip install nvidia-modelopt, "
-            "or use --precision fp16"
-        )
-    import modelopt.torch.quantization  # noqa: F401
 
 
 def load(

@@ -1,0 +1,204 @@
+"""Torch-TensorRT's lowering and converters on TensorRT for RTX's network, without a GPU.
+
+    python lower_on_rtx.py FOLDER < cases.json > reports.json
+
+Runs in a process of its own, because it changes torch. FOLDER is a copy of Torch-TensorRT's Python
+files without its libraries, which need TensorRT's. TensorRT for RTX, which can be installed, takes
+the place of TensorRT: their networks have the same layers and types. A case names a network and a
+precision; its report lists the layers of the TensorRT network that our code gets.
+"""
+
+import ast
+import json
+import logging
+import sys
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from zoerefine.exporting.engine_kinds import ExportSource
+from zoerefine.exporting.precision import Int8Conv
+from zoerefine.model import build_refiner
+
+TENSORRT = """
+import sys
+import tensorrt_rtx_bindings as bindings
+from tensorrt_rtx_bindings import tensorrt_rtx as tensorrt
+globals().update({name: value for name, value in vars(bindings).items() if name[:2] != "__"})
+__version__ = "11.0.0"
+sys.modules["tensorrt.tensorrt"] = tensorrt
+"""
+HEIGHT, WIDTH = 64, 96
+BASES = {"unet": 16}
+
+
+def replace_tensorrt_and_gpu(folder):
+    """Make Torch-TensorRT importable, and answer what it asks of a GPU."""
+    (folder / "tensorrt").mkdir(exist_ok=True)
+    (folder / "tensorrt" / "__init__.py").write_text(TENSORRT)
+    sys.path.insert(0, str(folder))
+    torch._C._CudaDeviceProperties = object
+    gpu = SimpleNamespace(major=8, minor=9, name="none")
+    torch.cuda.get_device_capability = lambda *_: (8, 9)
+    torch.cuda.get_device_properties = lambda *_: gpu
+    torch.cuda.current_device = lambda: 0
+    torch.cuda.mem_get_info = lambda *_: (2**34, 2**34)
+    torch.cuda.synchronize = torch.cuda.empty_cache = lambda *_: None
+    torch.nn.Module.cuda = lambda self, *_: self
+
+
+def record_networks(reports):
+    """Let Torch-TensorRT make its network, describe it, and build it for one kind of card."""
+    import tensorrt
+    from torch_tensorrt.dynamo.conversion import _TRTInterpreter as interpreter
+
+    def run(self, *_):
+        self._construct_trt_network_def()
+        config = self.builder.create_builder_config()
+        for profile in self.optimization_profiles or []:
+            config.add_optimization_profile(profile)
+        config.num_compute_capabilities = 1
+        config.set_compute_capability(tensorrt.ComputeCapability.SM89, 0)
+        plan = bytes(self.builder.build_serialized_network(self.ctx.net, config) or b"")
+        reports.append(describe(self.ctx.net, self.optimization_profiles, len(plan)))
+        return interpreter.TRTInterpreterResult(
+            SimpleNamespace(serialize=lambda: plan), self._input_names, self._output_names,
+            self.ctx.requires_output_allocator, self.ctx.requires_native_multidevice,
+        )  # fmt: skip
+
+    interpreter.TRTInterpreter.run = run
+
+
+def describe(network, profiles, plan_bytes):
+    """The network's ends, its layers by type, and the types of its convolutions."""
+    layers = [network.get_layer(index) for index in range(network.num_layers)]
+    inputs = [network.get_input(index) for index in range(network.num_inputs)]
+    outputs = [network.get_output(index) for index in range(network.num_outputs)]
+    [profile] = profiles
+    return {
+        "inputs": [end(tensor) for tensor in inputs],
+        "outputs": [end(tensor) for tensor in outputs],
+        "batches": [[shape[0] for shape in profile.get_shape(one.name)] for one in inputs],
+        "layers": Counter(layer.type.name for layer in layers),
+        "convolutions": [
+            (layer.get_output(0).shape[1], layer.get_output(0).dtype.name)
+            for layer in layers
+            if layer.type.name == "CONVOLUTION"
+        ],
+        # How many scales each quantization has: one, or one for each output channel.
+        "scales": [
+            max(1, *layer.get_input(1).shape, 1)
+            for layer in layers
+            if layer.type.name == "QUANTIZE"
+        ],
+        "plan_bytes": plan_bytes,
+    }
+
+
+def end(tensor):
+    return [tensor.name, tensor.dtype.name, list(tensor.shape)]
+
+
+def replace_embedding(folder):
+    """Torch-TensorRT's embedding is C++. A function with its arguments takes its place."""
+    import torch_tensorrt
+
+    from zoerefine.exporting.engines import tensorrt_engine
+
+    path = folder / "torch_tensorrt" / "ts" / "_compiler.py"
+    embed = with_arguments_of(path, "embed_engine_in_new_module")
+
+    def embedded(*values, **named):
+        given = embed(*values, **named)  # raises TypeError for arguments that do not exist
+        assert isinstance(given["serialized_engine"], bytes)
+        assert str(given["device"]) == "Device(type=DeviceType.GPU, gpu_id=0)"
+        several = len(given["output_binding_names"]) > 1
+        return torch.jit.script(TwoOutputs() if several else OneOutput())
+
+    torch_tensorrt.ts = SimpleNamespace(embed_engine_in_new_module=embedded)
+    tensorrt_engine.missing_requirement = lambda: ""
+    tensorrt_engine.runtime_abi = lambda: "9"
+
+
+def with_arguments_of(path, name):
+    """A function that takes the arguments of one in a file, and returns them by name."""
+    functions = ast.parse(path.read_text()).body
+    [found] = [node for node in functions if getattr(node, "name", "") == name]
+    for argument in found.args.args:
+        argument.annotation = None
+    found.args.defaults = [ast.Constant(None) for _ in found.args.defaults]
+    found.returns, found.body = None, ast.parse("return locals()").body
+    names = {}
+    module = ast.fix_missing_locations(ast.Module([found], []))
+    exec(compile(module, str(path), "exec"), names)
+    return names[name]
+
+
+class OneOutput(torch.nn.Module):
+    def forward(self, rgb01: Tensor, zoe_m: Tensor) -> Tensor:
+        return zoe_m
+
+
+class TwoOutputs(torch.nn.Module):
+    def forward(self, rgb01: Tensor, zoe_m: Tensor) -> tuple[Tensor, Tensor]:
+        return zoe_m, zoe_m
+
+
+def source_of(network):
+    """A refiner with random weights. Constant ones would let the builder leave layers out."""
+    torch.manual_seed(0)
+    model = {"NAME": network, "BASE": BASES.get(network, 8), "MAX_LOG": 1.0}
+    refiner = build_refiner(model).eval()
+    for weights in refiner.parameters():
+        if weights.dim() > 1:
+            torch.nn.init.kaiming_normal_(weights)
+    return ExportSource(refiner, HEIGHT, WIDTH, noise)
+
+
+def noise():
+    for _ in range(2):
+        yield torch.rand(1, 3, HEIGHT, WIDTH), torch.rand(1, 1, HEIGHT, WIDTH) * 7 + 0.4
+
+
+def planted(mutant):
+    """Our code, broken in a way that the test must find."""
+    from zoerefine.exporting.engines import tensorrt_engine as engine
+
+    if mutant == "no converter":
+        return patch.object(engine, "register_converter", lambda: None)
+    if mutant == "a precision that is ignored":
+        plain = ExportSource.core
+        return patch.object(ExportSource, "core", lambda one, _, *more: plain(one, "fp32", *more))
+    if mutant == "weights that are computed ahead":
+        return patch.object(engine.TensorRTInt8Conv, "quantized_weight", Int8Conv.quantized_weight)
+    return nullcontext()
+
+
+def main():
+    folder = Path(sys.argv[1])
+    replace_tensorrt_and_gpu(folder)
+    logging.disable(logging.CRITICAL)
+    from zoerefine.errors import UserError
+    from zoerefine.exporting.engines import tensorrt_engine
+
+    reports = []
+    record_networks(reports)
+    replace_embedding(folder)
+    for network, precision, mutant in json.load(sys.stdin):
+        count = len(reports)
+        try:
+            with planted(mutant):
+                built = tensorrt_engine.build(source_of(network), precision)
+            reports[count]["requirements"] = built.requirements
+        except UserError as error:
+            reports[count:] = [{"error": str(error)}]
+    print(json.dumps(reports))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Torch-TensorRT converts every refiner whole, with the wanted types; checked without a GPU.
+
+Its own lowering and converters run on the network of TensorRT for RTX, in a process of their own
+(`lower_on_rtx.py`). Each way to break our part is planted once and must be found.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from zoerefine.exporting.engine_kinds import engine_kind
+from zoerefine.registries import NETWORKS
+
+tensorrt = engine_kind("tensorrt")
+PACKAGE = Path(sys.prefix) / "torch-tensorrt"  # `make test` puts it there
+TYPES = {"fp32": "FLOAT", "fp16": "HALF", "bf16": "BF16", "int8": "FLOAT"}
+FOLDED = "weights that are computed ahead"
+IGNORED = "a precision that is ignored"
+UNKNOWN = "no converter"
+# The first one must come first: a converter, once registered, stays.
+MUTANTS = [("small", "int8", UNKNOWN), ("small", "int8", FOLDED), ("small", "fp16", IGNORED)]
+CASES = [(*case, "") for case in product(NETWORKS, tensorrt.precisions())]
+
+pytestmark = [
+    pytest.mark.skipif(
+        not (PACKAGE / "torch_tensorrt").is_dir(),
+        reason=f"Torch-TensorRT is not in {PACKAGE}: `make test` installs it",
+    ),
+    pytest.mark.skipif(
+        bool(missing := engine_kind("tensorrt-rtx").missing_requirement()), reason=missing
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """What the networks look like, by case."""
+    folder = tmp_path_factory.mktemp("torch-tensorrt")
+    binaries = shutil.ignore_patterns("lib", "bin", "include", "_C.*", "__pycache__")
+    for package in ("torch_tensorrt", "dllist"):
+        shutil.copytree(PACKAGE / package, folder / package, ignore=binaries)
+    cases = MUTANTS + CASES
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", Path(__file__).with_name("lower_on_rtx.py"), folder],
+        input=json.dumps(cases), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    return dict(zip(cases, found, strict=True))
+
+
+def faults(report, precision):
+    """What is wrong with a network."""
+    if "error" in report:
+        return [report["error"]]
+    found = []
+    inner = {kind for channels, kind in report["convolutions"] if channels != 1}
+    heads = [kind for channels, kind in report["convolutions"] if channels == 1]
+    if inner != {TYPES[precision]} or heads != ["FLOAT"]:
+        found.append(f"types of convolutions: {inner} and {heads}")
+    # Input and weights of every convolution but the first and the head.
+    quantized = len(report["convolutions"]) - 2 if precision == "int8" else 0
+    for layer in ("QUANTIZE", "DEQUANTIZE"):
+        if report["layers"].get(layer, 0) != 2 * quantized:
+            found.append(f"{report['layers'].get(layer, 0)} {layer} layers")
+    if sum(scales > 1 for scales in report["scales"]) != quantized:
+        found.append("scales of weights are not one for each channel")
+    return found
+
+
+@pytest.mark.parametrize(("network", "precision"), [case[:2] for case in CASES])
+def test_every_refiner_is_converted_whole_with_the_wanted_types(reports, network, precision):
+    report = reports[network, precision, ""]
+    assert faults(report, precision) == []
+    names = [name for name, *_ in report["inputs"]], [name for name, *_ in report["outputs"]]
+    assert names == (tensorrt.INPUTS, tensorrt.OUTPUTS)
+    for _, kind, shape in report["inputs"] + report["outputs"]:
+        assert (kind, shape[0], shape[2:]) == ("FLOAT", -1, [64, 96])
+    assert report["batches"] == [list(tensorrt.BATCHES)] * 2
+    assert report["plan_bytes"] > 50_000
+    assert report["requirements"]["TensorRT"] == ["11.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "message"),
+    [
+        (FOLDED, "QUANTIZE layers"),
+        (IGNORED, "types of convolutions"),
+        (UNKNOWN, "could not build the int8 engine: .*quantize_int8"),
+    ],
+)
+def test_a_planted_fault_is_found(reports, mutant, message):
+    [case] = [case for case in MUTANTS if case[2] == mutant]
+    assert re.search(message, " ".join(faults(reports[case], case[1])))
