@@ -93,6 +93,16 @@ class RunDir:
         return self.path / "log.txt"
 
     @property
+    def left(self) -> Path:
+        """What a launched job left in its workspace, by its paths there."""
+        return self.path / "left"
+
+    @property
+    def left_file(self) -> Path:
+        """The list of these files. Without it their collection is not complete."""
+        return self.path / "left.json"
+
+    @property
     def weights_digest_file(self) -> Path:
         return self.path / "weights.sha256"
 

@@ -40,6 +40,12 @@ if "stubborn" in text:
     print("ready", flush=True)
     while True:
         time.sleep(60)
+if "leave" in text:  # files in the working directory; the first half takes a while
+    for number in range(300):
+        folder = Path("out") / str(number % 7)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.txt").write_text(str(number))
+        time.sleep(0.002 if number < 150 else 0)
 if "fail" in text:
     sys.exit("it went wrong")
 if "steps" in text:  # a job that resumes: its checkpoint is the list of steps that are done

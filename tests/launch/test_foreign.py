@@ -1,8 +1,11 @@
 """Scripts of other projects, launched without changing a line of them."""
 
-import os
+import json
+import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,12 +19,15 @@ def run_foreign(tmp_path, home):
     user = tmp_path / "user"
     user.mkdir()
 
-    def run(repository, *words, env=None):
+    def run(repository, *words, background=False):
         command = [sys.executable, "-m", "zoerefine", "run", *repository.job(), *map(str, words)]
-        settings = {"capture_output": True, "text": True, "env": os.environ | (env or {})}
-        done = subprocess.run(command, cwd=user, timeout=300, **settings)
-        run.run = RunDir(user / "runs" / repository.config.split("/")[-1].split(".")[0] / "latest")
-        return done
+        run.run = RunDir(user / "runs" / Path(repository.config).stem / "latest")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started = subprocess.Popen(command, cwd=user, **pipes)
+        if background:
+            return started
+        output, messages = started.communicate(timeout=300)
+        return subprocess.CompletedProcess(command, started.returncode, output, messages)
 
     run.user = user
     return run
@@ -37,3 +43,63 @@ def test_a_launch_gives_the_number_that_the_script_gives_by_hand(
     done = run_foreign(repository, "--cwd", "caller", *words)
     assert done.returncode == 0, done.stderr
     assert repository.final(run_foreign.user) == by_hand
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_in_the_workspace_are_collected_and_survive_clean(
+    foreign_repository, run_foreign, tmp_path, kind
+):
+    repository = foreign_repository(kind)
+    by_hand = repository.run_by_hand(tmp_path / "by hand", epochs=3)
+    words = repository.set(epochs=3)
+    assert run_foreign(repository, *words).returncode == 0
+    clean = [sys.executable, "-m", "zoerefine", "run", "--clean"]
+    subprocess.run(clean, check=True, capture_output=True)
+    assert not list((tmp_path / "home").glob("workspaces/*/*/"))
+    left = run_foreign.run.left
+    assert repository.final(left) == by_hand
+    listed = {one["path"] for one in json.loads(run_foreign.run.left_file.read_text())["files"]}
+    assert listed == {p.relative_to(left).as_posix() for p in left.rglob("*") if p.is_file()}
+    done = run_foreign(repository, *words)
+    assert "nothing to do" in done.stderr
+    assert repository.final(left) == by_hand
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_job_finds_its_checkpoints_again_and_ends_with_the_same_number(
+    foreign_repository, run_foreign, tmp_path, wait_until, kind
+):
+    repository = foreign_repository(kind)
+    words = repository.set(epochs=6, epoch_s=0.2)
+    by_hand = repository.run_by_hand(tmp_path / "by hand", epochs=6)
+    workspaces = tmp_path / "home" / "workspaces"
+    for number in (signal.SIGINT, signal.SIGKILL):
+        running = run_foreign(repository, *words, background=True)
+        wait_until(lambda: list(workspaces.rglob("checkpoint.json")), running)
+        running.send_signal(number)
+        running.communicate()
+    assert run_foreign(repository, *words).returncode == 0
+    assert repository.final(run_foreign.run.left) == by_hand
+    assert json.loads(run_foreign.run.provenance_file.read_text())["attempt"] == 3
+    if kind == "plain_prints":  # no epoch was trained twice, but for one that a kill cut short
+        epochs = re.findall(r"^epoch (\d)", run_foreign.run.log_file.read_text(), re.MULTILINE)
+        assert sorted(set(epochs)) == list("123456")
+        assert len(epochs) <= 8
+
+
+def test_two_runs_of_one_commit_keep_what_they_left_apart(foreign_repository, run_foreign):
+    repository = foreign_repository("plain_prints")
+    finals = []
+    for seed in (1, 2):
+        assert run_foreign(repository, *repository.set(seed=seed)).returncode == 0
+        finals.append((run_foreign.run.path.resolve(), repository.final(run_foreign.run.left)))
+    assert finals[0][1] != finals[1][1]
+    for run, final in finals:
+        assert repository.final(run / "left") == final
+
+
+def test_a_job_that_fails_leaves_its_files_in_the_run(foreign_repository, run_foreign):
+    repository = foreign_repository("argparse_csv")
+    assert run_foreign(repository, *repository.set(lr=-1)).returncode == 1
+    assert (run_foreign.run.left / "results" / "log.csv").read_text().startswith("epoch,")
+    assert run_foreign.run.status().state == "failed"

@@ -1,5 +1,6 @@
 """kill -9 at random moments of a launch: afterwards the same command succeeds."""
 
+import json
 import os
 import random
 import shutil
@@ -51,6 +52,27 @@ def test_the_same_command_succeeds_after_kill_9_at_any_moment(
     subprocess.run(clean, check=True, capture_output=True)
     left = [path for path in home.rglob("*") if path.is_file() and path.stat().st_size]
     assert left == [], half_made
+
+
+def test_what_a_job_left_is_whole_after_kill_9_at_any_moment(launch, config, home, only_run):
+    config.write_text("leave: 1\n")
+    draw = random.Random(18)
+    for _ in range(KILLS // 2):
+        running = launch(background=True)
+        time.sleep(draw.uniform(0.2, 1.8))  # in the job, while files are collected, or after
+        with suppress(ProcessLookupError):
+            os.kill(running.pid, signal.SIGKILL)
+        running.communicate()
+    done = launch()
+    assert done.returncode == 0, done.stderr
+    run = only_run()
+    assert run.status().state == "finished"
+    found = {path.name: path.read_text() for path in run.left.rglob("*.txt")}
+    assert found == {f"{number}.txt": str(number) for number in range(300)}
+    assert len(json.loads(run.left_file.read_text())["files"]) == 300
+    clean = [sys.executable, "-m", "zoerefine", "run", "--clean"]
+    subprocess.run(clean, check=True, capture_output=True)
+    assert not list(home.glob("workspaces/*/*/"))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch.executor import NO_RESOURCES
 from zoerefine.launch.launch_plan import Job
 from zoerefine.launch.launcher import default_home, launch
+from zoerefine.launch.left import GIB, LIMIT_BYTES
 from zoerefine.progress import is_quiet
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ def main(argv: Sequence[str]) -> int:
     if args.list or args.clean:
         from zoerefine.launch.housekeeping import clean, stored_folders
 
-        shown = clean(home, args.older_than, args.keep) if args.clean else stored_folders(home)
+        if args.clean:
+            shown = clean(home, args.older_than, args.keep, args.discard)
+        else:
+            shown = stored_folders(home)
         print_stored(shown, "removed from" if args.clean else "kept in", home)
         return 0
     if not args.repo:
@@ -88,7 +92,10 @@ def parser() -> argparse.ArgumentParser:
     add("--list", action="store_true",
         help="list the workspaces, environments and mirrors on disk")  # fmt: skip
     add("--clean", action="store_true",
-        help="remove them, except those that a run is using")  # fmt: skip
+        help="remove them, except those that a run is using and workspaces with files that "
+        "were not collected")  # fmt: skip
+    add("--discard", action="store_true",
+        help="with --clean: delete these files, too")  # fmt: skip
     add("--older-than", type=float, default=0, metavar="DAYS",
         help="with --clean: keep what was used within the last DAYS days (default: 0)")  # fmt: skip
     add("--keep", type=int, default=0, metavar="N",
@@ -123,6 +130,9 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
         default=Job.overrides_in,
         help="how the job gets KEY VALUE: as its last arguments (default), or merged into its "
         "copy of the config, for scripts that take only a file; +KEY VALUE adds a key")  # fmt: skip
+    add("--left-limit", type=gibibytes, default=LIMIT_BYTES, metavar="GIB",
+        help="collect at most GIB of the files that the job leaves in its workspace, the smallest "
+        f"first; the others stay there (default: {LIMIT_BYTES // GIB})")  # fmt: skip
     add("--metric-pattern", type=pattern, default="", metavar="REGEX",
         help="finds metrics in the job's output, e.g. 'val_acc=(\\S+)'")  # fmt: skip
     add("--name", default="", help="the name of the run (default: RUN.NAME, or the config's "
@@ -170,6 +180,13 @@ def join_config_flag(words: Sequence[str]) -> list[str]:
 def uses_older_spellings(words: Sequence[str]) -> bool:
     """Whether a command uses option names of the first launcher, which ran jobs in our folder."""
     return any(word.partition("=")[0] in OLDER_SPELLINGS for word in words)
+
+
+def gibibytes(text: str) -> int:
+    """A size in GiB as bytes. Raises `ValueError` where it is negative."""
+    if not float(text) >= 0:
+        raise ValueError(text)
+    return round(float(text) * GIB)
 
 
 def pattern(text: str) -> str:
@@ -223,6 +240,7 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
         metric_pattern=args.metric_pattern,
         seed_key=args.seed_key,
         name=args.name,
+        left_limit_bytes=args.left_limit,
     )
 
 

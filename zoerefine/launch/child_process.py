@@ -13,7 +13,6 @@ from pathlib import Path
 from zoerefine.launch.job_output import OutputLog, Outputs
 from zoerefine.launch.provenance import add, now
 from zoerefine.launch.redaction import hide_secrets
-from zoerefine.launch.result_files import result_digests
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.run_dir import RunDir
 
@@ -73,7 +72,7 @@ def record_end(run: RunDir, code: int, signals: int, reason: str) -> int:
     state = "killed" if killed else "failed" if code else "finished"
     reason = "" if state == "finished" else hide_secrets(reason) or f"exit code {code}"
     run.set_status(state, reason)
-    add(run, ended=now(), exit_status=code, outputs=result_digests(run))
+    add(run, ended=now(), exit_status=code)
     return code
 
 

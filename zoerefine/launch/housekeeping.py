@@ -8,10 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoerefine.launch.changes import shortened_list
 from zoerefine.launch.environment import environments_folder
+from zoerefine.launch.left import rescue
 from zoerefine.launch.mirror import mirrors_folder
-from zoerefine.launch.workspace import last_run, workspaces_folder
+from zoerefine.launch.workspace import delete_folder, last_run, workspaces_folder
 from zoerefine.locks import is_locked, try_lock
+from zoerefine.progress import say
 
 DAY_S = 86400.0
 
@@ -79,12 +82,18 @@ def last_touched(path: Path) -> float:
         return 0.0
 
 
-def clean(home: Path, older_than_days: float, keep: int) -> list[StoredFolder]:
+def clean(
+    home: Path, older_than_days: float, keep: int, discard: bool = False
+) -> list[StoredFolder]:
     """Remove workspaces and environments, and the mirrors once no workspace is left.
+
+    What a job left in a workspace is collected into its run first. A workspace with files that
+    cannot be collected stays.
 
     Args:
         older_than_days: folders that were used within this time stay.
         keep: how many of the most recently used workspaces stay.
+        discard: delete files that cannot be collected.
 
     Returns:
         What was removed. A folder that a run is using always stays.
@@ -92,31 +101,35 @@ def clean(home: Path, older_than_days: float, keep: int) -> list[StoredFolder]:
     stored = stored_folders(home)
     workspaces = [one for one in stored if one.kind == "workspace"]
     environments = [one for one in stored if one.kind == "environment"]
-    removed = _remove_old(workspaces[keep:] + environments, older_than_days)
+    removed = _remove_old(workspaces[keep:] + environments, older_than_days, discard)
     remove_half_made(home)
     left = stored_folders(home)
     if not any(one.kind == "workspace" for one in left):  # a workspace borrows from its mirror
-        removed += _remove_old([one for one in left if one.kind == "mirror"], older_than_days)
+        mirrors = [one for one in left if one.kind == "mirror"]
+        removed += _remove_old(mirrors, older_than_days, discard)
     return removed
 
 
-def _remove_old(folders: list[StoredFolder], older_than_days: float) -> list[StoredFolder]:
-    return [one for one in folders if one.age_s >= older_than_days * DAY_S and remove(one)]
+def _remove_old(
+    folders: list[StoredFolder], older_than_days: float, discard: bool
+) -> list[StoredFolder]:
+    old = [one for one in folders if one.age_s >= older_than_days * DAY_S]
+    return [one for one in old if remove(one, discard)]
 
 
-def remove(stored: StoredFolder) -> bool:
-    """Remove a folder; False if a process uses it."""
+def remove(stored: StoredFolder, discard: bool) -> bool:
+    """Remove a folder; False if a process uses it, or it holds files that were not collected."""
     with try_lock(stored.lock_file) as lock_fd:
         if lock_fd is None:
             return False
-        # Renamed first, so that a kill in the middle leaves nothing that looks complete.
-        doomed = stored.folder.with_name(f".{stored.folder.name}.removed.tmp")
-        shutil.rmtree(doomed, ignore_errors=True)
-        with suppress(FileNotFoundError):
-            stored.folder.rename(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
-        for beside in (f"{stored.folder}.run", f"{stored.folder}.lock"):
-            Path(beside).unlink(missing_ok=True)
+        if stored.kind == "workspace" and not discard and (names := rescue(stored.folder)):
+            say(
+                f"{stored.folder} stays: it holds files of {stored.run or 'an unknown run'} that "
+                f"were not collected: {shortened_list(names)}; --clean --discard deletes them"
+            )
+            return False
+        delete_folder(stored.folder)
+        Path(f"{stored.folder}.lock").unlink(missing_ok=True)
     return True
 
 

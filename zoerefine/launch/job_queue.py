@@ -11,6 +11,7 @@ from typing import Any
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import Executor
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
+from zoerefine.launch.left import GIB
 from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.queue_table import QueueRow, live_table
 from zoerefine.launch.stop_forwarding import StopForwarding
@@ -85,7 +86,8 @@ def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
     words += ["--environment", job.environment, "--runs", str(run.path.parents[1])]
     words += ["--caller", str(job.caller), "--cwd", job.cwd, "--overrides", job.overrides_in]
     words += ["--name", plan.name, f"--seed-key={job.seed_key}", "--again-number", str(job.again)]
-    words += [f"--metric-pattern={job.metric_pattern}", *job.overrides]
+    words += [f"--metric-pattern={job.metric_pattern}"]
+    words += ["--left-limit", str(job.left_limit_bytes / GIB), *job.overrides]
     return (*words, "--", *job.arguments) if job.arguments else tuple(words)
 
 

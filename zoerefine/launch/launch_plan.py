@@ -12,6 +12,7 @@ from zoerefine.identity import launch_settings
 from zoerefine.launch.changes import Changes, read_changes
 from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES, merge_overrides
 from zoerefine.launch.git_commands import GitError, git_bytes
+from zoerefine.launch.left import LIMIT_BYTES
 from zoerefine.launch.mirror import fetch_commit
 from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository_address import RepositoryAddress, parse_address
@@ -41,6 +42,7 @@ class Job:
         again: 0 for the first execution of the job, N for the N-th further one.
         metric_pattern: a regular expression that finds metrics in the job's output.
         seed_key: the config key of the seed.
+        left_limit_bytes: the most bytes that are collected from the workspace into the run.
         name: the name of the run; if empty, RUN.NAME of the config, else the config file's name.
     """
 
@@ -61,6 +63,7 @@ class Job:
     metric_pattern: str = ""
     seed_key: str = "SEED"
     name: str = ""
+    left_limit_bytes: int = LIMIT_BYTES
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,12 @@ from zoerefine.launch.child_process import run_child
 from zoerefine.launch.environment import import_variables, job_environment, job_python
 from zoerefine.launch.git_commands import git
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
+from zoerefine.launch.left import (
+    collect_after,
+    complete_collection,
+    pending_workspace,
+    put_back,
+)
 from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.workspace import workspace
 from zoerefine.progress import say
@@ -58,10 +64,11 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False) -> int:
     Args:
         latest: let the link runs/<name>/latest name this run.
     """
-    if is_finished(run):
+    if pending_workspace(run) is None and is_finished(run):
         return 0
     with ExitStack() as stack:
         run_lock = stack.enter_context(wait_for_lock(run))
+        complete_collection(run)
         if is_finished(run):  # by the process that held the lock
             return 0
         stack.callback(remove_if_not_started, run)
@@ -73,6 +80,7 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False) -> int:
         command = [str(python), *program, *job_words(plan, run)]
         attempt = attempts(run) + 1
         record(plan, run, place.folder, python, command, attempt)
+        put_back(run, place.folder)
         say(f"running commit {plan.commit[:12]} of {plan.address.url} in {place.folder}")
         say(f"writing to {run.path}")
         facts = (plan.seed, plan.job.caller, python, attempt)
@@ -81,7 +89,9 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False) -> int:
         folder = working_folder(plan.job, place.folder, run)
         if latest:
             link_latest(run)
-        return run_child(command, folder, variables, run, (run_lock, place.lock_fd))
+        code = run_child(command, folder, variables, run, (run_lock, place.lock_fd))
+        collect_after(run, place.folder)
+        return code
 
 
 def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:
@@ -99,7 +109,7 @@ def is_finished(run: RunDir) -> bool:
 
 def remove_if_not_started(run: RunDir) -> None:
     """Remove the run directory of a job that was never started."""
-    if not run.status_file.exists():
+    if not run.status_file.exists() and not run.left.exists():
         for path in run.path.iterdir():
             path.unlink()
         run.path.rmdir()
@@ -193,6 +203,7 @@ def record(
         overrides_in=job.overrides_in,
         again=job.again,
         attempt=attempt,
+        left_limit_bytes=job.left_limit_bytes,
         metric_pattern=job.metric_pattern,
         seed_key=job.seed_key,
         launch_argv=sys.argv,

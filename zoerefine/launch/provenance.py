@@ -35,7 +35,7 @@ def add(run: RunDir, **facts: Any) -> None:
         recorded: dict[str, Any] = {}
         if run.provenance_file.exists():
             recorded = run.read_json(run.provenance_file)
-        write_json(run.provenance_file, _printable(without_secrets(recorded | facts)))
+        write_json(run.provenance_file, printable(without_secrets(recorded | facts)))
 
 
 def source_facts(folder: Path) -> dict[str, Any]:
@@ -118,10 +118,10 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _printable(value: Any) -> Any:
+def printable(value: Any) -> Any:
     """Escape file names that are not valid UTF-8, which JSON cannot contain."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {key: _printable(item) for key, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, list) else value
+        return {key: printable(item) for key, item in value.items()}
+    return [printable(item) for item in value] if isinstance(value, list) else value

@@ -2,12 +2,13 @@
 
     <home>/workspaces/<mirror>/<commit>[-<changes>].<n>          the files
     <home>/workspaces/<mirror>/<commit>[-<changes>].<n>.lock     held by the run that uses it
-    <home>/workspaces/<mirror>/<commit>[-<changes>].<n>.run      the run that used it last
+    <home>/workspaces/<mirror>/<commit>[-<changes>].<n>.run      the run that used it last, and
+                                                                 the commit or tree of its files
 
 A workspace is a clone that borrows the mirror's objects, so it takes only the disk space of its
 files. It is made in a temporary folder, verified, and renamed. A later run gets a free workspace
-whose files are still exactly the commit's. Files that a job left are never given to another run.
-They are deleted only by `--clean`.
+whose files are still exactly the commit's. Files that a job left are never given to another run:
+they are collected into its own run (`left.py`).
 """
 
 import itertools
@@ -15,7 +16,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +69,8 @@ def workspace(
                 make(folder, address, mirror, commit, changes, home, lock_fd)
             elif not is_intact(folder, commit, changes, last_run(folder) == str(run)):
                 continue
-            Path(f"{folder}.run").write_text(f"{run}\n", encoding="utf-8")
+            marker = f"{run}\n{changes.tree or commit}\n"
+            Path(f"{folder}.run").write_text(marker, encoding="utf-8", errors="surrogateescape")
             os.utime(folder)  # --clean reads the time of the last use here
             yield Workspace(folder, lock_fd)
             return
@@ -86,10 +88,34 @@ def possible_folders(base: Path, run: Path) -> Iterator[Path]:
 
 def last_run(folder: Path) -> str:
     """The run that used a workspace last; empty where there was none."""
+    return _marker(folder)[0]
+
+
+def checked_out_tree(folder: Path) -> str:
+    """The commit or tree whose files a workspace was given."""
+    return _marker(folder)[1]
+
+
+def _marker(folder: Path) -> tuple[str, str]:
     try:
-        return Path(f"{folder}.run").read_text(encoding="utf-8").strip()
+        text = Path(f"{folder}.run").read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
-        return ""
+        return "", "HEAD"
+    run, _, tree = text.strip().partition("\n")
+    return run, tree or "HEAD"
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete a workspace or another folder of its kind. The caller holds its lock.
+
+    It is renamed first, so that a kill in the middle leaves nothing that looks complete.
+    """
+    doomed = folder.with_name(f".{folder.name}.removed.tmp")
+    shutil.rmtree(doomed, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        folder.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+    Path(f"{folder}.run").unlink(missing_ok=True)
 
 
 def make(
