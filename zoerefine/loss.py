@@ -16,6 +16,7 @@ from zoerefine.registries import LOSS_TERMS
 
 NEAREST_M = 1e-3  # depth is clamped here before a logarithm
 GRADIENT_SCALES = 4
+CONFIDENCE = "confidence"  # the term that trains the confidence; it is not part of the loss
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,16 @@ def slice_pair(values: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return values.narrow(axis, 0, length), values.narrow(axis, 1, length)
 
 
+def confidence(x: LossInputs, log_scale: Tensor) -> Tensor:
+    """Negative log-likelihood of the log error under Laplace distributions, less log 2.
+
+    `log_scale`, [B, 1, H, W], is the log of their scales. The error is detached: this trains the
+    confidence alone.
+    """
+    error = log_error(x).detach().abs()
+    return weighted_mean(error * torch.exp(-log_scale) + log_scale, x.weight)
+
+
 class Loss:
     """A weighted sum of terms.
 
@@ -151,14 +162,24 @@ class Loss:
         self.object_weight = object_weight
 
     def __call__(
-        self, refined_m: Tensor, zoe_m: Tensor, truth_m: Tensor, objects: Tensor, rgb01: Tensor
+        self,
+        refined_m: Tensor,
+        zoe_m: Tensor,
+        truth_m: Tensor,
+        objects: Tensor,
+        rgb01: Tensor,
+        log_scale: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a batch, and each term by name (detached, without its factor).
+        """The loss of a batch, and each term by name (without its factor).
 
         Args:
             refined_m, zoe_m, truth_m: float32 [B, 1, H, W], metres; 0 means no measurement.
             objects: uint8 [B, 1, H, W], ids of moving objects; 0 is background.
             rgb01: float32 [B, 3, H, W] in 0..1.
+            log_scale: float32 [B, 1, H, W]; adds `confidence` to the terms, but not to the loss.
+
+        Returns:
+            The loss, and its terms; of these only `confidence` has a gradient.
         """
         valid = (truth_m > 0) & (zoe_m > 0)  # False for NaN
         # Weight 0 times NaN is NaN, so invalid pixels get finite depths here.
@@ -172,4 +193,6 @@ class Loss:
             value = self.functions[name](inputs)
             parts[name] = value.detach()
             total = total + factor * value
+        if log_scale is not None:
+            parts[CONFIDENCE] = confidence(inputs, log_scale)
         return total, parts

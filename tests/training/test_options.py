@@ -6,12 +6,13 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
 from tests.training.conftest import rows
 from zoerefine.errors import UserError
 from zoerefine.model import build_refiner
 from zoerefine.run_dir import RunDir
-from zoerefine.training.checkpoint import load_checkpoint
+from zoerefine.training.checkpoint import load_checkpoint, load_refiner
 from zoerefine.training.loop import Loop
 from zoerefine.training.pretrained import load_pretrained
 from zoerefine.training.trainer import MIN_LOSS_SCALE
@@ -61,8 +62,8 @@ def test_mixed_precision_trains_to_nearly_the_same_loss(finished, train, precisi
 def test_accumulated_parts_give_the_mean_of_their_losses(trainer):
     trainers = [trainer("TRAIN.ACCUMULATE", n, "TRAIN.PRECISION", "fp32") for n in (1, 2)]
     for one in trainers:  # batch statistics would differ between a batch and its parts
-        one.refiner.eval()
-        one.refiner.trained.fill_(True)
+        for module in one.refiner.modules():
+            module.train(not isinstance(module, nn.BatchNorm2d))
     batch = next(trainers[0].sample_training_batches())
     whole = [trainers[0].backward(part)[0] for part in batch.split(2)]
     trainers[1].backward(batch)
@@ -128,12 +129,29 @@ def test_gradients_are_clipped_to_their_norm(trainer):
                    "TRAIN.LR", "1.0", "TRAIN.PRECISION", "fp32")  # fmt: skip
 
     def weights():
-        return torch.cat([part.detach().flatten() for part in made.refiner.parameters()])
+        parts = {True: [], False: []}
+        for name, part in made.refiner.named_parameters():
+            parts["scale_head" in name].append(part.detach().flatten())
+        return torch.cat(parts[False]), torch.cat(parts[True])
 
     before = weights()
     made.train_step(next(made.sample_training_batches()))
     assert made.grad_norm > 1e-3  # before clipping
-    assert (weights() - before).norm().item() == pytest.approx(1e-3, rel=1e-3)
+    for new, old in zip(weights(), before, strict=True):  # depth, and confidence apart
+        assert (new - old).norm().item() == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_depth_is_trained_with_confidence_as_without_it_bit_for_bit(train):
+    runs = [train("MODEL.CONFIDENCE", on, "TRAIN.CLIP", "0.1", "TRAIN.ACCUMULATE", 2,
+                  "TRAIN.PRECISION", "fp32", name=f"confidence-{on}")
+            for on in ("true", "false")]  # fmt: skip
+    ours, theirs = (load_refiner(run).state_dict() for run in runs)
+    assert set(ours) - set(theirs) == {f"backbone.scale_head.{one}" for one in ("weight", "bias")}
+    for name, weight in theirs.items():
+        assert torch.equal(ours[name], weight), name
+    losses = [[row["loss"] for row in rows(run, "train")] for run in runs]
+    assert losses[0] == losses[1]
+    assert all("confidence" in row for row in rows(runs[0], "train"))
 
 
 def test_a_step_whose_gradients_overflow_changes_no_weights(trainer):

@@ -240,6 +240,9 @@ class ModelKeys(KeyGroup):
     MAX_LOG: float = key(
         Number(above=0, at_most=10), 2.0, "bound on the change of log depth at a pixel"
     )
+    CONFIDENCE: bool = key(
+        Flag(), True, "predict the error of depth beside depth, where the network offers it"
+    )
     OPTIONS: dict[str, Any] = key(
         OpenMapping(), {}, "hyper-parameters of the network's own: keyword arguments of its class"
     )

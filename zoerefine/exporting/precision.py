@@ -33,9 +33,9 @@ class CastBackbone(nn.Module):
         self.inner = backbone
         self.dtype = dtype
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        depth: Tensor = self.inner(inputs.to(self.dtype))
-        return depth.float()
+    def forward(self, inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        found = self.inner(inputs.to(self.dtype))
+        return tuple(map(Tensor.float, found)) if isinstance(found, tuple) else found.float()
 
 
 class HeadKeepingTracer(fx.Tracer):

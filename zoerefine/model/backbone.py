@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from zoerefine.errors import UserError
 from zoerefine.registries import NETWORKS
 
+CONFIDENCE = "confidence"  # argument of a constructor that MODEL.CONFIDENCE sets
+
 
 class Backbone(Protocol):
     """The contract of a network, a subclass of `torch.nn.Module`.
@@ -21,10 +23,14 @@ class Backbone(Protocol):
     - The last layer must compute in float32 under autocast, since bfloat16 has steps of 0.8%. Use
       `zoerefine.model.refiner.DepthHead`, whose first predictions are plausible depths, too.
     - Every parameter must receive a gradient, and samples of a batch must not mix.
+    - With confidence, `forward` returns a pair (zoerefine/model/refiner.py). A network offers it by
+      an argument `confidence` of its constructor, and predicts it with a `ScaleHead`; a network
+      without this argument has none.
     - Random numbers (dropout) come from torch's global generator, which each step seeds.
 
     Attributes:
         stride: height and width of the inputs are multiples of it.
+        confidence: whether `forward` returns a pair; absent means no.
     """
 
     stride: int
@@ -34,10 +40,11 @@ class Backbone(Protocol):
 
         Args:
             base: MODEL.BASE, channels of the first level.
-            options: MODEL.OPTIONS, keyword arguments of this network alone.
+            options: MODEL.OPTIONS, keyword arguments of this network alone; and `confidence`,
+                where the constructor has it.
         """
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Predict log depth, less `refiner.MEAN_LOG_DEPTH`.
 
         Args:
@@ -45,24 +52,28 @@ class Backbone(Protocol):
                 normalised.
 
         Returns:
-            float32 [B, 1, H, W].
+            float32 [B, 1, H, W]. With confidence a pair: the second, of the same shape, is the
+            log of the scale of the error of log depth, less `refiner.MEAN_LOG_SCALE`.
         """
         ...
 
 
-def build_backbone(name: str, base: int, options: Mapping[str, Any]) -> nn.Module:
+def build_backbone(name: str, base: int, options: Mapping[str, Any], confidence: bool) -> nn.Module:
     """The network that MODEL.NAME names, with random weights.
 
     Args:
         name: a name of `registries.NETWORKS`, or `package.module:Class` of any importable module.
         base: channels of the first level.
         options: the network's own keyword arguments.
+        confidence: whether to predict confidence, where the network offers it.
 
     Raises:
         UserError: there is no such network, it is no `Backbone`, or an option does not fit.
     """
     network = load_network(name)
     check_options(name, network, options)
+    if offers_confidence(network):
+        return network(base, confidence=confidence, **options)
     return network(base, **options)
 
 
@@ -83,9 +94,16 @@ def load_network(name: str) -> type[nn.Module]:
 def check_options(name: str, network: type[nn.Module], options: Mapping[str, Any]) -> None:
     """Raise `UserError` where the constructor does not take `options` or needs others."""
     signature = inspect.signature(network)
+    own = [one for one in list(signature.parameters.values())[1:] if one.name != CONFIDENCE]
     try:
+        if CONFIDENCE in options and offers_confidence(network):
+            raise TypeError("MODEL.CONFIDENCE sets confidence")
         signature.bind(0, **options)
     except TypeError as error:
-        own = list(signature.parameters.values())[1:]  # after `base`
         known = f"its options are {', '.join(map(str, own))}" if own else "it has no options"
         raise UserError(f"MODEL.OPTIONS of {name}: {error}; {known}") from None
+
+
+def offers_confidence(network: type[nn.Module]) -> bool:
+    """Whether a network can predict confidence: its constructor has that argument."""
+    return CONFIDENCE in inspect.signature(network).parameters

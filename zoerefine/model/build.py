@@ -12,11 +12,13 @@ def build_refiner(model: Mapping[str, Any]) -> RefinerNetwork:
 
     Args:
         model: `cfg.MODEL`, or a mapping with its keys: NAME and BASE of the network, MAX_LOG, the
-            bound of the correction in log depth, and OPTIONS, the network's own keyword arguments
-            (none if absent).
+            bound of the correction in log depth, OPTIONS, the network's own keyword arguments
+            (none if absent), and CONFIDENCE (off if absent), which a network that does not offer
+            it ignores.
 
     Raises:
         UserError: as `build_backbone`.
     """
-    backbone = build_backbone(model["NAME"], model["BASE"], model.get("OPTIONS", {}))
+    options, confidence = model.get("OPTIONS", {}), model.get("CONFIDENCE", False)
+    backbone = build_backbone(model["NAME"], model["BASE"], options, confidence)
     return RefinerNetwork(backbone, model["MAX_LOG"])

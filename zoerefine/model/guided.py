@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, DepthHead
+from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
 from zoerefine.model.small import UNetBody
 
 FACTOR = 4  # picture resolution over feature resolution
@@ -23,23 +23,36 @@ class GuidedUNet(UNetBody):
 
     stride = 32
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, base: int, confidence: bool = False) -> None:
         pixels = FACTOR * FACTOR
         super().__init__(INPUTS * pixels, [base * w for w in WIDTHS])
+        self.confidence = confidence
         self.head = DepthHead(base * WIDTHS[0])
+        if confidence:
+            self.scale_head = ScaleHead(base * WIDTHS[0])
         self.weights = nn.Conv2d(base * WIDTHS[0], NEIGHBOURS * pixels, 1)
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         x = self.features(F.pixel_unshuffle(inputs, FACTOR))  # [B, C, H/4, W/4]
-        return upsample(self.head(x), self.weights(x))
+        weights = neighbour_weights(self.weights(x))
+        depth = upsample(self.head(x), weights)
+        if not self.confidence:
+            return depth
+        # Detached: the weights are trained for depth alone.
+        weights = weights.detach() if self.training else weights
+        return depth, upsample(self.scale_head(x), weights)
+
+
+def neighbour_weights(predicted: Tensor) -> Tensor:
+    """[B, 9 * 16, h, w] to the shares of 3x3 coarse values in each fine one, [B, 9, 16, h, w]."""
+    return predicted.unflatten(1, (NEIGHBOURS, FACTOR * FACTOR)).float().softmax(1)
 
 
 def upsample(coarse: Tensor, weights: Tensor) -> Tensor:
-    """Convex upsampling: [B, 1, h, w] and [B, 9 * 16, h, w] to [B, 1, 4 h, 4 w]."""
+    """Convex upsampling: [B, 1, h, w] and [B, 9, 16, h, w] to [B, 1, 4 h, 4 w]."""
     height, width = coarse.shape[2:]
     padded = F.pad(coarse, (1, 1, 1, 1), mode="replicate")
     around = torch.cat(
         [padded[:, :, y : y + height, x : x + width] for y in range(3) for x in range(3)], 1
     )  # [B, 9, h, w]
-    shares = weights.unflatten(1, (NEIGHBOURS, FACTOR * FACTOR)).float().softmax(1)
-    return F.pixel_shuffle((shares * around[:, :, None]).sum(1), FACTOR)
+    return F.pixel_shuffle((weights * around[:, :, None]).sum(1), FACTOR)

@@ -9,6 +9,20 @@ takes from the pseudo depth what is right (benchmarks/quality.py). The bound lim
 depth differs from the pseudo depth by at most a factor exp(max_log). An untrained refiner returns
 its input unchanged, bit for bit, in evaluation mode.
 
+After training, a calibration on rooms that training has not seen sets how far depth follows this
+change (zoerefine/training/calibration.py). With c the bounded change of log depth,
+
+    depth_m = zoe_m exp(log_factor + strength shrink (c - log_factor))
+    shrink = min(1, limit / size)^2,  size = the frame's mean |c - log_factor|
+
+so depth falls back to the single factor exp(log_factor) where the refiner is no help, and in
+frames where it corrects more than it did in those rooms. The defaults (0, 1 and an infinite limit)
+change no bit.
+
+With confidence, the backbone has a second output: the scale of a Laplace distribution of the error
+of log depth. It sees the features of depth and does not change them, so depth is trained exactly
+as without it.
+
 The row of a pixel is an input (as in CoordConv, Liu et al. 2018): a camera at a constant height
 sees the floor of a row at a constant distance, which gives the scale.
 """
@@ -27,13 +41,23 @@ INPUT_STD = (0.229, 0.224, 0.225, 0.6, 0.58)
 INPUTS = len(INPUT_MEAN)
 NEAREST_INPUT_M = 0.05  # the backbone sees nearer depths, and 0 (no measurement), as this depth
 SMALLEST_DEPTH_M = 1e-3  # smaller than the step of any depth file
+MEAN_LOG_SCALE = math.log(0.1)  # of the error of log depth; it is predicted within a factor e^5
+MAX_LOG_SCALE = 5.0
+BAND_SCALES = math.log(10)  # half-width of the 90% band of a Laplace distribution of scale 1
+# Buffers that the calibration sets, with their values before it.
+CALIBRATION = {"log_factor": 0.0, "strength": 1.0, "limit": math.inf, "spread_factor": 1.0}
 
 
 class RefinerNetwork(nn.Module):
-    """Corrects metric depth by at most a factor exp(+-max_log) at a pixel.
+    """Corrects metric depth by at most a factor exp(+-max_log) at a pixel, before calibration.
 
     `backbone` is a `zoerefine.model.backbone.Backbone`: it maps [B, INPUTS, H', W'], with H' and
-    W' divisible by `backbone.stride`, to log depth less MEAN_LOG_DEPTH, [B, 1, H', W'].
+    W' divisible by `backbone.stride`, to log depth less MEAN_LOG_DEPTH, [B, 1, H', W'], and with
+    confidence to a second tensor of this shape.
+
+    Attributes:
+        has_confidence: whether `refine` gives the spread of depth.
+        log_factor, strength, limit, spread_factor: the calibration, float32 scalars.
     """
 
     mean: Tensor
@@ -41,11 +65,16 @@ class RefinerNetwork(nn.Module):
     trained: Tensor
     rows: Tensor | None
     size: tuple[int, int] | None
+    log_factor: Tensor
+    strength: Tensor
+    limit: Tensor
+    spread_factor: Tensor
 
     def __init__(self, backbone: nn.Module, max_log: float) -> None:
         super().__init__()
         self.backbone = backbone
         self.max_log = max_log
+        self.has_confidence = bool(getattr(backbone, "confidence", False))
         self.stride = int(backbone.stride)  # type: ignore[arg-type]
         shape = (1, INPUTS, 1, 1)
         self.register_buffer("mean", torch.tensor(INPUT_MEAN).view(shape), persistent=False)
@@ -53,6 +82,8 @@ class RefinerNetwork(nn.Module):
         self.register_buffer("trained", torch.tensor(False))
         self.register_buffer("rows", None, persistent=False)
         self.size = None
+        for name, value in CALIBRATION.items():
+            self.register_buffer(name, torch.tensor(value))
 
     def fix_size(self, height: int, width: int) -> None:
         """Take pictures of this size only, so that a trace names no device and no branch.
@@ -73,6 +104,32 @@ class RefinerNetwork(nn.Module):
         Returns:
             float32 [B, 1, H, W], metres. Any H and W.
         """
+        return self.depth_of(zoe_m, self.predict(rgb01, zoe_m)[0])
+
+    def refine(self, rgb01: Tensor, zoe_m: Tensor) -> tuple[Tensor, Tensor]:
+        """Depth and its spread, only where `has_confidence`.
+
+        The truth lies within depth_m exp(+-spread) at 90% of the pixels.
+
+        Args:
+            rgb01: as for `forward`.
+            zoe_m: as for `forward`.
+
+        Returns:
+            Depth as from `forward`, and half the width of the 90% band in log depth, float32
+            [B, 1, H, W], at least 0; it is 0 where the pseudo depth is 0.
+        """
+        change, *log_scales = self.predict(rgb01, zoe_m)
+        log_scale = MEAN_LOG_SCALE + log_scales[0].clamp(-MAX_LOG_SCALE, MAX_LOG_SCALE)
+        spread = log_scale.exp() * (BAND_SCALES * self.spread_factor)
+        return self.depth_of(zoe_m, change), torch.where(zoe_m > 0, spread, 0.0)
+
+    def predict(self, rgb01: Tensor, zoe_m: Tensor) -> tuple[Tensor, ...]:
+        """What the backbone predicts: one or, with confidence, two float32 [B, 1, H, W].
+
+        The first is the change of log depth, without a bound. The second is the log of the scale
+        of its error, less MEAN_LOG_SCALE, without a bound.
+        """
         height, width = self.size or zoe_m.shape[-2:]
         log_zoe = zoe_m.clamp(min=SMALLEST_DEPTH_M).log()
         log_input = log_zoe.clamp(min=math.log(NEAREST_INPUT_M))
@@ -83,17 +140,56 @@ class RefinerNetwork(nn.Module):
         if bottom or right:
             # Replicate, not reflect: it also works for pictures smaller than the padding.
             inputs = F.pad(inputs, (0, right, 0, bottom), mode="replicate")
-        output = self.backbone(inputs).float()
+        found = self.backbone(inputs)
+        outputs = [one.float() for one in (found if self.has_confidence else (found,))]
         if bottom or right:
-            output = output[..., :height, :width]
-        predicted_log_depth = output + MEAN_LOG_DEPTH
+            outputs = [one[..., :height, :width] for one in outputs]
+        return (outputs[0] + MEAN_LOG_DEPTH - log_zoe, *outputs[1:])
+
+    def depth_of(self, zoe_m: Tensor, change: Tensor) -> Tensor:
+        """Refined depth [B, 1, H, W], metres, from the predicted change of log depth."""
         # Clamped before the exponential, which would overflow in a training that diverges.
-        change = predicted_log_depth - log_zoe
         if self.training:
             self.trained.fill_(True)
             return zoe_m * ClampKeepingGradient.apply(change, self.max_log).exp()
-        refined = zoe_m * change.clamp(-self.max_log, self.max_log).exp()
-        return torch.where(self.trained, refined, zoe_m)
+        change = self.calibrated(zoe_m, change.clamp(-self.max_log, self.max_log))
+        return torch.where(self.trained, zoe_m * change.exp(), zoe_m)
+
+    def calibrated(self, zoe_m: Tensor, change: Tensor) -> Tensor:
+        """The bounded change of log depth after calibration, both [B, 1, H, W]."""
+        correction = change - self.log_factor
+        size = correction_size(zoe_m, correction)
+        return self.log_factor + self.strength * shrink(size, self.limit) * correction
+
+
+def correction_size(zoe_m: Tensor, correction: Tensor) -> Tensor:
+    """The mean |correction| over each frame's pixels with a pseudo depth, [B, 1, 1, 1]."""
+    measured = (zoe_m > 0).float()
+    total = (correction.abs() * measured).sum((1, 2, 3), keepdim=True)
+    return total / measured.sum((1, 2, 3), keepdim=True).clamp(min=1.0)
+
+
+def shrink(size: Tensor, limit: Tensor) -> Tensor:
+    """The factor on the correction of a frame of this size: 1 up to the limit, then towards 0."""
+    # Not min(1, limit / size): with an infinite limit its gradient is NaN.
+    return (size / limit).clamp(min=1.0).square().reciprocal()
+
+
+class TrainedOutputs(nn.Module):
+    """A refiner in training, with confidence: RGB and pseudo depth to depth and the error's scale.
+
+    A module of its own, since DistributedDataParallel and torch.compile wrap a module's `forward`.
+    """
+
+    def __init__(self, refiner: RefinerNetwork) -> None:
+        super().__init__()
+        self.refiner = refiner
+
+    def forward(self, rgb01: Tensor, zoe_m: Tensor) -> tuple[Tensor, Tensor]:
+        """Depth in metres, and the log of the scale of the error of its log; both [B, 1, H, W]."""
+        change, log_scale = self.refiner.predict(rgb01, zoe_m)
+        log_scale = MEAN_LOG_SCALE + ClampKeepingGradient.apply(log_scale, MAX_LOG_SCALE)
+        return self.refiner.depth_of(zoe_m, change), log_scale
 
 
 class ClampKeepingGradient(torch.autograd.Function):
@@ -142,3 +238,19 @@ class DepthHead(nn.Conv2d):
             return super().forward(features.float())
         with torch.autocast(features.device.type, enabled=False):
             return super().forward(features.float())
+
+
+class ScaleHead(DepthHead):
+    """Features to the log of the scale of the error of log depth, less MEAN_LOG_SCALE.
+
+    It learns from the features as they are: no gradient of it reaches them. It draws no random
+    numbers, so that the other weights start as they do without it.
+    """
+
+    def __init__(self, channels: int) -> None:
+        with torch.random.fork_rng(devices=[]):
+            super().__init__(channels)
+        nn.init.zeros_(self.weight)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return super().forward(features.detach() if self.training else features)

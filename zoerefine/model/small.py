@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, DepthHead
+from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
 
 WIDTHS = (1, 2, 4, 6, 8)  # channels of each level, in units of the base
 
@@ -59,10 +59,14 @@ class SmallUNet(UNetBody):
 
     stride = 16
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, base: int, confidence: bool = False) -> None:
         super().__init__(INPUTS, [base * w for w in WIDTHS])
+        self.confidence = confidence
         self.head = DepthHead(base)
+        if confidence:
+            self.scale_head = ScaleHead(base)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        depth: Tensor = self.head(self.features(inputs))
-        return depth
+    def forward(self, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        features = self.features(inputs)
+        depth: Tensor = self.head(features)
+        return (depth, self.scale_head(features)) if self.confidence else depth

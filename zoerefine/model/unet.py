@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, DepthHead
+from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
 
 BLOCKS = 2  # residual blocks of a stage, as in ResNet18
 
@@ -38,7 +38,7 @@ class ResNetUNet(nn.Module):
 
     stride = 32
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, base: int, confidence: bool = False) -> None:
         super().__init__()
         widths = [base, base, 2 * base, 4 * base, 8 * base]
         self.conv1 = nn.Conv2d(INPUTS, base, 7, 2, 3, bias=False)
@@ -55,9 +55,12 @@ class ResNetUNet(nn.Module):
             decode(deep + skip, out)
             for deep, skip, out in zip(deeper, skipped, outputs, strict=True)
         )
+        self.confidence = confidence
         self.head = DepthHead(outputs[-1])
+        if confidence:
+            self.scale_head = ScaleHead(outputs[-1])
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         skips = [F.relu(self.bn1(self.conv1(inputs)))]  # [B, base, H/2, W/2]
         x = self.layer1(F.max_pool2d(skips[0], 3, 2, 1))  # [B, base, H/4, W/4]
         for layer in (self.layer2, self.layer3, self.layer4):
@@ -69,7 +72,7 @@ class ResNetUNet(nn.Module):
                 x = torch.cat([x, skips.pop()], 1)
             x = level(x)
         depth: Tensor = self.head(x)
-        return depth
+        return (depth, self.scale_head(x)) if self.confidence else depth
 
 
 def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:

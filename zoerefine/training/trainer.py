@@ -18,8 +18,9 @@ from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.data.split import Split
 from zoerefine.data.tiers import place_records
 from zoerefine.device import compute_dtype, make_deterministic, pick_device
-from zoerefine.loss import Loss
-from zoerefine.model import build_refiner
+from zoerefine.loss import CONFIDENCE, Loss
+from zoerefine.model import RefinerNetwork, build_refiner
+from zoerefine.model.refiner import ScaleHead, TrainedOutputs
 from zoerefine.pictures import strip
 from zoerefine.ranks import max_over_ranks, rank, world_size
 from zoerefine.timeline import Timeline
@@ -50,7 +51,11 @@ class Trainer:
         refiner = self.make_refiner()
         refiner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.refiner = refiner.to(self.device)
-        self.forward = compiled(data_parallel(self.refiner), cfg.TRAIN.COMPILE)
+        trained = self.refiner
+        if isinstance(refiner, RefinerNetwork) and refiner.has_confidence:
+            trained = TrainedOutputs(refiner)
+        self.has_confidence = isinstance(trained, TrainedOutputs)
+        self.forward = compiled(data_parallel(trained), cfg.TRAIN.COMPILE)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.average = WeightAverage(self.refiner, cfg.TRAIN.EMA)
         self.optimizer = make_optimizer(cfg.TRAIN, self.refiner.parameters())
@@ -118,12 +123,21 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         total, terms = self.backward(batch)
         self.scaler.unscale_(self.optimizer)
-        self.grad_norm = nn.utils.clip_grad_norm_(self.refiner.parameters(), self.cfg.TRAIN.CLIP)
+        self.clip_gradients()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.average.update(self.step)
         self.step += 1
         return total, terms
+
+    def clip_gradients(self) -> None:
+        """Clip gradients to TRAIN.CLIP; those of confidence apart, so that depth's stay as are."""
+        heads = [one for one in self.refiner.modules() if isinstance(one, ScaleHead)]
+        of_confidence = [parameter for head in heads for parameter in head.parameters()]
+        apart = set(map(id, of_confidence))
+        of_depth = [one for one in self.refiner.parameters() if id(one) not in apart]
+        self.grad_norm = nn.utils.clip_grad_norm_(of_depth, self.cfg.TRAIN.CLIP)
+        nn.utils.clip_grad_norm_(of_confidence, self.cfg.TRAIN.CLIP)
 
     def can_lower_loss_scale(self) -> bool:
         """Whether fp16 gradients that overflow may still be finite at a lower loss scale.
@@ -138,10 +152,11 @@ class Trainer:
         sums: dict[str, Tensor] = {}
         for part in batch.split(count):
             loss, terms = self.loss_of(part)
-            self.scaler.scale(loss / count).backward()
+            minimized = loss + terms[CONFIDENCE] if self.has_confidence else loss
+            self.scaler.scale(minimized / count).backward()
             total = total + loss.detach() / count
             for name, value in terms.items():
-                sums[name] = sums.get(name, total * 0) + value / count
+                sums[name] = sums.get(name, total * 0) + value.detach() / count
         return total, sums
 
     def part_count(self, batch: DeviceBatch) -> int:
@@ -152,10 +167,13 @@ class Trainer:
         return min(count, int(max_over_ranks(torch.tensor(len(batch.index)))))
 
     def loss_of(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Forward pass; returns the loss and its terms."""
+        """Forward pass; returns the loss of depth and its terms, with that of confidence."""
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            refined_m = self.forward(batch.rgb01, batch.zoe_m)
-        return self.loss(refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01)
+            outputs = self.forward(batch.rgb01, batch.zoe_m)
+        refined_m, log_scale = outputs if self.has_confidence else (outputs, None)
+        return self.loss(
+            refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01, log_scale
+        )
 
     @property
     def weights(self) -> nn.Module:
@@ -232,7 +250,7 @@ def step_seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def compiled(refiner: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
+def compiled(refiner: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Any]:
     """The refiner, or its torch.compile version, which shares its weights."""
     # Inductor (torch 2.13) fails on this padding with dynamic sizes; batches have two at most.
     return torch.compile(refiner, mode=mode, dynamic=False) if mode else refiner

@@ -5,6 +5,8 @@ import copy
 import torch
 from torch import nn
 
+from zoerefine.model.refiner import CALIBRATION
+
 
 class WeightAverage:
     """A copy of a network with averaged weights and batch statistics.
@@ -21,7 +23,8 @@ class WeightAverage:
         self.network = copy.deepcopy(network).requires_grad_(False)
         # `load_state_dict` copies into these tensors, so the references stay valid.
         ours, theirs = self.network.state_dict(), network.state_dict()
-        means = [name for name, value in ours.items() if value.is_floating_point()]
+        # Not of the calibration: a mean of infinite limits would be NaN.
+        means = [n for n, v in ours.items() if v.is_floating_point() and n not in CALIBRATION]
         self._means = [ours[name] for name in means], [theirs[name] for name in means]
         self._others = [(ours[name], theirs[name]) for name in ours if name not in means]
 
