@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+_alone = False
 COLLECTIVE_TIMEOUT = timedelta(hours=2)  # one rank may pack or evaluate while the others wait
 
 
@@ -22,8 +23,19 @@ def rank() -> int:
 
 
 def world_size() -> int:
-    """Number of processes."""
-    return dist.get_world_size() if dist.is_initialized() else 1
+    """Number of processes that work together."""
+    return dist.get_world_size() if dist.is_initialized() and not _alone else 1
+
+
+@contextmanager
+def each_rank_alone() -> Iterator[None]:
+    """While entered, sums and maxima are this rank's own, so that ranks may do different work."""
+    global _alone
+    _alone = True
+    try:
+        yield
+    finally:
+        _alone = False
 
 
 def is_writer() -> bool:

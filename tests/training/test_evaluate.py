@@ -12,6 +12,7 @@ from zoerefine.data.pack import build_cache
 from zoerefine.data.prefetch import Prefetcher
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.sampler import OrderOptions, Sampler
+from zoerefine.loss import Loss
 from zoerefine.training.evaluate import evaluate
 
 pytestmark = pytest.mark.numeric
@@ -85,3 +86,21 @@ def test_detailed_metrics_cover_every_depth(cache):
     assert refined["flicker"] == pytest.approx(pseudo["flicker"], rel=0.05)
     assert refined["boundary_f1"] == pytest.approx(pseudo["boundary_f1"], abs=1e-3)
     assert refined["object_distance_m"] != pseudo["object_distance_m"]
+
+
+def test_the_loss_on_validation_scenes_is_the_mean_over_pictures_in_any_grouping(cache):
+    loss = Loss([{"name": "mse", "weight": 2.0}, {"name": "l1", "weight": 1.0}], 0.5)
+
+    def batches(size):
+        sampler = Sampler(cache, np.arange(7), size, 0, OrderOptions("sequential"))
+        return Prefetcher(Loader(cache, sampler), torch.device("cpu"))
+
+    def losses(size):
+        return evaluate(Tenth(), batches(size), 0.0, cache, torch.float32, loss=loss)["losses"]
+
+    found = losses(3)
+    alone = [loss(b.zoe_m * 1.1, b.zoe_m, b.depth_m, b.objects, b.rgb01) for b in batches(1)]
+    for name in ("mse", "l1"):
+        assert found[name] == pytest.approx(sum(terms[name].item() for _, terms in alone) / 7)
+    assert found["loss"] == pytest.approx(2 * found["mse"] + found["l1"])
+    assert losses(7) == found == losses(1)

@@ -324,3 +324,11 @@ def test_the_log_of_a_failed_training_names_the_error(tiny, tmp_path, script):
     assert done.returncode == 2
     (log,) = tmp_path.glob("runs/tiny/*-*/log.txt")
     assert done.stderr.splitlines()[-1] in log.read_text().splitlines()
+
+
+def test_the_loss_and_its_terms_on_validation_scenes_are_logged_as_in_training(finished):
+    for name in ("loss", "l1_log", "gradient"):
+        validation, training = rows(finished, "val"), rows(finished, "train")
+        assert all(row[name] > 0 for row in (*validation, *training))
+    board = EventAccumulator(str(finished.tensorboard)).Reload()
+    assert {"val/loss", "val/l1_log", "train/loss", "train/l1_log"} <= set(board.Tags()["scalars"])

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from zoerefine.data.cache import Cache
 from zoerefine.data.dataset import Clip
 from zoerefine.data.prefetch import DeviceBatch
+from zoerefine.loss import Loss
 from zoerefine.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
-from zoerefine.ranks import gather_from_all
+from zoerefine.ranks import each_rank_alone, gather_from_all
 from zoerefine.training.detailed_metrics import DetailedMetrics
 
 Depths = dict[str, Tensor]
@@ -26,6 +27,7 @@ def evaluate(
     cache: Cache,
     dtype: torch.dtype,
     detail: bool = False,
+    loss: Loss | None = None,
 ) -> dict[str, Any]:
     """Metrics over all pictures, over moving objects, and by scene.
 
@@ -38,17 +40,22 @@ def evaluate(
         cache: has the clip and scene of each picture.
         dtype: the number format of the forward pass, as in training.
         detail: whether to add `DetailedMetrics`.
+        loss: also computed for the refined depth, as in training; with invalid pixels masked.
 
     Returns:
         {"pseudo": metrics, "global_scale": metrics, "refined": metrics,
          "ratio": {metric: refined / pseudo}, "objects": {the same four},
-         "scenes": {scene: {the same four}}, with detail "detail": {the same four}}
+         "scenes": {scene: {the same four}}, with detail "detail": {the same four},
+         with a loss "losses": {"loss": number, term: number}, means over pictures}
     """
     refiner.eval()
     sums = EvaluationSums(detail)
     for batch in batches:
         clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
-        sums.add(predict_all(refiner, batch, log_scale, dtype), batch, clips)
+        depths = predict_all(refiner, batch, log_scale, dtype)
+        sums.add(depths, batch, clips)
+        if loss:
+            sums.add_losses(loss, depths["refined"], batch)
     sums.release_last_frames()
     total, *others = gather_from_all(sums)
     for part in others:
@@ -63,6 +70,7 @@ class EvaluationSums:
         self.detail = detail
         self.groups: dict[str, dict[str, DepthMetrics]] = {}
         self.details: dict[str, DetailedMetrics] = {}
+        self.pictures, self.losses = 0, dict[str, float]()
 
     def add(self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip]) -> None:
         """Add the depths of a batch; `clips` has the clip of each of its pictures."""
@@ -82,6 +90,19 @@ class EvaluationSums:
                     depth_m, batch, mask, on_objects, clips
                 )
 
+    def add_losses(self, loss: Loss, refined_m: Tensor, batch: DeviceBatch) -> None:
+        """Add the loss of each picture and its terms, so that the grouping does not matter."""
+        inputs = (refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01)
+        values: list[Tensor] = []
+        with each_rank_alone():  # the others may have fewer pictures
+            for picture in zip(*(one.split(1) for one in inputs), strict=True):
+                total, terms = loss(*picture)
+                values.append(torch.stack([total, *terms.values()]))
+        self.pictures += len(values)
+        for row in torch.stack(values).double().tolist():
+            for name, value in zip(("loss", *terms), row, strict=True):
+                self.losses[name] = self.losses.get(name, 0.0) + value
+
     def group(self, name: str, which: str) -> DepthMetrics:
         return self.groups.setdefault(name, {}).setdefault(which, DepthMetrics())
 
@@ -97,6 +118,9 @@ class EvaluationSums:
                 self.group(name, which).merge(metrics)
         for which, detail in other.details.items():
             self.details.setdefault(which, DetailedMetrics()).merge(detail)
+        self.pictures += other.pictures
+        for name, value in other.losses.items():
+            self.losses[name] = self.losses.get(name, 0.0) + value
 
     def report(self) -> dict[str, Any]:
         """The figures, as `evaluate` returns them."""
@@ -116,6 +140,8 @@ class EvaluationSums:
         if self.detail:
             details = {which: one.compute() for which, one in self.details.items()}
             report["detail"] = with_ratio(details)
+        if self.losses:
+            report["losses"] = {k: value / self.pictures for k, value in self.losses.items()}
         return report
 
 

@@ -166,7 +166,7 @@ class Loop:
         trainer = self.trainer
         if not trainer.split.val:
             return
-        metrics = trainer.evaluate(trainer.split.val)
+        metrics = trainer.evaluate(trainer.split.val, losses=True)
         score = metrics["refined"][SELECTION_METRIC]
         better = score < trainer.best
         trainer.evaluations_since_best = 0 if better else trainer.evaluations_since_best + 1
@@ -183,7 +183,7 @@ class Loop:
         """Log a row and the pictures, and print a line of the table of epochs."""
         step = self.trainer.step
         del metrics["scenes"]
-        self.log.write("val", step, epoch, metrics)
+        self.log.write("val", step, epoch, metrics.pop("losses", {}) | metrics)
         pictures = dict(self.trainer.pictures(self.trainer.split.val))
         for name, picture in pictures.items():
             self.log.picture(f"val/{name}", step, picture)

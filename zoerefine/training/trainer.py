@@ -180,7 +180,9 @@ class Trainer:
         """The refiner with averaged weights, which is evaluated, saved and exported."""
         return self.average.network
 
-    def evaluate(self, scenes: tuple[str, ...], detail: bool = False) -> dict[str, Any]:
+    def evaluate(
+        self, scenes: tuple[str, ...], detail: bool = False, losses: bool = False
+    ) -> dict[str, Any]:
         """Metrics of the averaged weights on some scenes; each rank evaluates its own clips."""
         indices = self.cache.indices(scenes)
         if world_size() > 1:
@@ -188,7 +190,15 @@ class Trainer:
         batches: Iterable[DeviceBatch] = ()
         if world_size() == 1 or len(indices):  # with few clips, some ranks have none
             batches = self.prefetch(self.loader_of(indices, 0, OrderOptions("sequential")))
-        return evaluate(self.weights, batches, self.log_scale, self.cache, self.dtype, detail)
+        return evaluate(
+            self.weights,
+            batches,
+            self.log_scale,
+            self.cache,
+            self.dtype,
+            detail,
+            self.loss if losses else None,
+        )
 
     @torch.no_grad()
     def pictures(self, scenes: tuple[str, ...]) -> Iterator[tuple[str, np.ndarray]]:
