@@ -13,6 +13,8 @@ Every name below is imported when it is first used, so `import zoerefine` takes 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from zoerefine.processor_use import choose_openmp
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ PLACES = {
     "search": "zoerefine.api",
     "train": "zoerefine.api",
 }
+
+choose_openmp()  # before torch is loaded
 
 __all__ = [
     "Refiner",

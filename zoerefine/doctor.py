@@ -14,8 +14,10 @@ import cv2
 import numpy as np
 import torch
 
+from zoerefine.cgroup_limits import cpu_quota, memory_left
 from zoerefine.device import has_amx, has_bf16
 from zoerefine.memory import free_memory
+from zoerefine.processor_use import SETTINGS, usable_cores
 
 SAMPLE_BYTES = 256 * 2**20  # copied or read to measure a speed
 ROUNDS = 3  # of a measurement; the fastest counts
@@ -35,7 +37,7 @@ class MachineCheck:
 def examine(folder: Path) -> list[MachineCheck]:
     """Check every part, in a few seconds; `folder` is where caches will be written."""
     checks: list[Callable[[], MachineCheck]] = [
-        cores, memory, memory_speed, bf16, jpeg_decoder,
+        cores, openmp, memory, memory_speed, bf16, jpeg_decoder,
         lambda: disk_space(folder), lambda: disk_speed(folder),
         gpu, pinned_memory, tensorrt,
         lambda: package("OpenVINO", "openvino", "no openvino engines, the fastest on a CPU"),
@@ -48,16 +50,30 @@ def examine(folder: Path) -> list[MachineCheck]:
 
 def cores() -> MachineCheck:
     """The cores that this process may use."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    count, quota = usable_cores(), cpu_quota()
+    found = str(count)
+    if count < (os.cpu_count() or 1):
+        found += f" of {os.cpu_count()}"
+    if quota is not None:
+        found += f", quota of {quota:g}"
     cost = "loading and training share one core"
-    return MachineCheck("CPU cores", str(count), (count or 1) > 1, cost)
+    return MachineCheck("CPU cores", found, count > 1, cost)
+
+
+def openmp() -> MachineCheck:
+    """How OpenMP's threads are set up, and whether they waste the cores of a busy machine."""
+    settings = [f"{name} {os.environ[name]}" for name in SETTINGS if name in os.environ]
+    found = ", ".join([f"{torch.get_num_threads()} threads", *settings])
+    cost = "beside other busy processes training may be thirty times slower: unset OMP_WAIT_POLICY"
+    spins = os.environ.get("OMP_WAIT_POLICY", "").upper() == "ACTIVE"
+    return MachineCheck("OpenMP", found, not spins, cost)
 
 
 def memory() -> MachineCheck:
     """Free memory, which caches the packed records."""
-    free = free_memory() / 2**30
+    free, limit = free_memory() / 2**30, " in this container" if memory_left() else ""
     cost = "packed records do not stay in memory; every epoch reads the disk"
-    return MachineCheck("free memory", f"{free:.1f} GiB", free > 4, cost)
+    return MachineCheck("free memory", f"{free:.1f} GiB{limit}", free > 4, cost)
 
 
 def memory_speed() -> MachineCheck:

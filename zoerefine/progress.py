@@ -53,7 +53,7 @@ class PlainLines:
     def update(self, count: float = 1) -> None:
         self.n += count
         now = time.monotonic()
-        if now >= self._due:
+        if now >= self._due and self.n < self.total:
             pause = min(LONGEST_PAUSE_S, max(FIRST_LINE_S, PAUSE_SHARE * (now - self._began)))
             self._due = now + pause
             say(self.line("left"))
@@ -67,7 +67,8 @@ class PlainLines:
         rate = (self.n - self.initial) / seconds if seconds > 0 else 0.0
         if last == "left":
             seconds = (self.total - self.n) / rate if rate > 0 else 0.0
-        speed = f"{rate:.1f} {self.unit}/s, {duration(seconds)} {last}"
+        pace = f"{rate:.1f} {self.unit}/s" if rate >= 1 or not rate else f"{1 / rate:.1f} s each"
+        speed = f"{pace}, {duration(seconds)} {last}"
         return f"{self.label}: {self.n:.0f}/{self.total} {self.unit}, {speed}{self._text}"
 
     def __enter__(self) -> Self:

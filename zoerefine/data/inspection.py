@@ -1,7 +1,6 @@
 """Reports what a data set contains and which faults it has."""
 
 import math
-import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from zoerefine.data.edge_alignment import SHIFT_TO_WARN, edge_alignment
 from zoerefine.data.one_room import POINTS_OF_ONE_ROOM, compare_rooms
 from zoerefine.errors import UserError
 from zoerefine.image_files import UPRIGHT, exif_orientation, read_rgb
+from zoerefine.processor_use import usable_cores
 from zoerefine.progress import track
 
 FAULTS_SHOWN = 20
@@ -44,7 +44,7 @@ class FrameReport:
 
 def inspect(dataset: Dataset) -> tuple[str, int]:
     """Read every frame; returns the report as text, and the number of faults."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         found = pool.map(lambda frame: read_and_report(frame, dataset), dataset.frames)
         reports = list(track(found, len(dataset.frames), "reading", "frame"))
     faults = [report.fault for report in reports if report.fault] + list(dataset.unpaired)

@@ -5,7 +5,6 @@ allocation. NumPy releases the GIL meanwhile, so threads scale, without the copi
 processes would add.
 """
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from zoerefine.data.cache import WORD_BYTES, Cache, Field
 from zoerefine.data.sampler import Order, Sampler
+from zoerefine.processor_use import usable_cores
 from zoerefine.timeline import NoTimeline, Timeline, thread_row
 
 MAX_THREADS = 4  # memory bandwidth limits more of them
@@ -95,7 +95,7 @@ class Loader:
         timeline: Timeline | None = None,
     ) -> None:
         self.cache, self.sampler = cache, sampler
-        self.threads = threads or min(MAX_THREADS, os.cpu_count() or 1)
+        self.threads = threads or min(MAX_THREADS, usable_cores())
         self.rank, self.world = rank, world
         self.timeline = timeline or NoTimeline()
         self._pinned, self._copy = pinned, copy

@@ -6,7 +6,6 @@ whenever it is needed and keeps nothing.
 """
 
 import dataclasses
-import os
 from pathlib import Path
 
 from zoerefine.data.cache import Cache, make_cache, open_cache
@@ -16,6 +15,7 @@ from zoerefine.data.on_demand import DecodedRecords, FilledRecords
 from zoerefine.data.partial_cache import PartialCache
 from zoerefine.files import create_ignored_folder
 from zoerefine.locks import lock
+from zoerefine.processor_use import usable_cores
 from zoerefine.progress import say
 
 
@@ -42,7 +42,7 @@ def build_cache(
     Raises:
         UserError: too little disk space, or more broken frames than allowed.
     """
-    packer = FramePacker(dataset, height, width, workers or os.cpu_count() or 1, max_broken)
+    packer = FramePacker(dataset, height, width, workers or usable_cores(), max_broken)
     if mode == "off":
         return make_cache(packer.header, packer.frames, None, DecodedRecords(packer), False)
     folder = root / packer.digest

@@ -7,7 +7,6 @@ other members, and compares the requirements with this machine. Only then is any
 import hashlib
 import io
 import json
-import os
 import shlex
 import zipfile
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from zoerefine.errors import UserError
 from zoerefine.exporting.engine_kinds import BuiltEngine, Forward, check_requirements, engine_kind
 from zoerefine.exporting.engines.torchscript_engine import jit_warnings_ignored
 from zoerefine.files import digest_json, replacing
+from zoerefine.processor_use import usable_cores
 
 SCHEMA = 3
 EXTRA = "extra"  # the folder in which TorchScript keeps additional files
@@ -227,5 +227,5 @@ def load_bundle(path: str | Path) -> Engine:
 
     forward = kind.load(module.eval(), file_of_bundle, manifest["precision"])
     parallel = kind.PARALLEL_CALLS and device.type == "cpu"
-    calls = (os.cpu_count() or 1) if parallel else 1
+    calls = usable_cores() if parallel else 1
     return Engine(forward, manifest, manifest["digest"], device, calls)

@@ -1,6 +1,5 @@
 """Metrics of the pseudo depth and the refined depth that an inference left in files."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from zoerefine.data.readers import stated_encoding
 from zoerefine.errors import UserError
 from zoerefine.infer.pipeline import Inference
 from zoerefine.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
+from zoerefine.processor_use import usable_cores
 from zoerefine.progress import say, track
 
 
@@ -34,7 +34,7 @@ def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
     sums = {"pseudo": DepthMetrics(), "refined": DepthMetrics()}
     left_out = []
     rows_of = partial(rows, job=job, truth=truth, encoding=stated_encoding(truth))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         for name, found in track(
             zip(compared, pool.map(rows_of, compared), strict=True),
             len(compared),

@@ -9,7 +9,6 @@ Each stage runs a few frames ahead of the next one and no further. A frame that 
 named and left out; the others are not affected.
 """
 
-import os
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from zoerefine.exporting.bundle import Engine
 from zoerefine.infer.pseudo import PseudoDepth, ZoeDepth
 from zoerefine.infer.results import ResultFolder, digest_of
 from zoerefine.infer.sources import FrameSource, SourceFrame
+from zoerefine.processor_use import usable_cores
 from zoerefine.progress import Progress, bar, say
 
 FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an incomplete batch
@@ -101,7 +101,7 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
     summary = InferenceSummary()
     start = time.perf_counter()
     with (
-        ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
+        ThreadPoolExecutor(max(2, usable_cores())) as pool,
         engine_pool(job.engine) as engines,
         bar(len(job.source.names), "refining", "frame") as progress,
     ):

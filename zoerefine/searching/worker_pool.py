@@ -15,6 +15,7 @@ from zoerefine.launch.child_process import child_setup
 from zoerefine.launch.executor import Executor, JobOutcome
 from zoerefine.launch.git_commands import head_commit, uncommitted_files
 from zoerefine.launch.queue_table import last_line
+from zoerefine.processor_use import share_cores
 from zoerefine.run_dir import RUN_FOLDER, RunDir
 from zoerefine.training.job import CHECKOUT
 
@@ -67,8 +68,7 @@ class LocalWorkers:
     def _environment(self, number: int) -> dict[str, str]:
         environment = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
         if self.count > 1:
-            cores = len(os.sched_getaffinity(0)) // self.count
-            environment.setdefault("OMP_NUM_THREADS", str(max(1, cores)))
+            share_cores(environment, self.count)
         if self.gpus > 1:
             environment["CUDA_VISIBLE_DEVICES"] = str(number % self.gpus)
         return environment

@@ -1,7 +1,6 @@
 """Writes a synthetic world in HabitatDyn's layout; the same settings give the same bytes."""
 
 import json
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from zoerefine.data.synthetic.world import (
 from zoerefine.errors import UserError
 from zoerefine.files import replacing_folder, write_json
 from zoerefine.image_files import jpeg_bytes, png_bytes
+from zoerefine.processor_use import usable_cores
 from zoerefine.progress import bar, say
 
 VERSION = 1
@@ -109,7 +109,7 @@ def synthesize(
             for scene, family in enumerate(settings["scenes"].values())  # type: ignore[attr-defined]
             for clip in range(clips)
         ]
-        write_world(folder, plans, SyntheticCamera(height, width), workers or os.cpu_count() or 1)
+        write_world(folder, plans, SyntheticCamera(height, width), workers or usable_cores())
         write_json(folder / habitatdyn.SYNTHETIC_MARK, settings)
 
 

@@ -1,0 +1,63 @@
+"""How many cores this process uses, and how OpenMP's threads wait for one another.
+
+`choose_openmp` runs when zoerefine is imported, so before torch is loaded, in every command,
+worker and launched job. What the user has set in the environment is never changed.
+
+OpenMP's threads end a parallel section at a barrier, and spin there before they sleep. By default
+libgomp spins for milliseconds: beside other busy processes a waiting thread then takes the core
+from the thread it waits for, and training slows down up to thirty times. `SPINS` is enough for the
+short gaps of an idle machine and far below a time slice (benchmarks/busy.py).
+"""
+
+import math
+import os
+from collections.abc import MutableMapping
+
+from zoerefine.cgroup_limits import cpu_quota
+
+SPINS = "30000"
+THREADS, SPIN_COUNT = "OMP_NUM_THREADS", "GOMP_SPINCOUNT"
+WAIT_SETTINGS = (SPIN_COUNT, "OMP_WAIT_POLICY")
+SETTINGS = (THREADS, *WAIT_SETTINGS)
+OURS = "ZOEREFINE_OPENMP"  # lists what we have set, so that a child process chooses again
+
+Environment = MutableMapping[str, str]
+
+
+def visible_cores() -> int:
+    """Cores in this process's affinity mask."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: by its affinity mask and its container's quota."""
+    cores, quota = visible_cores(), cpu_quota()
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+def choose_openmp(environment: Environment = os.environ) -> None:
+    """Set how OpenMP waits and, under a quota, its number of threads."""
+    forget_choice(environment)
+    chosen = {}
+    if not any(name in environment for name in WAIT_SETTINGS):
+        chosen[SPIN_COUNT] = SPINS
+    if THREADS not in environment and usable_cores() < visible_cores():
+        chosen[THREADS] = str(usable_cores())
+    if chosen:
+        environment.update(chosen)
+        environment[OURS] = " ".join(f"{name}={value}" for name, value in chosen.items())
+
+
+def forget_choice(environment: Environment) -> None:
+    """Remove what `choose_openmp` has set, here or in the process that started this one."""
+    for name, _, value in (word.partition("=") for word in environment.pop(OURS, "").split()):
+        if environment.get(name) == value:
+            del environment[name]
+
+
+def share_cores(environment: Environment, processes: int) -> None:
+    """Give each of several processes its share of the cores, unless the user has set threads."""
+    forget_choice(environment)
+    environment.setdefault(THREADS, str(max(1, usable_cores() // processes)))
