@@ -2,7 +2,9 @@
 
 Runs the tests that use a GPU, and times engines, TensorRT, loading and training. Each section
 runs in its own process: if it fails or takes too long, a row says so and the next section starts.
-Prints a table at the end and writes benchmarks/results/gpu-<name>-<date>.json.
+Rows are printed as they are measured. A table at the end repeats them, and
+benchmarks/results/gpu-<name>-<date>.json holds them. Without a GPU, small versions of all sections
+run on the CPU, to try the program; no results are written.
 """
 
 import argparse
@@ -17,45 +19,54 @@ import tempfile
 import time
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]  # common/, and this tree's zoerefine
-os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])  # for the processes that are started
+# For the processes that are started. What the caller put there stays: it may be all that is
+# installed on a lent machine.
+inherited = os.environ.get("PYTHONPATH")
+os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], *([inherited] if inherited else [])])
 
-# Time limit of each section in seconds; the whole program has one, too.
+# Time limit of each section in seconds on a GPU; the whole program has one, too.
 SECTIONS = {"engines": 170, "embedded": 120, "training": 90, "loading": 50, "gpu_tests": 100}
 WHOLE_LIMIT_S = 470
-PACKAGES = ("torch", "torch-tensorrt", "tensorrt", "nvidia-modelopt", "triton", "zoerefine")
+CPU_LIMIT_S = 600  # of each section's small version
+# What a section needs besides torch and NumPy, with the names that pip knows.
+CONFIG = {"yacs": "yacs", "yaml": "pyyaml", "cv2": "opencv-python-headless", "tqdm": "tqdm"}
+TESTING = {"pytest": "pytest", "hypothesis": "hypothesis", "rich": "rich"}
+NEEDS = {"training": CONFIG, "loading": CONFIG, "gpu_tests": CONFIG | TESTING}
+PACKAGES = ("torch", "torch-tensorrt", "tensorrt", "tensorrt-cu13", "triton", "zoerefine")
 
 
 def main() -> int:
     """Run all sections; as a child process, run one and write its rows."""
     parser = argparse.ArgumentParser(prog="on_gpu", description=__doc__)
     parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], help="default: all")
-    parser.add_argument(
-        "--try-on-cpu",
-        action="store_true",
-        help="run small versions without a GPU, to test the program; writes no results",
-    )
     parser.add_argument("--child", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
     import torch
 
-    if not torch.cuda.is_available() and not args.try_on_cpu:
-        print(f"error: torch {torch.__version__} finds no GPU: nothing to measure; "
-              "--try-on-cpu runs small versions without one", file=sys.stderr)  # fmt: skip
-        return 2
     small = not torch.cuda.is_available()
     if args.child:
-        with tempfile.TemporaryDirectory(prefix="on-gpu-") as folder:
-            found = []
-            for row in import_module(args.sections[0]).measure(Path(folder), small):
-                found.append(row)  # written at once: the process may be stopped before its end
-                args.child.write_text(json.dumps(found))
+        measure(args.sections[0], args.child, small)
         return 0
+    if small:
+        print(f"no GPU: torch {torch.__version__} finds none. Small versions run on the CPU, to "
+              "try the program; their figures mean nothing and are not kept.")  # fmt: skip
     return run_all(args.sections or list(SECTIONS), small)
+
+
+def measure(section: str, path: Path, small: bool) -> None:
+    """Print a section's rows and write them, each at once: the process may be stopped."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="on-gpu-") as folder:
+        for row in import_module(section).measure(Path(folder), small):
+            rows.append(row)
+            path.write_text(json.dumps(rows))
+            print(f"{row['measure']}  {row['value']:.3f} {row['unit']}".rstrip(), flush=True)
 
 
 def run_all(sections: list[str], small: bool) -> int:
@@ -67,7 +78,7 @@ def run_all(sections: list[str], small: bool) -> int:
     for section in sections:
         print(f"== {section}", flush=True)
         limit = min(SECTIONS[section], max(5, end - time.monotonic()))
-        rows += run_section(section, limit, small)
+        rows += run_section(section, CPU_LIMIT_S if small else limit)
     machine = describe()
     print(f"\n{machine['gpu']}, driver {machine['driver']}, torch {machine['torch']}, "
           f"Torch-TensorRT {machine['torch-tensorrt']}\n")  # fmt: skip
@@ -83,15 +94,21 @@ def run_all(sections: list[str], small: bool) -> int:
     return 0
 
 
-def run_section(section: str, limit: float, small: bool) -> list[dict[str, Any]]:
+def run_section(section: str, limit: float) -> list[dict[str, Any]]:
     """The rows of a section, with one more that says why if it ended early."""
+    if missing := [
+        name for module, name in NEEDS.get(section, {}).items() if not find_spec(module)
+    ]:
+        note = f"not measured: pip install {' '.join(missing)}"
+        print(note)
+        return [{"measure": section, "value": 0.0, "unit": "", "goal": None, "ok": True,
+                 "note": note}]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "rows.json"
         words = [sys.executable, "-W", "ignore", str(HERE), section, "--child", str(found)]
-        words += ["--try-on-cpu"] if small else []
         why = ""
         try:
-            done = subprocess.run(words, timeout=limit, capture_output=True, text=True)
+            done = subprocess.run(words, timeout=limit, stderr=subprocess.PIPE, text=True)
             if done.returncode:
                 lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
                 print("\n".join(lines[-25:]), file=sys.stderr)

@@ -1,6 +1,10 @@
-"""A training step: eager float32, the trainer's own step, and alternatives, in turns."""
+"""A training step: eager float32 and the trainer's own step in turns, then alternatives.
 
-from collections.abc import Callable, Iterator
+The alternatives are built and timed one after the other: whether operations must be deterministic
+is one setting for the whole process, and the trainer that was built last decides.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,43 +22,56 @@ from zoerefine.training.trainer import Trainer
 PLAIN, DEFAULT = "plain eager fp32", "default settings"
 AGAINST_PLAIN = 2.0
 WARM_UP = 3
+SECONDS, SECONDS_SMALL = 4, 0.2
 
 
 def measure(folder: Path, small: bool) -> Iterator[Row]:
     """Milliseconds and images/s of a step in each variant."""
     cache = packed(folder, small)
-    variants: dict[str, dict[str, object]] = {
-        DEFAULT: {},
+    both = {
+        PLAIN: lambda: plain_step(cache, small),
+        DEFAULT: lambda: trainer_step(cache, small, {}),
+    }
+    times = yield from timed_steps(both, small)
+    if len(times) == 2:
+        share = float(np.median(times[PLAIN] / times[DEFAULT]))
+        yield row(f"training step, {DEFAULT}: against {PLAIN}", share, "x", AGAINST_PLAIN)
+    for name, train in alternatives(small).items():
+        yield from timed_steps({name: lambda t=train: trainer_step(cache, small, t)}, small)
+    graph = "CUDA graph of the whole step, bf16"
+    yield from timed_steps({graph: lambda: cuda_graph_step(cache, small)}, small)
+    if torch.cuda.is_available():
+        yield row("training: peak memory", torch.cuda.max_memory_allocated() / 2**30, "GiB")
+
+
+def alternatives(small: bool) -> dict[str, dict[str, object]]:
+    """The TRAIN keys of each alternative, by its name."""
+    found: dict[str, dict[str, object]] = {
         "fp32": {"PRECISION": "fp32"},
         "fp16": {"PRECISION": "fp16"},
         "bf16": {"PRECISION": "bf16"},
     }
     if not small:
-        variants["torch.compile"] = {"COMPILE": "default", "DETERMINISTIC": False}
-        variants["torch.compile, CUDA graphs"] = {
-            "COMPILE": "reduce-overhead",
-            "DETERMINISTIC": False,
-        }
-    rows: list[Row] = []
-    parts: dict[str, Callable[[], Callable[[], object]]] = {
-        name: lambda train=train: trainer_step(cache, small, train)
-        for name, train in variants.items()
-    }
-    parts[PLAIN] = lambda: plain_step(cache, small)
-    parts["CUDA graph of the whole step, bf16"] = lambda: cuda_graph_step(cache, small)
-    steps = each(parts, rows)
-    yield from rows
-    times = in_turns(steps, 2 if small else 20)
+        free = {"DETERMINISTIC": False}
+        found["torch.compile"] = {"COMPILE": "default", **free}
+        found["torch.compile, CUDA graphs"] = {"COMPILE": "reduce-overhead", **free}
+    return found
+
+
+def timed_steps(
+    builders: Mapping[str, Callable[[], Callable[[], object]]], small: bool
+) -> Generator[Row, None, dict[str, np.ndarray]]:
+    """Build steps and time them in turns: their rows, and milliseconds of each by name."""
+    failures: list[Row] = []
+    steps = each(builders, failures)
+    yield from failures
+    times = in_turns(steps, SECONDS_SMALL if small else SECONDS) if steps else {}
     batch = config(small).LOADER.BATCH
     for name, ms in times.items():
         half = float(np.median(ms))
         yield row(f"training step, {name}: p50", half, "ms")
         yield row(f"training step, {name}: throughput", 1000 * batch / half, "images/s")
-    if PLAIN in times and DEFAULT in times:
-        share = float(np.median(times[PLAIN] / times[DEFAULT]))
-        yield row(f"training step, {DEFAULT}: against {PLAIN}", share, "x", AGAINST_PLAIN)
-    if torch.cuda.is_available():
-        yield row("training: peak memory", torch.cuda.max_memory_allocated() / 2**30, "GiB")
+    return times
 
 
 def make(cache: Cache, small: bool, train: dict[str, object]) -> tuple[Trainer, DeviceBatch]:

@@ -1,8 +1,10 @@
 """TensorRT for RTX: its parser and its builder, which need no GPU."""
 
+import ctypes
 import subprocess
 import sys
 import zipfile
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import read_manifest
 from zoerefine.exporting.engine_kinds import ExportSource, engine_kind
 from zoerefine.exporting.engines.tensorrt_rtx_engine import build_plan, open_plan
+from zoerefine.exporting.engines.torchscript_engine import compile_script
 from zoerefine.exporting.export import export
 from zoerefine.exporting.onnx_graph import to_onnx
+from zoerefine.exporting.shipped_module import PrePostProcessing
 from zoerefine.exporting.verify import check_size
 from zoerefine.model import build_refiner
 from zoerefine.registries import NETWORKS
@@ -56,7 +60,7 @@ def plans(sources):
 @pytest.mark.parametrize("name", ["small", "guided"])
 def test_every_refiner_passes_the_parser_and_the_builder(sources, name, precision):
     built = rtx.build(sources[name], precision)
-    assert built.requirements["GPU architecture"] == ["sm_86", "sm_89", "sm_120"]
+    assert built.requirements["GPU architecture"] == list(rtx.TARGETS)
     assert len(built.files["engine.plan"]) > 50_000
     assert built.batches == (1, 4, 16)
 
@@ -134,9 +138,76 @@ def test_a_bundle_is_built_ahead_of_time_and_refused_without_the_gpu_in_one_line
     done = command("infer", path, "--rgb", "a", "--depth", "b", "--out", "c")
     assert done.code == 2
     [line] = done.err.strip().splitlines()
-    assert "built for GPU architecture sm_86 or sm_89 or sm_120" in line
+    assert "built for GPU architecture sm_75 or sm_80 or sm_86" in line
     assert "this machine has GPU architecture none" in line
     assert f"zoerefine export {run.path} --engine tensorrt-rtx --precision fp16" in line
+
+
+class Stream:
+    """Writes down who waits for whom."""
+
+    cuda_stream = 7
+
+    def __init__(self, name, log):
+        self.name, self.log = name, log
+
+    def wait_stream(self, other):
+        self.log.append(f"{self.name} waits for {other.name}")
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path):
+    """An engine that returns its pseudo depth, on the CPU: opened() -> (forward, log, cache).
+
+    Its objects have the methods of the real ones, and no others.
+    """
+    trt = rtx.bindings()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(rtx, "DEVICE", "cpu")
+    saved = []
+    monkeypatch.setattr(rtx.atexit, "register", saved.append)
+
+    def load():
+        log, addresses = [], {}
+        monkeypatch.setattr(torch.cuda, "Stream", lambda: Stream("engine", log))
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: Stream("caller", log))
+
+        def run(stream):
+            log.append(f"runs on stream {stream}")
+            ctypes.memmove(addresses["depth_m"], addresses["zoe_m"], 4 * 24 * 32)
+            return True
+
+        context = Mock(spec_set=trt.IExecutionContext)
+        context.set_tensor_address.side_effect = addresses.__setitem__
+        context.execute_async_v3.side_effect = run
+        cache = Mock(spec_set=trt.IRuntimeCache)
+        cache.serialize.return_value = b"kernels"
+        config = Mock(spec_set=trt.IRuntimeConfig)
+        config.create_runtime_cache.return_value = cache
+        engine = Mock(spec_set=trt.ICudaEngine)
+        engine.create_runtime_config.return_value = config
+        engine.create_execution_context.return_value = context
+        monkeypatch.setattr(rtx, "open_plan", lambda plan: engine)
+        module = compile_script(PrePostProcessing(24, 32))
+        return rtx.load(module, lambda name: b"plan", "fp16"), log, cache
+
+    return load
+
+
+def test_an_engine_runs_on_its_own_stream_between_the_callers_work(opened, frames):
+    forward, log, _ = opened()
+    once = ["engine waits for caller", "runs on stream 7", "caller waits for engine"]
+    assert log == once  # it has run once when it is loaded, to compile its kernels
+    rgb, zoe = (torch.from_numpy(array) for array in frames(1, 24, 32))
+    assert torch.equal(forward(rgb, zoe), zoe)
+    assert log == once * 2
+
+
+def test_compiled_kernels_are_kept_for_the_next_process(opened):
+    _, _, cache = opened()
+    cache.deserialize.assert_not_called()
+    _, _, cache = opened()
+    cache.deserialize.assert_called_once_with(b"kernels")
 
 
 def test_without_the_package_the_error_says_how_to_install_it():

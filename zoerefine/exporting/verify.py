@@ -24,7 +24,7 @@ TOLERANCES = {
 # The largest size of a low-precision engine: fp32 has 4 bytes a parameter. The constant is for
 # what an engine holds besides parameters, which is most of a small one.
 BYTES_A_PARAMETER = 3
-BYTES_BESIDES_PARAMETERS = 4 * 2**20
+BYTES_BESIDES_PARAMETERS = 6 * 2**20
 WARM_UP, ROUNDS = 3, 15
 
 

@@ -4,9 +4,12 @@ The build needs no GPU; running needs one of `TARGETS`. The bundle holds the pla
 graph that it was built from. Pre- and post-processing are the bundle's TorchScript.
 """
 
+import atexit
+import hashlib
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -24,13 +27,16 @@ from zoerefine.exporting.engine_kinds import (
 from zoerefine.exporting.engines.torchscript_engine import compile_script
 from zoerefine.exporting.onnx_graph import INPUTS, OUTPUT, to_onnx
 from zoerefine.exporting.shipped_module import PrePostProcessing, ShippedModule
+from zoerefine.exporting.user_cache import cache_file, read_cache, write_cache
 from zoerefine.exporting.verify import check_size
 
 NAME = "tensorrt-rtx"
 INSTALL = "pip install 'zoerefine[tensorrt-rtx]' -c requirements.lock"
 PARALLEL_CALLS = False
 BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization profile
-TARGETS = ("sm_86", "sm_89", "sm_120")  # RTX 30, 40 and 50
+# RTX 20, A100, RTX 30, 40 and 50, DGX Spark: all that TensorRT for RTX supports.
+TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_120", "sm_121")
+DEVICE = "cuda"
 PLAN, ONNX = "engine.plan", "refiner.onnx"
 
 
@@ -108,24 +114,65 @@ def load(
     module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
 ) -> Forward:
     """The forward function of a loaded bundle: the plan between pre- and post-processing."""
-    engine = open_plan(read_file(PLAN))
-    context = engine.create_execution_context()
+    plan = read_file(PLAN)
+    engine = open_plan(plan)
+    context, save_kernels = create_context(engine, kernels_file(plan))
     one_call = Lock()  # a context holds the shapes and addresses of one call
+    # A stream of its own: calls on several streams would share the context's scratch memory, and
+    # on the default stream TensorRT waits more often.
+    stream = torch.cuda.Stream()
 
     def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
         rgb01, zoe_m = (tensor.contiguous() for tensor in module.before(rgb_u8, zoe_u16))
         refined_m = torch.empty_like(zoe_m)
+        caller = torch.cuda.current_stream()
         with one_call:
+            stream.wait_stream(caller)
             for name, tensor in zip(INPUTS, (rgb01, zoe_m), strict=True):
                 context.set_input_shape(name, tuple(tensor.shape))
             for name, tensor in zip((*INPUTS, OUTPUT), (rgb01, zoe_m, refined_m), strict=True):
                 context.set_tensor_address(name, tensor.data_ptr())
-            if not context.execute_async_v3(torch.cuda.current_stream().cuda_stream):
+            if not context.execute_async_v3(stream.cuda_stream):
                 raise RuntimeError("TensorRT for RTX could not run the engine")
+            caller.wait_stream(stream)
         refined: Tensor = module.after(zoe_u16, zoe_m, refined_m)
         return refined
 
+    forward(*black_picture(module.height, module.width))  # compiles the kernels of one picture
+    save_kernels()
+    atexit.register(save_kernels)  # with the kernels of other batch sizes
     return forward
+
+
+def black_picture(height: int, width: int) -> tuple[Tensor, Tensor]:
+    """uint8 [1, H, W, 3] and uint16 [1, H, W] on the device, all 0."""
+    rgb_u8 = torch.zeros(1, height, width, 3, dtype=torch.uint8, device=DEVICE)
+    zoe_u16 = torch.zeros(1, height, width, dtype=torch.int16, device=DEVICE).view(torch.uint16)
+    return rgb_u8, zoe_u16
+
+
+def kernels_file(plan: bytes) -> Path:
+    """Where this user's compiled kernels of a plan are kept."""
+    digest = hashlib.sha256(plan).hexdigest()[:16]
+    return cache_file("tensorrt-rtx", bindings().__version__, gpu_architecture(), digest)
+
+
+def create_context(engine: Any, kernels: Path) -> tuple[Any, Callable[[], None]]:
+    """An execution context that starts with kept kernels, and a function that keeps them.
+
+    A plan holds no kernels for the GPU: they are compiled at the first call of each batch size.
+    Kept kernels that do not fit this GPU and driver are ignored.
+    """
+    config = engine.create_runtime_config()
+    # Otherwise a new batch size runs slower kernels until the right ones are compiled.
+    strategies = bindings().DynamicShapesKernelSpecializationStrategy
+    config.dynamic_shapes_kernel_specialization_strategy = strategies.EAGER
+    compiled = config.create_runtime_cache()
+    if data := read_cache(kernels):
+        compiled.deserialize(data)
+    config.set_runtime_cache(compiled)
+    context = engine.create_execution_context(runtime_config=config)
+    return context, lambda: write_cache(kernels, bytes(compiled.serialize()))
 
 
 def open_plan(plan: bytes) -> Any:
