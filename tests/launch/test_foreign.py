@@ -12,6 +12,8 @@ import pytest
 from tests.foreign import KINDS
 from zoerefine.run_dir import RunDir
 
+LAUNCHER = Path(__file__).resolve().parents[2] / "platform" / "run_from_commit.py"
+
 
 @pytest.fixture
 def run_foreign(tmp_path, home):
@@ -103,3 +105,29 @@ def test_a_job_that_fails_leaves_its_files_in_the_run(foreign_repository, run_fo
     assert run_foreign(repository, *repository.set(lr=-1)).returncode == 1
     assert (run_foreign.run.left / "results" / "log.csv").read_text().startswith("epoch,")
     assert run_foreign.run.status().state == "failed"
+
+
+def test_the_first_launchers_shell_loop_works(foreign_repository, home, tmp_path):
+    repository = foreign_repository("yacs_tensorboard")
+    configs = []
+    for lr in (0.02, 0.05):
+        configs.append(tmp_path / f"lr{lr}.yaml")
+        text = (repository.folder / repository.config).read_text()
+        configs[-1].write_text(text.replace("LR: 0.1", f"LR: {lr}").replace("output", f"out{lr}"))
+    loop = f"""
+    for config in {configs[0]} {configs[1]}; do
+        {sys.executable} {LAUNCHER} --repo_url {repository.folder} --branch_name main \\
+            --commit_hash {repository.commit} --cfg_path $config --cfg_path_arg_name=cfg \\
+            --copies_base_path copies --module_path {repository.script} || exit 1
+    done
+    """
+    user = tmp_path / "user"
+    user.mkdir()
+    for _ in range(2):
+        done = subprocess.run(loop, shell=True, cwd=user, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    # As their users expect: the outputs are in the folder that they called from.
+    finals = {lr: float((user / f"out{lr}" / "model.txt").read_text()) for lr in (0.02, 0.05)}
+    for lr, final in finals.items():
+        assert final == repository.run_by_hand(tmp_path / f"by hand {lr}", lr=lr)
+    assert (user / "copies" / "workspaces").is_dir()

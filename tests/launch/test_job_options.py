@@ -145,3 +145,11 @@ def test_impossible_options_are_refused_in_one_line(launch, tmp_path, words, mes
     assert done.returncode == 2
     assert message in done.stderr.strip().splitlines()[-1]
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("command", ["train", "search", "check", "profile", "config"])
+def test_our_own_commands_take_their_config_by_its_older_name(script_of, tmp_path, command):
+    (tmp_path / "mine.yaml").write_text("TRAIN: {LT: 1}\n")
+    done = script_of(command, "--cfg_path", "mine.yaml")
+    assert done.returncode == 2
+    assert "mine.yaml:1: no config key TRAIN.LT" in done.stderr

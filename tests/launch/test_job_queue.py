@@ -1,6 +1,8 @@
 """Queues: every combination once, N jobs at a time, and nothing lost when they are stopped."""
 
 import signal
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -8,7 +10,7 @@ from rich.console import Console
 from zoerefine.launch.executor import open_executor
 from zoerefine.launch.job_queue import make_queue, run_queue
 from zoerefine.launch.launch_plan import Job
-from zoerefine.launch.queue_table import QueueRow, render_table
+from zoerefine.launch.queue_table import QueueRow, progress_of, render_table
 from zoerefine.run_dir import RunDir
 
 
@@ -85,6 +87,34 @@ def test_ctrl_c_stops_every_job_and_the_same_command_resumes(launch, config, tmp
         steps = [line.split()[0] for line in path.read_text().splitlines()]
         assert steps == [str(step) for step in range(12)]
     assert len(list(runs.glob("*-*/results.json"))) == 3
+
+
+def test_the_table_ends_with_the_metric_that_the_script_logged(
+    foreign_repository, home, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    repository = foreign_repository("yacs_tensorboard")
+    job = Job(str(repository.folder), "main", Path(repository.config), module=repository.script)
+    job = replace(job, config_flag="--cfg", overrides=tuple(repository.set(epochs=2)))
+    (row,) = make_queue(job, ["main"], [job.config], (), tmp_path / "runs", home)
+    with open_executor("local") as executor:
+        assert run_queue([row], executor, parallel=1) == 0
+    final = repository.final(row.run.left)
+    assert f"val_acc {final:.4g}" in progress_of(row)
+    assert "epoch" not in progress_of(row)
+
+
+def test_a_training_of_ours_is_shown_by_the_metric_that_it_selects_by(tmp_path):
+    run = RunDir(tmp_path)
+    row = QueueRow("job", run, state="running")
+    run.metrics_file.write_text('{"phase": "train", "step": 1, "epoch": 0, "loss": 0.5}\n')
+    assert progress_of(row) == "loss 0.5"
+    metrics = '{"pseudo": {"abs_rel": 0.3}, "refined": {"abs_rel": 0.1}}'
+    run.metrics_file.write_text(f'{{"phase": "val", "step": 1, "epoch": 0, {metrics[1:]}\n')
+    assert progress_of(row) == "refined.abs_rel 0.1"
+    run.results_file.write_text(f'{{"schema": 1, "val": {metrics}}}')
+    row.state = "finished"
+    assert progress_of(row) == "val.refined.abs_rel 0.1"
 
 
 def test_a_narrow_table_shows_states_and_seeds_with_running_jobs_first(tmp_path):

@@ -50,7 +50,8 @@ def test_the_same_command_succeeds_after_kill_9_at_any_moment(
     half_made = [path for path in home.rglob("*.tmp") if "objects" not in path.parts]
     clean = [sys.executable, "-m", "zoerefine", "run", "--clean"]
     subprocess.run(clean, check=True, capture_output=True)
-    left = [path for path in home.rglob("*") if path.is_file() and path.stat().st_size]
+    files = [path for path in home.rglob("*") if path.is_file() and path.stat().st_size]
+    left = [path for path in files if path != home / ".gitignore"]
     assert left == [], half_made
 
 

@@ -75,7 +75,6 @@ def test_uncommitted_changes_are_refused_or_recorded_and_applied(
     refused = launch(commit="HEAD")
     assert refused.returncode == 2
     assert "version.txt" in refused.stderr
-    assert "new file.bin" in refused.stderr
     assert not (tmp_path / "runs").exists()
     done = launch("--allow-dirty", commit="HEAD")
     assert "version changed" in done.stdout, done.stderr
@@ -85,6 +84,39 @@ def test_uncommitted_changes_are_refused_or_recorded_and_applied(
     # The user's own tree and index are unchanged.
     status = repository.git("status", "--porcelain").splitlines()
     assert [line.strip() for line in status] == ["M version.txt", '?? "new file.bin"']
+
+
+def test_an_untracked_file_is_named_and_does_not_stop_the_launch_of_a_commit(launch, repository):
+    (repository.folder / "notes.txt").write_text("mine")
+    for words in ((), ("--seeds", "1,2")):
+        done = launch(*words, commit="HEAD")
+        assert done.returncode == 0, done.stderr
+        warnings = [line for line in done.stderr.splitlines() if "notes.txt" in line]
+        assert len(warnings) == 1
+        assert warnings[0].startswith("warning: the job does not have these files")
+    (repository.folder / "version.txt").write_text("changed")
+    assert "version.txt" in launch("KEY", "2", commit="HEAD").stderr
+
+
+@pytest.mark.parametrize("runs", ["runs", "experiments/runs"])
+def test_git_ignores_everything_that_a_launch_writes_into_a_repository(launch, repository, runs):
+    (repository.folder / "experiments").mkdir()
+    (repository.folder / "experiments" / "notes.md").write_text("tracked")
+    repository.commit("three")
+    for _ in range(2):
+        where = ("--runs", repository.folder / runs, "--home", repository.folder / "copies")
+        done = launch(*where, "--again", commit="HEAD")
+        assert done.returncode == 0, done.stderr
+        assert "warning" not in done.stderr
+    assert repository.git("status", "--porcelain") == ""
+
+
+def test_runs_in_a_folder_that_exists_are_ignored_and_its_other_files_are_not(launch, repository):
+    (repository.folder / "runs").mkdir()
+    (repository.folder / "runs" / "mine.md").write_text("mine")
+    assert launch("--runs", repository.folder / "runs", commit="HEAD").returncode == 0
+    status = repository.git("status", "--porcelain", "-uall")
+    assert status == "?? runs/mine.md"
 
 
 def test_uncommitted_changes_do_not_reach_an_older_commit(launch, repository):

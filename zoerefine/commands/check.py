@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoerefine.commands.config_option import add_config_option
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.config import load_config
 from zoerefine.files import create_ignored_folder
@@ -25,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
         "gradients, memory, overfitting of one batch, learning rate, data loading, and whether "
         "the result depends on pseudo depth and pictures. Trains in TRAIN.PRECISION; saves no run.",
     )
-    parser.add_argument("--config", required=True, metavar="FILE", help="a YAML config")
+    add_config_option(parser, required=True, help="a YAML config")
     parser.add_argument(
         "--out", type=Path, default=Path("check"), help="folder for pictures (default: check)"
     )

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from zoerefine.commands.config_option import add_config_option
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.config.explain import as_markdown, as_yaml, explain_key
 from zoerefine.config.loading import resolve_config, unknown_key
@@ -27,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
         epilog=EPILOG,
         formatter_class=HelpFormat,
     )
-    parser.add_argument("--config", metavar="FILE", help="a YAML config (default: none)")
+    add_config_option(parser, help="a YAML config (default: none)")
     parser.add_argument(
         "--markdown", action="store_true", help="print the table of docs/configuration.md instead"
     )

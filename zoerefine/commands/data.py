@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="seed of the random split (0)")
 
     add = command(pack, "pack a config's data set into the cache that its training will use")
-    add("--config", required=True, metavar="FILE", help="a YAML config")
+    add("--config", "--cfg_path", required=True, metavar="FILE", help="a YAML config")
     add("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
     return made
 

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.commands.config_option import add_config_option
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.config import load_config
 
@@ -15,7 +16,7 @@ def main(argv: Sequence[str]) -> int:
         description="Train a few dozen steps on the configured data, draw a timeline of readers, "
         "conversion and training, and name the bottleneck. Saves no run.",
     )
-    parser.add_argument("--config", required=True, metavar="FILE", help="a YAML config")
+    add_config_option(parser, required=True, help="a YAML config")
     parser.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")
     parser.add_argument(
         "--out", type=Path, default=Path("profile.png"), help="the drawing (default: profile.png)"

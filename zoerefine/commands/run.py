@@ -1,12 +1,12 @@
 """zoerefine run: a commit and a config become a run, in a workspace of its own."""
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoerefine.commands.config_option import add_config_option
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
@@ -111,7 +111,7 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--branch", "--branch_name", default="", metavar="NAME",
         help="refuse a commit that is not on this branch; without --commit, run the branch's "
         "newest commit")  # fmt: skip
-    add("--config", "--cfg_path", type=Path, metavar="FILE",
+    add_config_option(group, type=Path,
         help="a YAML config; if there is no such file, the commit's file of this path is "
         "used")  # fmt: skip
     add("--config-flag", "--cfg_path_arg_name", default="--config", metavar="NAME",
@@ -133,7 +133,7 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--left-limit", type=gibibytes, default=LIMIT_BYTES, metavar="GIB",
         help="collect at most GIB of the files that the job leaves in its workspace, the smallest "
         f"first; the others stay there (default: {LIMIT_BYTES // GIB})")  # fmt: skip
-    add("--metric-pattern", type=pattern, default="", metavar="REGEX",
+    add("--metric-pattern", default="", metavar="REGEX",
         help="finds metrics in the job's output, e.g. 'val_acc=(\\S+)'")  # fmt: skip
     add("--name", default="", help="the name of the run (default: RUN.NAME, or the config's "
         "file name)")  # fmt: skip
@@ -189,15 +189,6 @@ def gibibytes(text: str) -> int:
     return round(float(text) * GIB)
 
 
-def pattern(text: str) -> str:
-    """A regular expression. Raises `ValueError` where it is none."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
 def listed(text: str) -> list[str]:
     """`a,b` as a list."""
     return [part for part in text.split(",") if part]
@@ -221,6 +212,10 @@ def positive(text: str) -> int:
 
 def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
     """The job that the options describe."""
+    if args.metric_pattern:
+        from zoerefine.run_metrics import parse_pattern  # it loads NumPy
+
+        parse_pattern(args.metric_pattern)
     flag = args.config_flag if args.config_flag.startswith("-") else f"--{args.config_flag}"
     return Job(
         repo=args.repo,

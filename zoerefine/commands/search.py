@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.commands.config_option import add_config_option
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
@@ -66,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormat,
     )
     add = made.add_argument
-    add("--config", metavar="FILE", help="a YAML config with SEARCH")
+    add_config_option(made, help="a YAML config with SEARCH")
     add("--plan", action="store_true",
         help="print the search space, its size and the time it takes; train nothing")  # fmt: skip
     add("--trials", type=int, metavar="N", help="trials in all (STUDY.TRIALS)")

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from zoerefine.commands.config_option import add_config_option
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.config import load_config
 from zoerefine.progress import silent
@@ -16,7 +17,7 @@ def main(argv: Sequence[str]) -> int:
         description="Train a refiner as configured; an unfinished run is resumed.",
         epilog="Example: zoerefine train --config configs/habitatdyn.yaml DATA.ROOT FOLDER",
     )
-    parser.add_argument("--config", required=True, metavar="FILE", help="a YAML config")
+    add_config_option(parser, required=True, help="a YAML config")
     add_quiet_option(parser)
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY VALUE", help="config keys to set, e.g. TRAIN.LR 3e-4"

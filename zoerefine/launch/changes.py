@@ -8,7 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.launch.git_commands import git, git_bytes, head_commit, uncommitted_files
+from zoerefine.launch.git_commands import (
+    changed_and_untracked_files,
+    git,
+    git_bytes,
+    head_commit,
+    uncommitted_files,
+)
 from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.progress import say
@@ -29,11 +35,13 @@ class Changes:
         patch: all changes, with new files.
         tree: the 40-hex tree of the commit with the patch applied.
         files: the names of the changed files.
+        untracked: files that are in no commit and not in the patch, so the job does not have them.
     """
 
     patch: bytes = b""
     tree: str = ""
     files: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -49,8 +57,8 @@ def read_changes(
     The launched config does not count as a change, since every run keeps a copy of it.
 
     Raises:
-        UserError: there are changes and they are not allowed; they are too large to keep with a
-            run; they contain a secret; a submodule was changed.
+        UserError: files of the commit were changed and that is not allowed; the changes are too
+            large to keep with a run; they contain a secret; a submodule was changed.
     """
     folder = address.folder
     if folder is None:
@@ -62,16 +70,29 @@ def read_changes(
                 f"runs {commit[:12]}"
             )
         return Changes()
-    files = [name for name in uncommitted_files(folder) if not is_same(folder / name, config)]
-    if not files:
-        return Changes()
-    if not allow_dirty:
+    changed, untracked = (
+        [name for name in names if not is_same(folder / name, config)]
+        for names in changed_and_untracked_files(folder)
+    )
+    if changed and not allow_dirty:
         raise UserError(
-            f"{folder} has uncommitted changes: {shortened_list(files)}; commit them, or give "
+            f"{folder} has uncommitted changes: {shortened_list(changed)}; commit them, or give "
             "--allow-dirty to record them with the run"
         )
+    files = [*changed, *untracked] if allow_dirty else []
+    if not files:
+        return Changes(untracked=tuple(untracked))
     check_size(folder, files)
     return make_patch(folder, commit, files)
+
+
+def warn_of_untracked_files(address: RepositoryAddress, changes: Changes) -> None:
+    """Name the files of a working tree that a job does not have, since no commit has them."""
+    if changes.untracked:
+        say(
+            f"warning: the job does not have these files of {address.folder}, which git does not "
+            f"track: {shortened_list(changes.untracked)}"
+        )
 
 
 def is_same(path: Path, other: Path) -> bool:

@@ -104,6 +104,14 @@ def head_commit(folder: Path) -> str:
 
 def uncommitted_files(folder: Path) -> list[str]:
     """Changed, staged, deleted and untracked files of a working tree, without ignored ones."""
+    changed, untracked = changed_and_untracked_files(folder)
+    return [*changed, *untracked]
+
+
+def changed_and_untracked_files(folder: Path) -> tuple[list[str], list[str]]:
+    """The changed, staged and deleted files of a working tree, and those that git does not know."""
     # With renames an entry would hold two names.
     text = git("status", "--porcelain=v1", "-z", "--no-renames", "-uall", folder=folder)
-    return [entry[3:] for entry in text.split("\0") if entry]
+    entries = [(entry[:2], entry[3:]) for entry in text.split("\0") if entry]
+    changed = [name for state, name in entries if state != "??"]
+    return changed, [name for state, name in entries if state == "??"]

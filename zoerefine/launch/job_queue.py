@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
+from zoerefine.launch.changes import warn_of_untracked_files
 from zoerefine.launch.executor import Executor
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
 from zoerefine.launch.left import GIB
@@ -49,12 +50,16 @@ def make_queue(
     if job.allow_dirty:
         raise UserError("a queue cannot use --allow-dirty: commit the changes first")
     jobs: dict[Path, QueuedJob] = {}
+    warned: set[tuple[str, ...]] = set()
     all_seeds: list[int | None] = [*seeds] or [None]
     for commit, config, seed in product(commits, configs, all_seeds):
         overrides = job.overrides if seed is None else (*job.overrides, job.seed_key, str(seed))
         one = replace(job, ref=commit, config=config, overrides=overrides)
         with mirrors_in_use(home):
             plan = make_plan(one, home)
+        if plan.changes.untracked not in warned:
+            warn_of_untracked_files(plan.address, plan.changes)
+            warned.add(plan.changes.untracked)
         if again:
             plan = next_execution(plan, runs)
         run = plan.run(runs)

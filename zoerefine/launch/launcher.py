@@ -10,8 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.files import replacing
+from zoerefine.files import create_ignored_folder, replacing
 from zoerefine.launch import provenance
+from zoerefine.launch.changes import warn_of_untracked_files
 from zoerefine.launch.child_process import run_child
 from zoerefine.launch.environment import import_variables, job_environment, job_python
 from zoerefine.launch.git_commands import git
@@ -54,6 +55,7 @@ def launch(job: Job, runs: Path | None, home: Path, again: bool = False) -> tupl
         plan = make_plan(job, home)
         if again:
             plan = next_execution(plan, runs)
+        warn_of_untracked_files(plan.address, plan.changes)
         run = plan.run(runs)
         return run, start(plan, run, latest=True)
 
@@ -67,6 +69,7 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False) -> int:
     if pending_workspace(run) is None and is_finished(run):
         return 0
     with ExitStack() as stack:
+        create_run_root(run)
         run_lock = stack.enter_context(wait_for_lock(run))
         complete_collection(run)
         if is_finished(run):  # by the process that held the lock
@@ -92,6 +95,14 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False) -> int:
         code = run_child(command, folder, variables, run, (run_lock, place.lock_fd))
         collect_after(run, place.folder)
         return code
+
+
+def create_run_root(run: RunDir) -> None:
+    """Create the folders above a run. Git ignores the outermost one that we create."""
+    folder, root = run.path.parent, run.path.parents[1]
+    create_ignored_folder(root)
+    if not (root / ".gitignore").exists():  # it is the user's
+        create_ignored_folder(folder)
 
 
 def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from zoerefine.errors import UserError
+from zoerefine.files import create_ignored_folder
 from zoerefine.launch.git_commands import GitError, git
 from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.locks import lock
@@ -33,7 +34,12 @@ def mirrors_folder(home: Path) -> Path:
 
 
 def mirrors_in_use(home: Path) -> AbstractContextManager[int]:
-    """While entered, no mirror is removed. A launch enters it before its fetch until its end."""
+    """While entered, no mirror is removed. A launch enters it before its fetch until its end.
+
+    Creates the home where it does not exist: it may be inside a user's repository, so git ignores
+    it.
+    """
+    create_ignored_folder(home)
     return lock(home / ".use", shared=True)
 
 

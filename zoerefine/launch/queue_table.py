@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +12,17 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from zoerefine.errors import UserError
 from zoerefine.progress import is_hidden, say
 from zoerefine.run_dir import RunDir
+from zoerefine.trees import flatten
 
 TAIL_BYTES = 4096
 WIDE = 120  # columns of a terminal that has room for the runs' names
 FIXED_COLUMNS = 40  # borders, state and time
 ORDER = ("running", "failed", "killed", "waiting", "finished", "finished before")
+SELECTED = ("val.refined.abs_rel", "refined.abs_rel")  # in results.json, in metrics.jsonl
+COUNTS = ("step", "epoch")
 COLOURS = {"running": "cyan", "failed": "red", "killed": "yellow", "waiting": "dim"}
 
 
@@ -30,6 +34,7 @@ class QueueRow:
         state: waiting, running, finished, finished before, failed or killed.
         seconds: how long it has run.
         message: the launcher's last line, once the job has ended.
+        result: the final metrics, once they were read.
     """
 
     title: str
@@ -37,6 +42,7 @@ class QueueRow:
     state: str = "waiting"
     seconds: float = 0.0
     message: str = ""
+    result: str = ""
 
 
 @contextmanager
@@ -86,17 +92,41 @@ def render_table(rows: Sequence[QueueRow], width: int) -> Table:
 
 
 def progress_of(row: QueueRow) -> str:
-    """Why a job failed, or the start of its last metrics row, or its last line of output."""
+    """Why a job failed, or its metrics, or its last line of output."""
     if row.state == "waiting":
         return ""
     if row.state in ("failed", "killed"):
         status = row.run.status()
         return (status.reason if status.started else "") or row.message
-    last = last_line(row.run.metrics_file)
-    with suppress(ValueError):
-        values = {k: v for k, v in json.loads(last).items() if isinstance(v, int | float)}
-        return ", ".join(f"{k} {v:.4g}" for k, v in list(values.items())[:3])
-    return last_line(row.run.log_file)[:80]
+    if row.state == "running":
+        return last_metrics(row.run) or last_line(row.run.log_file)[:80]
+    if not row.result:  # read once: a large run has many files
+        row.result = final_metrics(row.run) or last_line(row.run.log_file)[:80]
+    return row.result
+
+
+def final_metrics(run: RunDir) -> str:
+    """The final metrics of a run, wherever its job wrote them; empty where it has none."""
+    from zoerefine.run_metrics import read_metrics  # it loads NumPy
+
+    with suppress(UserError):
+        return shown_metrics(read_metrics(run).final)
+    return ""
+
+
+def last_metrics(run: RunDir) -> str:
+    """The last metrics that a running job logged to metrics.jsonl."""
+    with suppress(ValueError, AttributeError):  # half a row, or not ours
+        values = flatten(json.loads(last_line(run.metrics_file)))
+        return shown_metrics({k: v for k, v in values.items() if isinstance(v, int | float)})
+    return ""
+
+
+def shown_metrics(values: Mapping[str, float]) -> str:
+    """Some metrics in a few words: the one that our trainings select by, or else the first."""
+    chosen = {name: value for name, value in values.items() if name in SELECTED}
+    chosen = chosen or {name: value for name, value in values.items() if name not in COUNTS}
+    return ", ".join(f"{name} {value:.4g}" for name, value in list(chosen.items())[:3])
 
 
 def last_line(path: Path) -> str:
