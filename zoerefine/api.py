@@ -108,19 +108,25 @@ def load_runs(*patterns: str | Path, where: str = "") -> RunTable:
         UserError: nothing matches, or no run can be read.
     """
     from zoerefine.analysis.collect import collect
-    from zoerefine.analysis.groups import choose_split, make_groups
+    from zoerefine.analysis.groups import make_groups
+    from zoerefine.analysis.measure import choose_measure
     from zoerefine.analysis.run_filter import parse_filter
     from zoerefine.analysis.table import run_rows
 
     keeps = parse_filter(where) if where else None
     collection = collect([str(pattern) for pattern in patterns], keeps)
-    groups = make_groups(collection.runs, choose_split(collection.runs))
+    groups = make_groups(collection.runs, choose_measure(collection.runs))
     header, rows = run_rows(collection, groups)
     return RunTable(dict(zip(header, row, strict=True)) for row in rows)
 
 
 def analyze(
-    patterns: Sequence[str | Path], out: str | Path, where: str = "", by: str | None = None
+    patterns: Sequence[str | Path],
+    out: str | Path,
+    where: str = "",
+    by: str | None = None,
+    metrics: Sequence[str] = (),
+    maximize: bool = False,
 ) -> "Collection":
     """Compare many runs: one graph, one page, and tables, written to the folder `out`.
 
@@ -129,10 +135,13 @@ def analyze(
         out: gets overview.png, report.html, runs.csv, groups.csv and the rest.
         where: keeps the runs that match.
         by: the setting to group by; None: every setting that differs but the seed.
+        metrics: what to compare, by name; empty: AbsRel, or the only metric of other scripts' runs.
+        maximize: whether higher values of these metrics are better.
 
     Returns:
         The runs that were read, and those left out with the reason.
     """
     from zoerefine.analysis.analyze import analyze as compare
 
-    return compare([str(pattern) for pattern in patterns], Path(out), where, by)[0]
+    named = [str(pattern) for pattern in patterns]
+    return compare(named, Path(out), where, by, metrics, maximize)[0]

@@ -184,11 +184,12 @@ def test_runs_on_different_data_are_marked_as_not_comparable(runs, tmp_path):
 
 def test_importances_find_the_setting_that_matters(runs):
     from zoerefine.analysis.importance import importances
+    from zoerefine.analysis.measure import Measure
 
     for number in range(30):
         settings = {"LR": 10 ** (-number % 7 - 3.0), "CLIP": float(number % 3)}
         runs.add(f"r{number:02d}", settings, scenes=(0.1 + 0.05 * (number % 7),))
-    found = importances(collect([str(runs.folder / "*")]).runs, "test")
+    found = importances(collect([str(runs.folder / "*")]).runs, Measure("test"))
     assert set(found) == {"TRAIN.LR", "TRAIN.CLIP"}
     assert found["TRAIN.LR"] > found["TRAIN.CLIP"]
 

@@ -6,7 +6,8 @@ import pytest
 
 from zoerefine.analysis.collect import collect
 from zoerefine.analysis.comparisons import compare_groups
-from zoerefine.analysis.groups import choose_split, make_groups
+from zoerefine.analysis.groups import make_groups
+from zoerefine.analysis.measure import Measure, choose_measure
 from zoerefine.errors import UserError
 
 
@@ -15,19 +16,19 @@ def collected(runs):
 
 
 def labels(runs, **options):
-    return [group.label for group in make_groups(collected(runs), "test", **options)]
+    return [group.label for group in make_groups(collected(runs), Measure("test"), **options)]
 
 
 def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
     for seed in range(3):
         runs.add(f"a{seed}", {"LR": 1e-3}, seed=seed, scenes=(0.2 + 0.01 * seed,))
         runs.add(f"b{seed}", {"LR": 1e-2}, seed=seed, scenes=(0.4 + 0.01 * seed,))
-    groups = make_groups(collected(runs), "test")
+    groups = make_groups(collected(runs), Measure("test"))
     assert [group.label for group in groups] == ["0.001", "0.01"]
     assert groups[0].mean == pytest.approx(0.21)
     half = 4.302653 * 0.01 / math.sqrt(3)  # Student's t of two degrees of freedom
     assert groups[0].interval == pytest.approx((0.21 - half, 0.21 + half), abs=1e-6)
-    (difference,) = compare_groups(groups, "test")
+    (difference,) = compare_groups(groups, Measure("test"))
     assert difference.difference == pytest.approx(groups[0].mean - groups[1].mean)
     assert difference.interval[0] < -0.2 < difference.interval[1]
     assert difference.probability == 1
@@ -42,7 +43,8 @@ def test_many_seeds_show_real_differences_and_no_others(runs):
         runs.add(f"b{seed}", {"LR": 1e-2}, seed=seed, scenes=(0.25 + shift, 0.35 + shift))
         runs.add(f"c{seed}", {"LR": 1e-1}, seed=seed, scenes=(0.214 - shift, 0.314 - shift))
     found = {
-        (d.first, d.second): d for d in compare_groups(make_groups(collected(runs), "test"), "test")
+        (d.first, d.second): d
+        for d in compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
     }
     real = found["0.001", "0.01"]
     assert real.verdict == "the first is better"
@@ -54,9 +56,9 @@ def test_many_seeds_show_real_differences_and_no_others(runs):
 def test_with_fewer_than_three_seeds_no_conclusion_is_drawn(runs):
     runs.add("a", {"LR": 1e-3}, scenes=(0.2,))
     runs.add("b", {"LR": 1e-2}, scenes=(0.9,))
-    groups = make_groups(collected(runs), "test")
+    groups = make_groups(collected(runs), Measure("test"))
     assert [group.interval for group in groups] == [None, None]
-    (difference,) = compare_groups(groups, "test")
+    (difference,) = compare_groups(groups, Measure("test"))
     assert difference.verdict == "no conclusion: 1 of at least 3 seeds"
     assert (difference.interval, difference.probability, difference.p) == (None, None, None)
 
@@ -67,7 +69,11 @@ def test_pairs_without_enough_seeds_do_not_weaken_the_other_tests(runs):
         runs.add(f"b{seed}", {"LR": 1e-2}, seed=seed, scenes=(0.4 + 0.001 * seed,))
     for number in range(5):
         runs.add(f"c{number}", {"LR": 0.1 + number}, scenes=(0.3,))
-    tested = [d for d in compare_groups(make_groups(collected(runs), "test"), "test") if d.p]
+    tested = [
+        d
+        for d in compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
+        if d.p
+    ]
     assert [d.p_adjusted for d in tested] == [pytest.approx(2 / 70)]
 
 
@@ -99,10 +105,10 @@ def test_keys_that_end_alike_are_named_in_full(runs):
 def test_groups_by_a_named_setting(runs):
     for number, (lr, clip) in enumerate([(1e-3, 1.0), (1e-2, 1.0), (1e-3, 2.0)]):
         runs.add(f"r{number}", {"LR": lr, "CLIP": clip})
-    groups = make_groups(collected(runs), "test", by="TRAIN.CLIP")
+    groups = make_groups(collected(runs), Measure("test"), by="TRAIN.CLIP")
     assert sorted(len(group.runs) for group in groups) == [1, 2]
     with pytest.raises(UserError, match=r"--by TRAIN\.NONE: no run has this setting"):
-        make_groups(collected(runs), "test", by="TRAIN.NONE")
+        make_groups(collected(runs), Measure("test"), by="TRAIN.NONE")
 
 
 def test_missing_and_nan_metrics_count_as_not_measured(runs):
@@ -110,8 +116,8 @@ def test_missing_and_nan_metrics_count_as_not_measured(runs):
     runs.add("b", {"LR": 1e-2}, test={"refined": {"abs_rel": math.nan}})
     runs.add("c", {"LR": 1e-1}, test={"other": 1})
     found = collected(runs)
-    assert choose_split(found) == "val"
-    groups = make_groups(found, "test")
+    assert choose_measure(found) == Measure("val")
+    groups = make_groups(found, Measure("test"))
     assert [len(group.scores) for group in groups] == [1, 0, 0]
 
 

@@ -11,7 +11,8 @@ from tests.analysis.conftest import Runs
 from zoerefine.analysis.captions import facts, legend
 from zoerefine.analysis.collect import collect
 from zoerefine.analysis.comparisons import compare_groups
-from zoerefine.analysis.groups import choose_split, make_groups
+from zoerefine.analysis.groups import make_groups
+from zoerefine.analysis.measure import choose_measure
 from zoerefine.analysis.summary import summarize
 from zoerefine.analysis.table import run_rows, scene_rows, write_csv
 
@@ -57,10 +58,10 @@ def test_a_run_with_odd_documents_never_stops_the_others(documents):
         collection = collect([str(runs.folder)], cache_file=Path(folder) / "collected.json")
         names = [run.name for run in collection.runs] + [Path(p).name for p in collection.left_out]
         assert sorted(names) == ["good0", "good1", "good2", "odd"]
-        split = choose_split(collection.runs)
-        groups = make_groups(collection.runs, split)
-        differences = compare_groups(groups, split)
-        assert all(legend(groups, split) + facts(collection, groups, split))
-        assert all(summarize(collection, groups, differences, split))
+        measure = choose_measure(collection.runs)
+        groups = make_groups(collection.runs, measure)
+        differences = compare_groups(groups, measure)
+        assert all(legend(groups, measure) + facts(collection, groups, measure))
+        assert all(summarize(collection, groups, differences, measure))
         write_csv(Path(folder) / "runs.csv", *run_rows(collection, groups))
-        write_csv(Path(folder) / "scenes.csv", *scene_rows(groups, split))
+        write_csv(Path(folder) / "scenes.csv", *scene_rows(groups, measure))

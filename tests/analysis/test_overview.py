@@ -9,8 +9,9 @@ from matplotlib.text import Text
 from zoerefine.analysis.collect import collect
 from zoerefine.analysis.cost import group_costs
 from zoerefine.analysis.figure_style import style
-from zoerefine.analysis.groups import choose_split, make_groups
+from zoerefine.analysis.groups import make_groups
 from zoerefine.analysis.label_places import overlap, spread
+from zoerefine.analysis.measure import Measure, choose_measure
 from zoerefine.analysis.overview import overview_figure
 
 
@@ -62,9 +63,9 @@ def hidden_ticks(axis):
 def test_no_text_covers_another_or_leaves_the_picture(runs, name):
     add_groups(runs, **SETS[name])
     collection = collect([str(runs.folder)])
-    split = choose_split(collection.runs)
+    measure = choose_measure(collection.runs)
     with style():
-        figure = overview_figure(collection, make_groups(collection.runs, split), split)
+        figure = overview_figure(collection, make_groups(collection.runs, measure), measure)
         boxes = drawn_texts(figure)
     for (a, first), (b, second) in combinations(boxes.items(), 2):
         assert overlap(first, second) < 4, (a.get_text(), b.get_text())
@@ -78,7 +79,9 @@ def test_epochs_are_whole_numbers_that_end_where_the_data_end(runs):
     add_groups(runs, [0.1, 0.2])
     collection = collect([str(runs.folder)])
     with style():
-        curves = overview_figure(collection, make_groups(collection.runs, "test"), "test").axes[0]
+        curves = overview_figure(
+            collection, make_groups(collection.runs, Measure("test")), Measure("test")
+        ).axes[0]
     low, high = curves.get_xlim()
     assert 12 < high < 13
     assert all(tick == int(tick) for tick in curves.get_xticks() if low <= tick <= high)
@@ -86,7 +89,7 @@ def test_epochs_are_whole_numbers_that_end_where_the_data_end(runs):
 
 def test_the_cost_is_latency_only_where_every_group_was_exported(runs):
     add_groups(runs, [0.1, 0.2])
-    groups = make_groups(collect([str(runs.folder)]).runs, "test")
+    groups = make_groups(collect([str(runs.folder)]).runs, Measure("test"))
     costs, unit = group_costs(groups)
     assert (unit, [cost.costs for cost in costs]) == ("parameters, millions", [[1.0] * 3] * 2)
     for group, latency_ms in zip(groups, (4.0, 6.0), strict=True):

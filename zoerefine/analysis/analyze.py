@@ -1,21 +1,37 @@
 """The batch analysis: collect, group, compare, draw, and write everything to a folder."""
 
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from zoerefine.analysis.collect import Collection, collect
 from zoerefine.analysis.comparisons import compare_groups
-from zoerefine.analysis.groups import choose_split, make_groups
+from zoerefine.analysis.groups import make_groups
+from zoerefine.analysis.measure import Measure, choose_measure
 from zoerefine.analysis.overview import draw_overview
 from zoerefine.analysis.report import write_report
 from zoerefine.analysis.run_filter import parse_filter
+from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.settings_picture import draw_settings
 from zoerefine.analysis.table import difference_rows, group_rows, run_rows, scene_rows, write_csv
+from zoerefine.errors import UserError
+from zoerefine.run_dir import RunDir
+from zoerefine.run_metrics import read_metrics
 
+CACHE = "collected.json"
+LISTED = 30  # metrics in a message
+NAME_ONE = "give --metric NAME (and --maximize where higher is better), one of"
 COMPARED = 20  # the best groups that are compared pair by pair
 
 
 def analyze(
-    patterns: list[str], out: Path, where: str = "", by: str | None = None
+    patterns: list[str],
+    out: Path,
+    where: str = "",
+    by: str | None = None,
+    metrics: Sequence[str] = (),
+    maximize: bool = False,
 ) -> tuple[Collection, list[Path]]:
     """Analyse runs into a folder; returns what was collected and the files written.
 
@@ -23,23 +39,106 @@ def analyze(
         patterns: runs, studies, or globs of them.
         where: a filter (see `run_filter.parse_filter`); empty: all runs.
         by: the setting to group by; None: all settings but the seed.
+        metrics: what to compare, by name. Several are written to a folder each. Empty: AbsRel of
+            our own runs, or the only metric of other runs.
+        maximize: whether higher values of these metrics are better.
+
+    Raises:
+        UserError: nothing to analyse, or no run has one of the metrics.
     """
     keeps = parse_filter(where) if where else None
-    collection = collect(patterns, keeps, cache_file=out / "collected.json")
-    split = choose_split(collection.runs)
-    groups = make_groups(collection.runs, split, by)
-    differences = compare_groups(groups[:COMPARED], split)
-    paths = draw_overview(collection, groups, split, out)
+    collection = collect(patterns, keeps, out / CACHE, metrics)
+    if not metrics and all(run.is_foreign for run in collection.runs):
+        metrics = [only_metric(collection.runs)]
+        collection = collect(patterns, keeps, out / CACHE, metrics)
+    if not metrics:
+        return without_foreign_runs(collection, by, out)
+    check_metrics(collection.runs, metrics)
+    paths = []
+    for name in metrics:
+        folder = out / folder_name(name) if len(metrics) > 1 else out
+        paths += write_analysis(collection, Measure("", name, maximize), by, folder)
+    return collection, paths
+
+
+def without_foreign_runs(
+    collection: Collection, by: str | None, out: Path
+) -> tuple[Collection, list[Path]]:
+    """The analysis of AbsRel; runs that have none are left out with the reason."""
+    reason = "it is of another repository and has no AbsRel: --metric NAME compares it"
+    foreign = {run.path: reason for run in collection.runs if run.is_foreign}
+    own = [run for run in collection.runs if not run.is_foreign]
+    collection = Collection(own, collection.left_out | foreign)
+    return collection, write_analysis(collection, choose_measure(own), by, out)
+
+
+def only_metric(runs: Sequence[Run]) -> str:
+    """The metric of these runs. Raises `UserError` where they have several, or none."""
+    names = metric_names(runs)
+    if not names:
+        raise UserError(
+            "no run has a metric: none left metrics.jsonl, results.json, TensorBoard files or a "
+            "CSV log; --metric-pattern of `zoerefine run` finds metrics in a job's output"
+        )
+    if len(names) > 1:
+        raise UserError(f"which metric? {NAME_ONE}: {listed(names)}")
+    return names[0]
+
+
+def check_metrics(runs: Sequence[Run], names: Sequence[str]) -> None:
+    """Raises `UserError` where no run has one of the metrics, or two have one folder."""
+    for name in names:
+        if all(run.final(name) is None for run in runs):
+            known = metric_names(runs) or metric_names_of_own(runs)
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"they have: {listed(known)}"
+            raise UserError(f"no run has a finite final value of {name}; {hint}")
+    folders = [folder_name(name) for name in names]
+    if len(set(folders)) < len(folders):
+        raise UserError(f"two of the metrics {', '.join(names)} would have the same folder")
+
+
+def metric_names(runs: Sequence[Run]) -> list[str]:
+    """Every metric of runs of other repositories."""
+    return sorted({name for run in runs if run.is_foreign for name in run.finals})
+
+
+def metric_names_of_own(runs: Sequence[Run]) -> list[str]:
+    """Every metric of the first of our own runs."""
+    return sorted(read_metrics(RunDir(Path(runs[0].path))).final)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = [f"and {len(names) - LISTED} more"] if len(names) > LISTED else []
+    return ", ".join([*names[:LISTED], *more]) or "no metrics"
+
+
+def folder_name(metric: str) -> str:
+    """A metric's name as a folder's name."""
+    return re.sub(r"[^\w.-]", "_", metric).lstrip(".") or "_"
+
+
+def write_analysis(
+    collection: Collection, measure: Measure, by: str | None, out: Path
+) -> list[Path]:
+    """Group, compare and draw the runs by one measure; returns the files written."""
+    groups = make_groups(collection.runs, measure, by)
+    differences = compare_groups(groups[:COMPARED], measure)
+    paths = draw_overview(collection, groups, measure, out)
     (out / "settings.png").unlink(missing_ok=True)
-    if draw_settings(collection.runs, split, out / "settings.png"):
+    if draw_settings(collection.runs, measure, out / "settings.png"):
         paths.append(out / "settings.png")
     for name, (header, rows) in {
         "runs.csv": run_rows(collection, groups),
         "groups.csv": group_rows(groups),
-        "scenes.csv": scene_rows(groups, split),
+        "scenes.csv": scene_rows(groups, measure),
         "differences.csv": difference_rows(differences),
     }.items():
+        if name == "scenes.csv" and measure.metric:
+            (out / name).unlink(missing_ok=True)
+            continue
         write_csv(out / name, header, rows)
         paths.append(out / name)
-    paths.append(write_report(collection, groups, differences, split, out))
-    return collection, paths
+    paths.append(write_report(collection, groups, differences, measure, out))
+    return paths

@@ -5,32 +5,42 @@ from collections.abc import Sequence
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.figure_style import PALETTE
 from zoerefine.analysis.group_names import shortened
-from zoerefine.analysis.groups import METRIC, RunGroup
+from zoerefine.analysis.groups import RunGroup
+from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, ESTIMATOR, INTERVAL
 
 NAMED = 4  # runs that a sentence names
 
 
-def legend(groups: Sequence[RunGroup], split: str) -> list[str]:
+def legend(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
     """What lines, bands, points, bars and numbers are."""
     seeds = [len(group.scores) for group in groups if len(group.scores)]
-    curves = [run.curve for group in groups for run in group.runs if run.curve]
     parts = [f"Line and number: {ESTIMATOR}." if max(seeds, default=0) > 1 else "One seed each."]
     if max(seeds, default=0) >= ENOUGH_RUNS:
         parts.append(f"Band and bar: {INTERVAL} of the mean.")
     elif max(seeds, default=0) > 1:
         parts.append("Thin lines: single runs.")
-    checkpoint = "with the lowest validation AbsRel" if curves else "of the last epoch"
-    parts.append(f"Small points: runs, each at its checkpoint {checkpoint}.")
-    parts.append(f"Dashed: {pseudo_label(groups)}.")
+    parts += points_and_dashes(groups, measure)
     if any(run.pruned for group in groups for run in group.runs):
         parts.append("Cross: stopped early by the search.")
     parts.append("Grey steps: Pareto front of the means.")
     return parts
 
 
-def facts(collection: Collection, groups: Sequence[RunGroup], split: str) -> list[str]:
+def points_and_dashes(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
+    """What the points of single runs are, and the dashed line, where there is one."""
+    if measure.metric:
+        return ["Small points: runs, each with its final value."]
+    has_curves = any(run.curve for group in groups for run in group.runs)
+    checkpoint = "with the lowest validation AbsRel" if has_curves else "of the last epoch"
+    return [
+        f"Small points: runs, each at its checkpoint {checkpoint}.",
+        f"Dashed: {pseudo_label(groups)}.",
+    ]
+
+
+def facts(collection: Collection, groups: Sequence[RunGroup], measure: Measure) -> list[str]:
     """Which commits and data the runs come from, and what is missing from the graph and why."""
     runs = collection.runs
     commits = sorted({run.commit[:8] for run in runs})
@@ -39,15 +49,17 @@ def facts(collection: Collection, groups: Sequence[RunGroup], split: str) -> lis
                    for r in measured})  # fmt: skip
     parts = [
         f"{counted(len(runs), 'run')}, commit {shortened(', '.join(commits), 60)}.",
-        f"Data: {shortened('; '.join(data), 80) or 'unknown'}.",
+        *([] if measure.metric else [f"Data: {shortened('; '.join(data), 80) or 'unknown'}."]),
     ]
     if len({str(run.results.get("data_digest")) for run in measured}) > 1:
         parts.append("NOT COMPARABLE: different data.")
     if min((len(group.scores) for group in groups if len(group.scores)), default=0) < ENOUGH_RUNS:
         parts.append(f"Fewer than {ENOUGH_RUNS} seeds in a group: no conclusions.")
-    unscored = [run for run in measured if run.metric(split, "refined", METRIC) is None]
+    expected = runs if measure.metric else measured
+    unscored = [run for run in expected if measure.score(run) is None]
     if unscored:
-        parts.append(f"Not measured on {split_name(split)}: {named(unscored)}.")
+        problem = f"Not measured on {measure.place}" if measure.place else f"No {measure.label}"
+        parts.append(f"{problem}: {named(unscored)}.")
     unfinished = [run for run in runs if run.state != "finished"]
     if unfinished:
         parts.append(f"Not finished: {named(unfinished, state=True)}.")
@@ -68,11 +80,6 @@ def named(runs: Sequence[Run], state: bool = False) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def split_name(split: str) -> str:
-    """What a split is called in texts."""
-    return "test scenes" if split == "test" else "validation scenes"
 
 
 def pseudo_label(groups: Sequence[RunGroup]) -> str:

@@ -7,19 +7,21 @@ one of the run's files changes.
 import glob
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.run_record import Curve, Run, read_run
+from zoerefine.analysis.read_run import read_run
+from zoerefine.analysis.run_record import Curve, Run
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
+from zoerefine.run_metrics.find_files import find_files
 
-CACHE_SCHEMA = 4
-CONFIG = "config.yaml"
+CACHE_SCHEMA = 5
+RUN_FILES = ("provenance.json", "config.yaml")  # a run has one of them
 FILTERED = "does not match --where"  # why a run was left out
 
 # What a damaged file raises; anything else is a defect of ours.
@@ -38,6 +40,7 @@ def collect(
     patterns: list[str],
     keeps: Callable[[Mapping[str, Any]], bool] | None = None,
     cache_file: Path | None = None,
+    metrics: Sequence[str] = (),
 ) -> Collection:
     """Read runs, the trials and best runs of studies, and whatever globs match.
 
@@ -45,19 +48,18 @@ def collect(
         patterns: run directories, studies, or globs of them.
         keeps: selects runs by their settings (see `run_filter.parse_filter`).
         cache_file: stores the runs that were read, each valid until one of its files changes.
+        metrics: the names of metrics whose curves are read; AbsRel is always read of our own runs.
 
     Raises:
         UserError: nothing matches, or no run can be read.
     """
     folders = list(dict.fromkeys(f for pattern in patterns for f in find_runs(pattern)))
-    cached = _read_cache(cache_file)
+    cached = _read_cache(cache_file, metrics)
     runs, left_out, entries = [], {}, {}
     for folder in track(folders, len(folders), "collecting", "run"):
         try:
-            entries[str(folder)] = entry = _read_entry(folder, cached.get(str(folder)))
-            curve = Curve(**entry["run"]["curve"]) if entry["run"]["curve"] else None
-            state = RunDir(folder).status().state  # a kill changes no file
-            run = Run(**(entry["run"] | {"curve": curve, "state": state}))
+            entries[str(folder)] = entry = _read_entry(folder, cached.get(str(folder)), metrics)
+            run = _as_run(entry["run"], RunDir(folder).status().state)  # a kill changes no file
             if keeps is None or keeps(run.settings | filter_fields(run)):
                 runs.append(run)
             else:
@@ -65,9 +67,13 @@ def collect(
         except DAMAGE as error:
             left_out[_printable(folder)] = str(error) or type(error).__name__
     if cache_file is not None:
-        write_text(cache_file, json.dumps({"schema": CACHE_SCHEMA, "runs": entries}))
+        document = {"schema": CACHE_SCHEMA, "metrics": list(metrics), "runs": entries}
+        write_text(cache_file, json.dumps(document))
     if not runs:
-        reasons = "; ".join(list(left_out.values())[:3]) or "no run directory matches"
+        reasons = (
+            "; ".join(list(left_out.values())[:3])
+            or "no folder there has a provenance.json, as every run has"
+        )
         raise UserError(f"nothing to analyse in {', '.join(patterns)}: {reasons}")
     return Collection(runs, left_out)
 
@@ -108,30 +114,42 @@ def _runs_in(folder: Path) -> list[Path]:
 
 
 def _is_run(path: Path) -> bool:
-    return os.path.lexists(path / CONFIG)
+    return any(os.path.lexists(path / name) for name in RUN_FILES)
 
 
 def _is_unreadable(path: Path) -> bool:
     return os.path.lexists(path) and not os.access(path, os.R_OK)
 
 
-def _read_entry(folder: Path, cached: dict[str, Any] | None) -> dict[str, Any]:
+def _read_entry(
+    folder: Path, cached: dict[str, Any] | None, metrics: Sequence[str]
+) -> dict[str, Any]:
     """What is known of a run: the cache's entry where no file has changed since."""
     stamps = file_stamps(folder)
     if cached and cached["stamps"] == stamps:
         return cached
-    run = read_run(folder)
-    fields = vars(run) | {"curve": vars(run.curve) if run.curve else None}
+    run = read_run(folder, metrics)
+    curves = {name: vars(curve) for name, curve in run.curves.items()}
+    fields = vars(run) | {"curve": vars(run.curve) if run.curve else None, "curves": curves}
     entry = {"stamps": stamps, "run": fields}
     json.dumps(entry, ensure_ascii=False).encode()  # ValueError if a UTF-8 file cannot hold it
     return entry
 
 
+def _as_run(fields: dict[str, Any], state: str) -> Run:
+    """A run from the cache, with its state of now."""
+    curve = Curve(**fields["curve"]) if fields["curve"] else None
+    curves = {name: Curve(**found) for name, found in fields["curves"].items()}
+    return Run(**(fields | {"curve": curve, "curves": curves, "state": state}))
+
+
 def file_stamps(folder: Path) -> list[list[Any]]:
     """Name, size and time of the files that a run is read from."""
     run = RunDir(folder)
-    files = (run.config_file, run.results_file, run.metrics_file, run.provenance_file,
-             run.bundle)  # fmt: skip
+    files = [run.config_file, run.results_file, run.metrics_file, run.provenance_file, run.bundle]
+    if not (run.config_file.exists() and run.metrics_file.exists()):
+        # Another repository's script may log to any file.
+        files = [path for path in find_files(folder) if not path.name.startswith(".")]
     return [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files if f.exists()]
 
 
@@ -140,12 +158,16 @@ def _printable(folder: Path) -> str:
     return os.fsencode(folder).decode("utf-8", "backslashreplace")
 
 
-def _read_cache(path: Path | None) -> dict[str, Any]:
-    """The cache's entries by folder; none where it is missing, damaged or of another version."""
+def _read_cache(path: Path | None, metrics: Sequence[str]) -> dict[str, Any]:
+    """The cache's entries by folder; none where it is missing, damaged or of another version.
+
+    Entries that were read for other metrics are of no use.
+    """
     if path is None or not path.exists():
         return {}
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         return {}
-    return document["runs"] if document.get("schema") == CACHE_SCHEMA else {}
+    known = document.get("schema") == CACHE_SCHEMA and document["metrics"] == list(metrics)
+    return document["runs"] if known else {}

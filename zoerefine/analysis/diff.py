@@ -1,18 +1,23 @@
 """The differences of two runs: config, commit, environment, data, metrics, weights."""
 
 import re
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 from zoerefine.analysis.collect import DAMAGE, find_runs
-from zoerefine.analysis.run_record import Run, read_run
+from zoerefine.analysis.group_names import shortened
+from zoerefine.analysis.read_run import read_run
+from zoerefine.analysis.run_record import Run
 from zoerefine.errors import UserError
 from zoerefine.launch.git_commands import GitError, git
+from zoerefine.launch.result_files import left_digests
 from zoerefine.metrics import NAMES
 from zoerefine.run_dir import RunDir
 
 FACTS = ("commit", "dirty_digest", "dataset_digest", "cache_digest", "environment_digest",
          "python", "torch", "host", "seed")  # fmt: skip
+MOST_FILES = 20  # that are named
 HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
@@ -33,7 +38,8 @@ def one_run(pattern: str) -> Run:
     """The run that a path names. Raises `UserError` where it is not one run, or damaged."""
     found = find_runs(pattern)
     if len(found) != 1:
-        problem = f"holds {len(found)} runs: name one of them" if found else "is not a run"
+        missing = "is not a run: it has no provenance.json, as every run has"
+        problem = f"holds {len(found)} runs: name one of them" if found else missing
         raise UserError(f"{pattern} {problem}")
     try:
         return read_run(found[0])
@@ -68,19 +74,37 @@ def commits_between(a: Run, b: Run) -> list[str]:
 
 
 def metric_rows(a: Run, b: Run) -> list[str]:
-    """Every metric that both runs have, on each split."""
-    rows = []
-    for split in ("val", "test"):
-        for name in NAMES:
-            x, y = (run.metric(split, "refined", name) for run in (a, b))
-            if x is not None and y is not None:
-                same = "identical" if x == y else f"{y - x:+.6f}"
-                rows.append(f"{split} {name}: {x:.6f} -> {y:.6f} ({same})")
+    """The final values of every metric that both runs have, then those that only one has."""
+    first, second = final_metrics(a), final_metrics(b)
+    rows = [
+        metric_row(name, value, second[name]) for name, value in first.items() if name in second
+    ]
+    for letter, ours, theirs in (("A", first, second), ("B", second, first)):
+        alone = [name for name in ours if name not in theirs]
+        rows += [f"only in {letter}: {shortened(', '.join(alone), 200)}"] if alone else []
     return rows
 
 
+def final_metrics(run: Run) -> dict[str, float]:
+    """A run's final values by name; of our own runs those of the refined depth."""
+    if run.is_foreign:
+        return run.finals
+    found = {
+        f"{s} {name}": run.metric(s, "refined", name) for s in ("val", "test") for name in NAMES
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def metric_row(name: str, x: float, y: float) -> str:
+    """Both values of a metric and their difference."""
+    same = x == y or (isnan(x) and isnan(y))
+    return f"{name}: {x:.6f} -> {y:.6f} ({'identical' if same else f'{y - x:+.6f}'})"
+
+
 def weights(a: Run, b: Run) -> list[str]:
-    """Whether the best weights are identical bit by bit."""
+    """Whether the best weights, or other scripts' left files, are identical bit by bit."""
+    if a.is_foreign or b.is_foreign:
+        return left_files(a, b)
     digests = []
     for run in (a, b):
         path = RunDir(Path(run.path)).weights_digest_file
@@ -88,3 +112,15 @@ def weights(a: Run, b: Run) -> list[str]:
     if digests[0] == digests[1] != "none":
         return [f"identical: {digests[0]}"]
     return [f"{digests[0]} -> {digests[1]}"]
+
+
+def left_files(a: Run, b: Run) -> list[str]:
+    """The files that the jobs left behind, where they differ."""
+    ours, theirs = (left_digests(RunDir(Path(run.path))) for run in (a, b))
+    names = sorted({*ours, *theirs})
+    different = [name for name in names if ours.get(name) != theirs.get(name)]
+    if not names:
+        return []
+    same = f"{len(names) - len(different)} of {len(names)} left files are identical"
+    return [same, *(f"{n}: {ours.get(n, 'none')[:12]} -> {theirs.get(n, 'none')[:12]}"
+                    for n in different[:MOST_FILES])]  # fmt: skip

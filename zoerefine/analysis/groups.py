@@ -1,17 +1,14 @@
 """Groups of runs that differ only in their seed, and their scores."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from zoerefine.analysis.group_names import group_names
+from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.run_record import Run, differing_keys
 from zoerefine.analysis.seed_statistics import estimate, mean_interval
 from zoerefine.errors import UserError
-from zoerefine.metrics import SELECTION_METRIC
-
-METRIC = SELECTION_METRIC  # lower is better; checkpoints and trials are chosen by it
 
 
 @dataclass(frozen=True)
@@ -40,15 +37,8 @@ class RunGroup:
         return mean_interval(self.scores)
 
 
-def choose_split(runs: Sequence[Run]) -> str:
-    """`test` where every run with results was tested, else `val`: the same scenes for all runs."""
-    measured = [run for run in runs if run.results]
-    tested = all(run.metric("test", "refined", METRIC) is not None for run in measured)
-    return "test" if measured and tested else "val"
-
-
-def make_groups(runs: list[Run], split: str, by: str | None = None) -> list[RunGroup]:
-    """Groups, the lowest mean first; those without a score come last.
+def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> list[RunGroup]:
+    """Groups, the best mean first; those without a score come last.
 
     Args:
         by: a setting to group by; None: all settings but the seed.
@@ -61,13 +51,14 @@ def make_groups(runs: list[Run], split: str, by: str | None = None) -> list[RunG
         members.setdefault(key, []).append(run)
     names = group_names(list(members.values()), [by] if by else differing_keys(runs))
     groups = [
-        make_group(name, found, split) for name, found in zip(names, members.values(), strict=True)
+        make_group(name, found, measure)
+        for name, found in zip(names, members.values(), strict=True)
     ]
-    return sorted(groups, key=lambda g: (not len(g.scores), g.mean, g.label))
+    return sorted(groups, key=lambda g: (not len(g.scores), measure.sign * g.mean, g.label))
 
 
-def make_group(label: str, runs: list[Run], split: str) -> RunGroup:
-    """A group and its scores on the split."""
-    found = {run.path: run.metric(split, "refined", METRIC) for run in runs}
+def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
+    """A group and its scores."""
+    found = {run.path: measure.score(run) for run in runs}
     scored = [run for run in runs if found[run.path] is not None]
     return RunGroup(label, runs, scored, np.array([found[run.path] for run in scored], np.float64))

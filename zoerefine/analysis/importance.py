@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from zoerefine.analysis.figure_style import is_wide
-from zoerefine.analysis.groups import METRIC
+from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.run_record import Run, differing_keys, finite_number
 
 ENOUGH_FOR_IMPORTANCE = 8  # runs; with fewer an importance would be noise
 ENOUGH_TO_BE_SURE = 50  # runs; with fewer it is a rough estimate
 
 
-def importances(runs: Sequence[Run], split: str) -> dict[str, float]:
+def importances(runs: Sequence[Run], measure: Measure) -> dict[str, float]:
     """Each differing setting's share of the variation of the score (PED-ANOVA, Watanabe 2023).
 
     Empty for fewer than ENOUGH_FOR_IMPORTANCE runs. The shares add up to 1.
     """
-    scored, keys = scored_runs(runs, split), compared_keys(runs, split)
+    scored, keys = scored_runs(runs, measure), compared_keys(runs, measure)
     if len(scored) < ENOUGH_FOR_IMPORTANCE or not keys:
         return {}
     import optuna
@@ -29,7 +29,7 @@ def importances(runs: Sequence[Run], split: str) -> dict[str, float]:
             optuna.trial.create_trial(
                 params={key: _value(run.settings.get(key), spaces[key]) for key in keys},
                 distributions=spaces,
-                value=run.metric(split, "refined", METRIC),
+                value=measure.sign * (measure.score(run) or 0.0),
             )
         )
     evaluator = optuna.importance.PedAnovaImportanceEvaluator()
@@ -37,14 +37,14 @@ def importances(runs: Sequence[Run], split: str) -> dict[str, float]:
     return {key: float(value) for key, value in found.items()}
 
 
-def scored_runs(runs: Sequence[Run], split: str) -> list[Run]:
-    """The runs with a final metric on the split."""
-    return [run for run in runs if run.metric(split, "refined", METRIC) is not None]
+def scored_runs(runs: Sequence[Run], measure: Measure) -> list[Run]:
+    """The runs with a final metric."""
+    return [run for run in runs if measure.score(run) is not None]
 
 
-def compared_keys(runs: Sequence[Run], split: str) -> list[str]:
+def compared_keys(runs: Sequence[Run], measure: Measure) -> list[str]:
     """The settings, except the data's, in which the scored runs differ."""
-    keys = differing_keys(scored_runs(runs, split))
+    keys = differing_keys(scored_runs(runs, measure))
     return [key for key in keys if not key.startswith("DATA.")]
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.analysis.captions import facts, legend, pseudo_label, split_name
+from zoerefine.analysis.captions import facts, legend, pseudo_label
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.cost import Cost, group_costs
 from zoerefine.analysis.figure_style import PALETTE, QUIET, is_wide, save, set_log, style
 from zoerefine.analysis.group_names import shortened
-from zoerefine.analysis.groups import METRIC, RunGroup
+from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.label_places import Label, place_labels, spread_labels
+from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.seed_statistics import mean_interval, pareto_front
 
 FORMATS = ("png", "pdf", "svg")
@@ -26,15 +27,15 @@ Colored = Sequence[tuple[RunGroup, str]]
 
 
 def draw_overview(
-    collection: Collection, groups: list[RunGroup], split: str, out: Path
+    collection: Collection, groups: list[RunGroup], measure: Measure, out: Path
 ) -> list[Path]:
     """Write overview.png, .pdf and .svg of the best groups."""
     with style():
-        figure = overview_figure(collection, groups, split)
+        figure = overview_figure(collection, groups, measure)
         return [save(figure, out / f"overview.{kind}") for kind in FORMATS]
 
 
-def overview_figure(collection: Collection, groups: list[RunGroup], split: str) -> Any:
+def overview_figure(collection: Collection, groups: list[RunGroup], measure: Measure) -> Any:
     """The figure itself; to be called inside `figure_style.style()`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -43,12 +44,12 @@ def overview_figure(collection: Collection, groups: list[RunGroup], split: str) 
     figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
     FigureCanvasAgg(figure)  # measures texts
     left, middle, right = figure.subplots(1, 3, width_ratios=(4, 4, 3))
-    captions = [legend(groups[:SHOWN_GROUPS], split), facts(collection, groups, split)]
+    captions = [legend(groups[:SHOWN_GROUPS], measure), facts(collection, groups, measure)]
     text = "\n".join(fill("   ".join(lines), CAPTION_COLUMNS) for lines in captions)
     figure.supxlabel(text, fontsize=7, color="0.3", x=0.01, ha="left", linespacing=1.4)
-    ends = draw_curves(left, shown)
-    draw_finals(middle, shown, split)
-    costs = draw_costs(right, shown)
+    ends = draw_curves(left, shown, measure)
+    draw_finals(middle, shown, measure)
+    costs = draw_costs(right, shown, measure)
     for axis in (left, middle, right):
         axis.spines[["top", "right"]].set_visible(False)
     figure.draw_without_rendering()  # settles the layout, and only then labels are moved
@@ -58,16 +59,17 @@ def overview_figure(collection: Collection, groups: list[RunGroup], split: str) 
     return figure
 
 
-def draw_curves(axis: Any, groups: Colored) -> list[Any]:
-    """Validation AbsRel over epochs, a mean line and its band per group; returns the labels."""
+def draw_curves(axis: Any, groups: Colored, measure: Measure) -> list[Any]:
+    """The measure over epochs or steps, a mean line and its band per group; returns the labels."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_title("Validation AbsRel while training", loc="left", fontsize=10)
-    axis.set_xlabel("epoch")
+    title = measure.label if measure.metric else "Validation AbsRel"
+    axis.set_title(f"{title} while training", loc="left", fontsize=10)
+    axis.set_xlabel("step" if measure.metric else "epoch")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     ends, means, pseudo = [], [], []
     for group, color in groups:
-        curves = [run.curve for run in group.runs if run.curve]
+        curves = [curve for run in group.runs if (curve := measure.curve(run))]
         pseudo += [curve.pseudo for curve in curves if np.isfinite(curve.pseudo)]
         if not curves:
             continue
@@ -83,7 +85,13 @@ def draw_curves(axis: Any, groups: Colored) -> list[Any]:
         axis.axhline(means[-1], color=QUIET, linestyle="--", linewidth=1)
         ends.append((means[-1], pseudo_label([group for group, _ in groups]), QUIET))
     if not means:
-        axis.text(0.5, 0.5, "no validation curves", transform=axis.transAxes, ha="center")
+        axis.text(
+            0.5,
+            0.5,
+            "no curves" if measure.metric else "no validation curves",
+            transform=axis.transAxes,
+            ha="center",
+        )
         return []
     set_value_axis(axis, means)
     return [
@@ -116,7 +124,7 @@ def set_value_axis(axis: Any, means: Sequence[float]) -> None:
         axis.set_ylim(low - margin, high + margin)
 
 
-def align_curves(curves: list[tuple[list[int], list[float]]]) -> tuple[np.ndarray, np.ndarray]:
+def align_curves(curves: list[tuple[list[float], list[float]]]) -> tuple[np.ndarray, np.ndarray]:
     """Curves at the epochs that all of them have: [epochs], [curves, epochs]."""
     common = sorted(set.intersection(*(set(epochs) for epochs, _ in curves)))
     if not common:  # evaluated at different epochs: only the longest curve is drawn
@@ -132,10 +140,11 @@ def short_name(group: RunGroup) -> str:
     return shortened(name, 24)
 
 
-def draw_finals(axis: Any, groups: Colored, split: str) -> None:
+def draw_finals(axis: Any, groups: Colored, measure: Measure) -> None:
     """Every run's final metric as a point, and each group's mean with its interval."""
-    axis.set_title(f"Final AbsRel on {split_name(split)}", loc="left", fontsize=10)
-    axis.set_xlabel("AbsRel (lower is better)")
+    place = f" on {measure.place}" if measure.place else ""
+    axis.set_title(f"Final {measure.label}{place}", loc="left", fontsize=10)
+    axis.set_xlabel(f"{measure.label} ({measure.better} is better)")
     axis.locator_params(axis="x", nbins=5)
     scored = [(group, color) for group, color in groups if len(group.scores)]
     if not scored:
@@ -154,16 +163,18 @@ def draw_finals(axis: Any, groups: Colored, split: str) -> None:
     for tick, (_, color) in zip(ticks, scored, strict=True):
         tick.label1.set_color(color)
     axis.set_ylim(len(scored) - 0.5, -0.9)
-    draw_pseudo_level(axis, [group for group, _ in scored], split)
+    draw_pseudo_level(axis, [group for group, _ in scored], measure)
 
 
-def draw_pseudo_level(axis: Any, groups: Sequence[RunGroup], split: str) -> None:
+def draw_pseudo_level(axis: Any, groups: Sequence[RunGroup], measure: Measure) -> None:
     """Mark the pseudo depth's own AbsRel by a line, or by a note where it is far away."""
-    metrics = [run.metric(split, "pseudo", METRIC) for group in groups for run in group.scored]
+    metrics = [measure.pseudo(run) for group in groups for run in group.scored]
     known = [value for value in metrics if value is not None]
     shown = [bound for g in groups for bound in (*g.scores, *(g.interval or ()))]
-    margin = 0.15 * max(float(np.ptp(shown)), 0.1 * max(shown))
-    low, high = max(0.0, min(shown) - margin), max(shown) + margin
+    margin = 0.15 * max(float(np.ptp(shown)), 0.1 * float(np.abs(shown).max()))
+    low, high = min(shown) - margin, max(shown) + (margin or 1.0)
+    if min(shown) >= 0:
+        low = max(0.0, low)
     if known:
         level, label = float(np.mean(known)), pseudo_label(groups)
         if low - FAR_AWAY * (high - low) <= level <= high + FAR_AWAY * (high - low):
@@ -179,10 +190,10 @@ def draw_pseudo_level(axis: Any, groups: Sequence[RunGroup], split: str) -> None
     axis.set_xlim(low, high)
 
 
-def draw_costs(axis: Any, groups: Colored) -> list[tuple[Cost, str]]:
+def draw_costs(axis: Any, groups: Colored, measure: Measure) -> list[tuple[Cost, str]]:
     """Accuracy against cost with the Pareto front of the means; returns the groups drawn."""
     found, unit = group_costs([group for group, _ in groups])
-    axis.set_title("AbsRel against cost", loc="left", fontsize=10)
+    axis.set_title(f"{measure.label} against cost", loc="left", fontsize=10)
     axis.set_xlabel(unit)
     axis.locator_params(nbins=5)
     colors = {group.label: color for group, color in groups}
@@ -195,7 +206,8 @@ def draw_costs(axis: Any, groups: Colored) -> list[tuple[Cost, str]]:
         axis.plot(cost.costs, cost.group.scores, "o", color=color, alpha=0.35, markersize=4)
         axis.plot(cost.mean, cost.group.mean, "o", color=color, markersize=8)
     points = [(cost.mean, cost.group.mean) for cost in found]
-    front = np.array([points[i] for i in pareto_front(points)])
+    signed = [(cost, measure.sign * mean) for cost, mean in points]
+    front = np.array([points[i] for i in pareto_front(signed)])
     if len(front) > 1:
         axis.step(front[:, 0], front[:, 1], where="post", color="0.5", linewidth=1, zorder=0)
     if is_wide([cost for cost, _ in points]):

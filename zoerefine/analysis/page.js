@@ -77,13 +77,15 @@ function roundStep(step) {
 
 function curves() {
   const holder = document.getElementById("curves");
-  if (!data.curves.length) { holder.append("No run has a validation curve."); return; }
+  if (!data.curves.length) { holder.append("No run has a curve."); return; }
   const [width, height, edge] = [900, 320, 40];
   const all = data.curves.flatMap((curve) => curve.refined).concat(data.curves.map((c) => c.pseudo));
   const last = Math.max(...data.curves.flatMap((curve) => curve.epochs));
-  const top = Math.max(...all.filter(Number.isFinite)) * 1.05;
+  const finite = all.filter(Number.isFinite);
+  const top = Math.max(0, ...finite) * 1.05 || 1;
+  const bottom = Math.min(0, ...finite) * 1.05;
   const x = (epoch) => edge + ((width - 2 * edge) * epoch) / last;
-  const y = (value) => height - edge - ((height - 2 * edge) * value) / top;
+  const y = (value) => height - edge - ((height - 2 * edge) * (value - bottom)) / (top - bottom);
   const space = "http://www.w3.org/2000/svg";
   const draw = (tag, attributes, text) => {
     const made = document.createElementNS(space, tag);
@@ -95,12 +97,13 @@ function curves() {
   const picture = document.createElementNS(space, "svg");
   picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
   picture.setAttribute("role", "group");
-  picture.setAttribute("aria-label", "Validation AbsRel over epochs, one curve per run");
-  for (let value = 0; value <= top; value += roundStep(top / 4)) {
+  picture.setAttribute("aria-label", `${data.measure} over ${data.step}s, one curve per run`);
+  const step = roundStep((top - bottom) / 4);
+  for (let value = Math.ceil(bottom / step) * step; value <= top; value += step) {
     draw("line", { x1: edge, x2: width - edge, y1: y(value), y2: y(value), stroke: "#ddd" });
     draw("text", { x: 0, y: y(value) + 4, "font-size": 12 }, Number(value.toPrecision(3)));
   }
-  draw("text", { x: width - edge, y: height - 12, "font-size": 12, "text-anchor": "end" }, `epoch ${last}`);
+  draw("text", { x: width - edge, y: height - 12, "font-size": 12, "text-anchor": "end" }, `${data.step} ${last}`);
   for (const curve of data.curves) {
     const points = curve.epochs.map((epoch, i) => `${x(epoch)},${y(curve.refined[i])}`);
     const path = draw("path", { d: `M${points.join("L")}`, stroke: curve.color, tabindex: 0, role: "img",
@@ -148,8 +151,13 @@ const settings = document.getElementById("settings");
 if (data.settings) settings.src = data.settings; else settings.parentElement.remove();
 table("runs", data.runs.header, data.runs.rows, { path: (path) => `file://${encodeURI(path)}` });
 table("differences", data.differences.header, data.differences.rows);
-table("scenes", data.scenes.header, data.scenes.rows);
+if (data.scenes.rows.length) table("scenes", data.scenes.header, data.scenes.rows);
+else document.getElementById("by-scene").remove();
+if (data.foreign) document.getElementById("h-frames").parentElement.remove();
+document.getElementById("overview").alt = document.getElementById("overview").alt.replaceAll("AbsRel", data.measure);
+settings.alt = settings.alt.replaceAll("AbsRel", data.measure);
+document.getElementById("favour").textContent = data.favour;
 document.getElementById("filter").addEventListener("input", filter);
 filter();
 curves();
-frames();
+if (!data.foreign) frames();

@@ -15,7 +15,8 @@ from zoerefine.analysis.example_frames import best_and_worst
 from zoerefine.analysis.figure_style import PALETTE
 from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.importance import ENOUGH_FOR_IMPORTANCE, ENOUGH_TO_BE_SURE, importances
-from zoerefine.analysis.run_record import Run
+from zoerefine.analysis.measure import Measure
+from zoerefine.analysis.run_record import Curve, Run
 from zoerefine.analysis.summary import summarize
 from zoerefine.analysis.table import difference_rows, run_rows, scene_rows
 from zoerefine.errors import UserError
@@ -23,30 +24,37 @@ from zoerefine.files import write_text
 
 PAGE = Path(__file__).parent
 CURVES_SHOWN = 200
+POINTS_SHOWN = 500  # of a curve
 
 
 def write_report(
     collection: Collection,
     groups: list[RunGroup],
     differences: list[Difference],
-    split: str,
+    measure: Measure,
     out: Path,
 ) -> Path:
     """Write the page; `overview.svg` and, where drawn, `settings.png` are taken from `out`."""
-    frames, frames_note = held_out_frames(groups)
+    frames, frames_note = held_out_frames(groups, measure)
     settings = out / "settings.png"
     data = {
-        "summary": summarize(collection, groups, differences, split),
-        "legend": " ".join(legend(groups, split)),
-        "facts": " ".join(facts(collection, groups, split)),
+        "summary": summarize(collection, groups, differences, measure),
+        "legend": " ".join(legend(groups, measure)),
+        "facts": " ".join(facts(collection, groups, measure)),
         "overview": as_url(out / "overview.svg", "image/svg+xml"),
         "settings": as_url(settings, "image/png") if settings.exists() else "",
-        "settings_note": settings_note(importances(collection.runs, split), len(collection.runs)),
-        "curves": curves(groups),
+        "settings_note": settings_note(
+            importances(collection.runs, measure), len(collection.runs), measure
+        ),
+        "measure": measure.label if measure.metric else "Validation AbsRel",
+        "step": "step" if measure.metric else "epoch",
+        "foreign": all(run.is_foreign for run in collection.runs),
+        "favour": favour(measure),
+        "curves": curves(groups, measure),
         "frames": [asdict(frame) for frame in frames],
         "frames_note": frames_note,
         "pseudo_label": pseudo_label(groups),
-        "scenes": as_table(scene_rows(groups, split)),
+        "scenes": as_table(scene_rows(groups, measure)),
         "runs": as_table(run_rows(collection, groups)),
         "differences": as_table(difference_rows(differences)),
     }
@@ -90,7 +98,7 @@ def as_url(path: Path, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-def settings_note(shares: dict[str, float], runs: int) -> str:
+def settings_note(shares: dict[str, float], runs: int, measure: Measure) -> str:
     """The importances in a sentence."""
     if not shares:
         return (
@@ -99,26 +107,41 @@ def settings_note(shares: dict[str, float], runs: int) -> str:
         )
     parts = [f"{key} {share:.0%}" for key, share in shares.items()]
     rough = f" A rough estimate: only {runs} runs." if runs < ENOUGH_TO_BE_SURE else ""
-    return f"Share of the variation of AbsRel (PED-ANOVA): {', '.join(parts)}.{rough}"
+    return f"Share of the variation of {measure.label} (PED-ANOVA): {', '.join(parts)}.{rough}"
 
 
-def curves(groups: Sequence[RunGroup]) -> list[dict[str, Any]]:
+def favour(measure: Measure) -> str:
+    """What the sign of a difference means."""
+    sign = "positive" if measure.maximize else "negative"
+    return f"A {sign} difference (of the means over seeds) is in favour of the first group."
+
+
+def curves(groups: Sequence[RunGroup], measure: Measure) -> list[dict[str, Any]]:
     """Every run's curve with its name and its group's colour."""
     found = []
     for number, group in enumerate(groups):
         for run in group.runs:
-            if run.curve:
+            if curve := measure.curve(run):
                 name = group.label if len(group.runs) == 1 else f"{group.label}, seed {run.seed}"
                 color = PALETTE[number % len(PALETTE)]
-                found.append({"name": name, "color": color, **asdict(run.curve)})
+                found.append({"name": name, "color": color, **asdict(thinned(curve))})
     return found[:CURVES_SHOWN]
 
 
-def held_out_frames(groups: Sequence[RunGroup]) -> tuple[list[Any], str]:
+def thinned(curve: Curve) -> Curve:
+    """A curve with at most POINTS_SHOWN points, the last one among them."""
+    every = -(-len(curve.epochs) // POINTS_SHOWN)
+    kept = slice((len(curve.epochs) - 1) % every, None, every)
+    return Curve(curve.epochs[kept], curve.refined[kept], curve.pseudo)
+
+
+def held_out_frames(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[Any], str]:
     """Example frames of the best run and what they are, or the reason why there are none."""
-    run = best_run(groups)
+    run = best_run(groups, measure)
     if run is None:
         return [], "No run has a final metric."
+    if run.is_foreign:
+        return [], "Runs of other repositories have no frames that could be shown."
     try:
         frames = best_and_worst(run)
     except (UserError, OSError) as error:
@@ -127,7 +150,7 @@ def held_out_frames(groups: Sequence[RunGroup]) -> tuple[list[Any], str]:
     return frames, note
 
 
-def best_run(groups: Sequence[RunGroup]) -> Run | None:
-    """The run with the lowest score."""
+def best_run(groups: Sequence[RunGroup], measure: Measure) -> Run | None:
+    """The run with the best score."""
     runs = [(s, run) for g in groups for s, run in zip(g.scores, g.scored, strict=True)]
-    return min(runs, key=lambda pair: pair[0])[1] if runs else None
+    return min(runs, key=lambda pair: measure.sign * pair[0])[1] if runs else None

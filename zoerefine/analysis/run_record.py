@@ -6,7 +6,7 @@ Reading is fast because it is lazy: of `metrics.jsonl` only the validation rows 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +25,41 @@ MOST_EPOCHS = 10**9
 
 @dataclass(frozen=True)
 class Curve:
-    """Validation AbsRel over epochs (counted from 1), refined and of the pseudo depth itself."""
+    """Validation AbsRel over epochs (counted from 1), refined and of the pseudo depth itself.
 
-    epochs: list[int]
+    Or another metric: `epochs` are its steps, `refined` its values, and `pseudo` is NaN.
+    """
+
+    epochs: list[float]
     refined: list[float]
     pseudo: float
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run, as far as it got. Documents are empty where the run has none yet."""
+    """One run, as far as it got. Documents are empty where the run has none yet.
+
+    Attributes:
+        group: digest of the settings without the seed.
+        is_foreign: another repository's script wrote it.
+        finals: final values of metrics by name.
+        curves: of the metrics that are compared.
+        faults: what of its metrics could not be read.
+    """
 
     path: str
     state: str
     settings: dict[str, Any]
-    group: str  # digest of the settings without the seed
+    group: str
     seed: int
     curve: Curve | None
     results: dict[str, Any]
     provenance: dict[str, Any]
     engine: dict[str, Any]
+    is_foreign: bool = False
+    finals: dict[str, float] = field(default_factory=dict)
+    curves: dict[str, Curve] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -65,6 +80,10 @@ class Run:
     def metric(self, split: str, which: str, name: str) -> float | None:
         """A final metric, e.g. ("val", "refined", "abs_rel"); None where it is not finite."""
         return finite_number(self.results.get(split, {}).get(which, {}).get(name))
+
+    def final(self, name: str) -> float | None:
+        """The final value of any metric; None where the run has none, or it is not finite."""
+        return finite_number(self.finals.get(name))
 
     def scenes(self, split: str, which: str, name: str) -> dict[str, float]:
         """A final metric by scene."""
@@ -93,20 +112,22 @@ def finite_number(value: Any) -> float | None:
         return None
 
 
-def read_run(folder: Path) -> Run:
-    """Read one run directory. Raises `UserError` or `OSError` where a document is damaged."""
-    run = RunDir(folder)
+def read_own_run(run: RunDir, recorded: dict[str, Any]) -> Run:
+    """Read the run of one of our trainings; `recorded` is its provenance.json.
+
+    Raises `UserError` or `OSError` where a document is damaged.
+    """
     tree = read_tree(run.config_file)
     settings, seed = compared_settings(tree), tree.get(SEED, 0)
     return Run(
-        path=str(folder),
+        path=str(run.path),
         state=run.status().state,
         settings=settings,
         group=digest_json(group_settings(tree))[:8],
         seed=seed if isinstance(seed, int) else 0,
         curve=read_curve(run),
         results=read_results(run),
-        provenance=read_document(run, run.provenance_file),
+        provenance=recorded,
         engine=read_engine(run),
     )
 
@@ -172,7 +193,8 @@ def read_curve(run: RunDir) -> Curve | None:
     """The validation rows of `metrics.jsonl`; a last line without its end is left out."""
     if not run.metrics_file.exists():
         return None
-    epochs, refined, pseudo = [], [], math.nan
+    epochs: list[float] = []
+    refined, pseudo = [], math.nan
     with open(run.metrics_file, "rb") as file:
         for number, line in enumerate(file, 1):
             if line.startswith(TRAIN_ROW) or not line.endswith(b"\n"):
@@ -203,10 +225,11 @@ def read_engine(run: RunDir) -> dict[str, Any]:
 
 
 def differing_keys(runs: list[Run]) -> list[str]:
-    """The settings that decide results and are not the same in all runs."""
-    keys = dict.fromkeys(key for run in runs for key in run.settings)
-    return [
-        key
-        for key in keys
-        if role_of(key) is Role.RESULT and len({str(run.settings.get(key)) for run in runs}) > 1
-    ]
+    """The settings that decide results and are not the same in all runs.
+
+    Every setting of another repository's script may decide its result.
+    """
+    keys = dict.fromkeys(
+        key for run in runs for key in run.settings if run.is_foreign or role_of(key) is Role.RESULT
+    )
+    return [key for key in keys if len({str(run.settings.get(key)) for run in runs}) > 1]

@@ -8,25 +8,25 @@ import numpy as np
 
 from zoerefine.analysis.figure_style import PALETTE, is_wide, save, set_log, style
 from zoerefine.analysis.group_names import distinct_texts, format_value, short_keys, shortened
-from zoerefine.analysis.groups import METRIC
 from zoerefine.analysis.importance import compared_keys, importances, numbers, scored_runs
+from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.run_record import Run
 
 SHOWN_SETTINGS = 6
-COLORS = "viridis"  # dark: low AbsRel
+COLORS = "viridis"  # dark: low
 
 
-def draw_settings(runs: Sequence[Run], split: str, path: Path) -> bool:
+def draw_settings(runs: Sequence[Run], measure: Measure, path: Path) -> bool:
     """Draw the settings, the most important first; returns whether there was anything to draw."""
     from matplotlib.figure import Figure
 
-    shares = importances(runs, split)
-    scored = scored_runs(runs, split)
-    keys = sorted(compared_keys(runs, split), key=lambda key: -shares.get(key, 0))
+    shares = importances(runs, measure)
+    scored = scored_runs(runs, measure)
+    keys = sorted(compared_keys(runs, measure), key=lambda key: -shares.get(key, 0))
     keys = keys[:SHOWN_SETTINGS]
     if len(scored) < 2 or not keys:
         return False
-    scores = [run.metric(split, "refined", METRIC) or 0.0 for run in scored]
+    scores = [measure.score(run) or 0.0 for run in scored]
     with style():
         figure = Figure(figsize=(max(2.6 * len(keys), 6) + 0.8, 5.6), layout="constrained")
         parts: Any = figure.subfigures(2, 1)
@@ -37,8 +37,8 @@ def draw_settings(runs: Sequence[Run], split: str, path: Path) -> bool:
             axis.set_title(f"{shortened(key, 40)}{share}", fontsize=8)
             draw_setting(axis, [run.settings.get(key) for run in scored], scores)
             axis.spines[["top", "right"]].set_visible(False)
-        axes[0].set_ylabel("AbsRel (lower is better)")
-        draw_parallel(lower, scored, keys, scores)
+        axes[0].set_ylabel(f"{measure.label} ({measure.better} is better)")
+        draw_parallel(lower, scored, keys, scores, measure)
         save(figure, path, dpi=130)
     return True
 
@@ -61,7 +61,11 @@ def draw_setting(axis: Any, values: Sequence[Any], scores: Sequence[float]) -> N
 
 
 def draw_parallel(
-    figure: Any, runs: Sequence[Run], keys: Sequence[str], scores: Sequence[float]
+    figure: Any,
+    runs: Sequence[Run],
+    keys: Sequence[str],
+    scores: Sequence[float],
+    measure: Measure,
 ) -> None:
     """Parallel coordinates: a line per run through its settings to its score, with a colour key."""
     from matplotlib import colormaps
@@ -72,11 +76,11 @@ def draw_parallel(
     columns = [[run.settings.get(key) for run in runs] for key in keys]
     heights = np.array([_heights(column) for column in [*columns, scores]])  # [columns, runs]
     scale = Normalize(min(scores), max(scores))
-    for run in np.argsort(scores)[::-1]:
+    for run in np.argsort(scores)[:: -measure.sign]:
         color = colormaps[COLORS](0.95 * scale(scores[run]))
         axis.plot(heights[:, run], color=color, alpha=0.8, linewidth=1.5)
     labels = short_keys(keys)
-    names = [*(shortened(labels[key], 24) for key in keys), "AbsRel"]
+    names = [*(shortened(labels[key], 24) for key in keys), measure.label]
     axis.set_xticks(range(len(names)), names, fontsize=8)
     axis.set_yticks([])
     for column, values in enumerate([*columns, scores]):
@@ -87,7 +91,7 @@ def draw_parallel(
         axis.axvline(column, color="0.8", linewidth=0.8, zorder=0)
     axis.set_ylim(-0.2, 1.2)
     axis.spines[["top", "right", "left", "bottom"]].set_visible(False)
-    bar = figure.colorbar(ScalarMappable(scale, COLORS), ax=axis, label="AbsRel", shrink=0.8)
+    bar = figure.colorbar(ScalarMappable(scale, COLORS), ax=axis, label=measure.label, shrink=0.8)
     bar.ax.tick_params(labelsize=7)
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from zoerefine.analysis.captions import counted, pseudo_label, split_name
+from zoerefine.analysis.captions import counted, pseudo_label
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.comparisons import Difference
-from zoerefine.analysis.groups import METRIC, RunGroup
+from zoerefine.analysis.groups import RunGroup
+from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, ESTIMATOR
 
 
@@ -13,14 +14,16 @@ def summarize(
     collection: Collection,
     groups: Sequence[RunGroup],
     differences: Sequence[Difference],
-    split: str,
+    measure: Measure,
 ) -> list[str]:
     """The best group, the next one, and what limits the conclusions."""
     scored = [group for group in groups if len(group.scores)]
-    lines = [best_line(scored[0], groups, split)] if scored else []
+    lines = [best_line(scored[0], groups, measure)] if scored else []
     if len(scored) > 1:
         labels = {group.label for group in scored[:2]}
-        lines.append(next_line(next(d for d in differences if {d.first, d.second} == labels)))
+        lines.append(
+            next_line(next(d for d in differences if {d.first, d.second} == labels), measure)
+        )
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
     if few:
         lines.append(
@@ -38,24 +41,24 @@ def summarize(
     return lines
 
 
-def best_line(best: RunGroup, groups: Sequence[RunGroup], split: str) -> str:
+def best_line(best: RunGroup, groups: Sequence[RunGroup], measure: Measure) -> str:
     """The best group beside the pseudo depth."""
-    known = [run.metric(split, "pseudo", METRIC) for run in best.scored]
+    known = [measure.pseudo(run) for run in best.scored]
     pseudo = [value for value in known if value is not None]
     before = f"; the {pseudo_label(groups)} has {sum(pseudo) / len(pseudo):.4f}" if pseudo else ""
     seeds = f"{ESTIMATOR}, {len(best.scores)} seeds" if len(best.scores) > 1 else "one seed"
-    where = split_name(split)
-    return f"Best on the {where}: {best.label}, AbsRel {best.mean:.4f} ({seeds}){before}."
+    value = f"{measure.label} {best.mean:.4f}"
+    return f"Best{measure.on_place}: {best.label}, {value} ({seeds}){before}."
 
 
-def next_line(found: Difference) -> str:
+def next_line(found: Difference, measure: Measure) -> str:
     """The best group against the next."""
     parts = [f"difference of the means {found.difference:+.4f}"]
     if found.interval:
         parts.append("95% interval {:+.4f} to {:+.4f}".format(*found.interval))
     if found.probability is not None:
-        parts.append(f"lower in {found.probability:.0%} of the pairs of runs")
+        parts.append(f"{measure.better} in {found.probability:.0%} of the pairs of runs")
     if found.scenes:
-        parts.append(f"lower on {found.scenes_won} of {counted(found.scenes, 'scene')}")
+        parts.append(f"{measure.better} on {found.scenes_won} of {counted(found.scenes, 'scene')}")
     verdict = found.verdict.replace("the first", found.first).replace("the second", found.second)
     return f"{found.first} against {found.second}: {', '.join(parts)}; {verdict}."

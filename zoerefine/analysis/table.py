@@ -9,7 +9,8 @@ from typing import Any
 
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.comparisons import Difference, common_scenes, scene_scores
-from zoerefine.analysis.groups import METRIC, RunGroup
+from zoerefine.analysis.groups import RunGroup
+from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.run_record import differing_keys
 from zoerefine.files import replacing
 from zoerefine.metrics import NAMES
@@ -28,8 +29,9 @@ def run_rows(
 ) -> tuple[list[str], list[list[Any]]]:
     """Header, and per run its settings and metrics, or the reason why it was left out."""
     keys = differing_keys(collection.runs)
+    names = list(dict.fromkeys(name for run in collection.runs for name in run.finals))
     header = [
-        "run", "state", "pruned", "group", "seed", "commit", *keys,
+        "run", "state", "pruned", "group", "seed", "commit", *keys, *names,
         *("/".join(metric) for metric in METRICS),
         "parameters", "images_per_s", "wait_share", "latency_ms", "path", "note",
     ]  # fmt: skip
@@ -40,8 +42,9 @@ def run_rows(
         rows.append([
             run.name, run.state, run.pruned, labels[run.path], run.seed, run.commit,
             *(cell(run.settings.get(key)) for key in keys),
+            *(run.finals.get(name) for name in names),
             *(run.metric(*metric) for metric in METRICS),
-            *cost, run.latency_ms, run.path, "",
+            *cost, run.latency_ms, run.path, "; ".join(run.faults),
         ])  # fmt: skip
     for path, reason in collection.left_out.items():
         name = Path(path).name
@@ -79,16 +82,16 @@ def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[
     return header, rows
 
 
-def scene_rows(groups: Sequence[RunGroup], split: str) -> tuple[list[str], list[list[Any]]]:
+def scene_rows(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[str], list[list[Any]]]:
     """Header, and per scene the pseudo depth's mean score and each group's."""
     scored = [group for group in groups if group.scored]
     runs = [run for group in scored for run in group.scored]
-    scenes = common_scenes(runs, split)
-    pseudo = [run.scenes(split, "pseudo", METRIC) for run in runs]
+    scenes = common_scenes(runs, measure)
+    pseudo = [measure.scenes(run, "pseudo") for run in runs]
     rows = []
     for column, scene in enumerate(scenes):
         before = [values[scene] for values in pseudo if scene in values]
-        means = [scene_scores(group.scored, split, scenes)[:, column].mean() for group in scored]
+        means = [scene_scores(group.scored, measure, scenes)[:, column].mean() for group in scored]
         rows.append([scene, sum(before) / max(1, len(before)), *map(float, means)])
     return ["scene", "pseudo", *(group.label for group in scored)], rows
 

@@ -11,6 +11,9 @@ DESCRIPTION = """\
 Compare runs: which settings are best, whether the difference is significant, which settings
 matter, and what they cost. Runs that differ only in their seed form one group.
 
+Our own trainings are compared by AbsRel. --metric compares runs of any script by any metric that
+they logged: to metrics.jsonl, for TensorBoard, as CSV, or in their output.
+
 Writes one graph (overview.png, .pdf, .svg), a report page (report.html) and the numbers (runs.csv,
 groups.csv, scenes.csv, differences.csv). docs/analysis.md explains them.
 """
@@ -18,6 +21,7 @@ EXAMPLES = """\
 examples:
   zoerefine analyze runs/demo/latest --out report
   zoerefine analyze 'runs/small/*' 'runs/guided/*' --out report --by MODEL.NAME
+  zoerefine analyze runs/mnist --out report --metric val_acc --maximize
   zoerefine analyze 'runs/*/*' --out report --where "TRAIN.LR<1e-3 and MODEL.NAME=='unet'"
 """
 
@@ -47,19 +51,35 @@ def main(argv: Sequence[str]) -> int:
         help="form groups by this config key alone (default: by all keys except the seed)",
     )
     add_quiet_option(parser)
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="compare by the final value of this metric, e.g. val_acc; several are written to a "
+        "folder each (default: AbsRel, or the only metric of runs of other scripts)",
+    )
+    parser.add_argument(
+        "--maximize", action="store_true", help="higher values of the metric are better"
+    )
     args = parser.parse_args(argv)
 
     from zoerefine.analysis.analyze import analyze
     from zoerefine.analysis.captions import counted
     from zoerefine.analysis.collect import FILTERED
 
-    collection, paths = analyze(args.runs, args.out, args.where, args.by)
+    collection, paths = analyze(
+        args.runs, args.out, args.where, args.by, args.metric, args.maximize
+    )
     for folder, reason in collection.left_out.items():
         if reason != FILTERED:
             print(f"left out {folder}: {reason}")
     filtered = list(collection.left_out.values()).count(FILTERED)
     if filtered:
         print(f"--where left out {counted(filtered, 'run')}")
+    for run in collection.runs:
+        for fault in run.faults:
+            print(f"note on {run.path}: {fault}")
     for path in paths:
         print(path)
     return 0

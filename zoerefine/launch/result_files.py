@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from zoerefine.errors import UserError
 from zoerefine.files import digest_file
 from zoerefine.run_dir import RunDir
 from zoerefine.trees import flatten
@@ -60,3 +61,14 @@ def weight_digests(run: RunDir) -> dict[str, str]:
         path.relative_to(run.path).as_posix(): path.read_text().strip()
         for path in sorted(run.path.rglob("weights.sha256"))
     }
+
+
+def left_digests(run: RunDir) -> dict[str, str]:
+    """SHA-256 of the files that the job left in its workspace, by their paths there."""
+    path = run.path / "left.json"
+    if not path.exists():
+        return {}
+    try:
+        return {str(file["path"]): str(file["sha256"]) for file in run.read_json(path)["files"]}
+    except (KeyError, TypeError):
+        raise UserError(f"{path} is damaged") from None

@@ -1,0 +1,33 @@
+"""Reads any run: of our own training, or of another repository's script."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from zoerefine.analysis.foreign_run import is_foreign, read_curves, read_foreign_run
+from zoerefine.analysis.run_record import Run, read_document, read_own_run
+from zoerefine.run_dir import RunDir
+from zoerefine.run_metrics import read_metrics
+
+
+def read_run(folder: Path, names: Sequence[str] = ()) -> Run:
+    """Read one run directory.
+
+    Args:
+        names: metrics whose curves are kept. A run of another repository's script has the final
+            values of all its metrics, one of our own only of these.
+
+    Raises:
+        UserError, OSError: a document is damaged.
+    """
+    run = RunDir(folder)
+    recorded = read_document(run, run.provenance_file)
+    if is_foreign(run, recorded):
+        return read_foreign_run(run, recorded, names)
+    own = read_own_run(run, recorded)
+    if not names:
+        return own
+    metrics = read_metrics(run)
+    finals = {name: metrics.final[name] for name in names if name in metrics.final}
+    curves = read_curves(metrics, names)
+    return replace(own, finals=finals, curves=curves, faults=list(metrics.faults))
