@@ -79,9 +79,8 @@ def test_epochs_are_whole_numbers_that_end_where_the_data_end(runs):
     add_groups(runs, [0.1, 0.2])
     collection = collect([str(runs.folder)])
     with style():
-        curves = overview_figure(
-            collection, make_groups(collection.runs, Measure("test")), Measure("test")
-        ).axes[0]
+        groups = make_groups(collection.runs, Measure("test"))
+        curves = overview_figure(collection, groups, Measure("test")).axes[0]
     low, high = curves.get_xlim()
     assert 12 < high < 13
     assert all(tick == int(tick) for tick in curves.get_xticks() if low <= tick <= high)

@@ -1,15 +1,18 @@
 """A page about a run: what ran, on what, how it ended, and the commands that run it again."""
 
+import re
 import shlex
 import time
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from zoerefine.launch.result_files import result_numbers, weight_digests
+from zoerefine.launch.result_files import left_digests, weight_digests
 from zoerefine.run_dir import RunDir
+from zoerefine.run_metrics import read_metrics
 
-MAX_NUMBERS = 12
+MAX_NUMBERS, MAX_FILES = 12, 4
+REFINED = re.compile(r"(test|val)\.refined\.\w+")  # of our own trainings
 
 
 def show_run(run: RunDir) -> str:
@@ -34,18 +37,38 @@ def show_run(run: RunDir) -> str:
         "machine": joined(recorded, "host", "cpu", "gpu"),
         "data": str(recorded.get("dataset_digest", ""))[:12],
         "weights": ", ".join(f"{digest[:12]}" for digest in weight_digests(run).values()),
+        "attempts": recorded.get("attempt", 1) if recorded.get("attempt", 1) != 1 else "",
+        "left": left_line(run),
     }
     lines = [f"{name:<11} {value}" for name, value in rows.items() if value]
-    numbers = list(result_numbers(run).items())
-    if numbers:
-        lines += ["", *(f"  {name:<40} {value:.6g}" for name, value in numbers[:MAX_NUMBERS])]
-    if len(numbers) > MAX_NUMBERS:
-        lines.append(f"  ... and {len(numbers) - MAX_NUMBERS} more in results.json")
+    lines += metric_lines(run)
     if "module" in recorded:  # a launcher started it
         again = shlex.join(["zoerefine", "reproduce", str(run.path)])
         lines += ["", "launched with:", f"  {launch_command(run, recorded)}"]
         lines += ["run it again and compare:", f"  {again}"]
     return "\n".join(lines)
+
+
+def metric_lines(run: RunDir) -> list[str]:
+    """The final metrics, those of the refined depth first, and what could not be read of them."""
+    metrics = read_metrics(run)
+    refined = sorted(name for name in metrics.final if REFINED.fullmatch(name))  # test, then val
+    shown = (refined or list(metrics.final))[:MAX_NUMBERS]
+    lines = [f"  {name:<40} {metrics.final[name]:.6g}" for name in shown]
+    if len(metrics.final) > len(shown):
+        lines.append(f"  ... and {len(metrics.final) - len(shown)} more in {metrics.source}")
+    elif shown:
+        lines.append(f"  (from {metrics.source})")
+    lines += [f"  note: {fault}" for fault in metrics.faults]
+    return ["", *lines] if lines else []
+
+
+def left_line(run: RunDir) -> str:
+    """How many files the job left in its workspace, and the first of them."""
+    names = list(left_digests(run))
+    more = [f"and {len(names) - MAX_FILES} more"] if len(names) > MAX_FILES else []
+    count = f"{len(names)} files in {run.path / 'left'}: "
+    return count + ", ".join([*names[:MAX_FILES], *more]) if names else ""
 
 
 def commit_line(recorded: dict[str, Any]) -> str:

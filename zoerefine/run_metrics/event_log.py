@@ -9,9 +9,9 @@ import numpy as np
 
 from zoerefine.run_metrics.event_records import Records, are_sound, columns_of, read_records
 from zoerefine.run_metrics.event_scalars import Scalars, find_scalars
+from zoerefine.run_metrics.find_files import EVENT_FILES
 from zoerefine.run_metrics.series import Kind, MetricLog, as_number
 
-EVENT_FILES = "*.tfevents.*"
 ALWAYS_CHECKED = 1024  # bytes of a record
 
 

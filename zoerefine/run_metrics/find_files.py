@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+EVENT_FILES = "*.tfevents.*"  # TensorBoard's
 # Folders that hold no metrics of the run itself.
 SKIPPED = {"__pycache__", "engine", "report", "checkpoints"}
 RUN_FILE = "provenance.json"  # in the folder of every run: the runs inside a study are not its own

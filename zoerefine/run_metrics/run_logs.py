@@ -10,8 +10,7 @@ from pathlib import Path, PurePosixPath
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics.csv_log import CSV_SUFFIXES, CsvLog
-from zoerefine.run_metrics.event_log import EVENT_FILES, EventLog
-from zoerefine.run_metrics.find_files import find_files
+from zoerefine.run_metrics.find_files import EVENT_FILES, find_files
 from zoerefine.run_metrics.json_log import JsonLog, read_results
 from zoerefine.run_metrics.metric_pattern import parse_pattern
 from zoerefine.run_metrics.output_log import OutputLog
@@ -163,6 +162,8 @@ def _logs_in(root: Path, since: float = 0.0) -> Iterator[MetricLog]:
     for path in find_files(root, since):
         place = path.relative_to(root)
         if fnmatch(path.name, EVENT_FILES):
+            from zoerefine.run_metrics.event_log import EventLog  # late: it needs numpy
+
             yield EventLog(path.parent, str(place.parent), since=since)
         elif path.suffix.lower() in CSV_SUFFIXES:
             yield CsvLog(path, str(place.with_suffix("")))
