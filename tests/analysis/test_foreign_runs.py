@@ -29,9 +29,7 @@ class Launched:
 
     def launch(self, *words):
         """Launch; returns the run."""
-        done = self.command(
-            "run", *self.repository.job(), "--name", "mnist", "--cwd", "run", *words
-        )
+        done = self.command("run", *self.repository.job(), "--name", "mnist", *words)
         assert done.returncode == 0, done.stderr
         return RunDir((self.folder / "runs" / "mnist" / "latest").resolve())
 

@@ -19,6 +19,7 @@ from zoerefine.launch.reproduce import (
     check_machine,
     check_run,
     compare_results,
+    matching_files,
     next_run_dir,
     recorded_plan,
 )
@@ -29,6 +30,7 @@ EPILOG = """\
 examples:
   zoerefine reproduce runs/demo/latest
   zoerefine reproduce runs/demo/latest --check
+  zoerefine reproduce runs/mnist/latest --compare '*.pt'
 
 exit code: 0: reproduced; 1: not reproduced; 2: it cannot be run again, the message says why
 """
@@ -53,6 +55,9 @@ def main(argv: Sequence[str]) -> int:
     add("--tolerance", type=float, default=TOLERANCE, metavar="X",
         help="allowed relative difference of a metric, where machine or versions differ from the "
         f"record (default: {TOLERANCE})")  # fmt: skip
+    add("--compare", action="append", default=[], metavar="PATTERN",
+        help="also compare the files of this name that the job left in its workspace, e.g. "
+        "'*.pt'; may be given several times")  # fmt: skip
     add("--check", action="store_true", help="list what differs from the record, and run nothing")
     add("--fresh", action="store_true",
         help="run the job once more, even if it was reproduced before")  # fmt: skip
@@ -65,6 +70,7 @@ def main(argv: Sequence[str]) -> int:
 
 def reproduce(run: RunDir, args: argparse.Namespace) -> int:
     """Check the record, run the job again, compare; 0 only if the results are the same."""
+    matching_files(run, args.compare)  # a wrong pattern is refused before the job runs
     plan = recorded_plan(run, args.home, args.repo)
 
     checks = [*check_run(run, plan), *check_commit(run, plan), *check_machine(run)]
@@ -87,7 +93,9 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> int:
     if code:
         print(f"NOT REPRODUCED: the job ended with exit code {code}, see {again.log_file}")
         return 1
-    return verdict(run, again, 0.0 if exact else args.tolerance)
+    tolerance = 0.0 if exact else args.tolerance
+    comparisons = compare_results(run, again, tolerance, args.compare)
+    return verdict(comparisons, again, tolerance)
 
 
 def data_digests(run: RunDir) -> Mapping[str, str]:
@@ -99,9 +107,8 @@ def data_digests(run: RunDir) -> Mapping[str, str]:
     return {"dataset_digest": cache.dataset_digest}
 
 
-def verdict(run: RunDir, again: RunDir, tolerance: float) -> int:
+def verdict(comparisons: Sequence[Comparison], again: RunDir, tolerance: float) -> int:
     """Print the comparison and the verdict; 0 if the run was reproduced."""
-    comparisons = compare_results(run, again, tolerance)
     if not comparisons:
         print("NOT REPRODUCED: the job left no results to compare")
         return 1

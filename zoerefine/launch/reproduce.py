@@ -7,23 +7,31 @@ first one, and weights and metrics are compared.
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.files import digest_file
+from zoerefine.identity import OWN_MODULES
 from zoerefine.launch import provenance
-from zoerefine.launch.changes import Changes
+from zoerefine.launch.changes import Changes, shortened_list
 from zoerefine.launch.environment import packages
 from zoerefine.launch.git_commands import git
 from zoerefine.launch.launch_plan import Job, LaunchPlan, parse_config
 from zoerefine.launch.mirror import branch_or_tag_with, fetch_commit
 from zoerefine.launch.repository_address import parse_address
-from zoerefine.launch.result_files import result_numbers, weight_digests
+from zoerefine.launch.result_files import (
+    is_time,
+    left_digests,
+    result_numbers,
+    weight_digests,
+)
 from zoerefine.run_dir import RunDir
+from zoerefine.run_metrics import read_metrics
 
 TOLERANCE = 0.02  # relative, between different machines or versions
 SAME, DIFFERS, MISMATCH = "same", "differs", "MISMATCH"
@@ -162,26 +170,71 @@ def compare(what: str, recorded: str, now: str, otherwise: str) -> Comparison:
     return Comparison(what, recorded, now, SAME if recorded == now else otherwise)
 
 
-def compare_results(first: RunDir, again: RunDir, tolerance: float) -> list[Comparison]:
-    """Compare weights by their digests, and every metric.
+def compare_results(
+    first: RunDir, again: RunDir, tolerance: float, patterns: Sequence[str] = ()
+) -> list[Comparison]:
+    """Compare weights and chosen left files by their digests, and every metric.
 
     Args:
+        patterns: which left files to compare, e.g. `*.pt`.
         tolerance: the relative difference that metrics may have, on another machine or with other
             versions. With a tolerance weights may differ. 0: everything must be bit-exact.
     """
     comparisons = []
-    before, after = weight_digests(first), weight_digests(again)
+    before = weight_digests(first) | matching_files(first, patterns)
+    after = weight_digests(again) | left_digests(again)
     for name, digest in before.items():
         otherwise = DIFFERS if tolerance else MISMATCH
         comparisons.append(compare(name, digest, after.get(name, "absent"), otherwise))
-    recorded, repeated = result_numbers(first), result_numbers(again)
+    recorded, repeated = compared_numbers(first), compared_numbers(again)
     for name, value in recorded.items():
-        now = repeated.get(name, math.nan)
-        close = math.isclose(value, now, rel_tol=tolerance, abs_tol=1e-9 if tolerance else 0.0)
-        same = value == now or (math.isnan(value) and math.isnan(now) and name in repeated)
-        verdict = SAME if same else DIFFERS if close else MISMATCH
-        comparisons.append(Comparison(name, f"{value:.8g}", f"{now:.8g}", verdict))
+        comparisons.append(compare_numbers(name, value, repeated.get(name), tolerance))
     return comparisons or compare_files(first, again)
+
+
+def compared_numbers(run: RunDir) -> dict[str, float]:
+    """Every number that a repetition must give again.
+
+    Of another repository's script these are its metrics, at every step.
+    """
+    numbers = result_numbers(run)
+    module = str(run.read_json(run.provenance_file).get("module", ""))
+    if module.startswith(OWN_MODULES):
+        return numbers
+    metrics = read_metrics(run)
+    numbers |= {name: value for name, value in metrics.final.items() if not is_time(name)}
+    for name, series in metrics.series.items():
+        if not is_time(name):
+            points = zip(series.steps, series.values, strict=True)
+            numbers |= {f"{name} at step {step:g}": value for step, value in points}
+    return numbers
+
+
+def compare_numbers(name: str, recorded: float, now: float | None, tolerance: float) -> Comparison:
+    """Compare a number with that of the repetition; None: it is absent there."""
+    if now is None:
+        return Comparison(name, f"{recorded:.8g}", "absent", MISMATCH)
+    if recorded == now or (math.isnan(recorded) and math.isnan(now)):
+        return Comparison(name, f"{recorded:.8g}", f"{now:.8g}", SAME)
+    close = math.isclose(recorded, now, rel_tol=tolerance, abs_tol=1e-9 if tolerance else 0.0)
+    shown = f"{now:.8g} ({now - recorded:+.2g})"
+    return Comparison(name, f"{recorded:.8g}", shown, DIFFERS if close else MISMATCH)
+
+
+def matching_files(run: RunDir, patterns: Sequence[str]) -> dict[str, str]:
+    """The digests of the left files that match a pattern.
+
+    Raises `UserError` where a pattern matches none.
+    """
+    files = left_digests(run)
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        matched = {name: digest for name, digest in files.items() if fnmatch(name, pattern)}
+        if not matched:
+            known = shortened_list(list(files)) or "none"
+            raise UserError(f"--compare {pattern} matches no left file; there are: {known}")
+        found |= matched
+    return found
 
 
 def compare_files(first: RunDir, again: RunDir) -> list[Comparison]:

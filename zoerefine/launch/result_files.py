@@ -19,6 +19,9 @@ NOT_RESULTS = re.compile(
     r"|events\.out\..*|input(\.\w+)?|left\.json)$"
 )
 TIMING = re.compile(r"(_s|_ms|_share|_gib)$")
+# What other scripts call times and speeds, as one of the words in a name.
+TIME_WORDS = {"time", "times", "wall", "elapsed", "duration", "eta", "seconds", "secs", "sec", "ms",
+              "date", "timestamp", "fps", "speed", "throughput"}  # fmt: skip
 
 
 def result_digests(run: RunDir) -> dict[str, str]:
@@ -55,6 +58,12 @@ def result_numbers(run: RunDir) -> dict[str, float]:
     return found
 
 
+def is_time(name: str) -> bool:
+    """Whether the name of another script's metric says that it is a time or a speed."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return bool(TIMING.search(name.lower()) or TIME_WORDS.intersection(words))
+
+
 def weight_digests(run: RunDir) -> dict[str, str]:
     """The digests of trained weights by their place in the run."""
     return {
@@ -65,7 +74,7 @@ def weight_digests(run: RunDir) -> dict[str, str]:
 
 def left_digests(run: RunDir) -> dict[str, str]:
     """SHA-256 of the files that the job left in its workspace, by their paths there."""
-    path = run.path / "left.json"
+    path = run.left_file
     if not path.exists():
         return {}
     try:

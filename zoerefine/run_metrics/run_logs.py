@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -16,7 +16,6 @@ from zoerefine.run_metrics.metric_pattern import parse_pattern
 from zoerefine.run_metrics.output_log import OutputLog
 from zoerefine.run_metrics.series import Kind, MetricLog, Points, RunMetrics, as_series
 
-LEFT = "left"  # the folder of a run with what its job left in the workspace
 NAMED = 3  # logs that `RunMetrics.source` names
 # Parts of a path that differ each time a script starts: version_3, attempt-2, or a date and time.
 EACH_TIME = re.compile(r"version_\d+|attempt\W?\d+|.*(\d\D*){8}", re.IGNORECASE)
@@ -81,11 +80,10 @@ class RunLogs:
         if path.is_file():
             yield JsonLog(path, path.name)
         if not (path in self.logs and self.logs[path].points):
-            left = self.run.path / LEFT
-            yield from _logs_in(left)
-            yield from (log for log in _logs_in(self.run.path) if left not in log.path.parents)
+            yield from _logs_in(find_files(self.run.path), self.run.path, self.run.left)
             if workspace is not None:
-                yield from _logs_in(workspace, since)
+                files = find_files(workspace, since)
+                yield from _logs_in(files, workspace, since=since)
         if self.pattern and self.run.log_file.is_file():
             try:
                 pattern = parse_pattern(self.pattern)
@@ -157,10 +155,18 @@ def lasting_place(place: str) -> str:
     return str(PurePosixPath(*(p for p in Path(place).parts if not EACH_TIME.fullmatch(p))))
 
 
-def _logs_in(root: Path, since: float = 0.0) -> Iterator[MetricLog]:
-    """The event files (by folder) and CSV files below a folder."""
-    for path in find_files(root, since):
-        place = path.relative_to(root)
+def _logs_in(
+    files: Iterable[Path], root: Path, left: Path | None = None, since: float = 0.0
+) -> Iterator[MetricLog]:
+    """The logs of event files (one for each folder) and of CSV files.
+
+    Args:
+        root: their places are relative to it.
+        left: a folder below it; places of files there are relative to this folder.
+    """
+    for path in files:
+        base = left if left is not None and left in path.parents else root
+        place = path.relative_to(base)
         if fnmatch(path.name, EVENT_FILES):
             from zoerefine.run_metrics.event_log import EventLog  # late: it needs numpy
 
