@@ -1,11 +1,19 @@
-// Refines the depth of one picture with a torchscript bundle, as a robot's C++ program would.
+// Refines the depth of one picture with a torchscript or tensorrt bundle, as a robot's C++ program
+// would.
 //
-//   refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm
+//   refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm [DEVICE [RUNTIME]]
+//
+// DEVICE is where the bundle was built to run: cpu (the default), cuda or cuda:1. A tensorrt bundle
+// needs RUNTIME, the path of Torch-TensorRT's libtorchtrt_runtime.so. It is loaded here and not
+// linked, so that this program also builds and runs without TensorRT. docs/engines.md says which
+// libraries it must find.
 //
 // Pictures are binary PPM (8 bits) and PGM (16 bits, metres * 256), which need no library.
 // torch::jit::load runs the code in a bundle without verifying it: verify a bundle once with
 // `zoerefine show BUNDLE`, when it is copied to the robot.
 
+#include <dlfcn.h>
+#include <torch/cuda.h>
 #include <torch/script.h>
 
 #include <cstdint>
@@ -57,8 +65,24 @@ void write_pgm(const std::string& path, torch::Tensor depth) {
   if (!file) throw std::runtime_error(path + " cannot be written");
 }
 
+// The device of a name. An unknown one and a GPU that is missing are errors in one line.
+torch::Device device_of(const std::string& name) {
+  if (name != "cpu" && name.rfind("cuda", 0) != 0)
+    throw std::runtime_error("unknown device " + name + ": cpu, cuda or cuda:1");
+  if (name != "cpu" && !torch::cuda::is_available())
+    throw std::runtime_error(name + ": this machine, or the libtorch in use, has no GPU");
+  return torch::Device(name);
+}
+
+// Loads the classes and operators that a TensorRT engine in TorchScript needs.
+void load_runtime(const std::string& path) {
+  if (!dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) throw std::runtime_error(dlerror());
+}
+
 int run(const std::string& bundle, const std::string& rgb_path, const std::string& zoe_path,
-        const std::string& out) {
+        const std::string& out, const std::string& device_name, const std::string& runtime) {
+  const torch::Device device = device_of(device_name);
+  if (!runtime.empty()) load_runtime(runtime);
   Picture rgb = read_netpbm(rgb_path, "P6 255", 3);
   Picture zoe = read_netpbm(zoe_path, "P5 65535", 2);
   if (rgb.width != zoe.width || rgb.height != zoe.height)
@@ -69,20 +93,22 @@ int run(const std::string& bundle, const std::string& rgb_path, const std::strin
 
   // Units, sizes and precision are handled inside the bundle.
   torch::InferenceMode no_gradients;
-  torch::jit::Module refiner = torch::jit::load(bundle, torch::kCPU);
-  torch::Tensor refined = refiner.forward({rgb_u8, zoe_u16}).toTensor();  // uint16 [1, H, W]
+  torch::jit::Module refiner = torch::jit::load(bundle, device);
+  torch::Tensor refined =
+      refiner.forward({rgb_u8.to(device), zoe_u16.to(device)}).toTensor();  // uint16 [1, H, W]
 
-  write_pgm(out, refined[0].contiguous());
+  write_pgm(out, refined[0].cpu().contiguous());
   return 0;
 }
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::cerr << "usage: refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm\n";
+  if (argc < 5 || argc > 7) {
+    std::cerr << "usage: refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm [DEVICE [RUNTIME]]\n";
     return 2;
   }
   try {
-    return run(argv[1], argv[2], argv[3], argv[4]);
+    return run(argv[1], argv[2], argv[3], argv[4], argc > 5 ? argv[5] : "cpu",
+               argc > 6 ? argv[6] : "");
   } catch (const c10::Error& error) {
     std::cerr << "error: " << argv[1] << ": " << error.what_without_backtrace() << "\n";
   } catch (const std::exception& error) {

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from tests.exporting.substitute_engine import compiled_substitute, embed
 from zoerefine.exporting.bundle import load_bundle
 from zoerefine.files import digest_file, digest_json
 
+FILES = ["BUNDLE", "rgb.ppm", "zoe.pgm", "out.pgm"]
 SOURCES = Path(__file__).resolve().parents[2] / "examples" / "cpp"
 
 
@@ -73,6 +75,30 @@ def test_its_output_is_bit_exact_with_pythons(program, bundle, frame, tmp_path):
     np.testing.assert_array_equal(refined, load_bundle(bundle)(rgb[None], zoe[None])[0])
 
 
+def test_a_bundle_with_a_tensorrt_engine_runs_once_the_runtime_is_loaded(
+    program, frame, tmp_path, request
+):
+    """A substitute takes the place of Torch-TensorRT's runtime and engine."""
+    runtime = compiled_substitute(request.config.cache)
+    torch.ops.load_library(runtime)
+    bundle = embed(tmp_path / "r.ts")
+    words = (bundle, "rgb.ppm", "zoe.pgm", "refined.pgm", "cpu")
+    done = run(program, tmp_path, *words)
+    assert done.returncode == 2
+    assert "Unknown type name '__torch__.torch.classes.tensorrt.Engine'" in done.stderr
+    done = run(program, tmp_path, *words, runtime)
+    assert (done.returncode, done.stderr) == (0, "")
+    refined = cv2.imread(str(tmp_path / "refined.pgm"), cv2.IMREAD_UNCHANGED)
+    rgb, zoe = frame
+    np.testing.assert_array_equal(refined, load_bundle(bundle)(rgb[None], zoe[None])[0])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_missing_gpu_is_one_line(program, bundle, frame, tmp_path):
+    done = run(program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "out.pgm", "cuda")
+    assert done.stderr == "error: cuda: this machine, or the libtorch in use, has no GPU\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -82,7 +108,9 @@ def test_its_output_is_bit_exact_with_pythons(program, bundle, frame, tmp_path):
         (["BUNDLE", "cut.ppm", "zoe.pgm", "out.pgm"], "error: cut.ppm is cut short"),
         (["BUNDLE", "small.ppm", "zoe.pgm", "out.pgm"], "small.ppm and zoe.pgm differ in size"),
         (["BUNDLE", "rgb.ppm", "zoe.pgm", "no/out.pgm"], "error: no/out.pgm cannot be written"),
-        (["BUNDLE"], "usage: refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm"),
+        (["BUNDLE"], "usage: refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm [DEVICE [RUNTIME]]"),
+        ([*FILES, "tpu"], "error: unknown device tpu: cpu, cuda or cuda:1"),
+        ([*FILES, "cpu", "absent.so"], "error: absent.so: cannot open shared object file"),
     ],
 )
 def test_its_errors_are_one_line(program, bundle, frame, tmp_path, words, message):

@@ -4,7 +4,6 @@ The engine class is a substitute in C++, compiled here, that follows Torch-Tenso
 serialized engines. Every known pitfall must give one line of ours, not a traceback of theirs.
 """
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,73 +11,33 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.utils.cpp_extension import include_paths, library_paths
 
+from tests.exporting.substitute_engine import ABI, TORCH, compiled_substitute, embed
 from zoerefine.errors import UserError
-from zoerefine.exporting.bundle import load_bundle, save_bundle
+from zoerefine.exporting.bundle import load_bundle
 from zoerefine.exporting.engine_kinds import (
-    BuiltEngine,
     ExportSource,
     engine_kind,
     gpu_architecture,
 )
 from zoerefine.exporting.engines import tensorrt_engine as tensorrt
-from zoerefine.exporting.engines.torchscript_engine import compile_script
 from zoerefine.exporting.int8_operator import quantize_int8
-from zoerefine.exporting.shipped_module import ShippedModule
 from zoerefine.exporting.verify import check_size, compare_with_eager
-from zoerefine.files import digest_file, digest_json, replacing
 from zoerefine.model import build_refiner
 
-ABI = "Torch-TensorRT's engine ABI"
-TORCH = torch.__version__.split("+")[0]
 SMALL = {"NAME": "small", "BASE": 4, "MAX_LOG": 1.0}
-MANIFEST = {"engine": "tensorrt", "precision": "fp16", "torch": TORCH, "run": "abc"}
 
 
 @pytest.fixture(scope="session")
 def library(request):
-    """The substitute as a library, compiled against torch's headers; kept in pytest's cache."""
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ on this machine, which compiles the substitute engine")
-    source = Path(__file__).with_name("engine.cpp")
-    digest = digest_json([torch.__version__, torch.__file__, digest_file(source)])[:16]
-    path = Path(request.config.cache.mkdir("tensorrt-substitute")) / f"{digest}.so"
-    if not path.exists():
-        folders = [f"-I{folder}" for folder in include_paths()]
-        flags = ["-std=c++20", "-O0", "-fPIC", "-shared"]
-        libraries = [*(f"-L{folder}" for folder in library_paths()), "-ltorch_cpu", "-lc10"]
-        with replacing(path) as temporary:
-            words = ["g++", *flags, *folders, source, "-o", temporary, *libraries]
-            done = subprocess.run(words, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr[-3000:]
-    return path
+    """The substitute as a library."""
+    return compiled_substitute(request.config.cache)
 
 
 @pytest.fixture
 def runtime(library):
     """The substitute, loaded in this process."""
     torch.ops.load_library(library)
-
-
-class Core(torch.nn.Module):
-    """What Torch-TensorRT's `embed_engine_in_new_module` returns, with the substitute."""
-
-    def __init__(self, abi="9", largest=16):
-        super().__init__()
-        self.engine = torch.classes.tensorrt.Engine([abi, str(largest)])
-
-    def forward(self, rgb01: torch.Tensor, zoe_m: torch.Tensor) -> torch.Tensor:
-        return torch.ops.tensorrt.execute_engine([rgb01, zoe_m], self.engine)[0]
-
-
-def embed(path, abi="9", largest=16, **more):
-    """A bundle with a substitute engine of this ABI, for batches up to `largest`."""
-    module = compile_script(ShippedModule(Core(abi, largest), 24, 32))
-    requirements = {"torch": [TORCH], ABI: ["9"], **more}
-    built = BuiltEngine(module, requirements=requirements, batches=(1, 4, 16))
-    save_bundle(built, MANIFEST, path)
-    return path
 
 
 @pytest.mark.parametrize("size", [(24, 32), (48, 64)])
