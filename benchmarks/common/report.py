@@ -24,9 +24,11 @@ def row(
     at_least: float | None = None,
     at_most: float | None = None,
 ) -> Row:
-    """A figure, and the least or the most that it should be."""
+    """A figure, and the least or the most that it should be, or both."""
     goal, ok = None, True
-    if at_least is not None:
+    if at_least is not None and at_most is not None:
+        goal, ok = f"{at_least:g} to {at_most:g}", at_least <= value <= at_most
+    elif at_least is not None:
         goal, ok = f"at least {at_least:g}", value >= at_least
     elif at_most is not None:
         goal, ok = f"at most {at_most:g}", value <= at_most
@@ -34,8 +36,8 @@ def row(
     return {"measure": measure, "value": float(value), "unit": unit, "goal": goal, "ok": bool(ok)}
 
 
-def report(rows: Sequence[Row], path: Path | None) -> None:
-    """Print rows as a table, and write them where asked."""
+def report(rows: Sequence[Row], path: Path | None, details: Sequence[Row] = ()) -> None:
+    """Print rows as a table, and write them where asked; `details` are only written."""
     width = max(len(row["measure"]) for row in rows)
     for row in rows:
         verdict = "met" if row["ok"] else "MISSED"
@@ -43,4 +45,4 @@ def report(rows: Sequence[Row], path: Path | None) -> None:
         print(f"{row['measure']:<{width}} {row['value']:>12.3f} {row['unit']:<10} {goal}".rstrip())
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(rows, indent=2) + "\n")
+        path.write_text(json.dumps([*rows, *details], indent=2) + "\n")
