@@ -47,6 +47,20 @@ def test_an_untrained_refiner_returns_its_input_bit_for_bit_at_any_size(name, he
             assert torch.equal(refiner(rgb01, zoe_m), zoe_m)
 
 
+def test_a_predicted_correction_multiplies_the_pseudo_depth_whatever_its_scale():
+    rgb01, zoe_m = inputs()
+    refiners = [build_refiner({"NAME": "small", "BASE": 8, "MAX_LOG": 9.0, "PREDICTS": predicts})
+                for predicts in ("depth", "correction")]  # fmt: skip
+    for refiner in refiners:
+        refiner.trained.fill_(True)
+        refiner.eval()
+        refiner.backbone.requires_grad_(False).head.weight.zero_()
+        refiner.backbone.head.bias.fill_(0.2)
+    depth, corrected = (refiner(rgb01, zoe_m) for refiner in refiners)
+    assert torch.allclose(depth, torch.full_like(depth, math.exp(MEAN_LOG_DEPTH + 0.2)))
+    assert torch.allclose(corrected, zoe_m * math.exp(0.2))
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_correction_is_bounded_and_invalid_pixels_stay_invalid(name):
     rgb01, zoe_m = inputs()

@@ -243,6 +243,16 @@ class ModelKeys(KeyGroup):
     CONFIDENCE: bool = key(
         Flag(), True, "predict the error of depth beside depth, where the network offers it"
     )
+    PREDICTS: str = key(
+        OneOf(
+            {
+                "depth": "log depth: better in rooms that training has seen",
+                "correction": "the change of log depth: better in rooms never seen",
+            }
+        ),
+        "depth",
+        "what the network predicts",
+    )
     OPTIONS: dict[str, Any] = key(
         OpenMapping(), {}, "hyper-parameters of the network's own: keyword arguments of its class"
     )

@@ -1,13 +1,14 @@
 """The refiner: predicted metric depth, bounded around the pseudo depth, with any backbone.
 
-    predicted_log_depth = MEAN_LOG_DEPTH + backbone(rgb, log zoe_m, rows)
-    depth_m = zoe_m exp(clip(predicted_log_depth - log zoe_m, -max_log, max_log))
+    depth_m = zoe_m exp(clip(change, -max_log, max_log))
 
-The backbone predicts log depth, not a correction of the pseudo depth. To predict a correction, it
-would first have to undo the errors of the pseudo depth's scale and details; to predict depth, it
-takes from the pseudo depth what is right (benchmarks/quality.py). The bound limits the correction:
-depth differs from the pseudo depth by at most a factor exp(max_log). An untrained refiner returns
-its input unchanged, bit for bit, in evaluation mode.
+The backbone sees RGB, log zoe_m and rows. It predicts either log depth, then change =
+MEAN_LOG_DEPTH + backbone - log zoe_m, or the change itself (`predicts`). To predict a change, it
+must first undo the errors of the pseudo depth's scale and details; to predict depth, it takes from
+the pseudo depth what is right, which is better where training has seen the room
+(benchmarks/quality.py). In rooms never seen it is worse (benchmarks/rooms.py). Depth differs from
+the pseudo depth by at most a factor exp(max_log). An untrained refiner returns its input
+unchanged, bit for bit, in evaluation mode.
 
 After training, a calibration on rooms that training has not seen sets how far depth follows this
 change (zoerefine/training/calibration.py). With c the bounded change of log depth,
@@ -44,6 +45,7 @@ SMALLEST_DEPTH_M = 1e-3  # smaller than the step of any depth file
 MEAN_LOG_SCALE = math.log(0.1)  # of the error of log depth; it is predicted within a factor e^5
 MAX_LOG_SCALE = 5.0
 BAND_SCALES = math.log(10)  # half-width of the 90% band of a Laplace distribution of scale 1
+DEPTH, CORRECTION = "depth", "correction"  # what a backbone predicts
 # Buffers that the calibration sets, with their values before it.
 CALIBRATION = {"log_factor": 0.0, "strength": 1.0, "limit": math.inf, "spread_factor": 1.0}
 
@@ -52,8 +54,9 @@ class RefinerNetwork(nn.Module):
     """Corrects metric depth by at most a factor exp(+-max_log) at a pixel, before calibration.
 
     `backbone` is a `zoerefine.model.backbone.Backbone`: it maps [B, INPUTS, H', W'], with H' and
-    W' divisible by `backbone.stride`, to log depth less MEAN_LOG_DEPTH, [B, 1, H', W'], and with
-    confidence to a second tensor of this shape.
+    W' divisible by `backbone.stride`, to log depth less MEAN_LOG_DEPTH, [B, 1, H', W'], or, if
+    `predicts` is CORRECTION, to the change of log depth; with confidence, to a second tensor of
+    this shape, too.
 
     Attributes:
         has_confidence: whether `refine` gives the spread of depth.
@@ -70,10 +73,11 @@ class RefinerNetwork(nn.Module):
     limit: Tensor
     spread_factor: Tensor
 
-    def __init__(self, backbone: nn.Module, max_log: float) -> None:
+    def __init__(self, backbone: nn.Module, max_log: float, predicts: str = DEPTH) -> None:
         super().__init__()
         self.backbone = backbone
         self.max_log = max_log
+        self.predicts = predicts
         self.has_confidence = bool(getattr(backbone, "confidence", False))
         self.stride = int(backbone.stride)  # type: ignore[arg-type]
         shape = (1, INPUTS, 1, 1)
@@ -144,7 +148,9 @@ class RefinerNetwork(nn.Module):
         outputs = [one.float() for one in (found if self.has_confidence else (found,))]
         if bottom or right:
             outputs = [one[..., :height, :width] for one in outputs]
-        return (outputs[0] + MEAN_LOG_DEPTH - log_zoe, *outputs[1:])
+        if self.predicts == DEPTH:
+            outputs[0] = outputs[0] + MEAN_LOG_DEPTH - log_zoe
+        return tuple(outputs)
 
     def depth_of(self, zoe_m: Tensor, change: Tensor) -> Tensor:
         """Refined depth [B, 1, H, W], metres, from the predicted change of log depth."""
