@@ -23,7 +23,7 @@ import torch
 from common.baselines import Direct
 from common.report import Row, options, report, row
 from common.rooms.folds import Fold, folds_in_turn, read_folds
-from common.rooms.jobs import Data, Found, Job, run_job
+from common.rooms.jobs import FINE_TUNING, Data, Found, Job, run_job
 from common.rooms.sides import FIRST, REFINED
 from common.rooms.tables import (
     aim_rows,
@@ -110,7 +110,7 @@ def list_jobs(args: argparse.Namespace, cfg: Config, data: Data) -> list[Job]:
     jobs = []
     for seed in range(1 if args.quick else args.seeds):
         first = not (args.quick or args.refiner_only) and seed < args.first_seeds
-        label = not args.refiner_only and seed == 0
+        label = not args.refiner_only and seed == 0 and FINE_TUNING.exists()
         jobs += [
             Job(split_without(fold, scenes, cfg, seed), seed, None, first, label) for fold in folds
         ]

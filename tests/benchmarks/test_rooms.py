@@ -112,7 +112,7 @@ def test_the_best_factor_of_a_frame_is_the_best():
 def test_the_whole_benchmark_runs_on_a_small_world(tmp_path):
     rows = tmp_path / "rows.json"
     command = [sys.executable, "-W", "ignore", BENCHMARKS / "rooms.py", "--quick", "--json", rows,
-               "CACHE.HEIGHT", "48", "CACHE.WIDTH", "64", "MODEL.BASE", "4"]  # fmt: skip
+               "CACHE.HEIGHT", "64", "CACHE.WIDTH", "96", "MODEL.BASE", "4"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = {row["measure"]: row for row in json.loads(rows.read_text())}
