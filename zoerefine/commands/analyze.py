@@ -18,11 +18,11 @@ Writes one graph (overview.png, .pdf, .svg), a report page (report.html) and the
 groups.csv, scenes.csv, differences.csv). docs/analysis.md explains them.
 """
 EXAMPLES = """\
-examples:
+examples, after `make demo`:
   zoerefine analyze runs/demo/latest --out report
-  zoerefine analyze 'runs/small/*' 'runs/guided/*' --out report --by MODEL.NAME
-  zoerefine analyze runs/mnist --out report --metric val_acc --maximize
-  zoerefine analyze 'runs/*/*' --out report --where "TRAIN.LR<1e-3 and MODEL.NAME=='unet'"
+  zoerefine analyze runs/demo/latest --out report_of_rmse --metric val.refined.rmse
+  zoerefine analyze 'runs/demo/*' --out report_by_loss --by LOSS.OBJECT_WEIGHT
+  zoerefine analyze 'runs/*/*' --out report_of_few --where "TRAIN.LR>1e-4 and MODEL.MAX_LOG<=2"
 """
 
 

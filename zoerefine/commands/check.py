@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoerefine.commands.config_option import add_config_option
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.config import load_config
 from zoerefine.files import create_ignored_folder
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 LIMIT_S = 180
 STYLES = {"good": "green", "look": "yellow", "unclear": "dim", "skipped": "dim"}
 
+EXAMPLES = """\
+examples, after `zoerefine data synthesize data/synthetic`:
+  zoerefine check --config configs/demo.yaml DATA.ROOT data/synthetic
+  zoerefine check --config configs/demo.yaml --limit 60 DATA.ROOT data/synthetic TRAIN.LR 1e-3
+"""
+
 
 def main(argv: Sequence[str]) -> int:
     """Run the checks; exit code 1 if a check says "look"."""
@@ -25,6 +32,8 @@ def main(argv: Sequence[str]) -> int:
         description="Check a configuration with short trainings: loss before training, "
         "gradients, memory, overfitting of one batch, learning rate, data loading, and whether "
         "the result depends on pseudo depth and pictures. Trains in TRAIN.PRECISION; saves no run.",
+        epilog=EXAMPLES,
+        formatter_class=HelpFormat,
     )
     add_config_option(parser, required=True, help="a YAML config")
     parser.add_argument(

@@ -12,10 +12,10 @@ from zoerefine.errors import UserError
 
 EPILOG = """\
 examples:
-  zoerefine config --config configs/demo.yaml           the whole tree, as YAML with comments
-  zoerefine config TRAIN.SCHEDULE                       one key in detail
-  zoerefine config --config configs/demo.yaml TRAIN     one group
-  zoerefine config TRAIN.LR 3e-4 TRAIN.LR               a value checked, then explained
+  zoerefine config --config configs/demo.yaml         # the whole tree, as YAML with comments
+  zoerefine config TRAIN.SCHEDULE                     # one key in detail
+  zoerefine config --config configs/demo.yaml TRAIN   # one group
+  zoerefine config TRAIN.LR 3e-4 TRAIN.LR             # a value checked, then explained
 """
 
 

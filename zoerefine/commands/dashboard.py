@@ -9,10 +9,12 @@ from zoerefine.commands.help_format import HelpFormat
 from zoerefine.run_dir import RunDir
 
 EPILOG = """\
-examples:
-  zoerefine dashboard runs/demo/study
-  zoerefine dashboard runs/search/study --port 9000
-  ssh -L 8080:localhost:8080 -L 8081:localhost:8081 HOST    (to see it from another machine)
+examples, after `make demo`:
+  zoerefine dashboard runs/demo/latest
+  zoerefine dashboard runs/demo/latest --port 9000
+
+to see it from another machine (HOST is this one's name), run there:
+  ssh -L 8080:localhost:8080 -L 8081:localhost:8081 HOST
 """
 
 

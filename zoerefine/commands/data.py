@@ -5,11 +5,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
     from zoerefine.data.split import Split
+
+EXAMPLES = """\
+examples:
+  zoerefine data synthesize data/synthetic
+  zoerefine data inspect data/synthetic --picture sheet.png
+  zoerefine data split data/synthetic --out split.json
+  zoerefine data pack --config configs/demo.yaml DATA.ROOT data/synthetic
+"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -21,7 +30,10 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """All commands with their options."""
     made = argparse.ArgumentParser(
-        prog="zoerefine data", description="Make, check, split and pack a data set."
+        prog="zoerefine data",
+        description="Make, check, split and pack a data set.",
+        epilog=EXAMPLES,
+        formatter_class=HelpFormat,
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
 

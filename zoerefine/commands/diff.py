@@ -7,9 +7,9 @@ from pathlib import Path
 from zoerefine.commands.help_format import HelpFormat
 
 EPILOG = """\
-examples:
-  zoerefine diff runs/small/latest runs/guided/latest
-  zoerefine diff runs/small/latest runs/guided/latest --picture difference.png
+examples, after `make demo`:
+  zoerefine diff runs/demo/latest/trials/0000 runs/demo/latest/trials/0001
+  zoerefine diff runs/demo/latest/trials/0000 runs/demo/latest/best --picture difference.png
 """
 
 

@@ -19,7 +19,7 @@ results, in the run's directory:
   engine/sweep.png       --sweep: accuracy against latency; the numbers are in sweep.json
   engine/builds/         built bundles, which the same command uses again
 
-examples:
+examples, after `make demo`:
   zoerefine export runs/demo/latest/best
   zoerefine export runs/demo/latest/best --engine torchscript --precision fp32
   zoerefine export runs/demo/latest/best --sweep

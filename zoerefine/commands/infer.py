@@ -28,10 +28,14 @@ exit codes:
   1  some frames were left out; each is named with its reason
   2  nothing was refined
 
-examples:
-  zoerefine infer refiner.ts --rgb pictures --depth pseudo_depth --out refined
-  zoerefine infer refiner.ts --rgb video.mp4 --out refined --video side_by_side.mp4
-  zoerefine infer refiner.ts --rgb 'clips/*/left*.jpg' --depth zoe --out refined --eval truth
+examples, after `make demo`:
+  zoerefine infer runs/demo/latest/best/engine/refiner.ts --out refined \\
+      --rgb data/synthetic/habitat_sim_DAVIS/JPEGImages/480p/0000 \\
+      --depth data/synthetic/zoe_depth_raw/0000
+  zoerefine infer runs/demo/latest/best/engine/refiner.ts --out refined_with_metrics --colors \\
+      --rgb 'data/synthetic/habitat_sim_DAVIS/JPEGImages/480p/*/*0.jpg' \\
+      --depth data/synthetic/zoe_depth_raw \\
+      --eval data/synthetic/habitat_sim_DAVIS/Annotations/480p_depth
 """
 
 

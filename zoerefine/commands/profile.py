@@ -5,8 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoerefine.commands.config_option import add_config_option
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.config import load_config
+
+EXAMPLES = """\
+examples, after `zoerefine data synthesize data/synthetic`:
+  zoerefine profile --config configs/demo.yaml DATA.ROOT data/synthetic
+  zoerefine profile --config configs/demo.yaml --steps 20 --out steps.png DATA.ROOT data/synthetic
+"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -15,6 +22,8 @@ def main(argv: Sequence[str]) -> int:
         prog="zoerefine profile",
         description="Train a few dozen steps on the configured data, draw a timeline of readers, "
         "conversion and training, and name the bottleneck. Saves no run.",
+        epilog=EXAMPLES,
+        formatter_class=HelpFormat,
     )
     add_config_option(parser, required=True, help="a YAML config")
     parser.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")

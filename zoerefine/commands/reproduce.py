@@ -27,7 +27,7 @@ from zoerefine.run_dir import RunDir
 
 MAX_ROWS = 20
 EPILOG = """\
-examples:
+examples, after `make demo`:
   zoerefine reproduce runs/demo/latest
   zoerefine reproduce runs/demo/latest --check
   zoerefine reproduce runs/mnist/latest --compare '*.pt'

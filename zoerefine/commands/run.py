@@ -25,11 +25,12 @@ OLDER_SPELLINGS = (
     *("--copies_base_path", "--module_path"),
 )
 EPILOG = """\
-examples:
+examples, after `zoerefine data synthesize data/synthetic`; --repo may be any git URL:
   zoerefine run --repo . --commit HEAD --config configs/demo.yaml DATA.ROOT data/synthetic
-  zoerefine run --repo https://host/team/any.git --commit 1a2b3c4 --config any.yaml \\
-      --module tools/train.py -- --device cpu
-  zoerefine run --repo . --commits main,v1.2 --configs a.yaml,b.yaml --seeds 0:5 --parallel 2
+  zoerefine run --repo . --commit HEAD --config configs/search.yaml --module zoerefine.search \\
+      DATA.ROOT data/synthetic -- --workers 2
+  zoerefine run --repo . --commits HEAD,HEAD~1 --configs configs/demo.yaml,configs/search.yaml \\
+      --seeds 0:2 --parallel 2 DATA.ROOT data/synthetic
   zoerefine run --clean --older-than 14
 
 exit code: the job's own; 2: the launch was refused, the message says why; 130: stopped by Ctrl-C

@@ -9,7 +9,7 @@ from zoerefine.launch.show import show_run
 from zoerefine.run_dir import RunDir
 
 EPILOG = """\
-examples:
+examples, after `make demo`:
   zoerefine show runs/demo/latest
   zoerefine show runs/demo/latest/best/engine/refiner.ts
 """

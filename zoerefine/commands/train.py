@@ -4,10 +4,18 @@ import argparse
 from collections.abc import Sequence
 
 from zoerefine.commands.config_option import add_config_option
+from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.config import load_config
 from zoerefine.progress import silent
 from zoerefine.run_dir import run_from_launcher
+
+EXAMPLES = """\
+examples, after `zoerefine data synthesize data/synthetic`:
+  zoerefine train --config configs/demo.yaml DATA.ROOT data/synthetic
+  zoerefine train --config configs/demo.yaml DATA.ROOT data/synthetic TRAIN.LR 1e-3 SEED 1
+  torchrun --nproc-per-node 2 platform/train.py --config configs/demo.yaml DATA.ROOT data/synthetic
+"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -15,7 +23,8 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="zoerefine train",
         description="Train a refiner as configured; an unfinished run is resumed.",
-        epilog="Example: zoerefine train --config configs/habitatdyn.yaml DATA.ROOT FOLDER",
+        epilog=EXAMPLES,
+        formatter_class=HelpFormat,
     )
     add_config_option(parser, required=True, help="a YAML config")
     add_quiet_option(parser)
