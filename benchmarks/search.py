@@ -28,9 +28,10 @@ from zoerefine.config import defaults, merge, save_config
 from zoerefine.data.synthetic import synthesize
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
+from zoerefine.searching.own_training import OwnTraining
 from zoerefine.searching.study import Study
 from zoerefine.searching.trial_worker import run_worker
-from zoerefine.training.job import prepare, record_provenance
+from zoerefine.training.job import prepare
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RANDOM = ("random", "none")
@@ -132,9 +133,8 @@ def search(job: tuple[Path, tuple[str, str], int, int, int]) -> Found:
         "TRAIN": {"EPOCHS": epochs, "EMA": 0.9, "PICTURES": 0},
     })  # fmt: skip
     run = RunDir(root / "runs" / name)
-    study = Study(cfg, run)
-    save_config(cfg, run.config_file)
-    record_provenance(run, cfg, prepare(cfg)[0])
+    study = Study(OwnTraining(cfg), run)
+    study.subject.save(run)
     run_worker(run, "benchmark")
     done = TrialState.COMPLETE
     values = [t.values[0] if t.state == done else math.inf for t in study.trials()]

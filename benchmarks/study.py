@@ -27,10 +27,12 @@ from zoerefine.config import defaults, merge
 from zoerefine.progress import say, track
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.claims import claim_trial, complete
+from zoerefine.searching.own_training import OwnTraining
 from zoerefine.searching.samplers import tpe
 from zoerefine.searching.space import suggest
 from zoerefine.searching.storage import silence_optuna
 from zoerefine.searching.study import Study
+from zoerefine.searching.trial_runner import TrialOutcome
 
 TREE = {
     "TRAIN": {"LR": {"low": 1e-4, "high": 1e-2, "log": True}},
@@ -80,9 +82,13 @@ def opener(kind: str, url: str, folder: Path, name: str) -> Callable[[], Any]:
         return open_journal
     cfg = defaults()
     study = {"STORAGE": url if kind == "postgresql" else "", "TRIALS": 10**6}
-    merge(cfg, {"RUN": {"NAME": name}, "STUDY": study, "SEARCH": TREE}, "benchmark")
+    merge(
+        cfg,
+        {"RUN": {"NAME": name}, "DATA": {"ROOT": "/"}, "STUDY": study, "SEARCH": TREE},
+        "benchmark",
+    )
     cfg.freeze()
-    return lambda: Study(cfg, RunDir(folder))
+    return lambda: Study(OwnTraining(cfg), RunDir(folder))
 
 
 def fill(study: Any, size: int) -> None:
@@ -110,7 +116,7 @@ def space_of() -> Any:
 
     cfg = defaults()
     merge(cfg, {"SEARCH": TREE}, "benchmark")
-    return read_space(cfg)
+    return read_space(cfg.SEARCH)
 
 
 def trial_of(study: Any) -> OneTrial:
@@ -120,7 +126,7 @@ def trial_of(study: Any) -> OneTrial:
         def ours() -> None:
             claim = claim_trial(study, f"worker{os.getpid()}")
             assert claim is not None
-            complete(study, claim, {"abs_rel": 0.1, "parameters": 1.0})
+            complete(study, claim, TrialOutcome({"abs_rel": 0.1, "parameters": 1.0}))
 
         return ours
     space = space_of()

@@ -33,8 +33,9 @@ def search(cfg: "CfgNode") -> "RunDir":
     where there is nothing to search, or every trial failed.
     """
     from zoerefine.searching.driver import run_study
+    from zoerefine.searching.own_training import OwnTraining
 
-    return run_study(cfg)
+    return run_study(OwnTraining(cfg))
 
 
 def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "auto") -> Path:

@@ -9,14 +9,14 @@ import optuna
 import pytest
 
 from tests.conftest import CHECKOUT
-from zoerefine.config import load_config, save_config
+from zoerefine.config import load_config
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.own_training import OwnTraining
 from zoerefine.searching.storage import open_storage, storage_url
 from zoerefine.searching.study import Study
 from zoerefine.searching.trial_record import trial_run, without_duplicates
 from zoerefine.searching.trial_worker import run_worker
-from zoerefine.training.job import prepare, record_provenance
 
 CHECKPOINTS = "runs/tiny/study/trials/*/checkpoints/step-*.pt"
 GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
@@ -28,7 +28,7 @@ def open_study(tiny, tmp_path):
 
     def make(space, *words, folder="study"):
         cfg = load_config(tiny, ["SEARCH", space, *map(str, words)])
-        return Study(cfg, RunDir(tmp_path / folder))
+        return Study(OwnTraining(cfg), RunDir(tmp_path / folder))
 
     return make
 
@@ -39,8 +39,7 @@ def searched(open_study):
 
     def search(space, *words, enqueued=()):
         study = open_study(space, "TRAIN.EPOCHS", 1, *words)
-        save_config(study.cfg, study.run.config_file)
-        record_provenance(study.run, study.cfg, prepare(study.cfg)[0])
+        study.subject.save(study.run)
         enqueue(study, enqueued)
         run_worker(study.run, "here")
         return study

@@ -15,6 +15,7 @@ from zoerefine.searching.claims import (
 )
 from zoerefine.searching.lost_trials import requeue_lost_trials, requeue_trials_of
 from zoerefine.searching.trial_record import reason_of
+from zoerefine.searching.trial_runner import TrialOutcome
 
 SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
 FIGURES = {"abs_rel": 0.1}
@@ -38,7 +39,7 @@ def test_exactly_as_many_trials_begin_as_are_planned(open_study):
     assert claim_trial(study, "c") is None
     assert not study.is_over()
     for claim in (first, second):
-        complete(study, claim, FIGURES)
+        complete(study, claim, TrialOutcome(FIGURES))
     assert study.is_over()
     assert claim_trial(study, "a") is None
 
@@ -52,8 +53,8 @@ def test_a_trial_continues_under_its_number_when_its_worker_is_dead(open_study):
     again = claim_trial(study, "c")
     assert (again.number, again.values, again.run) == (lost.number, lost.values, lost.run)
     assert study.trials()[0].intermediate_values == {0: 0.5}
-    complete(study, again, FIGURES)
-    complete(study, other, FIGURES)
+    complete(study, again, TrialOutcome(FIGURES))
+    complete(study, other, TrialOutcome(FIGURES))
     assert [trial.number for trial in study.optuna.trials] == [0, 1]
 
 
@@ -72,8 +73,8 @@ def test_a_trial_is_taken_over_when_its_heartbeat_is_late(open_study):
 @pytest.mark.parametrize(
     "end",
     [
-        lambda study, claim: complete(study, claim, {"abs_rel": 9.0}),
-        lambda study, claim: prune(study, claim, {"abs_rel": 9.0}, "late"),
+        lambda study, claim: complete(study, claim, TrialOutcome({"abs_rel": 9.0})),
+        lambda study, claim: prune(study, claim, TrialOutcome({"abs_rel": 9.0}, "late")),
         lambda study, claim: fail(study, claim, "late"),
     ],
     ids=["complete", "prune", "fail"],
@@ -84,13 +85,13 @@ def test_a_worker_that_lost_its_trial_cannot_end_it(open_study, end, is_ended):
     make_heartbeats_old(study)
     again = claim_trial(study, "b")
     if is_ended:
-        complete(study, again, FIGURES)
+        complete(study, again, TrialOutcome(FIGURES))
     with pytest.raises(ClaimLost):
         end(study, late)
     put_back(study, late)
     if not is_ended:
         assert is_held(study, again)
-        complete(study, again, FIGURES)
+        complete(study, again, TrialOutcome(FIGURES))
     (trial,) = study.trials()
     assert trial.value == FIGURES["abs_rel"]
     assert reason_of(trial) == ""
@@ -154,7 +155,7 @@ def test_a_worker_killed_between_any_two_writes_loses_no_trial(open_study, monke
         assert (claim.number, claim.values) == (0, first.values)
         assert len(study.trials()[0].user_attrs["lost_claims"]) == count + 1
     assert count > 5
-    complete(study, claim, FIGURES)
+    complete(study, claim, TrialOutcome(FIGURES))
     assert [trial.number for trial in study.optuna.trials] == [0]
 
 

@@ -89,14 +89,16 @@ def test_values_are_checked_and_help_is_printed_before_slow_packages_are_loaded(
 
 def test_the_examples_of_the_help_are_accepted():
     text = search.EPILOG.partition("data/synthetic`:")[2].replace("\\\n", " ")
+    text, _, script = text.partition("any script of any repository:")
+    assert search.parser().parse_intermixed_args(shlex.split(script)[2:]).metric == "val_acc"
     examples = [shlex.split(line) for line in text.splitlines() if line.strip()]
     assert len(examples) > 3
     for zoerefine, verb, *words in examples:
         assert (zoerefine, verb) == ("zoerefine", "search")
         args = search.parser().parse_intermixed_args(words)
         if args.config:
-            cfg = load_config(CHECKOUT / args.config, search.overrides(args))
-            search.check_search_space(cfg)
+            args.config = CHECKOUT / args.config
+            search.check_search_space(search.training_config(args))
 
 
 def test_the_example_of_the_documentation_is_accepted(tmp_path):

@@ -19,6 +19,7 @@ from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.dashboard import start_dashboard
 from zoerefine.searching.dashboard_notes import describe
+from zoerefine.searching.own_training import training_note
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FAULT = "the loss is *not* finite: <b>nan</b>"
@@ -51,7 +52,8 @@ class HandMadeStudy:
         return trial, run
 
     def describe(self, trial, run):
-        describe(self.study, trial, run, self.run.path / "artifacts")
+        details = training_note(run.results()) if run.results_file.exists() else ""
+        describe(self.study, trial, run, details, self.run.path / "artifacts")
 
     def note(self, trial):
         from optuna_dashboard import get_note
@@ -297,7 +299,7 @@ def test_a_note_says_why_a_trial_ended(made):
     trial.set_user_attr("lost_claims", ["a", "b"])
     made.describe(trial, run)
     note = made.note(trial)
-    assert "not trained" in note
+    assert "**not started**" in note
     assert "    too many parameters\n" in note
     assert "continued by another worker after 2 of its workers died" in note
     assert made.pictures(trial) == []

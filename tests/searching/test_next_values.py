@@ -8,13 +8,14 @@ from zoerefine.run_dir import RunDir
 from zoerefine.searching.claims import claim_trial, complete
 from zoerefine.searching.enqueue import enqueue
 from zoerefine.searching.trial_record import without_duplicates
+from zoerefine.searching.trial_runner import TrialOutcome
 
 
 def run_trials(study, *enqueued):
     """End every trial with a figure; returns their parameters in turn."""
     enqueue(study, enqueued)
     while claim := claim_trial(study, "worker"):
-        complete(study, claim, {"abs_rel": 0.1 + claim.number})
+        complete(study, claim, TrialOutcome({"abs_rel": 0.1 + claim.number}))
     return [trial.params for trial in study.trials()]
 
 

@@ -16,6 +16,7 @@ from tests.searching.conftest import check_finished_study, training_runs
 from zoerefine.errors import UserError
 from zoerefine.searching.claims import ClaimLost, claim_trial, complete
 from zoerefine.searching.lost_trials import requeue_trials_of
+from zoerefine.searching.trial_runner import TrialOutcome
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'zoerefine[cluster]'")
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -102,7 +103,7 @@ def test_one_worker_at_a_time_holds_the_lock_of_a_study(server, open_study, monk
     def run_trials(study):
         while claim := claim_trial(study, "a"):
             numbers.append(claim.number)
-            complete(study, claim, {"abs_rel": 0.1})
+            complete(study, claim, TrialOutcome({"abs_rel": 0.1}))
 
     threads = [threading.Thread(target=run_trials, args=(study,)) for study in studies]
     for thread in threads:

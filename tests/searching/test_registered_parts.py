@@ -6,8 +6,7 @@ import pytest
 from zoerefine.errors import UserError
 from zoerefine.registries import OBJECTIVES, PRUNERS, SAMPLERS
 from zoerefine.searching.claims import claim_trial, complete
-from zoerefine.searching.criteria import Criteria
-from zoerefine.searching.pruning import is_pruned_after_epoch
+from zoerefine.searching.trial_runner import TrialOutcome
 
 
 def highest(seed):
@@ -31,7 +30,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(open_study, key):
 def test_every_name_loads_its_part():
     samplers = [type(SAMPLERS.load(name)(seed=0)).__name__ for name in SAMPLERS]
     assert samplers == ["TPESampler", "RandomSampler", "RandomSampler"]
-    pruners = [type(PRUNERS.load(name)(epochs=8)).__name__ for name in PRUNERS]
+    pruners = [type(PRUNERS.load(name)(steps=8)).__name__ for name in PRUNERS]
     assert pruners == ["MedianPruner", "SuccessiveHalvingPruner", "NopPruner"]
     directions = {name: OBJECTIVES.load(name).direction for name in OBJECTIVES}
     assert directions == {
@@ -45,14 +44,24 @@ def test_every_name_loads_its_part():
 def test_the_best_trial_of_an_objective_to_maximize_has_its_largest_value(open_study):
     study = open_study("{TRAIN: {LR: [0.1, 0.2, 0.3]}}", "STUDY.OBJECTIVES", "[delta1]")
     for value in (0.5, 0.9, 0.7):
-        complete(study, claim_trial(study, "a"), {"delta1": value})
+        complete(study, claim_trial(study, "a"), TrialOutcome({"delta1": value}))
     (best,) = study.best()
     assert best.value == 0.9
 
 
-def test_a_trial_is_pruned_only_where_abs_rel_is_the_single_objective():
-    study = optuna.create_study(pruner=optuna.pruners.ThresholdPruner(upper=0.5))
-    trial = study.ask()
-    for objectives in (("latency_ms",), ("abs_rel", "parameters")):
-        assert not is_pruned_after_epoch(Criteria(objectives, ()), trial, 0, 0.9)
-    assert is_pruned_after_epoch(Criteria(("abs_rel",), ()), trial, 0, 0.9)
+def above_half(steps):
+    """A pruner that stops a trial above 0.5."""
+    return optuna.pruners.ThresholdPruner(upper=0.5)
+
+
+def test_a_trial_is_pruned_only_where_abs_rel_is_the_single_objective(open_study, monkeypatch):
+    monkeypatch.setitem(PRUNERS._places, "above_half", f"{__name__}:above_half")
+
+    def is_pruned(objectives):
+        words = ("STUDY.OBJECTIVES", objectives, "STUDY.PRUNER", "above_half")
+        study = open_study("{TRAIN: {LR: [0.1]}}", *words, folder=objectives)
+        return study.is_pruned(claim_trial(study, "a").trial, "abs_rel", 0, 0.9)
+
+    assert not is_pruned("[latency_ms]")
+    assert not is_pruned("[abs_rel, parameters]")
+    assert is_pruned("[abs_rel]")

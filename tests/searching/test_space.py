@@ -4,7 +4,6 @@ import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from yacs.config import CfgNode
 
 from zoerefine.config import defaults
 from zoerefine.errors import UserError
@@ -14,9 +13,7 @@ from zoerefine.searching.space_reader import read_space
 
 
 def space_of(tree):
-    cfg = defaults()
-    cfg.SEARCH = CfgNode(tree)
-    return read_space(cfg)
+    return read_space(tree)
 
 
 def test_lists_and_ranges_become_typed_values():

@@ -10,10 +10,10 @@ from tests.searching.conftest import commit
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
-from zoerefine.searching.best import finish
+from zoerefine.searching.best import publish_best
 from zoerefine.searching.claims import claim_trial, complete
 from zoerefine.searching.trial_record import reason_of, trial_run
-from zoerefine.training.job import prepare, record_provenance
+from zoerefine.searching.trial_runner import TrialOutcome
 
 
 def test_trials_are_runs_with_provenance_and_the_best_is_trained(study):
@@ -65,8 +65,8 @@ def test_a_trial_that_diverges_or_needs_too_much_memory_fails_and_the_others_go_
 
 def test_best_yaml_keeps_a_seed_that_was_searched(open_study):
     study = open_study("{SEED: [7]}", "STUDY.TRIALS", 1)
-    complete(study, claim_trial(study, "a"), {"abs_rel": 0.1})
-    finish(study, *prepare(study.cfg))
+    complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
+    publish_best(study)
     assert load_config(study.run.path / "best.yaml").SEED == 7
 
 
@@ -88,7 +88,7 @@ def test_several_objectives_give_a_pareto_front_within_the_limits(open_study):
     points = [(0.5, 1.0), (0.3, 2.0), (0.4, 3.0), (0.2, 4.0), (0.1, 6.0)]
     for abs_rel, parameters in points:
         figures = {"abs_rel": abs_rel, "parameters": parameters}
-        complete(study, claim_trial(study, "a"), figures)
+        complete(study, claim_trial(study, "a"), TrialOutcome(figures))
     assert [trial.values for trial in study.best()] == [[0.2, 4.0], [0.3, 2.0], [0.5, 1.0]]
 
 
@@ -101,10 +101,9 @@ def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(open_stu
     for _ in range(2):
         claim = claim_trial(study, "a")
         base = claim.values["MODEL.BASE"]
-        complete(study, claim, {"abs_rel": 1.0, "parameters": float(base)})
-    cache, split = prepare(study.cfg)
-    record_provenance(study.run, study.cfg, cache)
-    finish(study, cache, split)
+        complete(study, claim, TrialOutcome({"abs_rel": 1.0, "parameters": float(base)}))
+    study.subject.save(study.run)
+    publish_best(study)
     (best,) = study.best()  # equal in AbsRel, so the smaller one alone
     point = study.run.path / f"pareto-{best.number:04d}"
     assert load_config(point.with_suffix(".yaml")).MODEL.BASE == 4
@@ -119,7 +118,7 @@ def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(open_stu
 def test_no_trial_within_the_limits_is_an_error(open_study):
     words = ("STUDY.CONSTRAINTS", "[{name: abs_rel, at_most: 0.0}]")
     study = open_study("{TRAIN: {LR: [0.001]}}", *words)
-    complete(study, claim_trial(study, "a"), {"abs_rel": 0.1})
+    complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
     with pytest.raises(UserError, match="no trial was completed within the constraints"):
         study.best()
 
@@ -133,7 +132,7 @@ def test_the_latency_of_the_exported_engine_is_an_objective(searched):
 
 def test_more_trials_continue_a_study_and_another_space_is_refused(open_study):
     study = open_study("{MODEL: {MAX_LOG: [0.5]}}", "STUDY.TRIALS", 1)
-    complete(study, claim_trial(study, "a"), {"abs_rel": 0.1})
+    complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
     more = open_study("{MODEL: {MAX_LOG: [0.5]}}", "STUDY.TRIALS", 2)
     assert (more.budget, len(more.trials())) == (2, 1)
     with pytest.raises(UserError, match=r"SEARCH\.MODEL\.MAX_LOG: \[0\.5\] there, \[1\.0\] here"):
@@ -141,7 +140,7 @@ def test_more_trials_continue_a_study_and_another_space_is_refused(open_study):
 
 
 def test_a_study_of_another_commit_is_refused(open_study, tree, monkeypatch):
-    monkeypatch.setattr("zoerefine.searching.study.CHECKOUT", tree)
+    monkeypatch.setattr("zoerefine.searching.own_training.CHECKOUT", tree)
     open_study("{MODEL: {MAX_LOG: [0.5]}}")
     open_study("{MODEL: {MAX_LOG: [0.5]}}")
     commit(tree)

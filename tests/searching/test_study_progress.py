@@ -10,6 +10,7 @@ from zoerefine.searching.claims import claim_trial, complete, fail, prune
 from zoerefine.searching.enqueue import enqueue
 from zoerefine.searching.lost_trials import requeue_trials_of
 from zoerefine.searching.study_progress import live_table, log, log_changes, make_table
+from zoerefine.searching.trial_runner import TrialOutcome
 
 SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
 
@@ -28,8 +29,8 @@ def test_a_trial_that_another_worker_continues_has_one_number(open_study, lines)
     requeue_trials_of(study, "a")
     again = claim_trial(study, "b")
     log_changes(study, logged)
-    complete(study, again, {"abs_rel": 0.25})
-    complete(study, second, {"abs_rel": 0.5})
+    complete(study, again, TrialOutcome({"abs_rel": 0.25}))
+    complete(study, second, TrialOutcome({"abs_rel": 0.5}))
     log_changes(study, logged)
     rate = {one.number: f"TRAIN.LR {one.values['TRAIN.LR']:.4g}" for one in (first, second)}
     assert lines() == [
@@ -61,7 +62,7 @@ def test_no_trial_is_started_beyond_the_number_that_is_planned(open_study, tmp_p
     logged = {}
     while claim := claim_trial(study, "a"):
         log_changes(study, logged)
-        complete(study, claim, {"abs_rel": 0.5})
+        complete(study, claim, TrialOutcome({"abs_rel": 0.5}))
     counts = re.findall(r"started \((\d+) of (\d+)\)", "\n".join(lines()))
     assert counts == [("1", "3"), ("2", "3"), ("3", "3")]
 
@@ -70,9 +71,11 @@ def test_every_outcome_is_one_line_between_two_summaries(open_study, lines):
     words = ("STUDY.TRIALS", 4, "STUDY.CONSTRAINTS", "[{name: parameters, at_most: 9}]")
     study = open_study(SPACE, *words)
     with log(study, until=0) as refresh:
-        complete(study, claim_trial(study, "a"), {"abs_rel": 0.5, "parameters": 5.0})
-        complete(study, claim_trial(study, "a"), {"abs_rel": 0.4, "parameters": 10.0})
-        prune(study, claim_trial(study, "a"), {"abs_rel": 0.9}, "pruned after epoch 1")
+        complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.5, "parameters": 5.0}))
+        complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.4, "parameters": 10.0}))
+        prune(
+            study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.9}, "pruned after epoch 1")
+        )
         fail(study, claim_trial(study, "a"), "out of memory")
         refresh()
     best = " (best abs_rel 0.5, trial 0)"
@@ -89,7 +92,7 @@ def test_every_outcome_is_one_line_between_two_summaries(open_study, lines):
 def test_the_best_of_an_objective_to_maximize_is_the_largest(open_study, lines):
     study = open_study(SPACE, "STUDY.OBJECTIVES", "[delta1]")
     for value in (0.5, 0.9, 0.7):
-        complete(study, claim_trial(study, "a"), {"delta1": value})
+        complete(study, claim_trial(study, "a"), TrialOutcome({"delta1": value}))
     log_changes(study, {})
     assert lines()[-1].endswith("(best delta1 0.9, trial 1)")
 
@@ -97,7 +100,7 @@ def test_the_best_of_an_objective_to_maximize_is_the_largest(open_study, lines):
 def test_the_table_shows_running_best_and_failed_trials(open_study):
     study = open_study(SPACE.replace("}}}", "}}, LOSS: {TERMS: [[{name: l1, weight: 1.0}]]}}"))
     for value in (0.5, 0.4):
-        complete(study, claim_trial(study, "a"), {"abs_rel": value})
+        complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": value}))
     fail(study, claim_trial(study, "a"), "no [memory] left")
     claim_trial(study, "a")
     console = Console(width=160, force_terminal=True, file=io.StringIO())

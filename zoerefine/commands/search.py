@@ -9,10 +9,17 @@ from zoerefine.commands.config_option import add_config_option
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.config import load_config
+from zoerefine.commands.run import add_job_options, split_arguments, uses_older_spellings
+from zoerefine.config import Config, load_config
+from zoerefine.config.schema import SEARCH
+from zoerefine.config.searched_keys import OWN_KEYS
 from zoerefine.errors import UserError
+from zoerefine.launch.launch_plan import Job
 from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.searching.check import check_search_space
+from zoerefine.searching.search_sources import combined, space_in_file, space_of_words
+from zoerefine.yaml_dump import dump_value
+from zoerefine.yaml_text import read_yaml
 
 EPILOG = """\
 SEARCH in the config mirrors the other keys:
@@ -27,34 +34,70 @@ examples, after `zoerefine data synthesize data/synthetic`:
       DATA.ROOT data/synthetic
   zoerefine search --config configs/search.yaml --grid DATA.ROOT data/synthetic \\
       SEARCH '{MODEL: {BASE: [16, 32], MAX_LOG: [1.0, 2.0]}}'
+  zoerefine search --config configs/search.yaml --search 'TRAIN.CLIP=0.5..2 step 0.5' \\
+      DATA.ROOT data/synthetic
   zoerefine search --join runs/search/study
+
+any script of any repository:
+  zoerefine search --repo . --commit HEAD --module tools/train.py --config configs/mnist.yaml \\
+      --config-flag=--cfg --metric val_acc --maximize --trials 20 --workers 2 \\
+      --search 'TRAIN.LR=1e-4..1e-2 log'
 """
 
 
 def main(argv: Sequence[str]) -> int:
     """Plan a study, run it, or join one as a worker."""
-    args = parser().parse_intermixed_args(argv)
+    words, arguments = split_arguments(argv)
+    args = parser().parse_intermixed_args(words)
+    args.cwd = args.cwd or ("caller" if uses_older_spellings(words) else Job.cwd)
     if args.join:
         from zoerefine.searching.trial_worker import run_worker
 
-        name = args.name or f"joined-{uuid.uuid4().hex[:8]}"
+        name = args.worker or f"joined-{uuid.uuid4().hex[:8]}"
         run_worker(RunDir(args.join.resolve()), name, args.until)
         return 0
     if not args.config:
         raise UserError("--config is missing: give a YAML file with SEARCH")
-    cfg = load_config(args.config, overrides(args))
+    if args.repo:
+        from zoerefine.commands.search_script import search_script
+
+        study = search_script(args, arguments, study_words(args))
+    elif args.metric or arguments:
+        raise UserError("--metric and words after -- are for scripts: give --repo and --commit too")
+    else:
+        study = search_training(args)
+    if study is not None and run_from_launcher() is None:  # a launcher prints it
+        print(study.path)
+    return 0
+
+
+def search_training(args: argparse.Namespace) -> RunDir | None:
+    """Search our own training; None where only the plan is printed."""
+    cfg = training_config(args)
     check_search_space(cfg)  # before torch and Optuna are loaded
     if args.plan:
         from zoerefine.searching.plan import plan
 
         print("\n".join(plan(cfg)))
-        return 0
+        return None
     from zoerefine.searching.driver import run_study
+    from zoerefine.searching.own_training import OwnTraining
 
-    study = run_study(cfg, args.enqueue, args.executor, resources_of(args))
-    if run_from_launcher() is None:  # a launcher prints it
-        print(study.path)
-    return 0
+    return run_study(OwnTraining(cfg), args.enqueue, args.executor, resources_of(args))
+
+
+def training_config(args: argparse.Namespace) -> Config:
+    """The config with the spaces of --space and --search."""
+    words = [*args.overrides, *study_words(args)]
+    if not args.space and not args.search:
+        return load_config(args.config, words)
+    document = read_yaml(args.config)
+    sources = [space_in_file(args.space)] if args.space else []
+    sources += space_of_words(args.search)
+    trees = [source.read(OWN_KEYS) for source in sources]
+    if not args.space:
+        trees.insert(0, document.tree.get(SEARCH) or {})
+    return load_config(args.config, [*words, SEARCH, dump_value(combined(trees))])
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,9 +110,13 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormat,
     )
     add = made.add_argument
-    add_config_option(made, help="a YAML config with SEARCH")
     add("--plan", action="store_true",
         help="print the search space, its size and the time it takes; train nothing")  # fmt: skip
+    add("--space", type=Path, metavar="FILE",
+        help="a YAML file with the search space, instead of SEARCH in the config")  # fmt: skip
+    add("--search", action="append", default=[], metavar="KEY=VALUES",
+        help="search one more key: 'TRAIN.LR=1e-4..1e-2 log', 'TRAIN.EPOCHS=2..10 step 2', "
+        "'MODEL.NAME=[a, b]'; may be repeated")  # fmt: skip
     add("--trials", type=int, metavar="N", help="trials in all (STUDY.TRIALS)")
     add("--timeout", type=float, metavar="SECONDS",
         help="start no trial after this time; 0: no limit (STUDY.TIMEOUT_S)")  # fmt: skip
@@ -90,15 +137,24 @@ def parser() -> argparse.ArgumentParser:
         "export it (STUDY.THEN)")  # fmt: skip
     add("--join", type=Path, metavar="RUN",
         help="run one more worker for the study in RUN, on this or another machine")  # fmt: skip
-    add("--name", default="", help=argparse.SUPPRESS)  # of a worker, given by its driver
+    add("--worker", default="", help=argparse.SUPPRESS)  # its name, given by its driver
     add("--until", type=float, default=0.0, help=argparse.SUPPRESS)
-    add("overrides", nargs="*", metavar="KEY VALUE", help="config keys, e.g. DATA.ROOT data/world")
+    script = made.add_argument_group(
+        "what is searched",
+        "zoerefine's own training with --config alone; with --repo, a script of any repository. "
+        "A script finds its values in its copy of the config (--overrides arguments: as words).",
+    )
+    script.add_argument("--metric", metavar="NAME",
+        help="the script's metric that trials are compared by; it is minimized")  # fmt: skip
+    script.add_argument("--maximize", action="store_true", help="the metric is maximized")
+    add_job_options(script)
+    made.set_defaults(overrides_in="file")
     return made
 
 
-def overrides(args: argparse.Namespace) -> list[str]:
-    """The KEY VALUE pairs, and those that options stand for."""
-    words = list(args.overrides)
+def study_words(args: argparse.Namespace) -> list[str]:
+    """The KEY VALUE words of STUDY that options stand for."""
+    words: list[str] = []
     for option, key in (("trials", "TRIALS"), ("timeout", "TIMEOUT_S"), ("workers", "WORKERS"),
                         ("storage", "STORAGE"), ("then", "THEN")):  # fmt: skip
         value = getattr(args, option)

@@ -8,29 +8,30 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from zoerefine.config.collection_types import ListOf, MappingOf, OpenMapping
-from zoerefine.config.schema import GROUPS, KEYS, SEARCH
+from zoerefine.config.schema import SEARCH
+from zoerefine.config.searched_keys import OWN_KEYS, PlainData, SearchedKeys, is_single_value
 from zoerefine.config.value_types import Flag, Integer, Number, ValueType, WrongValue, shown
 from zoerefine.errors import UserError
 
 RANGE_KEYS = ("low", "high", "log", "step")
-FIXED_GROUPS = ("RUN", "STUDY")
-OPTIONS = "MODEL.OPTIONS"
 TextOf = Callable[[str], str | None]
 
 
-def read_search(tree: Any, text_of: TextOf = lambda key: None) -> dict[str, Any]:
+def read_search(
+    tree: Any, text_of: TextOf = lambda key: None, keys: SearchedKeys = OWN_KEYS
+) -> dict[str, Any]:
     """A SEARCH tree with every value as its key's type. Raises `WrongValue`."""
     if tree is None:
         return {}
     if not isinstance(tree, Mapping):
         raise WrongValue(SEARCH, f"must mirror the config tree, got {shown(tree)}")
-    return _Reader(text_of).group(tree, "", SEARCH, chosen=False)
+    return _Reader(text_of, keys).group(tree, "", SEARCH, chosen=False)
 
 
-def check_search(tree: Any) -> dict[str, Any]:
+def check_search(tree: Any, keys: SearchedKeys = OWN_KEYS) -> dict[str, Any]:
     """As `read_search`. Raises `UserError`."""
     try:
-        return read_search(tree)
+        return read_search(tree, keys=keys)
     except WrongValue as wrong:
         raise UserError(str(wrong)) from None
 
@@ -38,8 +39,8 @@ def check_search(tree: Any) -> dict[str, Any]:
 class _Reader:
     """Reads sub-trees. `key` is a config key, `place` the same inside SEARCH."""
 
-    def __init__(self, text_of: TextOf) -> None:
-        self.text_of = text_of
+    def __init__(self, text_of: TextOf, keys: SearchedKeys) -> None:
+        self.text_of, self.keys = text_of, keys
 
     def group(
         self, tree: Mapping[str, Any], prefix: str, place: str, chosen: bool
@@ -48,16 +49,13 @@ class _Reader:
         found = {}
         for word, value in tree.items():
             key, inside = f"{prefix}{word}", f"{place}.{word}"
-            if is_group(key):
+            type = self.keys.type_of(key)
+            if self.keys.is_group(key):
                 found[word] = self.sub_trees(value, key, inside, chosen)
-            elif key in KEYS and key.partition(".")[0] not in FIXED_GROUPS:
-                found[word] = self.leaf(KEYS[key].type, value, inside, chosen)
-            elif prefix == f"{OPTIONS}." and str(word).isidentifier():
-                found[word] = self.leaf(OpenMapping(), value, inside, chosen)
+            elif type is not None:
+                found[word] = self.leaf(type, value, inside, chosen)
             else:
-                raise WrongValue(
-                    inside, f"cannot be searched: {key} is no config key of a training"
-                )
+                raise WrongValue(inside, f"cannot be searched: {self.keys.unknown(key)}")
         return found
 
     def sub_trees(self, value: Any, key: str, place: str, chosen: bool) -> Any:
@@ -96,6 +94,12 @@ class _Reader:
             return self.range(type, value, place)
         if has_range(value) and isinstance(type, ListOf):
             return [self.value(type.element, one, f"{place}.{n}") for n, one in enumerate(value)]
+        if has_range(value) and isinstance(type, PlainData) and isinstance(value, list):
+            return [self.value(PlainData(), one, f"{place}.{n}") for n, one in enumerate(value)]
+        if has_range(value) and isinstance(type, PlainData):
+            return {
+                name: self.value(PlainData(), one, f"{place}.{name}") for name, one in value.items()
+            }
         if has_range(value) and isinstance(type, MappingOf) and set(value) == set(type.fields):
             return {
                 name: self.value(type.fields[name], one, f"{place}.{name}")
@@ -110,6 +114,8 @@ class _Reader:
         unknown = set(bounds) - set(RANGE_KEYS)
         if unknown or not {"low", "high"} <= set(bounds):
             raise WrongValue(place, f"must be {{low, high, log, step}}, got {shown(dict(bounds))}")
+        if isinstance(type, PlainData):
+            type = type.number(bounds)
         if isinstance(type, OpenMapping):
             whole = all(isinstance(bounds[end], int) for end in ("low", "high"))
             type = Integer() if whole else Number()
@@ -140,21 +146,14 @@ def has_range(value: Any) -> bool:
     return isinstance(value, list) and any(map(has_range, value))
 
 
-def is_group(key: str) -> bool:
-    """Whether a key is a group of keys that can be searched."""
-    return key == OPTIONS or (key in GROUPS and key not in FIXED_GROUPS)
-
-
-def is_single(key: str, value: Any) -> bool:
-    """Whether a value in a chosen sub-tree is one value of its key, not a choice of several."""
-    return is_single_value(KEYS[key].type if key in KEYS else OpenMapping(), value)
-
-
-def is_single_value(type: ValueType, value: Any) -> bool:
-    """As `is_single`, for a type."""
-    if isinstance(value, list):
-        return isinstance(type, ListOf) and not all(isinstance(one, list) for one in value)
-    return True
+def check_grid(tree: Mapping[str, Any]) -> None:
+    """Raises `UserError` where a SEARCH tree has infinitely many combinations."""
+    endless = next(endless_ranges(tree), None)
+    if endless:
+        raise UserError(
+            f"STUDY.SAMPLER grid tries every combination, and {endless} has no end of them: "
+            "give a list, or a range with a step"
+        )
 
 
 def endless_ranges(tree: Any, place: str = SEARCH) -> Iterator[str]:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,8 +16,15 @@ from zoerefine.launch.redaction import hide_secrets
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.run_dir import RunDir
 
+# Given the workspace and what stops the job, a context that is entered while the job runs.
+Watch = Callable[[Path, StopForwarding], AbstractContextManager[None]]
 PR_SET_PDEATHSIG = 1
 CANNOT_START = 126
+
+
+def unwatched(stops: StopForwarding) -> AbstractContextManager[None]:
+    """Does nothing."""
+    return nullcontext()
 
 
 def run_child(
@@ -26,6 +33,7 @@ def run_child(
     environment: Mapping[str, str],
     run: RunDir,
     lock_fds: Sequence[int],
+    watching: Callable[[StopForwarding], AbstractContextManager[None]] = unwatched,
 ) -> int:
     """Run a job to its end and record in `status.json` how it ended; returns its exit code.
 
@@ -53,7 +61,7 @@ def run_child(
             return record_end(run, CANNOT_START, 0, f"{command[0]} cannot be started: {error}")
         outputs.close_writers()
         forwarding = StopForwarding(partial(stop_group, child))
-        with forwarding, following_terminal_size(outputs):
+        with forwarding, following_terminal_size(outputs), watching(forwarding):
             outputs.copy_until_end(lambda: child.poll() is not None)
             code = child.wait()
     return record_end(run, code, forwarding.count, log.last_error or log.last_line)

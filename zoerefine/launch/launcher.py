@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from zoerefine.errors import UserError
 from zoerefine.files import create_ignored_folder, replacing
 from zoerefine.launch import provenance
 from zoerefine.launch.changes import warn_of_untracked_files
-from zoerefine.launch.child_process import run_child
+from zoerefine.launch.child_process import Watch, run_child, unwatched
 from zoerefine.launch.environment import import_variables, job_environment, job_python
 from zoerefine.launch.git_commands import git
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
@@ -60,11 +61,12 @@ def launch(job: Job, runs: Path | None, home: Path, again: bool = False) -> tupl
         return run, start(plan, run, latest=True)
 
 
-def start(plan: LaunchPlan, run: RunDir, latest: bool = False) -> int:
+def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | None = None) -> int:
     """Run a planned job into a run directory; returns its exit code.
 
     Args:
         latest: let the link runs/<name>/latest name this run.
+        watch: entered while the job runs.
     """
     if pending_workspace(run) is None and is_finished(run):
         return 0
@@ -92,7 +94,9 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False) -> int:
         folder = working_folder(plan.job, place.folder, run)
         if latest:
             link_latest(run)
-        code = run_child(command, folder, variables, run, (run_lock, place.lock_fd))
+        watching = partial(watch, place.folder) if watch else unwatched
+        locks = (run_lock, place.lock_fd)
+        code = run_child(command, folder, variables, run, locks, watching)
         collect_after(run, place.folder)
         return code
 

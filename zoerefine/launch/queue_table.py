@@ -76,7 +76,13 @@ def render_table(rows: Sequence[QueueRow], width: int) -> Table:
     table = Table(title=f"{done} of {len(rows)} finished", title_justify="left")
     names = ["state", "time", "job", *(["run"] if width >= WIDE else []), "last message"]
     for name in names:
-        table.add_column(name, justify="right" if name == "time" else "left", no_wrap=True)
+        # In a narrow terminal the title takes several lines, and nothing of it is lost.
+        table.add_column(
+            name,
+            justify="right" if name == "time" else "left",
+            no_wrap=name != "job",
+            overflow="fold",
+        )
     for row in sorted(rows, key=lambda row: ORDER.index(row.state)):
         minutes, seconds = divmod(round(row.seconds), 60)
         cells = {

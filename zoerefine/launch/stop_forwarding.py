@@ -33,6 +33,10 @@ class StopForwarding:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
+    def stop(self) -> None:
+        """Do what Ctrl-C would; from any thread."""
+        self._receive(signal.SIGINT, None)
+
     def _receive(self, number: int, _: object) -> None:
         self.count += 1
         self._forward(number, self.count)

@@ -1,8 +1,10 @@
 """Checks what a config searches, before torch, Optuna or any data are loaded."""
 
+from collections.abc import Sequence
+
 from zoerefine.config import Config
 from zoerefine.errors import UserError
-from zoerefine.searching.space import MAX_LISTED, size_of
+from zoerefine.searching.space import MAX_LISTED, Parameter, size_of
 from zoerefine.searching.space_reader import read_space
 
 
@@ -11,9 +13,13 @@ def check_search_space(cfg: Config) -> None:
 
     `load_config` has checked every single value.
     """
-    space = read_space(cfg)
+    check_size(read_space(cfg.SEARCH), cfg.STUDY.SAMPLER)
+
+
+def check_size(space: Sequence[Parameter], sampler: str) -> None:
+    """Raises `UserError` where a grid would have too many combinations."""
     size = size_of(space)
-    if cfg.STUDY.SAMPLER == "grid" and size > MAX_LISTED:
+    if sampler == "grid" and size > MAX_LISTED:
         largest = max(space, key=lambda parameter: parameter.size)
         raise UserError(
             f"STUDY.SAMPLER grid cannot try {size:,.0f} combinations, the limit is {MAX_LISTED:,}: "

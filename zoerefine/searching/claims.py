@@ -5,7 +5,7 @@ and exactly as many trials begin as are planned.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import optuna
@@ -19,6 +19,7 @@ from zoerefine.searching.next_values import all_tried, next_trial
 from zoerefine.searching.space import Values
 from zoerefine.searching.study import Study
 from zoerefine.searching.trial_record import reason_of, trial_run
+from zoerefine.searching.trial_runner import TrialOutcome
 
 MAX_FAILURES = 5  # the study ends if this many trials fail and none succeeds
 
@@ -71,20 +72,20 @@ def is_held(study: Study, claim: Claim) -> bool:
     return trial.state == TrialState.RUNNING and trial.user_attrs.get("claim") == claim.id
 
 
-def complete(study: Study, claim: Claim, figures: Mapping[str, float]) -> None:
+def complete(study: Study, claim: Claim, outcome: TrialOutcome) -> None:
     """Record the figures of a trial that ran to its end. Raises `ClaimLost`."""
-    values = [figures[name] for name in study.criteria.objectives]
-    _end(study, claim, TrialState.COMPLETE, figures, values=values)
+    values = [outcome.figures[name] for name in study.criteria.objectives]
+    _end(study, claim, TrialState.COMPLETE, outcome, values)
 
 
-def prune(study: Study, claim: Claim, figures: Mapping[str, float], reason: str) -> None:
+def prune(study: Study, claim: Claim, outcome: TrialOutcome) -> None:
     """Record that a trial was stopped early. Raises `ClaimLost`."""
-    _end(study, claim, TrialState.PRUNED, figures, reason)
+    _end(study, claim, TrialState.PRUNED, outcome)
 
 
 def fail(study: Study, claim: Claim, reason: str) -> None:
     """Record that a trial failed, and would fail again. Raises `ClaimLost`."""
-    _end(study, claim, TrialState.FAIL, {}, reason)
+    _end(study, claim, TrialState.FAIL, TrialOutcome({}, reason))
 
 
 def put_back(study: Study, claim: Claim) -> None:
@@ -98,14 +99,13 @@ def _end(
     study: Study,
     claim: Claim,
     state: TrialState,
-    figures: Mapping[str, float],
-    reason: str = "",
+    outcome: TrialOutcome,
     values: Sequence[float] | None = None,
 ) -> None:
     if not is_held(study, claim):
         raise ClaimLost
     try:
-        _write_facts(study, claim, figures, reason)
+        _write_facts(study, claim, outcome)
     except optuna.exceptions.UpdateFinishedTrialError as error:
         raise ClaimLost from error
     with study.locked():
@@ -114,15 +114,15 @@ def _end(
         study.optuna.tell(claim.trial, values, state)
 
 
-def _write_facts(study: Study, claim: Claim, figures: Mapping[str, float], reason: str) -> None:
+def _write_facts(study: Study, claim: Claim, outcome: TrialOutcome) -> None:
     """Write figures, reason and note; a finished trial accepts none."""
-    if figures:
-        claim.trial.set_user_attr("figures", dict(figures))
-    for name, excess in study.criteria.excess(figures).items():
+    if outcome.figures:
+        claim.trial.set_user_attr("figures", dict(outcome.figures))
+    for name, excess in study.criteria.excess(outcome.figures).items():
         claim.trial.set_constraint(name, excess)
-    if reason:
-        claim.trial.set_user_attr("reason", reason)
-    describe(study.optuna, claim.trial, claim.run, study.run.path / "artifacts")
+    if outcome.reason:
+        claim.trial.set_user_attr("reason", outcome.reason)
+    describe(study.optuna, claim.trial, claim.run, outcome.note, study.run.path / "artifacts")
 
 
 def _raise_if_all_failed(trials: Sequence[FrozenTrial]) -> None:

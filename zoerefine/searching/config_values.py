@@ -2,16 +2,14 @@
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from yacs.config import CfgNode
-
-from zoerefine.config import Config
+Tree = TypeVar("Tree", bound=Mapping[str, Any])
 
 
-def value_at(cfg: Config, key: str) -> Any:
-    """A config's value by its key; None where a list is too short."""
-    node: Any = cfg
+def value_at(tree: Mapping[str, Any], key: str) -> Any:
+    """A tree's value by its key; None where there is none or a list is too short."""
+    node: Any = tree
     for word in key.split("."):
         try:
             node = node[int(word)] if isinstance(node, list) else node[word]
@@ -20,10 +18,10 @@ def value_at(cfg: Config, key: str) -> Any:
     return node
 
 
-def set_value(cfg: Config, key: str, value: Any) -> None:
-    """Set a config's value by its key."""
+def set_value(tree: Mapping[str, Any], key: str, value: Any) -> None:
+    """Set a tree's value by its key."""
     *path, last = key.split(".")
-    node: Any = cfg
+    node: Any = tree
     for word in path:
         node = node[int(word)] if isinstance(node, list) else node[word]
     if isinstance(node, list):
@@ -32,11 +30,9 @@ def set_value(cfg: Config, key: str, value: Any) -> None:
         node[last] = value
 
 
-def with_values(cfg: Config, values: Mapping[str, Any]) -> Config:
-    """A copy of the config with `KEY.PATH: value` set and nothing left to search; not frozen."""
-    changed = cfg.clone()
-    changed.defrost()
-    changed.SEARCH = CfgNode()
+def with_values(tree: Tree, values: Mapping[str, Any]) -> Tree:
+    """A copy of a tree with `KEY.PATH: value` set."""
+    changed = copy.deepcopy(tree)
     for key, value in values.items():
         set_value(changed, key, copy.deepcopy(value))
     return changed

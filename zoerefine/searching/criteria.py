@@ -1,14 +1,15 @@
-"""How STUDY judges trials: its objectives, and limits that a trial must keep."""
+"""How a study judges trials: its objectives, and limits that a trial must keep."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from zoerefine.config import Config
+Direction = Literal["minimize", "maximize"]
 
 
 @dataclass(frozen=True)
 class Limit:
-    """An upper bound on an objective."""
+    """An upper bound on a figure."""
 
     name: str
     at_most: float
@@ -16,14 +17,19 @@ class Limit:
 
 @dataclass(frozen=True)
 class Criteria:
-    """A study's objectives and limits, by the names in `OBJECTIVES`."""
+    """A study's objectives by name with their directions, and its limits."""
 
-    objectives: tuple[str, ...]
-    limits: tuple[Limit, ...]
+    directions: Mapping[str, Direction]
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The objectives' names, in order."""
+        return tuple(self.directions)
 
     @property
     def measured(self) -> set[str]:
-        """Every objective that has to be measured."""
+        """Every figure that has to be measured."""
         return {*self.objectives, *(limit.name for limit in self.limits)}
 
     def excess(self, figures: Mapping[str, float]) -> dict[str, float]:
@@ -33,9 +39,3 @@ class Criteria:
             for limit in self.limits
             if limit.name in figures
         }
-
-
-def read_criteria(cfg: Config) -> Criteria:
-    """STUDY's objectives and constraints."""
-    limits = (Limit(one["name"], one["at_most"]) for one in cfg.STUDY.CONSTRAINTS)
-    return Criteria(tuple(cfg.STUDY.OBJECTIVES), tuple(limits))

@@ -22,6 +22,7 @@ from werkzeug.serving import ThreadedWSGIServer
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.storage import database_errors, storage_url
+from zoerefine.searching.trial_record import settings_file
 from zoerefine.yaml_text import read_yaml
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def find_study(run: RunDir, storage: str) -> tuple[optuna.storages.RDBStorage, i
     Raises `UserError` where there is no study, or its database cannot be read.
     """
     # Not load_config: a study of another commit may have keys that this one lacks.
-    config = read_yaml(run.config_file).tree if run.config_file.exists() else {}
+    file = settings_file(run)
+    config = read_yaml(file).tree if file.exists() else {}
     if "STUDY" not in config:
         raise UserError(f"{run.path} is not a study: give the folder that a search wrote")
     url = storage_url(storage or config["STUDY"].get("STORAGE", ""), run.path)

@@ -1,6 +1,5 @@
 """What the dashboard shows for a trial: a note with its outcome, and its validation picture."""
 
-import math
 import shutil
 import textwrap
 from collections.abc import Mapping
@@ -13,11 +12,12 @@ from optuna_dashboard import save_note
 
 from zoerefine.files import replacing
 from zoerefine.launch.redaction import hide_secrets
-from zoerefine.metrics import arrow
 from zoerefine.run_dir import RunDir
 
 
-def describe(study: optuna.Study, trial: optuna.Trial, run: RunDir, artifacts: Path) -> None:
+def describe(
+    study: optuna.Study, trial: optuna.Trial, run: RunDir, details: str, artifacts: Path
+) -> None:
     """Write a trial's note, and attach its run's validation picture where there is one.
 
     Call it after the run has ended and before the trial's state is set: a finished trial accepts
@@ -27,27 +27,24 @@ def describe(study: optuna.Study, trial: optuna.Trial, run: RunDir, artifacts: P
         study: the trial's study.
         trial: a running trial; its attribute `reason` says why it failed or was pruned.
         run: the trial's run directory, in any state.
+        details: how it ended and what was measured, in Markdown; empty where it failed.
         artifacts: the folder of the study's `FileSystemArtifactStore`.
     """
     identity = study.user_attrs.get("identity", {})
-    save_note(trial, hide_secrets(note(run, trial.user_attrs, identity.get("commit"))))
+    save_note(trial, hide_secrets(note(run, trial.user_attrs, identity.get("commit"), details)))
     if run.validation_picture.exists():
         attach(trial, run.validation_picture, artifacts)
 
 
-def note(run: RunDir, attributes: Mapping[str, Any], commit: str | None) -> str:
-    """A trial's note in Markdown: how its run ended and why, its run, commit and metrics."""
-    results = run.read_json(run.results_file) if run.results_file.exists() else {}
+def note(run: RunDir, attributes: Mapping[str, Any], commit: str | None, details: str) -> str:
+    """A trial's note in Markdown: how its run ended, its metrics, why, its run and commit."""
     status = run.status()
-    epoch = f" after epoch {results['epochs']}" if results else ""
-    ended = f"**{'pruned' if results.get('pruned') else status.state}**{epoch}"
     reason = attributes.get("reason") or status.reason
     parts = [
-        ended if run.status_file.exists() else "**not trained**",
+        details or (f"**{status.state}**" if run.status_file.exists() else "**not started**"),
         textwrap.indent(reason, "    "),  # verbatim, without markup
         continued(len(attributes.get("lost_claims", ()))),
         f"run `{run.path}`, commit `{commit or 'unknown'}`",
-        metrics_table(results["val"]) if "val" in results else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -55,15 +52,6 @@ def note(run: RunDir, attributes: Mapping[str, Any], commit: str | None) -> str:
 def continued(deaths: int) -> str:
     """How often another worker continued the trial."""
     return f"continued by another worker after {deaths} of its workers died" if deaths else ""
-
-
-def metrics_table(validation: dict[str, Any]) -> str:
-    """The refined depth's metrics beside the pseudo depth's, as a Markdown table."""
-    rows = ["| validation | pseudo depth | refined | ratio |", "|---|---:|---:|---:|"]
-    for name, refined in validation["refined"].items():
-        pseudo, ratio = validation["pseudo"][name], validation["ratio"].get(name, math.nan)
-        rows.append(f"| {name} {arrow(name)} | {pseudo:.4f} | {refined:.4f} | {ratio:.3f} |")
-    return "\n".join(rows)
 
 
 def attach(trial: optuna.Trial, picture: Path, artifacts: Path) -> None:

@@ -8,19 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoerefine.config import Config, save_config
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import NO_RESOURCES, Resources, open_executor
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir, run_from_launcher
-from zoerefine.searching.best import finish
+from zoerefine.searching.best import publish_best
 from zoerefine.searching.enqueue import enqueue
 from zoerefine.searching.lost_trials import requeue_trials_of
 from zoerefine.searching.study import Study
 from zoerefine.searching.study_progress import study_progress
-from zoerefine.searching.worker_pool import ClusterWorkers, LocalWorkers, Workers, clean_commit
-from zoerefine.training.job import check_data_root, prepare, record_provenance
+from zoerefine.searching.trial_runner import Subject
+from zoerefine.searching.worker_pool import (
+    ClusterWorkers,
+    LocalWorkers,
+    Workers,
+    clean_commit,
+    visible_gpus,
+)
 from zoerefine.training.kept_log import kept_log
 
 POLL_S = 0.3
@@ -29,7 +34,7 @@ USER_ERROR = 2  # exit code of a `UserError`
 
 
 def run_study(
-    cfg: Config,
+    subject: Subject,
     enqueued: Sequence[Path] = (),
     executor: str = "local",
     resources: Resources = NO_RESOURCES,
@@ -37,7 +42,7 @@ def run_study(
     """Run the remaining trials, then what STUDY.THEN says; returns the study's run.
 
     Args:
-        cfg: with what is searched under SEARCH.
+        subject: what is searched.
         enqueued: configs, or runs of other studies, whose values are tried first.
         executor: where workers run, a name of `registries.EXECUTORS`.
         resources: what a cluster reserves for each worker.
@@ -47,37 +52,28 @@ def run_study(
             search, or no validation scene; all first trials failed, or workers keep dying.
         KeyboardInterrupt: a signal asked to stop; the same command resumes the study.
     """
-    check_data_root(cfg)
-    run = run_from_launcher() or RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study")
-    study = Study(cfg, run)  # first: it may belong to another configuration
+    run = run_from_launcher() or RunDir(subject.folder)
+    study = Study(subject, run)  # first: it may belong to another configuration
     if run_from_launcher() is None:
         say(f"writing to {run.path}")
     with run.writing(), kept_log(run):
-        save_config(cfg, run.config_file)
-        cache, split = prepare(cfg)
-        if not split.val:
-            raise UserError("a search chooses by validation scenes: raise DATA.VAL_FRACTION")
-        record_provenance(run, cfg, cache)
+        subject.save(run)
         enqueue(study, enqueued)
-        with open_workers(run, cfg, executor, resources) as workers:
+        with open_workers(study, executor, resources) as workers:
             Driver(study, workers).drive()
-        finish(study, cache, split)
+        publish_best(study)
     return run
 
 
 @contextmanager
-def open_workers(
-    run: RunDir, cfg: Config, executor: str, resources: Resources
-) -> Iterator[Workers]:
+def open_workers(study: Study, executor: str, resources: Resources) -> Iterator[Workers]:
     """The place where workers are started: this machine, or a cluster."""
     commit = "" if executor == "local" else clean_commit()
     with open_executor(executor, resources) as opened:
         if commit:
-            yield ClusterWorkers(run, commit, opened)
-            return
-        import torch
-
-        yield LocalWorkers(run, cfg.STUDY.WORKERS, torch.cuda.device_count())
+            yield ClusterWorkers(study.run, commit, opened)
+        else:
+            yield LocalWorkers(study.run, study.options.WORKERS, visible_gpus())
 
 
 @dataclass
@@ -94,7 +90,7 @@ class Driver:
 
     def __init__(self, study: Study, workers: Workers) -> None:
         self.study, self.workers = study, workers
-        options = study.cfg.STUDY
+        options = study.options
         self.until = time.time() + options.TIMEOUT_S if options.TIMEOUT_S else 0.0
         self.slots = [WorkerSlot(number) for number in range(options.WORKERS)]
         self.restarts = RESTARTS * options.WORKERS
@@ -121,7 +117,7 @@ class Driver:
 
     def _start(self, slot: WorkerSlot) -> None:
         slot.name = f"{slot.number}-{uuid.uuid4().hex[:8]}"
-        words = ["--join", str(self.study.run.path), "--name", slot.name]
+        words = ["--join", str(self.study.run.path), "--worker", slot.name]
         if self.until:
             words += ["--until", f"{self.until:.0f}"]
         slot.ticket = self.workers.submit(slot.name, slot.number, words)

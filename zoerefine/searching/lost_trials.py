@@ -43,7 +43,7 @@ def _lose(study: Study, trial: FrozenTrial) -> None:
     """Queue a trial whose worker died, or fail it after STUDY.RETRIES continuations."""
     lost = {*trial.user_attrs.get("lost_claims", ()), trial.user_attrs["claim"]}
     study.storage.set_trial_user_attr(trial._trial_id, "lost_claims", sorted(lost))
-    if len(lost) <= study.cfg.STUDY.RETRIES:
+    if len(lost) <= study.options.RETRIES:
         put_in_queue(study, trial._trial_id)
         return
     reason = f"its worker died {len(lost)} times"

@@ -54,13 +54,13 @@ def _ask(study: Study) -> tuple[optuna.Trial, Values] | None:
 
 
 def _fresh_sampler(study: Study, trials: int) -> optuna.samplers.BaseSampler:
-    """A sampler seeded by SEED and the number of trials.
+    """A sampler seeded by the study's seed and the number of trials.
 
     The next values then follow from the trials so far, not from what one worker sampled before,
     and two workers never sample the same values.
     """
-    seed = np.random.SeedSequence((study.cfg.SEED, trials)).generate_state(1)[0]
-    sampler: optuna.samplers.BaseSampler = SAMPLERS.load(study.cfg.STUDY.SAMPLER)(int(seed))
+    seed = np.random.SeedSequence((study.subject.seed, trials)).generate_state(1)[0]
+    sampler: optuna.samplers.BaseSampler = SAMPLERS.load(study.options.SAMPLER)(int(seed))
     return sampler
 
 

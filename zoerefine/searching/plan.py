@@ -1,6 +1,5 @@
 """What a search would do: its space, how many combinations that is, and about how long it takes."""
 
-import math
 import time
 
 import torch
@@ -9,9 +8,8 @@ from zoerefine.config import Config, training_size
 from zoerefine.device import compute_dtype, pick_device
 from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
-from zoerefine.registries import OBJECTIVES
-from zoerefine.searching.criteria import read_criteria
-from zoerefine.searching.space import size_of
+from zoerefine.searching.own_training import read_criteria
+from zoerefine.searching.plan_lines import budget_line, planned_trials, space_lines
 from zoerefine.searching.space_reader import read_space
 from zoerefine.training.job import configured_data, configured_split
 
@@ -20,17 +18,13 @@ TIMED_STEPS = 4  # after one that is not timed
 
 def plan(cfg: Config) -> list[str]:
     """The plan, line by line. Raises `UserError` for a fault of the space or the data."""
-    space, criteria, options = read_space(cfg), read_criteria(cfg), cfg.STUDY
-    size = size_of(space)
-    lines = ["the space:", *(f"  {line}" for one in space for line in one.lines())]
-    finite = f"{size:,.0f} combinations" if math.isfinite(size) else "infinitely many combinations"
-    trials = int(size) if options.SAMPLER == "grid" and math.isfinite(size) else options.TRIALS
-    lines.append(f"  in total {finite}")
-    lines += [f"{OBJECTIVES.load(name).direction}: {name}" for name in criteria.objectives]
+    space, criteria = read_space(cfg.SEARCH), read_criteria(cfg)
+    lines = space_lines(space)
+    lines += [f"{direction}: {name}" for name, direction in criteria.directions.items()]
     lines += [f"limit: {limit.name} at most {limit.at_most:g}" for limit in criteria.limits]
-    lines.append(f"{trials} trials by {options.SAMPLER}, workers: {options.WORKERS}")
+    lines.append(budget_line(space, cfg.STUDY))
     if cfg.DATA.ROOT:
-        lines += time_lines(cfg, trials)
+        lines += time_lines(cfg, planned_trials(space, cfg.STUDY))
     return lines
 
 

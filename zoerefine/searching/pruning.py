@@ -1,12 +1,11 @@
-"""When a trial is pruned: before training by a limit, or after an epoch by its validation AbsRel.
+"""When a trial is pruned: before training by a limit, or at a step by its objective so far.
 
-A pruner function takes the epochs of a trial and returns an Optuna pruner. To add one, write it
+A pruner function takes the steps of a trial and returns an Optuna pruner. To add one, write it
 here and add its row to `PRUNERS` in `zoerefine/registries.py`.
 """
 
 from collections.abc import Mapping
 
-from optuna import Trial
 from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
 
 from zoerefine.searching.criteria import Criteria
@@ -18,31 +17,19 @@ def prune_reason_before_training(criteria: Criteria, figures: Mapping[str, float
     return f"too many {' and '.join(exceeded)}: not trained" if exceeded else ""
 
 
-def is_pruned_after_epoch(criteria: Criteria, trial: Trial, epoch: int, abs_rel: float) -> bool:
-    """Report an epoch's validation AbsRel to the pruner, and ask whether to stop the trial.
+def median(steps: int) -> BasePruner:
+    """Prune where the objective is worse than the median of the earlier trials at the same step.
 
-    Only a study whose single objective is AbsRel is pruned: no other objective is measured after
-    each epoch, and Optuna does not prune several objectives.
+    Not in the first quarter of the steps, where the learning rate may still rise.
     """
-    if criteria.objectives != ("abs_rel",):
-        return False
-    trial.report(abs_rel, epoch)
-    return trial.should_prune()
+    return MedianPruner(n_warmup_steps=steps // 4)
 
 
-def median(epochs: int) -> BasePruner:
-    """Prune where AbsRel is above the median of the earlier trials at the same epoch.
-
-    Not in the first quarter of the epochs, where the learning rate may still rise.
-    """
-    return MedianPruner(n_warmup_steps=epochs // 4)
-
-
-def halving(epochs: int) -> BasePruner:
+def halving(steps: int) -> BasePruner:
     """Successive halving: only the best quarter of the trials continues after each rung."""
     return SuccessiveHalvingPruner()
 
 
-def none(epochs: int) -> BasePruner:
+def none(steps: int) -> BasePruner:
     """No pruning."""
     return NopPruner()

@@ -3,11 +3,10 @@
 import copy
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.config import Config
 from zoerefine.searching.config_values import set_value, value_at, with_values
 
 if TYPE_CHECKING:  # a wrong space is reported before Optuna is loaded
@@ -57,9 +56,9 @@ class Range:
         # A rounding error must not lose the last of 0.1, 0.2, 0.3 and 0.4.
         return math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
 
-    def params_of(self, cfg: Config) -> Values | None:
-        """The parameter that gives the config's value; None where that lies outside the range."""
-        value = value_at(cfg, self.key)
+    def params_of(self, tree: Mapping[str, Any]) -> Values | None:
+        """The parameter that gives a config's value; None where that lies outside the range."""
+        value = value_at(tree, self.key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not self.low <= value <= self.high:
             return None
@@ -108,19 +107,19 @@ class Choice:
         """How many combinations there are; infinite where a range is continuous."""
         return sum(size_of(option.inner) for option in self.options)
 
-    def params_of(self, cfg: Config) -> Values | None:
+    def params_of(self, tree: Mapping[str, Any]) -> Values | None:
         """The parameters that give the config's values; None where no option has them."""
         for option in self.options:
-            inside = params_of(option.inner, cfg)
-            if inside is not None and self._fits(option, cfg):
+            inside = params_of(option.inner, tree)
+            if inside is not None and self._fits(option, tree):
                 return {self.name: option.label, **inside}
         return None
 
-    def _fits(self, option: Option, cfg: Config) -> bool:
-        wanted = with_values(cfg, option.fixed)
+    def _fits(self, option: Option, tree: Mapping[str, Any]) -> bool:
+        wanted = with_values(tree, option.fixed)
         for key in (parameter.key for parameter in option.inner if isinstance(parameter, Range)):
-            set_value(wanted, key, value_at(cfg, key))
-        return all(value_at(wanted, key) == value_at(cfg, key) for key in option.fixed)
+            set_value(wanted, key, value_at(tree, key))
+        return all(value_at(wanted, key) == value_at(tree, key) for key in option.fixed)
 
     def lines(self) -> list[str]:
         """The choice on a line of a plan, and one line for each parameter inside its options."""
@@ -158,11 +157,11 @@ def combinations(space: Sequence[Parameter]) -> Iterator[Values]:
         yield {name: value for part in parts for name, value in part.items()}
 
 
-def params_of(space: Sequence[Parameter], cfg: Config) -> Values | None:
+def params_of(space: Sequence[Parameter], tree: Mapping[str, Any]) -> Values | None:
     """A trial's parameters that give a config's values; None where they are outside the space."""
     found: Values = {}
     for parameter in space:
-        inside = parameter.params_of(cfg)
+        inside = parameter.params_of(tree)
         if inside is None:
             return None
         found |= inside

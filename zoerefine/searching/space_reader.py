@@ -8,27 +8,29 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from zoerefine.config import Config
-from zoerefine.config.search_values import check_search, is_group, is_range, is_single
+from zoerefine.config.search_values import check_search, is_range
+from zoerefine.config.searched_keys import OWN_KEYS, SearchedKeys, is_single
 from zoerefine.errors import UserError
 from zoerefine.searching.space import Choice, Option, Parameter, Range, Scalar, Values
 
 LABEL = 60  # characters of a branch's label
 
 
-def read_space(cfg: Config) -> tuple[Parameter, ...]:
-    """The parameters of a config's SEARCH, in its order.
+def read_space(search: Mapping[str, Any], keys: SearchedKeys = OWN_KEYS) -> tuple[Parameter, ...]:
+    """The parameters of a SEARCH tree, in its order.
 
     Raises `UserError` for an unknown key, a value that its key may not have, an empty list, or an
     impossible range, each with the key's path.
     """
-    space = tuple(_read(check_search(cfg.SEARCH), "", "", {}))
+    space = tuple(_read(keys, check_search(search, keys), "", "", {}))
     if not space:
         raise UserError("SEARCH is empty: give it a list or a range under a config key's name")
     return space
 
 
-def _read(tree: Mapping[str, Any], prefix: str, names: str, fixed: Values) -> Iterator[Parameter]:
+def _read(
+    keys: SearchedKeys, tree: Mapping[str, Any], prefix: str, names: str, fixed: Values
+) -> Iterator[Parameter]:
     """The parameters of a mapping; the single values of a branch go into `fixed`.
 
     Keys start with `prefix` and parameter names with `names`. The two differ inside a branch,
@@ -37,37 +39,37 @@ def _read(tree: Mapping[str, Any], prefix: str, names: str, fixed: Values) -> It
     branch = names != prefix
     for word, value in tree.items():
         key, name = f"{prefix}{word}", f"{names}{word}"
-        if is_group(key) and isinstance(value, list):
-            yield _branches(key, name, value)
-        elif is_group(key):
-            yield from _read(value, f"{key}.", f"{name}.", fixed)
+        if keys.is_group(key) and isinstance(value, list):
+            yield _branches(keys, key, name, value)
+        elif keys.is_group(key):
+            yield from _read(keys, value, f"{key}.", f"{name}.", fixed)
         elif is_range(value):
             yield _range(key, name, value)
-        elif branch and is_single(key, value):
+        elif branch and is_single(keys, key, value):
             fixed[key] = value
             yield from _ranges_inside(value, key, name, "")
         else:
             yield _choice(key, name, value)
 
 
-def _branches(key: str, name: str, trees: Sequence[Any]) -> Choice:
+def _branches(keys: SearchedKeys, key: str, name: str, trees: Sequence[Any]) -> Choice:
     """A choice between branches of a group."""
     _check_distinct(key, trees)
-    labels = [_branch_label(key, tree) for tree in trees]
+    labels = [_branch_label(keys, key, tree) for tree in trees]
     options = []
     for number, (tree, label) in enumerate(zip(trees, labels, strict=True)):
         if not label or labels.count(label) > 1:
             label = f"{label} [{number}]".strip()
         fixed: Values = {}
-        inner = tuple(_read(tree, f"{key}.", f"{name}[{label}].", fixed))
+        inner = tuple(_read(keys, tree, f"{key}.", f"{name}[{label}].", fixed))
         options.append(Option(label, fixed, inner))
     return Choice(name, tuple(options))
 
 
-def _branch_label(key: str, tree: Mapping[str, Any]) -> str:
+def _branch_label(keys: SearchedKeys, key: str, tree: Mapping[str, Any]) -> str:
     """A branch's name by the values that it sets, e.g. `NAME guided`; empty if it sets none."""
     fixed: Values = {}
-    list(_read(tree, f"{key}.", "", fixed))
+    list(_read(keys, tree, f"{key}.", "", fixed))
     return ", ".join(f"{k.removeprefix(key + '.')} {v}" for k, v in fixed.items())[:LABEL]
 
 

@@ -81,6 +81,8 @@ def silence_optuna() -> None:
     """Suppress Optuna's line for every trial and its warnings about experimental features."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    # A trial that another worker continues may report a step again.
+    warnings.filterwarnings("ignore", message="The reported value is ignored")
     # Optuna expects `Study.optimize` to send heartbeats; here a thread of the worker sends them.
     warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed")
 

@@ -1,54 +1,45 @@
 """A study: what is searched, how trials are judged, and the database that holds the trials."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial
 
-from zoerefine.config import Config, to_dict
 from zoerefine.errors import UserError
-from zoerefine.identity import study_settings
-from zoerefine.launch.provenance import source_facts
-from zoerefine.registries import OBJECTIVES, PRUNERS
+from zoerefine.registries import PRUNERS
 from zoerefine.run_dir import RunDir
-from zoerefine.searching.check import check_search_space
-from zoerefine.searching.criteria import read_criteria
 from zoerefine.searching.space import size_of
-from zoerefine.searching.space_reader import read_space
 from zoerefine.searching.storage import open_storage, storage_url, study_lock
-from zoerefine.searching.trial_record import exceeded_limits, without_duplicates
-from zoerefine.training.job import CHECKOUT
+from zoerefine.searching.trial_record import exceeded_limits, longest_trial, without_duplicates
+from zoerefine.searching.trial_runner import Subject
 
 
 class Study:
     """A study as one process sees it.
 
     Args:
-        cfg: with what is searched under SEARCH.
+        subject: what is searched.
         run: the study's run directory.
 
     Raises:
-        UserError: SEARCH or STUDY has a wrong value, the database cannot be used, or it holds a
-            study of this name that belongs to another commit or configuration.
+        UserError: the database cannot be used, or it holds a study of this name that belongs to
+            another commit or configuration.
     """
 
-    def __init__(self, cfg: Config, run: RunDir) -> None:
-        options = cfg.STUDY
-        check_search_space(cfg)
-        self.cfg, self.run = cfg, run
-        self.space = read_space(cfg)
-        self.criteria = read_criteria(cfg)
-        run.path.mkdir(parents=True, exist_ok=True)
-        self.url = storage_url(options.STORAGE, run.path)
-        self.storage = open_storage(self.url, options.HEARTBEAT_S)
+    def __init__(self, subject: Subject, run: RunDir) -> None:
+        self.subject, self.run = subject, run
+        self.name, self.options = subject.name, subject.options
+        self.space, self.criteria = subject.space, subject.criteria
+        run.create()
+        self.url = storage_url(self.options.STORAGE, run.path)
+        self.storage = open_storage(self.url, self.options.HEARTBEAT_S)
         with self.locked():
             self.optuna = optuna.create_study(
-                study_name=cfg.RUN.NAME,
+                study_name=self.name,
                 storage=self.storage,
-                directions=[OBJECTIVES.load(name).direction for name in self.criteria.objectives],
-                pruner=PRUNERS.load(options.PRUNER)(options.EPOCHS or cfg.TRAIN.EPOCHS),
+                directions=list(self.criteria.directions.values()),
                 load_if_exists=True,
             )
             self._check_identity()
@@ -56,12 +47,12 @@ class Study:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the study's lock: of all workers on all machines, one at a time."""
-        with study_lock(self.storage, self.cfg.RUN.NAME, self.run.path):
+        with study_lock(self.storage, self.name, self.run.path):
             yield
 
     def _check_identity(self) -> None:
         """Record what a new study searches; raises `UserError` where an old one differs."""
-        ours = identity(self.cfg)
+        ours = json.loads(json.dumps(self.subject.identity()))  # as the database returns it
         theirs = self.optuna.user_attrs.get("identity")
         if theirs is None:
             self.optuna.set_user_attr("identity", ours)
@@ -73,9 +64,21 @@ class Study:
                 if theirs.get(key) != ours.get(key)
             ]
             raise UserError(
-                f"study {self.cfg.RUN.NAME} in {self.url} has other settings: restore them, or "
-                "give another RUN.NAME:\n" + "\n".join(lines)
+                f"study {self.name} in {self.url} has other settings: restore them, or give "
+                f"another {self.subject.name_key}:\n" + "\n".join(lines)
             )
+
+    def is_pruned(self, trial: optuna.Trial, name: str, step: int, value: float) -> bool:
+        """Report an objective's value at a step to STUDY.PRUNER; whether to stop the trial.
+
+        Only a study with this single objective is pruned: Optuna does not prune several.
+        """
+        if self.criteria.objectives != (name,):
+            return False
+        trial.report(value, step)
+        steps = self.subject.steps or longest_trial(self.trials())
+        self.optuna.pruner = PRUNERS.load(self.options.PRUNER)(steps)
+        return trial.should_prune()
 
     def trials(self) -> list[FrozenTrial]:
         """The trials that count, in the order of their numbers."""
@@ -84,12 +87,12 @@ class Study:
     @property
     def budget(self) -> int:
         """How many trials are planned."""
-        return int(size_of(self.space)) if self.is_grid else int(self.cfg.STUDY.TRIALS)
+        return int(size_of(self.space)) if self.is_grid else int(self.options.TRIALS)
 
     @property
     def is_grid(self) -> bool:
         """Whether every combination is tried."""
-        return bool(self.cfg.STUDY.SAMPLER == "grid")
+        return bool(self.options.SAMPLER == "grid")
 
     def is_over(self) -> bool:
         """Whether no trial runs or waits."""
@@ -105,10 +108,3 @@ class Study:
             raise UserError(f"{self.run.path}: no trial was completed within the constraints")
         front.sort(key=lambda trial: (trial.values, trial.number))
         return front if len(self.criteria.objectives) > 1 else front[:1]
-
-
-def identity(cfg: Config) -> dict[str, Any]:
-    """What a study is of: its commit, changes to it, and the settings that decide its trials."""
-    source = source_facts(CHECKOUT)
-    found = {"commit": source["commit"], "uncommitted changes": source.get("dirty_digest", "")}
-    return found | study_settings(to_dict(cfg))

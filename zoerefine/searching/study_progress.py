@@ -13,7 +13,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from zoerefine.progress import is_hidden, say
-from zoerefine.registries import OBJECTIVES
 from zoerefine.searching.study import Study
 from zoerefine.searching.trial_record import exceeded_limits, format_values, is_claimed, reason_of
 
@@ -124,7 +123,7 @@ def best_so_far(study: Study, trials: Sequence[FrozenTrial]) -> str:
 def best_first(study: Study, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """Completed trials within the limits, the best by the first objective first."""
     done = [t for t in trials if t.state == TrialState.COMPLETE and not exceeded_limits(t)]
-    maximize = OBJECTIVES.load(study.criteria.objectives[0]).direction == "maximize"
+    maximize = study.criteria.directions[study.criteria.objectives[0]] == "maximize"
     return sorted(done, key=lambda trial: trial.values[0], reverse=maximize)
 
 
@@ -148,7 +147,7 @@ def time_left(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
     left = planned(study, trials) - len(durations)
     if not durations or left <= 0:
         return ""
-    seconds = statistics.median(durations) * -(-left // study.cfg.STUDY.WORKERS)
+    seconds = statistics.median(durations) * -(-left // study.options.WORKERS)
     if until:
         seconds = min(seconds, max(0.0, until - time.time()))
     minutes, seconds = divmod(round(seconds), 60)
@@ -160,21 +159,23 @@ def make_table(study: Study, until: float) -> Table:
     """The running trials, the best, and the last that failed."""
     trials = study.trials()
     table = Table(title=summary(study, trials, until), title_justify="left")
-    for name in ("trial", "state", *study.criteria.objectives, "epochs", "values"):
+    progress = "epochs" if study.subject.steps else "step"
+    for name in ("trial", "state", *study.criteria.objectives, progress, "values"):
         table.add_column(name, no_wrap=name != "values")
     running = [t for t in trials if t.state == TrialState.RUNNING and has_values(t)]
     failed = [t for t in trials if t.state == TrialState.FAIL][-FAILED_ROWS:]
     for trial in (*running, *best_first(study, trials)[:BEST_ROWS], *failed):
-        table.add_row(*cells(trial, len(study.criteria.objectives)))
+        table.add_row(*cells(study, trial))
     return table
 
 
-def cells(trial: FrozenTrial, objectives: int) -> list[str]:
+def cells(study: Study, trial: FrozenTrial) -> list[str]:
     """A trial's row of the table."""
     name = trial.state.name
     figures = [f"{value:.4g}" for value in trial.values or []]
-    figures += [""] * (objectives - len(figures))
-    epochs = str(max(trial.intermediate_values, default=-1) + 1 or "")
+    figures += [""] * (len(study.criteria.objectives) - len(figures))
+    steps = trial.intermediate_values
+    epochs = str(max(steps) + (study.subject.steps > 0)) if steps else ""  # epochs count from 0
     text = reason_of(trial) if name == "FAIL" else format_values(trial.params)
     state = f"[{COLORS.get(name, 'green')}]{WORDS[name]}[/]"
     return [str(trial.number), state, *figures, epochs, escape(text)]

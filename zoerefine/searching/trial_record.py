@@ -12,11 +12,14 @@ attributes are:
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.run_dir import RunDir
+
+SCRIPT_STUDY = "study.yaml"  # of a study whose trials are launches of a script
 
 
 def trial_run(study: RunDir, number: int) -> RunDir:
@@ -24,9 +27,21 @@ def trial_run(study: RunDir, number: int) -> RunDir:
     return RunDir(study.path / "trials" / f"{number:04d}")
 
 
+def settings_file(study: RunDir) -> Path:
+    """The file with a study's name, its STUDY and its SEARCH."""
+    script = study.path / SCRIPT_STUDY
+    return script if script.exists() else study.config_file
+
+
 def without_duplicates(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """The trials that count."""
     return [trial for trial in trials if "duplicate_of" not in trial.user_attrs]
+
+
+def longest_trial(trials: Sequence[FrozenTrial]) -> int:
+    """The highest step that a completed trial has reported; 0 where none has."""
+    completed = (one for one in trials if one.state == TrialState.COMPLETE)
+    return max((max(one.intermediate_values, default=0) for one in completed), default=0)
 
 
 def is_claimed(trial: FrozenTrial) -> bool:

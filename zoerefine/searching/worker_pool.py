@@ -13,11 +13,13 @@ from typing import Any, Protocol
 from zoerefine.errors import UserError
 from zoerefine.launch.child_process import child_setup
 from zoerefine.launch.executor import Executor, JobOutcome
+from zoerefine.launch.executor.launch_process import LIBRARY as CHECKOUT
 from zoerefine.launch.git_commands import head_commit, uncommitted_files
+from zoerefine.launch.provenance import query_gpus
 from zoerefine.launch.queue_table import last_line
 from zoerefine.processor_use import share_cores
 from zoerefine.run_dir import RUN_FOLDER, RunDir
-from zoerefine.training.job import CHECKOUT
+from zoerefine.searching.trial_record import settings_file
 
 SCRIPT = CHECKOUT / "platform" / "search.py"
 
@@ -47,7 +49,7 @@ class WorkerTicket:
 class LocalWorkers:
     """`count` workers on this machine; they share its cores, and each has one of its GPUs."""
 
-    def __init__(self, run: RunDir, count: int, gpus: int) -> None:
+    def __init__(self, run: RunDir, count: int, gpus: Sequence[str]) -> None:
         self.folder, self.count, self.gpus = run.path / "workers", count, gpus
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> WorkerTicket:
@@ -69,8 +71,8 @@ class LocalWorkers:
         environment = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
         if self.count > 1:
             share_cores(environment, self.count)
-        if self.gpus > 1:
-            environment["CUDA_VISIBLE_DEVICES"] = str(number % self.gpus)
+        if len(self.gpus) > 1:
+            environment["CUDA_VISIBLE_DEVICES"] = self.gpus[number % len(self.gpus)]
         return environment
 
     def poll(self, ticket: WorkerTicket) -> JobOutcome | None:
@@ -83,6 +85,14 @@ class LocalWorkers:
         with suppress(ProcessLookupError):
             ticket.process.send_signal(signal.SIGKILL if ticket.cancelled else signal.SIGINT)
         ticket.cancelled = True
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that a job may use, as CUDA_VISIBLE_DEVICES names them."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [one for one in chosen.split(",") if one]
+    return query_gpus("index")
 
 
 def clean_commit() -> str:
@@ -104,7 +114,7 @@ class ClusterWorkers:
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
         launch = ["--repo", str(CHECKOUT), "--commit", self.commit, "--module",
-                  "platform/search.py", "--config", str(self.run.config_file),
+                  "platform/search.py", "--config", str(settings_file(self.run)),
                   "--runs", str(self.run.path / "workers"), "--", *words]  # fmt: skip
         return self.executor.submit(launch)
 

@@ -1,0 +1,87 @@
+"""zoerefine search --repo: a script of any repository, each trial a launch at one commit."""
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from zoerefine.commands.executor_options import resources_of
+from zoerefine.commands.run import job_of
+from zoerefine.config.schema import SEARCH
+from zoerefine.errors import UserError
+from zoerefine.launch.launcher import default_home
+from zoerefine.run_dir import RunDir
+from zoerefine.searching.launched_script import LaunchedScript
+from zoerefine.searching.launched_study import plan_study
+from zoerefine.searching.plan_lines import budget_line, space_lines
+from zoerefine.searching.search_sources import space_in_file, space_of_words
+
+
+def search_script(
+    args: argparse.Namespace, arguments: tuple[str, ...], study_words: Sequence[str]
+) -> RunDir | None:
+    """Run a study, or print its plan.
+
+    Args:
+        arguments: the words after `--`.
+        study_words: KEY VALUE words of STUDY that options stand for.
+    """
+    subject = make_subject(args, arguments, study_words)
+    if args.plan:
+        print("\n".join(plan_lines(subject)))
+        return None
+    from zoerefine.searching.driver import run_study
+
+    return run_study(subject, args.enqueue, args.executor, resources_of(args))
+
+
+def make_subject(
+    args: argparse.Namespace, arguments: tuple[str, ...], study_words: Sequence[str]
+) -> LaunchedScript:
+    """What the options describe. Raises `UserError`; only mirrors are written."""
+    if not (args.commit or args.branch):
+        raise UserError("--commit is missing: give a hash, a tag or a branch")
+    if not args.metric:
+        raise UserError("--metric is missing: give the metric that trials are compared by")
+    if args.again or args.again_number:
+        raise UserError("--again is for single runs: give --name to search once more")
+    home = (args.home or default_home()).expanduser().resolve()
+    os.environ["ZOEREFINE_HOME"] = str(home)  # for the workers
+    ours, args.overrides = split_words(args.overrides)
+    spaces = [space_in_file(args.space)] if args.space else []
+    spaces += space_of_words(args.search)
+    study = plan_study(
+        job_of(args, arguments),
+        home,
+        spaces,
+        replaces_config=args.space is not None,
+        metric=args.metric,
+        direction="maximize" if args.maximize else "minimize",
+        study_words=[*ours, *study_words],
+    )
+    return LaunchedScript(study, study.plan.run(args.runs).path.parent / "study")
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The KEY VALUE words of STUDY, and those for the script. Raises `UserError` for SEARCH."""
+    if len(words) % 2:
+        raise UserError(f"overrides come as KEY VALUE pairs; {words[-1]!r} has no value")
+    ours: list[str] = []
+    script: list[str] = []
+    for key, value in zip(words[::2], words[1::2], strict=True):
+        group = key.partition(".")[0]
+        if group == SEARCH:
+            raise UserError(f"{key}: for a script, give --search 'KEY=LOW..HIGH' or --space FILE")
+        target = ours if group == "STUDY" else script
+        target += [key, value]
+    return ours, script
+
+
+def plan_lines(subject: LaunchedScript) -> list[str]:
+    """What a study would do."""
+    study = subject.study
+    return [
+        *space_lines(subject.space),
+        f"{study.direction}: {study.metric}",
+        f"each trial: {study.plan.job.module} at commit {study.plan.commit[:12]}",
+        budget_line(subject.space, subject.options),
+    ]

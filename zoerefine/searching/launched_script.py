@@ -1,0 +1,172 @@
+"""A script of any repository as what a study searches: each trial is a launch at one commit."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from zoerefine.config.schema import SEARCH
+from zoerefine.config.search_values import check_grid
+from zoerefine.config.searched_keys import TreeKeys
+from zoerefine.files import replacing
+from zoerefine.launch import provenance
+from zoerefine.launch.config_merge import merge_overrides
+from zoerefine.launch.launch_plan import Job, LaunchPlan, parse_config
+from zoerefine.progress import say
+from zoerefine.run_dir import RunDir
+from zoerefine.searching.check import check_size
+from zoerefine.searching.config_values import set_value, value_at, with_values
+from zoerefine.searching.criteria import Criteria
+from zoerefine.searching.launched_study import LaunchedStudy, read_config
+from zoerefine.searching.launched_trials import LaunchedRunner, best_runs
+from zoerefine.searching.space import Values
+from zoerefine.searching.space_reader import read_space
+from zoerefine.trees import flatten
+from zoerefine.yaml_dump import dump_value, same_data
+from zoerefine.yaml_text import YamlError, load_yaml, read_yaml
+
+# What decides a trial beside commit, config and words, by its option of `zoerefine run`.
+JOB_OPTIONS = {
+    "module": "--module",
+    "config_flag": "--config-flag",
+    "cwd": "--cwd",
+    "overrides_in": "--overrides",
+    "environment": "--environment",
+    "metric_pattern": "--metric-pattern",
+    "seed_key": "--seed-key",
+}
+
+
+class LaunchedScript:
+    """What SEARCH lists, each trial a launch of the script.
+
+    Args:
+        folder: where the study is written.
+
+    Raises `UserError` where there is nothing to search, or a grid is too large.
+    """
+
+    name_key = "--name"
+    steps = 0
+
+    def __init__(self, study: LaunchedStudy, folder: Path) -> None:
+        self.study, self.plan, self.folder = study, study.plan, folder
+        self.options, self.name, self.seed = study.options, study.plan.name, study.plan.seed
+        self.tree = study.tree
+        self.space = read_space(study.search, TreeKeys(self.tree))
+        if self.options.SAMPLER == "grid":
+            check_grid(study.search)
+        check_size(self.space, self.options.SAMPLER)
+        self.criteria = Criteria({study.metric: study.direction})
+
+    def identity(self) -> dict[str, Any]:
+        """Commit, script, metric, the config's keys and the space."""
+        job, study = self.plan.job, self.study
+        found = {option: getattr(job, name) for name, option in JOB_OPTIONS.items()}
+        found |= {
+            "commit": self.plan.commit,
+            "--metric": f"{study.metric}, {study.direction}",
+            "KEY VALUE words": list(self.plan.override_arguments),
+            "words after --": list(job.arguments),
+        }
+        return found | flatten(self.tree) | flatten({SEARCH: study.search})
+
+    def save(self, run: RunDir) -> None:
+        """Write study.yaml, the config and the provenance."""
+        self.study.save(run)
+        job = self.plan.job
+        provenance.add(
+            run,
+            repository=self.plan.address.url,
+            commit=self.plan.commit,
+            module=job.module,
+            input=self.plan.input_name,
+            overrides=list(job.overrides),
+            metric=self.study.metric,
+            direction=self.study.direction,
+            seed=self.seed,
+            **provenance.machine_facts(),
+        )
+
+    def runner(self, run: RunDir) -> LaunchedRunner:
+        """Launches from this process."""
+        return LaunchedRunner(self.trial_plan, self.study.metric)
+
+    def trial_plan(self, values: Values) -> LaunchPlan:
+        """The launch of a trial. Raises `UserError` where the config cannot hold its values."""
+        job, config = self.plan.job, self.plan.config
+        words = override_words(self.tree, values)
+        if job.overrides_in == "file":
+            config = merge_overrides(job.config, config, words)
+        document = parse_config(job.config, config)
+        job = replace(job, overrides=(*job.overrides, *words))
+        return replace(self.plan, job=job, config=config, document=document)
+
+    def trees(self, source: Path) -> list[Mapping[str, Any]]:
+        """A config of the script, or those of the best trials of another study of it.
+
+        Raises `UserError` for a source that is neither.
+        """
+        if not source.is_dir():
+            return [read_yaml(source).tree]
+        runs = best_runs(RunDir(source), self.study.metric, self.study.direction)
+        return [launched_tree(run) for run in runs]
+
+    def publish(self, study: RunDir, name: str, values: Values) -> None:
+        """Write the config with the best values, and print the command that runs it."""
+        job = self.plan.job
+        words = override_words(self.tree, values)
+        file = study.path / f"{name}{Path(self.plan.input_name).suffix}"
+        with replacing(file) as path:
+            path.write_bytes(merge_overrides(job.config, self.plan.config, words))
+        command = ["zoerefine", "run", "--repo", self.plan.address.url]
+        command += ["--commit", self.plan.commit, "--config", str(file), "--name", self.name]
+        usual = {one.name: one.default for one in fields(Job)}
+        chosen = {option: getattr(job, key) for key, option in JOB_OPTIONS.items()
+                  if key != "overrides_in" and getattr(job, key) != usual[key]}  # fmt: skip
+        command += [f"{option}={value}" for option, value in chosen.items()]
+        command += [
+            *self.plan.override_arguments,
+            *(["--", *job.arguments] if job.arguments else []),
+        ]
+        say(f"{name} again: {shlex.join(command)}")
+
+
+def override_words(tree: Mapping[str, Any], values: Values) -> list[str]:
+    """Values as KEY VALUE words; a value inside a list is given with the whole list."""
+    changed = with_values(tree, values)
+    words: dict[str, str] = {}
+    for key in values:
+        node: Any = tree
+        path = []
+        for word in key.split("."):
+            if not isinstance(node, Mapping):
+                break
+            path.append(word)
+            node = node.get(word)
+        outer = ".".join(path)
+        words[outer] = as_word(value_at(changed, outer))
+    return [word for pair in words.items() for word in pair]
+
+
+def as_word(value: Any) -> str:
+    """A value as one word that YAML reads, and YACS too: it takes Python's True, not true."""
+    text = value if isinstance(value, str) else repr(value)
+    try:
+        exact = same_data(load_yaml(text), value)
+    except YamlError:
+        exact = False
+    return text if exact else dump_value(value)
+
+
+def launched_tree(run: RunDir) -> dict[str, Any]:
+    """The config of a launched run, with the values that its job got as words."""
+    facts = run.read_json(run.provenance_file)
+    path = run.path / facts["input"]
+    tree: dict[str, Any] = read_config(path, path.read_bytes()).tree
+    words = facts["overrides"]
+    for key, text in zip(words[::2], words[1::2], strict=True):
+        if key in flatten(tree):
+            set_value(tree, key, load_yaml(text))
+    return tree

@@ -1,0 +1,173 @@
+"""What a study of a script is made of: planned from a command, and kept in the study's folder.
+
+The folder holds `study.yaml`, from which a worker on any machine knows the study, and `input.yaml`,
+the script's config without SEARCH.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from zoerefine.config import load_config, to_dict
+from zoerefine.config.schema import SEARCH, StudyKeys
+from zoerefine.config.searched_keys import TreeKeys
+from zoerefine.errors import UserError
+from zoerefine.files import replacing, write_text
+from zoerefine.launch.changes import Changes
+from zoerefine.launch.config_merge import YAML_SUFFIXES, merge_overrides
+from zoerefine.launch.git_commands import GitError, git
+from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, parse_config
+from zoerefine.launch.launcher import default_home
+from zoerefine.launch.mirror import fetch_commit, mirrors_in_use
+from zoerefine.launch.repository_address import parse_address
+from zoerefine.run_dir import RunDir
+from zoerefine.searching.criteria import Direction
+from zoerefine.searching.search_sources import SpaceSource, combined, space_in_config, without_space
+from zoerefine.searching.trial_record import SCRIPT_STUDY
+from zoerefine.yaml_dump import dump_yaml
+from zoerefine.yaml_text import Document, parse_mapping, read_yaml
+
+# Keys of STUDY that concern our own training.
+OWN_OPTIONS = ("EPOCHS", "OBJECTIVES", "CONSTRAINTS", "THEN", "SEEDS")
+
+
+@dataclass(frozen=True)
+class LaunchedStudy:
+    """A study of a script.
+
+    Attributes:
+        plan: the launch without searched values. Its config holds no SEARCH.
+        search: the checked SEARCH tree.
+        metric: the name of the metric that trials are compared by.
+        options: the keys of STUDY.
+    """
+
+    plan: LaunchPlan
+    search: Mapping[str, Any]
+    metric: str
+    direction: Direction
+    options: StudyKeys
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """The script's config."""
+        tree: dict[str, Any] = read_config(self.plan.job.config, self.plan.config).tree
+        return tree
+
+    def save(self, run: RunDir) -> None:
+        """Write study.yaml and the config."""
+        with replacing(run.path / self.plan.input_name) as path:
+            path.write_bytes(self.plan.config)
+        fields = asdict(self.plan.job)
+        for name in ("config", "caller"):
+            fields[name] = str(fields[name])
+        for name in ("overrides", "arguments"):
+            fields[name] = list(fields[name])
+        study = {
+            "RUN": {"NAME": self.plan.name},
+            "METRIC": {"NAME": self.metric, "DIRECTION": self.direction},
+            "STUDY": to_dict(self.options),  # type: ignore[arg-type]
+            SEARCH: dict(self.search),
+            "JOB": fields,
+        }
+        write_text(run.path / SCRIPT_STUDY, dump_yaml(study))
+
+
+def plan_study(
+    job: Job,
+    home: Path,
+    spaces: Sequence[SpaceSource],
+    replaces_config: bool,
+    metric: str,
+    direction: Direction,
+    study_words: Sequence[str],
+) -> LaunchedStudy:
+    """Look up everything that a study needs. Only mirrors are written.
+
+    Args:
+        job: with the overrides that every trial gets.
+        spaces: given beside the config; later ones replace keys of earlier ones.
+        replaces_config: the space in the config does not count.
+        study_words: KEY VALUE words of STUDY.
+
+    Raises:
+        UserError: anything that is wrong with the repository, the commit, the config or the space.
+    """
+    if job.allow_dirty:
+        raise UserError("a study cannot use --allow-dirty: commit the changes first")
+    options = study_options(study_words)
+    with mirrors_in_use(home):
+        plan = make_plan(replace(job, overrides_in="arguments"), home)
+        check_script(plan)
+    os.environ.update({name: value for name, value in plan.address.login().items() if value})
+    document = read_config(job.config, plan.config)
+    config = without_space(document).encode()
+    if job.overrides_in == "file":
+        config = merge_overrides(job.config, config, job.overrides)
+    # Workers look the commit up again: the branch may have moved, and the user's files changed.
+    fixed = replace(job, repo=plan.address.url, ref=plan.commit, branch="", name=plan.name)
+    plan = replace(plan, job=fixed, config=config, document=parse_config(job.config, config))
+    own = space_in_config(document)
+    sources = [*([own] if own and not replaces_config else []), *spaces]
+    keys = TreeKeys(read_config(job.config, config).tree)
+    search = combined([source.read(keys) for source in sources])
+    return LaunchedStudy(plan, search, metric, direction, options)
+
+
+def open_study(run: RunDir) -> LaunchedStudy:
+    """The study in a folder, its commit fetched to this machine."""
+    document = read_yaml(run.path / SCRIPT_STUDY).tree
+    fields = document["JOB"]
+    suffix = Path(fields["config"]).suffix
+    name = "input.yaml" if suffix in YAML_SUFFIXES else f"input{suffix}"
+    fields |= {"config": run.path / name, "caller": Path(fields["caller"])}
+    fields |= {name: tuple(fields[name]) for name in ("overrides", "arguments")}
+    job, home = Job(**fields), default_home()
+    address = parse_address(job.repo)
+    with mirrors_in_use(home):
+        mirror, commit = fetch_commit(address, job.ref, home)
+    config = job.config.read_bytes()
+    parsed = parse_config(job.config, config)
+    plan = LaunchPlan(job, address, mirror, commit, Changes(), config, parsed, home)
+    metric = document["METRIC"]
+    options = load_config({"STUDY": document["STUDY"]}).STUDY
+    return LaunchedStudy(plan, document[SEARCH], metric["NAME"], metric["DIRECTION"], options)
+
+
+def study_options(words: Sequence[str]) -> StudyKeys:
+    """STUDY with these KEY VALUE words. Raises `UserError` for keys of our own training."""
+    for key in words[::2]:
+        name = key.partition(".")[2]
+        if name in OWN_OPTIONS:
+            raise UserError(
+                f"{key} is for zoerefine's own training: a script is searched by --metric, and its "
+                "own keys say how long a trial is"
+            )
+    options: StudyKeys = load_config(None, list(words)).STUDY
+    return options
+
+
+def read_config(path: Path, data: bytes) -> Document:
+    """A script's config with the place of each value. Raises `UserError` for other formats."""
+    if path.suffix not in (*YAML_SUFFIXES, ".json"):
+        raise UserError(f"config {path} is neither YAML nor JSON: its keys cannot be searched")
+    if path.suffix == ".json":
+        try:
+            json.loads(data)
+        except ValueError as error:
+            raise UserError(f"config {path} is not valid JSON: {error}") from None
+    return parse_mapping(data.decode(), path)  # JSON is YAML
+
+
+def check_script(plan: LaunchPlan) -> None:
+    """Raises `UserError` where the commit has no such script."""
+    module = plan.job.module
+    if not module.endswith(".py"):
+        return
+    try:
+        git("cat-file", "-e", f"{plan.commit}:{module}", folder=plan.mirror)
+    except GitError:
+        raise UserError(f"the commit has no script {module}: check --module") from None

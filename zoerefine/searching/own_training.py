@@ -1,0 +1,176 @@
+"""Our own training as what a study searches: trials train in the worker's process.
+
+They stay in that process because a new one would import torch for seconds before each trial
+(`benchmarks/launch.py` measures it).
+"""
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from yacs.config import CfgNode
+
+from zoerefine.config import Config, load_config, save_config, to_dict
+from zoerefine.config.combinations import check_combinations
+from zoerefine.data.cache import Cache
+from zoerefine.data.split import Split
+from zoerefine.errors import UserError
+from zoerefine.identity import study_settings
+from zoerefine.launch.provenance import source_facts
+from zoerefine.metrics import SELECTION_METRIC, arrow
+from zoerefine.registries import OBJECTIVES
+from zoerefine.run_dir import RunDir
+from zoerefine.searching.best_training import publish_training
+from zoerefine.searching.check import check_search_space
+from zoerefine.searching.config_values import with_values
+from zoerefine.searching.criteria import Criteria, Limit
+from zoerefine.searching.objectives import measure, measure_config
+from zoerefine.searching.pruning import prune_reason_before_training
+from zoerefine.searching.space import Values
+from zoerefine.searching.space_reader import read_space
+from zoerefine.searching.trial_runner import TrialMonitor, TrialOutcome
+from zoerefine.training.job import (
+    CHECKOUT,
+    check_data_root,
+    prepare,
+    record_provenance,
+    train_for_study,
+)
+
+ALWAYS_MEASURED = {"abs_rel", "parameters"}  # results.json has them
+FROM_A_STUDY = 5  # best trials that another study gives
+
+
+class OwnTraining:
+    """What SEARCH of a config lists, each trial a training of ours.
+
+    Raises `UserError` where there is nothing to search, or the data folder is missing.
+    """
+
+    name_key = "RUN.NAME"
+
+    def __init__(self, cfg: Config) -> None:
+        check_search_space(cfg)
+        check_data_root(cfg)
+        self.cfg, self.options = cfg, cfg.STUDY
+        self.name, self.seed = cfg.RUN.NAME, cfg.SEED
+        self.folder = Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study"
+        self.space = read_space(cfg.SEARCH)
+        self.criteria = read_criteria(cfg)
+        self.steps = cfg.STUDY.EPOCHS or cfg.TRAIN.EPOCHS
+
+    @cached_property
+    def data(self) -> tuple[Cache, Split]:
+        """The packed cache, built if needed, and its split by scene."""
+        cache, split = prepare(self.cfg)
+        if not split.val:
+            raise UserError("a search chooses by validation scenes: raise DATA.VAL_FRACTION")
+        return cache, split
+
+    def identity(self) -> dict[str, Any]:
+        """Commit, changes to it, and the settings that decide the trials."""
+        source = source_facts(CHECKOUT)
+        found = {"commit": source["commit"], "uncommitted changes": source.get("dirty_digest", "")}
+        return found | study_settings(to_dict(self.cfg))
+
+    def save(self, run: RunDir) -> None:
+        """Write the config and the provenance; build the cache."""
+        save_config(self.cfg, run.config_file)
+        record_provenance(run, self.cfg, self.data[0])
+
+    def runner(self, run: RunDir) -> "InProcessRunner":
+        """Trains in this process."""
+        return InProcessRunner(self, run)
+
+    def trees(self, source: Path) -> list[Config]:
+        """A config, or the configs of the best trials of another study by validation AbsRel.
+
+        Raises `UserError` for a source that is neither.
+        """
+        configs = best_configs(RunDir(source)) if source.is_dir() else [source]
+        return [load_config(config) for config in configs]
+
+    def publish(self, study: RunDir, name: str, values: Values) -> None:
+        """Write a best config, train and export it."""
+        publish_training(study, name, searched_config(self.cfg, values), *self.data)
+
+
+def read_criteria(cfg: Config) -> Criteria:
+    """STUDY's objectives and constraints."""
+    limits = (Limit(one["name"], one["at_most"]) for one in cfg.STUDY.CONSTRAINTS)
+    directions = {name: OBJECTIVES.load(name).direction for name in cfg.STUDY.OBJECTIVES}
+    return Criteria(directions, tuple(limits))
+
+
+def best_configs(run: RunDir) -> list[Path]:
+    """The configs of a study's best trials by validation AbsRel, the best first."""
+    scored = []
+    for results in run.path.glob("trials/*/results.json"):
+        trial = RunDir(results.parent)
+        found = trial.read_json(results)
+        if not found["pruned"]:
+            scored.append((found["val"]["refined"][SELECTION_METRIC], trial.config_file))
+    if not scored:
+        raise UserError(f"{run.path} is not a study with completed trials: give a study's run")
+    return [config for _, config in sorted(scored)[:FROM_A_STUDY]]
+
+
+class InProcessRunner:
+    """Trains the trials of a study in this process."""
+
+    def __init__(self, subject: OwnTraining, study: RunDir) -> None:
+        self.subject, self.study = subject, study
+        self.data = subject.data
+
+    def run(self, run: RunDir, values: Values, monitor: TrialMonitor) -> TrialOutcome:
+        """Train one configuration, unless it exceeds a limit that is known before."""
+        cfg = self.trial_config(values)
+        criteria = self.subject.criteria
+        known = measure_config(cfg, criteria.measured)
+        if reason := prune_reason_before_training(criteria, known):
+            return TrialOutcome(known, reason)
+
+        def report(epoch: int, abs_rel: float) -> bool:
+            return monitor.is_pruned(SELECTION_METRIC, epoch, abs_rel)
+
+        results = train_for_study(self.study, run, cfg, *self.data, report, test=False)
+        note = training_note(results)
+        if results["pruned"]:
+            reason = f"pruned after epoch {results['epochs']}"
+            return TrialOutcome(measure(run, results, ALWAYS_MEASURED), reason, note)
+        return TrialOutcome(measure(run, results, ALWAYS_MEASURED | criteria.measured), note=note)
+
+    def trial_config(self, values: Values) -> Config:
+        """A trial's own configuration. Raises `UserError` for values that exclude each other."""
+        cfg = searched_config(self.subject.cfg, values)
+        if cfg.STUDY.EPOCHS:
+            cfg.TRAIN.EPOCHS, cfg.TRAIN.STEPS = cfg.STUDY.EPOCHS, 0
+        cfg.freeze()
+        check_combinations(cfg)
+        return cfg
+
+
+def searched_config(cfg: Config, values: Mapping[str, Any]) -> Config:
+    """A copy of the config with values set and nothing left to search; not frozen."""
+    changed = with_values(cfg, values)
+    changed.defrost()
+    changed.SEARCH = CfgNode()
+    return changed
+
+
+def training_note(results: Mapping[str, Any]) -> str:
+    """How a training ended, and its metrics beside the pseudo depth's, in Markdown."""
+    state = "pruned" if results["pruned"] else "finished"
+    ended = f"**{state}** after epoch {results['epochs']}"
+    return f"{ended}\n\n{metrics_table(results['val'])}"
+
+
+def metrics_table(validation: dict[str, Any]) -> str:
+    """The refined depth's metrics beside the pseudo depth's, as a Markdown table."""
+    rows = ["| validation | pseudo depth | refined | ratio |", "|---|---:|---:|---:|"]
+    for name, refined in validation["refined"].items():
+        pseudo, ratio = validation["pseudo"][name], validation["ratio"].get(name, math.nan)
+        rows.append(f"| {name} {arrow(name)} | {pseudo:.4f} | {refined:.4f} | {ratio:.3f} |")
+    return "\n".join(rows)
