@@ -103,11 +103,11 @@ parser.add_argument("--settings", required=True, help="a JSON file")
 settings = json.loads(Path(parser.parse_args().settings).read_text())
 out = Path("results")
 out.mkdir(exist_ok=True)
-new = not (out / "log.csv").exists()
 with open(out / "log.csv", "a", newline="") as file:
     rows = csv.writer(file)
-    if new:
+    if not file.tell():  # new, or a kill came before its header was written
         rows.writerow(["epoch", "val_acc", "loss", "note"])
+        file.flush()
 
     def log(epoch, val_acc, loss):
         rows.writerow([epoch, val_acc, loss, "fine"])

@@ -1,0 +1,348 @@
+"""Searching scripts of other repositories: a trial is a launch, its value the script's own."""
+
+import os
+import random
+import re
+import signal
+import time
+
+import optuna
+import pytest
+
+from tests.foreign import KINDS
+from tests.searching.conftest import children, is_alive
+from zoerefine.cli import load
+from zoerefine.commands import search, search_script
+from zoerefine.errors import UserError
+from zoerefine.registries import PRUNERS
+from zoerefine.run_dir import RunDir
+from zoerefine.searching import trial_watch
+from zoerefine.searching.dashboard import find_study
+from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.study import Study
+from zoerefine.searching.trial_record import reason_of, trial_run, without_duplicates
+from zoerefine.searching.trial_worker import run_worker
+from zoerefine.yaml_text import read_yaml
+
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "2")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    """The user's folder, and the folder of mirrors and workspaces."""
+    monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+def search_words(repository, *words, space="0.001..0.1 log"):
+    """The words of a search of the script's learning rate."""
+    objective = ["--metric", "val_acc", "--maximize"]
+    searched = ["--search", f"{repository.keys['lr']}={space}"] if space else []
+    return [*repository.job(), *objective, *searched, *map(str, words)]
+
+
+def study_on_disk(tmp_path):
+    """The only study that was made: its run, and its trials that count."""
+    (folder,) = tmp_path.glob("runs/*/study")
+    name = folder.parent.name
+    study = optuna.load_study(study_name=name, storage=f"sqlite:///{folder / 'study.db'}")
+    return RunDir(folder), without_duplicates(study.trials)
+
+
+def check_trials(repository, tmp_path, count, **values):
+    """Every trial ran to its end once, and has the value that the script gives by hand."""
+    run, trials = study_on_disk(tmp_path)
+    assert run.status().state == "finished"
+    assert [trial.number for trial in trials] == list(range(count))
+    folders = sorted(path.name for path in (run.path / "trials").iterdir())
+    assert folders == [f"{number:04d}" for number in range(count)]
+    for trial in trials:
+        assert trial.state.name == "COMPLETE", trial.user_attrs
+        (rate,) = trial.params.values()
+        by_hand = repository.run_by_hand(tmp_path / "hand" / str(trial.number), lr=rate, **values)
+        assert trial.value == pytest.approx(by_hand, rel=1e-6)  # TensorBoard keeps float32
+        assert repository.final(trial_run(run, trial.number).path / "left") == by_hand
+    return trials
+
+
+def running_trials(tmp_path):
+    """The runs of trials whose script runs now."""
+    runs = [RunDir(path.parent) for path in tmp_path.glob("runs/*/study/trials/*/status.json")]
+    return [run for run in runs if run.status().state == "running"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_worker_changes_no_number(
+    kind, foreign_repository, tmp_path, start_script, wait_until
+):
+    repository = foreign_repository(kind)
+    settings = repository.set(epochs=3, epoch_s=0.4)
+    words = ("--trials", 4, "--workers", 2, "STUDY.PRUNER", "none")
+    driver = start_script("search", *search_words(repository, *words, *settings))
+    wait_until(lambda: len(running_trials(tmp_path)) == 2, driver)
+    os.kill(running_trials(tmp_path)[0].status().pid, signal.SIGKILL)  # its worker
+    _, errors = driver.communicate(timeout=180)
+    assert driver.returncode == 0, errors
+    assert "died with exit code 137: another is started" in errors
+    trials = check_trials(repository, tmp_path, 4, epochs=3, epoch_s=0.0)
+    assert sum(bool(trial.user_attrs.get("lost_claims")) for trial in trials) == 1
+    best = max(trials, key=lambda trial: trial.value)
+    assert f"best: trial {best.number}, val_acc {best.value:.4g}" in errors
+
+
+def test_after_kills_at_any_moment_no_trial_is_counted_twice(
+    foreign_repository, tmp_path, start_script, script, wait_until
+):
+    repository = foreign_repository("argparse_csv")
+    settings = repository.set(epochs=3, epoch_s=0.1)
+    trials = 4 + KILLS // 4
+    words = search_words(repository, "--trials", trials, "--workers", 2, "STUDY.PRUNER", "none",
+                         "STUDY.RETRIES", 2 * KILLS, *settings)  # fmt: skip
+    moments = random.Random(0)
+    for kill in range(KILLS):
+        driver = start_script("search", *words)
+        wait_until(lambda d=driver: children(d.pid) or d.poll() is not None)
+        time.sleep(moments.uniform(0, 6))
+        workers = children(driver.pid) if driver.poll() is None else []
+        if kill % 2 and workers:
+            os.kill(moments.choice(workers), signal.SIGKILL)
+            time.sleep(moments.uniform(0, 1))
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        wait_until(lambda w=workers: not any(map(is_alive, w)))
+    done = script("search", *words)
+    assert done.returncode == 0, done.stderr
+    check_trials(repository, tmp_path, trials, epochs=3, epoch_s=0.0)
+
+
+def test_ctrl_c_stops_the_scripts_and_the_same_command_goes_on(
+    foreign_repository, tmp_path, start_script, script, wait_until
+):
+    repository = foreign_repository("plain_prints")
+    words = search_words(repository, "--trials", 2, *repository.set(epochs=4, epoch_s=0.4))
+    driver = start_script("search", *words)
+    wait_until(lambda: running_trials(tmp_path), driver)
+    driver.send_signal(signal.SIGINT)
+    _, errors = driver.communicate(timeout=60)
+    assert driver.returncode == 130, errors
+    assert not running_trials(tmp_path)
+    done = script("search", *words)
+    assert done.returncode == 0, done.stderr
+    trials = check_trials(repository, tmp_path, 2, epochs=4, epoch_s=0.0)
+    assert not any(trial.user_attrs.get("lost_claims") for trial in trials)
+
+
+# In this process: what a worker does with single trials.
+
+
+@pytest.fixture
+def open_script_study(tmp_path):
+    """A study of a script, as its driver makes it: open_script_study(repository, *words)."""
+
+    def make(repository, *words, space="0.001..0.1 log", **values):
+        settings = repository.set(**values)
+        words = search_words(repository, *words, *settings, space=space)
+        args = search.parser().parse_intermixed_args(words)
+        args.cwd = "workspace"
+        subject = search_script.make_subject(args, (), search.study_words(args))
+        study = Study(subject, RunDir(subject.folder))
+        subject.save(study.run)
+        enqueue(study, args.enqueue)
+        return study
+
+    return make
+
+
+def run_trials(study):
+    run_worker(study.run, "here")
+    return study.trials()
+
+
+def below(steps):
+    """A pruner that stops a trial below 0.5."""
+    return optuna.pruners.ThresholdPruner(lower=0.5)
+
+
+@pytest.fixture
+def pruned_below_half(monkeypatch):
+    """The words that choose this pruner."""
+    monkeypatch.setitem(PRUNERS._places, "below", f"{__name__}:below")
+    return ("--trials", 1, "STUDY.PRUNER", "below")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pruned_script_is_stopped_and_keeps_its_last_value(
+    kind, foreign_repository, open_script_study, pruned_below_half
+):
+    repository = foreign_repository(kind)
+    values = {"epochs": 10_000, "epoch_s": 0.05}
+    study = open_script_study(repository, *pruned_below_half, space="[0.000001]", **values)
+    (trial,) = run_trials(study)
+    assert trial.state.name == "PRUNED"
+    assert re.fullmatch(r"pruned at step \d+, val_acc 0\.\d+", reason_of(trial))
+    assert 0 < trial.user_attrs["figures"]["val_acc"] < 0.5
+    assert max(trial.intermediate_values) < 9_000
+    status = trial_run(study.run, 0).status()
+    assert (status.state, status.reason) == ("killed", reason_of(trial))
+
+
+def test_a_pruned_script_that_ignores_ctrl_c_is_killed_after_the_grace_time(
+    foreign_repository, open_script_study, pruned_below_half, monkeypatch
+):
+    monkeypatch.setattr(trial_watch, "GRACE_S", 0.5)
+    repository = foreign_repository("plain_prints")
+    text = (repository.folder / "main.py").read_text()
+    deaf = "import signal\nsignal.signal(signal.SIGINT, lambda *_: print('no', flush=True))\n"
+    repository.commit = repository.change({"main.py": deaf + text})
+    values = {"epochs": 10_000, "epoch_s": 0.05}
+    study = open_script_study(repository, *pruned_below_half, space="[0.000001]", **values)
+    (trial,) = run_trials(study)
+    assert trial.state.name == "PRUNED"
+    assert "\nno\n" in trial_run(study.run, 0).log_file.read_text()
+
+
+def test_a_trial_without_the_metric_fails_and_names_those_that_exist(
+    foreign_repository, open_script_study
+):
+    repository = foreign_repository("yacs_tensorboard")
+    study = open_script_study(repository, "--trials", 1, "--metric", "accuracy")
+    (trial,) = run_trials(study)
+    assert trial.state.name == "FAIL"
+    assert reason_of(trial) == "the run has no metric accuracy: it has train/loss, val_acc"
+
+
+def test_a_script_that_fails_is_a_failed_trial_with_its_last_error(
+    foreign_repository, open_script_study
+):
+    study = open_script_study(foreign_repository("plain_prints"), "--trials", 1, space="[-1.0]")
+    (trial,) = run_trials(study)
+    assert trial.state.name == "FAIL"
+    assert reason_of(trial) == "ValueError: math domain error"
+
+
+def test_a_grid_tries_every_combination_and_the_best_is_a_config(
+    foreign_repository, tmp_path, script
+):
+    repository = foreign_repository("yacs_tensorboard")
+    words = search_words(repository, "--grid", "STUDY.PRUNER", "none", space="[0.1, 0.01, 0.001]")
+    done = script("search", *words)
+    assert done.returncode == 0, done.stderr
+    trials = check_trials(repository, tmp_path, 3)
+    assert sorted(trial.params["TRAIN.LR"] for trial in trials) == [0.001, 0.01, 0.1]
+    run, _ = study_on_disk(tmp_path)
+    committed = (repository.folder / repository.config).read_text()
+    best = (run.path / "best.yaml").read_text()
+    assert best == committed.replace("LR: 0.1 ", "LR: 0.01 ")
+
+    command = re.search(r"^best again: zoerefine run (.*)$", done.stderr, re.MULTILINE)[1]
+    assert load("run").main(command.split()) == 0
+    best_value = max(trial.value for trial in trials)
+    again = repository.final(tmp_path / "runs" / "mnist" / "latest" / "left")
+    assert again == pytest.approx(best_value, rel=1e-6)
+
+
+def test_a_section_of_the_config_is_searched_and_the_script_does_not_see_it(
+    foreign_repository, open_script_study
+):
+    repository = foreign_repository("yacs_tensorboard")  # YACS refuses keys that it does not know
+    text = (repository.folder / repository.config).read_text()
+    for name, section in (
+        ("one", "SEARCH: {TRAIN: {LR: [0.1]}, SEED: {low: 7, high: 7}}\n"),
+        ("two", "HPO:\n  USE_HPO: True\n  TRAIN:\n    LR: [0.1]\n  SEED: [7]\n"),
+    ):
+        repository.commit = repository.change({repository.config: text + section})
+        study = open_script_study(repository, "--trials", 1, "--name", name, space="")
+        (trial,) = run_trials(study)
+        assert trial.state.name == "COMPLETE", reason_of(trial)
+        assert trial.params == {"TRAIN.LR": 0.1, "SEED": 7}
+
+
+def test_configs_and_best_trials_of_another_study_are_tried_first(
+    foreign_repository, open_script_study, tmp_path
+):
+    repository = foreign_repository("plain_prints")
+    first = open_script_study(repository, "--grid", space="[0.1, 0.02, 0.001]", epochs=2)
+    run_trials(first)
+    known = tmp_path / "known.yaml"
+    known.write_text("lr: 0.03\nseed: 0\n")
+    enqueued = ("--enqueue", known, first.run.path, "--trials", 4, "--name", "second")
+    second = open_script_study(repository, *enqueued, epochs=2)
+    assert [trial.params["lr"] for trial in run_trials(second)] == [0.03, 0.02, 0.1, 0.001]
+
+
+def test_values_can_be_given_as_words(foreign_repository, open_script_study):
+    repository = foreign_repository("yacs_tensorboard")
+    words = ("--overrides", "arguments", "--trials", 1)
+    study = open_script_study(repository, *words, space="[0.02]")
+    (trial,) = run_trials(study)
+    assert trial.state.name == "COMPLETE", reason_of(trial)
+    run = trial_run(study.run, 0)
+    assert read_yaml(run.path / "input.yaml").tree["TRAIN"]["LR"] == 0.1
+    assert run.read_json(run.provenance_file)["overrides"] == ["TRAIN.LR", "0.02"]
+
+
+def test_trials_have_the_provenance_of_their_launches(foreign_repository, open_script_study):
+    repository = foreign_repository("argparse_csv")
+    study = open_script_study(repository, "--trials", 1, space="[0.02]")
+    run_trials(study)
+    run = trial_run(study.run, 0)
+    facts = run.read_json(run.provenance_file)
+    assert (facts["commit"], facts["module"]) == (repository.commit, "train.py")
+    assert (facts["exit_status"], facts["attempt"]) == (0, 1)
+    assert facts["overrides"] == ["training.lr", "0.02"]
+    storage, _ = find_study(study.run, "")  # for the dashboard
+    assert storage.get_all_studies()[0].study_name == "settings"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--metric", "val_acc"], "SEARCH is empty"),
+        (["--search", "TRAIN.LRR=1..2"], "did you mean TRAIN.LR?"),
+        (["--search", "TRAIN.LR=1..2", "--metric", ""], "--metric is missing"),
+        (["--search", "TRAIN.LR=1..2", "--commit", "nowhere"], "nowhere"),
+        (["--search", "TRAIN.LR=1..2", "--module", "tools/tain.py"], "no script tools/tain.py"),
+        (["--search", "TRAIN.LR=1..2", "--grid"], "SEARCH.TRAIN.LR has no end of them"),
+        (["--search", "TRAIN.LR=1..2", "--then", "train"], "STUDY.THEN is for zoerefine's own"),
+        (["--search", "TRAIN.LR=1..2", "STUDY.TRIALS", "0"], "STUDY.TRIALS must be an integer"),
+        (["--search", "TRAIN.LR=1..2", "TRAIN.EPOCH", "3"], "did you mean TRAIN.EPOCHS?"),
+        (["SEARCH.TRAIN.LR", "[1.0]"], "give --search 'KEY=LOW..HIGH' or --space FILE"),
+        (["--search", "TRAIN.LR=1..2", "--again"], "give --name to search once more"),
+        (["--search", "TRAIN.LR=1..2", "--allow-dirty"], "commit the changes first"),
+        (["--space", "nowhere.yaml"], "no config file nowhere.yaml"),
+    ],
+)  # fmt: skip
+def test_a_wrong_command_is_refused_before_anything_is_written(
+    words, message, foreign_repository, tmp_path
+):
+    repository = foreign_repository("yacs_tensorboard")
+    with pytest.raises(UserError) as caught:
+        search.main(search_words(repository, *words, space=""))
+    assert message in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_another_space_or_commit_is_another_study(foreign_repository, open_script_study):
+    repository = foreign_repository("plain_prints")
+    open_script_study(repository, space="[0.1]")
+    with pytest.raises(UserError, match=r"give another --name:\n  SEARCH\.lr: \[0\.1\] there"):
+        open_script_study(repository, space="[0.2]")
+    repository.commit = repository.change({"README": "new"})
+    with pytest.raises(UserError, match=r"give another --name:\n  commit: \w{40} there, \w{40}"):
+        open_script_study(repository, space="[0.1]")
+    open_script_study(repository, "--name", "new", space="[0.1]")
+
+
+def test_a_plan_is_printed_and_nothing_is_run(foreign_repository, tmp_path, capsys):
+    repository = foreign_repository("plain_prints")
+    assert search.main(search_words(repository, "--plan", "--trials", "7")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "the space:",
+        "  lr: 0.001 to 0.1, logarithmic",
+        "  in total infinitely many combinations",
+        "maximize: val_acc",
+        f"each trial: main.py at commit {repository.commit[:12]}",
+        "7 trials by tpe, workers: 1",
+    ]
+    assert not (tmp_path / "runs").exists()
