@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoerefine.commands.config_option import add_config_option
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
