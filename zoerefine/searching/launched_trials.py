@@ -34,6 +34,7 @@ class LaunchedRunner:
     def run(self, run: RunDir, values: Values, monitor: TrialMonitor) -> TrialOutcome:
         """Launch the script with a trial's values, follow its metric, and read its last value."""
         plan = self.plan_of(values)
+        run.path.parent.mkdir(exist_ok=True)  # the launcher would add a .gitignore
         watch = TrialWatch(run, self.metric, plan.job.metric_pattern, monitor)
         with mirrors_in_use(plan.home), output_to_log():
             fetch_commit(plan.address, plan.commit, plan.home)  # --clean may have removed it
