@@ -119,10 +119,10 @@ def onnx_runtime(source: ExportSource, path: Path) -> Side:
     session = onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
     processing = PrePostProcessing(source.height, source.width)
 
-    def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+    def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> list[Tensor]:
         rgb01, zoe_m = processing.before(rgb_u8, zoe_u16)
         found = session.run(None, {"rgb01": rgb01.numpy(), "zoe_m": zoe_m.numpy()})
-        return processing.after(zoe_u16, zoe_m, torch.from_numpy(found[0]))
+        return processing.after(zoe_u16, zoe_m, [torch.from_numpy(found[0])])
 
     return Side("ONNX Runtime fp32", forward, path)
 
@@ -137,14 +137,15 @@ def measure(source: ExportSource, sides: list[Side], batch: int, seconds: float)
     }
     direct = direct_openvino(source, sides, batch)
     times = in_turns(calls | direct, seconds)
-    expected_m = sides[0].forward(rgb, zoe).float() * ZOE_UNIT_M
+    expected_m = sides[0].forward(rgb, zoe)[0].float() * ZOE_UNIT_M
     rows = []
     for side in sides:
         ms = times[side.name]
         half = float(np.median(ms))
         label = f"{where} batch {batch} {side.name}"
         goal = AGAINST_EAGER.get((where, side.name)) if batch == 1 else None
-        error_m = (side.forward(rgb, zoe).float() * ZOE_UNIT_M - expected_m).abs().max().item()
+        depth_m = side.forward(rgb, zoe)[0].float() * ZOE_UNIT_M
+        error_m = (depth_m - expected_m).abs().max().item()
         rows += [
             row(f"{label}: p50", half, "ms"),
             row(f"{label}: p99", float(np.percentile(ms, 99)), "ms"),

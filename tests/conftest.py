@@ -71,7 +71,8 @@ def tiny(tmp_path, world, monkeypatch):
 def exported_run(world, tmp_path_factory):
     """A trained run with a torchscript fp32 bundle. Tests must not change it.
 
-    Its refiner's head is random, so that refined depth differs clearly from pseudo depth.
+    Its refiner's heads are random, so that refined depth differs clearly from pseudo depth, and
+    its spread differs from pixel to pixel.
     """
     folder = tmp_path_factory.mktemp("exported")
     (folder / "tiny.yaml").write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
@@ -81,6 +82,7 @@ def exported_run(world, tmp_path_factory):
     refiner = load_refiner(run)
     torch.manual_seed(0)
     torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.3)
+    torch.nn.init.normal_(refiner.get_parameter("backbone.scale_head.weight"), std=10.0)
     save_best(run, refiner.state_dict())
     export(run, "torchscript", "fp32")
     return run

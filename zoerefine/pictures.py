@@ -1,5 +1,6 @@
 """Drawings of depth: a frame's depths on one colour scale, and their errors on another."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from zoerefine.files import replacing
 
 DEPTH_COLORS = "viridis"
 ERROR_COLORS = "magma"
+SPREAD_COLORS = "cividis"
+WIDEST_SPREAD = math.log(2)  # the end of the spread's colours: a factor of 2 either way
 INVALID = "0.75"  # grey, for pixels without depth
 INVALID_GREY = 190  # the same of 255
 WORST_ERROR = 0.5  # the end of the error scale, as a share of the true depth
@@ -24,6 +27,7 @@ def panel(
     pseudo_label: str,
     title: str,
     refined_label: str = "refined",
+    spread: np.ndarray | None = None,
 ) -> None:
     """Draw RGB and the depths side by side, and below each depth its error.
 
@@ -34,6 +38,7 @@ def panel(
             truth the second row shows the refiner's change instead of errors.
         pseudo_label, refined_label: names of the two depths.
         title: one line above everything.
+        spread: float [H, W], half the width of the 90% band in log depth; 0 marks an invalid pixel.
     """
     from matplotlib.figure import Figure
 
@@ -56,6 +61,11 @@ def panel(
         figure.colorbar(drawn, ax=axes[1, :], label="change of depth, share", shrink=0.9)
     else:
         draw_errors(figure, axes[1], depths, truth_m)
+    if spread is not None:
+        values = masked(spread, spread > 0)
+        drawn = show(axes[1, 3], values, "spread of refined", SPREAD_COLORS, 0, WIDEST_SPREAD)
+        label = "90% band: depth * exp(+-spread)"
+        figure.colorbar(drawn, ax=axes[1, 3], label=label, shrink=0.9, extend="max")
     for axis in axes.flat:
         axis.set_axis_off()
     with replacing(path) as temporary:
@@ -124,6 +134,12 @@ def error_colors(depth_m: np.ndarray, truth_m: np.ndarray) -> np.ndarray:
     share = np.abs(depth_m - truth_m) / np.where(valid, truth_m, 1)
     colors = _colored(share / WORST_ERROR, cv2.COLORMAP_MAGMA)
     return np.where(valid[..., None], colors, INVALID_GREY).astype(np.uint8)
+
+
+def spread_colors(spread: np.ndarray) -> np.ndarray:
+    """Spread in log depth as colours, uint8 [H, W, 3], RGB; grey where a pixel is invalid."""
+    colors = _colored(spread / WIDEST_SPREAD, cv2.COLORMAP_CIVIDIS)
+    return np.where(spread[..., None] > 0, colors, INVALID_GREY).astype(np.uint8)
 
 
 def _colored(share: np.ndarray, colors: int) -> np.ndarray:

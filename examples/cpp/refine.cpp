@@ -9,6 +9,8 @@
 // libraries it must find.
 //
 // Pictures are binary PPM (8 bits) and PGM (16 bits, metres * 256), which need no library.
+// A bundle with confidence also gives REFINED.pgm.confidence.pgm, the spread: value / 10000. At 90%
+// of the pixels the truth lies within depth * exp(+-spread).
 // torch::jit::load runs the code in a bundle without verifying it: verify a bundle once with
 // `zoerefine show BUNDLE`, when it is copied to the robot.
 
@@ -94,10 +96,11 @@ int run(const std::string& bundle, const std::string& rgb_path, const std::strin
   // Units, sizes and precision are handled inside the bundle.
   torch::InferenceMode no_gradients;
   torch::jit::Module refiner = torch::jit::load(bundle, device);
-  torch::Tensor refined =
-      refiner.forward({rgb_u8.to(device), zoe_u16.to(device)}).toTensor();  // uint16 [1, H, W]
+  const std::vector<torch::Tensor> outputs =  // uint16 [1, H, W] each
+      refiner.forward({rgb_u8.to(device), zoe_u16.to(device)}).toTensorVector();
 
-  write_pgm(out, refined[0].cpu().contiguous());
+  write_pgm(out, outputs[0][0].cpu().contiguous());
+  if (outputs.size() > 1) write_pgm(out + ".confidence.pgm", outputs[1][0].cpu().contiguous());
   return 0;
 }
 

@@ -70,9 +70,11 @@ def run(program, folder, *words):
 def test_its_output_is_bit_exact_with_pythons(program, bundle, frame, tmp_path):
     done = run(program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm")
     assert (done.returncode, done.stderr) == (0, "")
-    refined = cv2.imread(str(tmp_path / "refined.pgm"), cv2.IMREAD_UNCHANGED)
     rgb, zoe = frame
-    np.testing.assert_array_equal(refined, load_bundle(bundle)(rgb[None], zoe[None])[0])
+    expected = load_bundle(bundle).with_confidence(rgb[None], zoe[None])
+    for name, output in zip(("refined.pgm", "refined.pgm.confidence.pgm"), expected, strict=True):
+        found = cv2.imread(str(tmp_path / name), cv2.IMREAD_UNCHANGED)
+        np.testing.assert_array_equal(found, output[0])
 
 
 def test_a_bundle_with_a_tensorrt_engine_runs_once_the_runtime_is_loaded(

@@ -152,7 +152,7 @@ class TwoOutputs(torch.nn.Module):
 def source_of(network):
     """A refiner with random weights. Constant ones would let the builder leave layers out."""
     torch.manual_seed(0)
-    model = {"NAME": network, "BASE": BASES.get(network, 8), "MAX_LOG": 1.0}
+    model = {"NAME": network, "BASE": BASES.get(network, 8), "MAX_LOG": 1.0, "CONFIDENCE": True}
     refiner = build_refiner(model).eval()
     for weights in refiner.parameters():
         if weights.dim() > 1:

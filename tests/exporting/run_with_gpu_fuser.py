@@ -2,9 +2,9 @@
 
 python run_with_gpu_fuser.py NETWORK [MUTANT]
 
-Prints one line for each engine: how much it differs from eager at most, as a mean over a batch in
-units of 1/256 m, how much eager changes its input, and the number of fused groups. With MUTANT, the
-casts of uint16 are those that the fuser cannot compile.
+Prints one line for each engine: how much depth and spread differ from eager's at most, as means
+over a batch in units of the outputs, how much eager changes its input, and the number of fused
+groups. With MUTANT, the casts of uint16 are those that the fuser cannot compile.
 """
 
 import sys
@@ -15,7 +15,7 @@ import torch
 from zoerefine.exporting import shipped_module
 from zoerefine.exporting.engine_kinds import ExportSource, engine_kind
 from zoerefine.exporting.engines.torchscript_engine import compile_script
-from zoerefine.exporting.shipped_module import PrePostProcessing, ShippedModule
+from zoerefine.exporting.shipped_module import PrePostProcessing, core_of
 from zoerefine.model import build_refiner
 
 HEIGHT, WIDTH = 24, 32
@@ -43,10 +43,11 @@ def plant_mutant() -> None:
 
 def make_source(network: str) -> ExportSource:
     torch.manual_seed(0)
-    refiner = build_refiner({"NAME": network, "BASE": 4, "MAX_LOG": 1.0}).eval()
-    torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.3)
+    refiner = build_refiner({"NAME": network, "BASE": 4, "MAX_LOG": 1.0, "CONFIDENCE": True})
+    for head in ("head", "scale_head"):
+        torch.nn.init.normal_(refiner.get_parameter(f"backbone.{head}.weight"), std=0.3)
     refiner.trained.fill_(True)
-    return ExportSource(refiner, HEIGHT, WIDTH, lambda: iter(()))
+    return ExportSource(refiner.eval(), HEIGHT, WIDTH, lambda: iter(()))
 
 
 def frames(batch: int, height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,12 +61,14 @@ def compare(name: str, engine, eager) -> None:
     differences, changes, groups = [], [], []
     for batch, size in CALLS:
         rgb_u8, zoe_u16 = frames(batch, *size)
-        refined = engine(rgb_u8, zoe_u16).float()
+        outputs = [output.float() for output in engine(rgb_u8, zoe_u16)]
         groups.append(str(torch.jit.last_executed_optimized_graph()).count("prim::TensorExprGroup"))
-        expected = eager(rgb_u8, zoe_u16).float()
-        differences.append((refined - expected).abs().mean().item())
-        changes.append((expected - zoe_u16.float()).abs().mean().item())
-    print(f"{name}: {max(differences):.3f} of {min(changes):.0f}, {max(groups)} groups", flush=True)
+        expected = [output.float() for output in eager(rgb_u8, zoe_u16)]
+        for one, other in zip(outputs, expected, strict=True):
+            differences.append((one - other).abs().mean().item())
+        changes.append((expected[0] - zoe_u16.float()).abs().mean().item())
+    worst = f"{max(differences[::2]):.3f} and {max(differences[1::2]):.3f}"
+    print(f"{name}: {worst} of {min(changes):.0f}, {max(groups)} groups", flush=True)
 
 
 def around(processing, core):
@@ -73,7 +76,7 @@ def around(processing, core):
 
     def forward(rgb_u8, zoe_u16):
         rgb01, zoe_m = processing.before(rgb_u8, zoe_u16)
-        return processing.after(zoe_u16, zoe_m, core(rgb01, zoe_m))
+        return processing.after(zoe_u16, zoe_m, list(core(rgb01, zoe_m)))
 
     return forward
 
@@ -81,7 +84,8 @@ def around(processing, core):
 def main(network: str, mutant: bool) -> None:
     warnings.simplefilter("ignore")
     source = make_source(network)
-    eager = ShippedModule(source.refiner, HEIGHT, WIDTH).eval()
+    core = core_of(source.refiner)
+    eager = source.shipped(core).eval()
     if mutant:
         plant_mutant()
     kind = engine_kind("torchscript")
@@ -91,7 +95,7 @@ def main(network: str, mutant: bool) -> None:
     with torch.inference_mode():
         for precision, module in built.items():
             compare(f"{network} {precision}", module, eager)
-        compare(f"{network} processing", around(processing, source.refiner), eager)
+        compare(f"{network} processing", around(processing, core), eager)
 
 
 if __name__ == "__main__":

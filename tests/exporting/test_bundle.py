@@ -10,7 +10,7 @@ import torch
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import load_bundle, read_manifest, save_bundle
-from zoerefine.exporting.engine_kinds import BuiltEngine
+from zoerefine.exporting.engine_kinds import BuiltEngine, ExportSource, engine_kind
 from zoerefine.exporting.engines.torchscript_engine import compile_script
 from zoerefine.exporting.export import export
 from zoerefine.exporting.shipped_module import PrePostProcessing, ShippedModule
@@ -29,7 +29,8 @@ def test_an_untrained_refiner_returns_its_input(frames):
     for size in ((24, 32), (48, 64), (31, 45)):
         rgb, zoe = (torch.from_numpy(a) for a in frames(2, *size))
         with torch.inference_mode():
-            assert torch.equal(shipped(rgb, zoe).int(), zoe.int())
+            [refined] = shipped(rgb, zoe)
+            assert torch.equal(refined.int(), zoe.int())
 
 
 def test_the_manifest_holds_origin_accuracy_and_latency(run, bundle):
@@ -43,22 +44,50 @@ def test_the_manifest_holds_origin_accuracy_and_latency(run, bundle):
     assert manifest["torch"] == torch.__version__.split("+")[0]
 
 
+def test_the_manifest_says_what_the_values_of_each_output_are(bundle):
+    outputs = read_manifest(bundle)["outputs"]
+    assert list(outputs) == ["depth", "spread"]
+    assert [one["units"] for one in outputs.values()] == [256, 10000]
+    assert "metres = value / 256" in outputs["depth"]["meaning"]
+    assert "depth * exp(+-spread) at 90%" in outputs["spread"]["meaning"]
+
+
+def test_a_bundle_without_confidence_refines_and_says_so_when_asked(tmp_path, frames):
+    refiner = build_refiner({"NAME": "small", "BASE": 4, "MAX_LOG": 1.0}).eval()
+    source = ExportSource(refiner, 24, 32, lambda: iter(()))
+    built = engine_kind("torchscript").build(source, "fp32")
+    save_bundle(built, {"engine": "torchscript", "precision": "fp32"}, tmp_path / "r.ts")
+    engine = load_bundle(tmp_path / "r.ts")
+    assert list(engine.manifest["outputs"]) == ["depth"]
+    assert engine(*frames(2, 30, 40)).shape == (2, 30, 40)
+    assert not engine.has_confidence
+    with pytest.raises(UserError, match=r"no confidence: .*MODEL\.CONFIDENCE"):
+        engine.with_confidence(*frames(2, 30, 40))
+
+
 def test_torch_alone_can_load_it(bundle):
     code = (
         "import sys, torch; m = torch.jit.load(sys.argv[1])\n"
-        "print(m(torch.zeros(1, 30, 40, 3, dtype=torch.uint8),"
-        " torch.full((1, 30, 40), 512).to(torch.uint16)).shape)"
+        "outputs = m(torch.zeros(1, 30, 40, 3, dtype=torch.uint8),"
+        " torch.full((1, 30, 40), 512).to(torch.uint16))\n"
+        "print(*(output.shape for output in outputs))"
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, bundle],
                           capture_output=True, text=True)  # fmt: skip
-    assert done.stdout.strip() == "torch.Size([1, 30, 40])", done.stderr
+    assert done.stdout.strip() == "torch.Size([1, 30, 40]) torch.Size([1, 30, 40])", done.stderr
 
 
 def test_show_prints_origin_requirements_and_the_command_that_builds_it_again(run, bundle, command):
     done = command("show", bundle)
     assert done.code == 0, done.err
     manifest = read_manifest(bundle)
-    for part in (manifest["digest"], manifest["commit"], manifest["weights"], "runs here   yes"):
+    for part in (
+        manifest["digest"],
+        manifest["commit"],
+        manifest["weights"],
+        "runs here   yes",
+        "output 2    spread uint16",
+    ):
         assert part in done.out
     assert done.out.splitlines()[-1].strip() == (
         f"zoerefine export {run.path} --engine torchscript --precision fp32"

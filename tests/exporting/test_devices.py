@@ -9,6 +9,7 @@ import torch
 from zoerefine.exporting.engine_kinds import ExportSource, engine_kind
 from zoerefine.exporting.engines.torchscript_engine import jit_warnings_ignored
 from zoerefine.exporting.precision import to_precision
+from zoerefine.exporting.shipped_module import core_of
 from zoerefine.model import build_refiner
 from zoerefine.registries import NETWORKS
 
@@ -19,8 +20,8 @@ ENGINES = [
 
 
 def make_source(network):
-    refiner = build_refiner({"NAME": network, "BASE": 4, "MAX_LOG": 1.0}).eval()
-    return ExportSource(refiner, 24, 32, lambda: iter(()))
+    refiner = build_refiner({"NAME": network, "BASE": 4, "MAX_LOG": 1.0, "CONFIDENCE": True})
+    return ExportSource(refiner.eval(), 24, 32, lambda: iter(()))
 
 
 def devices_in(module):
@@ -48,7 +49,7 @@ def test_a_graph_that_holds_the_device_of_its_trace_is_found(monkeypatch):
     monkeypatch.setattr(
         ExportSource,
         "core",
-        lambda source, precision: to_precision(source.refiner, precision, source.calibration),
+        lambda source, precision: core_of(to_precision(source.refiner, precision, iter)),
     )
     built = engine_kind("torchscript").build(make_source("small"), "fp32")
     assert devices_in(built.module) != []
@@ -68,4 +69,4 @@ def test_an_engine_built_on_the_cpu_runs_on_a_gpu_after_map_location(monkeypatch
         buffer.seek(0)
         moved = torch.jit.load(buffer, map_location="cuda")
         for _ in range(3):
-            assert torch.equal(moved(rgb_u8, zoe_u16).int(), zoe_u16.int())
+            assert torch.equal(moved(rgb_u8, zoe_u16)[0].int(), zoe_u16.int())

@@ -19,7 +19,12 @@ from zoerefine.exporting.engine_kinds import EngineKind, engine_kind
 from zoerefine.exporting.export import export
 from zoerefine.exporting.shipped_module import ShippedModule
 from zoerefine.exporting.sweep import sweep, table
-from zoerefine.exporting.verify import Accuracy, OutOfTolerance, check_tolerance
+from zoerefine.exporting.verify import (
+    Accuracy,
+    OutOfTolerance,
+    check_tolerance,
+    compare_with_eager,
+)
 from zoerefine.registries import ENGINES
 from zoerefine.training.checkpoint import load_refiner, save_best
 
@@ -61,14 +66,22 @@ def test_it_agrees_with_eager_at_any_size_and_batch(engine, builder, frames, siz
     zoe[:, :4] = 0
     eager = builder.eager(torch.device("cpu"))
     with torch.inference_mode():
-        expected = eager(torch.from_numpy(rgb), torch.from_numpy(zoe)).numpy()
-    refined = engine(rgb, zoe)
+        expected, expected_spread = (
+            output.numpy() for output in eager(torch.from_numpy(rgb), torch.from_numpy(zoe))
+        )
+    refined, spread = engine.with_confidence(rgb, zoe)
     change = np.abs(expected / np.maximum(zoe, 1.0) - 1)[zoe > 0]
     assert change.mean() > 0.05  # otherwise returning the input would pass
     assert (refined.dtype, refined.shape) == (np.uint16, zoe.shape)
     np.testing.assert_array_equal(refined == 0, zoe == 0)
     error = np.abs(refined.astype(float) - expected) / np.maximum(expected, 1)
     assert error.mean() < ALLOWED[engine.manifest["precision"]]
+    assert (spread.dtype, spread.shape) == (np.uint16, zoe.shape)
+    np.testing.assert_array_equal(spread == 0, zoe == 0)
+    assert np.unique(expected_spread).size > 50  # otherwise a constant would pass
+    error = np.abs(spread.astype(float) - expected_spread) / np.maximum(expected_spread, 1)
+    assert error.mean() < 2 * ALLOWED[engine.manifest["precision"]]
+    np.testing.assert_array_equal(engine(rgb, zoe), refined)
 
 
 def test_threads_may_call_it_at_the_same_time(engine, frames):
@@ -108,8 +121,36 @@ def test_invalid_pixels_do_not_weaken_the_correction_of_their_neighbours():
     zoe[:, 10:22, 20:41] = 0
     zoe = zoe.to(torch.uint16)
     rgb = torch.zeros(1, 48, 64, 3, dtype=torch.uint8)
-    refined = ShippedModule(Double(), 24, 32)(rgb, zoe)
+    [refined] = ShippedModule(Double(), 24, 32)(rgb, zoe)
     assert torch.equal(refined.int(), zoe.int() * 2)
+
+
+def test_spread_is_interpolated_between_valid_pixels_and_unknown_where_none_is_around():
+    class Constant(torch.nn.Module):
+        def forward(self, rgb01, zoe_m):
+            return zoe_m, torch.where(zoe_m > 0, torch.full_like(zoe_m, 0.25), 0.0)
+
+    zoe = torch.full((1, 48, 64), 512, dtype=torch.int32)
+    zoe[:, 10:22, 20:41] = 0
+    zoe[:, 16, 30] = 512  # alone: its pixel of the core is invalid, and so are those around
+    zoe = zoe.to(torch.uint16)
+    rgb = torch.zeros(1, 48, 64, 3, dtype=torch.uint8)
+    _, spread = ShippedModule(Constant(), 24, 32, has_confidence=True)(rgb, zoe)
+    assert spread[0, 16, 30] == 65535
+    expected = torch.where(zoe.int() > 0, 2500, 0)
+    expected[0, 16, 30] = 65535
+    assert torch.equal(spread.int(), expected)
+
+
+def test_spread_beyond_the_range_of_its_units_is_the_largest_value():
+    class Wide(torch.nn.Module):
+        def forward(self, rgb01, zoe_m):
+            return zoe_m, torch.full_like(zoe_m, 9.0)
+
+    zoe = torch.full((1, 24, 32), 512, dtype=torch.int32).to(torch.uint16)
+    rgb = torch.zeros(1, 24, 32, 3, dtype=torch.uint8)
+    _, spread = ShippedModule(Wide(), 24, 32, has_confidence=True)(rgb, zoe)
+    assert (spread.int() == 65535).all()
 
 
 @pytest.mark.parametrize(
@@ -200,6 +241,24 @@ def test_tolerances_limit_the_worst_pixel_and_the_mean():
         check_tolerance(Accuracy(0.5, 0.001, 8), "torchscript", "bf16")
     with pytest.raises(OutOfTolerance, match=r"0\.90% on average \(allowed 0\.50%\)"):
         check_tolerance(Accuracy(0.02, 0.009, 8), "torchscript", "bf16")
+    with pytest.raises(OutOfTolerance, match=r"the refiner's confidence by 0\.0090 in log depth"):
+        check_tolerance(Accuracy(0.02, 0.001, 8, 0.009), "torchscript", "bf16")
+
+
+def test_an_engine_whose_spread_differs_from_eager_is_found(builder):
+    eager = builder.eager(torch.device("cpu"))
+    accuracy = compare_with_eager(eager, eager, *builder.frames, (1, 3))
+    assert accuracy.mean_spread_err < 1e-5
+
+    def wrong(rgb_u8, zoe_u16):
+        depth, spread = eager(rgb_u8, zoe_u16)
+        return [depth, (spread.int() + 100).to(torch.uint16)]
+
+    accuracy = compare_with_eager(wrong, eager, *builder.frames, (1, 3))
+    assert accuracy.mean_spread_err == pytest.approx(0.01, rel=0.01)
+    assert accuracy.max_abs_err_m < 1 / 256 + 1e-6
+    with pytest.raises(UserError, match="the engine has 1 outputs, and the refiner has 2"):
+        compare_with_eager(lambda *x: eager(*x)[:1], eager, *builder.frames, (1,))
 
 
 def test_int8_is_calibrated_on_training_scenes_only(builder):

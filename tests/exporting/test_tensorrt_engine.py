@@ -107,7 +107,7 @@ def test_pitfall_5_a_batch_size_that_the_engine_was_not_built_for(runtime, tmp_p
     rgb, zoe = (torch.from_numpy(a) for a in frames(3, 24, 32))
 
     def twice(rgb_u8, zoe_u16):
-        return (zoe_u16.int() * 2).to(torch.uint16)
+        return [(zoe_u16.int() * 2).to(torch.uint16)]
 
     assert compare_with_eager(engine.forward, twice, rgb, zoe, (1, 4)).max_abs_err_m == 0
     with pytest.raises(UserError, match=r"does not run at batch 16: .*setting the input shape"):
@@ -126,22 +126,23 @@ def test_pitfall_6_another_type(runtime, tmp_path, frames):
     [("small", "fp32"), ("small", "bf16"), ("small", "fp16"), ("guided", "fp16"), ("unet", "fp16")],
 )
 def test_the_graph_for_torch_tensorrt_has_a_dynamic_batch_and_the_right_types(name, precision):
-    refiner = build_refiner({"NAME": name, "BASE": 8, "MAX_LOG": 1.0}).eval()
+    model = {"NAME": name, "BASE": 8, "MAX_LOG": 1.0, "CONFIDENCE": True}
+    refiner = build_refiner(model).eval()
     source = ExportSource(refiner, 32, 64, lambda: iter(()))
     core = source.core(precision)
     program = tensorrt.export_program(core, source)
     for batch in tensorrt.BATCHES:
         rgb01, zoe_m = source.example(batch)
-        assert program.module()(rgb01, zoe_m).shape == zoe_m.shape
+        assert [one.shape for one in program.module()(rgb01, zoe_m)] == [zoe_m.shape] * 2
     inner = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
     outputs = [
         node.meta["val"]
         for node in program.graph.nodes
         if node.op == "call_function" and "conv2d" in str(node.target)
     ]
-    [head] = (value for value in outputs if value.shape[1] == 1)
-    assert head.dtype == torch.float32
-    assert {value.dtype for value in outputs if value is not head} == {inner}
+    heads = [value for value in outputs if value.shape[1] == 1]
+    assert [head.dtype for head in heads] == [torch.float32] * 2
+    assert {value.dtype for value in outputs if value.shape[1] != 1} == {inner}
     assert [node.meta["val"].dtype for node in program.graph.nodes if node.op == "placeholder"][
         -2:
     ] == [torch.float32] * 2

@@ -62,10 +62,10 @@ def faults(report, precision):
     found = []
     inner = {kind for channels, kind in report["convolutions"] if channels != 1}
     heads = [kind for channels, kind in report["convolutions"] if channels == 1]
-    if inner != {TYPES[precision]} or heads != ["FLOAT"]:
+    if inner != {TYPES[precision]} or heads != ["FLOAT"] * 2:
         found.append(f"types of convolutions: {inner} and {heads}")
-    # Input and weights of every convolution but the first and the head.
-    quantized = len(report["convolutions"]) - 2 if precision == "int8" else 0
+    # Input and weights of every convolution but the first and the two heads.
+    quantized = len(report["convolutions"]) - 3 if precision == "int8" else 0
     for layer in ("QUANTIZE", "DEQUANTIZE"):
         if report["layers"].get(layer, 0) != 2 * quantized:
             found.append(f"{report['layers'].get(layer, 0)} {layer} layers")

@@ -16,7 +16,7 @@ from zoerefine.exporting.engine_kinds import ExportSource, engine_kind
 from zoerefine.exporting.engines.tensorrt_rtx_engine import build_plan, open_plan
 from zoerefine.exporting.engines.torchscript_engine import compile_script
 from zoerefine.exporting.export import export
-from zoerefine.exporting.onnx_graph import to_onnx
+from zoerefine.exporting.onnx_graph import OUTPUTS, to_onnx
 from zoerefine.exporting.shipped_module import PrePostProcessing
 from zoerefine.exporting.verify import check_size
 from zoerefine.model import build_refiner
@@ -41,7 +41,8 @@ def sources():
     bases = {"small": 8, "guided": 8, "unet": 48}
     found = {}
     for name in NETWORKS:
-        refiner = build_refiner({"NAME": name, "BASE": bases[name], "MAX_LOG": 1.0}).eval()
+        model = {"NAME": name, "BASE": bases[name], "MAX_LOG": 1.0, "CONFIDENCE": True}
+        refiner = build_refiner(model).eval()
         for weights in refiner.parameters():
             if weights.dim() > 1:
                 torch.nn.init.kaiming_normal_(weights)
@@ -91,10 +92,11 @@ def test_the_onnx_graph_agrees_with_the_refiner_at_every_batch_size(sources, pre
     for batch in (1, 4, 16):
         rgb01, zoe_m = source.example(batch)
         with torch.inference_mode():
-            expected = core(rgb01, zoe_m).numpy()
-        found = session.run(None, {"rgb01": rgb01.numpy(), "zoe_m": zoe_m.numpy()})[0]
+            expected = core(rgb01, zoe_m)
+        found = session.run(list(OUTPUTS), {"rgb01": rgb01.numpy(), "zoe_m": zoe_m.numpy()})
         tight = {"fp32": 1e-4, "fp16": 5e-2, "int8": 5e-2}[precision]
-        assert np.abs(found / expected - 1).mean() < tight
+        for one, other in zip(found, expected, strict=True):
+            assert np.abs(one / other.numpy() - 1).mean() < tight
 
 
 def test_a_graph_that_cannot_be_parsed_is_an_error(sources):
@@ -157,7 +159,7 @@ class Stream:
 
 @pytest.fixture
 def opened(monkeypatch, tmp_path):
-    """An engine that returns its pseudo depth, on the CPU: opened() -> (forward, log, cache).
+    """An engine that returns its pseudo depth twice, on the CPU: opened() -> forward, log, cache.
 
     Its objects have the methods of the real ones, and no others.
     """
@@ -174,7 +176,8 @@ def opened(monkeypatch, tmp_path):
 
         def run(stream):
             log.append(f"runs on stream {stream}")
-            ctypes.memmove(addresses["depth_m"], addresses["zoe_m"], 4 * 24 * 32)
+            for name in OUTPUTS:
+                ctypes.memmove(addresses[name], addresses["zoe_m"], 4 * 24 * 32)
             return True
 
         context = Mock(spec_set=trt.IExecutionContext)
@@ -184,7 +187,7 @@ def opened(monkeypatch, tmp_path):
         cache.serialize.return_value = b"kernels"
         config = Mock(spec_set=trt.IRuntimeConfig)
         config.create_runtime_cache.return_value = cache
-        engine = Mock(spec_set=trt.ICudaEngine)
+        engine = Mock(spec_set=trt.ICudaEngine, num_io_tensors=4)
         engine.create_runtime_config.return_value = config
         engine.create_execution_context.return_value = context
         monkeypatch.setattr(rtx, "open_plan", lambda plan: engine)
@@ -199,7 +202,9 @@ def test_an_engine_runs_on_its_own_stream_between_the_callers_work(opened, frame
     once = ["engine waits for caller", "runs on stream 7", "caller waits for engine"]
     assert log == once  # it has run once when it is loaded, to compile its kernels
     rgb, zoe = (torch.from_numpy(array) for array in frames(1, 24, 32))
-    assert torch.equal(forward(rgb, zoe), zoe)
+    depth, spread = forward(rgb, zoe)
+    assert torch.equal(depth, zoe)
+    assert torch.equal(spread, (zoe.float() / 256 * 10000).round().clamp(0, 65535).to(torch.uint16))
     assert log == once * 2
 
 

@@ -1,5 +1,6 @@
 """The inference command: right and traceable files, kept until their inputs change."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from PIL import Image
 from zoerefine.cli import main
 from zoerefine.data.decode import read_zoe
 from zoerefine.exporting.bundle import copy_bundle, read_manifest
-from zoerefine.image_files import read_rgb
+from zoerefine.image_files import read_rgb, read_values
 from zoerefine.locks import lock
 
 INFER = Path(__file__).resolve().parents[2] / "platform" / "infer.py"
@@ -207,6 +208,43 @@ def test_colours_and_points_are_written_on_request_and_again_when_options_change
     assert "16 frames refined, 0 kept" in infer(*FOLDERS, *more, "--farthest", "5").out
     assert (read_rgb(clips / "out/colors/0000/00000.png") != near).any()
     assert "16 frames refined, 0 kept" in infer(*FOLDERS, "--points", "--fov", "60").out
+
+
+def test_confidence_is_written_on_request_with_its_scale(infer, clips, engine):
+    assert infer(*FOLDERS).code == 0
+    assert not Path("out/confidence").exists()
+    assert list(json.loads(Path("out/outputs.json").read_text())["outputs"]) == ["depth"]
+    done = infer(*FOLDERS, "--confidence", "--picture", "side.png")
+    assert "16 frames refined, 0 kept" in done.out
+    assert "0 frames refined, 16 kept" in infer(*FOLDERS, "--confidence").out
+    stated = json.loads(Path("out/outputs.json").read_text())
+    assert stated["bundle"] == engine.digest
+    assert stated["outputs"]["confidence"]["units"] == 10000
+    files = written(clips / "out" / "confidence")
+    assert list(files) == list(written(clips / "out" / "depth"))
+    name, path = list(files.items())[6]
+    rgb = read_rgb((clips / "rgb" / name).with_suffix(".jpg"))
+    zoe = read_zoe(clips / "zoe" / name)
+    _, expected = engine.with_confidence(rgb[None], zoe[None])
+    spread = read_values(path)
+    assert spread.dtype == np.uint16
+    assert np.abs(spread.astype(int) - expected[0]).max() <= 2  # rounding depends on the batch size
+    with Image.open(path) as image:
+        assert "spread = value / 10000" in image.info["confidence-scale"]
+        assert image.info["zoerefine-bundle"] == engine.digest
+    assert read_rgb(Path("side.png")).ndim == 3
+
+
+def test_confidence_of_a_bundle_without_it_is_one_line_before_anything_is_written(
+    clips, bundle, monkeypatch, capsys
+):
+    monkeypatch.chdir(clips)
+    manifest = read_manifest(bundle)
+    copy_bundle(bundle, clips / "r.ts", {"outputs": {"depth": manifest["outputs"]["depth"]}}, {})
+    assert main(["infer", "r.ts", *FOLDERS, "--confidence"]) == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert "--confidence: r.ts has no confidence: its refiner was trained with" in line
+    assert not Path("out").exists()
 
 
 @pytest.mark.parametrize(

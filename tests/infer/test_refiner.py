@@ -60,6 +60,21 @@ def test_metres_in_give_metres_out(refiner, engine, frames, kind):
     np.testing.assert_array_equal(np.asarray(refined_m), engine(rgb, zoe).astype(np.float32) / 256)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["array", "tensor"])
+def test_confidence_has_the_form_of_depth(refiner, engine, frames, kind):
+    rgb, zoe = frames
+    _, expected = engine.with_confidence(rgb, zoe)
+    assert refiner.has_confidence
+    depth, spread = refiner.with_confidence(kind(rgb), kind(zoe))
+    assert type(spread) is type(kind(zoe))
+    np.testing.assert_array_equal(np.asarray(depth), engine(rgb, zoe))
+    np.testing.assert_array_equal(np.asarray(spread), expected)
+    depth_m, spread = refiner.with_confidence(kind(rgb[1]), kind(zoe[1] / 256))
+    assert str(spread.dtype).removeprefix("torch.") == "float32"
+    assert tuple(spread.shape) == tuple(depth_m.shape) == (48, 64)
+    np.testing.assert_allclose(np.asarray(spread), expected[1] / 10000, atol=2e-4)
+
+
 def test_negative_and_non_finite_depth_is_invalid(refiner, frames):
     rgb, zoe = (field[0] for field in frames)
     zoe_m = zoe / 256

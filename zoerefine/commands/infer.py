@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 EPILOG = """\
 results, in the folder of --out:
   depth/NAME.png           refined depth, 16 bits, metres = value / 256
+  confidence/NAME.png      --confidence: the spread of refined depth, 16 bits, value / 10000;
+                           the truth lies within depth * exp(+-spread) at 90% of the pixels
   zoe_depth_raw/NAME.png   ZoeDepth's output in the same format, without --depth
   colors/NAME.png          --colors
   points/NAME.ply          --points
   metrics.json             --eval
+  outputs.json             the bundle, and what the values of depth/ and confidence/ are
 NAME is the path of a picture in its folder without the suffix, or the number of a video frame
 (000000, 000001, ...). Every file records the bundle, the commit and the inputs that it was made
 from. Finished files are kept, so the same command continues where it was stopped.
@@ -48,6 +51,7 @@ def main(argv: Sequence[str]) -> int:
 
     job = prepare(args)
     with job.results.in_use():
+        job.results.write_outputs_file()
         summary = refine(job, args.batch)
         print(summary)
         left_out = len(summary.left_out)
@@ -86,6 +90,8 @@ def parser() -> argparse.ArgumentParser:
     add("--picture", type=Path, metavar="FILE",
         help="draw the middle frame, side by side (png, jpg, pdf or svg)")  # fmt: skip
     add("--video", type=Path, metavar="FILE.mp4", help="write all frames side by side as a video")
+    add("--confidence", action="store_true",
+        help="write how certain refined depth is; --picture and --video show it, too")  # fmt: skip
     add("--colors", action="store_true", help="write refined depth as colour pictures")
     add("--farthest", type=float, default=10.0, metavar="M",
         help="depth in metres at the far end of the colours; default: %(default)g")  # fmt: skip
@@ -117,6 +123,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
     """Open and check all inputs; nothing is written before."""
     from zoerefine.exporting.bundle import load_bundle
     from zoerefine.exporting.processor import other_processor
+    from zoerefine.exporting.shipped_module import NO_CONFIDENCE
     from zoerefine.infer.pipeline import Inference
     from zoerefine.infer.points import CameraOptions
     from zoerefine.infer.pseudo import DepthFiles, load_zoedepth
@@ -125,6 +132,8 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.progress import say, warn
 
     engine = load_bundle(args.bundle)
+    if args.confidence and not engine.has_confidence:
+        raise UserError(f"--confidence: {args.bundle} has no confidence: {NO_CONFIDENCE}")
     source = open_source(args.rgb)
     for folder, what in ((args.depth, "pseudo depth"), (args.eval, "true depth")):
         if folder:
@@ -135,6 +144,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
         engine.manifest["commit"],
         args.farthest if args.colors else None,
         CameraOptions(args.intrinsics, args.fov) if args.points else None,
+        args.confidence,
     )
     inputs = source.folders | {*filter(None, (args.depth, args.eval))}
     check_separate(args.out, source.root, inputs)

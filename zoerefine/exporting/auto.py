@@ -1,6 +1,7 @@
-"""What `auto` chooses: the best engine kind and the fastest precision on this machine."""
+"""What `auto` chooses: the engine that is fastest on this machine, of those within tolerance."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,10 @@ from typing import Any
 from zoerefine.device import has_bf16, pick_device
 from zoerefine.errors import UserError
 from zoerefine.exporting.build import EngineBuilder
-from zoerefine.exporting.bundle import load_bundle, read_manifest
+from zoerefine.exporting.bundle import Engine, load_bundle, read_manifest
 from zoerefine.exporting.engine_kinds import EngineKind, engine_kind
 from zoerefine.exporting.processor import describe_processor
-from zoerefine.exporting.verify import time_interleaved
+from zoerefine.exporting.verify import call_on_first, time_interleaved
 from zoerefine.files import digest_json, write_json
 from zoerefine.progress import say
 from zoerefine.registries import ENGINES
@@ -32,104 +33,81 @@ class ChosenEngine:
 
 
 def choose(builder: EngineBuilder, engine: str, precision: str) -> ChosenEngine:
-    """Build what `engine` and `precision` ask for, each of which may be auto.
+    """Build what `engine` and `precision` ask for, each of which may be auto; take the fastest.
 
-    Under auto, a kind that cannot be built is named with its reason, and the next one is tried.
+    Under auto, what cannot be built, checked or loaded is named with its reason, and the rest goes
+    on. What was asked for by name keeps its error.
+
     Raises `UserError` if nothing can be built.
     """
-    if engine != "auto":
-        return choose_precision(builder, engine_kind(engine), precision)
+    if engine != "auto" and precision != "auto":
+        kind = usable_kind(engine)
+        check_precision(kind, precision)
+        return ChosenEngine(builder.bundle(kind, precision))
     reasons: dict[str, str] = {}
-    for name in ENGINES:
-        try:
-            kind = engine_kind(name)
-            if kind.allowed_for_auto():
-                return choose_precision(builder, kind, precision)
-        except Exception as error:  # the builders of other vendors raise errors of any type
-            reasons[name] = why(error)
-            say(f"{name} is left out: {reasons[name]}")
-    raise UserError(
-        "no engine could be built: "
-        + "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-    )
+    bundles: dict[str, Path] = {}
+    for kind in kinds_for_auto(reasons) if engine == "auto" else [usable_kind(engine)]:
+        with named_if_broken(kind.NAME, reasons):
+            for candidate in candidates(kind, precision):
+                name = f"{kind.NAME} {candidate}"
+                with named_if_broken(name, reasons):
+                    bundles[name] = builder.bundle(kind, candidate)
+                    # On a GPU fewer bits are faster; on a CPU it depends on the processor.
+                    if read_manifest(bundles[name])["device"] != "cpu":
+                        break
+    if len(bundles) > 1:
+        return fastest_bundle(builder, bundles, reasons)
+    if bundles:
+        return ChosenEngine(next(iter(bundles.values())))
+    raise UserError(no_engine(reasons))
 
 
-def choose_precision(builder: EngineBuilder, kind: EngineKind, precision: str) -> ChosenEngine:
-    """Build a kind's engine in a precision, or in every candidate of auto, and take the fastest.
-
-    Raises `UserError` if it cannot be built, or is within tolerance in no candidate.
-    """
+def usable_kind(name: str) -> EngineKind:
+    """A kind that this machine can build. Raises `UserError` otherwise."""
+    kind = engine_kind(name)
     if kind.missing_requirement():
         raise UserError(kind.missing_requirement())
-    bundles = build_candidates(builder, kind, candidates(kind, precision))
-    if len(bundles) == 1:
-        return ChosenEngine(next(iter(bundles.values())))
-    measured = measure_latency(builder, kind, bundles)
-    errors = {name: read_manifest(path)["mean_rel_err"] for name, path in bundles.items()}
-    return ChosenEngine(bundles[fastest(measured["latency_ms"], errors)], measured)
+    return kind
+
+
+def kinds_for_auto(reasons: dict[str, str]) -> Iterator[EngineKind]:
+    """The kinds that this machine can build and run."""
+    for name in ENGINES:
+        with named_if_broken(name, reasons):
+            kind = engine_kind(name)
+            if kind.allowed_for_auto():
+                yield kind
 
 
 def candidates(kind: EngineKind, precision: str) -> list[str]:
     """The precisions to build. Raises `UserError` if the kind does not have the one asked for."""
-    known = kind.precisions()
-    if precision == "auto":
-        slow = set() if has_bf16(pick_device()) else {"bf16"}  # emulated
-        return [choice for choice in known if choice not in slow | {"int8"}]
-    if precision not in known:
+    if precision != "auto":
+        check_precision(kind, precision)
+        return [precision]
+    slow = set() if has_bf16(pick_device()) else {"bf16"}  # emulated
+    return [choice for choice in kind.precisions() if choice not in slow | {"int8"}]
+
+
+def check_precision(kind: EngineKind, precision: str) -> None:
+    """Raises `UserError` if the kind does not have this precision here."""
+    if precision not in kind.precisions():
         raise UserError(
             f"{kind.NAME} has no precision {precision!r} on this machine; known: auto, "
-            f"{', '.join(known)}"
+            f"{', '.join(kind.precisions())}"
         )
-    return [precision]
 
 
-def build_candidates(
-    builder: EngineBuilder, kind: EngineKind, precisions: list[str]
-) -> dict[str, Path]:
-    """The bundles within tolerance, by engine name; on a GPU only the first of them.
+@contextmanager
+def named_if_broken(name: str, reasons: dict[str, str]) -> Iterator[None]:
+    """Record and say why an engine is left out, instead of raising.
 
-    Raises `UserError`, the last precision's, if there is none.
+    The libraries of other vendors raise errors of any type.
     """
-    bundles: dict[str, Path] = {}
-    for number, precision in enumerate(precisions, 1):
-        try:
-            path = builder.bundle(kind, precision)
-        except UserError as error:
-            if number == len(precisions) and not bundles:
-                raise
-            say(f"{kind.NAME} {precision} is left out: {error}")
-            continue
-        bundles[f"{kind.NAME} {precision}"] = path
-        # On a GPU fewer bits are faster; which precision a CPU is fastest in depends on the CPU.
-        if read_manifest(path)["device"] != "cpu":
-            break
-    return bundles
-
-
-def measure_latency(
-    builder: EngineBuilder, kind: EngineKind, bundles: Mapping[str, Path]
-) -> dict[str, Any]:
-    """Milliseconds a frame of each bundle on this CPU, measured once and then kept.
-
-    Kept, so that the same command gives the same bundle again.
-    """
-    digest = digest_json(sorted(path.name for path in bundles.values()))[:16]
-    path = builder.folder / f"{kind.NAME}-latency-{digest}.json"
-    if not path.exists():
-        engines = {name: load_bundle(bundle).forward for name, bundle in bundles.items()}
-        rgb_u8, zoe_u16 = builder.frames
-        times = time_interleaved(engines, rgb_u8[:1], zoe_u16[:1])
-        for old in builder.folder.glob(f"{kind.NAME}-latency-*.json"):
-            old.unlink()
-        write_json(path, {"processor": describe_processor(), "latency_ms": times})
-    return builder.run.read_json(path)
-
-
-def fastest(latency_ms: Mapping[str, float], mean_rel_err: Mapping[str, float]) -> str:
-    """The name of the fastest engine; of those about as fast, the most accurate one's."""
-    limit = SAME_SPEED * min(latency_ms.values())
-    fast = [name for name, ms in latency_ms.items() if ms <= limit]
-    return min(fast, key=lambda name: mean_rel_err[name])
+    try:
+        yield
+    except Exception as error:
+        reasons[name] = why(error)
+        say(f"{name} is left out: {reasons[name]}")
 
 
 def why(error: Exception) -> str:
@@ -137,3 +115,51 @@ def why(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else ""
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
+
+
+def no_engine(reasons: Mapping[str, str]) -> str:
+    """The message where nothing could be built."""
+    listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return f"no engine could be built: {listed}"
+
+
+def fastest_bundle(
+    builder: EngineBuilder, bundles: Mapping[str, Path], reasons: dict[str, str]
+) -> ChosenEngine:
+    """The bundle that is fastest here, measured once and then kept.
+
+    Kept, so that the same command gives the same bundle again. Raises `UserError` if none loads.
+    """
+    digest = digest_json(sorted(path.name for path in bundles.values()))[:16]
+    kept = builder.folder / f"latency-{digest}.json"
+    if not kept.exists():
+        engines: dict[str, Engine] = {}
+        for name, path in bundles.items():
+            with named_if_broken(name, reasons):
+                engines[name] = load_bundle(path)
+        if not engines:
+            raise UserError(no_engine(reasons))
+        times = measure_latency(builder, engines)
+        for old in builder.folder.glob("latency-*.json"):
+            old.unlink()
+        write_json(kept, {"processor": describe_processor(), "latency_ms": times})
+    measured = builder.run.read_json(kept)
+    errors = {name: read_manifest(bundles[name])["mean_rel_err"] for name in measured["latency_ms"]}
+    return ChosenEngine(bundles[fastest(measured["latency_ms"], errors)], measured)
+
+
+def measure_latency(builder: EngineBuilder, engines: Mapping[str, Engine]) -> dict[str, float]:
+    """Milliseconds a frame of each engine on this machine, measured in turns."""
+    return time_interleaved(
+        {
+            name: call_on_first(engine.forward, builder.frames, engine.device)
+            for name, engine in engines.items()
+        }
+    )
+
+
+def fastest(latency_ms: Mapping[str, float], mean_rel_err: Mapping[str, float]) -> str:
+    """The name of the fastest engine; of those about as fast, the most accurate one's."""
+    limit = SAME_SPEED * min(latency_ms.values())
+    fast = [name for name, ms in latency_ms.items() if ms <= limit]
+    return min(fast, key=lambda name: mean_rel_err[name])

@@ -24,8 +24,13 @@ from zoerefine.exporting.engine_kinds import (
 )
 from zoerefine.exporting.frames import FRAMES, calibration_batches, sample_frames
 from zoerefine.exporting.processor import describe_processor
-from zoerefine.exporting.shipped_module import ShippedModule
-from zoerefine.exporting.verify import check_tolerance, compare_with_eager, time_interleaved
+from zoerefine.exporting.shipped_module import ShippedModule, core_of
+from zoerefine.exporting.verify import (
+    call_on_first,
+    check_tolerance,
+    compare_with_eager,
+    time_interleaved,
+)
 from zoerefine.files import digest_file, digest_json
 from zoerefine.locks import lock
 from zoerefine.model import RefinerNetwork
@@ -61,9 +66,8 @@ class EngineBuilder:
 
     def eager(self, device: torch.device) -> ShippedModule:
         """The refiner as it was trained, float32, with the same pre- and post-processing."""
-        source = self.source
-        shipped = ShippedModule(copy.deepcopy(source.refiner), source.height, source.width)
-        return shipped.eval().to(device)
+        core = core_of(copy.deepcopy(self.source.refiner))
+        return self.source.shipped(core).eval().to(device)
 
     def bundle(self, kind: EngineKind, precision: str) -> Path:
         """The bundle of an engine that is within tolerance: built now, or kept from before.
@@ -131,7 +135,12 @@ class EngineBuilder:
         check_tolerance(accuracy, kind.NAME, precision)
         facts = {"compared": compared, **asdict(accuracy)}
         if compared == MEASURED_ENGINE:
-            times = time_interleaved({"engine": forward, "eager": eager}, rgb_u8[:1], zoe_u16[:1])
+            times = time_interleaved(
+                {
+                    "engine": call_on_first(forward, self.frames, device),
+                    "eager": call_on_first(eager, self.frames, device),
+                }
+            )
             facts |= {
                 "latency_ms": times["engine"],
                 "eager_ms": times["eager"],
@@ -151,7 +160,7 @@ def is_undamaged(path: Path) -> bool:
 
 
 def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:
-    """Where a bundle comes from, and what its inputs and output are."""
+    """Where a bundle comes from, and what its inputs are."""
     provenance = run.read_json(run.provenance_file)
     results = run.read_json(run.results_file)
     return {
@@ -168,7 +177,6 @@ def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:
         "metrics": results.get("test", {}).get("refined", {}),
         "warnings": warnings(results),
         "inputs": {"rgb": "uint8 [B, H, W, 3]", "zoe": "uint16 [B, H, W], metres * 256"},
-        "output": "uint16 [B, H, W], metres * 256",
         "torch": torch.__version__.split("+")[0],
         "processor": describe_processor(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",

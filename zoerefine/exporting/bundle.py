@@ -20,10 +20,11 @@ from torch import Tensor
 from zoerefine.errors import UserError
 from zoerefine.exporting.engine_kinds import BuiltEngine, Forward, check_requirements, engine_kind
 from zoerefine.exporting.engines.torchscript_engine import jit_warnings_ignored
+from zoerefine.exporting.shipped_module import NO_CONFIDENCE, OUTPUTS
 from zoerefine.files import digest_json, replacing
 from zoerefine.processor_use import usable_cores
 
-SCHEMA = 3
+SCHEMA = 4
 EXTRA = "extra"  # the folder in which TorchScript keeps additional files
 MANIFEST = "manifest.json"
 MODEL_CARD = "MODEL_CARD.md"
@@ -38,7 +39,7 @@ class Engine:
     metres * 256. It returns refined depth uint16 [B, H, W] in the same units. Any B, H and W.
 
     Attributes:
-        forward: the same for tensors on `device`, for batches up to `max(manifest["batches"])`.
+        forward: tensors on `device` to all outputs, for batches up to `max(manifest["batches"])`.
         parallel_calls: the number of calls at a time that uses the machine best.
     """
 
@@ -48,25 +49,46 @@ class Engine:
     device: torch.device
     parallel_calls: int
 
+    @property
+    def has_confidence(self) -> bool:
+        """Whether `with_confidence` works."""
+        return "spread" in self.manifest["outputs"]
+
     def __call__(self, rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> np.ndarray:
         refined: np.ndarray = self.refine(
             torch.from_numpy(rgb_u8), torch.from_numpy(zoe_u16)
         ).numpy()
         return refined
 
+    def with_confidence(
+        self, rgb_u8: np.ndarray, zoe_u16: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Refined depth and spread in log depth * 10000, both uint16 [B, H, W].
+
+        Raises `UserError` if the refiner has no confidence.
+        """
+        if not self.has_confidence:
+            raise UserError(f"this bundle has no confidence: {NO_CONFIDENCE}")
+        depth, spread = self.outputs(torch.from_numpy(rgb_u8), torch.from_numpy(zoe_u16))
+        return depth.numpy(), spread.numpy()
+
     def refine(self, rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
-        """The same for tensors on any device. The result is on the CPU.
+        """Refined depth, for tensors on any device. The result is on the CPU.
 
         Raises `UserError` for other types or shapes.
         """
+        return self.outputs(rgb_u8, zoe_u16)[0]
+
+    def outputs(self, rgb_u8: Tensor, zoe_u16: Tensor) -> list[Tensor]:
+        """All outputs, as `refine` gives depth."""
         check_inputs(rgb_u8, zoe_u16)
         largest = max(self.manifest.get("batches") or [len(rgb_u8)])
         with torch.inference_mode():
             parts = [
-                self.forward(rgb.to(self.device), zoe.to(self.device)).cpu()
+                [output.cpu() for output in self.forward(rgb.to(self.device), zoe.to(self.device))]
                 for rgb, zoe in zip(rgb_u8.split(largest), zoe_u16.split(largest), strict=True)
             ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        return parts[0] if len(parts) == 1 else [torch.cat(one) for one in zip(*parts, strict=True)]
 
 
 def check_inputs(rgb_u8: Tensor, zoe_u16: Tensor) -> None:
@@ -100,6 +122,7 @@ def save_bundle(built: BuiltEngine, manifest: dict[str, Any], path: Path) -> Non
         "device": built.device,
         "requirements": built.requirements,
         "batches": list(built.batches),
+        "outputs": dict(list(OUTPUTS.items())[: 1 + built.has_confidence]),
     }
     with zipfile.ZipFile(buffer, "a") as archive:
         for name, data in built.files.items():

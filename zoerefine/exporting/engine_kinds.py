@@ -10,19 +10,21 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.precision import Int8Conv, RefinerInputs, to_precision
+from zoerefine.exporting.shipped_module import ShippedModule, core_of
 from zoerefine.model import RefinerNetwork
 from zoerefine.registries import ENGINES
 
 NOT_INSTALLED = "not installed"
 BROKEN = "installed but broken"
 
-# RGB uint8 [B, H, W, 3] and pseudo depth uint16 [B, H, W] to refined depth uint16 [B, H, W], all
-# on the engine's device; depth in metres * 256.
-Forward = Callable[[Tensor, Tensor], Tensor]
+# RGB uint8 [B, H, W, 3] and pseudo depth uint16 [B, H, W] to the outputs, uint16 [B, H, W] each:
+# refined depth and, if the refiner has confidence, spread in log depth * 10000. All are on the
+# engine's device; depth is in metres * 256.
+Forward = Callable[[Tensor, Tensor], list[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,24 @@ class ExportSource:
         size = self.height, self.width
         return torch.rand(batch, 3, *size), torch.rand(batch, 1, *size) + 1
 
-    def core(self, precision: str, int8_conv: type[Int8Conv] = Int8Conv) -> RefinerNetwork:
-        """The refiner in `precision`, for this size only: what engines are built from.
+    def core(self, precision: str, int8_conv: type[Int8Conv] = Int8Conv) -> nn.Module:
+        """What engines are built from: the refiner in `precision`, for this size only.
 
-        Its graph names no device, so a bundle can be loaded on another one. `int8_conv` as in
-        `to_precision`.
+        It is a core of `ShippedModule`. Its graph names no device, so a bundle can be loaded on
+        another one. `int8_conv` as in `to_precision`.
         """
-        core = to_precision(self.refiner, precision, self.calibration, int8_conv)
-        core.fix_size(self.height, self.width)
-        return core
+        refiner = to_precision(self.refiner, precision, self.calibration, int8_conv)
+        refiner.fix_size(self.height, self.width)
+        return core_of(refiner)
+
+    def shipped(self, core: nn.Module) -> ShippedModule:
+        """A core with its pre- and post-processing."""
+        return ShippedModule(core, self.height, self.width, self.has_confidence)
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether engines have the second output."""
+        return self.refiner.has_confidence
 
     @property
     def parameters(self) -> int:
@@ -71,6 +82,7 @@ class BuiltEngine:
         files: further files of the bundle, by name.
         requirements: for each fact of `machine_facts()` that matters, the allowed values.
         batches: smallest, best and largest batch size; empty if any size will do.
+        has_confidence: whether it has the second output, spread.
         torch_equivalent: the same arithmetic in PyTorch. It is compared with the eager refiner
             where the engine itself cannot run. None if the engine runs wherever it is built.
     """
@@ -80,7 +92,8 @@ class BuiltEngine:
     files: dict[str, bytes] = field(default_factory=dict)
     requirements: dict[str, list[str]] = field(default_factory=dict)
     batches: tuple[int, ...] = ()
-    torch_equivalent: torch.nn.Module | None = None
+    has_confidence: bool = False
+    torch_equivalent: nn.Module | None = None
 
 
 class EngineKind(Protocol):

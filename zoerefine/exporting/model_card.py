@@ -37,8 +37,8 @@ def model_card(run: RunDir, manifest: dict[str, Any]) -> str:
         introduction(cfg, manifest),
         *(f"> **Warning:** {line}" for line in warnings(results)),
         held_out_results(results),
-        intended_use(results),
-        inputs_and_output(cfg, manifest),
+        intended_use(manifest, results),
+        inputs_and_outputs(cfg, manifest),
         engine(manifest),
         origin(manifest, results, provenance),
         licence(results["data"]),
@@ -83,8 +83,14 @@ def held_out_results(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def intended_use(results: dict[str, Any]) -> str:
+def intended_use(manifest: dict[str, Any], results: dict[str, Any]) -> str:
     """What it is for, and what it is not."""
+    confidence = "The output has no confidence."
+    if "spread" in manifest["outputs"]:
+        confidence = (
+            "The spread is a statement about the validation scenes. In other scenes fewer of the "
+            "pixels may be inside the band."
+        )
     return f"""## Intended use and limits
 
 - Intended for the depth of the same network ({results["pseudo_label"]}), from a camera and in \
@@ -92,20 +98,24 @@ scenes like those of the training data ({results["data"]}).
 - Evaluated between {NEAREST_M:g} m and {FARTHEST_M:g} m only. Another focal length, camera height \
 or kind of scene was not evaluated, unless the table above says so.
 - Each frame is refined independently, so nothing keeps successive frames consistent.
-- The output has no confidence. It must not be the only sensor that protects people or machines."""
+- {confidence} The output must not be the only sensor that protects people or machines."""
 
 
-def inputs_and_output(cfg: Config, manifest: dict[str, Any]) -> str:
+def inputs_and_outputs(cfg: Config, manifest: dict[str, Any]) -> str:
     """Types, units and ranges."""
     height, width = training_size(cfg)
     bound = math.exp(cfg.MODEL.MAX_LOG)
-    return f"""## Inputs and output
+    outputs = "\n".join(
+        f"| output: {name} | {one['type']} | {one['meaning']} |"
+        for name, one in manifest["outputs"].items()
+    )
+    return f"""## Inputs and outputs
 
-| | type | range |
+| | type | values |
 |---|---|---|
 | rgb | {manifest["inputs"]["rgb"]} | 0 to 255, in the order red, green, blue |
 | zoe (pseudo depth) | {manifest["inputs"]["zoe"]} | 0 (invalid pixel) to 65535 (256 m) |
-| output | {manifest["output"]} | 0 where the pseudo depth is 0 |
+{outputs}
 
 Any height and width. The network computes at {width}x{height} (width x height). At every pixel, \
 refined depth is the pseudo depth times a factor between {1 / bound:.3g} and {bound:.3g}."""
@@ -127,6 +137,11 @@ def engine(manifest: dict[str, Any]) -> str:
         f"(tolerance {worst:g} m), {manifest['mean_rel_err']:.4%} on average (tolerance "
         f"{mean:.2%}), on {manifest['frames']} frames; compared: {manifest['compared']}.",
     ]
+    if "spread" in manifest["outputs"]:
+        lines.append(
+            f"- Difference of the spread: {manifest['mean_spread_err']:.4f} on average (tolerance "
+            f"{mean:g})."
+        )
     if "latency_ms" in manifest:
         lines.append(
             f"- {manifest['latency_ms']:.2f} ms for a frame of {manifest['width']}x"

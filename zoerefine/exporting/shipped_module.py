@@ -1,9 +1,11 @@
 """The module that a bundle ships: the refiner with its pre- and post-processing.
 
-It takes pictures as they are read and returns depth in the units of ZoeDepth's files. Unit
-conversion, resizing to the training size and resizing back are inside, so that a robot's program
-cannot get them wrong.
+It takes pictures as they are read and returns depth in the units of ZoeDepth's files, and the
+confidence of depth if the refiner has it. Unit conversion, resizing to the training size and
+resizing back are inside, so that a robot's program cannot get them wrong.
 """
+
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +13,26 @@ from torch import Tensor, nn
 
 from zoerefine.data.area_mean import area_mean, valid_area_mean
 from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.model import RefinerNetwork
+
+SPREAD_UNITS = 10_000.0  # of the second output: spread in log depth = value / 10000
+UNKNOWN_SPREAD = 65535.0  # the largest value: where no pixel around was valid for the core
+
+# What the values of each output are. A manifest lists those that its engine has, in this order.
+OUTPUTS: dict[str, dict[str, Any]] = {
+    "depth": {
+        "type": "uint16 [B, H, W]",
+        "units": 1 / ZOE_UNIT_M,
+        "meaning": "metres = value / 256; 0 = invalid pixel",
+    },
+    "spread": {
+        "type": "uint16 [B, H, W]",
+        "units": SPREAD_UNITS,
+        "meaning": "spread = value / 10000: the truth lies within depth * exp(+-spread) at 90% of "
+        "the pixels; 0 = invalid pixel",
+    },
+}
+NO_CONFIDENCE = "its refiner was trained with MODEL.CONFIDENCE off, or its network offers none"
 
 
 class PrePostProcessing(nn.Module):
@@ -26,7 +48,10 @@ class PrePostProcessing(nn.Module):
         super().__init__()
         self.height = height
         self.width = width
-        self.unit_m = ZOE_UNIT_M  # TorchScript cannot read globals
+        # TorchScript cannot read globals.
+        self.unit_m = ZOE_UNIT_M
+        self.spread_units = SPREAD_UNITS
+        self.unknown_spread = UNKNOWN_SPREAD
 
     @torch.jit.export
     def before(self, rgb_u8: Tensor, zoe_u16: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,30 +64,71 @@ class PrePostProcessing(nn.Module):
         return area_mean(rgb01, size), valid_area_mean(zoe_m, size)
 
     @torch.jit.export
-    def after(self, zoe_u16: Tensor, core_zoe_m: Tensor, core_m: Tensor) -> Tensor:
-        """The core's input and output depth [B, 1, h, w] to refined depth uint16 [B, H, W]."""
+    def after(
+        self, zoe_u16: Tensor, core_zoe_m: Tensor, core_outputs: list[Tensor]
+    ) -> list[Tensor]:
+        """The core's input depth and its outputs, [B, 1, h, w], to outputs uint16 [B, H, W].
+
+        The outputs are depth in metres and, if the refiner has confidence, spread in log depth.
+        """
         zoe_m = floats(zoe_u16).unsqueeze(1) * self.unit_m
         size = [zoe_m.size(2), zoe_m.size(3)]
-        refined_m = core_m
-        if size != [self.height, self.width]:
-            refined_m = zoe_m * resized_factor(core_zoe_m, core_m, size)
-        return rounded_u16(refined_m / self.unit_m)
+        resized = size != [self.height, self.width]
+        refined_m = core_outputs[0]
+        if resized:
+            refined_m = zoe_m * resized_factor(core_zoe_m, refined_m, size)
+        outputs = [rounded_u16(refined_m / self.unit_m)]
+        if len(core_outputs) > 1:
+            units = core_outputs[1] * self.spread_units
+            if resized:
+                units = resized_if_valid(units, core_zoe_m > 0, size, self.unknown_spread)
+                units = torch.where(zoe_m > 0, units, torch.zeros_like(units))
+            outputs.append(rounded_u16(units))
+        return outputs
 
 
 class ShippedModule(nn.Module):
-    """RGB uint8 [B, H, W, 3] and depth uint16 [B, H, W] in metres * 256 to refined depth, the same.
+    """RGB uint8 [B, H, W, 3] and depth uint16 [B, H, W] in metres * 256 to a list of outputs.
 
-    `core` refines (rgb01 [B, 3, h, w], zoe_m [B, 1, h, w]) to depth_m [B, 1, h, w].
+    The outputs are uint16 [B, H, W]: refined depth in metres * 256 and, with confidence, spread in
+    log depth * 10000.
+
+    `core` refines (rgb01 [B, 3, h, w], zoe_m [B, 1, h, w]) to depth_m [B, 1, h, w]; with confidence
+    to depth_m and spread, both [B, 1, h, w].
     """
 
-    def __init__(self, core: nn.Module, height: int, width: int) -> None:
+    has_confidence: Final[bool]  # TorchScript compiles only one of the branches
+
+    def __init__(
+        self, core: nn.Module, height: int, width: int, has_confidence: bool = False
+    ) -> None:
         super().__init__()
         self.core = core
         self.processing = PrePostProcessing(height, width)
+        self.has_confidence = has_confidence
 
-    def forward(self, rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+    def forward(self, rgb_u8: Tensor, zoe_u16: Tensor) -> list[Tensor]:
         rgb01, zoe_m = self.processing.before(rgb_u8, zoe_u16)
-        return self.processing.after(zoe_u16, zoe_m, self.core(rgb01, zoe_m))
+        if self.has_confidence:
+            depth_m, spread = self.core(rgb01, zoe_m)
+            return self.processing.after(zoe_u16, zoe_m, [depth_m, spread])
+        return self.processing.after(zoe_u16, zoe_m, [self.core(rgb01, zoe_m)])
+
+
+class DepthAndSpread(nn.Module):
+    """A refiner with confidence, as a module whose `forward` returns both: engines are traced."""
+
+    def __init__(self, refiner: RefinerNetwork) -> None:
+        super().__init__()
+        self.refiner = refiner
+
+    def forward(self, rgb01: Tensor, zoe_m: Tensor) -> tuple[Tensor, Tensor]:
+        return self.refiner.refine(rgb01, zoe_m)
+
+
+def core_of(refiner: RefinerNetwork) -> nn.Module:
+    """A refiner as a core of `ShippedModule`, with all its outputs, in evaluation mode."""
+    return DepthAndSpread(refiner).eval() if refiner.has_confidence else refiner
 
 
 def floats(values_u16: Tensor) -> Tensor:
@@ -83,12 +149,17 @@ def rounded_u16(values: Tensor) -> Tensor:
 
 
 def resized_factor(zoe_m: Tensor, refined_m: Tensor, size: list[int]) -> Tensor:
-    """refined / zoe of [B, 1, h, w] at another size [B, 1, H, W].
+    """refined / zoe of [B, 1, h, w] at another size [B, 1, H, W]; 1 where none is valid around."""
+    factor = refined_m / zoe_m.clamp(min=1e-3)
+    return resized_if_valid(factor, zoe_m > 0, size, 1.0)
 
-    Interpolated between valid pixels only; 1 where no pixel around is valid.
+
+def resized_if_valid(values: Tensor, valid: Tensor, size: list[int], otherwise: float) -> Tensor:
+    """Values [B, 1, h, w] at another size [B, 1, H, W], interpolated between valid pixels only.
+
+    `otherwise` where no pixel around is valid.
     """
-    valid = (zoe_m > 0).to(torch.float32)
-    factor = torch.where(zoe_m > 0, refined_m / zoe_m.clamp(min=1e-3), torch.zeros_like(zoe_m))
-    factor = F.interpolate(factor, size, mode="bilinear", align_corners=False)
-    weight = F.interpolate(valid, size, mode="bilinear", align_corners=False)
-    return torch.where(weight > 0, factor / weight.clamp(min=1e-6), torch.ones_like(factor))
+    values = torch.where(valid, values, torch.zeros_like(values))
+    mean = F.interpolate(values, size, mode="bilinear", align_corners=False)
+    weight = F.interpolate(valid.to(torch.float32), size, mode="bilinear", align_corners=False)
+    return torch.where(weight > 0, mean / weight.clamp(min=1e-6), torch.full_like(mean, otherwise))

@@ -44,7 +44,10 @@ def show_bundle(path: Path) -> str:
         "built with": f"zoerefine {manifest['zoerefine']}, torch {manifest['torch']}",
         "built on": manifest["gpu"] or manifest["processor"],
         "inputs": ", ".join(f"{name} {what}" for name, what in manifest["inputs"].items()),
-        "output": manifest["output"],
+        **{
+            f"output {number}": f"{name} {one['type']}, {one['meaning']}"
+            for number, (name, one) in enumerate(manifest["outputs"].items(), 1)
+        },
     }
     lines = [f"{name:<11} {value}" for name, value in rows.items() if value]
     metrics = [f"  {name:<40} {value:.6g}" for name, value in manifest["metrics"].items()]

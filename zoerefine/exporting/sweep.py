@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from zoerefine.device import pick_device
 from zoerefine.errors import UserError
 from zoerefine.exporting.auto import fastest, why
 from zoerefine.exporting.build import EngineBuilder
@@ -12,7 +13,7 @@ from zoerefine.exporting.bundle import Engine, load_bundle, read_manifest
 from zoerefine.exporting.engine_kinds import EngineKind, engine_kind, unmet_requirements
 from zoerefine.exporting.export import publish
 from zoerefine.exporting.processor import describe_processor
-from zoerefine.exporting.verify import time_interleaved
+from zoerefine.exporting.verify import call_on_first, time_interleaved
 from zoerefine.files import replacing, write_json
 from zoerefine.progress import say, track
 from zoerefine.registries import ENGINES
@@ -103,13 +104,14 @@ def build_all(builder: EngineBuilder) -> tuple[list[SweepRow], dict[str, Path]]:
 
 
 def time_engines(builder: EngineBuilder, engines: dict[str, Engine]) -> dict[str, float]:
-    """Milliseconds a frame of each engine and of eager; inputs are on each engine's device."""
-    times: dict[str, float] = {}
-    for device in sorted({engine.device for engine in engines.values()}, key=str):
-        forwards = {name: one.forward for name, one in engines.items() if one.device == device}
-        rgb_u8, zoe_u16 = (tensor[:1].to(device) for tensor in builder.frames)
-        times |= time_interleaved(forwards | {EAGER: builder.eager(device)}, rgb_u8, zoe_u16)
-    return times
+    """Milliseconds a frame of each engine, and of eager on this machine's device."""
+    device = pick_device()
+    eager = call_on_first(builder.eager(device), builder.frames, device)
+    calls = {
+        name: call_on_first(engine.forward, builder.frames, engine.device)
+        for name, engine in engines.items()
+    }
+    return time_interleaved(calls | {EAGER: eager})
 
 
 def table(rows: list[SweepRow]) -> str:

@@ -1,8 +1,10 @@
 """An engine against the eager refiner on real frames: how accurate it is, and how fast."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,10 +13,12 @@ from torch import Tensor
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
 from zoerefine.exporting.engine_kinds import Forward
+from zoerefine.exporting.shipped_module import SPREAD_UNITS
 
 # The largest allowed difference from eager fp32: metres at the worst pixel, and mean relative
-# depth (AbsRel against eager). bf16's worst pixel is far away, where its 8 significant bits are a
-# few centimetres.
+# depth (AbsRel against eager). The second is also for the mean difference of spread, which is a
+# relative depth, too. bf16's worst pixel is far away, where its 8 significant bits are a few
+# centimetres.
 TOLERANCES = {
     "fp32": (0.01, 0.0005),
     "fp16": (0.10, 0.002),
@@ -25,7 +29,8 @@ TOLERANCES = {
 # what an engine holds besides parameters, which is most of a small one.
 BYTES_A_PARAMETER = 3
 BYTES_BESIDES_PARAMETERS = 6 * 2**20
-WARM_UP, ROUNDS = 3, 15
+WARM_UP = 3  # calls
+SECONDS, LEAST_ROUNDS, MOST_ROUNDS = 1.5, 7, 50  # of a measurement; seconds for each engine
 
 
 class OutOfTolerance(UserError):
@@ -34,11 +39,16 @@ class OutOfTolerance(UserError):
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Differences from eager fp32 on real frames."""
+    """Differences from eager fp32 on real frames.
+
+    Attributes:
+        mean_spread_err: of spread in log depth; 0 if the refiner has no confidence.
+    """
 
     max_abs_err_m: float
     mean_rel_err: float
     frames: int
+    mean_spread_err: float = 0.0
 
 
 def compare_with_eager(
@@ -46,27 +56,43 @@ def compare_with_eager(
 ) -> Accuracy:
     """Run both on the same frames, uint8 [N, H, W, 3] and uint16 [N, H, W], at every batch size.
 
-    Raises `UserError` if the engine fails at one of them.
+    Raises `UserError` if the engine fails at one of them, or has other outputs than eager.
     """
     with torch.inference_mode():
-        expected_m = eager(rgb_u8, zoe_u16).float() * ZOE_UNIT_M
+        expected = eager(rgb_u8, zoe_u16)
         found = []
         for batch in batches:
             picked = torch.arange(max(batch, len(rgb_u8)), device=rgb_u8.device) % len(rgb_u8)
             for part in picked.split(batch):
-                rgb, zoe = rgb_u8[part], _rows(zoe_u16, part)
                 try:
-                    refined_m = engine(rgb, zoe).float() * ZOE_UNIT_M
+                    outputs = engine(rgb_u8[part], _rows(zoe_u16, part))
                 except RuntimeError as error:
                     raise UserError(
                         f"the engine does not run at batch {len(part)}: {_last_line(error)}: "
                         "not published"
                     ) from None
-                error_m = (refined_m - expected_m[part]).abs()
-                relative = error_m / expected_m[part].clamp(min=0.05)
-                found.append((error_m.max().item(), relative.mean().item()))
-    worst, mean = np.array(found).max(0)
-    return Accuracy(float(worst), float(mean), len(rgb_u8))
+                found.append(differences(outputs, [_rows(values, part) for values in expected]))
+    worst, mean, spread = np.array(found).max(0)
+    return Accuracy(float(worst), float(mean), len(rgb_u8), float(spread))
+
+
+def differences(outputs: list[Tensor], expected: list[Tensor]) -> tuple[float, float, float]:
+    """Of a batch's outputs: worst depth in metres, mean relative depth, mean spread.
+
+    Raises `UserError` for another number of outputs.
+    """
+    if len(outputs) != len(expected):
+        raise UserError(
+            f"the engine has {len(outputs)} outputs, and the refiner has {len(expected)}: not "
+            "published"
+        )
+    depth_m, expected_m = (values[0].float() * ZOE_UNIT_M for values in (outputs, expected))
+    error_m = (depth_m - expected_m).abs()
+    relative = error_m / expected_m.clamp(min=0.05)
+    spread = 0.0
+    if len(outputs) > 1:
+        spread = (outputs[1].float() - expected[1].float()).abs().mean().item() / SPREAD_UNITS
+    return error_m.max().item(), relative.mean().item(), spread
 
 
 def check_tolerance(accuracy: Accuracy, kind: str, precision: str) -> None:
@@ -77,6 +103,12 @@ def check_tolerance(accuracy: Accuracy, kind: str, precision: str) -> None:
             f"{kind} in {precision} differs from the refiner by {accuracy.max_abs_err_m:.3f} m at "
             f"the worst pixel (allowed {worst}) and {accuracy.mean_rel_err:.2%} on average "
             f"(allowed {mean:.2%}): not published"
+        )
+    if accuracy.mean_spread_err > mean:
+        raise OutOfTolerance(
+            f"{kind} in {precision} differs from the refiner's confidence by "
+            f"{accuracy.mean_spread_err:.4f} in log depth on average (allowed {mean}): not "
+            "published"
         )
 
 
@@ -95,32 +127,49 @@ def check_size(kind: str, precision: str, size: int, parameters: int) -> None:
         )
 
 
-def time_interleaved(
-    engines: Mapping[str, Forward], rgb_u8: Tensor, zoe_u16: Tensor
-) -> dict[str, float]:
-    """Median milliseconds of a call of each engine.
+def call_on_first(
+    forward: Forward, frames: tuple[Tensor, Tensor], device: torch.device
+) -> Callable[[], Any]:
+    """A call of an engine with the first frame, which is on the engine's device before."""
+    rgb_u8, zoe_u16 = (tensor[:1].to(device) for tensor in frames)
+    return partial(forward, rgb_u8, zoe_u16)
 
-    Engines take turns in every round, so that other work on the machine disturbs all alike. The
-    frames are on the engines' device.
+
+def time_interleaved(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+    """Median milliseconds of each call.
+
+    The calls take turns in every round, so that other work on the machine disturbs all alike. In
+    its turn each runs twice, and the second time counts: the threads of the one before it spin on
+    the cores for a while.
     """
-    samples: dict[str, list[float]] = {name: [] for name in engines}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
     with torch.inference_mode():
         for _ in range(WARM_UP):  # TorchScript optimizes in its first calls
-            for forward in engines.values():
-                forward(rgb_u8, zoe_u16)
-        for _ in range(ROUNDS):
-            for name, forward in engines.items():
-                samples[name].append(time_call(forward, rgb_u8, zoe_u16))
+            for call in calls.values():
+                call()
+        end = time.perf_counter() + SECONDS * len(calls)
+        for number in range(MOST_ROUNDS):
+            if number >= LEAST_ROUNDS and time.perf_counter() > end:
+                break
+            for name, call in calls.items():
+                call()
+                samples[name].append(time_call(call))
     return {name: float(np.median(values)) for name, values in samples.items()}
 
 
-def time_call(forward: Forward, rgb_u8: Tensor, zoe_u16: Tensor) -> float:
-    """Milliseconds of one call, until the device has finished."""
+def time_call(call: Callable[[], Any]) -> float:
+    """Milliseconds of one call, until the GPU has finished."""
+    synchronize()
     start = time.perf_counter()
-    forward(rgb_u8, zoe_u16)
-    if rgb_u8.is_cuda:
-        torch.cuda.synchronize()
+    call()
+    synchronize()
     return (time.perf_counter() - start) * 1e3
+
+
+def synchronize() -> None:
+    """Wait for the GPU, if this process uses one."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def _rows(values: Tensor, rows: Tensor) -> Tensor:

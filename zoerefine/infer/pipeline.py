@@ -213,9 +213,11 @@ def refine_batch(
     """Run the engine; returns the futures that write each frame's files."""
     rgb = np.stack([frame.rgb for frame in batch])
     zoe = np.stack([frame.zoe for frame in batch])  # type: ignore[misc]
+    with_confidence = job.results.with_confidence
+    outputs = job.engine.with_confidence(rgb, zoe) if with_confidence else (job.engine(rgb, zoe),)
     return [
-        pool.submit(write_frame, frame, depth_u16, job)
-        for frame, depth_u16 in zip(batch, job.engine(rgb, zoe), strict=True)
+        pool.submit(write_frame, frame, of_frame, job)
+        for frame, *of_frame in zip(batch, *outputs, strict=True)
     ]
 
 
@@ -225,11 +227,11 @@ def update_bar(progress: Progress, summary: InferenceSummary) -> None:
     progress.update(progress.initial + len(summary.written) - progress.n)
 
 
-def write_frame(frame: FrameInWork, depth_u16: np.ndarray, job: Inference) -> str:
-    """Write the files of a frame; returns its name."""
+def write_frame(frame: FrameInWork, outputs: list[np.ndarray], job: Inference) -> str:
+    """Write the files of a frame with these outputs, uint16 [H, W]; returns its name."""
     if frame.zoe_is_new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
         job.pseudo.write(frame.name, frame.inputs, frame.zoe)
-    job.results.write(frame.name, frame.inputs, frame.rgb, depth_u16)
+    job.results.write(frame.name, frame.inputs, frame.rgb, outputs)
     return frame.name
 
 

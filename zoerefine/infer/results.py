@@ -1,14 +1,16 @@
 """The files of an inference, and the provenance text in each of them.
 
 depth/NAME.png           refined depth, 16 bits, metres = value / 256
+confidence/NAME.png      the spread of refined depth, 16 bits, if asked for
 zoe_depth_raw/NAME.png   pseudo depth in the same format, if ZoeDepth was run
 colors/NAME.png          refined depth in colours, if asked for
 points/NAME.ply          refined depth as points, if asked for
+outputs.json             the bundle, and what the values of depth/ and confidence/ are
 """
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ import numpy as np
 
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
+from zoerefine.exporting.shipped_module import OUTPUTS
+from zoerefine.files import write_json
 from zoerefine.image_files import png_text, write_bytes, write_png
 from zoerefine.infer.points import CameraOptions, ply
 from zoerefine.locks import lock, try_lock
@@ -24,7 +28,11 @@ from zoerefine.pictures import depth_colors
 
 BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"
 SCALE = {"depth-scale": "metres = value / 256"}
-DEPTH, PSEUDO_DEPTH, COLORS, POINTS = "depth", "zoe_depth_raw", "colors", "points"
+SPREAD_SCALE = {"confidence-scale": OUTPUTS["spread"]["meaning"]}
+DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, POINTS = (
+    "depth", "confidence", "zoe_depth_raw", "colors", "points",
+)  # fmt: skip
+OUTPUTS_FILE = "outputs.json"
 PLY_HEADER_BYTES = 8192  # at most
 TEMPORARY = ".*.????????.tmp"  # the names that `files.replacing` gives
 
@@ -39,6 +47,7 @@ class ResultFolder:
         bundle, commit: digest and commit of the engine, recorded in every file.
         farthest_m: the depth at the far end of the colours; None: no colour pictures.
         camera: for point clouds; None: no point clouds.
+        with_confidence: whether the spread of depth is written, too.
     """
 
     root: Path
@@ -46,6 +55,7 @@ class ResultFolder:
     commit: str
     farthest_m: float | None = None
     camera: CameraOptions | None = None
+    with_confidence: bool = False
 
     @property
     def pseudo_depth(self) -> Path:
@@ -56,6 +66,10 @@ class ResultFolder:
         """The refined depth of a frame."""
         return self.root / DEPTH / f"{name}.png"
 
+    def confidence(self, name: str) -> Path:
+        """The spread of a frame's refined depth."""
+        return self.root / CONFIDENCE / f"{name}.png"
+
     def files(self, name: str, inputs: str) -> dict[Path, Provenance]:
         """Every file to write for a frame, with its provenance.
 
@@ -64,6 +78,8 @@ class ResultFolder:
         """
         origin = {BUNDLE: self.bundle, COMMIT: self.commit, INPUTS: inputs}
         files: dict[Path, Provenance] = {self.depth(name): origin | SCALE}
+        if self.with_confidence:
+            files[self.confidence(name)] = origin | SPREAD_SCALE
         if self.farthest_m is not None:
             colors = {"colors": f"viridis, 0 to {self.farthest_m:g} m"}
             files[self.root / COLORS / f"{name}.png"] = origin | colors
@@ -75,8 +91,14 @@ class ResultFolder:
         """Whether all files of a frame exist, from this bundle, these inputs and settings."""
         return all(has_provenance(path, text) for path, text in self.files(name, inputs).items())
 
-    def write(self, name: str, inputs: str, rgb: np.ndarray, depth_u16: np.ndarray) -> None:
-        """Write the files of a frame: uint8 [H, W, 3] RGB, and uint16 [H, W] refined depth."""
+    def write(self, name: str, inputs: str, rgb: np.ndarray, outputs: Sequence[np.ndarray]) -> None:
+        """Write the files of a frame.
+
+        Args:
+            rgb: uint8 [H, W, 3].
+            outputs: uint16 [H, W]: refined depth, and the spread if it is written.
+        """
+        depth_u16 = outputs[0]
         for path, provenance in self.files(name, inputs).items():
             if path.suffix == ".ply":
                 assert self.camera
@@ -84,10 +106,20 @@ class ResultFolder:
                 write_bytes(path, ply(depth_u16 * np.float32(ZOE_UNIT_M), rgb, camera, provenance))
             elif path == self.depth(name):
                 write_png(path, depth_u16, provenance)
+            elif path == self.confidence(name):
+                write_png(path, outputs[1], provenance)
             else:
                 assert self.farthest_m
                 colors = depth_colors(depth_u16 * ZOE_UNIT_M, self.farthest_m)
                 write_png(path, colors, provenance)
+
+    def write_outputs_file(self) -> None:
+        """State the origin of the files, and what their values are, for programs that read them."""
+        outputs = {DEPTH: OUTPUTS["depth"]}
+        if self.with_confidence:
+            outputs[CONFIDENCE] = OUTPUTS["spread"]
+        facts = {"bundle": self.bundle, "commit": self.commit, "outputs": outputs}
+        write_json(self.root / OUTPUTS_FILE, facts)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -105,7 +137,7 @@ class ResultFolder:
 
     def remove_temporary_files(self) -> None:
         """Remove what `files.replacing` left when it was killed."""
-        for folder in (DEPTH, PSEUDO_DEPTH, COLORS, POINTS):
+        for folder in (DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, POINTS):
             for path in (self.root / folder).rglob(TEMPORARY):
                 path.unlink(missing_ok=True)
         for path in self.root.glob(TEMPORARY):
@@ -124,7 +156,7 @@ def check_separate(out: Path, root: Path | None, folders: Iterable[Path]) -> Non
             f"--out {out} is inside {root}, so the next command would read results as pictures: "
             "give another folder"
         )
-    written = [(out / name).resolve() for name in (DEPTH, COLORS, POINTS)]
+    written = [(out / name).resolve() for name in (DEPTH, CONFIDENCE, COLORS, POINTS)]
     for folder in folders:
         if any(folder.resolve().is_relative_to(one) for one in written):
             raise UserError(

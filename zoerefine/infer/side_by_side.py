@@ -12,10 +12,12 @@ from zoerefine.data.decode import read_truth_m, read_zoe
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.readers import stated_encoding
 from zoerefine.errors import UserError
+from zoerefine.exporting.shipped_module import SPREAD_UNITS
 from zoerefine.files import replacing
+from zoerefine.image_files import read_values
 from zoerefine.infer.pipeline import Inference
 from zoerefine.infer.sources import FrameSource, SourceFrame
-from zoerefine.pictures import depth_colors, panel
+from zoerefine.pictures import depth_colors, panel, spread_colors
 from zoerefine.progress import track
 
 
@@ -33,11 +35,21 @@ def draw_middle_frame(path: Path, job: Inference, done: set[str], truth: Path | 
         "pseudo depth",
         f"{frame.name}   |   refiner trained on {manifest['data']}   |   commit "
         f"{manifest['commit'][:8]}, {manifest['engine']} {manifest['precision']}",
+        spread=read_spread(job, frame.name),
     )
+
+
+def read_spread(job: Inference, name: str) -> np.ndarray | None:
+    """The spread of a frame in log depth, float64 [H, W]; None if it is not written."""
+    if not job.results.with_confidence:
+        return None
+    return read_values(job.results.confidence(name)) / SPREAD_UNITS
 
 
 def write_video(path: Path, job: Inference, done: set[str], farthest_m: float) -> None:
     """Write a video of RGB, pseudo and refined depth side by side, in the order of the source.
+
+    With confidence the spread follows, up to a factor of 2 either way.
 
     Every frame is resized to the size of the first one.
 
@@ -67,6 +79,8 @@ def encode(path: Path, job: Inference, done: set[str], farthest_m: float) -> Non
         files = job.pseudo.path(frame.name), job.results.depth(frame.name)
         depths = [depth_colors(read_zoe(file) * ZOE_UNIT_M, farthest_m) for file in files]
         pictures = [frame.read(), *depths]
+        if (spread := read_spread(job, frame.name)) is not None:
+            pictures.append(spread_colors(spread))
         if writer is None:
             height, width = pictures[0].shape[:2]
             size = len(pictures) * width, height

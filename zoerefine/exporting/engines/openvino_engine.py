@@ -20,7 +20,7 @@ from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
 from zoerefine.exporting.engine_kinds import NOT_INSTALLED, BuiltEngine, ExportSource, Forward
 from zoerefine.exporting.engines.torchscript_engine import compile_script, jit_warnings_ignored
-from zoerefine.exporting.shipped_module import PrePostProcessing
+from zoerefine.exporting.shipped_module import SPREAD_UNITS, PrePostProcessing
 
 NAME = "openvino"
 INSTALL = "pip install 'zoerefine[openvino]' -c requirements.lock"
@@ -70,6 +70,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
         compile_script(PrePostProcessing(source.height, source.width)),
         files=files,
         requirements={"OpenVINO": ["installed"]},
+        has_confidence=source.has_confidence,
     )
 
 
@@ -84,19 +85,27 @@ def load(
         for inside in (False, True)
     )
 
-    def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+    def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> list[Tensor]:
         if tuple(zoe_u16.shape[1:]) != (height, width):
             rgb01, zoe_m = module.before(rgb_u8, zoe_u16)
-            core_m = torch.from_numpy(on_floats.infer(rgb01, zoe_m))
-            refined: Tensor = module.after(zoe_u16, zoe_m, core_m)
-            return refined
+            core_outputs = [torch.from_numpy(found) for found in on_floats.infer(rgb01, zoe_m)]
+            outputs: list[Tensor] = module.after(zoe_u16, zoe_m, core_outputs)
+            return outputs
         # After a call, torch's threads spin for a while on cores that OpenVINO needs. So pictures
         # that need no resizing are converted in OpenVINO's graph and by NumPy, without torch.
-        depth_m = on_pictures.infer(rgb_u8, zoe_u16.unsqueeze(1))[:, 0]
-        units = np.clip(np.rint(depth_m / np.float32(ZOE_UNIT_M)), 0, 65535)
-        return torch.from_numpy(units.astype(np.uint16))
+        found = on_pictures.infer(rgb_u8, zoe_u16.unsqueeze(1))
+        return [
+            rounded_u16(values[:, 0], units)
+            for values, units in zip(found, (1 / ZOE_UNIT_M, SPREAD_UNITS), strict=False)
+        ]
 
     return forward
+
+
+def rounded_u16(values: np.ndarray, units: float) -> Tensor:
+    """float32 values, of any shape, as the nearest uint16 in these units."""
+    whole = np.clip(np.rint(values * np.float32(units)), 0, 65535)
+    return torch.from_numpy(whole.astype(np.uint16))
 
 
 class ThreadRequests:
@@ -106,14 +115,17 @@ class ThreadRequests:
         self.compiled = cache(compiled)  # compiled at the first call
         self.local = threading.local()
 
-    def infer(self, *inputs: Tensor) -> np.ndarray:
-        """float32 [B, 1, h, w], in the request's memory: the thread's next call overwrites it."""
+    def infer(self, *inputs: Tensor) -> list[np.ndarray]:
+        """The outputs, float32 [B, 1, h, w] each.
+
+        They are in the request's memory: the thread's next call overwrites them.
+        """
         if not hasattr(self.local, "request"):
             self.local.request = self.compiled().create_infer_request()
         arrays = [tensor.contiguous().numpy() for tensor in inputs]
         request = self.local.request
-        found: np.ndarray = request.infer(arrays, share_inputs=True, share_outputs=True)[0]
-        return found
+        found = request.infer(arrays, share_inputs=True, share_outputs=True)
+        return list(found.values())
 
 
 def compile_model(

@@ -22,7 +22,6 @@ from zoerefine.exporting.engine_kinds import (
 from zoerefine.exporting.engines.torchscript_engine import compile_script
 from zoerefine.exporting.int8_operator import quantize_int8, register_converter
 from zoerefine.exporting.precision import Int8Conv
-from zoerefine.exporting.shipped_module import ShippedModule
 from zoerefine.exporting.torch_tensorrt_package import (
     import_problem,
     runtime_abi,
@@ -36,7 +35,7 @@ NAME = "tensorrt"
 INSTALL = "pip install 'zoerefine[tensorrt]' -c requirements.lock"
 PARALLEL_CALLS = False
 BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization profile
-INPUTS, OUTPUTS = ["rgb01", "zoe_m"], ["output0"]  # as Torch-TensorRT names the bindings
+INPUTS, OUTPUTS = ["rgb01", "zoe_m"], ["output0", "output1"]  # as Torch-TensorRT names bindings
 
 
 class TensorRTInt8Conv(Int8Conv):
@@ -99,12 +98,17 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     core = torch_tensorrt.ts.embed_engine_in_new_module(
         engine,
         input_binding_names=INPUTS,
-        output_binding_names=OUTPUTS,
+        output_binding_names=OUTPUTS if source.has_confidence else OUTPUTS[:1],
         device=torch_tensorrt.Device(gpu_id=torch.cuda.current_device()),
     )
     facts = {fact: [value] for fact, value in machine_facts().items()}
-    module = compile_script(ShippedModule(core, source.height, source.width))
-    return BuiltEngine(module, device="cuda", requirements=facts, batches=BATCHES)
+    return BuiltEngine(
+        compile_script(source.shipped(core)),
+        device="cuda",
+        requirements=facts,
+        batches=BATCHES,
+        has_confidence=source.has_confidence,
+    )
 
 
 def build_engine(source: ExportSource, precision: str) -> bytes:

@@ -25,8 +25,8 @@ from zoerefine.exporting.engine_kinds import (
     gpu_architecture,
 )
 from zoerefine.exporting.engines.torchscript_engine import compile_script
-from zoerefine.exporting.onnx_graph import INPUTS, OUTPUT, to_onnx
-from zoerefine.exporting.shipped_module import PrePostProcessing, ShippedModule
+from zoerefine.exporting.onnx_graph import INPUTS, OUTPUTS, to_onnx
+from zoerefine.exporting.shipped_module import PrePostProcessing
 from zoerefine.exporting.user_cache import cache_file, read_cache, write_cache
 from zoerefine.exporting.verify import check_size
 
@@ -80,7 +80,8 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
             "TensorRT for RTX": [machine_facts()["TensorRT for RTX"]],
         },
         batches=BATCHES,
-        torch_equivalent=ShippedModule(core, source.height, source.width),
+        has_confidence=source.has_confidence,
+        torch_equivalent=source.shipped(core),
     )
 
 
@@ -122,21 +123,23 @@ def load(
     # on the default stream TensorRT waits more often.
     stream = torch.cuda.Stream()
 
-    def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
+    names = OUTPUTS[: engine.num_io_tensors - len(INPUTS)]
+
+    def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> list[Tensor]:
         rgb01, zoe_m = (tensor.contiguous() for tensor in module.before(rgb_u8, zoe_u16))
-        refined_m = torch.empty_like(zoe_m)
+        found = [torch.empty_like(zoe_m) for _ in names]
         caller = torch.cuda.current_stream()
         with one_call:
             stream.wait_stream(caller)
             for name, tensor in zip(INPUTS, (rgb01, zoe_m), strict=True):
                 context.set_input_shape(name, tuple(tensor.shape))
-            for name, tensor in zip((*INPUTS, OUTPUT), (rgb01, zoe_m, refined_m), strict=True):
+            for name, tensor in zip((*INPUTS, *names), (rgb01, zoe_m, *found), strict=True):
                 context.set_tensor_address(name, tensor.data_ptr())
             if not context.execute_async_v3(stream.cuda_stream):
                 raise RuntimeError("TensorRT for RTX could not run the engine")
             caller.wait_stream(stream)
-        refined: Tensor = module.after(zoe_u16, zoe_m, refined_m)
-        return refined
+        outputs: list[Tensor] = module.after(zoe_u16, zoe_m, found)
+        return outputs
 
     forward(*black_picture(module.height, module.width))  # compiles the kernels of one picture
     save_kernels()

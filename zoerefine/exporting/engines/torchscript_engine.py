@@ -13,7 +13,6 @@ from torch import nn
 
 from zoerefine.device import has_bf16, pick_device
 from zoerefine.exporting.engine_kinds import BuiltEngine, ExportSource, Forward
-from zoerefine.exporting.shipped_module import ShippedModule
 
 NAME = "torchscript"
 INSTALL = ""
@@ -65,10 +64,15 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     example = tuple(tensor.to(device) for tensor in source.example(2))
     with jit_warnings_ignored(), torch.no_grad():
         traced = torch.jit.trace(core, example, check_trace=False)
-        shipped = torch.jit.script(ShippedModule(traced, source.height, source.width).eval())
+        shipped = torch.jit.script(source.shipped(traced).eval())
         module = torch.jit.freeze(shipped)
     requirements = {"device": ["cuda"]} if device.type == "cuda" else {}
-    return BuiltEngine(module, device=device.type, requirements=requirements)
+    return BuiltEngine(
+        module,
+        device=device.type,
+        requirements=requirements,
+        has_confidence=source.has_confidence,
+    )
 
 
 def load(
