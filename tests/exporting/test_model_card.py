@@ -93,6 +93,18 @@ def test_results_that_speak_against_a_refiner_are_a_warning(card_for, changes, w
     assert re.search(rf"> \*\*Warning:\*\* .*{warning}", card_for(**GOOD | changes))
 
 
+def test_a_bundle_that_multiplies_by_one_factor_says_so_everywhere(run, command):
+    results = run.read_json(run.results_file)
+    write_json(run.results_file, results | {"calibration": {"strength": 0.0}})
+    for kept in (run.engine / "builds").glob("*.ts"):
+        kept.unlink()  # it was built with other results
+    done = command("export", run.path, "--engine", "torchscript", "--precision", "fp32")
+    message = "this bundle multiplies by one factor"
+    assert f"warning: {message}" in done.out
+    assert f"warning: {message}" in command("show", run.bundle).out
+    assert f"**Warning:** {message}" in (run.engine / MODEL_CARD).read_text()
+
+
 def test_a_run_without_test_scenes_is_a_warning(run):
     results = run.read_json(run.results_file)
     del results["test"]

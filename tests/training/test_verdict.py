@@ -32,6 +32,16 @@ def test_a_refiner_that_loses_to_the_single_factor_is_named():
     assert len(warnings(results(refined=0.4))) == 2  # nor than the pseudo depth itself
 
 
+def test_a_calibration_that_leaves_only_the_factor_is_named_once():
+    found = results(refined=0.25) | {"calibration": {"strength": 0.0}}
+    (line,) = warnings(found)
+    assert "this bundle multiplies by one factor, 0.905" in line
+    (line, _) = warnings({"calibration": {"strength": 0.0}, "test": {}})
+    assert "multiplies by one factor" in line
+    assert warnings(results() | {"calibration": {"strength": 0.4}}) == []
+    assert warnings(results() | {"calibration": None}) == []
+
+
 def test_a_refiner_that_ignores_its_pseudo_depth_is_named():
     (line,) = warnings(results(shuffled=0.201))
     assert "does not depend on the pseudo depth" in line

@@ -40,18 +40,25 @@ def closing_lines(results: Mapping[str, Any]) -> list[str]:
 
 
 def warnings(results: Mapping[str, Any]) -> list[str]:
-    """What the results on held-out scenes say against using the refiner, a sentence each."""
+    """What the results say against using the refiner, a sentence each."""
     test = results.get("test", {})
     errors = {which: test.get(which, {}).get(SELECTION_METRIC) for which in DEPTHS}
     refined = errors["refined"]
-    if refined is None:
-        return ["this refiner has not been evaluated on held-out scenes."]
     found = []
+    if only_factor := is_single_factor(results):
+        found.append(
+            f"this bundle multiplies by one factor, {factor(results)}: on the validation scenes "
+            "the network's correction was no help, so it is not used."
+        )
+    if refined is None:
+        return [*found, "this refiner has not been evaluated on held-out scenes."]
     for which, name in (
         ("pseudo", "the pseudo depth as it is"),
         ("global_scale", f"the pseudo depth times the single factor {factor(results)}"),
     ):
         other = errors[which]
+        if which == "global_scale" and only_factor:
+            continue  # they are the same
         if other is not None and not refined < other:
             found.append(
                 f"on held-out scenes this refiner is not better than {name}: {SELECTION_METRIC} "
@@ -66,6 +73,11 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
             "scenes."
         )
     return found
+
+
+def is_single_factor(results: Mapping[str, Any]) -> bool:
+    """Whether the calibration left nothing of the network's correction."""
+    return (results.get("calibration") or {}).get("strength") == 0
 
 
 def factor(results: Mapping[str, Any]) -> str:
