@@ -2,7 +2,8 @@
 
 Measured in turn, on one repository behind one `git daemon`: our first launch of a commit (with an
 empty cache), our second, plain `git clone && git checkout`, `mlflow run` (installed once in its own
-virtual environment), and the script alone.
+virtual environment), and the script alone. Then 1,000 files that a job left in its workspace are
+collected into its run, beside a plain copy of them with `cp`.
 """
 
 import os
@@ -21,11 +22,14 @@ from common.report import Row, options, report, row
 
 from zoerefine.launch.housekeeping import size
 from zoerefine.launch.launcher import default_home
+from zoerefine.launch.left import collect
 from zoerefine.progress import say, track
+from zoerefine.run_dir import RunDir
 
 LAUNCHER = Path(__file__).resolve().parents[1] / "platform" / "run_from_commit.py"
 FILES, COMMITS = 2000, 500
 MLFLOW = "mlflow-skinny==3.17.2"
+LEFT_FILES, LEFT_BYTES = 1000, 20_000
 TIMES_MLFLOW, OVER_SCRIPT_S, OF_A_CLONE = 5.0, 0.5, 1.0
 SCRIPT = """
 import time
@@ -157,7 +161,7 @@ class Sides:
             if name in memory:
                 launcher = statistics.median(memory[name])
                 rows.append(row(f"{name}: memory of the launcher", launcher, "MB"))
-        return rows + self.disk()
+        return rows + self.disk() + self.left(rounds)
 
     def time(self, side: Callable[[], None]) -> tuple[float, float]:
         """Seconds from the command to the script's first line, and the launcher's memory in kB."""
@@ -232,6 +236,30 @@ class Sides:
                 at_most=OF_A_CLONE,
             ),
         ]
+
+    def left(self, rounds: int) -> list[Row]:
+        """Collecting what a job left in its workspace, compared with copying it."""
+        (workspace,) = (self.root / "home" / "workspaces").glob("*/*.0")
+        seconds: dict[str, list[float]] = {"collect": [], "copy": []}
+        for number in range(rounds + 1):
+            run = RunDir(self.root / "left" / str(number))
+            run.create()
+            for index in range(LEFT_FILES):
+                path = workspace / "output" / str(index % 50) / f"{index}.bin"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(os.urandom(LEFT_BYTES))
+            start = time.perf_counter()
+            self.run("cp", "-a", workspace / "output", self.root / "left" / f"copy{number}")
+            copied = time.perf_counter()
+            collect(run, workspace, self.commits[-2])
+            collected = time.perf_counter()
+            if number:  # the first round warms everything up
+                seconds["copy"].append(copied - start)
+                seconds["collect"].append(collected - copied)
+        median = {name: statistics.median(values) for name, values in seconds.items()}
+        share = median["collect"] / median["copy"]
+        what = f"collecting {LEFT_FILES} left files"
+        return [row(what, median["collect"], "s"), row(f"{what}, relative to cp -a", share, "x")]
 
 
 if __name__ == "__main__":

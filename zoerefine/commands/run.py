@@ -31,7 +31,11 @@ examples, after `zoerefine data synthesize data/synthetic`; --repo may be any gi
       DATA.ROOT data/synthetic -- --workers 2
   zoerefine run --repo . --commits HEAD,HEAD~1 --configs configs/demo.yaml,configs/search.yaml \\
       --seeds 0:2 --parallel 2 DATA.ROOT data/synthetic
+  zoerefine run --repo . --commit HEAD --config configs/demo.yaml --overrides file \\
+      TRAIN.EPOCHS 2 +DATA.ROOT data/synthetic
   zoerefine run --clean --older-than 14
+
+docs/run-contract.md lists what a job is given, and what becomes of the files that it leaves.
 
 exit code: the job's own; 2: the launch was refused, the message says why; 130: stopped by Ctrl-C
 """

@@ -134,7 +134,7 @@ def choose(
         if room_bytes >= 0:
             fitting.append(name)
         else:
-            reason = f"with it more than {limit_bytes} bytes would be left (--left-limit)"
+            reason = f"over the limit of {limit_bytes} bytes in all (--left-limit)"
             too_large.append(NotCollected(name, size_bytes, reason))
     return fitting, too_large
 
