@@ -101,5 +101,5 @@ def test_help_wraps_its_description_and_keeps_the_lines_of_examples(monkeypatch,
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     shown = capsys.readouterr().out
-    assert max(map(len, shown.partition("examples:")[0].splitlines())) <= 80
+    assert max(map(len, shown.partition("\nexamples")[0].splitlines())) <= 80
     assert "\n  zoerefine run --clean --older-than 14\n" in shown
