@@ -8,12 +8,13 @@ two standard deviations is found.
 
 import json
 import resource
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 
 import numpy as np
 import yaml
@@ -26,6 +27,9 @@ from zoerefine.analysis.seed_statistics import ALPHA, holm, permutation_p
 from zoerefine.config import defaults, to_dict
 
 STEPS, EVALUATIONS = 1000, 50
+TAG = "val/refined/abs_rel"
+DIFFERENT_FILES = 10  # writing event files takes longer than reading them
+ROUNDS = 3
 
 
 def main() -> None:
@@ -35,6 +39,8 @@ def main() -> None:
     for count in (10, 100) if args.quick else (10, 100, 1000, 5000):
         with tempfile.TemporaryDirectory() as folder:
             rows += measure(Path(folder), count)
+    with tempfile.TemporaryDirectory() as folder:
+        rows += measure_events(Path(folder), 100 if args.quick else 1000)
     rows += error_rates(200 if args.quick else 5000)
     report(rows, args.json)
 
@@ -59,6 +65,34 @@ def measure(folder: Path, count: int) -> list[Row]:
         rows.append(row(f"{count} runs, TensorBoard's time over ours", theirs / first, "x"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     return [*rows, row(f"{count} runs, peak memory of this process", peak, "MiB")]
+
+
+def measure_events(folder: Path, count: int) -> list[Row]:
+    """Rows for `count` runs of another repository whose metrics are TensorBoard's event files.
+
+    Both sides read the same files; the median of rounds in turn. Ours also reads each run's
+    config, provenance and state, and groups the runs.
+    """
+    for number in range(DIFFERENT_FILES):
+        make_events(folder / "events" / str(number), number)
+    for number in range(count):
+        make_foreign_run(folder / "runs" / f"run{number:05d}", number, folder / "events")
+    patterns = [str(folder / "runs" / "*")]
+    ours, theirs = [], []
+    for _ in range(ROUNDS):
+        ours.append(timed(lambda: collect(patterns, metrics=[TAG])))
+        theirs.append(timed(lambda: read_events(folder / "runs")))
+    cache_file = folder / "collected.json"
+    collect(patterns, cache_file=cache_file, metrics=[TAG])
+    again = timed(lambda: collect(patterns, cache_file=cache_file, metrics=[TAG]))
+    ratio = median(b / a for a, b in zip(ours, theirs, strict=True))
+    label = f"{count} runs with event files,"
+    return [
+        row(f"{label} without the cache file", median(ours), "s"),
+        row(f"{label} with the cache file", again, "s"),
+        row(f"{label} TensorBoard's reader", median(theirs), "s"),
+        row(f"{label} TensorBoard's time over ours", ratio, "x", at_least=10.0),
+    ]
 
 
 def error_rates(studies: int) -> list[Row]:
@@ -132,7 +166,17 @@ def make_events(folder: Path, number: int) -> None:
         for step in range(STEPS):
             writer.add_scalar("train/loss", 0.5, step)
             if step % (STEPS // EVALUATIONS) == 0:
-                writer.add_scalar("val/refined/abs_rel", abs_rel(number, step), step)
+                writer.add_scalar(TAG, abs_rel(number, step), step)
+
+
+def make_foreign_run(folder: Path, number: int, events: Path) -> None:
+    """The run of another repository's script with an event file."""
+    shutil.copytree(events / str(number % DIFFERENT_FILES), folder / "left" / "tb")
+    recorded = {"commit": "0" * 40, "module": "train.py", "input": "input.yaml"}
+    (folder / "provenance.json").write_text(json.dumps(recorded))
+    (folder / "status.json").write_text('{"state": "finished"}')
+    tree = {"SEED": number % 5, "TRAIN": {"LR": 1e-3 * (1 + number // 5), "EPOCHS": EVALUATIONS}}
+    (folder / "input.yaml").write_text(yaml.safe_dump(tree))
 
 
 def read_events(folder: Path) -> int:
@@ -141,9 +185,10 @@ def read_events(folder: Path) -> int:
 
     points = 0
     for run in sorted(folder.iterdir()):
-        accumulator = EventAccumulator(str(run), size_guidance={"scalars": 0})
+        events = run / "left" / "tb" if (run / "left").exists() else run
+        accumulator = EventAccumulator(str(events), size_guidance={"scalars": 0})
         accumulator.Reload()
-        points += len(accumulator.Scalars("val/refined/abs_rel"))
+        points += len(accumulator.Scalars(TAG))
     return points
 
 

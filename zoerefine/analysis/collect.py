@@ -18,7 +18,7 @@ from zoerefine.errors import UserError
 from zoerefine.files import write_text
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
-from zoerefine.run_metrics.find_files import find_files
+from zoerefine.run_metrics.find_files import files_with_stats
 
 CACHE_SCHEMA = 5
 RUN_FILES = ("provenance.json", "config.yaml")  # a run has one of them
@@ -149,7 +149,8 @@ def file_stamps(folder: Path) -> list[list[Any]]:
     files = [run.config_file, run.results_file, run.metrics_file, run.provenance_file, run.bundle]
     if not (run.config_file.exists() and run.metrics_file.exists()):
         # Another repository's script may log to any file.
-        files = [path for path in find_files(folder) if not path.name.startswith(".")]
+        files = list(files_with_stats(str(folder)))
+        return [[path, status.st_size, status.st_mtime_ns] for path, status in files]
     return [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files if f.exists()]
 
 

@@ -1,8 +1,9 @@
-"""zoerefine dashboard: a study's trials, Pareto front and curves in a browser."""
+"""zoerefine dashboard: a study, or the curves of any runs, in a browser."""
 
 import argparse
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from zoerefine.commands.help_format import HelpFormat
@@ -12,6 +13,7 @@ EPILOG = """\
 examples, after `make demo`:
   zoerefine dashboard runs/demo/latest
   zoerefine dashboard runs/demo/latest --port 9000
+  zoerefine dashboard runs/demo/latest/best
 
 to see it from another machine (HOST is this one's name), run there:
   ssh -L 8080:localhost:8080 -L 8081:localhost:8081 HOST
@@ -19,21 +21,32 @@ to see it from another machine (HOST is this one's name), run there:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve a study until Ctrl-C."""
+    """Serve a study, or runs, until Ctrl-C."""
     args = parser().parse_args(argv)
 
-    from zoerefine.searching.dashboard import start_dashboard
-
-    study, tensorboard = start_dashboard(
-        RunDir(args.run.resolve()), args.storage, args.host, args.port
-    )
-    try:  # Ctrl-C may come as soon as the addresses are printed
-        print(f"study        {study}")
-        print(f"TensorBoard  {tensorboard}", flush=True)
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        print()
+    with ExitStack() as stack:
+        addresses = start(args, stack)
+        try:  # Ctrl-C may come as soon as the addresses are printed
+            for name, address in addresses.items():
+                print(f"{name:<11}  {address}", flush=True)
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            print()
     return 0
+
+
+def start(args: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
+    """Start the servers of a study, or of runs; returns their addresses by name."""
+    from zoerefine.searching.dashboard import start_dashboard
+    from zoerefine.searching.run_dashboard import runs_without_study, start_run_dashboard
+
+    folder = args.run.resolve()
+    runs = [] if args.storage else runs_without_study(folder)
+    if runs:
+        address = start_run_dashboard(folder, runs, args.host, args.port, stack)
+        return {"TensorBoard": address}
+    study, tensorboard = start_dashboard(RunDir(folder), args.storage, args.host, args.port)
+    return {"study": study, "TensorBoard": tensorboard}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,15 +54,21 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="zoerefine dashboard",
         description="Show a study in the browser: its trials, Pareto front and parameter "
-        "importances in optuna-dashboard, its learning curves in TensorBoard. Ctrl-C stops both.",
+        "importances in optuna-dashboard, its learning curves in TensorBoard. Or show the curves "
+        "of any runs in TensorBoard. Ctrl-C stops it.",
         epilog=EPILOG,
         formatter_class=HelpFormat,
     )
     add = made.add_argument
-    add("run", type=Path, metavar="RUN", help="a study's run, e.g. runs/search/study")
+    add(
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="a study's run, e.g. runs/search/study; a run, or a folder of runs",
+    )
     add("--port", type=int, default=8080, metavar="N",
-        help="port of the dashboard (default: 8080); TensorBoard uses N + 1; 0: any free "
-        "ports")  # fmt: skip
+        help="port of the dashboard (default: 8080), or of TensorBoard where there is no study; "
+        "a study's TensorBoard uses N + 1; 0: any free ports")  # fmt: skip
     add("--host", default="127.0.0.1", metavar="ADDRESS",
         help="address to serve on (default: 127.0.0.1, this machine only); there is no "
         "authentication")  # fmt: skip

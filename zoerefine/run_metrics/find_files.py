@@ -2,7 +2,6 @@
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,27 +12,36 @@ RUN_FILE = "provenance.json"  # in the folder of every run: the runs inside a st
 
 
 def find_files(root: Path, since: float = 0.0) -> Iterator[Path]:
-    """The regular files below a folder, in the order of their names; links are not followed.
+    """The regular files below a folder; links are not followed.
 
-    Hidden folders, and runs inside this one, are left out.
+    Hidden folders, and runs inside this one, are left out. Names with numbers are in the order of
+    the numbers.
 
     Args:
         since: seconds since the epoch; only files that were written later.
     """
-    for folder, folders, files in os.walk(root):
-        inner = [name for name in folders if name not in SKIPPED and not name.startswith(".")]
-        folders[:] = sorted(
-            (name for name in inner if not os.path.exists(Path(folder, name, RUN_FILE))),
-            key=natural_order,
-        )
-        for name in sorted(files, key=natural_order):
-            path = Path(folder, name)
+    for path, _ in files_with_stats(str(root), since):
+        yield Path(path)
+
+
+def files_with_stats(root: str, since: float = 0.0) -> Iterator[tuple[str, os.stat_result]]:
+    """The same with the system's facts about each file."""
+    try:
+        entries = sorted(os.scandir(root), key=lambda entry: natural_order(entry.name))
+    except OSError:  # removed, or not readable
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            skipped = entry.name in SKIPPED or entry.name.startswith(".")
+            if not skipped and not os.path.exists(f"{entry.path}/{RUN_FILE}"):
+                yield from files_with_stats(entry.path, since)
+        elif entry.is_file(follow_symlinks=False):
             try:
-                status = path.lstat()
+                status = entry.stat(follow_symlinks=False)
             except OSError:  # removed since it was listed
                 continue
-            if stat.S_ISREG(status.st_mode) and status.st_mtime >= since:
-                yield path
+            if status.st_mtime >= since:
+                yield entry.path, status
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:
