@@ -1,9 +1,10 @@
 """The batch analysis: the time to collect runs, and the error rates of its verdicts.
 
 Both sides in one run: our `collect`, without and with its cache file, over runs with 1,000 logged
-steps each, and TensorBoard's EventAccumulator over event files with the same scalars. Then
-simulated studies: how often equal groups are called different, and how often a true difference of
-two standard deviations is found.
+steps each, and TensorBoard's EventAccumulator over event files with the same scalars. The same for
+runs of another repository, whose metrics are in event files alone. Then simulated studies: how
+often equal groups are called different, and how often a true difference of two standard
+deviations is found.
 """
 
 import json

@@ -146,11 +146,11 @@ def _as_run(fields: dict[str, Any], state: str) -> Run:
 def file_stamps(folder: Path) -> list[list[Any]]:
     """Name, size and time of the files that a run is read from."""
     run = RunDir(folder)
-    files = [run.config_file, run.results_file, run.metrics_file, run.provenance_file, run.bundle]
     if not (run.config_file.exists() and run.metrics_file.exists()):
         # Another repository's script may log to any file.
-        files = list(files_with_stats(str(folder)))
-        return [[path, status.st_size, status.st_mtime_ns] for path, status in files]
+        found = files_with_stats(str(folder))
+        return [[path, status.st_size, status.st_mtime_ns] for path, status in found]
+    files = [run.config_file, run.results_file, run.metrics_file, run.provenance_file, run.bundle]
     return [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files if f.exists()]
 
 

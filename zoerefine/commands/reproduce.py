@@ -30,6 +30,8 @@ EPILOG = """\
 examples, after `make demo`:
   zoerefine reproduce runs/demo/latest
   zoerefine reproduce runs/demo/latest --check
+
+of a script of your own that leaves files in its workspace:
   zoerefine reproduce runs/mnist/latest --compare '*.pt'
 
 exit code: 0: reproduced; 1: not reproduced; 2: it cannot be run again, the message says why
