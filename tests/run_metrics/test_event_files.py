@@ -86,6 +86,14 @@ def test_a_step_that_was_logged_again_has_its_last_value(run):
     assert points(run, "val/acc") == {1: pytest.approx(0.1), 2: pytest.approx(0.2), 3: 0.25, 4: 0.5}
 
 
+def test_files_are_read_in_the_order_of_the_numbers_in_their_names(run):
+    for number in (10, 9, 8):
+        write_scalars(run.path / "tb", {1: number})
+        (path,) = (p for p in (run.path / "tb").iterdir() if ".host.1." not in p.name)
+        path.rename(path.with_name(f"events.out.tfevents.1700000000.host.1.{number}"))
+    assert points(run, "val/acc") == {1: 10}
+
+
 def test_steps_that_a_resumed_job_discards_are_not_read(run):
     write_scalars(run.path / "tb", {1: 0.5, 2: 0.5, 3: 0.5, 4: 0.5})
     write_scalars(run.path / "tb", {3: 0.25}, purge_step=3, filename_suffix="resumed")

@@ -9,7 +9,7 @@ import numpy as np
 
 from zoerefine.run_metrics.event_records import Records, are_sound, columns_of, read_records
 from zoerefine.run_metrics.event_scalars import Scalars, find_scalars
-from zoerefine.run_metrics.find_files import EVENT_FILES
+from zoerefine.run_metrics.find_files import EVENT_FILES, natural_order
 from zoerefine.run_metrics.series import Kind, MetricLog, as_number
 
 ALWAYS_CHECKED = 1024  # bytes of a record
@@ -33,7 +33,8 @@ class EventLog(MetricLog):
 
     def update(self, ended: bool) -> None:
         """Read the records that were added."""
-        for path in sorted(self.path.glob(EVENT_FILES)):
+        files = sorted(self.path.glob(EVENT_FILES), key=lambda path: natural_order(path.name))
+        for path in files:
             status = path.lstat()
             has_more = status.st_size > self.offsets.get(path.name, 0)
             if S_ISREG(status.st_mode) and status.st_mtime >= self.since and has_more:
