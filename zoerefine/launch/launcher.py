@@ -58,6 +58,7 @@ def launch(job: Job, runs: Path | None, home: Path, again: bool = False) -> tupl
             plan = next_execution(plan, runs)
         warn_of_untracked_files(plan.address, plan.changes)
         run = plan.run(runs)
+        create_run_root(run)
         return run, start(plan, run, latest=True)
 
 
@@ -71,7 +72,6 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
     if pending_workspace(run) is None and is_finished(run):
         return 0
     with ExitStack() as stack:
-        create_run_root(run)
         run_lock = stack.enter_context(wait_for_lock(run))
         complete_collection(run)
         if is_finished(run):  # by the process that held the lock

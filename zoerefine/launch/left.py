@@ -15,6 +15,7 @@ import os
 import shutil
 import socket
 import stat
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,13 +29,14 @@ from zoerefine.launch.changes import shortened_list
 from zoerefine.launch.result_files import result_digests
 from zoerefine.launch.workspace import checked_out_tree, delete_folder, last_run
 from zoerefine.launch.workspace_files import files_below, left_files, remove_empty_folders
-from zoerefine.locks import lock, try_lock
+from zoerefine.locks import try_lock
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 
 SCHEMA = 1
 GIB = 2**30
 LIMIT_BYTES = 10 * GIB
+POLL_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,13 @@ def complete_collection(run: RunDir) -> None:
 
     The caller holds the run's lock.
     """
-    folder = pending_workspace(run)
-    if folder is None:
-        return
-    # Others hold this lock only for a moment, and wait for no run while they do.
-    with lock(Path(f"{folder}.lock")):
-        if pending_workspace(run) == folder:
-            collect_after(run, folder)
+    # Another run may hold the workspace's lock while it looks whether it can use it.
+    while (folder := pending_workspace(run)) is not None:
+        with try_lock(Path(f"{folder}.lock")) as lock_fd:
+            if lock_fd is not None and pending_workspace(run) == folder:
+                collect_after(run, folder)
+                return
+        time.sleep(POLL_S)
 
 
 def pending_workspace(run: RunDir) -> Path | None:
