@@ -65,7 +65,7 @@ def panel(
         values = masked(spread, spread > 0)
         drawn = show(axes[1, 3], values, "spread of refined", SPREAD_COLORS, 0, WIDEST_SPREAD)
         label = "90% band: depth * exp(+-spread)"
-        figure.colorbar(drawn, ax=axes[1, 3], label=label, shrink=0.9, extend="max")
+        figure.colorbar(drawn, ax=axes[1, 3], label=label, location="bottom", extend="max")
     for axis in axes.flat:
         axis.set_axis_off()
     with replacing(path) as temporary:

@@ -115,9 +115,11 @@ class ResultFolder:
 
     def write_outputs_file(self) -> None:
         """State the origin of the files, and what their values are, for programs that read them."""
-        outputs = {DEPTH: OUTPUTS["depth"]}
-        if self.with_confidence:
-            outputs[CONFIDENCE] = OUTPUTS["spread"]
+        written = {DEPTH: "depth"} | ({CONFIDENCE: "spread"} if self.with_confidence else {})
+        outputs = {
+            folder: {fact: OUTPUTS[name][fact] for fact in ("units", "meaning")}
+            for folder, name in written.items()
+        }
         facts = {"bundle": self.bundle, "commit": self.commit, "outputs": outputs}
         write_json(self.root / OUTPUTS_FILE, facts)
 
