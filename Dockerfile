@@ -9,7 +9,7 @@
 #   docker run --rm --user root --volume zoerefine-runs:/from --volume "$PWD":/to zoerefine \
 #     cp -r /from /to/runs
 #
-# On a CPU, inference alone with `torchscript` bundles, in a small image:
+# On a CPU, inference alone with `torchscript` bundles, in an image of 1 GB (0.3 GB compressed):
 #
 #   docker build --target inference --tag zoerefine-inference .
 #   docker run --rm --user "$(id -u):$(id -g)" --volume "$PWD":/work zoerefine-inference \

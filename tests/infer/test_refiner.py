@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from zoerefine.data.depth_codec import ZOEDEPTH
 from zoerefine.errors import UserError
+from zoerefine.exporting.bundle import Engine
 from zoerefine.infer import Refiner
+from zoerefine.infer.tensors import encode
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +126,53 @@ def test_importing_it_does_not_import_torch():
     code = "import sys; from zoerefine.infer import Refiner; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
+
+
+class OtherArray:
+    """An array of another library, which offers DLPack and nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_arrays_of_other_libraries_are_taken_by_dlpack(refiner, engine, frames):
+    rgb, zoe = frames
+    refined = refiner(OtherArray(rgb), OtherArray(zoe))
+    assert isinstance(refined, torch.Tensor)
+    np.testing.assert_array_equal(refined.numpy(), engine(rgb, zoe))
+
+
+def test_tensors_are_encoded_like_arrays():
+    edges = [0.0, -1.0, np.nan, np.inf, -np.inf, 1 / 512, 3 / 512, 255.99, 256.0, 1e9, 1.2345]
+    depth_m = np.array([edges], np.float32)
+    for kind in (np.float32, np.float64, np.float16):
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = depth_m.astype(kind)
+            expected = ZOEDEPTH.encode(values)
+        np.testing.assert_array_equal(encode(torch.from_numpy(values)).numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.float32])
+def test_pictures_on_a_gpu_never_pass_through_the_host(dtype):
+    """`meta` takes the place of a GPU: a copy to the host, or waiting for a value, is an error."""
+    meta = torch.device("meta")
+
+    def forward(rgb_u8, zoe_u16):
+        assert (rgb_u8.shape, rgb_u8.dtype) == ((2, 48, 64, 3), torch.uint8)
+        assert (zoe_u16.shape, zoe_u16.dtype) == ((2, 48, 64), torch.uint16)
+        return [torch.empty_like(zoe_u16), torch.empty_like(zoe_u16)]
+
+    manifest = {"outputs": {"depth": "", "spread": ""}}
+    refiner = Refiner(Engine(forward, manifest, "", meta, 1))
+    rgb = torch.empty(2, 48, 64, 3, dtype=torch.uint8, device=meta)
+    zoe = torch.empty(2, 48, 64, dtype=dtype, device=meta)
+    for output in (refiner(rgb, zoe), *refiner.with_confidence(rgb, zoe)):
+        assert (output.device, output.dtype, output.shape) == (meta, dtype, zoe.shape)
+    with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
+        refiner.engine.refine(rgb, zoe.to(torch.uint16))  # its result is on the CPU

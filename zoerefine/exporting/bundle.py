@@ -67,25 +67,29 @@ class Engine:
 
         Raises `UserError` if the refiner has no confidence.
         """
+        self.require_confidence()
+        depth, spread = self.outputs(torch.from_numpy(rgb_u8), torch.from_numpy(zoe_u16))
+        return depth.cpu().numpy(), spread.cpu().numpy()
+
+    def require_confidence(self) -> None:
+        """Raises `UserError` if the refiner has no confidence."""
         if not self.has_confidence:
             raise UserError(f"this bundle has no confidence: {NO_CONFIDENCE}")
-        depth, spread = self.outputs(torch.from_numpy(rgb_u8), torch.from_numpy(zoe_u16))
-        return depth.numpy(), spread.numpy()
 
     def refine(self, rgb_u8: Tensor, zoe_u16: Tensor) -> Tensor:
         """Refined depth, for tensors on any device. The result is on the CPU.
 
         Raises `UserError` for other types or shapes.
         """
-        return self.outputs(rgb_u8, zoe_u16)[0]
+        return self.outputs(rgb_u8, zoe_u16)[0].cpu()
 
     def outputs(self, rgb_u8: Tensor, zoe_u16: Tensor) -> list[Tensor]:
-        """All outputs, as `refine` gives depth."""
+        """All outputs on `device`, for tensors on any device. A GPU's work is only queued."""
         check_inputs(rgb_u8, zoe_u16)
         largest = max(self.manifest.get("batches") or [len(rgb_u8)])
         with torch.inference_mode():
             parts = [
-                [output.cpu() for output in self.forward(rgb.to(self.device), zoe.to(self.device))]
+                self.forward(rgb.to(self.device), zoe.to(self.device))
                 for rgb, zoe in zip(rgb_u8.split(largest), zoe_u16.split(largest), strict=True)
             ]
         return parts[0] if len(parts) == 1 else [torch.cat(one) for one in zip(*parts, strict=True)]

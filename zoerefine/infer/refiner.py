@@ -14,6 +14,8 @@ from zoerefine.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
 from zoerefine.errors import UserError
 
 if TYPE_CHECKING:  # importing this file does not import torch
+    from torch import Tensor
+
     from zoerefine.exporting.bundle import Engine
 
 
@@ -44,17 +46,22 @@ class Refiner:
         """Refine the depth of one picture or of a batch.
 
         Args:
-            rgb: uint8 [H, W, 3] or [B, H, W, 3], RGB; a NumPy array or a tensor.
+            rgb: uint8 [H, W, 3] or [B, H, W, 3], RGB; a NumPy array, a tensor, or any array with
+                DLPack, such as CuPy's.
             zoe: pseudo depth [H, W] or [B, H, W]: uint16 in metres * 256, or floats in metres.
                 Pixels that are 0, negative or non-finite are invalid.
 
         Returns:
-            The refined depth with the shape, type (array, or tensor on the same device) and unit
-            of `zoe`; floats as float32. Its resolution is 1/256 m; invalid pixels are 0.
+            The refined depth with the shape and unit of `zoe`: a NumPy array where `zoe` is one,
+            else a tensor on the device of `zoe`; floats as float32. Its resolution is 1/256 m;
+            invalid pixels are 0. Pictures on a GPU stay there if the bundle runs on it, and the
+            call does not wait for the GPU.
 
         Raises:
             UserError: other shapes or types.
         """
+        if not isinstance(zoe, np.ndarray):
+            return self.refine_tensors(rgb, zoe, with_confidence=False)[0]
         depth = self.engine(*batch(rgb, zoe))
         return like(zoe, depth, ZOE_UNIT_M)
 
@@ -75,8 +82,23 @@ class Refiner:
         """
         from zoerefine.exporting.shipped_module import SPREAD_UNITS
 
+        if not isinstance(zoe, np.ndarray):
+            refined, its_spread = self.refine_tensors(rgb, zoe, with_confidence=True)
+            return refined, its_spread
         depth, spread = self.engine.with_confidence(*batch(rgb, zoe))
         return like(zoe, depth, ZOE_UNIT_M), like(zoe, spread, 1 / SPREAD_UNITS)
+
+    def refine_tensors(self, rgb: Any, zoe: Any, with_confidence: bool) -> "list[Tensor]":
+        """The same for tensors: depth, and spread if asked for."""
+        from zoerefine.infer.tensors import as_tensor, batch_of_tensors, outputs_like
+
+        rgb_u8, depth = as_tensor(rgb), as_tensor(zoe)
+        check(rgb_u8, depth)
+        inputs = batch_of_tensors(rgb_u8, depth)
+        if with_confidence:
+            self.engine.require_confidence()
+        outputs = self.engine.outputs(*inputs)
+        return outputs_like(depth, outputs if with_confidence else outputs[:1])
 
 
 def batch(rgb: Any, zoe: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +106,7 @@ def batch(rgb: Any, zoe: Any) -> tuple[np.ndarray, np.ndarray]:
 
     Raises `UserError` for shapes and types that engines do not take.
     """
-    rgb_u8, depth = as_array(rgb), as_array(zoe)
+    rgb_u8, depth = as_array(rgb), zoe
     check(rgb_u8, depth)
     zoe_u16 = depth if depth.dtype == np.uint16 else ZOEDEPTH.encode(depth)
     height, width = depth.shape[-2:]
@@ -99,30 +121,22 @@ def as_array(values: Any) -> np.ndarray:
     return values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
 
 
-def like(zoe: Any, output: np.ndarray, unit: float) -> Any:
-    """An output uint16 [B, H, W] in the form of `zoe`: its shape, array or tensor, its device.
-
-    Where `zoe` is floats, float32 in units of `unit`.
-    """
-    output = output.reshape(tuple(zoe.shape))
-    if "uint16" not in str(zoe.dtype):
-        output = output.astype(np.float32) * np.float32(unit)
-    if isinstance(zoe, np.ndarray):
-        return output
-    import torch
-
-    return torch.from_numpy(output).to(zoe.device)
+def like(zoe: np.ndarray, output: np.ndarray, unit: float) -> np.ndarray:
+    """An output uint16 [B, H, W] in the shape of `zoe`; where that is floats, in `unit`s."""
+    output = output.reshape(zoe.shape)
+    return output if zoe.dtype == np.uint16 else output.astype(np.float32) * np.float32(unit)
 
 
-def check(rgb: np.ndarray, depth: np.ndarray) -> None:
-    """Raises `UserError` for shapes and types that engines do not take."""
-    if rgb.dtype != np.uint8 or rgb.ndim not in (3, 4) or rgb.shape[-1] != 3:
+def check(rgb: Any, depth: Any) -> None:
+    """Raises `UserError` for shapes and types, of arrays or tensors, that engines do not take."""
+    rgb_type, depth_type = (str(one.dtype).removeprefix("torch.") for one in (rgb, depth))
+    if rgb_type != "uint8" or rgb.ndim not in (3, 4) or rgb.shape[-1] != 3:
         raise UserError(
-            f"rgb is {rgb.dtype} {list(rgb.shape)}; give uint8 [H, W, 3] or [B, H, W, 3]"
+            f"rgb is {rgb_type} {list(rgb.shape)}; give uint8 [H, W, 3] or [B, H, W, 3]"
         )
     if depth.shape != rgb.shape[:-1] or 0 in depth.shape:
         raise UserError(
             f"zoe has shape {list(depth.shape)}; for this rgb give {list(rgb.shape[:-1])}"
         )
-    if depth.dtype != np.uint16 and depth.dtype.kind != "f":
-        raise UserError(f"zoe is {depth.dtype}; give uint16 (metres * 256) or floats (metres)")
+    if depth_type != "uint16" and "float" not in depth_type:
+        raise UserError(f"zoe is {depth_type}; give uint16 (metres * 256) or floats (metres)")
