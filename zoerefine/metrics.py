@@ -212,6 +212,16 @@ def log_error(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, depth.log() - torch.where(mask, truth_m, 1.0).log(), 0.0)
 
 
+def coverage(depth_m: Tensor, spread: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:
+    """The share of each picture's valid pixels with |log depth - log truth| <= spread: float64 [B].
+
+    NaN for a picture without a valid pixel.
+    """
+    truth = torch.where(mask, truth_m, 1.0)
+    inside = (depth_m.clamp(min=NEAREST_M).log() - truth.log()).abs() <= spread
+    return (inside & mask).sum((1, 2, 3)).double() / mask.sum((1, 2, 3))
+
+
 def boundary_f1(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:
     """Agreement of depth edges with the truth's edges: float64 [B], 0 to 1.
 

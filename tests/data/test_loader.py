@@ -197,12 +197,14 @@ def test_leaving_early_ends_the_readers(cache):
 
 def test_augmentation_depends_on_seed_epoch_and_index_alone(cache):
     batch = next(iter(prefetcher(cache)))
-    change = Augmentation(flip=0.5, crop=0.5, color=0.3, scale=0.1)
+    change = Augmentation(flip=0.5, crop=0.5, color=0.3, pseudo_scale=0.1, depth_scale=0.1,
+                          cutout=0.5)  # fmt: skip
     whole = change(batch, seed=1, epoch=2)
     one = type(batch)(*(field[1:2] for field in vars(batch).values()))
     alone = change(one, seed=1, epoch=2)
     torch.testing.assert_close(alone.rgb01, whole.rgb01[1:2])
     assert torch.equal(alone.zoe_m, whole.zoe_m[1:2])
+    assert torch.equal(alone.depth_m, whole.depth_m[1:2])
     other = change(batch, seed=1, epoch=3)
     assert not torch.equal(other.rgb01, whole.rgb01)
 
@@ -220,10 +222,38 @@ def test_a_flip_mirrors_all_fields_and_colour_changes_only_rgb(cache):
     assert not torch.equal(colored.rgb01, batch.rgb01)
     assert torch.equal(colored.zoe_m, batch.zoe_m)
     assert torch.equal(colored.depth_m, batch.depth_m)
-    scaled = Augmentation(scale=0.2)(batch, 0, 0)
-    ratio = scaled.zoe_m / batch.zoe_m
-    assert ratio.std(dim=(1, 2, 3)).max() < 1e-6
-    assert ratio.mean(dim=(1, 2, 3)).std() > 1e-3
+
+
+def test_the_pseudo_depth_is_scaled_alone_or_with_the_truth_by_one_factor(cache):
+    batch = next(iter(prefetcher(cache)))
+    for name in ("pseudo_scale", "depth_scale"):
+        scaled = Augmentation(**{name: 0.2})(batch, 0, 0)
+        ratio = scaled.zoe_m / batch.zoe_m
+        assert ratio.std(dim=(1, 2, 3)).max() < 1e-6
+        assert ratio.mean(dim=(1, 2, 3)).std() > 1e-3
+        if name == "pseudo_scale":
+            assert torch.equal(scaled.depth_m, batch.depth_m)
+        else:
+            torch.testing.assert_close(scaled.depth_m, batch.depth_m * ratio[..., :1, :1])
+        assert torch.equal(scaled.rgb01, batch.rgb01)
+
+
+def test_a_cutout_paints_one_rectangle_of_rgb_in_the_mean_colour(cache):
+    batch = next(iter(prefetcher(cache)))
+    cut = Augmentation(cutout=0.5)(batch, 3, 0)
+    for name in ("zoe_m", "depth_m", "objects"):
+        assert torch.equal(getattr(cut, name), getattr(batch, name))
+    counts = []
+    for before, after in zip(batch.rgb01, cut.rgb01, strict=True):
+        changed = (before != after).any(0)
+        rows, columns = changed.any(1).sum(), changed.any(0).sum()
+        assert changed.sum() >= 0.9 * rows * columns  # a pixel may have the mean colour already
+        mean = before.mean((1, 2))[:, None].expand(-1, int(changed.sum()))
+        torch.testing.assert_close(after[:, changed], mean)
+        assert rows <= 0.65 * 24
+        assert columns <= 0.65 * 32
+        counts.append(int(changed.sum()))
+    assert 0 < sum(count > 0 for count in counts) < len(counts)
 
 
 def test_colour_changes_are_brightness_then_contrast_then_saturation(cache):

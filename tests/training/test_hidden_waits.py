@@ -130,7 +130,8 @@ def test_a_batch_is_converted_and_augmented_without_waiting(trainer):
     made = trainer()
     cache = made.cache
     loader = SimpleNamespace(cache=cache)
-    change = Augmentation(flip=0.5, crop=0.2, color=0.2, scale=0.1)
+    change = Augmentation(flip=0.5, crop=0.2, color=0.2, pseudo_scale=0.1, depth_scale=0.1,
+                          cutout=0.5)  # fmt: skip
     prefetcher = Prefetcher(loader, META, lambda batch: change(batch, 0, 0), (HEIGHT // 2, WIDTH))
     rows = torch.empty(BATCH, cache.stride // 8, dtype=torch.int64, device=META)
     batch = Batch(rows, torch.arange(BATCH), cache.fields)

@@ -9,7 +9,7 @@ CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 
 def check_combinations(cfg: Config) -> None:
     """Raises `UserError` with the first combination that cannot work, and what to change."""
-    for check in (_data, _loader, _compile, _search):
+    for check in (_data, _loader, _start, _compile, _search):
         check(cfg)
 
 
@@ -38,6 +38,14 @@ def _loader(cfg: Config) -> None:
         raise UserError(
             f"LOADER.TIER {loader.TIER} needs a packed cache, and CACHE.MODE off keeps none: set "
             "CACHE.MODE build"
+        )
+
+
+def _start(cfg: Config) -> None:
+    if cfg.TRAIN.FROM and cfg.MODEL.PRETRAINED:
+        raise UserError(
+            "TRAIN.FROM and MODEL.PRETRAINED are both set, and each gives the first weights: "
+            "remove one"
         )
 
 

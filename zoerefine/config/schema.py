@@ -221,10 +221,17 @@ class AugmentKeys(KeyGroup):
     COLOR: float = key(
         SHARE, 0.1, "largest relative change of brightness, contrast and saturation of RGB"
     )
-    SCALE: float = key(
+    PSEUDO_SCALE: float = key(
         Number(at_least=0, at_most=5), 0.0,
-        "standard deviation of the log of a random factor on the pseudo depth",
+        "standard deviation of the log of a random factor on the pseudo depth alone",
     )  # fmt: skip
+    DEPTH_SCALE: float = key(
+        Number(at_least=0, at_most=5), 0.0,
+        "standard deviation of the log of one random factor on both pseudo depth and truth",
+    )  # fmt: skip
+    CUTOUT: float = key(
+        SHARE, 0.0, "probability that a rectangle of RGB becomes the picture's mean colour"
+    )
 
 
 @dataclass
@@ -276,6 +283,7 @@ class LossKeys(KeyGroup):
 class TrainKeys(KeyGroup):
     """How the refiner is trained."""
 
+    FROM: str = path("", "start from the best weights of this run, or from a checkpoint file")
     EPOCHS: int = key(Integer(1), 50, "passes over the training frames", "epochs")
     STEPS: int = key(
         Integer(0), 0, "the run ends after this many optimizer steps; 0: after EPOCHS", "steps"
@@ -353,6 +361,9 @@ class TrainKeys(KeyGroup):
         ),
         "",
         "mode of torch.compile",
+    )
+    CALIBRATE: bool = key(
+        Flag(), True, "at the end, choose on the validation scenes how far corrections are followed"
     )
     EVAL_EVERY: int = key(Integer(1), 1, "evaluate on the validation scenes this often", "epochs")
     LOG_EVERY: int = key(Integer(1), 10, "write a row of training figures this often", "steps")

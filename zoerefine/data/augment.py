@@ -7,10 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from zoerefine.config.schema import AugmentKeys
 from zoerefine.data.prefetch import DeviceBatch
 
-# Random numbers a sample: flip, brightness, contrast, saturation, scale, crop size, crop x and y.
-DRAWS = 8
+# Random numbers a sample: flip, brightness, contrast, saturation, scale of the pseudo depth, crop
+# size, crop x and y, scale of both depths, whether to cut out, then its height, width, y, x.
+DRAWS = 14
+CUTOUT_SIDES = 0.2, 0.6  # shortest and longest side of a cutout, as a share of the picture's
 
 
 @dataclass(frozen=True)
@@ -22,14 +25,25 @@ class Augmentation:
         crop: a window of at least 1 - crop of the sides is enlarged to the full size, in all
             fields; depths and ids are never interpolated.
         color: brightness, contrast and saturation of RGB change by up to this share.
-        scale: the pseudo depth is multiplied by a random factor; this is the standard deviation
-            of its logarithm.
+        pseudo_scale: the pseudo depth is multiplied by a random factor; this is the standard
+            deviation of its logarithm. It teaches a refiner to distrust the pseudo depth's scale.
+        depth_scale: the same for pseudo depth and truth, by one factor for both: a smaller or
+            larger room. It teaches that the depth of a room follows its pseudo depth.
+        cutout: probability that a rectangle of RGB becomes the picture's mean colour. What is
+            there can be learned from the pseudo depth alone.
     """
 
     flip: float = 0.0
     crop: float = 0.0
     color: float = 0.0
-    scale: float = 0.0
+    pseudo_scale: float = 0.0
+    depth_scale: float = 0.0
+    cutout: float = 0.0
+
+    @classmethod
+    def configured(cls, options: AugmentKeys) -> "Augmentation":
+        """As the keys of AUGMENT say."""
+        return cls(**{name.lower(): value for name, value in options.items()})
 
     def __call__(self, batch: DeviceBatch, seed: int, epoch: int) -> DeviceBatch:
         """Change a batch; all that is random is a function of seed, epoch and sample index."""
@@ -40,12 +54,17 @@ class Augmentation:
             batch = flip(batch, draws[:, 0] < self.flip)
         if self.crop:
             batch = crop(batch, 1 - self.crop * uniform[:, 5], signed[:, 6:8])
-        rgb01, zoe_m = batch.rgb01, batch.zoe_m
+        rgb01, zoe_m, depth_m = batch.rgb01, batch.zoe_m, batch.depth_m
         if self.color:
             rgb01 = jitter_color(rgb01, self.color * signed[:, 1:4])
-        if self.scale:
-            zoe_m = zoe_m * torch.exp(self.scale * normal(signed[:, 4]))[:, None, None, None]
-        return DeviceBatch(rgb01, zoe_m, batch.depth_m, batch.objects, batch.index)
+        if self.cutout:
+            rgb01 = cut_out(rgb01, uniform[:, 9] < self.cutout, uniform[:, 10:14])
+        if self.pseudo_scale:
+            zoe_m = zoe_m * random_factors(self.pseudo_scale, signed[:, 4])
+        if self.depth_scale:
+            factors = random_factors(self.depth_scale, signed[:, 8])
+            zoe_m, depth_m = zoe_m * factors, depth_m * factors
+        return DeviceBatch(rgb01, zoe_m, depth_m, batch.objects, batch.index)
 
 
 def sample_draws(index: np.ndarray, seed: int, epoch: int) -> np.ndarray:
@@ -117,6 +136,33 @@ def jitter_color(rgb01: Tensor, change: Tensor) -> Tensor:
     pixels = rgb01.permute(0, 2, 3, 1).flatten(1, 2)  # [B, H W, 3], the order in memory
     pixels = torch.bmm(pixels, colors).add_(b * (1 - c) * mean).clamp_(0, 1)
     return pixels.unflatten(1, rgb01.shape[2:]).permute(0, 3, 1, 2)
+
+
+def cut_out(rgb01: Tensor, chosen: Tensor, place: Tensor) -> Tensor:
+    """Paint a rectangle of each chosen sample in the picture's mean colour.
+
+    Args:
+        rgb01: [B, 3, H, W].
+        chosen: bool [B].
+        place: height, width, y and x, each in 0..1 over the range that keeps it in the picture,
+            [B, 4].
+    """
+    least, most = CUTOUT_SIDES
+    sides = least + (most - least) * place[:, :2]
+    starts = (1 - sides) * place[:, 2:]
+    inside = chosen[:, None, None]
+    for axis, count in enumerate(rgb01.shape[2:]):
+        at = (torch.arange(count, device=rgb01.device) + 0.5) / count  # [H] or [W]
+        start, end = starts[:, axis, None], (starts + sides)[:, axis, None]
+        within = (at >= start) & (at < end)  # [B, H] or [B, W]
+        inside = inside & within.unsqueeze(2 - axis)
+    mean = rgb01.mean((2, 3), keepdim=True)
+    return torch.where(inside[:, None], mean, rgb01)
+
+
+def random_factors(deviation: float, uniform: Tensor) -> Tensor:
+    """Factors [B, 1, 1, 1] whose logarithm has this standard deviation, from numbers in -1..1."""
+    return torch.exp(deviation * normal(uniform))[:, None, None, None]
 
 
 def normal(uniform: Tensor) -> Tensor:

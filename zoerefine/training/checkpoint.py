@@ -87,11 +87,19 @@ def rename_damaged(folder: Path, step: int) -> None:
 
 
 def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
-    """Write the best weights and their digest."""
+    """Write the best weights and their digest.
+
+    Until the weights are replaced, the digest file has both digests: after a kill in between,
+    `load_best` finds what it needs.
+    """
     weights = {name: t.detach().cpu().contiguous() for name, t in weights.items()}
+    digest = weights_digest(weights)
+    recorded = run.weights_digest_file
+    before = recorded.read_text().split() if recorded.exists() else []
+    write_text(recorded, "\n".join([digest, *before]) + "\n")
     with replacing(run.checkpoints / "best.safetensors") as path:
         save_file(weights, path)
-    write_text(run.weights_digest_file, weights_digest(weights) + "\n")
+    write_text(recorded, digest + "\n")
 
 
 def load_best(run: RunDir, refiner: nn.Module) -> None:
@@ -104,12 +112,12 @@ def load_best(run: RunDir, refiner: nn.Module) -> None:
     path = run.checkpoints / "best.safetensors"
     try:
         weights = load_file(path)
-        recorded = run.weights_digest_file.read_text().strip()
+        recorded = run.weights_digest_file.read_text().split()
     except FileNotFoundError:
         raise UserError(f"{run.path} has no trained weights: train it first") from None
     except SafetensorError as error:
         raise UserError(f"{path} is damaged: {error}") from None
-    if recorded != weights_digest(weights):
+    if weights_digest(weights) not in recorded:
         raise UserError(f"{path} differs from {run.weights_digest_file.name}: it was altered")
     try:
         refiner.load_state_dict(weights)

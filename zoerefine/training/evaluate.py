@@ -12,11 +12,20 @@ from zoerefine.data.cache import Cache
 from zoerefine.data.dataset import Clip
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.loss import Loss
-from zoerefine.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
+from zoerefine.metrics import (
+    DepthMetrics,
+    RunningMean,
+    coverage,
+    picture_metrics,
+    ratios,
+    valid_pixels,
+)
+from zoerefine.model import RefinerNetwork
 from zoerefine.ranks import each_rank_alone, gather_from_all
 from zoerefine.training.detailed_metrics import DetailedMetrics
 
 Depths = dict[str, Tensor]
+COVERAGE = "coverage90"  # share of the valid pixels inside the 90% band
 
 
 @torch.no_grad()
@@ -43,7 +52,8 @@ def evaluate(
         loss: also computed for the refined depth, as in training; with invalid pixels masked.
 
     Returns:
-        {"pseudo": metrics, "global_scale": metrics, "refined": metrics,
+        {"pseudo": metrics, "global_scale": metrics, "refined": metrics (with COVERAGE where the
+         refiner has confidence),
          "ratio": {metric: refined / pseudo}, "objects": {the same four},
          "scenes": {scene: {the same four}}, with detail "detail": {the same four},
          with a loss "losses": {"loss": number, term: number}, means over pictures}
@@ -52,8 +62,10 @@ def evaluate(
     sums = EvaluationSums(detail)
     for batch in batches:
         clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
-        depths = predict_all(refiner, batch, log_scale, dtype)
+        depths, spread = predict_all(refiner, batch, log_scale, dtype)
         sums.add(depths, batch, clips)
+        if spread is not None:
+            sums.add_coverage(depths["refined"], spread, batch, clips)
         if loss:
             sums.add_losses(loss, depths["refined"], batch)
     sums.release_last_frames()
@@ -71,6 +83,7 @@ class EvaluationSums:
         self.groups: dict[str, dict[str, DepthMetrics]] = {}
         self.details: dict[str, DetailedMetrics] = {}
         self.pictures, self.losses = 0, dict[str, float]()
+        self.coverage: dict[str, RunningMean] = {}
 
     def add(self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip]) -> None:
         """Add the depths of a batch; `clips` has the clip of each of its pictures."""
@@ -103,6 +116,16 @@ class EvaluationSums:
             for name, value in zip(("loss", *terms), row, strict=True):
                 self.losses[name] = self.losses.get(name, 0.0) + value
 
+    def add_coverage(
+        self, refined_m: Tensor, spread: Tensor, batch: DeviceBatch, clips: Sequence[Clip]
+    ) -> None:
+        """Add the share of each picture's valid pixels inside the band."""
+        mask = valid_pixels(batch.depth_m, batch.zoe_m)
+        shares = coverage(refined_m, spread, batch.depth_m, mask).cpu()
+        for share, clip in zip(shares, clips, strict=True):
+            for name in ("all", f"scenes/{clip.scene}"):
+                self.coverage.setdefault(name, RunningMean()).add(share[~share.isnan()].flatten())
+
     def group(self, name: str, which: str) -> DepthMetrics:
         return self.groups.setdefault(name, {}).setdefault(which, DepthMetrics())
 
@@ -116,6 +139,8 @@ class EvaluationSums:
         for name, group in other.groups.items():
             for which, metrics in group.items():
                 self.group(name, which).merge(metrics)
+        for name, mean in other.coverage.items():
+            self.coverage.setdefault(name, RunningMean()).merge(mean)
         for which, detail in other.details.items():
             self.details.setdefault(which, DetailedMetrics()).merge(detail)
         self.pictures += other.pictures
@@ -128,6 +153,9 @@ class EvaluationSums:
             name: with_ratio({which: metrics.compute() for which, metrics in group.items()})
             for name, group in self.groups.items()
         }
+        for name, mean in self.coverage.items():
+            if mean.count:
+                computed[name]["refined"][COVERAGE] = mean.compute()
         scenes = {
             name.removeprefix("scenes/"): values
             for name, values in sorted(computed.items())
@@ -152,15 +180,20 @@ def with_ratio(depths: dict[str, Any]) -> dict[str, Any]:
 
 def predict_all(
     refiner: nn.Module, batch: DeviceBatch, log_scale: float, dtype: torch.dtype
-) -> Depths:
-    """The three depths that are compared, each float32 [B, 1, H, W], metres."""
+) -> tuple[Depths, Tensor | None]:
+    """The three depths that are compared, each float32 [B, 1, H, W], metres, and the spread."""
+    spread = None
     with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
-        refined = refiner(batch.rgb01, batch.zoe_m)
-    return {
+        if isinstance(refiner, RefinerNetwork) and refiner.has_confidence:
+            refined, spread = refiner.refine(batch.rgb01, batch.zoe_m)
+        else:
+            refined = refiner(batch.rgb01, batch.zoe_m)
+    depths = {
         "pseudo": batch.zoe_m,
         "global_scale": batch.zoe_m * math.exp(log_scale),
         "refined": refined,
     }
+    return depths, spread
 
 
 @torch.no_grad()

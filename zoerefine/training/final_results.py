@@ -9,7 +9,9 @@ from zoerefine.training.trainer import Trainer
 
 
 def final_results(trainer: Trainer, run: RunDir, test: bool) -> dict[str, Any]:
-    """Load the run's best weights and evaluate them.
+    """Load the run's best weights, calibrate them on validation scenes, and evaluate them.
+
+    After a kill the same call gives the same results: a calibration begins by resetting the last.
 
     Args:
         trainer: at the end of training; its averaged weights are replaced by the best ones.
@@ -22,6 +24,11 @@ def final_results(trainer: Trainer, run: RunDir, test: bool) -> dict[str, Any]:
         save_best(run, trainer.weights.state_dict())
     wait_for_all()
     load_best(run, trainer.weights)
+    calibration = None
+    if split.val and trainer.cfg.TRAIN.CALIBRATE:
+        calibration = trainer.calibrate()
+        if is_writer():
+            save_best(run, trainer.weights.state_dict())
     results: dict[str, Any] = {
         "schema": 1,
         "data": trainer.cache.label,
@@ -31,6 +38,7 @@ def final_results(trainer: Trainer, run: RunDir, test: bool) -> dict[str, Any]:
         "epochs": trainer.sampler.locate(trainer.step)[0],
         "untrained_max_change_m": trainer.untrained_change(),
         "log_scale": trainer.log_scale,
+        "calibration": calibration,
     }
     if split.val:
         results["val"] = trainer.evaluate(split.val, detail=True)

@@ -22,6 +22,7 @@ from zoerefine.registries import NETWORKS
 from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.training.kept_log import kept_log
 from zoerefine.training.loop import Report, train
+from zoerefine.training.start_weights import find_start_weights
 from zoerefine.training.verdict import closing_lines, warnings
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -36,10 +37,18 @@ def find_run_dir(cfg: Config) -> RunDir:
     run = run_from_launcher()
     if run is None:
         commit = head_commit(CHECKOUT) or "untracked"
-        name = f"{commit[:8]}-{training_digest(to_dict(cfg))[:8]}"
+        name = f"{commit[:8]}-{training_digest(identified(cfg))[:8]}"
         run = RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
     refuse_another_configuration(run, cfg)
     return run
+
+
+def identified(cfg: Config) -> dict[str, Any]:
+    """A config's tree, with the digest of the weights to start from in the place of their path."""
+    tree = to_dict(cfg)
+    if start := find_start_weights(cfg):
+        tree["TRAIN"]["FROM"] = start.digest
+    return tree
 
 
 def create_run_dir(run: RunDir, cfg: Config) -> None:
@@ -56,7 +65,10 @@ def refuse_another_configuration(run: RunDir, cfg: Config) -> None:
     """Raises `UserError` where the folder holds a run of other settings, or of data elsewhere."""
     if not run.config_file.exists():
         return
-    there, here = to_dict(load_config(run.config_file)), to_dict(cfg)
+    there, here = to_dict(load_config(run.config_file)), identified(cfg)
+    if there["TRAIN"]["FROM"] and run.provenance_file.exists():
+        recorded = run.read_json(run.provenance_file).get("started_from")
+        there["TRAIN"]["FROM"] = recorded["sha256"] if recorded else here["TRAIN"]["FROM"]
     for key, (theirs, ours) in differences(there, here, TRAINING | {Role.DATA}).items():
         raise UserError(
             f"{run.path} belongs to another configuration: {key} is {theirs!r} there and {ours!r} "
@@ -127,15 +139,24 @@ def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | N
         facts |= provenance.source_facts(CHECKOUT) | provenance.machine_facts()
     facts |= {
         "seed": cfg.SEED,
-        "config_digest": training_digest(to_dict(cfg)),
+        "config_digest": training_digest(identified(cfg)),
         "dataset_digest": cache.dataset_digest,
         "cache_digest": cache.digest,
         "processes": world_size(),
         **outside_network(cfg.MODEL.NAME),
+        **started_from(cfg),
         **provenance.job_facts(),
         **provenance.device_facts(),
     }
     provenance.add(run, **facts)
+
+
+def started_from(cfg: Config) -> dict[str, Any]:
+    """The file and digest of the weights that TRAIN.FROM names."""
+    start = find_start_weights(cfg)
+    if start is None:
+        return {}
+    return {"started_from": {"path": str(start.path.absolute()), "sha256": start.digest}}
 
 
 def outside_network(name: str) -> dict[str, Any]:

@@ -127,8 +127,7 @@ class Loop:
 
     def run_epoch(self, epoch: int) -> None:
         """Train on the remaining batches of an epoch."""
-        options = self.cfg.AUGMENT
-        augmentation = Augmentation(options.FLIP, options.CROP, options.COLOR, options.SCALE)
+        augmentation = Augmentation.configured(self.cfg.AUGMENT)
         transform = partial(augmentation, seed=self.cfg.SEED, epoch=epoch)
         batches = self.trainer.prefetch(self.trainer.loader, transform)
         end = min(self.trainer.steps, self.trainer.sampler.steps(epoch + 1))

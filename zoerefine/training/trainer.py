@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,14 @@ from zoerefine.model.refiner import ScaleHead, TrainedOutputs
 from zoerefine.pictures import strip
 from zoerefine.ranks import max_over_ranks, rank, world_size
 from zoerefine.timeline import Timeline
+from zoerefine.training.calibration import calibrate
 from zoerefine.training.distributed import data_parallel
 from zoerefine.training.evaluate import evaluate, evaluate_shuffled
 from zoerefine.training.global_scale import fit_log_scale
 from zoerefine.training.optimizer import make_optimizer
 from zoerefine.training.pretrained import load_pretrained
 from zoerefine.training.schedule import make_schedule
+from zoerefine.training.start_weights import find_start_weights, load_start_weights
 from zoerefine.training.weight_average import WeightAverage
 
 MIN_LOSS_SCALE = 2.0**-16  # of fp16; reached from the initial 2^16 by 32 skipped steps in a row
@@ -73,10 +76,12 @@ class Trainer:
         self.log_scale = fit_log_scale(self.sample_training_batches())
 
     def make_refiner(self) -> nn.Module:
-        """The refiner before training, with pretrained weights if configured."""
+        """The refiner before training, with pretrained or another run's weights if configured."""
         refiner = build_refiner(self.cfg.MODEL)
         if self.cfg.MODEL.PRETRAINED:
             load_pretrained(refiner, Path(self.cfg.MODEL.PRETRAINED))
+        if start := find_start_weights(self.cfg):
+            load_start_weights(refiner, start)
         return refiner
 
     def loader_of(
@@ -184,21 +189,24 @@ class Trainer:
         self, scenes: tuple[str, ...], detail: bool = False, losses: bool = False
     ) -> dict[str, Any]:
         """Metrics of the averaged weights on some scenes; each rank evaluates its own clips."""
+        batches = self.frames_of(scenes)
+        loss = self.loss if losses else None
+        return evaluate(self.weights, batches, self.log_scale, self.cache, self.dtype, detail, loss)
+
+    def frames_of(self, scenes: tuple[str, ...]) -> Iterable[DeviceBatch]:
+        """The frames of some scenes in their order, of this rank's clips."""
         indices = self.cache.indices(scenes)
         if world_size() > 1:
             indices = indices[self.cache.frames["clip"][indices] % world_size() == rank()]
-        batches: Iterable[DeviceBatch] = ()
-        if world_size() == 1 or len(indices):  # with few clips, some ranks have none
-            batches = self.prefetch(self.loader_of(indices, 0, OrderOptions("sequential")))
-        return evaluate(
-            self.weights,
-            batches,
-            self.log_scale,
-            self.cache,
-            self.dtype,
-            detail,
-            self.loss if losses else None,
-        )
+            if not len(indices):  # with few clips, some ranks have none
+                return ()
+        return self.prefetch(self.loader_of(indices, 0, OrderOptions("sequential")))
+
+    def calibrate(self) -> dict[str, Any] | None:
+        """Calibrate the averaged weights on the validation scenes; each rank has its own clips."""
+        assert isinstance(self.weights, RefinerNetwork)
+        batches = partial(self.frames_of, self.split.val)
+        return calibrate(self.weights, batches, self.log_scale, self.cache, self.dtype)
 
     @torch.no_grad()
     def pictures(self, scenes: tuple[str, ...]) -> Iterator[tuple[str, np.ndarray]]:

@@ -109,8 +109,7 @@ class TrainingChecks:
 
     def draw(self) -> Result:
         """Draw a batch as the refiner sees it, augmented."""
-        options = self.cfg.AUGMENT
-        augment = Augmentation(options.FLIP, options.CROP, options.COLOR, options.SCALE)
+        augment = Augmentation.configured(self.cfg.AUGMENT)
         path = self.out / "batch.png"
         draw_batch(augment(self.full_batch, self.cfg.SEED, 0), path)
         return GOOD, f"look at {path}: do the three rows show the same scene?"

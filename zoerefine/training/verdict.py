@@ -18,10 +18,10 @@ DEPTHS = {
 
 
 def closing_lines(results: Mapping[str, Any]) -> list[str]:
-    """The table that ends a training: each depth's metrics, then a line a scene."""
+    """What ends a training: the calibration, each depth's metrics, a line a scene."""
     test = results.get("test") or {}
     if not test.get("refined"):
-        return []
+        return [calibration_line(results)]
     width = max(map(len, DEPTHS.values()))
     lines = [f"{'test scenes':<{width}}" + "".join(f"{name:>9}" for name in SHOWN_METRICS)]
     for which, label in DEPTHS.items():
@@ -36,7 +36,27 @@ def closing_lines(results: Mapping[str, Any]) -> list[str]:
                 for which in ("pseudo", "global_scale", "refined")
             )
             lines.append(f"{scene}: {SELECTION_METRIC} {figures}")
-    return lines
+    return [calibration_line(results), *lines]
+
+
+def calibration_line(results: Mapping[str, Any]) -> str:
+    """How far the refiner's correction is followed, and why."""
+    found = results.get("calibration")
+    if not found:
+        why = "TRAIN.CALIBRATE is off" if results["scenes"]["val"] else "no validation scenes"
+        return f"not calibrated ({why}): the correction is used at full strength in any room"
+    errors, strength = found["abs_rel"], found["strength"]
+    measured = (
+        f"on {found['scenes']} validation scenes, mean {SELECTION_METRIC} is "
+        f"{errors['single_factor']:.3f} with the single factor {factor(results)}, "
+        f"{errors['full_strength']:.3f} with the full correction"
+    )
+    if strength == 0:
+        return f"the correction is not used, the bundle is the single factor: {measured}"
+    return (
+        f"the correction is used at {strength:.0%} strength: {measured}, "
+        f"{errors['calibrated']:.3f} as used"
+    )
 
 
 def warnings(results: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,204 @@
+"""Calibration: how far a refiner's corrections are followed, measured on validation scenes.
+
+With the best weights, at the end of training, on scenes that training has not seen. Every scene
+counts the same, so a calibration by rooms holds for rooms of this kind. It sets four buffers of the
+refiner (zoerefine/model/refiner.py):
+
+- `log_factor`: the single factor that fits the training frames best;
+- `limit`: the largest typical correction of a validation frame, by the quantile LIMIT_QUANTILE;
+- `strength`: the share of the correction with the least AbsRel. With three scenes or more, the
+  smallest share that is worse by no more than one standard error of the difference over scenes
+  (Breiman et al. 1984, section 3.4.3), because a weaker correction is the safer one;
+- `spread_factor`: the factor on the predicted spread with which COVERAGE of the pixels lie inside
+  the band (split conformal prediction, Lei et al. 2018, with scaled residuals).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoerefine.data.cache import Cache
+from zoerefine.data.prefetch import DeviceBatch
+from zoerefine.metrics import FARTHEST_M, NEAREST_M, valid_pixels
+from zoerefine.model import RefinerNetwork
+from zoerefine.model.refiner import CALIBRATION, correction_size
+from zoerefine.ranks import gather_from_all
+
+STRENGTHS = np.linspace(0, 1, 21)
+LIMIT_QUANTILE = 0.99
+COVERAGE = 0.9
+LEAST_SCENES = 3  # for a standard error
+BINS = 100  # of the histogram of spreads, for each unit of the logarithm
+MAX_LOG_RATIO = 10
+CENTER = MAX_LOG_RATIO * BINS
+
+Batches = Callable[[], Iterable[DeviceBatch]]
+
+
+@dataclass(frozen=True)
+class FrameErrors:
+    """One validation frame.
+
+    Attributes:
+        index: in the cache.
+        scene: its name.
+        size: mean |change - log_factor|.
+        abs_rel: at each of STRENGTHS, without a limit.
+    """
+
+    index: int
+    scene: str
+    size: float
+    abs_rel: tuple[float, ...]
+
+
+def reset_calibration(refiner: RefinerNetwork) -> None:
+    """Back to the values that change nothing."""
+    for name, value in CALIBRATION.items():
+        refiner.get_buffer(name).fill_(value)
+
+
+@torch.no_grad()
+def calibrate(
+    refiner: RefinerNetwork, batches: Batches, log_factor: float, cache: Cache, dtype: torch.dtype
+) -> dict[str, Any] | None:
+    """Set a refiner's calibration.
+
+    Under torchrun every rank calls this with its own frames, and all get the same calibration.
+
+    Args:
+        refiner: with its best weights.
+        batches: makes an iterator over the validation frames.
+        log_factor: of the training frames, from `fit_log_scale`.
+        cache: has the scene of each frame.
+        dtype: the number format of the forward pass, as in training.
+
+    Returns:
+        What results.json says of it; None where no validation frame has a valid pixel. Then the
+        calibration is as after `reset_calibration`.
+    """
+    refiner.eval()
+    reset_calibration(refiner)
+    frames = measure_frames(refiner, batches(), log_factor, cache, dtype)
+    if not frames:
+        return None
+    limit = max(float(np.quantile([one.size for one in frames], LIMIT_QUANTILE)), 1e-6)
+    table = scene_table(frames, limit)
+    strength, errors = STRENGTHS[choose(table)], table.mean(0)
+    refiner.log_factor.fill_(log_factor)
+    refiner.limit.fill_(limit)
+    refiner.strength.fill_(strength)
+    found: dict[str, Any] = {
+        "scenes": len(table),
+        "frames": len(frames),
+        "log_factor": log_factor,
+        "strength": float(strength),
+        "limit": limit,
+        "spread_factor": 1.0,
+        "abs_rel": {
+            "single_factor": float(errors[0]),
+            "calibrated": float(errors[choose(table)]),
+            "full_strength": float(scene_table(frames, math.inf).mean(0)[-1]),
+        },
+    }
+    if refiner.has_confidence:
+        found["spread_factor"] = fit_spread(refiner, batches(), cache, dtype)
+        refiner.spread_factor.fill_(found["spread_factor"])
+    return found
+
+
+def measure_frames(
+    refiner: RefinerNetwork,
+    batches: Iterable[DeviceBatch],
+    log_factor: float,
+    cache: Cache,
+    dtype: torch.dtype,
+) -> list[FrameErrors]:
+    """The valid frames of all ranks, in the order of the cache."""
+    found = []
+    for batch in batches:
+        change, *_ = predict(refiner, batch, dtype)
+        correction = change - log_factor
+        mask = valid_pixels(batch.depth_m, batch.zoe_m)
+        sizes = correction_size(batch.zoe_m, correction).flatten().tolist()
+        columns = [
+            abs_rel(batch, mask, log_factor + float(share) * correction) for share in STRENGTHS
+        ]
+        rows = torch.stack(columns, 1).tolist()
+        for k, index in enumerate(batch.index.tolist()):
+            if not math.isnan(rows[k][0]):
+                scene = cache.clips[cache.frames["clip"][index]].scene
+                found.append(FrameErrors(index, scene, sizes[k], tuple(rows[k])))
+    everything = [one for part in gather_from_all(found) for one in part]
+    return sorted(everything, key=lambda one: one.index)
+
+
+def predict(refiner: RefinerNetwork, batch: DeviceBatch, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """The bounded change of log depth and, with confidence, the log of its error's scale."""
+    with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
+        change, *others = refiner.predict(batch.rgb01, batch.zoe_m)
+    return (change.clamp(-refiner.max_log, refiner.max_log), *others)
+
+
+def abs_rel(batch: DeviceBatch, mask: Tensor, change: Tensor) -> Tensor:
+    """AbsRel of each picture when log depth changes by `change`, [B]; NaN without a valid pixel."""
+    depth_m = (batch.zoe_m * change.exp()).clamp(NEAREST_M, FARTHEST_M)
+    errors = torch.where(mask, (depth_m - batch.depth_m).abs() / batch.depth_m, 0.0)
+    return errors.sum((1, 2, 3), dtype=torch.float64) / mask.sum((1, 2, 3))
+
+
+def scene_table(frames: Sequence[FrameErrors], limit: float) -> np.ndarray:
+    """AbsRel of each scene at each of STRENGTHS, [scenes, strengths].
+
+    A frame beyond the limit is corrected by a smaller share; between two of STRENGTHS its AbsRel
+    is interpolated.
+    """
+    of_scene: dict[str, list[np.ndarray]] = {}
+    for one in frames:
+        shares = STRENGTHS * min(1.0, limit / max(one.size, 1e-12)) ** 2
+        of_scene.setdefault(one.scene, []).append(np.interp(shares, STRENGTHS, one.abs_rel))
+    return np.array([np.mean(rows, axis=0) for _, rows in sorted(of_scene.items())])
+
+
+def choose(table: np.ndarray) -> int:
+    """The column of the strength to use, from `scene_table`."""
+    best = int(table.mean(0).argmin())
+    if len(table) < LEAST_SCENES:
+        return best
+    worse = table - table[:, [best]]
+    error = worse.std(0, ddof=1) / math.sqrt(len(table))
+    return int(np.argmax(worse.mean(0) <= error))
+
+
+def fit_spread(
+    refiner: RefinerNetwork, batches: Iterable[DeviceBatch], cache: Cache, dtype: torch.dtype
+) -> float:
+    """The factor on the nominal spread with which COVERAGE of the pixels lie inside the band.
+
+    The share is the mean over scenes. It comes from a histogram of the log of error over spread,
+    with bins of width 1/BINS, for each scene.
+    """
+    histograms: dict[str, Any] = {}
+    for batch in batches:
+        with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
+            depth_m, spread = refiner.refine(batch.rgb01, batch.zoe_m)
+        mask = valid_pixels(batch.depth_m, batch.zoe_m)
+        for k, index in enumerate(batch.index.tolist()):
+            error = (depth_m[k][mask[k]] / batch.depth_m[k][mask[k]]).log().abs()
+            ratio = (error / spread[k][mask[k]]).clamp(min=1e-9).log().double()
+            bins = (ratio.nan_to_num(MAX_LOG_RATIO) * BINS).ceil().clamp(-CENTER, CENTER) + CENTER
+            counts = bins.long().bincount(minlength=2 * CENTER + 1).cpu().numpy()
+            scene = cache.clips[cache.frames["clip"][index]].scene
+            histograms[scene] = histograms.get(scene, 0) + counts
+    total: dict[str, Any] = {}
+    for part in gather_from_all(histograms):
+        for scene, counts in part.items():
+            total[scene] = total.get(scene, 0) + counts
+    shares = [total[scene] / total[scene].sum() for scene in sorted(total) if total[scene].any()]
+    inside = np.cumsum(np.mean(shares, axis=0))
+    return math.exp((int(np.searchsorted(inside, COVERAGE)) - CENTER) / BINS)
