@@ -18,6 +18,7 @@ from zoerefine.data.augment import Augmentation
 from zoerefine.data.loader import Batch
 from zoerefine.data.prefetch import DeviceBatch, Prefetcher
 from zoerefine.loss import Loss
+from zoerefine.model.refiner import TrainedOutputs
 from zoerefine.registries import LOSS_TERMS, NETWORKS
 from zoerefine.training import distributed
 from zoerefine.training.distributed import GlobalBatchNorm
@@ -90,7 +91,8 @@ def on_meta(trainer, monkeypatch):
     def make(*words):
         made = trainer("TRAIN.PRECISION", "fp32", "TRAIN.DETERMINISTIC", "false", *words)
         made.device = META
-        made.refiner = made.forward = made.refiner.to(META)
+        made.refiner = made.refiner.to(META)
+        made.forward = TrainedOutputs(made.refiner)
         made.optimizer = make_optimizer(made.cfg.TRAIN, made.refiner.parameters())
         made.average = WeightAverage(made.refiner, made.cfg.TRAIN.EMA)
         made.loss = Loss([{"name": name, "weight": 1.0} for name in LOSS_TERMS], 0.7)

@@ -6,7 +6,8 @@ refiner (zoerefine/model/refiner.py):
 
 - `log_factor`: the single factor that fits the training frames best;
 - `limit`: the largest typical correction of a validation frame, by the quantile LIMIT_QUANTILE;
-- `strength`: the share of the correction with the least AbsRel. With three scenes or more, the
+- `strength`: the share of the correction with the least AbsRel, in the geometric mean over scenes,
+  where an improvement by a tenth counts the same in every scene. With three scenes or more, the
   smallest share that is worse by no more than one standard error of the difference over scenes
   (Breiman et al. 1984, section 3.4.3), because a weaker correction is the safer one;
 - `spread_factor`: the factor on the predicted spread with which COVERAGE of the pixels lie inside
@@ -32,6 +33,7 @@ from zoerefine.ranks import gather_from_all
 STRENGTHS = np.linspace(0, 1, 21)
 LIMIT_QUANTILE = 0.99
 COVERAGE = 0.9
+LEAST_ABS_REL = 1e-4  # a smaller error counts as this one
 LEAST_SCENES = 3  # for a standard error
 BINS = 100  # of the histogram of spreads, for each unit of the logarithm
 MAX_LOG_RATIO = 10
@@ -167,10 +169,11 @@ def scene_table(frames: Sequence[FrameErrors], limit: float) -> np.ndarray:
 
 def choose(table: np.ndarray) -> int:
     """The column of the strength to use, from `scene_table`."""
-    best = int(table.mean(0).argmin())
+    logs = np.log(np.maximum(table, LEAST_ABS_REL))
+    best = int(logs.mean(0).argmin())
     if len(table) < LEAST_SCENES:
         return best
-    worse = table - table[:, [best]]
+    worse = logs - logs[:, [best]]
     error = worse.std(0, ddof=1) / math.sqrt(len(table))
     return int(np.argmax(worse.mean(0) <= error))
 

@@ -43,7 +43,8 @@ def calibration_line(results: Mapping[str, Any]) -> str:
     """How far the refiner's correction is followed, and why."""
     found = results.get("calibration")
     if not found:
-        why = "TRAIN.CALIBRATE is off" if results["scenes"]["val"] else "no validation scenes"
+        has_scenes = results.get("scenes", {}).get("val")
+        why = "TRAIN.CALIBRATE is off" if has_scenes else "no validation scenes"
         return f"not calibrated ({why}): the correction is used at full strength in any room"
     errors, strength = found["abs_rel"], found["strength"]
     measured = (
