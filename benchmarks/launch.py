@@ -3,7 +3,8 @@
 Measured in turn, on one repository behind one `git daemon`: our first launch of a commit (with an
 empty cache), our second, plain `git clone && git checkout`, `mlflow run` (installed once in its own
 virtual environment), and the script alone. Then 1,000 files that a job left in its workspace are
-collected into its run, beside a plain copy of them with `cp`.
+collected into its run, beside a plain copy of them with `cp`, and a study of a one-second script
+runs beside the script.
 """
 
 import os
@@ -19,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from common.report import Row, options, report, row
+from common.trials import trial_rows
 
 from zoerefine.launch.housekeeping import size
 from zoerefine.launch.launcher import default_home
@@ -51,6 +53,7 @@ def main() -> None:
             rows = Sides(root, f"{url}/project", commits, install_mlflow()).measure(
                 rounds=5 if args.quick else 15
             )
+        rows += trial_rows(root / "trials", args.quick)
     report(rows, args.json)
 
 
