@@ -1,5 +1,6 @@
 """Queues: every combination once, N jobs at a time, and nothing lost when they are stopped."""
 
+import io
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -146,3 +147,14 @@ def test_impossible_options_of_a_queue_are_refused(launch):
     ]:
         done = launch(*words, env={"RAY_ADDRESS": ""})
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_a_narrow_terminal_keeps_the_state_and_the_seed_of_each_job(tmp_path):
+    title = "0123456789ab a_rather_long_name_of_a_config_for_an_experiment.yaml seed 12"
+    row = QueueRow(title, RunDir(tmp_path), "finished before", 3600.0)
+    console = Console(width=80, file=io.StringIO())
+    console.print(render_table([row], console.width))
+    cells = [line.split("│")[1:4] for line in console.file.getvalue().splitlines() if "│" in line]
+    state, time, job = ("".join(column).split() for column in zip(*cells, strict=True))
+    assert (state, time) == (["finished", "before"], ["60:00"])
+    assert "".join(job) == title.replace(" ", "")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import CHECKOUT
 from zoerefine.commands import search
-from zoerefine.config import load_config
+from zoerefine.config import load_config, to_dict
 from zoerefine.errors import UserError
 
 HEAVY = ("torch", "optuna", "sqlalchemy", "scipy")
@@ -106,3 +106,20 @@ def test_the_example_of_the_documentation_is_accepted(tmp_path):
     example = tmp_path / "example.yaml"
     example.write_text(text.partition("```yaml\n")[2].partition("```")[0])
     search.check_search_space(load_config(example))
+
+
+def test_spaces_in_words_and_in_a_file_join_the_configs_own(tiny, tmp_path):
+    tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: [0.1]}, MODEL: {BASE: [4]}}\n")
+    space = tmp_path / "space.yaml"
+    space.write_text("SEARCH: {TRAIN: {CLIP: [1, 2]}}\n")
+
+    def searched(*words):
+        args = search.parser().parse_intermixed_args(["--config", str(tiny), *words])
+        return to_dict(search.training_config(args).SEARCH)
+
+    added = ("--search", "TRAIN.LR=1e-4..1e-2 log")
+    rate = {"low": 1e-4, "high": 1e-2, "log": True}
+    assert searched(*added) == {"TRAIN": {"LR": rate}, "MODEL": {"BASE": [4]}}
+    assert searched("--space", str(space), *added) == {"TRAIN": {"CLIP": [1.0, 2.0], "LR": rate}}
+    with pytest.raises(UserError, match=r"--search: SEARCH\.TRAIN\.LRR cannot be searched"):
+        searched("--search", "TRAIN.LRR=1..2")

@@ -270,6 +270,17 @@ def test_configs_and_best_trials_of_another_study_are_tried_first(
     assert [trial.params["lr"] for trial in run_trials(second)] == [0.03, 0.02, 0.1, 0.001]
 
 
+def test_a_worker_that_joins_runs_trials_from_what_the_folder_says(
+    foreign_repository, open_script_study, script
+):
+    repository = foreign_repository("argparse_csv")
+    study = open_script_study(repository, "--grid", space="[0.1, 0.01]")
+    done = script("search", "--join", study.run.path)
+    assert done.returncode == 0, done.stderr
+    states = [(trial.state.name, trial.user_attrs["worker"][:7]) for trial in study.trials()]
+    assert states == [("COMPLETE", "joined-")] * 2
+
+
 def test_values_can_be_given_as_words(foreign_repository, open_script_study):
     repository = foreign_repository("yacs_tensorboard")
     words = ("--overrides", "arguments", "--trials", 1)

@@ -115,3 +115,20 @@ def test_the_table_shows_running_best_and_failed_trials(open_study):
         ["2", "failed", ""],
     ]
     assert "no [memory] left" in console.file.getvalue()
+
+
+def test_a_narrow_terminal_loses_no_state_and_no_value(open_study):
+    study = open_study(
+        "{SEED: {low: 100, high: 999}, TRAIN: {LR: {low: 0.001, high: 0.01}, "
+        "WEIGHT_DECAY: {low: 0.001, high: 0.01}, CLIP: {low: 1.0, high: 2.0}}, "
+        "LOSS: {OBJECT_WEIGHT: {low: 0.1, high: 0.2}}}"
+    )
+    complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.5}))
+    fail(study, claim_trial(study, "a"), "out of memory")
+    running = claim_trial(study, "a")
+    console = Console(width=80, force_terminal=True, file=io.StringIO())
+    with live_table(study, 0, console):
+        pass
+    text = re.sub(r"\x1b.*?m", "", console.file.getvalue())
+    for word in ("running", "completed", "failed", "0.5", f"SEED {running.values['SEED']}"):
+        assert word in text
