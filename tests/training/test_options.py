@@ -9,10 +9,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 from tests.training.conftest import rows
+from zoerefine.data.sampler import OrderOptions
 from zoerefine.errors import UserError
 from zoerefine.model import build_refiner
 from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import load_checkpoint, load_refiner
+from zoerefine.training.global_scale import fit_log_scale
 from zoerefine.training.loop import Loop
 from zoerefine.training.pretrained import load_pretrained
 from zoerefine.training.trainer import MIN_LOSS_SCALE
@@ -244,3 +246,13 @@ def test_weights_that_do_not_fit_are_refused_by_name(tmp_path):
     (tmp_path / "code.pth").write_bytes(b"\x80\x04cos\nsystem\n(S'touch pwned'\ntR.")
     with pytest.raises(UserError, match="cannot be read as weights"):
         load_pretrained(unet(64), tmp_path / "code.pth")
+
+
+def test_the_global_scale_weighs_scenes_as_training_does(trainer):
+    scenes = trainer().split.train
+    weights = [{"scene": scene, "weight": float(scene == scenes[0])} for scene in scenes]
+    weighted = trainer("LOADER.ORDER", "weighted", "LOADER.SCENE_WEIGHTS", weights)
+    alone = fit_log_scale(weighted.prefetch(weighted.loader_of(
+        weighted.cache.indices(scenes[:1]), 0, OrderOptions("sequential"))))  # fmt: skip
+    assert weighted.log_scale == pytest.approx(alone, abs=0.02)
+    assert trainer().log_scale != pytest.approx(alone, abs=0.02)

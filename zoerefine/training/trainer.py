@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from zoerefine.training.weight_average import WeightAverage
 
 MIN_LOSS_SCALE = 2.0**-16  # of fp16; reached from the initial 2^16 by 32 skipped steps in a row
 SCALE_PICTURES = 512  # training pictures to which the global scale is fitted
+WEIGHTED_DRAWS = 4
 
 
 class Trainer:
@@ -73,7 +74,7 @@ class Trainer:
         self.step = 0
         self.best = math.inf
         self.evaluations_since_best = 0
-        self.log_scale = fit_log_scale(self.sample_training_batches())
+        self.log_scale = fit_log_scale(self.scale_batches())
 
     def make_refiner(self) -> nn.Module:
         """The refiner before training, with pretrained or another run's weights if configured."""
@@ -112,6 +113,20 @@ class Trainer:
         """
         loader = self.loader_of(self.cache.indices(self.split.train), 0, OrderOptions())
         return islice(self.prefetch(loader), max(1, SCALE_PICTURES // self.cfg.LOADER.BATCH))
+
+    def scale_batches(self) -> Iterator[DeviceBatch]:
+        """The batches that the global scale is fitted to.
+
+        With LOADER.ORDER weighted, scenes count as in training. Frames are then drawn at random,
+        WEIGHTED_DRAWS times as many, so that the factor hardly depends on which ones.
+        """
+        options = training_order(self.cfg)
+        if options.order != "weighted":
+            return self.sample_training_batches()
+        order = OrderOptions("weighted", scene_weights=options.scene_weights)
+        batches = self.prefetch(self.loader_of(self.cache.indices(self.split.train), 0, order))
+        count = max(1, WEIGHTED_DRAWS * SCALE_PICTURES // self.cfg.LOADER.BATCH)
+        return islice(chain.from_iterable(repeat(batches)), count)
 
     def endless_batches(self) -> Generator[DeviceBatch, None, None]:
         """Training batches of one epoch after the other, without augmentation."""
