@@ -16,14 +16,19 @@ rooms, so they hold for other rooms of the same kind. Trailing KEY VALUE pairs c
 """
 
 import argparse
+import os
 import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 from common.baselines import Direct
 from common.report import Row, options, report, row
 from common.rooms.folds import Fold, folds_in_turn, read_folds
-from common.rooms.jobs import FINE_TUNING, Data, Found, Job, run_job
+from common.rooms.jobs import FINE_TUNING, Data, Job, Result, run_job, start_worker
 from common.rooms.sides import FIRST, REFINED
 from common.rooms.tables import (
     aim_rows,
@@ -35,7 +40,7 @@ from common.rooms.tables import (
 )
 from common.timing import in_turns
 
-from zoerefine.config import Config, load_config
+from zoerefine.config import Config, load_config, to_dict
 from zoerefine.data.split import Split, split_scenes
 from zoerefine.data.synthetic import synthesize
 from zoerefine.errors import run_command
@@ -58,12 +63,9 @@ def main() -> None:
             cfg, {**quick, "DATA.ROOT": str(root), "CACHE.ROOT": f"{folder}/caches",
                   "TRAIN.PICTURES": 0}
         )  # fmt: skip
-        data = Data.at(root, cfg)
-        found = Found([], [], [], [])
-        jobs = list_jobs(args, cfg, data)
-        for number, job in enumerate(track(jobs, len(jobs), "leave rooms out", "training")):
-            run_job(job, cfg, data, Path(folder) / f"run{number}", args.quick, found)
-        rows, details = summarize(found)
+        jobs = list_jobs(args, cfg, Data.at(root, cfg).cache.scenes)
+        results = run_jobs(jobs, args, to_dict(cfg), Path(folder))
+        rows, details = summarize(results)
         rows += latency_rows(cfg, 1.0 if args.quick else 5.0)
     report(rows, args.json, details)
 
@@ -87,6 +89,10 @@ def parse_arguments() -> argparse.Namespace:
         help="leave out the first implementation's network and fine-tuning",
     )  # fmt: skip
     parser.add_argument("--only-folds", type=int, help="use the first folds only; --quick: 2")
+    parser.add_argument("--processes", type=int, default=2, help="trainings at a time (2)")
+    parser.add_argument(
+        "--limit", type=float, default=1e6, metavar="MINUTES", help="start no training after this"
+    )
     parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="changes of the config")
     return parser.parse_args()
 
@@ -98,15 +104,37 @@ def make_world(root: Path) -> Path:
     return root
 
 
-def list_jobs(args: argparse.Namespace, cfg: Config, data: Data) -> list[Job]:
+def run_jobs(
+    jobs: list[Job], args: argparse.Namespace, tree: dict[str, Any], folder: Path
+) -> list[Result]:
+    """What the jobs found, in their order; a limit of time leaves out the last ones."""
+    end = time.monotonic() + 60 * args.limit
+    threads = max(1, (os.cpu_count() or 1) // args.processes)
+    found = {}
+    with ProcessPoolExecutor(
+        args.processes, get_context("spawn"), start_worker, (threads,)
+    ) as pool:
+        numbers = {
+            pool.submit(run_job, job, tree, folder / f"run{number}", args.quick): number
+            for number, job in enumerate(jobs)
+        }
+        for one in track(as_completed(numbers), len(jobs), "leave rooms out", "training"):
+            if not one.cancelled():
+                found[numbers[one]] = one.result()
+                say(str(one.result()))
+            if time.monotonic() > end:
+                for waiting in numbers:
+                    waiting.cancel()
+    return [found[number] for number in sorted(found)]
+
+
+def list_jobs(args: argparse.Namespace, cfg: Config, scenes: tuple[str, ...]) -> list[Job]:
     """A training for every fold and seed, and for every seed one for the unseen data."""
-    scenes = data.cache.scenes
     if args.folds or args.data:
         folds = read_folds(args.folds or HERE / "rooms_folds.json", scenes)
     else:
         folds = folds_in_turn(scenes, 5)
     folds = folds[: args.only_folds or (2 if args.quick else None)]
-    unseen = Data.at(args.unseen, cfg) if args.unseen else None
     jobs = []
     for seed in range(1 if args.quick else args.seeds):
         first = not (args.quick or args.refiner_only) and seed < args.first_seeds
@@ -114,10 +142,10 @@ def list_jobs(args: argparse.Namespace, cfg: Config, data: Data) -> list[Job]:
         jobs += [
             Job(split_without(fold, scenes, cfg, seed), seed, None, first, label) for fold in folds
         ]
-        if unseen:
+        if args.unseen:
             fractions = cfg.DATA.VAL_FRACTION, cfg.DATA.TEST_FRACTION
             split = split_scenes(scenes, *fractions, cfg.DATA.SPLIT_SEED)
-            jobs.append(Job(split, seed, unseen, first))
+            jobs.append(Job(split, seed, args.unseen, first))
     return jobs
 
 
@@ -128,16 +156,18 @@ def split_without(fold: Fold, scenes: tuple[str, ...], cfg: Config, seed: int) -
     return Split(split.train, split.val, fold)
 
 
-def summarize(found: Found) -> tuple[list[Row], list[Row]]:
+def summarize(results: list[Result]) -> tuple[list[Row], list[Row]]:
     """Print the means over rooms; returns the rows to print, and those that are only written."""
-    sides = mean_over_trainings(found.folds)
+    folds = [one for one in results if not one.job.unseen]
+    sides = mean_over_trainings([one.figures for one in folds])
     print(macro_table(sides))
-    strength = sum(found.strengths) / len(found.strengths)
-    rows = [*aim_rows(sides), row("strength of the correction, mean", strength, "share"),
-            *fine_tuning_rows(found.fine_tuned)]  # fmt: skip
+    strength = sum(one.strength for one in folds) / len(folds)
+    rows = [row("trainings", len(folds), "trainings"), *aim_rows(sides),
+            row("strength of the correction, mean", strength, "share"),
+            *fine_tuning_rows([tuned for one in folds for tuned in one.fine_tuned])]  # fmt: skip
     details = [*macro_rows(sides), *room_rows(sides)]
-    if found.unseen:
-        unseen = mean_over_trainings(found.unseen)
+    if len(folds) < len(results):
+        unseen = mean_over_trainings([one.figures for one in results if one.job.unseen])
         print(f"another camera, {macro_table(unseen)}")
         details += [{**one, "measure": f"another camera, {one['measure']}"}
                     for one in (*macro_rows(unseen), *room_rows(unseen))]  # fmt: skip

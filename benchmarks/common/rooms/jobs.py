@@ -5,7 +5,9 @@ Then fine-tune the refiner in the rooms of its fold that have enough frames.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import torch
 from common.baselines import ScaleAndShift
 from common.rooms import sides
 from common.rooms.figures import Side, figures_of
@@ -19,8 +21,7 @@ from zoerefine.data.dataset import Dataset
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.split import Split
-from zoerefine.model import RefinerNetwork
-from zoerefine.progress import say
+from zoerefine.progress import be_quiet
 from zoerefine.training.global_scale import fit_log_scale
 
 FINE_TUNING = Path(__file__).resolve().parents[3] / "configs" / "finetune.yaml"
@@ -46,31 +47,47 @@ class Job:
 
     Attributes:
         split: of the rooms of the data; `test` is the fold.
-        unseen: other data to test with, too.
+        unseen: a folder of other data to test with, instead of `test`.
         first: whether the first implementation's network is trained.
         label: whether the refiner is fine-tuned in the test rooms.
     """
 
     split: Split
     seed: int
-    unseen: Data | None = None
+    unseen: Path | None = None
     first: bool = False
     label: bool = False
 
 
-@dataclass
-class Found:
-    """What all jobs found."""
+@dataclass(frozen=True)
+class Result:
+    """What a job found: figures of every side in the rooms that it was tested in."""
 
-    folds: list[Rooms]
-    unseen: list[Rooms]
+    job: Job
+    strength: float
+    figures: Rooms
     fine_tuned: list[FineTuned]
-    strengths: list[float]
+
+    def __str__(self) -> str:
+        means = {
+            side: sum(room["AbsRel"] for room in rooms.values()) / len(rooms)
+            for side, rooms in self.figures.items()
+        }
+        where = f"seed {self.job.seed}, {'another camera' if self.job.unseen else 'a fold'}"
+        listed = ", ".join(f"{side} {value:.3f}" for side, value in means.items())
+        return f"{where}, strength {self.strength:.2f}, AbsRel: {listed}"
 
 
-def run_job(job: Job, cfg: Config, data: Data, folder: Path, quick: bool, found: Found) -> None:
-    """Train in `folder`, and add the figures to what was found."""
-    cfg = load_config(cfg, {"SEED": job.seed})
+def start_worker(threads: int) -> None:
+    """Set up a process that runs jobs."""
+    torch.set_num_threads(threads)
+    be_quiet()
+
+
+def run_job(job: Job, tree: dict[str, Any], folder: Path, quick: bool) -> Result:
+    """Train in `folder` with a config tree, and measure."""
+    cfg = load_config(tree, {"SEED": job.seed})
+    data = Data.at(Path(cfg.DATA.ROOT), cfg)
     refiner = train_refiner(cfg, data.cache, job.split, folder)
     others = (*job.split.train, *job.split.val)  # what a user has labelled
     log_factor = fit_log_scale(every_room_equally(data.cache, others, cfg.LOADER.BATCH))
@@ -79,18 +96,17 @@ def run_job(job: Job, cfg: Config, data: Data, folder: Path, quick: bool, found:
         sides.UNCALIBRATED: sides.without_calibration(refiner),
         sides.OTHER: sides.from_other(refiner, sides.pseudo_depths(data.cache, job.split.train)),
     }
-    tested = job.unseen or data
+    tested = Data.at(job.unseen, cfg) if job.unseen else data
     scenes = tested.cache.scenes if job.unseen else job.split.test
     compared[sides.BEST_OF_ROOM] = sides.best_of_each_room(tested.cache, scenes)
     figures = figures_of(compared, tested.cache, scenes)
-    (found.unseen if job.unseen else found.folds).append(figures)
-    found.strengths.append(float(refiner.get_buffer("strength")))
-    say_means(job, refiner, figures)
+    fine_tuned: list[FineTuned] = []
     if job.label:
         tuning = fine_tuning_config(cfg, folder, quick)
         rooms = rooms_to_label(data.dataset, job.split.test)
         for room in rooms[: 1 if quick else None]:
-            found.fine_tuned += fine_tune_both_ways(tuning, data, room, log_factor, folder)
+            fine_tuned += fine_tune_both_ways(tuning, data, room, log_factor, folder)
+    return Result(job, float(refiner.get_buffer("strength")), figures, fine_tuned)
 
 
 def baselines(
@@ -110,17 +126,6 @@ def baselines(
     return found
 
 
-def say_means(job: Job, refiner: RefinerNetwork, figures: Rooms) -> None:
-    """Print AbsRel of each side of a job."""
-    means = {
-        side: sum(room["AbsRel"] for room in rooms.values()) / len(rooms)
-        for side, rooms in figures.items()
-    }
-    strength = float(refiner.get_buffer("strength"))
-    listed = ", ".join(f"{side} {value:.3f}" for side, value in means.items())
-    say(f"seed {job.seed}, strength {strength:.2f}: {listed}")
-
-
 def fine_tune_both_ways(
     cfg: Config, data: Data, room: str, log_factor: float, run: Path
 ) -> list[FineTuned]:
@@ -128,10 +133,7 @@ def fine_tune_both_ways(
     found = []
     for number, choice in enumerate(CHOICES):
         folder = run.parent / f"{run.name}-{room}-{number}"
-        one = fine_tune(cfg, data.dataset, room, choice, log_factor, folder)
-        say(f"{room}, {choice}: AbsRel {one.refined:.3f}, single factor {one.factor:.3f}, "
-            f"{one.seconds:.0f} s")  # fmt: skip
-        found.append(one)
+        found.append(fine_tune(cfg, data.dataset, room, choice, log_factor, folder))
     return found
 
 
