@@ -71,13 +71,14 @@ def tiny(tmp_path, world, monkeypatch):
 def exported_run(world, tmp_path_factory):
     """A trained run with a torchscript fp32 bundle. Tests must not change it.
 
-    Its refiner's heads are random, so that refined depth differs clearly from pseudo depth, and
-    its spread differs from pixel to pixel.
+    It is not calibrated, and its refiner's heads are random, so that refined depth differs clearly
+    from pseudo depth, and its spread differs from pixel to pixel.
     """
     folder = tmp_path_factory.mktemp("exported")
     (folder / "tiny.yaml").write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
     folders = ("RUN.ROOT", str(folder / "runs"), "CACHE.ROOT", str(folder / "caches"))
-    run = run_training(load_config(folder / "tiny.yaml", [*folders, "TRAIN.EPOCHS", "1"]))
+    options = (*folders, "TRAIN.EPOCHS", "1", "TRAIN.CALIBRATE", "False")
+    run = run_training(load_config(folder / "tiny.yaml", list(options)))
     torch.use_deterministic_algorithms(False)
     refiner = load_refiner(run)
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ from zoerefine.config import Config, load_config, training_size
 from zoerefine.exporting.verify import TOLERANCES
 from zoerefine.metrics import FARTHEST_M, NEAREST_M, arrow
 from zoerefine.run_dir import RunDir
-from zoerefine.training.verdict import DEPTHS, factor, warnings
+from zoerefine.training.verdict import DEPTHS, calibration_line, factor, warnings
 from zoerefine.yaml_dump import dump_yaml
 
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
@@ -80,7 +80,7 @@ def held_out_results(results: dict[str, Any]) -> str:
             numbers = " | ".join(f"{values[name]:.4f}" for name in names)
             lines.append(f"| {label} | {numbers} |")
     lines += ["", f"The single factor, {factor(results)}, was fitted on the training scenes."]
-    return "\n".join(lines)
+    return "\n".join([*lines, f"Calibration: {calibration_line(results)}."])
 
 
 def intended_use(manifest: dict[str, Any], results: dict[str, Any]) -> str:
