@@ -9,7 +9,8 @@ refiner (zoerefine/model/refiner.py):
 - `strength`: the share of the correction with the least AbsRel, in the geometric mean over scenes,
   where an improvement by a tenth counts the same in every scene. With three scenes or more, the
   smallest share that is worse by no more than one standard error of the difference over scenes
-  (Breiman et al. 1984, section 3.4.3), because a weaker correction is the safer one;
+  (Breiman et al. 1984, section 3.4.3), because a weaker correction is the safer one; but by no
+  more than MOST_WORSE, so that little is lost where corrections help much;
 - `spread_factor`: the factor on the predicted spread with which COVERAGE of the pixels lie inside
   the band (split conformal prediction, Lei et al. 2018, with scaled residuals).
 """
@@ -34,6 +35,7 @@ STRENGTHS = np.linspace(0, 1, 21)
 LIMIT_QUANTILE = 0.99
 COVERAGE = 0.9
 LEAST_ABS_REL = 1e-4  # a smaller error counts as this one
+MOST_WORSE = 0.02  # of AbsRel, which a smaller strength may cost
 LEAST_SCENES = 3  # for a standard error
 BINS = 100  # of the histogram of spreads, for each unit of the logarithm
 MAX_LOG_RATIO = 10
@@ -175,7 +177,7 @@ def choose(table: np.ndarray) -> int:
         return best
     worse = logs - logs[:, [best]]
     error = worse.std(0, ddof=1) / math.sqrt(len(table))
-    return int(np.argmax(worse.mean(0) <= error))
+    return int(np.argmax(worse.mean(0) <= np.minimum(error, MOST_WORSE)))
 
 
 def fit_spread(
