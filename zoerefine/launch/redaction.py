@@ -44,20 +44,32 @@ def secret_names(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 def hide_secrets(text: str) -> str:
     """A text with every known secret and all credentials in URLs replaced by `***`."""
-    pattern = _pattern(frozenset({*secret_names(), *_registered}))
+    return _hidden(text, _current_pattern())
+
+
+def without_secrets(value: Any) -> Any:
+    """The same JSON value with secrets hidden, in keys as well."""
+    return _without(value, _current_pattern())
+
+
+def _current_pattern() -> re.Pattern[str] | None:
+    """What finds the secrets that are known now; searching the environment takes a millisecond."""
+    return _pattern(frozenset({*secret_names(), *_registered}))
+
+
+def _hidden(text: str, pattern: re.Pattern[str] | None) -> str:
     if pattern is not None:
         text = pattern.sub(HIDDEN, text)
     return URL_CREDENTIALS.sub(rf"\1{HIDDEN}@", text) if "@" in text else text
 
 
-def without_secrets(value: Any) -> Any:
-    """The same JSON value with secrets hidden, in keys as well."""
+def _without(value: Any, pattern: re.Pattern[str] | None) -> Any:
     if isinstance(value, str):
-        return hide_secrets(value)
+        return _hidden(value, pattern)
     if isinstance(value, dict):
-        return {hide_secrets(str(key)): without_secrets(item) for key, item in value.items()}
+        return {_hidden(str(key), pattern): _without(item, pattern) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [without_secrets(item) for item in value]
+        return [_without(item, pattern) for item in value]
     return value
 
 
