@@ -13,6 +13,8 @@ from zoerefine.analysis.groups import make_groups
 from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.overview import overview_figure
 from zoerefine.errors import UserError
+from zoerefine.launch.show import show_run
+from zoerefine.run_dir import RunDir
 
 
 @pytest.fixture
@@ -142,6 +144,12 @@ def test_a_damaged_log_is_named_and_its_run_is_used(foreign, tmp_path):
     collection, _ = analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"])
     assert collection.runs[0].faults == ["metrics.jsonl: line 2 is not a JSON object"]
     assert "line 2 is not a JSON object" in (tmp_path / "out" / "runs.csv").read_text()
+
+
+def test_show_needs_only_provenance(foreign):
+    page = show_run(RunDir(foreign("a", {"LR": 1}, [{"acc": 0.25}, {"acc": 0.5}])))
+    assert "acc" in page and "0.5" in page and "(from metrics.jsonl)" in page
+    assert "launched with" not in page
 
 
 def test_diff_names_left_files_that_differ(foreign):

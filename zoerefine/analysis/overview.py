@@ -93,7 +93,7 @@ def draw_curves(axis: Any, groups: Colored, measure: Measure) -> list[Any]:
             ha="center",
         )
         return []
-    set_value_axis(axis, means)
+    set_value_axis(axis, means, may_be_log=not measure.maximize)
     return [
         axis.text(1.02, value, name, transform=axis.get_yaxis_transform(), fontsize=8,
                   color=color, va="center")
@@ -113,10 +113,10 @@ def draw_curve(axis: Any, epochs: np.ndarray, values: np.ndarray, color: str) ->
         axis.plot(epochs, values.T, color=color, linewidth=0.6, alpha=0.6)
 
 
-def set_value_axis(axis: Any, means: Sequence[float]) -> None:
+def set_value_axis(axis: Any, means: Sequence[float], may_be_log: bool) -> None:
     """Limits around the mean curves (a band may be cut), logarithmic where they fall far."""
     low, high = min(means), max(means)
-    if is_wide(means) or (low > 0 and high > 3 * low):
+    if may_be_log and (is_wide(means) or (low > 0 and high > 3 * low)):
         set_log(axis, "y", digits=(1, 2, 3, 5, 7))
         axis.set_ylim(low / 1.15, high * 1.15)
     else:

@@ -30,6 +30,7 @@ from zoerefine.launch.result_files import (
     result_numbers,
     weight_digests,
 )
+from zoerefine.launch.show import LAUNCH_FACTS
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import read_metrics
 
@@ -62,7 +63,7 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
         UserError: no launcher started the run, or its commit cannot be fetched any more.
     """
     recorded = run.read_json(run.provenance_file)
-    if "module" not in recorded:
+    if not recorded.keys() >= LAUNCH_FACTS:
         raise UserError(
             f"{run.path} was not started by `zoerefine run`, so it cannot be reproduced"
         )

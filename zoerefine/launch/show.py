@@ -11,6 +11,8 @@ from zoerefine.launch.result_files import left_digests, weight_digests
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import read_metrics
 
+# What a launcher records of every job, and what a second launch needs.
+LAUNCH_FACTS = {"repository", "commit", "config", "input", "input_digest", "module"}
 MAX_NUMBERS, MAX_FILES = 12, 4
 REFINED = re.compile(r"(test|val)\.refined\.\w+")  # of our own trainings
 
@@ -31,8 +33,8 @@ def show_run(run: RunDir) -> str:
         "config": f"{recorded.get('config', '')}, kept as {recorded.get('input', 'config.yaml')}",
         "overrides": shlex.join(recorded.get("overrides", [])),
         "seed": recorded.get("seed", recorded.get("hash_seed")),
-        "python": f"{recorded.get('python')}, packages "
-        f"{str(recorded.get('environment_digest'))[:12]}",
+        "python": recorded.get("python"),
+        "packages": str(recorded.get("environment_digest", ""))[:12],
         "torch": joined(recorded, "torch", "cuda", "driver"),
         "machine": joined(recorded, "host", "cpu", "gpu"),
         "data": str(recorded.get("dataset_digest", ""))[:12],
@@ -42,7 +44,7 @@ def show_run(run: RunDir) -> str:
     }
     lines = [f"{name:<11} {value}" for name, value in rows.items() if value]
     lines += metric_lines(run)
-    if "module" in recorded:  # a launcher started it
+    if recorded.keys() >= LAUNCH_FACTS:  # a launcher started it
         again = shlex.join(["zoerefine", "reproduce", str(run.path)])
         lines += ["", "launched with:", f"  {launch_command(run, recorded)}"]
         lines += ["run it again and compare:", f"  {again}"]
