@@ -135,7 +135,7 @@ def test_the_command_that_show_prints_finds_the_same_run(shown, config, words):
     ("words", "message"),
     [
         (("--overrides", "file", "LT", "1"), "has no key LT"),
-        (("--metric-pattern", "("), "--metric-pattern"),
+        (("--metric-pattern", "("), "metric pattern '('"),
         (("--name", "a/b"), "--name 'a/b' cannot be a folder's name"),
         (("--caller", "absent"), "is not an existing folder"),
     ],
