@@ -171,6 +171,8 @@ def metrics_table(validation: dict[str, Any]) -> str:
     """The refined depth's metrics beside the pseudo depth's, as a Markdown table."""
     rows = ["| validation | pseudo depth | refined | ratio |", "|---|---:|---:|---:|"]
     for name, refined in validation["refined"].items():
+        if name not in validation["pseudo"]:  # of the confidence, which the pseudo depth lacks
+            continue
         pseudo, ratio = validation["pseudo"][name], validation["ratio"].get(name, math.nan)
         rows.append(f"| {name} {arrow(name)} | {pseudo:.4f} | {refined:.4f} | {ratio:.3f} |")
     return "\n".join(rows)
