@@ -28,7 +28,7 @@ import torch
 from common.baselines import Direct
 from common.report import Row, options, report, row
 from common.rooms.folds import Fold, folds_in_turn, read_folds
-from common.rooms.jobs import FINE_TUNING, Data, Job, Result, run_job, start_worker
+from common.rooms.jobs import Data, Job, Result, run_job, start_worker
 from common.rooms.sides import FIRST, REFINED
 from common.rooms.tables import (
     aim_rows,
@@ -138,7 +138,7 @@ def list_jobs(args: argparse.Namespace, cfg: Config, scenes: tuple[str, ...]) ->
     jobs = []
     for seed in range(1 if args.quick else args.seeds):
         first = not (args.quick or args.refiner_only) and seed < args.first_seeds
-        label = not args.refiner_only and seed == 0 and FINE_TUNING.exists()
+        label = not args.refiner_only and seed == 0
         jobs += [
             Job(split_without(fold, scenes, cfg, seed), seed, None, first, label) for fold in folds
         ]

@@ -18,7 +18,7 @@ from zoerefine.data.pack import build_cache
 from zoerefine.data.split import Split
 from zoerefine.training.global_scale import fit_log_scale
 
-LABELLED, LEAST_TESTED = 20, 20  # frames
+LABELLED, LEAST_TESTED = 20, 40  # frames
 LABELS, REST = "labelled", "rest"  # the two scenes that a room is divided into
 SPREAD, FIRST_FRAMES = "20 frames spread over the recording", "the first 20 frames"
 CHOICES = (SPREAD, FIRST_FRAMES)

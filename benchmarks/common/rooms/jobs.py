@@ -25,7 +25,7 @@ from zoerefine.progress import be_quiet
 from zoerefine.training.global_scale import fit_log_scale
 
 FINE_TUNING = Path(__file__).resolve().parents[3] / "configs" / "finetune.yaml"
-QUICK_FINE_TUNING = {"TRAIN.EPOCHS": 4, "TRAIN.STEPS": 0}
+QUICK_FINE_TUNING = {"TRAIN.STEPS": 10}
 
 
 @dataclass(frozen=True)
