@@ -82,14 +82,14 @@ def test_the_same_study_continues_in_another_folder(server, open_study, monkeypa
     space = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
     words = ("STUDY.STORAGE", server, "RUN.NAME", "shared", "STUDY.TRIALS", 3)
     here, there = (open_study(space, *words, folder=name) for name in ("here", "there"))
-    complete(here, claim_trial(here, "a"), {"abs_rel": 0.1})
+    complete(here, claim_trial(here, "a"), TrialOutcome({"abs_rel": 0.1}))
     lost = claim_trial(here, "a")
     requeue_trials_of(there, "a")
     again = claim_trial(there, "b")
     assert again.number == lost.number == 1
     assert again.run.path == there.run.path / "trials" / "0001"
     with pytest.raises(ClaimLost):
-        complete(here, lost, {"abs_rel": 0.2})
+        complete(here, lost, TrialOutcome({"abs_rel": 0.2}))
     assert claim_trial(here, "a").number == 2
     assert claim_trial(there, "b") is None
 
