@@ -99,7 +99,7 @@ def find_runs(pattern: str) -> list[Path]:
         elif _is_run(path) or _is_unreadable(path):
             found.append(path)
         else:
-            for folder in _runs_in(path):
+            for folder in _runs_in(path) or _folders_of_runs(path):
                 found += find_runs(glob.escape(str(folder)))
     return [Path(os.path.realpath(path)) for path in found]
 
@@ -111,6 +111,12 @@ def _runs_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return [path for path in sorted(folder.iterdir()) if _is_run(path) or _is_unreadable(path)]
+
+
+def _folders_of_runs(path: Path) -> list[Path]:
+    """The folders in a folder such as `runs`, each with the runs of one name."""
+    folders = sorted(path.iterdir()) if path.is_dir() else []
+    return [one for one in folders if one.is_dir() and not one.is_symlink() and _runs_in(one)]
 
 
 def _is_run(path: Path) -> bool:

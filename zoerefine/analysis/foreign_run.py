@@ -13,6 +13,7 @@ from zoerefine.errors import UserError
 from zoerefine.files import digest_json
 from zoerefine.identity import OWN_MODULES, SEED
 from zoerefine.launch.config_merge import YAML_SUFFIXES, read_value
+from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import RunMetrics, Series, read_metrics
 from zoerefine.trees import flatten
@@ -65,7 +66,7 @@ def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
     """
     path = run.path / str(recorded.get("input", "input.yaml"))
     settings = flatten(read_config(path))
-    if recorded.get("overrides_in", "arguments") == "arguments":
+    if recorded.get("overrides_in") != "file":
         words = [str(word) for word in recorded.get("overrides") or []]
         for key, text in zip(words[::2], words[1::2], strict=False):
             inner = f"{key}."
@@ -92,7 +93,7 @@ def command_settings(recorded: Mapping[str, Any], has_config: bool) -> dict[str,
     found = {"module": str(recorded.get("module", ""))}
     if recorded.get("arguments"):
         found["arguments"] = shlex.join(map(str, recorded["arguments"]))
-    if not has_config:
+    if not has_config and recorded.get("config") != str(NO_CONFIG):
         found["config"] = str(recorded.get("input_digest", ""))[:8]
     return found
 

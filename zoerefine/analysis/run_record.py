@@ -184,6 +184,8 @@ def read_tree(path: Path) -> dict[str, Any]:
         tree = parse_yaml(path.read_text(encoding="utf-8")).tree
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+    if tree is None:  # an empty config
+        return {}
     if not isinstance(tree, dict):
         raise UserError(f"{path} is damaged: it holds no mapping of keys")
     return json.loads(json.dumps(tree))

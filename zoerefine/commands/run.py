@@ -11,7 +11,9 @@ from zoerefine.commands.executor_options import add_executor_options, resources_
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.errors import UserError
+from zoerefine.identity import OWN_MODULES
 from zoerefine.launch.executor import NO_RESOURCES
+from zoerefine.launch.job_words import NO_CONFIG, usual_overrides
 from zoerefine.launch.launch_plan import Job
 from zoerefine.launch.launcher import default_home, launch
 from zoerefine.launch.left import GIB, LIMIT_BYTES
@@ -58,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if not args.repo:
         raise UserError("--repo is missing: give a folder or a git URL")
-    if not (args.config or args.configs):
+    if not (args.config or args.configs) and args.module.startswith(OWN_MODULES):
         raise UserError("--config is missing: give a YAML file")
     if not (args.commit or args.commits or args.branch):
         raise UserError("--commit is missing: give a hash, a tag or a branch")
@@ -118,10 +120,10 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
         "newest commit")  # fmt: skip
     add_config_option(group, type=Path,
         help="a YAML config; if there is no such file, the commit's file of this path is "
-        "used")  # fmt: skip
+        "used. A script may have none")  # fmt: skip
     add("--config-flag", "--cfg_path_arg_name", default="--config", metavar="NAME",
         help="the option by which the job takes its config, e.g. cfg for --cfg (default: "
-        "--config)")  # fmt: skip
+        "--config); '' if the config is its first argument")  # fmt: skip
     add("--module", "-m", "--module_path", default="zoerefine.train", metavar="NAME",
         help="package.module, or a script's path in the repository (default: "
         "zoerefine.train)")  # fmt: skip
@@ -131,10 +133,10 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--cwd", choices=["workspace", "caller", "run"],
         help="the job's working directory: its workspace (default), your own folder, as with "
         "the older spellings, or the run directory")  # fmt: skip
-    add("--overrides", dest="overrides_in", choices=["arguments", "file"],
-        default=Job.overrides_in,
-        help="how the job gets KEY VALUE: as its last arguments (default), or merged into its "
-        "copy of the config, for scripts that take only a file; +KEY VALUE adds a key")  # fmt: skip
+    add("--overrides", dest="overrides_in", choices=["arguments", "options", "file"],
+        help="how the job gets KEY VALUE: arguments: as its last arguments (default); options: as "
+        "--KEY=VALUE (default without a config); file: merged into its copy of the config, for "
+        "scripts that take only a file; +KEY VALUE adds a key")  # fmt: skip
     add("--left-limit", type=gibibytes, default=LIMIT_BYTES, metavar="GIB",
         help="collect at most GIB of the files that the job leaves in its workspace, the smallest "
         f"first; the others stay there (default: {LIMIT_BYTES // GIB})")  # fmt: skip
@@ -221,21 +223,22 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
         from zoerefine.run_metrics import parse_pattern  # it loads NumPy
 
         parse_pattern(args.metric_pattern)
-    flag = args.config_flag if args.config_flag.startswith("-") else f"--{args.config_flag}"
+    flag = args.config_flag
+    config = Path(args.config or (args.configs or [NO_CONFIG])[0])
     return Job(
         repo=args.repo,
         ref=args.commit or (args.commits or [args.branch])[0],
-        config=Path(args.config or args.configs[0]),
+        config=config,
         module=args.module,
         overrides=tuple(args.overrides),
         arguments=arguments,
-        config_flag=flag,
+        config_flag=flag if flag.startswith("-") or not flag else f"--{flag}",
         branch=args.branch,
         allow_dirty=args.allow_dirty,
         environment=args.environment,
         caller=args.caller.resolve(),
         cwd=args.cwd,
-        overrides_in=args.overrides_in,
+        overrides_in=args.overrides_in or usual_overrides(config),
         again=args.again_number,
         metric_pattern=args.metric_pattern,
         seed_key=args.seed_key,

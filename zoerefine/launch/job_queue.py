@@ -11,6 +11,7 @@ from typing import Any
 from zoerefine.errors import UserError
 from zoerefine.launch.changes import warn_of_untracked_files
 from zoerefine.launch.executor import Executor
+from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
 from zoerefine.launch.left import GIB
 from zoerefine.launch.mirror import mirrors_in_use
@@ -63,7 +64,8 @@ def make_queue(
         if again:
             plan = next_execution(plan, runs)
         run = plan.run(runs)
-        title = " ".join(filter(None, [commit[:12], config.name, seed_title(seed)]))
+        what = job.module if config == NO_CONFIG else config.name
+        title = " ".join(filter(None, [commit[:12], what, seed_title(seed)]))
         queued = QueuedJob(title, run, words=launcher_words(plan, run))
         if run.status().state == "finished":
             queued.state = "finished before"
@@ -86,7 +88,8 @@ def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
     os.environ.update({name: value for name, value in plan.address.login().items() if value})
     config = job.caller / job.config
     words = ["--repo", plan.address.url, "--commit", plan.commit]
-    words += ["--config", str(config if config.exists() else job.config)]
+    if job.config != NO_CONFIG:
+        words += ["--config", str(config if config.exists() else job.config)]
     words += ["--module", job.module, f"--config-flag={job.config_flag}"]
     words += ["--environment", job.environment, "--runs", str(run.path.parents[1])]
     words += ["--caller", str(job.caller), "--cwd", job.cwd, "--overrides", job.overrides_in]

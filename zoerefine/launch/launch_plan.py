@@ -12,6 +12,7 @@ from zoerefine.identity import launch_settings
 from zoerefine.launch.changes import Changes, read_changes
 from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES, merge_overrides
 from zoerefine.launch.git_commands import GitError, git_bytes
+from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.left import LIMIT_BYTES
 from zoerefine.launch.mirror import fetch_commit
 from zoerefine.launch.redaction import find_secret
@@ -28,17 +29,18 @@ class Job:
         repo: a folder or URL.
         ref: a commit, tag or branch.
         config: the config file for the module. If there is no such file, the commit's is used.
+            `NO_CONFIG` for a module that takes none.
         module: `package.module`, or the path of a script inside the repository.
         overrides: KEY VALUE words.
         arguments: more words for the module, before the overrides.
-        config_flag: the module's option for its config.
+        config_flag: the module's option for its config; empty if the config is its first word.
         branch: if not empty, the commit must be on this branch.
         allow_dirty: record uncommitted changes of a local repository, and apply them.
         environment: `current`, or `venv`: made from the commit's own lock file.
         caller: the user's folder. Relative paths of zoerefine's config keys start here.
         cwd: the job's working directory: `workspace`, `caller` or `run` (the run directory).
-        overrides_in: how the job gets the overrides: `arguments`, as its last words, or `file`,
-            merged into its config file.
+        overrides_in: how the job gets the overrides: `arguments`, as its last words; `options`, as
+            --KEY=VALUE; `file`, merged into its config file.
         again: 0 for the first execution of the job, N for the N-th further one.
         metric_pattern: a regular expression that finds metrics in the job's output.
         seed_key: the config key of the seed.
@@ -114,21 +116,25 @@ class LaunchPlan:
         # Only where they are set, so that the identities of earlier runs stay.
         chosen = {"cwd": job.cwd, "again": job.again, "seed_key": job.seed_key}
         usual = {"cwd": Job.cwd, "again": Job.again, "seed_key": Job.seed_key}
+        if job.overrides_in == "options" and job.overrides:
+            chosen["overrides_in"] = job.overrides_in
         if chosen != usual:
-            what.append({key: value for key, value in chosen.items() if value != usual[key]})
+            what.append({k: value for k, value in chosen.items() if value != usual.get(k)})
         return digest_json(what)
 
     @property
     def override_arguments(self) -> tuple[str, ...]:
         """The overrides that the job gets as words; the config file holds the others."""
-        return self.job.overrides if self.job.overrides_in == "arguments" else ()
+        return () if self.job.overrides_in == "file" else self.job.overrides
 
     @property
     def name(self) -> str:
         """The name of the run, which is a folder's name. Raises `UserError` where it cannot be."""
-        name = self.job.name or self._setting("RUN.NAME").as_text() or self.job.config.stem
+        job = self.job
+        script = Path(job.module).stem if job.config == NO_CONFIG else job.config.stem
+        name = job.name or self._setting("RUN.NAME").as_text() or script
         if fault := run_name_fault(name):
-            source = "--name" if self.job.name else "RUN.NAME"
+            source = "--name" if job.name else "RUN.NAME"
             raise UserError(f"{source} {name!r} cannot be a folder's name: {fault}")
         return name
 
@@ -160,7 +166,8 @@ class LaunchPlan:
     def input_name(self) -> str:
         """The file name of the config in the run: input.yaml, or input with its own suffix."""
         suffix = self.job.config.suffix
-        return "input.yaml" if suffix in YAML_SUFFIXES else f"input{suffix}"
+        is_yaml = suffix in YAML_SUFFIXES or self.job.config == NO_CONFIG
+        return "input.yaml" if is_yaml else f"input{suffix}"
 
 
 def make_plan(job: Job, home: Path) -> LaunchPlan:
@@ -172,6 +179,8 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
         raise UserError(f"overrides are KEY VALUE pairs; {job.overrides[-1]!r} has no value")
     if not job.caller.is_dir():
         raise UserError(f"--caller {job.caller} is not an existing folder")
+    if job.overrides_in == "file" and job.overrides and job.config == NO_CONFIG:
+        raise UserError("there is no config to merge KEY VALUE into: give --config FILE")
     address = parse_address(job.repo)
     config = read_local_config(job)
     mirror, commit = fetch_commit(address, job.ref, home, job.branch)

@@ -17,6 +17,7 @@ from zoerefine.launch.changes import warn_of_untracked_files
 from zoerefine.launch.child_process import Watch, run_child, unwatched
 from zoerefine.launch.environment import import_variables, job_environment, job_python
 from zoerefine.launch.git_commands import git
+from zoerefine.launch.job_words import NO_CONFIG, config_words, override_words
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
 from zoerefine.launch.left import (
     collect_after,
@@ -174,8 +175,10 @@ def job_program(module: str, folder: Path) -> list[str]:
 
 def job_words(plan: LaunchPlan, run: RunDir) -> list[str]:
     """The job's own words: its config, its arguments, the overrides."""
-    config = str(run.path / plan.input_name)
-    return [plan.job.config_flag, config, *plan.job.arguments, *plan.override_arguments]
+    job = plan.job
+    has_config = job.config != NO_CONFIG
+    config = config_words(job.config_flag, run.path / plan.input_name) if has_config else []
+    return [*config, *job.arguments, *override_words(job.overrides, job.overrides_in)]
 
 
 def record(

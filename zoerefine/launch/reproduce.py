@@ -21,6 +21,7 @@ from zoerefine.launch import provenance
 from zoerefine.launch.changes import Changes, shortened_list
 from zoerefine.launch.environment import packages
 from zoerefine.launch.git_commands import git
+from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan, parse_config
 from zoerefine.launch.mirror import branch_or_tag_with, fetch_commit
 from zoerefine.launch.repository_address import parse_address
@@ -71,7 +72,7 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
     job = Job(
         repo=repo or recorded["repository"],
         ref=recorded["commit"],
-        config=config,
+        config=NO_CONFIG if recorded["config"] == str(NO_CONFIG) else config,
         module=recorded["module"],
         overrides=tuple(recorded["overrides"]),
         arguments=tuple(recorded["arguments"]),
@@ -86,7 +87,9 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
     mirror, commit = fetch_commit(address, job.ref, home)
     data = config.read_bytes()
     changes = recorded_changes(run, recorded)
-    return LaunchPlan(job, address, mirror, commit, changes, data, parse_config(config, data), home)
+    return LaunchPlan(
+        job, address, mirror, commit, changes, data, parse_config(job.config, data), home
+    )
 
 
 def added_options(recorded: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from zoerefine.launch.job_words import NO_CONFIG, usual_overrides
 from zoerefine.launch.result_files import left_digests, weight_digests
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import read_metrics
@@ -30,7 +31,7 @@ def show_run(run: RunDir) -> str:
         "repository": recorded.get("repository"),
         "commit": commit_line(recorded),
         "job": job_line(recorded),
-        "config": f"{recorded.get('config', '')}, kept as {recorded.get('input', 'config.yaml')}",
+        "config": config_line(recorded),
         "overrides": shlex.join(recorded.get("overrides", [])),
         "seed": recorded.get("seed", recorded.get("hash_seed")),
         "python": recorded.get("python"),
@@ -73,6 +74,13 @@ def left_line(run: RunDir) -> str:
     return count + ", ".join([*names[:MAX_FILES], *more]) if names else ""
 
 
+def config_line(recorded: dict[str, Any]) -> str:
+    """The config's file and the run's copy; empty where the job takes none."""
+    path = str(recorded.get("config", ""))
+    kept = recorded.get("input", "config.yaml")
+    return "" if path == str(NO_CONFIG) else f"{path}, kept as {kept}"
+
+
 def commit_line(recorded: dict[str, Any]) -> str:
     """The commit, the ref that it was launched by, and the uncommitted files."""
     files = recorded.get("dirty_files") or []
@@ -102,7 +110,9 @@ def launch_command(run: RunDir, recorded: dict[str, Any]) -> str:
     The config is the user's own file while it is unchanged, otherwise the run's copy.
     """
     words = ["zoerefine", "run", "--repo", recorded["repository"], "--commit", recorded["commit"]]
-    words += ["--config", str(config_file(run, recorded)), "--module", recorded["module"]]
+    if recorded["config"] != str(NO_CONFIG):
+        words += ["--config", str(config_file(run, recorded))]
+    words += ["--module", recorded["module"]]
     if recorded.get("config_flag", "--config") != "--config":
         words.append(f"--config-flag={recorded['config_flag']}")
     if recorded.get("dirty_digest"):
@@ -121,7 +131,7 @@ def added_words(recorded: dict[str, Any]) -> list[str]:
     """The words for options that are not at their defaults."""
     options = {
         "cwd": ("--cwd", "workspace"),
-        "overrides_in": ("--overrides", "arguments"),
+        "overrides_in": ("--overrides", usual_overrides(Path(recorded["config"]))),
         "seed_key": ("--seed-key", "SEED"),
         "metric_pattern": ("--metric-pattern", ""),
         "again": ("--again-number", 0),
