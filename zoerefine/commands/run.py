@@ -37,6 +37,9 @@ examples, after `zoerefine data synthesize data/synthetic`; --repo may be any gi
       TRAIN.EPOCHS 2 +DATA.ROOT data/synthetic
   zoerefine run --clean --older-than 14
 
+a script without a config, called with --lr=0.2:
+  zoerefine run --repo . --commit HEAD --module train.py lr 0.2
+
 docs/run-contract.md lists what a job is given, and what becomes of the files that it leaves.
 
 exit code: the job's own; 2: the launch was refused, the message says why; 130: stopped by Ctrl-C
@@ -60,7 +63,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if not args.repo:
         raise UserError("--repo is missing: give a folder or a git URL")
-    if not (args.config or args.configs) and args.module.startswith(OWN_MODULES):
+    args.config = args.config or (args.configs or [None])[0]
+    if not args.config and args.module.startswith(OWN_MODULES):
         raise UserError("--config is missing: give a YAML file")
     if not (args.commit or args.commits or args.branch):
         raise UserError("--commit is missing: give a hash, a tag or a branch")
@@ -224,7 +228,7 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
 
         parse_pattern(args.metric_pattern)
     flag = args.config_flag
-    config = Path(args.config or (args.configs or [NO_CONFIG])[0])
+    config = Path(args.config or NO_CONFIG)
     return Job(
         repo=args.repo,
         ref=args.commit or (args.commits or [args.branch])[0],

@@ -13,6 +13,7 @@ from zoerefine.config import Config, load_config
 from zoerefine.config.schema import SEARCH
 from zoerefine.config.searched_keys import OWN_KEYS
 from zoerefine.errors import UserError
+from zoerefine.identity import OWN_MODULES
 from zoerefine.launch.launch_plan import Job
 from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.searching.check import check_search_space
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         name = args.worker or f"joined-{uuid.uuid4().hex[:8]}"
         run_worker(RunDir(args.join.resolve()), name, args.until)
         return 0
-    if not args.config:
+    if not args.config and not (args.repo and not args.module.startswith(OWN_MODULES)):
         raise UserError("--config is missing: give a YAML file with SEARCH")
     if args.repo:
         from zoerefine.commands.search_script import search_script
@@ -141,13 +142,13 @@ def parser() -> argparse.ArgumentParser:
     script = made.add_argument_group(
         "what is searched",
         "zoerefine's own training with --config alone; with --repo, a script of any repository. "
-        "A script finds its values in its copy of the config (--overrides arguments: as words).",
+        "A script finds its values in its copy of the config (--overrides arguments: as words), or "
+        "without a config as options.",
     )
     script.add_argument("--metric", metavar="NAME",
         help="the script's metric that trials are compared by; it is minimized")  # fmt: skip
     script.add_argument("--maximize", action="store_true", help="the metric is maximized")
     add_job_options(script)
-    made.set_defaults(overrides_in="file")
     return made
 
 

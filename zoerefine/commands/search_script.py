@@ -47,6 +47,8 @@ def make_subject(
     home = (args.home or default_home()).expanduser().resolve()
     os.environ["ZOEREFINE_HOME"] = str(home)  # for the workers
     ours, args.overrides = split_words(args.overrides)
+    if args.config:
+        args.overrides_in = args.overrides_in or "file"
     spaces = [space_in_file(args.space)] if args.space else []
     spaces += space_of_words(args.search)
     study = plan_study(

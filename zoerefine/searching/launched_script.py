@@ -12,18 +12,19 @@ from zoerefine.config.searched_keys import TreeKeys
 from zoerefine.files import replacing
 from zoerefine.launch import provenance
 from zoerefine.launch.config_merge import merge_overrides
+from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan, parse_config
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.check import check_size
 from zoerefine.searching.config_values import set_value, value_at, with_values
 from zoerefine.searching.criteria import Criteria
-from zoerefine.searching.launched_study import LaunchedStudy, read_config
+from zoerefine.searching.launched_study import LaunchedStudy, read_config, with_options
 from zoerefine.searching.launched_trials import LaunchedRunner, best_runs
 from zoerefine.searching.space import Values
 from zoerefine.searching.space_reader import read_space
 from zoerefine.trees import flatten
-from zoerefine.yaml_dump import dump_value, same_data
+from zoerefine.yaml_dump import dump_value, dump_yaml, same_data
 from zoerefine.yaml_text import YamlError, load_yaml, read_yaml
 
 # What decides a trial beside commit, config and words, by its option of `zoerefine run`.
@@ -119,18 +120,31 @@ class LaunchedScript:
         words = override_words(self.tree, values)
         file = study.path / f"{name}{Path(self.plan.input_name).suffix}"
         with replacing(file) as path:
-            path.write_bytes(merge_overrides(job.config, self.plan.config, words))
+            path.write_bytes(self.config_with(values))
         command = ["zoerefine", "run", "--repo", self.plan.address.url]
-        command += ["--commit", self.plan.commit, "--config", str(file), "--name", self.name]
+        command += ["--commit", self.plan.commit, "--name", self.name]
+        if not self.study.has_options:
+            command, words = [*command, "--config", str(file)], []
+        elif job.config != NO_CONFIG:
+            config = study.path / self.plan.input_name
+            command += ["--config", str(config), "--overrides=options"]
         usual = {one.name: one.default for one in fields(Job)}
         chosen = {option: getattr(job, key) for key, option in JOB_OPTIONS.items()
                   if key != "overrides_in" and getattr(job, key) != usual[key]}  # fmt: skip
         command += [f"{option}={value}" for option, value in chosen.items()]
         command += [
             *self.plan.override_arguments,
+            *words,
             *(["--", *job.arguments] if job.arguments else []),
         ]
         say(f"{name} again: {shlex.join(command)}")
+
+    def config_with(self, values: Values) -> bytes:
+        """The config with these values; where they are options, these alone."""
+        words = override_words(self.tree, values)
+        if not self.study.has_options:
+            return merge_overrides(self.plan.job.config, self.plan.config, words)
+        return dump_yaml(with_values(with_options({}, self.study.search), values)).encode()
 
 
 def override_words(tree: Mapping[str, Any], values: Values) -> list[str]:
@@ -169,4 +183,10 @@ def launched_tree(run: RunDir) -> dict[str, Any]:
     for key, text in zip(words[::2], words[1::2], strict=True):
         if key in flatten(tree):
             set_value(tree, key, load_yaml(text))
+        elif facts.get("overrides_in") == "options":
+            *groups, last = key.split(".")
+            node = tree
+            for group in groups:
+                node = node.setdefault(group, {})
+            node[last] = load_yaml(text)
     return tree

@@ -19,13 +19,20 @@ from zoerefine.files import replacing, write_text
 from zoerefine.launch.changes import Changes
 from zoerefine.launch.config_merge import YAML_SUFFIXES, merge_overrides
 from zoerefine.launch.git_commands import GitError, git
+from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, parse_config
 from zoerefine.launch.launcher import default_home
 from zoerefine.launch.mirror import fetch_commit, mirrors_in_use
 from zoerefine.launch.repository_address import parse_address
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.criteria import Direction
-from zoerefine.searching.search_sources import SpaceSource, combined, space_in_config, without_space
+from zoerefine.searching.search_sources import (
+    SpaceSource,
+    combined,
+    is_group,
+    space_in_config,
+    without_space,
+)
 from zoerefine.searching.trial_record import SCRIPT_STUDY
 from zoerefine.yaml_dump import dump_yaml
 from zoerefine.yaml_text import Document, parse_mapping, read_yaml
@@ -53,9 +60,14 @@ class LaunchedStudy:
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The script's config."""
+        """The script's config; with options of its own, each searched one without a value."""
         tree: dict[str, Any] = read_config(self.plan.job.config, self.plan.config).tree
-        return tree
+        return with_options(tree, self.search) if self.has_options else tree
+
+    @property
+    def has_options(self) -> bool:
+        """Whether the script gets the values as options, which its config need not hold."""
+        return self.plan.job.overrides_in == "options"
 
     def save(self, run: RunDir) -> None:
         """Write study.yaml and the config."""
@@ -112,8 +124,10 @@ def plan_study(
     plan = replace(plan, job=fixed, config=config, document=parse_config(job.config, config))
     own = space_in_config(document)
     sources = [*([own] if own and not replaces_config else []), *spaces]
-    keys = TreeKeys(read_config(job.config, config).tree)
-    search = combined([source.read(keys) for source in sources])
+    tree = read_config(job.config, config).tree
+    if job.overrides_in == "options":
+        tree = with_options(tree, combined([source.tree for source in sources]))
+    search = combined([source.read(TreeKeys(tree)) for source in sources])
     return LaunchedStudy(plan, search, metric, direction, options)
 
 
@@ -123,7 +137,9 @@ def open_study(run: RunDir) -> LaunchedStudy:
     fields = document["JOB"]
     suffix = Path(fields["config"]).suffix
     name = "input.yaml" if suffix in YAML_SUFFIXES else f"input{suffix}"
-    fields |= {"config": run.path / name, "caller": Path(fields["caller"])}
+    has_config = Path(fields["config"]) != NO_CONFIG
+    fields["config"] = run.path / name if has_config else NO_CONFIG
+    fields["caller"] = Path(fields["caller"])
     fields |= {name: tuple(fields[name]) for name in ("overrides", "arguments")}
     job, home = Job(**fields), default_home()
     address = parse_address(job.repo)
@@ -135,6 +151,18 @@ def open_study(run: RunDir) -> LaunchedStudy:
     metric = document["METRIC"]
     options = load_config({"STUDY": document["STUDY"]}).STUDY
     return LaunchedStudy(plan, document[SEARCH], metric["NAME"], metric["DIRECTION"], options)
+
+
+def with_options(config: Mapping[str, Any], search: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's tree, and without a value every key of a SEARCH tree that it does not have."""
+    tree = dict(config)
+    for key, value in search.items():
+        if is_group(value):
+            inner = tree.get(key)
+            tree[key] = with_options(inner if isinstance(inner, Mapping) else {}, value)
+        else:
+            tree.setdefault(key, None)
+    return tree
 
 
 def study_options(words: Sequence[str]) -> StudyKeys:
@@ -152,6 +180,8 @@ def study_options(words: Sequence[str]) -> StudyKeys:
 
 def read_config(path: Path, data: bytes) -> Document:
     """A script's config with the place of each value. Raises `UserError` for other formats."""
+    if path == NO_CONFIG:
+        return Document({}, {})
     if path.suffix not in (*YAML_SUFFIXES, ".json"):
         raise UserError(f"config {path} is neither YAML nor JSON: its keys cannot be searched")
     if path.suffix == ".json":

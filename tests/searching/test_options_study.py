@@ -1,0 +1,58 @@
+"""A study of a script that takes no config: its values are options."""
+
+import subprocess
+import sys
+
+import pytest
+
+from zoerefine.yaml_text import read_yaml
+
+SCRIPT = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, required=True)
+parser.add_argument("--net.name", dest="name", choices=["a", "b"], default="a")
+parser.add_argument("--epochs", type=int, default=1)
+args = parser.parse_args()
+for epoch in range(args.epochs):
+    print(f"epoch {epoch} val_acc={1 - args.lr - (args.name == 'b') + epoch / 100!r}")
+"""
+
+
+@pytest.fixture
+def user(tmp_path, monkeypatch):
+    """A folder with a repository: user(command, *words) -> standard error."""
+    monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "fit.py").write_text(SCRIPT)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        who = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
+        subprocess.run([*who, *words], cwd=repository, check=True)
+
+    def call(*words, code=0):
+        command = [sys.executable, "-m", "zoerefine", *words]
+        done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=300)
+        assert done.returncode == code, done.stderr
+        return done.stderr
+
+    call.folder = repository
+    return call
+
+
+def test_searched_values_are_options_and_the_best_runs_again(user):
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py"]
+    job += [r"--metric-pattern=val_acc=(\S+)"]
+    space = ["--search", "lr=[0.5, 0.25]", "--search", "net.name=[a, b]"]
+    command = ["search", *job, "--metric", "val_acc", "--maximize", "--grid", *space, "epochs", "2"]
+    printed = user(*command)
+    assert "best val_acc 0.76" in printed
+    study = user.folder / "runs" / "fit" / "study"
+    assert read_yaml(study / "best.yaml").tree == {"lr": 0.25, "net": {"name": "a"}}
+    again = printed.split("best again: zoerefine ")[1].splitlines()[0]
+    words = [word.strip("'") for word in again.split()]
+    user(*words)
+    log = (user.folder / "runs" / "fit" / "latest" / "log.txt").read_text()
+    assert log.splitlines()[-1] == "epoch 1 val_acc=0.76"
+    assert "4 of 4 trials ended" in user(*command)  # and trains none of them again
+    assert len(list((study / "trials").iterdir())) == 4
