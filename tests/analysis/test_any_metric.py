@@ -159,8 +159,17 @@ def test_diff_names_left_files_that_differ(foreign):
                  {"path": "same.txt", "bytes": 1, "sha256": "33" * 32}]  # fmt: skip
         (folder / "left.json").write_text(json.dumps({"schema": 1, "files": files}))
     text = diff_runs(str(first), str(second))
-    assert "1 of 2 left files are identical" in text
+    assert "left files:\n  1 of 2 left files are identical" in text and "weights" not in text
     assert "model.pt: 111111111111 -> 222222222222" in text
+
+
+def test_a_reproduction_is_no_further_seed(foreign):
+    first = foreign("a", {"LR": 1}, [{"acc": 0.5}], hash_seed=0)
+    foreign("a-again1", {"LR": 1}, [{"acc": 0.5}], hash_seed=0)
+    foreign("b-again1", {"LR": 1}, [{"acc": 0.7}], hash_seed=1)  # its first run is elsewhere
+    found = collect([str(first.parent)], metrics=["acc"])
+    assert [run.name for run in found.runs] == ["a", "b-again1"]
+    assert found.left_out == {f"{first}-again1": "repeats a, and is no further seed"}
 
 
 def test_what_is_no_run_is_told_what_a_run_has(tmp_path):

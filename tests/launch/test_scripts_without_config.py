@@ -43,6 +43,10 @@ def zoerefine(repository, tmp_path, home):
     return call
 
 
+def runs_in(folder):
+    return [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+
+
 def known(folder):
     return json.loads((folder / "known.json").read_text())
 
@@ -63,7 +67,7 @@ def test_a_script_without_config_gets_key_value_words_as_options(zoerefine, tmp_
 
 def test_seeds_reach_an_option(zoerefine, tmp_path):
     done = zoerefine("run", "--seeds", "0:3", "--parallel", "2", "--seed-key", "seed", "lr", "0.5")
-    runs = [path for path in (tmp_path / "runs" / "fit").iterdir() if not path.is_symlink()]
+    runs = runs_in(tmp_path / "runs" / "fit")
     found = sorted((known(run)["seed"], known(run)["env"], known(run)["lr"]) for run in runs)
     assert found == [(seed, str(seed), 0.5) for seed in range(3)]
     assert "fit.py seed 2" in done.stderr
@@ -82,8 +86,13 @@ def test_options_beside_a_config_and_words_are_other_jobs(zoerefine, tmp_path):
     assert (run.path / "config.txt").read_text() == "# nothing yet\n"
     zoerefine("run", *words, "lr", "0.3", code=2)  # the script's own refusal
     assert run.status().state == "failed"
-    runs = [path for path in (tmp_path / "runs" / "fit").iterdir() if not path.is_symlink()]
+    runs = runs_in(tmp_path / "runs" / "fit")
     assert len(runs) == 2
+
+
+def test_show_says_that_a_path_does_not_exist(zoerefine):
+    done = zoerefine("show", "runs/absent", code=2)
+    assert done.stderr.startswith("error: runs/absent does not exist")
 
 
 def test_there_is_no_config_to_merge_into(zoerefine, tmp_path):

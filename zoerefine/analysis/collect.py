@@ -7,6 +7,7 @@ one of the run's files changes.
 import glob
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from zoerefine.run_metrics.find_files import files_with_stats
 
 CACHE_SCHEMA = 5
 RUN_FILES = ("provenance.json", "config.yaml")  # a run has one of them
+REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a run's name
 FILTERED = "does not match --where"  # why a run was left out
 
 # What a damaged file raises; anything else is a defect of ours.
@@ -69,6 +71,8 @@ def collect(
     if cache_file is not None:
         document = {"schema": CACHE_SCHEMA, "metrics": list(metrics), "runs": entries}
         write_text(cache_file, json.dumps(document))
+    runs, repeated = without_repetitions(runs)
+    left_out |= repeated
     if not runs:
         reasons = (
             "; ".join(list(left_out.values())[:3])
@@ -76,6 +80,21 @@ def collect(
         )
         raise UserError(f"nothing to analyse in {', '.join(patterns)}: {reasons}")
     return Collection(runs, left_out)
+
+
+def without_repetitions(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
+    """The runs without those that `zoerefine reproduce` made, which are no further seeds.
+
+    A repetition stays where the run that it repeats is not there.
+    """
+    paths = {run.path for run in runs}
+    firsts = {run.path: REPETITION.sub("", run.path) for run in runs}
+    left_out = {
+        path: f"repeats {Path(first).name}, and is no further seed"
+        for path, first in firsts.items()
+        if first != path and first in paths
+    }
+    return [run for run in runs if run.path not in left_out], left_out
 
 
 def filter_fields(run: Run) -> dict[str, Any]:

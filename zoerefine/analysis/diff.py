@@ -29,7 +29,7 @@ def diff_runs(first: str, second: str) -> str:
         section("origin", compare(a.provenance, b.provenance, FACTS)),
         section("commits between", commits_between(a, b)),
         section("metrics", metric_rows(a, b)),
-        section("weights", weights(a, b)),
+        section("left files" if a.is_foreign or b.is_foreign else "weights", weights(a, b)),
     ]
     return "\n\n".join([f"A  {a.path}\nB  {b.path}", *filter(None, parts)])
 

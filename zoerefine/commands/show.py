@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoerefine.commands.help_format import HelpFormat
+from zoerefine.errors import UserError
 from zoerefine.launch.show import show_run
 from zoerefine.run_dir import RunDir
 
@@ -29,6 +30,8 @@ def main(argv: Sequence[str]) -> int:
         "path", type=Path, metavar="RUN|BUNDLE", help="a run directory, or an engine bundle's file"
     )
     path = parser.parse_args(argv).path
+    if not path.exists():
+        raise UserError(f"{path} does not exist: give a run directory, or an engine bundle's file")
     if path.is_dir():
         print(show_run(RunDir(path.resolve())))
         return 0

@@ -233,7 +233,8 @@ def describe(root: Path, name: str) -> dict[str, Any]:
 def report(run: RunDir, folder: Path, count: int, skipped: Sequence[NotCollected]) -> None:
     """Say what was collected, and what stays in the workspace."""
     if count:
-        say(f"collected {count} files that the job left in its workspace: {run.left}")
+        files = "1 file" if count == 1 else f"{count} files"
+        say(f"collected {files} that the job left in its workspace: {run.left}")
     if skipped:
         names = shortened_list([f"{one.path} ({one.bytes / 2**20:.1f} MB)" for one in skipped])
         say(f"not collected, see {run.left_file}: {names}; they stay in {folder}")

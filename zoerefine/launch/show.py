@@ -70,7 +70,7 @@ def left_line(run: RunDir) -> str:
     """How many files the job left in its workspace, and the first of them."""
     names = list(left_digests(run))
     more = [f"and {len(names) - MAX_FILES} more"] if len(names) > MAX_FILES else []
-    count = f"{len(names)} files in {run.left}: "
+    count = f"{len(names)} file{'' if len(names) == 1 else 's'} in {run.left}: "
     return count + ", ".join([*names[:MAX_FILES], *more]) if names else ""
 
 

@@ -105,6 +105,7 @@ class Study:
         """
         front = [trial for trial in self.optuna.best_trials if not exceeded_limits(trial)]
         if not front:
-            raise UserError(f"{self.run.path}: no trial was completed within the constraints")
+            limits = " within the constraints" if self.options.CONSTRAINTS else ""
+            raise UserError(f"{self.run.path}: no trial was completed{limits}")
         front.sort(key=lambda trial: (trial.values, trial.number))
         return front if len(self.criteria.objectives) > 1 else front[:1]
