@@ -163,6 +163,13 @@ def test_diff_names_left_files_that_differ(foreign):
     assert "model.pt: 111111111111 -> 222222222222" in text
 
 
+def test_the_table_of_other_scripts_has_no_columns_for_depth(foreign, tmp_path):
+    folder = foreign("a", {"LR": 1}, [{"acc": 0.5}])
+    analyze([str(folder)], tmp_path / "report")
+    header = (tmp_path / "report" / "runs.csv").read_text().splitlines()[0].split(",")
+    assert "acc" in header and not any("abs_rel" in name for name in header)
+
+
 def test_a_reproduction_is_no_further_seed(foreign):
     first = foreign("a", {"LR": 1}, [{"acc": 0.5}], hash_seed=0)
     foreign("a-again1", {"LR": 1}, [{"acc": 0.5}], hash_seed=0)

@@ -30,9 +30,10 @@ def run_rows(
     """Header, and per run its settings and metrics, or the reason why it was left out."""
     keys = differing_keys(collection.runs)
     names = list(dict.fromkeys(name for run in collection.runs for name in run.finals))
+    metrics = () if all(run.is_foreign for run in collection.runs) else METRICS
     header = [
         "run", "state", "pruned", "group", "seed", "commit", *keys, *names,
-        *("/".join(metric) for metric in METRICS),
+        *("/".join(metric) for metric in metrics),
         "parameters", "images_per_s", "wait_share", "latency_ms", "path", "note",
     ]  # fmt: skip
     labels = {run.path: group.label for group in groups for run in group.runs}
@@ -43,7 +44,7 @@ def run_rows(
             run.name, run.state, run.pruned, labels[run.path], run.seed, run.commit,
             *(cell(run.settings.get(key)) for key in keys),
             *(run.finals.get(name) for name in names),
-            *(run.metric(*metric) for metric in METRICS),
+            *(run.metric(*metric) for metric in metrics),
             *cost, run.latency_ms, run.path, "; ".join(run.faults),
         ])  # fmt: skip
     for path, reason in collection.left_out.items():
