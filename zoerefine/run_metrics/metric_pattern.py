@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isnan
 
+import regex
+
 from zoerefine.errors import UserError
 from zoerefine.run_metrics.series import parse_number
 
@@ -26,12 +28,18 @@ WORD = re.compile(r"[A-Za-z_][\w./-]*(?=\W*$)")
 class MetricPattern:
     """A pattern, and the name of the metric that each of its groups finds, `step` for the step."""
 
-    expression: re.Pattern[str]
+    expression: regex.Pattern[str]
     names: list[str]
 
-    def find(self, line: str) -> Iterator[tuple[str, float | None, float]]:
-        """Name, step (None: not in the line) and value of each metric in a line."""
-        for match in self.expression.finditer(line[:LONGEST_LINE]):
+    def find(self, line: str, limit_s: float) -> Iterator[tuple[str, float | None, float]]:
+        """Name, step (None: not in the line) and value of each metric in a line.
+
+        Raises `TimeoutError` where the search takes longer than `limit_s`.
+        """
+        if limit_s <= 0:
+            raise TimeoutError
+        # Python's own `re` has no limit of time.
+        for match in self.expression.finditer(line[:LONGEST_LINE], timeout=limit_s):
             texts = [(text or "").strip().rstrip(PUNCTUATION) for text in match.groups()]
             found = list(zip(self.names, map(parse_number, texts), strict=True))
             steps = [number for name, number in found if name == STEP and number is not None]
@@ -44,8 +52,8 @@ class MetricPattern:
 def parse_pattern(text: str) -> MetricPattern:
     """Check and compile a metric pattern. Raises `UserError` where it names no metric."""
     try:
-        expression = re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
+        expression = regex.compile(text)
+    except (regex.error, RecursionError, OverflowError) as error:
         raise UserError(f"metric pattern {text!r} is not a regular expression: {error}") from None
     names = list(_names(text))
     if not set(names) - {STEP}:
