@@ -185,3 +185,12 @@ def test_what_is_no_run_is_told_what_a_run_has(tmp_path):
         diff_runs(str(tmp_path / "folder"), str(tmp_path / "folder"))
     with pytest.raises(UserError, match=r"no folder there has a provenance\.json"):
         analyze([str(tmp_path / "folder")], tmp_path / "out")
+
+
+def test_our_own_training_called_by_a_script_is_compared_by_absrel(runs, tmp_path):
+    folder = runs.add("a")
+    recorded = json.loads((folder / "provenance.json").read_text())
+    recorded |= {"module": "platform/search.py", "config_digest": "ef" * 32}
+    (folder / "provenance.json").write_text(json.dumps(recorded))
+    analyze([str(runs.folder)], tmp_path / "out")
+    assert groups_of(tmp_path / "out")

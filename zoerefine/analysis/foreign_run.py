@@ -23,6 +23,8 @@ MOST_METRICS = 200  # whose final values are kept
 
 def is_foreign(run: RunDir, recorded: Mapping[str, Any]) -> bool:
     """Whether another repository's script wrote the run, not our own training."""
+    if "config_digest" in recorded:  # our training has begun, whatever script called it
+        return False
     if "module" in recorded:  # a launcher started it
         return not str(recorded["module"]).startswith(OWN_MODULES)
     return not os.path.lexists(run.config_file)

@@ -202,8 +202,8 @@ def compared_numbers(run: RunDir) -> dict[str, float]:
     Of another repository's script these are its metrics, at every step.
     """
     numbers = result_numbers(run)
-    module = str(run.read_json(run.provenance_file).get("module", ""))
-    if module.startswith(OWN_MODULES):
+    recorded = run.read_json(run.provenance_file)
+    if "config_digest" in recorded or str(recorded.get("module", "")).startswith(OWN_MODULES):
         return numbers
     metrics = read_metrics(run)
     numbers |= {name: value for name, value in metrics.final.items() if not is_time(name)}
