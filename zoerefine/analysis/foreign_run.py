@@ -11,9 +11,10 @@ from typing import Any
 from zoerefine.analysis.run_record import Curve, Run, read_tree
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
-from zoerefine.identity import OWN_MODULES, SEED
+from zoerefine.identity import SEED
 from zoerefine.launch.config_merge import YAML_SUFFIXES, read_value
 from zoerefine.launch.job_words import NO_CONFIG
+from zoerefine.launch.provenance import is_own_training
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import RunMetrics, Series, read_metrics
 from zoerefine.trees import flatten
@@ -23,11 +24,10 @@ MOST_METRICS = 200  # whose final values are kept
 
 def is_foreign(run: RunDir, recorded: Mapping[str, Any]) -> bool:
     """Whether another repository's script wrote the run, not our own training."""
-    if "config_digest" in recorded:  # our training has begun, whatever script called it
+    if is_own_training(recorded):
         return False
-    if "module" in recorded:  # a launcher started it
-        return not str(recorded["module"]).startswith(OWN_MODULES)
-    return not os.path.lexists(run.config_file)
+    launched = "module" in recorded
+    return launched or not os.path.lexists(run.config_file)
 
 
 def read_foreign_run(run: RunDir, recorded: dict[str, Any], names: Sequence[str]) -> Run:

@@ -5,12 +5,13 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from zoerefine.files import digest_json, write_json, write_text
+from zoerefine.identity import OWN_MODULES
 from zoerefine.launch.environment import packages
 from zoerefine.launch.git_commands import git_bytes, head_commit, uncommitted_files
 from zoerefine.launch.redaction import without_secrets
@@ -36,6 +37,15 @@ def add(run: RunDir, **facts: Any) -> None:
         if run.provenance_file.exists():
             recorded = run.read_json(run.provenance_file)
         write_json(run.provenance_file, printable(without_secrets(recorded | facts)))
+
+
+def is_own_training(recorded: Mapping[str, Any]) -> bool:
+    """Whether a launcher started our own training, or our training wrote these facts itself.
+
+    A script may have called our training, so the launcher's module alone does not tell.
+    """
+    launched = str(recorded.get("module", "")).startswith(OWN_MODULES)
+    return launched or "config_digest" in recorded
 
 
 def source_facts(folder: Path) -> dict[str, Any]:

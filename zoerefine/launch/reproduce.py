@@ -16,7 +16,6 @@ from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.files import digest_file
-from zoerefine.identity import OWN_MODULES
 from zoerefine.launch import provenance
 from zoerefine.launch.changes import Changes, shortened_list
 from zoerefine.launch.environment import packages
@@ -203,7 +202,7 @@ def compared_numbers(run: RunDir) -> dict[str, float]:
     """
     numbers = result_numbers(run)
     recorded = run.read_json(run.provenance_file)
-    if "config_digest" in recorded or str(recorded.get("module", "")).startswith(OWN_MODULES):
+    if provenance.is_own_training(recorded):
         return numbers
     metrics = read_metrics(run)
     numbers |= {name: value for name, value in metrics.final.items() if not is_time(name)}

@@ -1,26 +1,21 @@
 """metrics.jsonl and results.json: the metrics that our own training and `current_run` write."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from typing import Any
 
-from zoerefine.run_metrics.line_reader import LineReader
-from zoerefine.run_metrics.series import STEP_NAMES, Kind, MetricLog, as_number
+from zoerefine.run_metrics.line_reader import LineLog
+from zoerefine.run_metrics.series import STEP_NAMES, Kind, as_number
 from zoerefine.trees import flatten
 
 PHASE = "phase"  # of our own training: `train` or `val`, the first part of the metrics' names
 
 
 @dataclass
-class JsonLog(MetricLog):
+class JsonLog(LineLog):
     """metrics.jsonl: one JSON object a line, with a step and metrics, which may be nested."""
-
-    reader: LineReader = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.reader = LineReader(self.path)
 
     @property
     def kind(self) -> Kind:

@@ -1,8 +1,10 @@
-"""The lines of a text file that another process may be writing, each read once."""
+"""Text logs that another process may be writing: each line is read once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from zoerefine.run_metrics.series import MetricLog
 
 LONGEST_LINE = 2**20  # bytes; a longer one is read in parts
 
@@ -35,3 +37,13 @@ class LineReader:
                 self.offset += len(line)
                 self.number += 1
                 yield line.decode("utf-8", "replace")
+
+
+@dataclass
+class LineLog(MetricLog):
+    """A log that is read line by line."""
+
+    reader: LineReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = LineReader(self.path)

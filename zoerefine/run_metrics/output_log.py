@@ -1,25 +1,21 @@
 """log.txt: the metrics that a metric pattern finds in a job's output."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
-from zoerefine.run_metrics.line_reader import LineReader
+from zoerefine.run_metrics.line_reader import LineLog
 from zoerefine.run_metrics.metric_pattern import MetricPattern
-from zoerefine.run_metrics.series import Kind, MetricLog
+from zoerefine.run_metrics.series import Kind
 
 LINES, LIMIT_S = 1000, 5.0  # a pattern may take exponential time
 
 
 @dataclass(kw_only=True)
-class OutputLog(MetricLog):
+class OutputLog(LineLog):
     """A job's output. A value without a step has the count of the metric's values as its step."""
 
     pattern: MetricPattern
-    reader: LineReader = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.reader = LineReader(self.path)
 
     @property
     def kind(self) -> Kind:
