@@ -1,9 +1,11 @@
 """Fixtures that many tests use: a tiny synthetic world, a tiny config, scripts as processes."""
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from hypothesis import settings
 
 from tests.cluster import three_nodes
 from tests.foreign import ForeignRepository
+from tests.machine_faults import OtherUser, SmallDisk
 from zoerefine.config import load_config
 from zoerefine.data.synthetic import synthesize
 from zoerefine.exporting.export import export
@@ -138,6 +141,22 @@ def small_zoedepth(tmp_path_factory):
 def foreign_repository(tmp_path):
     """A repository of another project: foreign_repository(kind) with one of `KINDS`."""
     return lambda kind: ForeignRepository(tmp_path / "foreign" / kind, kind)
+
+
+@pytest.fixture
+def other_user():
+    """Another user than root, with a folder that belongs to this user."""
+    with tempfile.TemporaryDirectory(prefix="zoerefine-user-") as folder:
+        os.chmod(folder, 0o755)  # pytest's own folders are closed to others
+        yield OtherUser(Path(folder) / "user")
+
+
+@pytest.fixture
+def small_disk(other_user):
+    """A disk of 24 MB that belongs to this user: it can be filled, and made read-only."""
+    disk = SmallDisk(other_user.folder, other_user)
+    yield disk
+    disk.close()
 
 
 @pytest.fixture
