@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoerefine.config.schema import AugmentKeys
+from zoerefine.config.data_keys import AugmentKeys
 from zoerefine.data.prefetch import DeviceBatch
 
 # Random numbers a sample: flip, brightness, contrast, saturation, scale of the pseudo depth, crop

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.config import load_config, to_dict
-from zoerefine.config.schema import SEARCH, StudyKeys
+from zoerefine.config.schema import SEARCH
 from zoerefine.config.searched_keys import TreeKeys
+from zoerefine.config.study_keys import StudyKeys
 from zoerefine.errors import UserError
 from zoerefine.files import replacing, write_text
 from zoerefine.launch.changes import Changes

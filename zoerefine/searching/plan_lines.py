@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from zoerefine.config.schema import StudyKeys
+from zoerefine.config.study_keys import StudyKeys
 from zoerefine.searching.space import Parameter, size_of
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from zoerefine.config.schema import StudyKeys
+from zoerefine.config.study_keys import StudyKeys
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.criteria import Criteria
 from zoerefine.searching.space import Parameter, Values

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from zoerefine.config.schema import TrainKeys
+from zoerefine.config.training_keys import TrainKeys
 from zoerefine.registries import OPTIMIZERS
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from zoerefine.config.schema import TrainKeys
+from zoerefine.config.training_keys import TrainKeys
 from zoerefine.registries import SCHEDULES
 
 

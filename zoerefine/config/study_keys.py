@@ -1,0 +1,64 @@
+"""The keys of a search."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from zoerefine.config.collection_types import ListOf, MappingOf
+from zoerefine.config.declare import KeyGroup, key
+from zoerefine.config.storage_url import storage_fault
+from zoerefine.config.value_types import Integer, Number, OneOf, Text
+from zoerefine.registries import OBJECTIVES, PRUNERS, SAMPLERS
+
+OBJECTIVE = OneOf(OBJECTIVES)
+
+
+@dataclass
+class StudyKeys(KeyGroup):
+    """The study of a search."""
+
+    TRIALS: int = key(Integer(1), 20, "trials in all")
+    TIMEOUT_S: float = key(
+        Number(at_least=0), 0.0, "no trial is started after this time; 0: no limit", "s"
+    )
+    EPOCHS: int = key(Integer(0), 0, "epochs of a trial; 0: TRAIN.EPOCHS", "epochs")
+    OBJECTIVES: list[str] = key(
+        ListOf(OBJECTIVE, at_least=1, unique=True),
+        ["abs_rel"],
+        "what trials are compared by; delta1 is maximized, the others are minimized",
+    )
+    CONSTRAINTS: list[dict[str, Any]] = key(
+        ListOf(MappingOf({"name": OBJECTIVE, "at_most": Number()})),
+        [],
+        "upper bounds on objectives, e.g. [{name: latency_ms, at_most: 10.0}]",
+    )
+    SAMPLER: str = key(
+        OneOf(SAMPLERS), "tpe",
+        "how the values of a trial are chosen; grid: every combination of the lists",
+    )  # fmt: skip
+    PRUNER: str = key(
+        OneOf(PRUNERS), "median",
+        "which trials are stopped early; only where abs_rel is the single objective",
+    )  # fmt: skip
+    STORAGE: str = key(
+        Text("empty, sqlite:///FILE or postgresql://USER@HOST/DATABASE", storage_fault, True), "",
+        "the study's database; empty: a SQLite file beside the trials",
+    )  # fmt: skip
+    WORKERS: int = key(Integer(1, 4096), 1, "processes that run trials; one GPU each")
+    HEARTBEAT_S: int = key(
+        Integer(1), 20, "heartbeat interval of a worker; after three missed ones it is dead", "s"
+    )
+    RETRIES: int = key(
+        Integer(0), 2, "times that a trial whose worker died is continued from its checkpoint"
+    )
+    THEN: str = key(
+        OneOf(
+            {
+                "": "nothing",
+                "train": "train the best at full length, validation scenes included",
+                "train,export": "also export its engine",
+            }
+        ),
+        "",
+        "what follows the last trial",
+    )
+    SEEDS: int = key(Integer(1, 10_000), 1, "trainings of the best config, each with its own seed")
