@@ -1,5 +1,11 @@
 """Image files: pixels of any mode as they are stored, notes, and faults that name the file."""
 
+import os
+import struct
+import subprocess
+import sys
+import zlib
+
 import cv2
 import numpy as np
 import pytest
@@ -7,6 +13,8 @@ from PIL import ExifTags, Image
 
 from zoerefine.errors import UserError
 from zoerefine.image_files import (
+    MAX_FILE_BYTES,
+    MAX_PIXELS,
     exif_orientation,
     jpeg_bytes,
     png_bytes,
@@ -166,3 +174,119 @@ def test_a_damaged_file_is_named(tmp_path, name, read, damage):
     damage(path)
     with pytest.raises(UserError, match=name):
         read(path)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"progressive": True}, {"subsampling": 0}, {"quality": 30}]
+)
+def test_a_jpeg_has_the_pixels_that_opencv_decodes(tmp_path, options):
+    path = saved(tmp_path / "a.jpg", RGB, **options)
+    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+    np.testing.assert_array_equal(read_rgb(path), cv2.imread(str(path), flags))
+
+
+def hole(data):
+    """512 bytes in the middle are 0, as on a disk with a bad sector."""
+    middle = len(data) // 2
+    return data[: middle - 256] + bytes(512) + data[middle + 256 :]
+
+
+def ended_early(data):
+    """Cut, with the mark of a JPEG's end."""
+    return data[: len(data) // 2] + b"\xff\xd9"
+
+
+@pytest.mark.parametrize("damage", [hole, ended_early])
+def test_a_jpeg_that_libjpeg_only_warns_of_is_damaged(tmp_path, damage):
+    noise = RNG.integers(0, 256, (48, 64, 3), np.uint8)
+    path = saved(tmp_path / "a.jpg", noise, quality=95)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UserError, match=r"a\.jpg is cut short or a damaged picture \(.*\)"):
+        read_rgb(path)
+
+
+def test_a_jpeg_may_be_followed_by_other_data(tmp_path):
+    path = saved(tmp_path / "a.jpg", RGB)
+    expected = read_rgb(path)
+    path.write_bytes(path.read_bytes() + b"a phone's short video")
+    np.testing.assert_array_equal(read_rgb(path), expected)
+
+
+@pytest.mark.parametrize("kind", ["u16", "rgb"])
+def test_any_changed_byte_of_a_pngs_pixels_is_found(tmp_path, kind):
+    pixels = RGB if kind == "rgb" else RNG.integers(0, 65536, (48, 64), np.uint16)
+    data = png_bytes(pixels)
+    read = read_rgb if kind == "rgb" else read_values
+    for place in RNG.integers(45, len(data) - 20, 20):
+        changed = bytearray(data)
+        changed[place] ^= 0x10
+        (tmp_path / "a.png").write_bytes(changed)
+        with pytest.raises(UserError, match=r"a\.png is cut short or a damaged picture"):
+            read(tmp_path / "a.png")
+
+
+def png_chunk(name, body):
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def grey_png(width, height, bits, data):
+    header = struct.pack(">IIBBBBB", width, height, bits, 0, 0, 0, 0)
+    chunks = png_chunk(b"IHDR", header), png_chunk(b"IDAT", zlib.compress(data))
+    return b"".join([b"\x89PNG\r\n\x1a\n", *chunks, png_chunk(b"IEND", b"")])
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_values_of_under_8_bits_are_refused_because_decoders_scale_them(tmp_path, bits):
+    (tmp_path / "a.png").write_bytes(grey_png(8, 1, bits, bytes([0] + [0b00010010] * bits)))
+    with pytest.raises(UserError, match=rf"a\.png has {bits} bits a pixel: write 8 or 16"):
+        read_values(tmp_path / "a.png")
+
+
+def test_values_in_a_jpeg_are_refused_because_it_changes_them(tmp_path):
+    with pytest.raises(UserError, match=r"a\.png is a JPEG, .*: write a PNG"):
+        read_values(saved(tmp_path / "a.png", RGB[..., 0], format="JPEG"))
+
+
+# A whole 30000x30000 PNG of zeros has 0.9 MB. Reading it must fail before its pixels are decoded.
+LARGE_PNG = """
+import sys, resource
+from pathlib import Path
+import zoerefine.image_files as files
+from zoerefine.errors import UserError
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for read in (files.read_rgb, files.read_values):
+    try:
+        read(Path(sys.argv[1]))
+    except UserError as error:
+        print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("kind", ["png", "jpg"])
+def test_a_picture_with_too_many_pixels_is_refused_before_memory_is_taken(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    if kind == "png":
+        path.write_bytes(grey_png(30000, 30000, 8, bytes(30000)))
+    else:
+        data = jpeg_bytes(RGB, 90)
+        path.write_bytes(data.replace(struct.pack(">HH", 48, 64), struct.pack(">HH", 30000, 30000)))
+    found = subprocess.run(
+        [sys.executable, "-c", LARGE_PNG, path], capture_output=True, text=True, check=True
+    )
+    first, *_, grown_kb = found.stdout.splitlines()
+    assert f"has 30000x30000 pixels, more than {MAX_PIXELS}: make it smaller" in first
+    assert int(grown_kb) < 50_000
+
+
+def test_a_file_of_too_many_bytes_is_refused_by_its_size(tmp_path):
+    with open(tmp_path / "a.png", "wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)  # takes no disk space
+    with pytest.raises(UserError, match=rf"a\.png has {MAX_FILE_BYTES + 1} bytes"):
+        read_rgb(tmp_path / "a.png")
+
+
+def test_a_named_pipe_is_no_picture(tmp_path):
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(UserError, match=r"a\.png cannot be read: it is no file"):
+        read_values(tmp_path / "a.png")

@@ -283,7 +283,7 @@ def no_bytes(frame):
 def a_folder(frame):
     frame.depth.unlink()
     frame.depth.mkdir()
-    return frame.depth, "Is a directory"
+    return frame.depth, "it is no file"
 
 
 def a_loop(frame):
@@ -300,7 +300,7 @@ def nothing_behind_a_link(frame):
 
 def text(frame):
     frame.depth.write_text("404: not found\n")
-    return frame.depth, "no picture"
+    return frame.depth, "no JPEG or PNG"
 
 
 def colours(frame):
