@@ -5,7 +5,8 @@
 Runs in a process of its own, because it changes torch. FOLDER is a copy of Torch-TensorRT's Python
 files without its libraries, which need TensorRT's. TensorRT for RTX, which can be installed, takes
 the place of TensorRT: their networks have the same layers and types. A case names a network and a
-precision; its report lists the layers of the TensorRT network that our code gets.
+precision; its report lists the layers of the TensorRT network that our code gets, and compares its
+numbers, computed in torch, with those of the refiner.
 """
 
 import ast
@@ -19,6 +20,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
+from tensorrt_interpreter import Interpreter, UnknownLayer, typed_layers
 from torch import Tensor
 
 from zoerefine.exporting.engine_kinds import ExportSource
@@ -35,6 +37,8 @@ sys.modules["tensorrt.tensorrt"] = tensorrt
 """
 HEIGHT, WIDTH = 64, 96
 BASES = {"unet": 16}
+CALIBRATION = {"log_factor": 0.05, "strength": 0.8, "limit": 0.3, "spread_factor": 1.2}
+NUMBERS_CHANGED = ("small", "fp32", "")  # the case whose network is also changed and compared
 
 
 def replace_tensorrt_and_gpu(folder):
@@ -52,7 +56,7 @@ def replace_tensorrt_and_gpu(folder):
     torch.nn.Module.cuda = lambda self, *_: self
 
 
-def record_networks(reports):
+def record_networks(reports, networks):
     """Let Torch-TensorRT make its network, describe it, and build it for one kind of card."""
     import tensorrt
     from torch_tensorrt.dynamo.conversion import _TRTInterpreter as interpreter
@@ -66,6 +70,7 @@ def record_networks(reports):
         config.set_compute_capability(tensorrt.ComputeCapability.SM89, 0)
         plan = bytes(self.builder.build_serialized_network(self.ctx.net, config) or b"")
         reports.append(describe(self.ctx.net, self.optimization_profiles, len(plan)))
+        networks.append(Interpreter(tensorrt, self.ctx.net, dict(self.ctx.weight_refit_map)))
         return interpreter.TRTInterpreterResult(
             SimpleNamespace(serialize=lambda: plan), self._input_names, self._output_names,
             self.ctx.requires_output_allocator, self.ctx.requires_native_multidevice,
@@ -150,19 +155,133 @@ class TwoOutputs(torch.nn.Module):
 
 
 def source_of(network):
-    """A refiner with random weights. Constant ones would let the builder leave layers out."""
+    """A refiner with random weights, batch norm and calibration.
+
+    Constant ones would let the builder leave layers out. Depth changes by about 20%.
+    """
     torch.manual_seed(0)
     model = {"NAME": network, "BASE": BASES.get(network, 8), "MAX_LOG": 1.0, "CONFIDENCE": True}
     refiner = build_refiner(model).eval()
-    for weights in refiner.parameters():
-        if weights.dim() > 1:
-            torch.nn.init.kaiming_normal_(weights)
+    for values in refiner.parameters():
+        if values.dim() > 1:
+            torch.nn.init.kaiming_normal_(values)
+    for norm in refiner.modules():
+        if isinstance(norm, torch.nn.BatchNorm2d):
+            for values in (norm.weight, norm.running_var):
+                torch.nn.init.uniform_(values, 0.7, 1.3)
+            for values in (norm.bias, norm.running_mean):
+                torch.nn.init.normal_(values, std=0.2)
+    with torch.no_grad():
+        rgb01, zoe_m = next(noise())
+        inputs = torch.cat([rgb01, zoe_m.log1p(), zoe_m], 1)
+        for head, found in zip(("head", "scale_head"), refiner.backbone(inputs), strict=True):
+            refiner.get_parameter(f"backbone.{head}.weight").mul_(0.2 / found.std())
+        for name, value in CALIBRATION.items():
+            refiner.get_buffer(name).fill_(value)
+        refiner.trained.fill_(True)
     return ExportSource(refiner, HEIGHT, WIDTH, noise)
 
 
-def noise():
+def noise(batch=1):
+    """The same two batches at every call."""
+    generator = torch.Generator().manual_seed(0)
     for _ in range(2):
-        yield torch.rand(1, 3, HEIGHT, WIDTH), torch.rand(1, 1, HEIGHT, WIDTH) * 7 + 0.4
+        rgb01 = torch.rand(batch, 3, HEIGHT, WIDTH, generator=generator)
+        zoe_m = torch.rand(batch, 1, HEIGHT, WIDTH, generator=generator) * 7 + 0.4
+        zoe_m[:, :, 3:9] = 0
+        yield rgb01, zoe_m
+
+
+def compare(source, precision, network):
+    """The network's numbers against the refiner's, and against torch's in the same types."""
+    found, expected, same = [], [], []
+    core = source.core(precision)
+    with torch.inference_mode():
+        for batch in (1, 3):
+            rgb01, zoe_m = next(noise(batch))
+            found.append(network.run(rgb01=rgb01, zoe_m=zoe_m))
+            expected.append(source.refiner.refine(rgb01, zoe_m))
+            same.append(core(rgb01, zoe_m))
+    return {"refiner": differences(found, expected), "same types": differences(found, same)}
+
+
+def differences(found, expected):
+    """The worst depth in metres, the mean relative depth, and the mean spread."""
+    (depth_m, spread), (expected_m, expected_spread) = (
+        [torch.cat(values) for values in zip(*batches, strict=True)]
+        for batches in (found, expected)
+    )
+    error_m = (depth_m - expected_m).abs()
+    relative = error_m / expected_m.clamp(min=0.05)
+    in_spread = (spread - expected_spread).abs().mean()
+    return [error_m.max().item(), relative.mean().item(), in_spread.item()]
+
+
+def compare_changed(source, precision, interpreter):
+    """Every change of the network, planted alone, and what the comparison finds."""
+    found = {}
+    for name, change in CHANGES.items():
+        layers = list(typed_layers(interpreter.trt, interpreter.network))
+        undo = change(interpreter.network, layers)
+        try:
+            found[name] = compare(source, precision, interpreter)
+        except UnknownLayer as error:
+            found[name] = {"error": str(error)}
+        undo()
+    return found
+
+
+def set_to(layer, name, value):
+    """Set an attribute; returns a function that sets it back."""
+    before = getattr(layer, name)
+    setattr(layer, name, value)
+    return lambda: setattr(layer, name, before)
+
+
+def change_weight(network, layers):
+    layer = [layer for kind, layer in layers if kind == "CONVOLUTION"][1]
+    kernel = layer.kernel.copy()
+    kernel[: len(kernel) // layer.num_output_maps] *= 1.5
+    return set_to(layer, "kernel", kernel)
+
+
+def change_operation(network, layers):
+    pointwise = (layer for kind, layer in layers if kind == "ELEMENTWISE")
+    layer = next(layer for layer in pointwise if layer.op.name == "MAX")
+    return set_to(layer, "op", type(layer.op).MIN)
+
+
+def swap_inputs(network, layers):
+    layer = [layer for kind, layer in layers if kind == "CONCATENATION"][-1]
+    one, other = layer.get_input(0), layer.get_input(1)
+    layer.set_input(0, other)
+    layer.set_input(1, one)
+
+    def undo():
+        layer.set_input(0, one)
+        layer.set_input(1, other)
+
+    return undo
+
+
+def change_setting(network, layers):
+    layer = next(layer for kind, layer in layers if kind == "ACTIVATION")
+    return set_to(layer, "type", type(layer.type).TANH)
+
+
+def add_layer(network, layers):
+    """It cannot be removed, so this change comes last."""
+    network.add_identity(network.get_input(0))
+    return lambda: None
+
+
+CHANGES = {
+    "a weight": change_weight,
+    "an operation": change_operation,
+    "the order of inputs": swap_inputs,
+    "an unknown setting": change_setting,
+    "an unknown layer": add_layer,
+}
 
 
 def planted(mutant):
@@ -186,15 +305,19 @@ def main():
     from zoerefine.errors import UserError
     from zoerefine.exporting.engines import tensorrt_engine
 
-    reports = []
-    record_networks(reports)
+    reports, networks = [], []
+    record_networks(reports, networks)
     replace_embedding(folder)
     for network, precision, mutant in json.load(sys.stdin):
         count = len(reports)
+        source = source_of(network)
         try:
             with planted(mutant):
-                built = tensorrt_engine.build(source_of(network), precision)
+                built = tensorrt_engine.build(source, precision)
             reports[count]["requirements"] = built.requirements
+            reports[count]["differences"] = compare(source, precision, networks[-1])
+            if (network, precision, mutant) == NUMBERS_CHANGED:
+                reports[count]["changed"] = compare_changed(source, precision, networks[-1])
         except UserError as error:
             reports[count:] = [{"error": str(error)}]
     print(json.dumps(reports))

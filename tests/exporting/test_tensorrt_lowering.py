@@ -1,7 +1,8 @@
 """Torch-TensorRT converts every refiner whole, with the wanted types; checked without a GPU.
 
 Its own lowering and converters run on the network of TensorRT for RTX, in a process of their own
-(`lower_on_rtx.py`). Each way to break our part is planted once and must be found.
+(`lower_on_rtx.py`), and torch computes that network's numbers on the CPU
+(`tensorrt_interpreter.py`). Each way to break our part is planted once and must be found.
 """
 
 import json
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from zoerefine.exporting.engine_kinds import engine_kind
+from zoerefine.exporting.verify import TOLERANCES
 from zoerefine.registries import NETWORKS
 
 tensorrt = engine_kind("tensorrt")
@@ -26,6 +28,12 @@ UNKNOWN = "no converter"
 # The first one must come first: a converter, once registered, stays.
 MUTANTS = [("small", "int8", UNKNOWN), ("small", "int8", FOLDED), ("small", "fp16", IGNORED)]
 CASES = [(*case, "") for case in product(NETWORKS, tensorrt.precisions())]
+# Of mean relative depth, against torch in the same types, which rounds in other places.
+SAME_TYPES = {"fp32": 1e-5, "fp16": 5e-4, "bf16": 2e-3, "int8": 4e-3}
+CHANGES = {
+    "a weight": "", "an operation": "", "the order of inputs": "",
+    "an unknown setting": "has type TANH, not RELU", "an unknown layer": "is a IDENTITY layer",
+}  # fmt: skip
 
 pytestmark = [
     pytest.mark.skipif(
@@ -85,6 +93,31 @@ def test_every_refiner_is_converted_whole_with_the_wanted_types(reports, network
     assert report["batches"] == [list(tensorrt.BATCHES)] * 2
     assert report["plan_bytes"] > 50_000
     assert report["requirements"]["TensorRT"] == ["11.0.0"]
+
+
+def wrong_numbers(differences, precision):
+    """Which differences are beyond the tolerance of the precision."""
+    worst, mean = TOLERANCES[precision]
+    allowed = {"refiner": (worst, mean, mean), "same types": (worst, SAME_TYPES[precision], mean)}
+    return [
+        (against, differences[against])
+        for against, limits in allowed.items()
+        if any(one > most for one, most in zip(differences[against], limits, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(("network", "precision"), [case[:2] for case in CASES])
+def test_the_network_computes_what_the_refiner_computes(reports, network, precision):
+    assert wrong_numbers(reports[network, precision, ""]["differences"], precision) == []
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_network_is_found(reports, change):
+    found = reports["small", "fp32", ""]["changed"][change]
+    if message := CHANGES[change]:
+        assert found["error"].endswith(message)
+    else:
+        assert [name for name, _ in wrong_numbers(found, "fp32")] == ["refiner", "same types"]
 
 
 @pytest.mark.parametrize(
