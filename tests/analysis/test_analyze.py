@@ -191,7 +191,7 @@ def test_importances_find_the_setting_that_matters(runs):
         runs.add(f"r{number:02d}", settings, scenes=(0.1 + 0.05 * (number % 7),))
     found = importances(collect([str(runs.folder / "*")]).runs, Measure("test"))
     assert set(found) == {"TRAIN.LR", "TRAIN.CLIP"}
-    assert found["TRAIN.LR"] > found["TRAIN.CLIP"]
+    assert found["TRAIN.LR"].value > found["TRAIN.CLIP"].value
 
 
 def test_nothing_to_analyse_is_one_line(tmp_path, capsys):

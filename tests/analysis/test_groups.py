@@ -130,3 +130,10 @@ def test_curves_of_different_lengths_and_a_last_line_cut_short(runs):
     assert curves["a"].epochs == [1, 2, 3]
     assert curves["a"].refined == [0.5, 0.4, 0.3]
     assert curves["b"] is None
+
+
+def test_of_long_names_that_begin_alike_the_ends_are_shown(runs):
+    for number in range(2):
+        runs.add(f"r{number}", {"NAME": f"a network with a long name, version {number}"},
+                 scenes=(0.1 + number,))  # fmt: skip
+    assert labels(runs) == ["...version 0", "...version 1"]

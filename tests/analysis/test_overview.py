@@ -1,16 +1,14 @@
 """The overview graph: no label covers another, ticks are epochs, one run and forty groups fit."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
-from matplotlib.text import Text
 
+from tests.analysis.drawn_texts import assert_readable
 from zoerefine.analysis.collect import collect
 from zoerefine.analysis.cost import group_costs
 from zoerefine.analysis.figure_style import style
 from zoerefine.analysis.groups import make_groups
-from zoerefine.analysis.label_places import overlap, spread
+from zoerefine.analysis.label_places import spread
 from zoerefine.analysis.measure import Measure, choose_measure
 from zoerefine.analysis.overview import overview_figure
 
@@ -42,23 +40,6 @@ SETS = {
 }
 
 
-def drawn_texts(figure):
-    """Every visible text with its box in pixels."""
-    renderer = figure.canvas.get_renderer()
-    figure.draw(renderer)
-    shown = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
-    ticks = [label for axis in figure.axes for label in hidden_ticks(axis)]
-    return {text: text.get_window_extent(renderer) for text in shown if text not in ticks}
-
-
-def hidden_ticks(axis):
-    """Labels of ticks beyond the limits, which matplotlib keeps but does not draw."""
-    for ticks, limits in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim())):
-        for tick in ticks.get_major_ticks():
-            if not axis.axison or not min(limits) <= tick.get_loc() <= max(limits):
-                yield from (tick.label1, tick.label2)
-
-
 @pytest.mark.parametrize("name", SETS)
 def test_no_text_covers_another_or_leaves_the_picture(runs, name):
     add_groups(runs, **SETS[name])
@@ -66,13 +47,7 @@ def test_no_text_covers_another_or_leaves_the_picture(runs, name):
     measure = choose_measure(collection.runs)
     with style():
         figure = overview_figure(collection, make_groups(collection.runs, measure), measure)
-        boxes = drawn_texts(figure)
-    for (a, first), (b, second) in combinations(boxes.items(), 2):
-        assert overlap(first, second) < 4, (a.get_text(), b.get_text())
-    for text, box in boxes.items():
-        assert overlap(box, figure.bbox) == pytest.approx(box.width * box.height), text.get_text()
-    for axis in figure.axes:
-        assert axis.get_window_extent().width > 0.12 * figure.bbox.width
+        assert_readable(figure)
 
 
 def test_epochs_are_whole_numbers_that_end_where_the_data_end(runs):

@@ -47,12 +47,15 @@ def is_wide(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) > LOG_RATIO
 
 
-def set_log(axis: Any, which: str, digits: Sequence[int] = (1, 2, 5)) -> None:
-    """Make one axis ("x" or "y") logarithmic, with ticks at these first digits as plain numbers."""
+def set_log(axis: Any, which: str, digits: Sequence[int] = (1, 2, 5), most: int = 8) -> None:
+    """Make one axis ("x" or "y") logarithmic, with ticks at these first digits as plain numbers.
+
+    There are about `most` ticks.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     getattr(axis, f"set_{which}scale")("log")
     ticks = axis.xaxis if which == "x" else axis.yaxis
-    ticks.set_major_locator(LogLocator(subs=digits, numticks=8))
+    ticks.set_major_locator(LogLocator(subs=digits, numticks=most))
     ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ticks.set_minor_locator(NullLocator())

@@ -1,11 +1,13 @@
 """Short names of groups: the settings in which they differ, with as few digits as possible."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from zoerefine.analysis.run_record import Run
 
 LONGEST_VALUE = 28  # characters
+CONTEXT = 8  # characters shown of what two long values have in common
 
 
 def group_names(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[str]:
@@ -69,27 +71,44 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 
 
 def distinct_texts(values: Sequence[Any]) -> list[str]:
-    """Each value in a few characters; floats with the digits that keep different ones different."""
+    """Each value in a few characters; different values have different texts where possible.
+
+    Floats have as many digits as they need for that. Of long texts that begin alike, the end is
+    shown.
+    """
     different = len({repr(value) for value in values})
     for digits in range(2, 18):
         texts = [format_value(value, digits) for value in values]
         if len(set(texts)) == different:
-            break
-    return texts
+            return texts
+    return [_distinct_end(value, values) for value in values]
+
+
+def _distinct_end(value: Any, values: Sequence[Any]) -> str:
+    """A value's text without most of what it has in common with the texts that begin like it."""
+    short, text = format_value(value), full_text(value)
+    alike = {full_text(other) for other in values if format_value(other) == short}
+    same = (len(set(letters)) == 1 for letters in zip(*alike, strict=False))
+    begin = max(0, sum(takewhile(bool, same)) - CONTEXT)
+    return short if len(alike) == 1 else shortened(f"...{text[begin:].lstrip()}")
 
 
 def format_value(value: Any, digits: int = 2) -> str:
     """A setting in a few characters."""
+    return shortened(full_text(value, digits))
+
+
+def full_text(value: Any, digits: int = 2) -> str:
+    """A setting as text: of a mapping only the values."""
     if value is None:
         return "not set"
     if isinstance(value, float):
         return f"{value:.{digits}g}"
     if isinstance(value, list):
-        text = ", ".join(format_value(item, digits) for item in value)
-        return shortened(f"[{text}]")
+        return f"[{', '.join(full_text(item, digits) for item in value)}]"
     if isinstance(value, dict):
-        return shortened(" ".join(format_value(item, digits) for item in value.values()))
-    return shortened(str(value))
+        return " ".join(full_text(item, digits) for item in value.values())
+    return " ".join(str(value).split())
 
 
 def shortened(text: str, longest: int = LONGEST_VALUE) -> str:

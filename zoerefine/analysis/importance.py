@@ -1,7 +1,10 @@
-"""How much each setting mattered: its share of the variation of the final metric."""
+"""How much each setting mattered for the final metric."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from zoerefine.analysis.figure_style import is_wide
 from zoerefine.analysis.measure import Measure
@@ -9,30 +12,69 @@ from zoerefine.analysis.run_record import Run, differing_keys, finite_number
 
 ENOUGH_FOR_IMPORTANCE = 8  # runs; with fewer an importance would be noise
 ENOUGH_TO_BE_SURE = 50  # runs; with fewer it is a rough estimate
+GOOD = 0.5  # share of the runs that are the good ones
+RUNS_HALVED = range(2 * ENOUGH_FOR_IMPORTANCE, 201)  # number of runs whose shares get an interval
+HALVES = 20  # random ones
+BOUNDS = 0.1, 0.9  # of the interval
 
 
-def importances(runs: Sequence[Run], measure: Measure) -> dict[str, float]:
-    """Each differing setting's share of the variation of the score (PED-ANOVA, Watanabe 2023).
+@dataclass(frozen=True)
+class Share:
+    """A setting's share of all settings' importance.
 
-    Empty for fewer than ENOUGH_FOR_IMPORTANCE runs. The shares add up to 1.
+    Attributes:
+        low, high: 80% of random halves of the runs give a share between these; None for a
+            single setting, and for fewer or more runs than RUNS_HALVED.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.value:.0%}"
+        return f"{self.value:.0%} ({100 * self.low:.0f} to {self.high:.0%})"
+
+
+def importances(runs: Sequence[Run], measure: Measure) -> dict[str, Share]:
+    """How much each differing setting decides whether a run is in the better half.
+
+    PED-ANOVA (Watanabe 2023), with the better half as its target: its usual target, the best
+    tenth, is three of 30 runs. The largest share comes first. The shares add up to 1. Empty for
+    fewer than ENOUGH_FOR_IMPORTANCE runs.
     """
     scored, keys = scored_runs(runs, measure), compared_keys(runs, measure)
     if len(scored) < ENOUGH_FOR_IMPORTANCE or not keys:
         return {}
     import optuna
 
+    spaces = {key: _space([run.settings.get(key) for run in scored]) for key in keys}
+    trials = [
+        optuna.trial.create_trial(
+            params={key: _value(run.settings.get(key), spaces[key]) for key in keys},
+            distributions=spaces,
+            value=measure.sign * (measure.score(run) or 0.0),
+        )
+        for run in scored
+    ]
+    shares = _shares(trials)
+    if len(trials) not in RUNS_HALVED or len(keys) == 1:
+        return {key: Share(value) for key, value in shares.items()}
+    rng = np.random.default_rng(0)
+    orders = [rng.permutation(len(trials)) for _ in range(HALVES)]
+    drawn = [_shares([trials[i] for i in order[: len(order) // 2]]) for order in orders]
+    bounds = {key: np.quantile([one[key] for one in drawn], BOUNDS) for key in keys}
+    return {key: Share(value, *map(float, bounds[key])) for key, value in shares.items()}
+
+
+def _shares(trials: Sequence[Any]) -> dict[str, float]:
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    spaces = {key: _space([run.settings.get(key) for run in scored]) for key in keys}
-    for run in scored:
-        study.add_trial(
-            optuna.trial.create_trial(
-                params={key: _value(run.settings.get(key), spaces[key]) for key in keys},
-                distributions=spaces,
-                value=measure.sign * (measure.score(run) or 0.0),
-            )
-        )
-    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+    study.add_trials(trials)
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=GOOD)
     found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     return {key: float(value) for key, value in found.items()}
 

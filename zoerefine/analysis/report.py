@@ -14,7 +14,12 @@ from zoerefine.analysis.comparisons import Difference
 from zoerefine.analysis.example_frames import best_and_worst
 from zoerefine.analysis.figure_style import PALETTE
 from zoerefine.analysis.groups import RunGroup
-from zoerefine.analysis.importance import ENOUGH_FOR_IMPORTANCE, ENOUGH_TO_BE_SURE, importances
+from zoerefine.analysis.importance import (
+    ENOUGH_FOR_IMPORTANCE,
+    ENOUGH_TO_BE_SURE,
+    Share,
+    importances,
+)
 from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.run_record import Curve, Run
 from zoerefine.analysis.summary import summarize
@@ -98,16 +103,23 @@ def as_url(path: Path, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-def settings_note(shares: dict[str, float], runs: int, measure: Measure) -> str:
+def settings_note(shares: dict[str, Share], runs: int, measure: Measure) -> str:
     """The importances in a sentence."""
     if not shares:
         return (
             f"No importances: fewer than {ENOUGH_FOR_IMPORTANCE} runs with a final metric, or no "
             "setting differs."
         )
-    parts = [f"{key} {share:.0%}" for key, share in shares.items()]
+    parts = [f"{key} {share}" for key, share in shares.items()]
     rough = f" A rough estimate: only {runs} runs." if runs < ENOUGH_TO_BE_SURE else ""
-    return f"Share of the variation of {measure.label} (PED-ANOVA): {', '.join(parts)}.{rough}"
+    bounds = " In brackets: the range of 80% of random halves of the runs." if any(
+        share.low is not None for share in shares.values()
+    ) else ""
+    return (
+        f"Importance for {measure.label}, to be in the better half of the runs (PED-ANOVA): "
+        f"{', '.join(parts)}."
+        f"{bounds}{rough}"
+    )
 
 
 def favour(measure: Measure) -> str:
