@@ -122,14 +122,16 @@ class SmallDisk:
         self.is_mounted = IS_ROOT and not subprocess.run(words, capture_output=True).returncode
         user.own(self.path)
 
-    def fill(self):
-        """Fill the disk: no byte is free."""
+    def fill(self, free=0):
+        """Fill the disk, except for so many bytes (rounded up to blocks)."""
         if not self.is_mounted:
-            self.user.largest_file = 0
+            self.user.largest_file = free
             return
-        with open(self.path / ".fill", "ab", buffering=0) as file, suppress(OSError):
-            while True:
-                file.write(b"\0" * BLOCK)
+        with open(self.path / ".fill", "ab", buffering=0) as file:
+            with suppress(OSError):
+                while True:
+                    file.write(b"\0" * BLOCK)
+            file.truncate(max(0, file.tell() - free) // BLOCK * BLOCK)
 
     def read_only(self):
         """Make everything on the disk read-only."""

@@ -110,19 +110,30 @@ def disk_space(folder: Path) -> MachineCheck:
 
 def disk_speed(folder: Path) -> MachineCheck:
     """Reading speed of a file that is not in memory."""
+    cost = "the first epoch waits for the disk, and every epoch if memory is small"
+    try:
+        speed = read_speed(folder)
+    except OSError as error:
+        found = f"cannot be measured: {folder}: {error.strerror}"
+        return MachineCheck("disk reads", found, False, "nothing can be written there")
+    return MachineCheck("disk reads", f"{speed:.2f} GB/s", speed > 0.2, cost)
+
+
+def read_speed(folder: Path) -> float:
+    """GB/s of a new file in a folder. Raises `OSError` where none can be written."""
+    room = shutil.disk_usage(folder).free // 4
+    size = min(SAMPLE_BYTES, max(2**20, room // 2**20 * 2**20))
     with tempfile.NamedTemporaryFile(dir=folder) as file:
-        file.write(os.urandom(2**20) * (SAMPLE_BYTES // 2**20))
+        file.write(os.urandom(2**20) * (size // 2**20))
         file.flush()
         os.fsync(file.fileno())
 
         def read() -> None:
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            os.pread(file.fileno(), SAMPLE_BYTES, 0)
+            os.pread(file.fileno(), size, 0)
 
-        speed = SAMPLE_BYTES / fastest(read) / 1e9
-    cost = "the first epoch waits for the disk, and every epoch if memory is small"
-    return MachineCheck("disk reads", f"{speed:.2f} GB/s", speed > 0.2, cost)
+        return size / fastest(read) / 1e9
 
 
 def gpu() -> MachineCheck:

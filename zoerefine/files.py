@@ -6,7 +6,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a path beside `path` to write to; on success it is flushed and renamed onto `path`.
 
     A kill at any moment leaves either the old file or the new one. An exception removes the
-    half-written file.
+    half-written file; an `OSError` names `path`.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,8 +28,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
         sync_file(temporary)
         os.replace(temporary, path)
         sync_folder(path.parent)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # a full disk is reported without a name
+            error.filename = str(path)
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # read-only storage says so before it looks for the file
+            temporary.unlink()
 
 
 @contextmanager

@@ -1,0 +1,167 @@
+"""Runs zoerefine's commands in forks of one process that has loaded everything once.
+
+    server = VerbServer(user)
+    done = server.run(["train", "--config", "a.yaml"], cwd=folder)    done.code, done.out, done.err
+
+A fork starts in milliseconds, a new process in seconds. It runs as the user that is given.
+"""
+
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+LOADED = (
+    "torch",
+    "cv2",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+    "optuna",
+    "rich.table",
+    "zoerefine.training.job",
+    "zoerefine.training.training_checks",
+    "zoerefine.training.step_profile",
+    "zoerefine.exporting.export",
+    "zoerefine.exporting.show",
+    "zoerefine.infer.pipeline",
+    "zoerefine.analysis.analyze",
+    "zoerefine.analysis.diff",
+    "zoerefine.searching.driver",
+    "zoerefine.searching.own_training",
+    "zoerefine.searching.dashboard",
+    "zoerefine.launch.launcher",
+    "zoerefine.commands.run",
+)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended; a code below 0 is the signal that ended it."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+class VerbServer:
+    """The side of the tests: asks for commands, one after the other."""
+
+    def __init__(self, user):
+        self.process = user.start(
+            [sys.executable, "-m", "tests.verb_server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, words, cwd, env=None, stop_at="", largest_file=None, kill_after=None):
+        """Run a command to its end.
+
+        Args:
+            env: environment variables to set; a value None removes one.
+            stop_at: a text of its standard output after which it gets SIGINT.
+            largest_file: the limit on the size of files that it can write.
+            kill_after: seconds after which it gets SIGKILL.
+        """
+        request = {
+            "words": [str(word) for word in words],
+            "cwd": str(cwd),
+            "env": env or {},
+            "stop_at": stop_at,
+            "largest_file": largest_file,
+            "kill_after": kill_after,
+        }
+        print(json.dumps(request), file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        assert answer, "the server of commands has ended"
+        return Done(**json.loads(answer))
+
+    def close(self):
+        """End the server."""
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+def serve():
+    """The side of the commands: a fork for each line of standard input."""
+    import importlib
+
+    for name in LOADED:
+        importlib.import_module(name)
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        print(json.dumps(fork(json.loads(line))), file=answers, flush=True)
+
+
+def fork(request):
+    """Run a request in a child process; returns what `Done` holds."""
+    start = time.monotonic()
+    pipes = [os.pipe(), os.pipe()]
+    pid = os.fork()
+    if pid == 0:
+        in_child(request, [write for _, write in pipes])
+    for _, write in pipes:
+        os.close(write)
+    texts = ["", ""]
+
+    def read(number):
+        with open(pipes[number][0], encoding="utf-8", errors="replace") as pipe:
+            for line in pipe:
+                texts[number] += line
+                if number == 0 and request["stop_at"] and request["stop_at"] in line:
+                    os.kill(pid, signal.SIGINT)
+
+    readers = [threading.Thread(target=read, args=(number,)) for number in (0, 1)]
+    for reader in readers:
+        reader.start()
+    if request["kill_after"] is not None:
+        time.sleep(request["kill_after"])
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    for reader in readers:
+        reader.join()
+    code = os.waitstatus_to_exitcode(status)
+    return {"code": code, "out": texts[0], "err": texts[1], "seconds": time.monotonic() - start}
+
+
+def in_child(request, outputs):
+    """Run the command as the console script would, and end."""
+    code = 70
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, output in enumerate(outputs, 1):
+            os.dup2(output, number)
+        sys.stdout, sys.stderr = (
+            io.TextIOWrapper(open(n, "wb", closefd=False), line_buffering=True) for n in (1, 2)
+        )
+        for key, value in request["env"].items():
+            os.environ.pop(key, None) if value is None else os.environ.update({key: value})
+        os.chdir(request["cwd"])
+        if request["largest_file"] is not None:
+            limit = request["largest_file"]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        from zoerefine.cli import main
+
+        code = main(request["words"])
+    except SystemExit as error:  # argparse
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()
