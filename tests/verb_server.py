@@ -141,7 +141,8 @@ def in_child(request, outputs):
         for number, output in enumerate(outputs, 1):
             os.dup2(output, number)
         sys.stdout, sys.stderr = (
-            io.TextIOWrapper(open(n, "wb", closefd=False), line_buffering=True) for n in (1, 2)
+            io.TextIOWrapper(io.FileIO(number, "w", closefd=False), line_buffering=True)
+            for number in (1, 2)
         )
         for key, value in request["env"].items():
             os.environ.pop(key, None) if value is None else os.environ.update({key: value})

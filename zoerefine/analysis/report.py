@@ -112,9 +112,11 @@ def settings_note(shares: dict[str, Share], runs: int, measure: Measure) -> str:
         )
     parts = [f"{key} {share}" for key, share in shares.items()]
     rough = f" A rough estimate: only {runs} runs." if runs < ENOUGH_TO_BE_SURE else ""
-    bounds = " In brackets: the range of 80% of random halves of the runs." if any(
-        share.low is not None for share in shares.values()
-    ) else ""
+    bounds = (
+        " In brackets: the range of 80% of random halves of the runs."
+        if any(share.low is not None for share in shares.values())
+        else ""
+    )
     return (
         f"Importance for {measure.label}, to be in the better half of the runs (PED-ANOVA): "
         f"{', '.join(parts)}."
