@@ -27,19 +27,18 @@ from peers.side import own_mb
 
 from zoerefine.data.cache import (
     PACKED,
-    SCHEMA,
     Cache,
     frame_dtype,
     open_cache,
     record_fields,
     record_stride,
 )
+from zoerefine.data.cache_header import write_header
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.loader import Loader
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.data.synthetic import synthesize
-from zoerefine.files import write_json
 from zoerefine.progress import say, track
 
 HEIGHT, WIDTH, BATCH = 192, 256, 64
@@ -124,10 +123,10 @@ def make_cache(folder: Path, count: int, sparse: bool = False) -> None:
         for _ in range(0 if sparse else count):
             file.write(rng.bytes(STRIDE))
     clip = {"name": "0000", "scene": "scene00", "title": "", "speed": 0, "classes": []}
-    header = {"schema": SCHEMA, "digest": "", "label": "", "pseudo_label": "", "stride": STRIDE,
+    header = {"digest": "", "label": "", "pseudo_label": "", "stride": STRIDE,
               "height": HEIGHT, "width": WIDTH, "depth_scale": 1e-3, "zoe_scale": ZOE_UNIT_M,
               "dataset_digest": "random", "clips": [clip]}  # fmt: skip
-    write_json(folder / "cache.json", header)
+    write_header(folder, header)
 
 
 def compare(root: Path, sides: list[Side], rounds: int) -> list[Row]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoerefine.data.cache import PACKED, SCHEMA, frame_dtype, make_cache
+from zoerefine.data.cache import PACKED, frame_dtype, make_cache
 from zoerefine.data.sampler import ORDERS, OrderOptions, Sampler
 from zoerefine.errors import UserError
 
@@ -21,7 +21,7 @@ def cache_with(sizes):
         {"name": f"{k:04d}", "scene": f"s{k // 2}", "title": "", "speed": 0, "classes": []}
         for k in range(2 * len(sizes))
     ]
-    header = {"schema": SCHEMA, "digest": "", "label": "", "pseudo_label": "", "height": 1,
+    header = {"digest": "", "label": "", "pseudo_label": "", "height": 1,
               "width": 1, "depth_scale": 1.0, "zoe_scale": 1.0, "clips": clips}  # fmt: skip
     return make_cache(header, frames, None, None)
 

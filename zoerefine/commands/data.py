@@ -1,4 +1,4 @@
-"""zoerefine data: make, check, split and pack a data set."""
+"""zoerefine data: make, check, split and pack a data set, and verify what is packed."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.data import ZOEDEPTH_MODEL
+from zoerefine.errors import UserError
 
 if TYPE_CHECKING:
     from zoerefine.data.split import Split
@@ -18,6 +19,7 @@ examples:
   zoerefine data inspect data/synthetic --picture sheet.png
   zoerefine data split data/synthetic --out split.json
   zoerefine data pack --config configs/demo.yaml DATA.ROOT data/synthetic
+  zoerefine data verify caches
 """
 
 
@@ -31,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     """All commands with their options."""
     made = argparse.ArgumentParser(
         prog="zoerefine data",
-        description="Make, check, split and pack a data set.",
+        description="Make, check, split and pack a data set, and verify what is packed.",
         epilog=EXAMPLES,
         formatter_class=HelpFormat,
     )
@@ -78,6 +80,9 @@ def parser() -> argparse.ArgumentParser:
     add = command(pack, "pack a config's data set into the cache that its training will use")
     add("--config", "--cfg_path", required=True, metavar="FILE", help="a YAML config")
     add("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
+
+    add = command(verify, "compare all records of packed caches with their digests")
+    add("folder", type=Path, help="a packed cache, or a folder of them (a config's CACHE.ROOT)")
     return made
 
 
@@ -155,6 +160,20 @@ def pack(args: argparse.Namespace) -> None:
     cache, parts = prepare(cfg)
     print(counts(parts))
     print(cache.folder)
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Print a line for each cache; exit code 1 if one is damaged. The others are verified too."""
+    from zoerefine.data.verification import packed_caches, verify
+
+    damaged = 0
+    for folder in packed_caches(args.folder):
+        try:
+            print(f"{folder}: {verify(folder)} records have their digests")
+        except UserError as error:
+            damaged += 1
+            print(error)
+    return 1 if damaged else 0
 
 
 def counts(split: "Split") -> str:

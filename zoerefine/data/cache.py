@@ -4,13 +4,12 @@
     <root>/<digest>/frames.npy     a row a frame: clip, name, state, fingerprint, record's digest
     <root>/<digest>/records.bin    record i at i * stride: zoe, depth, rgb, objects
 
-The folder's name is the digest of the sources (names, sizes, times) and the settings, so a cache
-that exists is valid. Opening one reads the header and maps the rest: it takes as long for a
-million frames as for a thousand. `pack.py` makes caches.
+The folder's name is the digest of the sources (names, sizes, times) and the settings. Opening a
+cache reads the header and maps the rest: it takes as long for a million frames as for a thousand.
+`verification.py` compares records with their digests. `pack.py` makes caches.
 """
 
 import hashlib
-import json
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from zoerefine.data.cache_header import read_header
 from zoerefine.data.dataset import Clip
 from zoerefine.errors import UserError
 from zoerefine.memory import free_memory
 
-SCHEMA = 3
 PAGE = 4096
 WORD_BYTES = 8  # rows are gathered as int64 words, which np.take copies fastest
 TO_DO, PACKED, BROKEN = 0, 1, 2  # a frame's state
@@ -125,6 +124,7 @@ class Cache:
         frames: of `frame_dtype` [N].
         complete: whether all frames were decoded, so that broken ones are known and left out.
         contents: `dataset_digest` as the header has it; empty without one.
+        code: which code packed it: see `packing_code`.
     """
 
     folder: Path | None
@@ -141,6 +141,7 @@ class Cache:
     records: Records
     complete: bool = True
     contents: str = ""
+    code: str = ""
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -171,7 +172,10 @@ class Cache:
     def indices(self, scenes: tuple[str, ...]) -> np.ndarray:
         """The numbers of the usable records of some scenes, int64 [n], ascending."""
         wanted = np.array([clip.scene in scenes for clip in self.clips])
-        usable = wanted[self.frames["clip"]]
+        try:
+            usable = wanted[self.frames["clip"]]
+        except IndexError:
+            raise UserError(f"{self.folder}/frames.npy is damaged: delete {self.folder}") from None
         if self.complete:
             usable &= self.frames["state"] == PACKED
         return np.flatnonzero(usable)
@@ -207,32 +211,27 @@ def open_cache(folder: Path) -> Cache:
     header = read_header(folder)
     frames = open_frames(folder)
     stride, path = header["stride"], folder / "records.bin"
-    if not path.exists() or path.stat().st_size != len(frames) * stride:
-        raise UserError(
-            f"{path} should have {len(frames) * stride} bytes and does not: delete {folder}"
-        )
-    return make_cache(header, frames, folder, MappedRecords(path, len(frames), stride))
-
-
-def read_header(folder: Path) -> dict[str, Any]:
-    """The contents of cache.json. Raises `UserError` as `open_cache` does."""
     try:
-        header = json.loads((folder / "cache.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{folder} is no packed cache: make one with zoerefine data pack") from None
-    except ValueError as error:
-        raise UserError(f"{folder}/cache.json is damaged ({error}): delete {folder}") from None
-    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-        raise UserError(f"{folder} is of another version (schema {SCHEMA} is needed): delete it")
-    return header
+        size = path.stat().st_size
+        if size != len(frames) * stride:
+            raise UserError(
+                f"{path} has {size} bytes and should have {len(frames) * stride}: delete {folder}"
+            )
+        records = MappedRecords(path, len(frames), stride)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): delete {folder}") from None
+    return make_cache(header, frames, folder, records)
 
 
 def open_frames(folder: Path, mode: Any = "r") -> np.ndarray:
     """Map frames.npy. Raises `UserError` where it is damaged."""
     try:
-        return np.lib.format.open_memmap(folder / "frames.npy", mode)
+        frames = np.lib.format.open_memmap(folder / "frames.npy", mode)
     except (OSError, ValueError) as error:
         raise UserError(f"{folder}/frames.npy is damaged ({error}): delete {folder}") from None
+    if frames.ndim != 1 or frames.dtype.names != frame_dtype(1).names:
+        raise UserError(f"{folder}/frames.npy is no table of frames: delete {folder}")
+    return frames
 
 
 def make_cache(
@@ -247,6 +246,7 @@ def make_cache(
     return Cache(
         folder=folder,
         contents=header.get("dataset_digest", ""),
+        code=header.get("code", ""),
         fields=record_fields(header["height"], header["width"]),
         clips=tuple(
             Clip(**{**clip, "classes": tuple(clip["classes"])}) for clip in header["clips"]

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.data.cache import BROKEN, PACKED, SCHEMA, frame_dtype, record_fields, record_stride
+from zoerefine.data.cache import BROKEN, PACKED, frame_dtype, record_fields, record_stride
+from zoerefine.data.cache_header import SCHEMA
 from zoerefine.data.dataset import Dataset
 from zoerefine.data.decode import read_frame
 from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.data.packing_code import packing_code
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
 
@@ -51,10 +53,10 @@ class FramePacker:
 
     @property
     def header(self) -> dict[str, Any]:
-        """cache.json without the digest of the records, which is known once all are packed."""
+        """cache.json without the digests, which are known once all is packed."""
         return {
-            "schema": SCHEMA,
             "digest": self.digest,
+            "code": packing_code(),
             "label": self.dataset.label,
             "pseudo_label": self.dataset.pseudo_label,
             **self.settings,

@@ -12,11 +12,12 @@ from zoerefine.data.cache import Cache, make_cache, open_cache
 from zoerefine.data.dataset import Dataset
 from zoerefine.data.frame_packer import FramePacker
 from zoerefine.data.on_demand import DecodedRecords, FilledRecords
+from zoerefine.data.packing_code import packing_code
 from zoerefine.data.partial_cache import PartialCache
 from zoerefine.files import create_ignored_folder
 from zoerefine.locks import lock
 from zoerefine.processor_use import usable_cores
-from zoerefine.progress import say
+from zoerefine.progress import say, warn
 
 
 def build_cache(
@@ -59,6 +60,11 @@ def build_cache(
 def _open_packed(folder: Path, mode: str) -> Cache:
     cache = open_cache(folder)
     say(f"using the packed cache {folder} ({len(cache)} frames)")
+    if cache.code != packing_code():
+        warn(
+            f"{folder} was packed by other code, or with other versions of its libraries: "
+            "CACHE.MODE rebuild packs it again"
+        )
     # A run in mode `fill` does not know the broken frames when it starts. When it is resumed, it
     # must see the same order, so it must not leave them out then.
     return dataclasses.replace(cache, complete=mode != "fill")

@@ -2,18 +2,21 @@
 
 A cache is packed in `<digest>.partial/` and published by renaming that folder. Each frame's state
 is written after its record, together with the record's digest, so after a kill a build continues
-with the records whose digests are right. Records of unchanged files are copied from an older cache
-of the same source and settings.
+with the records whose digests are right. `partial.json` there states the length of each file and
+which code packs; files of another length, or of other code, are packed again. Records of unchanged
+files are copied from an older cache of the same source, settings and code.
 """
 
 import errno
+import json
 import os
 import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +28,16 @@ from zoerefine.data.cache import (
     contents_digest,
     open_cache,
     open_frames,
-    read_header,
 )
+from zoerefine.data.cache_header import read_header, write_header
 from zoerefine.data.frame_packer import FramePacker, note_record, record_digest
+from zoerefine.data.packing_code import packing_code
 from zoerefine.errors import UserError
 from zoerefine.files import replacing, sync_file, sync_folder, write_json
 from zoerefine.progress import bar, say, track
 
 SOURCES = ["clip", "name", "fingerprint"]  # columns that packing does not change
+FACTS = "partial.json"
 
 
 class PartialCache:
@@ -69,10 +74,12 @@ class PartialCache:
         """
         count, stride = len(self.packer.frames), self.packer.stride
         self.partial.mkdir(exist_ok=True)
+        self._discard_unless_whole()
         path = self.partial / "records.bin"
         with self._enough_disk(count * stride), open(path, "ab") as file:
             os.posix_fallocate(file.fileno(), 0, max(1, count * stride))
         self.frames = self._open_frames()
+        self._write_facts()
         self._file = open(path, "r+b", buffering=0)  # noqa: SIM115
         self.records = np.memmap(self._file, np.uint8, "r", shape=(count, stride))
         self._keep_intact()
@@ -95,18 +102,43 @@ class PartialCache:
                 raise
             raise fault from None
 
-    def _open_frames(self) -> np.ndarray:
-        """The frame table of an earlier build, or a new one where there is none or it is damaged.
+    def _discard_unless_whole(self) -> None:
+        """Remove an earlier build whose table was cut short, or which other code packed.
 
-        A table that was cut short has zeros at its end once it is mapped for writing.
+        It comes before they are mapped for writing, which would fill up with zeros what is missing.
+        Of records that were cut short only the missing ones are packed again.
         """
+        facts = self._facts()
+        if facts and facts["code"] != packing_code():
+            say(f"{self.partial} was begun by other code: all frames are packed again")
+        elif facts and facts["frames.npy"] != file_length(self.partial / "frames.npy"):
+            say(f"{self.partial}/frames.npy was cut short: all frames are packed again")
+        elif facts:
+            if facts["records.bin"] != file_length(self.partial / "records.bin"):
+                say(f"{self.partial}/records.bin was cut short: what is missing is packed again")
+            return
+        for name in (FACTS, "frames.npy", "records.bin"):  # the facts first: a kill may follow
+            (self.partial / name).unlink(missing_ok=True)
+
+    def _facts(self) -> dict[str, Any]:
+        """What partial.json states; empty where there is none, or another file."""
+        with suppress(OSError, ValueError):
+            facts = json.loads((self.partial / FACTS).read_text(encoding="utf-8"))
+            if isinstance(facts, dict) and facts.keys() == {"code", "frames.npy", "records.bin"}:
+                return facts
+        return {}
+
+    def _write_facts(self) -> None:
+        """State the code, and the lengths of the files, which packing does not change."""
+        lengths = {name: file_length(self.partial / name) for name in ("frames.npy", "records.bin")}
+        write_json(self.partial / FACTS, {"code": packing_code()} | lengths)
+
+    def _open_frames(self) -> np.ndarray:
+        """The frame table of an earlier build, or a new one where there is none."""
         path, expected = self.partial / "frames.npy", self.packer.frames
         if path.exists():
             frames = open_frames(self.partial, "r+")
-            sources = ["clip", "name", "fingerprint"]
-            if frames.dtype == expected.dtype and np.array_equal(
-                frames[sources], expected[sources]
-            ):
+            if has_sources_of(frames, expected):
                 return frames
         with replacing(path) as temporary, open(temporary, "wb") as file:
             np.save(file, expected)
@@ -147,10 +179,14 @@ class PartialCache:
         none = np.array([], int), np.array([], int)
         try:
             header = read_header(folder)
+            if any(header.get(key) != value for key, value in self.packer.settings.items()):
+                return none
             theirs = open_cache(folder).frames
-        except UserError:
+        except (UserError, KeyError) as error:  # damage there never stops work here
+            say(f"no records are copied from {folder}: {error}")
             return none
-        if any(header.get(key) != value for key, value in self.packer.settings.items()):
+        if header.get("code") != packing_code():
+            say(f"no records are copied from {folder}: other code packed them")
             return none
         to_do = np.flatnonzero(self.frames["state"] == TO_DO)
         packed = np.flatnonzero(theirs["state"] == PACKED)
@@ -188,14 +224,28 @@ class PartialCache:
         note_record(self.frames, index, record, state)
 
     def publish(self) -> None:
-        """Write the header, force everything to the disk, and rename the folder."""
+        """Write the header, force everything to the disk, and rename the folder.
+
+        Raises `UserError` where the frame table has been damaged since it was opened.
+        """
+        if not self._is_complete():
+            raise UserError(
+                f"{self.partial}/frames.npy has been changed while frames were packed: run the "
+                "same command again"
+            )
         self._name_broken()
         sync_file(self.partial / "frames.npy")
         sync_file(self.partial / "records.bin")
         contents = contents_digest(tuple(self.packer.dataset.clips), self.frames)
-        write_json(self.partial / "cache.json", self.packer.header | {"dataset_digest": contents})
+        write_header(self.partial, self.packer.header | {"dataset_digest": contents})
         os.replace(self.partial, self.folder)
         sync_folder(self.folder.parent)
+        (self.folder / FACTS).unlink(missing_ok=True)
+
+    def _is_complete(self) -> bool:
+        """Whether the table on the disk is of this data set, and no frame is left to pack."""
+        stored = np.load(self.partial / "frames.npy")
+        return has_sources_of(stored, self.packer.frames) and bool((stored["state"] != TO_DO).all())
 
     def _name_broken(self) -> None:
         """Record and report which frames are left out, and why."""
@@ -207,6 +257,17 @@ class PartialCache:
         path = self.folder / "broken.json"
         say(f"left out {len(broken)} broken frames, listed in {path}; the first: {texts[0]}")
         write_json(self.partial / "broken.json", texts)
+
+
+def has_sources_of(frames: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether a frame table lists exactly these source files."""
+    same = frames.dtype == expected.dtype
+    return same and np.array_equal(frames[SOURCES], expected[SOURCES])
+
+
+def file_length(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    return path.stat().st_size if path.exists() else 0
 
 
 def allocated_bytes(folder: Path) -> int:

@@ -1,6 +1,7 @@
 """The training loop: from a packed cache to the best weights and their metrics."""
 
 import math
+import shutil
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,7 @@ from zoerefine.config import Config
 from zoerefine.data.augment import Augmentation
 from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split, write_or_check_split
+from zoerefine.data.verification import BackgroundVerification, DamagedCache
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.image_files import write_png
@@ -70,15 +72,21 @@ def train(
 
     Raises:
         UserError: a loss or gradient is not finite; a file names the frames of that batch.
+        DamagedCache: packed records have changed since they were packed.
         KeyboardInterrupt: a signal stopped the run; a checkpoint has been written.
     """
     if is_writer():
         write_or_check_split(split, run.split_file)
-    with explained_failures():
-        loop = Loop(cfg, run, Trainer(cfg, cache, split), report)
-        with StopSignals() as loop.stop:
-            loop.run_epochs()
-        results = final_results(loop.trainer, run, test) | loop.ending
+    with explained_failures(), BackgroundVerification(cache) as verification:
+        loop = Loop(cfg, run, Trainer(cfg, cache, split), report, verification)
+        try:
+            with StopSignals() as loop.stop:
+                loop.run_epochs()
+            results = final_results(loop.trainer, run, test) | loop.ending
+            verification.finish()
+        except DamagedCache:
+            loop.set_checkpoints_aside()
+            raise
     if is_writer():
         write_json(run.results_file, results)
     wait_for_all()
@@ -88,8 +96,16 @@ def train(
 class Loop:
     """The loop over epochs and steps in one process: logs, checkpoints, reasons to stop."""
 
-    def __init__(self, cfg: Config, run: RunDir, trainer: Trainer, report: Report | None) -> None:
+    def __init__(
+        self,
+        cfg: Config,
+        run: RunDir,
+        trainer: Trainer,
+        report: Report | None,
+        verification: BackgroundVerification,
+    ) -> None:
         self.cfg, self.run, self.trainer, self.report = cfg, run, trainer, report
+        self.verification = verification
         state = load_checkpoint(run.checkpoints)
         wait_for_all()  # until every rank has read the checkpoint
         if is_writer():
@@ -134,6 +150,7 @@ class Loop:
         previous: WatchedStep | None = None
         self.timer.restart()
         for batch in batches:
+            self.verification.check()
             loss, terms = self.trainer.train_step(batch)
             images = len(batch.index) * world_size()  # about as many on every rank
             self.timer.step(images, batches.wait_s, batches.copy_s)
@@ -231,6 +248,14 @@ class Loop:
         if stop:
             self.writer.wait()
             raise KeyboardInterrupt
+
+    def set_checkpoints_aside(self) -> None:
+        """Rename the checkpoints of damaged records, so that the same command starts anew."""
+        if is_writer() and self.run.checkpoints.exists():
+            self.writer.wait()
+            aside = self.run.path / "checkpoints-of-damaged-records"
+            shutil.rmtree(aside, ignore_errors=True)
+            self.run.checkpoints.rename(aside)
 
     def check_finite(self, watched: WatchedStep | None) -> None:
         """Stop at a step with a non-finite loss or gradient, and write the names of its frames."""
