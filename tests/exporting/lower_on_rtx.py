@@ -1,12 +1,13 @@
 """Torch-TensorRT's lowering and converters on TensorRT for RTX's network, without a GPU.
 
-    python lower_on_rtx.py FOLDER < cases.json > reports.json
+    python lower_on_rtx.py FOLDER PACKAGE < cases.json > reports.json
 
 Runs in a process of its own, because it changes torch. FOLDER is a copy of Torch-TensorRT's Python
-files without its libraries, which need TensorRT's. TensorRT for RTX, which can be installed, takes
-the place of TensorRT: their networks have the same layers and types. A case names a network and a
-precision; its report lists the layers of the TensorRT network that our code gets, and compares its
-numbers, computed in torch, with those of the refiner.
+files without its libraries, which need TensorRT's. With PACKAGE `torch-tensorrt`, TensorRT for RTX,
+which can be installed, takes the place of TensorRT: their networks have the same layers and types.
+With `torch-tensorrt-rtx`, which has the same Python files, nothing takes another's place. A case
+names a network and a precision; its report lists the layers of the TensorRT network that our code
+gets, and compares its numbers, computed in torch, with those of the refiner.
 """
 
 import ast
@@ -35,16 +36,27 @@ globals().update({name: value for name, value in vars(bindings).items() if name[
 __version__ = "11.0.0"
 sys.modules["tensorrt.tensorrt"] = tensorrt
 """
+# The package of this name, which holds only these lines, comes without a wheel.
+TENSORRT_RTX = """
+from tensorrt_rtx_bindings import *
+from tensorrt_rtx_bindings import __version__, tensorrt_rtx
+"""
 HEIGHT, WIDTH = 64, 96
 BASES = {"unet": 16}
 CALIBRATION = {"log_factor": 0.05, "strength": 0.8, "limit": 0.3, "spread_factor": 1.2}
 NUMBERS_CHANGED = ("small", "fp32", "")  # the case whose network is also changed and compared
 
 
-def replace_tensorrt_and_gpu(folder):
+def replace_tensorrt_and_gpu(folder, package):
     """Make Torch-TensorRT importable, and answer what it asks of a GPU."""
-    (folder / "tensorrt").mkdir(exist_ok=True)
-    (folder / "tensorrt" / "__init__.py").write_text(TENSORRT)
+    for name, code in (("tensorrt", TENSORRT), ("tensorrt_rtx", TENSORRT_RTX)):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "__init__.py").write_text(code)
+    # Torch-TensorRT looks up by which package it was installed.
+    facts = folder / f"{package.replace('-', '_')}-2.13.0.dist-info"
+    facts.mkdir(exist_ok=True)
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 2.13.0\n")
+    (facts / "top_level.txt").write_text("torch_tensorrt\n")
     sys.path.insert(0, str(folder))
     torch._C._CudaDeviceProperties = object
     gpu = SimpleNamespace(major=8, minor=9, name="none")
@@ -58,8 +70,9 @@ def replace_tensorrt_and_gpu(folder):
 
 def record_networks(reports, networks):
     """Let Torch-TensorRT make its network, describe it, and build it for one kind of card."""
-    import tensorrt
     from torch_tensorrt.dynamo.conversion import _TRTInterpreter as interpreter
+
+    tensorrt = sys.modules["tensorrt"]  # TensorRT for RTX, if Torch-TensorRT has put it there
 
     def run(self, *_):
         self._construct_trt_network_def()
@@ -299,8 +312,8 @@ def planted(mutant):
 
 
 def main():
-    folder = Path(sys.argv[1])
-    replace_tensorrt_and_gpu(folder)
+    folder, package = Path(sys.argv[1]), sys.argv[2]
+    replace_tensorrt_and_gpu(folder, package)
     logging.disable(logging.CRITICAL)
     from zoerefine.errors import UserError
     from zoerefine.exporting.engines import tensorrt_engine

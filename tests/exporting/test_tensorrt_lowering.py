@@ -49,13 +49,17 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
     """What the networks look like, by case."""
-    folder = tmp_path_factory.mktemp("torch-tensorrt")
+    return lower("torch-tensorrt", MUTANTS + CASES, tmp_path_factory.mktemp("torch-tensorrt"))
+
+
+def lower(package, cases, folder):
+    """The reports of `lower_on_rtx.py`, by case, with Torch-TensorRT as that package has it."""
     binaries = shutil.ignore_patterns("lib", "bin", "include", "_C.*", "__pycache__")
-    for package in ("torch_tensorrt", "dllist"):
-        shutil.copytree(PACKAGE / package, folder / package, ignore=binaries)
-    cases = MUTANTS + CASES
+    for name in ("torch_tensorrt", "dllist"):
+        shutil.copytree(PACKAGE / name, folder / name, ignore=binaries)
+    program = Path(__file__).with_name("lower_on_rtx.py")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", Path(__file__).with_name("lower_on_rtx.py"), folder],
+        [sys.executable, "-W", "ignore", program, folder, package],
         input=json.dumps(cases), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -131,3 +135,14 @@ def test_a_changed_network_is_found(reports, change):
 def test_a_planted_fault_is_found(reports, mutant, message):
     [case] = [case for case in MUTANTS if case[2] == mutant]
     assert re.search(message, " ".join(faults(reports[case], case[1])))
+
+
+def test_torch_tensorrt_rtx_converts_a_refiner_in_the_same_way(tmp_path):
+    cases = [("small", precision, "") for precision in ("fp32", "fp16", "bf16")]
+    found = lower("torch-tensorrt-rtx", cases, tmp_path)
+    for (_, precision, _), report in found.items():
+        assert faults(report, precision) == []
+        assert wrong_numbers(report["differences"], precision) == []
+        assert report["plan_bytes"] > 50_000
+        [version] = report["requirements"]["TensorRT"]
+        assert version.startswith("tensorrt_rtx 1.")
