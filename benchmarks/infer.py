@@ -100,7 +100,7 @@ def measure(bundle: Path, root: Path, rounds: int) -> list[Row]:
             seconds[name].append(time.perf_counter() - start)
     speed = {name: len(frames) / statistics.median(s) for name, s in seconds.items()}
     return [row(name, value, "frames/s") for name, value in speed.items()] + shares(
-        speed, engine.device.type == "cuda"
+        speed, engine.device == "cuda"
     )
 
 

@@ -1,6 +1,6 @@
 """The loop of a robot: read a camera, run ZoeDepth and the refiner, print the distance ahead.
 
-python examples/camera.py runs/demo/latest/best/engine/refiner.ts --camera 0
+python examples/camera.py runs/demo/latest/best --camera 0
 python examples/camera.py refiner.ts --camera clip.mp4 --zoedepth folder-with-zoedepth
 """
 

@@ -5,6 +5,7 @@ import random
 
 import torch
 
+from zoerefine.cpu_features import onednn_may_use
 from zoerefine.memory import free_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -28,15 +29,6 @@ def has_bf16(device: torch.device) -> bool:
 def has_amx() -> bool:
     """Whether oneDNN can use the CPU's AMX tiles."""
     return bool(torch.cpu._is_amx_tile_supported()) and onednn_may_use()
-
-
-def onednn_may_use(*extensions: str) -> bool:
-    """Whether ONEDNN_MAX_CPU_ISA, if set, allows AMX or one of some lesser extensions.
-
-    Its values are names such as AVX2, AVX512_CORE, AVX512_CORE_BF16 and AVX512_CORE_AMX.
-    """
-    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
-    return limit in ("", "ALL", "DEFAULT") or any(name in limit for name in ("AMX", *extensions))
 
 
 def compute_dtype(precision: str, device: torch.device) -> torch.dtype:

@@ -25,6 +25,9 @@ CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
 SEED = "ZOEREFINE_SEED"
 ATTEMPT = "ZOEREFINE_ATTEMPT"
 MAX_NAME_BYTES = 120
+ENGINE = "engine"  # the folder of engine bundles
+# The names of engine bundles, one for each container (zoerefine/exporting/containers).
+BUNDLE_NAMES = ("refiner.ts", "refiner.openvino")
 STATES = ("running", "finished", "failed", "killed")
 
 
@@ -116,12 +119,13 @@ class RunDir:
 
     @property
     def engine(self) -> Path:
-        return self.path / "engine"
+        return self.path / ENGINE
 
     @property
     def bundle(self) -> Path:
-        """The exported engine bundle."""
-        return self.engine / "refiner.ts"
+        """The engine bundle that was exported last; one that does not exist if there is none."""
+        bundles = [self.engine / name for name in BUNDLE_NAMES]
+        return max(bundles, key=modified_ns)
 
     @property
     def report(self) -> Path:
@@ -237,6 +241,14 @@ def run_name_fault(name: str) -> str:
     if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
         return f"it is longer than {MAX_NAME_BYTES} bytes"
     return ""
+
+
+def modified_ns(path: Path) -> int:
+    """When a file was last written, in nanoseconds; 0 if it does not exist."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def run_from_launcher() -> RunDir | None:

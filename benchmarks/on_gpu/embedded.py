@@ -18,7 +18,8 @@ from rows import failure
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import load_bundle, save_bundle
-from zoerefine.exporting.engine_kinds import ExportSource, Forward, engine_kind
+from zoerefine.exporting.engine_kinds import Forward, engine_kind
+from zoerefine.exporting.export_source import ExportSource
 from zoerefine.exporting.precision import RefinerInputs
 from zoerefine.exporting.verify import check_tolerance, compare_with_eager
 

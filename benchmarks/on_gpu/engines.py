@@ -15,7 +15,8 @@ from torch import Tensor
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.device import pick_device
 from zoerefine.exporting.bundle import load_bundle, save_bundle
-from zoerefine.exporting.engine_kinds import ExportSource, Forward, engine_kind
+from zoerefine.exporting.engine_kinds import Forward, engine_kind
+from zoerefine.exporting.export_source import ExportSource
 from zoerefine.exporting.precision import to_precision
 from zoerefine.exporting.shipped_module import ShippedModule
 

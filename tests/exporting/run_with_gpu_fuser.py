@@ -7,14 +7,16 @@ over a batch in units of the outputs, how much eager changes its input, and the 
 groups. With MUTANT, the casts of uint16 are those that the fuser cannot compile.
 """
 
+import io
 import sys
 import warnings
 
 import torch
 
 from zoerefine.exporting import shipped_module
-from zoerefine.exporting.engine_kinds import ExportSource, engine_kind
+from zoerefine.exporting.engine_kinds import engine_kind
 from zoerefine.exporting.engines.torchscript_engine import compile_script
+from zoerefine.exporting.export_source import ExportSource
 from zoerefine.exporting.shipped_module import PrePostProcessing, core_of
 from zoerefine.model import build_refiner
 
@@ -89,7 +91,10 @@ def main(network: str, mutant: bool) -> None:
     if mutant:
         plant_mutant()
     kind = engine_kind("torchscript")
-    built = {precision: kind.build(source, precision).module for precision in PRECISIONS}
+    built = {
+        precision: torch.jit.load(io.BytesIO(kind.build(source, precision).content)).eval()
+        for precision in PRECISIONS
+    }
     processing = compile_script(PrePostProcessing(HEIGHT, WIDTH))
     switch_on()
     with torch.inference_mode():

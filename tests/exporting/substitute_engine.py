@@ -10,7 +10,7 @@ from torch.utils.cpp_extension import include_paths, library_paths
 
 from zoerefine.exporting.bundle import save_bundle
 from zoerefine.exporting.engine_kinds import BuiltEngine
-from zoerefine.exporting.engines.torchscript_engine import compile_script
+from zoerefine.exporting.engines.torchscript_engine import archive, compile_script
 from zoerefine.exporting.shipped_module import ShippedModule
 from zoerefine.files import digest_file, digest_json, replacing
 
@@ -53,7 +53,7 @@ def embed(path, abi="9", largest=16, **more):
 
     The library must be loaded in this process.
     """
-    module = compile_script(ShippedModule(Core(abi, largest), 24, 32))
+    module = archive(compile_script(ShippedModule(Core(abi, largest), 24, 32)))
     requirements = {"torch": [TORCH], ABI: ["9"], **more}
     built = BuiltEngine(module, requirements=requirements, batches=(1, 4, 16))
     save_bundle(built, MANIFEST, path)

@@ -80,7 +80,7 @@ def test_a_kept_engine_that_no_longer_loads_is_named_and_the_next_one_is_publish
 ):
     """As after an update of a driver, which no digest shows."""
 
-    def load(module, read_file, precision):
+    def load(path, read_file, manifest):
         raise OSError("libvendor.so: cannot open shared object file")
 
     monkeypatch.setattr(ENGINES, "_places", {n: ENGINES[n] for n in ("plugin", "torchscript")})

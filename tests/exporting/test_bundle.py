@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from zoerefine.errors import UserError
-from zoerefine.exporting.bundle import load_bundle, read_manifest, save_bundle
-from zoerefine.exporting.engine_kinds import BuiltEngine, ExportSource, engine_kind
-from zoerefine.exporting.engines.torchscript_engine import compile_script
+from zoerefine.exporting.bundle import SCHEMA, load_bundle, read_manifest, save_bundle, write
+from zoerefine.exporting.containers import TORCHSCRIPT
+from zoerefine.exporting.engine_kinds import BuiltEngine, engine_kind
+from zoerefine.exporting.engines.torchscript_engine import archive, compile_script
 from zoerefine.exporting.export import export
+from zoerefine.exporting.export_source import ExportSource
 from zoerefine.exporting.shipped_module import PrePostProcessing, ShippedModule
 from zoerefine.model import build_refiner
 
@@ -135,7 +137,8 @@ def damage(path, how):
     elif how == "schema":
         rewrite(path, with_fact(schema=99))
     elif how == "unknown engine":
-        save_bundle(BuiltEngine(compile_script(torch.nn.ReLU())), {"engine": "steam"}, path)
+        content = archive(compile_script(torch.nn.ReLU()))
+        write(TORCHSCRIPT, content, {}, {"schema": SCHEMA, "engine": "steam"}, path)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +195,8 @@ def test_a_bundle_for_another_machine_says_what_it_was_built_for(
     tmp_path, engine, requirements, message
 ):
     manifest = {"engine": engine, "precision": "fp32", "torch": "2.0.1", "run": "abc-def"}
-    built = BuiltEngine(compile_script(PrePostProcessing(24, 32)), requirements=requirements)
+    content = archive(compile_script(PrePostProcessing(24, 32)))
+    built = BuiltEngine(content, requirements=requirements)
     save_bundle(built, manifest, tmp_path / "other.ts")
     with pytest.raises(UserError) as caught:
         load_bundle(tmp_path / "other.ts")

@@ -15,12 +15,9 @@ import torch
 from tests.exporting.substitute_engine import ABI, TORCH, compiled_substitute, embed
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import load_bundle
-from zoerefine.exporting.engine_kinds import (
-    ExportSource,
-    engine_kind,
-    gpu_architecture,
-)
+from zoerefine.exporting.engine_kinds import engine_kind, gpu_architecture
 from zoerefine.exporting.engines import tensorrt_engine as tensorrt
+from zoerefine.exporting.export_source import ExportSource
 from zoerefine.exporting.int8_operator import quantize_int8
 from zoerefine.exporting.verify import check_size, compare_with_eager
 from zoerefine.model import build_refiner

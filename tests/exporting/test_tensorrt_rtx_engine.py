@@ -12,10 +12,11 @@ import torch
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import read_manifest
-from zoerefine.exporting.engine_kinds import ExportSource, engine_kind
+from zoerefine.exporting.engine_kinds import engine_kind
 from zoerefine.exporting.engines.tensorrt_rtx_engine import build_plan, open_plan
-from zoerefine.exporting.engines.torchscript_engine import compile_script
+from zoerefine.exporting.engines.torchscript_engine import archive, compile_script
 from zoerefine.exporting.export import export
+from zoerefine.exporting.export_source import ExportSource
 from zoerefine.exporting.onnx_graph import OUTPUTS, to_onnx
 from zoerefine.exporting.shipped_module import PrePostProcessing
 from zoerefine.exporting.verify import check_size
@@ -191,8 +192,9 @@ def opened(monkeypatch, tmp_path):
         engine.create_runtime_config.return_value = config
         engine.create_execution_context.return_value = context
         monkeypatch.setattr(rtx, "open_plan", lambda plan: engine)
-        module = compile_script(PrePostProcessing(24, 32))
-        return rtx.load(module, lambda name: b"plan", "fp16"), log, cache
+        path = tmp_path / "processing.ts"
+        path.write_bytes(archive(compile_script(PrePostProcessing(24, 32))))
+        return rtx.load(path, lambda name: b"plan", {"device": "cpu"}), log, cache
 
     return load
 

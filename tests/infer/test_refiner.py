@@ -169,7 +169,7 @@ def test_pictures_on_a_gpu_never_pass_through_the_host(dtype):
         return [torch.empty_like(zoe_u16), torch.empty_like(zoe_u16)]
 
     manifest = {"outputs": {"depth": "", "spread": ""}}
-    refiner = Refiner(Engine(forward, manifest, "", meta, 1))
+    refiner = Refiner(Engine(forward, None, manifest, "", meta, 1))
     rgb = torch.empty(2, 48, 64, 3, dtype=torch.uint8, device=meta)
     zoe = torch.empty(2, 48, 64, dtype=dtype, device=meta)
     for output in (refiner(rgb, zoe), *refiner.with_confidence(rgb, zoe)):

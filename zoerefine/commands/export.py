@@ -14,7 +14,8 @@ from zoerefine.run_dir import RunDir
 
 EPILOG = """\
 results, in the run's directory:
-  engine/refiner.ts      the bundle: network, pre- and post-processing, manifest, model card
+  engine/refiner.*       the bundle: network, pre- and post-processing, manifest, model card;
+                         .ts or .openvino, by the kind of its engine
   engine/MODEL_CARD.md   its model card: results, limits, origin, how to run it
   engine/sweep.png       --sweep: accuracy against latency; the numbers are in sweep.json
   engine/builds/         built bundles, which the same command uses again
@@ -59,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
         "--engine",
         choices=["auto", *ENGINES],
         default="auto",
-        help="default: auto, the first one that this machine can build and run, of: "
+        help="default: auto, the fastest that this machine can build and run, of: "
         f"{', '.join(ENGINES)}",
     )
     options.add_argument(

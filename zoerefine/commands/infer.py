@@ -32,10 +32,10 @@ exit codes:
   2  nothing was refined
 
 examples, after `make demo`:
-  zoerefine infer runs/demo/latest/best/engine/refiner.ts --out refined \\
+  zoerefine infer runs/demo/latest/best --out refined \\
       --rgb data/synthetic/habitat_sim_DAVIS/JPEGImages/480p/0000 \\
       --depth data/synthetic/zoe_depth_raw/0000
-  zoerefine infer runs/demo/latest/best/engine/refiner.ts --out refined_with_metrics --colors \\
+  zoerefine infer runs/demo/latest/best --out refined_with_metrics --colors \\
       --rgb 'data/synthetic/habitat_sim_DAVIS/JPEGImages/480p/*/*0.jpg' \\
       --depth data/synthetic/zoe_depth_raw \\
       --eval data/synthetic/habitat_sim_DAVIS/Annotations/480p_depth
@@ -73,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormat,
     )
     add = options.add_argument
-    add("bundle", type=Path, metavar="BUNDLE", help="a bundle from `zoerefine export`")
+    add("bundle", type=Path, metavar="BUNDLE|RUN",
+        help="a bundle from `zoerefine export`, or a run: its last bundle")  # fmt: skip
     add("--rgb", required=True, metavar="DIR|VIDEO|GLOB",
         help="a folder, searched recursively; a video; or a quoted glob pattern")  # fmt: skip
     add("--depth", type=Path, metavar="DIR",
@@ -121,9 +122,9 @@ def check(args: argparse.Namespace) -> None:
 
 def prepare(args: argparse.Namespace) -> "Inference":
     """Open and check all inputs; nothing is written before."""
-    from zoerefine.exporting.bundle import load_bundle
+    from zoerefine.exporting.bundle import bundle_of, load_bundle
+    from zoerefine.exporting.outputs import NO_CONFIDENCE
     from zoerefine.exporting.processor import other_processor
-    from zoerefine.exporting.shipped_module import NO_CONFIDENCE
     from zoerefine.infer.pipeline import Inference
     from zoerefine.infer.points import CameraOptions
     from zoerefine.infer.pseudo import DepthFiles, load_zoedepth
@@ -131,9 +132,10 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.infer.sources import check_pairs, open_source
     from zoerefine.progress import say, warn
 
-    engine = load_bundle(args.bundle)
+    bundle = bundle_of(args.bundle)
+    engine = load_bundle(bundle)
     if args.confidence and not engine.has_confidence:
-        raise UserError(f"--confidence: {args.bundle} has no confidence: {NO_CONFIDENCE}")
+        raise UserError(f"--confidence: {bundle} has no confidence: {NO_CONFIDENCE}")
     source = open_source(args.rgb)
     for folder, what in ((args.depth, "pseudo depth"), (args.eval, "true depth")):
         if folder:
@@ -155,9 +157,9 @@ def prepare(args: argparse.Namespace) -> "Inference":
     for folder in (*(path.parent for path in files), args.out):
         check_writable(folder)
     if note := other_processor(engine.manifest):
-        say(f"{args.bundle}: {note}")
+        say(f"{bundle}: {note}")
     for warning in engine.manifest.get("warnings", []):
-        warn(f"{args.bundle}: {warning}")
+        warn(f"{bundle}: {warning}")
     return Inference(engine, source, pseudo, results)
 
 

@@ -1,18 +1,19 @@
 """zoerefine show: a page about a run or an engine bundle."""
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.errors import UserError
 from zoerefine.launch.show import show_run
-from zoerefine.run_dir import RunDir
+from zoerefine.run_dir import ENGINE, RunDir
 
 EPILOG = """\
 examples, after `make demo`:
   zoerefine show runs/demo/latest
-  zoerefine show runs/demo/latest/best/engine/refiner.ts
+  zoerefine show runs/demo/latest/best/engine
 """
 
 
@@ -22,21 +23,26 @@ def main(argv: Sequence[str]) -> int:
         prog="zoerefine show",
         description="Print a page about a run: state, commit, config, machine, data, results, and "
         "the command that runs it again. Or about an engine bundle: the run it came from, what it "
-        "needs, and how much it differs from the refiner.",
+        "needs, and how much it differs from the refiner. A run's folder engine/ stands for the "
+        "bundle that was exported last.",
         epilog=EPILOG,
         formatter_class=HelpFormat,
     )
     parser.add_argument(
-        "path", type=Path, metavar="RUN|BUNDLE", help="a run directory, or an engine bundle's file"
+        "path", type=Path, metavar="RUN|BUNDLE", help="a run directory, or an engine bundle"
     )
     path = parser.parse_args(argv).path
     if not path.exists():
         raise UserError(f"{path} does not exist: give a run directory, or an engine bundle's file")
-    if path.is_dir():
-        print(show_run(RunDir(path.resolve())))
+    if path.is_dir() and path.name != ENGINE:
+        run = RunDir(path.resolve())
+        print(show_run(run))
+        if run.bundle.exists():
+            print(f"\nits engine bundle:\n  zoerefine show {shlex.quote(str(run.bundle))}")
         return 0
 
+    from zoerefine.exporting.bundle import bundle_of
     from zoerefine.exporting.show import show_bundle
 
-    print(show_bundle(path))
+    print(show_bundle(bundle_of(path)))
     return 0

@@ -18,10 +18,10 @@ from zoerefine.exporting.bundle import load_bundle, read_manifest, save_bundle
 from zoerefine.exporting.engine_kinds import (
     BuiltEngine,
     EngineKind,
-    ExportSource,
     Forward,
     unmet_requirements,
 )
+from zoerefine.exporting.export_source import ExportSource
 from zoerefine.exporting.frames import FRAMES, calibration_batches, sample_frames
 from zoerefine.exporting.processor import describe_processor
 from zoerefine.exporting.shipped_module import ShippedModule, core_of
@@ -111,7 +111,8 @@ class EngineBuilder:
             "code": sorted(digest_file(path) for path in code),
             "processor": [describe_processor(), torch.get_num_threads()],
         }
-        return self.folder / f"{kind.NAME}-{precision}-{digest_json(facts)[:16]}.ts"
+        name = f"{kind.NAME}-{precision}-{digest_json(facts)[:16]}"
+        return self.folder / f"{name}{kind.CONTAINER.suffix}"
 
     def measure(
         self, kind: EngineKind, built: BuiltEngine, path: Path, precision: str
@@ -127,7 +128,8 @@ class EngineBuilder:
             device, compared = torch.device("cpu"), MEASURED_IN_TORCH
         else:
             engine = load_bundle(path)
-            forward, device, compared = engine.forward, engine.device, MEASURED_ENGINE
+            forward, device = engine.forward, torch.device(engine.device)
+            compared = MEASURED_ENGINE
         rgb_u8, zoe_u16 = (tensor.to(device) for tensor in self.frames)
         eager = self.eager(device)
         batches = built.batches or (1, FRAMES)

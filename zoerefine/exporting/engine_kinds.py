@@ -5,18 +5,21 @@ To add a kind, write one module that defines everything in `EngineKind`
 `zoerefine.registries.ENGINES`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import torch
-from torch import Tensor, nn
+import numpy as np
 
 from zoerefine.errors import UserError
-from zoerefine.exporting.precision import Int8Conv, RefinerInputs, to_precision
-from zoerefine.exporting.shipped_module import ShippedModule, core_of
-from zoerefine.model import RefinerNetwork
+from zoerefine.exporting.containers import Container
 from zoerefine.registries import ENGINES
+
+if TYPE_CHECKING:  # kinds that run without torch import this module
+    from torch import Tensor, nn
+
+    from zoerefine.exporting.export_source import ExportSource
 
 NOT_INSTALLED = "not installed"
 BROKEN = "installed but broken"
@@ -24,52 +27,9 @@ BROKEN = "installed but broken"
 # RGB uint8 [B, H, W, 3] and pseudo depth uint16 [B, H, W] to the outputs, uint16 [B, H, W] each:
 # refined depth and, if the refiner has confidence, spread in log depth * 10000. All are on the
 # engine's device; depth is in metres * 256.
-Forward = Callable[[Tensor, Tensor], list[Tensor]]
-
-
-@dataclass(frozen=True)
-class ExportSource:
-    """What an engine is built from.
-
-    Attributes:
-        refiner: float32, on the CPU, in evaluation mode.
-        height, width: the size that the refiner was trained at.
-        calibration: yields batches of training frames at that size.
-    """
-
-    refiner: RefinerNetwork
-    height: int
-    width: int
-    calibration: Callable[[], Iterator[RefinerInputs]]
-
-    def example(self, batch: int) -> RefinerInputs:
-        """A random batch of plausible inputs on the CPU: [B, 3, h, w] and [B, 1, h, w]."""
-        size = self.height, self.width
-        return torch.rand(batch, 3, *size), torch.rand(batch, 1, *size) + 1
-
-    def core(self, precision: str, int8_conv: type[Int8Conv] = Int8Conv) -> nn.Module:
-        """What engines are built from: the refiner in `precision`, for this size only.
-
-        It is a core of `ShippedModule`. Its graph names no device, so a bundle can be loaded on
-        another one. `int8_conv` as in `to_precision`.
-        """
-        refiner = to_precision(self.refiner, precision, self.calibration, int8_conv)
-        refiner.fix_size(self.height, self.width)
-        return core_of(refiner)
-
-    def shipped(self, core: nn.Module) -> ShippedModule:
-        """A core with its pre- and post-processing."""
-        return ShippedModule(core, self.height, self.width, self.has_confidence)
-
-    @property
-    def has_confidence(self) -> bool:
-        """Whether engines have the second output."""
-        return self.refiner.has_confidence
-
-    @property
-    def parameters(self) -> int:
-        """The number of the refiner's parameters."""
-        return sum(tensor.numel() for tensor in self.refiner.parameters())
+Forward = Callable[["Tensor", "Tensor"], "list[Tensor]"]
+# The same for NumPy arrays.
+ArrayForward = Callable[[np.ndarray, np.ndarray], list[np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -77,7 +37,7 @@ class BuiltEngine:
     """An engine that is ready to be saved as a bundle.
 
     Attributes:
-        module: the bundle's TorchScript: the whole engine, or only its pre- and post-processing.
+        content: the engine in the format of the kind's container.
         device: where it runs, cpu or cuda.
         files: further files of the bundle, by name.
         requirements: for each fact of `machine_facts()` that matters, the allowed values.
@@ -87,13 +47,13 @@ class BuiltEngine:
             where the engine itself cannot run. None if the engine runs wherever it is built.
     """
 
-    module: torch.jit.ScriptModule
+    content: bytes
     device: str = "cpu"
     files: dict[str, bytes] = field(default_factory=dict)
     requirements: dict[str, list[str]] = field(default_factory=dict)
     batches: tuple[int, ...] = ()
     has_confidence: bool = False
-    torch_equivalent: nn.Module | None = None
+    torch_equivalent: "nn.Module | None" = None
 
 
 class EngineKind(Protocol):
@@ -104,11 +64,16 @@ class EngineKind(Protocol):
         INSTALL: the command that installs what bundles of this kind need beyond torch, or "".
         PARALLEL_CALLS: True if a CPU is used best by several calls at once with one thread each;
             False if one call uses all cores well.
+        CONTAINER: the file format of its bundles.
+        TAKES_ARRAYS: True if `load` gives a function of NumPy arrays, and the engine runs without
+            torch; False if it gives a function of tensors on the bundle's device.
     """
 
     NAME: str
     INSTALL: str
     PARALLEL_CALLS: bool
+    CONTAINER: Container
+    TAKES_ARRAYS: bool
 
     def precisions(self) -> tuple[str, ...]:
         """The precisions that can be built on this machine, the one expected fastest first.
@@ -126,18 +91,18 @@ class EngineKind(Protocol):
     def machine_facts(self) -> dict[str, str]:
         """This machine's value of every fact that a bundle may require."""
 
-    def build(self, source: ExportSource, precision: str) -> BuiltEngine:
+    def build(self, source: "ExportSource", precision: str) -> BuiltEngine:
         """Build an engine in one of `precisions()`. Raises `UserError` if that fails."""
 
     def load(
-        self, module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
-    ) -> Forward:
-        """The forward function of a loaded bundle.
+        self, path: Path, read_file: Callable[[str], bytes], manifest: dict[str, Any]
+    ) -> "Forward | ArrayForward":
+        """The forward function of a verified bundle whose requirements this machine meets.
 
         Args:
-            module: `BuiltEngine.module`, loaded on the bundle's device.
+            path: the bundle.
             read_file: returns one of `BuiltEngine.files` by its name.
-            precision: as it was built.
+            manifest: the bundle's.
         """
 
 
@@ -177,6 +142,8 @@ def check_requirements(
 
 def gpu_architecture() -> str:
     """The GPU's compute capability, such as sm_90, or none."""
+    import torch
+
     if not torch.cuda.is_available():
         return "none"
     major, minor = torch.cuda.get_device_capability()

@@ -1,4 +1,4 @@
-"""Simulated 8-bit quantization as one operator, which Torch-TensorRT turns into Q and DQ layers.
+"""Simulated 8-bit quantization as one operator, which each exporter turns into its own layers.
 
 NVIDIA's ModelOpt has such an operator, too. But Torch-TensorRT runs it on the weights while it
 simplifies the graph, and that needs the CUDA compiler nvcc.
@@ -8,9 +8,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-LARGEST = 127  # symmetric: the largest magnitude is the code 127
+from zoerefine.exporting.precision import Int8Conv
+
+LARGEST_CODE, SMALLEST_CODE = 127, -128  # symmetric: the largest magnitude has the code 127
 
 
 # The tag keeps the operator in the graph: operators without it are computed ahead where all
@@ -25,14 +27,28 @@ def quantize_int8(values: Tensor, largest: Tensor) -> Tensor:
         values: any shape, floating point.
         largest: float32, one element, or one for each of the first dimension's and 1 elsewhere.
     """
-    step = largest / LARGEST
-    codes = (values / step).round().clamp(-LARGEST - 1, LARGEST)
+    step = largest / LARGEST_CODE
+    codes = (values / step).round().clamp(SMALLEST_CODE, LARGEST_CODE)
     return (codes * step).to(values.dtype)
 
 
 @quantize_int8.register_fake
 def _(values: Tensor, largest: Tensor) -> Tensor:
     return torch.empty_like(values)
+
+
+class OperatorInt8Conv(Int8Conv):
+    """Quantizes with the operator, which exported graphs keep."""
+
+    def __init__(self, conv: nn.Conv2d, largest: float) -> None:
+        super().__init__(conv, largest)
+        self.register_buffer("peak", torch.tensor(self.largest))
+
+    def quantized_input(self, x: Tensor) -> Tensor:
+        return quantize_int8(x, self.get_buffer("peak"))
+
+    def quantized_weight(self) -> Tensor:
+        return quantize_int8(self.conv.weight, self.get_buffer("peaks")[:, None, None, None])
 
 
 @cache

@@ -25,8 +25,8 @@ UNKNOWN_LICENCE = (
 )
 
 
-def model_card(run: RunDir, manifest: dict[str, Any]) -> str:
-    """The card of a bundle with this manifest, exported from this run.
+def model_card(run: RunDir, manifest: dict[str, Any], file_name: str) -> str:
+    """The card of a bundle with this manifest and file name, exported from this run.
 
     Raises `UserError` if the run's results or config cannot be read.
     """
@@ -34,7 +34,7 @@ def model_card(run: RunDir, manifest: dict[str, Any]) -> str:
     provenance = run.read_json(run.provenance_file)
     cfg = load_config(run.config_file)
     sections = [
-        introduction(cfg, manifest),
+        introduction(cfg, manifest, file_name),
         *(f"> **Warning:** {line}" for line in warnings(results)),
         held_out_results(results),
         intended_use(manifest, results),
@@ -42,20 +42,20 @@ def model_card(run: RunDir, manifest: dict[str, Any]) -> str:
         engine(manifest),
         origin(manifest, results, provenance),
         licence(results["data"]),
-        HOW_TO_RUN,
+        how_to_run(file_name),
         training_config(cfg),
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def introduction(cfg: Config, manifest: dict[str, Any]) -> str:
+def introduction(cfg: Config, manifest: dict[str, Any], file_name: str) -> str:
     """Title, and what it is."""
     return (
         f"# Depth refiner {cfg.MODEL.NAME} ({manifest['engine']}, "
         f"{manifest['precision']})\n\n"
         "A neural network that corrects metric depth. It takes a picture and its pseudo depth "
         f"({manifest['pseudo_label']}) and returns refined depth in the same units. Exported by "
-        f"zoerefine {manifest['zoerefine']} as `refiner.ts`."
+        f"zoerefine {manifest['zoerefine']} as `{file_name}`."
     )
 
 
@@ -187,11 +187,13 @@ def licence(data: str) -> str:
     return f"## Licence\n\nzoerefine is Apache-2.0. {note or UNKNOWN_LICENCE}"
 
 
-HOW_TO_RUN = """## How to run
+def how_to_run(file_name: str) -> str:
+    """Commands and Python code."""
+    return f"""## How to run
 
 ```
-zoerefine show refiner.ts
-zoerefine infer refiner.ts --rgb PICTURES --depth PSEUDO_DEPTH --out refined
+zoerefine show {file_name}
+zoerefine infer {file_name} --rgb PICTURES --depth PSEUDO_DEPTH --out refined
 ```
 
 `show` verifies the file and prints its manifest without running any of its code. In Python:
@@ -199,7 +201,7 @@ zoerefine infer refiner.ts --rgb PICTURES --depth PSEUDO_DEPTH --out refined
 ```python
 from zoerefine.infer import Refiner
 
-refined_m = Refiner.load("refiner.ts")(rgb, zoe_m)  # uint8 [H, W, 3] and metres [H, W]
+refined_m = Refiner.load("{file_name}")(rgb, zoe_m)  # uint8 [H, W, 3] and metres [H, W]
 ```"""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from zoerefine.exporting.engine_kinds import ExportSource
+from zoerefine.exporting.export_source import ExportSource
 
 OPSET = 18
 INPUTS, OUTPUTS = ("rgb01", "zoe_m"), ("depth_m", "spread")

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import torch
-
-from zoerefine.device import has_amx, has_bf16
+from zoerefine.cpu_features import has_amx, has_bf16, vector_set
 from zoerefine.launch.provenance import cpu_name
 
 
@@ -14,8 +12,8 @@ def describe_processor() -> str:
     For example "Intel(R) Xeon(R) Processor (AVX512, bf16, AMX)".
     """
     extensions = {
-        torch.backends.cpu.get_cpu_capability(): True,
-        "bf16": has_bf16(torch.device("cpu")),
+        vector_set(): True,
+        "bf16": has_bf16(),
         "AMX": has_amx(),
     }
     names = ", ".join(name for name, present in extensions.items() if present)

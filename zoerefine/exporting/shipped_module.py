@@ -5,7 +5,7 @@ confidence of depth if the refiner has it. Unit conversion, resizing to the trai
 resizing back are inside, so that a robot's program cannot get them wrong.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 import torch.nn.functional as F
@@ -13,26 +13,10 @@ from torch import Tensor, nn
 
 from zoerefine.data.area_mean import area_mean, valid_area_mean
 from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.exporting.outputs import SPREAD_UNITS
 from zoerefine.model import RefinerNetwork
 
-SPREAD_UNITS = 10_000.0  # of the second output: spread in log depth = value / 10000
 UNKNOWN_SPREAD = 65535.0  # the largest value: where no pixel around was valid for the core
-
-# What the values of each output are. A manifest lists those that its engine has, in this order.
-OUTPUTS: dict[str, dict[str, Any]] = {
-    "depth": {
-        "type": "uint16 [B, H, W]",
-        "units": 1 / ZOE_UNIT_M,
-        "meaning": "metres = value / 256; 0 = invalid pixel",
-    },
-    "spread": {
-        "type": "uint16 [B, H, W]",
-        "units": SPREAD_UNITS,
-        "meaning": "spread = value / 10000: the truth lies within depth * exp(+-spread) at 90% of "
-        "the pixels; 0 = invalid pixel",
-    },
-}
-NO_CONFIDENCE = "its refiner was trained with MODEL.CONFIDENCE off, or its network offers none"
 
 
 class PrePostProcessing(nn.Module):

@@ -3,14 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from zoerefine.exporting.bundle import (
-    EXTRA,
-    MODEL_CARD,
-    read_file,
-    read_manifest,
-    rebuild_command,
-)
-from zoerefine.exporting.engine_kinds import engine_kind, unmet_requirements
+from zoerefine.exporting.bundle import MODEL_CARD, read_file, read_manifest, rebuild_command
+from zoerefine.exporting.engine_kinds import EngineKind, engine_kind, unmet_requirements
 from zoerefine.exporting.model_card import latencies
 
 
@@ -24,7 +18,7 @@ def show_bundle(path: Path) -> str:
     ]
     rows = {
         "bundle": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
-        "model card": model_card_of(path),
+        "model card": model_card_of(path, kind),
         "digest": manifest["digest"],
         "engine": f"{manifest['engine']} {manifest['precision']}, for {manifest['device']}",
         "batch sizes": ", ".join(map(str, manifest["batches"])) or "any",
@@ -57,14 +51,14 @@ def show_bundle(path: Path) -> str:
     return "\n".join([*lines, "", "build it again:", f"  {rebuild_command(manifest, path)}"])
 
 
-def model_card_of(path: Path) -> str:
+def model_card_of(path: Path, kind: EngineKind) -> str:
     """Where the model card is: beside the bundle, or inside it."""
     beside, inside = path.with_name(MODEL_CARD), read_file(path, MODEL_CARD)
     if inside is None:
         return ""
     if beside.exists() and beside.read_bytes() == inside:
         return str(beside)
-    return f"unzip -p {path} '*/{EXTRA}/{MODEL_CARD}'"
+    return kind.CONTAINER.print_command(path, MODEL_CARD)
 
 
 def latency(manifest: dict[str, Any]) -> str:

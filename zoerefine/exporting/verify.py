@@ -13,7 +13,7 @@ from torch import Tensor
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
 from zoerefine.exporting.engine_kinds import Forward
-from zoerefine.exporting.shipped_module import SPREAD_UNITS
+from zoerefine.exporting.outputs import SPREAD_UNITS
 
 # The largest allowed difference from eager fp32: metres at the worst pixel, and mean relative
 # depth (AbsRel against eager). The second is also for the mean difference of spread, which is a
@@ -128,7 +128,7 @@ def check_size(kind: str, precision: str, size: int, parameters: int) -> None:
 
 
 def call_on_first(
-    forward: Forward, frames: tuple[Tensor, Tensor], device: torch.device
+    forward: Forward, frames: tuple[Tensor, Tensor], device: torch.device | str
 ) -> Callable[[], Any]:
     """A call of an engine with the first frame, which is on the engine's device before."""
     rgb_u8, zoe_u16 = (tensor[:1].to(device) for tensor in frames)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
-import torch
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import Engine
@@ -250,7 +249,9 @@ def engine_pool(engine: Engine) -> ThreadPoolExecutor:
     threads = engine.parallel_calls
 
     def limit_threads() -> None:
-        if threads > 1:
-            torch.set_num_threads(1)  # of torch, for calls from this thread
+        if threads > 1:  # only with engines that run in torch
+            import torch
+
+            torch.set_num_threads(1)  # for calls from this thread
 
     return ThreadPoolExecutor(threads, initializer=limit_threads)

@@ -1,7 +1,7 @@
 """A bundle as a Python function: pictures and pseudo depth in, refined depth out.
 
 from zoerefine.infer import Refiner
-refiner = Refiner.load("refiner.ts")
+refiner = Refiner.load("runs/demo/latest/best")  # a run, or a bundle such as refiner.ts
 refined_m = refiner(rgb, zoe_m)
 """
 
@@ -35,12 +35,14 @@ class Refiner:
     def load(cls, path: str | Path) -> "Refiner":
         """Verify a bundle and load it on the device that it was built for.
 
+        `path` is a bundle, or a run's folder: then the bundle that was exported last is loaded.
+
         Raises `UserError`, in one line, if it is missing or damaged, or if this machine does not
         meet its requirements.
         """
-        from zoerefine.exporting.bundle import load_bundle
+        from zoerefine.exporting.bundle import bundle_of, load_bundle
 
-        return cls(load_bundle(path))
+        return cls(load_bundle(bundle_of(path)))
 
     def __call__(self, rgb: Any, zoe: Any) -> Any:
         """Refine the depth of one picture or of a batch.
@@ -80,7 +82,7 @@ class Refiner:
         Raises:
             UserError: as a call, and if the bundle's refiner has no confidence.
         """
-        from zoerefine.exporting.shipped_module import SPREAD_UNITS
+        from zoerefine.exporting.outputs import SPREAD_UNITS
 
         if not isinstance(zoe, np.ndarray):
             refined, its_spread = self.refine_tensors(rgb, zoe, with_confidence=True)

@@ -19,7 +19,7 @@ import numpy as np
 
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
-from zoerefine.exporting.shipped_module import OUTPUTS
+from zoerefine.exporting.outputs import OUTPUTS
 from zoerefine.files import write_json
 from zoerefine.image_files import png_text, write_bytes, write_png
 from zoerefine.infer.points import CameraOptions, ply

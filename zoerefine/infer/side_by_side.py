@@ -12,7 +12,7 @@ from zoerefine.data.decode import read_truth_m, read_zoe
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.readers import stated_encoding
 from zoerefine.errors import UserError
-from zoerefine.exporting.shipped_module import SPREAD_UNITS
+from zoerefine.exporting.outputs import SPREAD_UNITS
 from zoerefine.files import replacing
 from zoerefine.image_files import read_values
 from zoerefine.infer.pipeline import Inference

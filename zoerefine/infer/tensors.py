@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from zoerefine.data.depth_codec import ZOE_UNIT_M
-from zoerefine.exporting.shipped_module import SPREAD_UNITS
+from zoerefine.exporting.outputs import SPREAD_UNITS
 
 UNITS = ZOE_UNIT_M, 1 / SPREAD_UNITS  # of an engine's outputs: metres and log depth
 LARGEST = 65535

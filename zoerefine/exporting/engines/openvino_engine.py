@@ -1,6 +1,7 @@
 """An OpenVINO engine for CPUs. The bundle holds its intermediate representation (IR).
 
-Pre- and post-processing are the bundle's TorchScript.
+Pre- and post-processing are `PrePostProcessing`, or, for pictures of the network's size, part of
+OpenVINO's graph.
 """
 
 import tempfile
@@ -18,13 +19,19 @@ from torch import Tensor
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.device import has_bf16
 from zoerefine.errors import UserError
-from zoerefine.exporting.engine_kinds import NOT_INSTALLED, BuiltEngine, ExportSource, Forward
-from zoerefine.exporting.engines.torchscript_engine import compile_script, jit_warnings_ignored
-from zoerefine.exporting.shipped_module import SPREAD_UNITS, PrePostProcessing
+from zoerefine.exporting.containers import OPENVINO
+from zoerefine.exporting.containers.zips import new_archive
+from zoerefine.exporting.engine_kinds import NOT_INSTALLED, BuiltEngine, Forward
+from zoerefine.exporting.export_source import ExportSource
+from zoerefine.exporting.int8_operator import LARGEST_CODE, SMALLEST_CODE, OperatorInt8Conv
+from zoerefine.exporting.outputs import SPREAD_UNITS
+from zoerefine.exporting.shipped_module import PrePostProcessing
 
 NAME = "openvino"
 INSTALL = "pip install 'zoerefine[openvino]' -c requirements.lock"
 PARALLEL_CALLS = False
+CONTAINER = OPENVINO
+TAKES_ARRAYS = False
 XML, WEIGHTS = "engine.xml", "engine.bin"
 
 
@@ -56,30 +63,42 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     """
     import openvino
 
-    core = source.core("int8" if precision == "int8" else "fp32")
-    example = source.example(2)
-    shapes = [openvino.PartialShape([-1, *tensor.shape[1:]]) for tensor in example]
-    with jit_warnings_ignored(), torch.no_grad():
-        traced = torch.jit.trace(core, example, check_trace=False)
-        model = openvino.convert_model(traced, example_input=example, input=shapes)
+    core = source.core("int8" if precision == "int8" else "fp32", OperatorInt8Conv)
+    model = openvino.convert_model(source.program(core), extension=[int8_extension()])
+    size = source.height, source.width
+    shapes = [openvino.PartialShape([-1, channels, *size]) for channels in (3, 1)]
+    model.reshape(dict(zip(model.inputs, shapes, strict=True)))
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder) / XML
         openvino.save_model(model, xml, compress_to_fp16=precision == "bf16")
         files = {XML: xml.read_bytes(), WEIGHTS: xml.with_suffix(".bin").read_bytes()}
     return BuiltEngine(
-        compile_script(PrePostProcessing(source.height, source.width)),
-        files=files,
+        new_archive(files),
         requirements={"OpenVINO": ["installed"]},
         has_confidence=source.has_confidence,
     )
 
 
-def load(
-    module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
-) -> Forward:
-    """The forward function of a loaded bundle: OpenVINO between pre- and post-processing."""
-    height, width = module.height, module.width
-    options = read_file, precision, torch.get_num_threads()
+def int8_extension() -> Any:
+    """How OpenVINO converts the operator of simulated quantization."""
+    from openvino import opset13
+    from openvino.frontend.pytorch import ConversionExtension
+
+    def convert(node: Any) -> Any:
+        values, largest = node.get_input(0), node.get_input(1)
+        smallest = opset13.multiply(largest, np.float32(SMALLEST_CODE / LARGEST_CODE))
+        levels = LARGEST_CODE - SMALLEST_CODE + 1
+        return opset13.fake_quantize(values, smallest, largest, smallest, largest, levels).outputs()
+
+    return ConversionExtension("zoerefine.quantize_int8.default", convert)
+
+
+def load(path: Path, read_file: Callable[[str], bytes], manifest: dict[str, Any]) -> Forward:
+    """The forward function of a bundle: OpenVINO between pre- and post-processing."""
+    [_, _, height, width] = read_model(read_file).input(0).partial_shape
+    height, width = height.get_length(), width.get_length()  # the network's
+    processing = PrePostProcessing(height, width)
+    options = read_file, manifest["precision"], torch.get_num_threads()
     on_floats, on_pictures = (
         ThreadRequests(partial(compile_model, *options, conversions=inside))
         for inside in (False, True)
@@ -87,10 +106,9 @@ def load(
 
     def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> list[Tensor]:
         if tuple(zoe_u16.shape[1:]) != (height, width):
-            rgb01, zoe_m = module.before(rgb_u8, zoe_u16)
+            rgb01, zoe_m = processing.before(rgb_u8, zoe_u16)
             core_outputs = [torch.from_numpy(found) for found in on_floats.infer(rgb01, zoe_m)]
-            outputs: list[Tensor] = module.after(zoe_u16, zoe_m, core_outputs)
-            return outputs
+            return processing.after(zoe_u16, zoe_m, core_outputs)
         # After a call, torch's threads spin for a while on cores that OpenVINO needs. So pictures
         # that need no resizing are converted in OpenVINO's graph and by NumPy, without torch.
         found = on_pictures.infer(rgb_u8, zoe_u16.unsqueeze(1))
@@ -138,21 +156,28 @@ def compile_model(
     """
     import openvino
 
-    core = openvino.Core()
     hints = {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": threads,
         "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32",
     }
     try:
-        weights = openvino.Tensor(np.frombuffer(read_file(WEIGHTS), np.uint8))
-        model = core.read_model(read_file(XML).decode(), weights)
-        return core.compile_model(with_conversions(model) if conversions else model, "CPU", hints)
+        model = read_model(read_file)
+        model = with_conversions(model) if conversions else model
+        return openvino.compile_model(model, "CPU", hints)
     except RuntimeError as error:
         last = str(error).strip().splitlines()[-1]
         raise UserError(
             f"OpenVINO {openvino.__version__} cannot compile this engine for this processor: {last}"
         ) from None
+
+
+def read_model(read_file: Callable[[str], bytes]) -> Any:
+    """A bundle's model. Raises `RuntimeError` if the installed OpenVINO cannot read it."""
+    import openvino
+
+    weights = openvino.Tensor(np.frombuffer(read_file(WEIGHTS), np.uint8))
+    return openvino.Core().read_model(read_file(XML).decode(), weights)
 
 
 def with_conversions(model: Any) -> Any:

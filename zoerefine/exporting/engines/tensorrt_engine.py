@@ -6,22 +6,17 @@ called here. Written from the sources of torch-tensorrt 2.11 (TensorRT 10.15, en
 2.13 (TensorRT 11.0, ABI 9). Loading needs only torch and Torch-TensorRT's runtime.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from zoerefine.errors import UserError
-from zoerefine.exporting.engine_kinds import (
-    BuiltEngine,
-    ExportSource,
-    Forward,
-    gpu_architecture,
-)
-from zoerefine.exporting.engines.torchscript_engine import compile_script
-from zoerefine.exporting.int8_operator import quantize_int8, register_converter
-from zoerefine.exporting.precision import Int8Conv
+from zoerefine.exporting.containers import TORCHSCRIPT
+from zoerefine.exporting.engine_kinds import BuiltEngine, gpu_architecture
+from zoerefine.exporting.engines.torchscript_engine import archive, compile_script, load
+from zoerefine.exporting.export_source import ExportSource
+from zoerefine.exporting.int8_operator import OperatorInt8Conv, register_converter
 from zoerefine.exporting.torch_tensorrt_package import (
     import_problem,
     runtime_abi,
@@ -34,22 +29,12 @@ NAME = "tensorrt"
 # The lock file keeps torch: the newest Torch-TensorRT would replace it.
 INSTALL = "pip install 'zoerefine[tensorrt]' -c requirements.lock"
 PARALLEL_CALLS = False
+CONTAINER = TORCHSCRIPT
+TAKES_ARRAYS = False
 BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization profile
 INPUTS, OUTPUTS = ["rgb01", "zoe_m"], ["output0", "output1"]  # as Torch-TensorRT names bindings
 
-
-class TensorRTInt8Conv(Int8Conv):
-    """Quantizes with the operator that Torch-TensorRT converts to Q and DQ layers."""
-
-    def __init__(self, conv: nn.Conv2d, largest: float) -> None:
-        super().__init__(conv, largest)
-        self.register_buffer("peak", torch.tensor(self.largest))
-
-    def quantized_input(self, x: Tensor) -> Tensor:
-        return quantize_int8(x, self.get_buffer("peak"))
-
-    def quantized_weight(self) -> Tensor:
-        return quantize_int8(self.conv.weight, self.get_buffer("peaks")[:, None, None, None])
+__all__ = ["load"]  # the whole bundle is one TorchScript module
 
 
 def precisions() -> tuple[str, ...]:
@@ -103,7 +88,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     )
     facts = {fact: [value] for fact, value in machine_facts().items()}
     return BuiltEngine(
-        compile_script(source.shipped(core)),
+        archive(compile_script(source.shipped(core))),
         device="cuda",
         requirements=facts,
         batches=BATCHES,
@@ -117,7 +102,7 @@ def build_engine(source: ExportSource, precision: str) -> bytes:
 
     if precision == "int8":
         register_converter()
-    core = source.core(precision, TensorRTInt8Conv).cuda()
+    core = source.core(precision, OperatorInt8Conv).cuda()
     program = export_program(core, source)
     shapes = [
         torch_tensorrt.Input(
@@ -163,11 +148,3 @@ def export_program(core: nn.Module, source: ExportSource) -> torch.export.Export
     example = tuple(tensor.to(device) for tensor in source.example(BATCHES[1]))
     batch = torch.export.Dim("batch", min=BATCHES[0], max=BATCHES[2])
     return torch.export.export(core, example, dynamic_shapes=({0: batch}, {0: batch}))
-
-
-def load(
-    module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
-) -> Forward:
-    """The forward function of a loaded bundle: the module itself."""
-    forward: Forward = module
-    return forward

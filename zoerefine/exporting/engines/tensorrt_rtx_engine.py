@@ -17,14 +17,15 @@ import torch
 from torch import Tensor
 
 from zoerefine.errors import UserError
+from zoerefine.exporting.containers import TORCHSCRIPT
 from zoerefine.exporting.engine_kinds import (
     NOT_INSTALLED,
     BuiltEngine,
-    ExportSource,
     Forward,
     gpu_architecture,
 )
-from zoerefine.exporting.engines.torchscript_engine import compile_script
+from zoerefine.exporting.engines.torchscript_engine import archive, compile_script, load_module
+from zoerefine.exporting.export_source import ExportSource
 from zoerefine.exporting.onnx_graph import INPUTS, OUTPUTS, to_onnx
 from zoerefine.exporting.shipped_module import PrePostProcessing
 from zoerefine.exporting.user_cache import cache_file, read_cache, write_cache
@@ -33,6 +34,8 @@ from zoerefine.exporting.verify import check_size
 NAME = "tensorrt-rtx"
 INSTALL = "pip install 'zoerefine[tensorrt-rtx]' -c requirements.lock"
 PARALLEL_CALLS = False
+CONTAINER = TORCHSCRIPT
+TAKES_ARRAYS = False
 BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization profile
 # RTX 20, A100, RTX 30, 40 and 50, DGX Spark: all that TensorRT for RTX supports.
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_120", "sm_121")
@@ -72,7 +75,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     plan = build_plan(onnx, source)
     check_size("tensorrt-rtx", precision, len(plan), source.parameters)
     return BuiltEngine(
-        compile_script(PrePostProcessing(source.height, source.width)),
+        archive(compile_script(PrePostProcessing(source.height, source.width))),
         device="cuda",
         files={PLAN: plan, ONNX: onnx},
         requirements={
@@ -111,11 +114,9 @@ def build_plan(onnx: bytes, source: ExportSource, targets: tuple[str, ...] = TAR
     return bytes(plan)
 
 
-def load(
-    module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
-) -> Forward:
-    """The forward function of a loaded bundle: the plan between pre- and post-processing."""
-    plan = read_file(PLAN)
+def load(path: Path, read_file: Callable[[str], bytes], manifest: dict[str, Any]) -> Forward:
+    """The forward function of a bundle: the plan between pre- and post-processing."""
+    module, plan = load_module(path, manifest), read_file(PLAN)
     engine = open_plan(plan)
     context, save_kernels = create_context(engine, kernels_file(plan))
     one_call = Lock()  # a context holds the shapes and addresses of one call

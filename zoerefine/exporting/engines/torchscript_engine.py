@@ -1,22 +1,30 @@
 """The engine that needs only torch: TorchScript, frozen, channels-last, in any floating precision.
 
 TorchScript is deprecated, but no other format puts a TensorRT engine into one file today. All use
-of it is in this module and in `bundle.py`.
+of it is in this module.
 """
 
+import io
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from zoerefine.device import has_bf16, pick_device
-from zoerefine.exporting.engine_kinds import BuiltEngine, ExportSource, Forward
+from zoerefine.errors import UserError
+from zoerefine.exporting.containers import TORCHSCRIPT
+from zoerefine.exporting.engine_kinds import BuiltEngine, Forward
+from zoerefine.exporting.export_source import ExportSource
 
 NAME = "torchscript"
 INSTALL = ""
 PARALLEL_CALLS = True
+CONTAINER = TORCHSCRIPT
+TAKES_ARRAYS = False
 
 
 @contextmanager
@@ -32,6 +40,14 @@ def compile_script(module: nn.Module) -> torch.jit.ScriptModule:
     with jit_warnings_ignored():
         compiled: torch.jit.ScriptModule = torch.jit.script(module.eval())
     return compiled
+
+
+def archive(module: torch.jit.ScriptModule) -> bytes:
+    """A compiled module as the bytes of its file."""
+    buffer = io.BytesIO()
+    with jit_warnings_ignored():
+        torch.jit.save(module, buffer)
+    return buffer.getvalue()
 
 
 def precisions() -> tuple[str, ...]:
@@ -68,16 +84,33 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
         module = torch.jit.freeze(shipped)
     requirements = {"device": ["cuda"]} if device.type == "cuda" else {}
     return BuiltEngine(
-        module,
+        archive(module),
         device=device.type,
         requirements=requirements,
         has_confidence=source.has_confidence,
     )
 
 
-def load(
-    module: torch.jit.ScriptModule, read_file: Callable[[str], bytes], precision: str
-) -> Forward:
-    """The forward function of a loaded bundle: the module itself."""
-    forward: Forward = module
+def load(path: Path, read_file: Callable[[str], bytes], manifest: dict[str, Any]) -> Forward:
+    """The forward function of a bundle: the whole module."""
+    forward: Forward = load_module(path, manifest)
     return forward
+
+
+def load_module(path: Path, manifest: dict[str, Any]) -> torch.jit.ScriptModule:
+    """The module of a verified bundle, on the bundle's device.
+
+    Raises `UserError` if torch cannot load it.
+    """
+    try:
+        with jit_warnings_ignored():
+            module: torch.jit.ScriptModule = torch.jit.load(
+                str(path), map_location=torch.device(manifest["device"])
+            )
+    except RuntimeError as error:
+        last = str(error).strip().splitlines()[-1]
+        raise UserError(
+            f"{path}, built with torch {manifest['torch']}, cannot be loaded by torch "
+            f"{torch.__version__}: {last}"
+        ) from None
+    return module.eval()

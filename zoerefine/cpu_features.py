@@ -1,0 +1,50 @@
+"""The processor's instruction sets, without torch: for Linux on x86; elsewhere none is known."""
+
+import os
+from functools import cache
+from pathlib import Path
+
+CPU_INFO = Path("/proc/cpuinfo")
+# What torch needs for its kernels of each name, the fastest first.
+VECTOR_SETS = {
+    "AVX512": {"avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"},
+    "AVX2": {"avx2", "fma"},
+}
+
+
+@cache
+def flags() -> frozenset[str]:
+    """The instruction sets that Linux lists."""
+    try:
+        lines = CPU_INFO.read_text(errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    found = next((line for line in lines if line.startswith("flags")), "")
+    return frozenset(found.partition(":")[2].split())
+
+
+def vector_set() -> str:
+    """AVX512, AVX2 or DEFAULT: the kernels that torch takes. ATEN_CPU_CAPABILITY may limit them."""
+    limit = os.environ.get("ATEN_CPU_CAPABILITY", "").upper()
+    allowed = {"AVX2": ["AVX2"], "DEFAULT": []}.get(limit, list(VECTOR_SETS))
+    return next((name for name in allowed if VECTOR_SETS[name] <= flags()), "DEFAULT")
+
+
+def has_amx() -> bool:
+    """Whether the processor has AMX tiles and oneDNN may use them."""
+    return "amx_tile" in flags() and onednn_may_use()
+
+
+def has_bf16() -> bool:
+    """Whether the processor has bfloat16 arithmetic and oneDNN may use it."""
+    avx512 = "avx512_bf16" in flags() and onednn_may_use("BF16", "FP16", "AVX10")
+    return avx512 or has_amx()
+
+
+def onednn_may_use(*extensions: str) -> bool:
+    """Whether ONEDNN_MAX_CPU_ISA, if set, allows AMX or one of some lesser extensions.
+
+    Its values are names such as AVX2, AVX512_CORE, AVX512_CORE_BF16 and AVX512_CORE_AMX.
+    """
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    return limit in ("", "ALL", "DEFAULT") or any(name in limit for name in ("AMX", *extensions))
