@@ -128,6 +128,16 @@ def png_text(path: Path) -> dict[str, str]:
         return {}
 
 
+def png_is_intact(path: Path) -> bool:
+    """Whether a file is a PNG from its header to its end mark, with the checksums of all chunks."""
+    try:
+        with Image.open(path, formats=["PNG"]) as image:
+            image.verify()
+    except (*UNREADABLE, struct.error):
+        return False
+    return True
+
+
 def jpeg_bytes(rgb: Array, quality: int) -> bytes:
     """A JPEG file's bytes, of uint8 [H, W, 3] RGB; quality 0 to 100."""
     return _encode(".jpg", rgb, [cv2.IMWRITE_JPEG_QUALITY, quality])

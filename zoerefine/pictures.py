@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 
 from zoerefine.files import replacing
+from zoerefine.own_files import drawing_options
 
 DEPTH_COLORS = "viridis"
 ERROR_COLORS = "magma"
@@ -69,7 +70,8 @@ def panel(
     for axis in axes.flat:
         axis.set_axis_off()
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=110, format=Path(path).suffix[1:])
+        suffix = Path(path).suffix
+        figure.savefig(temporary, dpi=110, format=suffix[1:], **drawing_options(suffix))
 
 
 def draw_errors(figure: Any, axes: Any, depths: dict[str, np.ndarray], truth_m: np.ndarray) -> None:

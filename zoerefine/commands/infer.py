@@ -129,7 +129,9 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.infer.points import CameraOptions
     from zoerefine.infer.pseudo import DepthFiles, load_zoedepth
     from zoerefine.infer.results import ResultFolder, check_separate, check_writable
+    from zoerefine.infer.side_by_side import remove_parts
     from zoerefine.infer.sources import check_pairs, open_source
+    from zoerefine.own_files import refuse_foreign
     from zoerefine.progress import say, warn
 
     bundle = bundle_of(args.bundle)
@@ -150,12 +152,17 @@ def prepare(args: argparse.Namespace) -> "Inference":
     )
     inputs = source.folders | {*filter(None, (args.depth, args.eval))}
     check_separate(args.out, source.root, inputs)
+    drawings = list(filter(None, (args.picture, args.video)))
+    for option, path in (("--picture", args.picture), ("--video", args.video)):
+        refuse_foreign(filter(None, [path]), option)
+    results.refuse_foreign_files(source.names, bool(args.eval), not args.depth)
     pseudo = (
         DepthFiles(args.depth) if args.depth else load_zoedepth(args.zoedepth, results.pseudo_depth)
     )
-    files = filter(None, (args.picture, args.video))
-    for folder in (*(path.parent for path in files), args.out):
+    for folder in (*(path.parent for path in drawings), args.out):
         check_writable(folder)
+    for path in drawings:
+        remove_parts(path)
     if note := other_processor(engine.manifest):
         say(f"{bundle}: {note}")
     for warning in engine.manifest.get("warnings", []):
@@ -167,9 +174,10 @@ def evaluate(job: "Inference", done: set[str], truth: Path) -> int:
     """Print the metrics and write metrics.json; returns how many frames could not be compared."""
     from zoerefine.files import write_json
     from zoerefine.infer.evaluate import evaluate, table
+    from zoerefine.infer.results import METRICS_FILE
 
     report = evaluate(job, done, truth)
-    write_json(job.results.root / "metrics.json", report)
+    write_json(job.results.root / METRICS_FILE, report)
     print(f"compared with the true depth of {report['frames']} frames:")
     print(table(report))
     return len(report["left_out"])

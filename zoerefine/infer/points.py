@@ -1,13 +1,16 @@
 """Depth as points in space: pinhole cameras, and point clouds as PLY files."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from zoerefine.errors import UserError
 
+HEADER_BYTES = 8192  # at most
 VERTEX = np.dtype([("xyz", "<f4", 3), ("rgb", "u1", 3)])
 
 
@@ -91,3 +94,20 @@ def ply(depth_m: np.ndarray, rgb: np.ndarray, camera: Camera, comments: Mapping[
         "end_header\n",
     ]
     return "\n".join(header).encode("latin-1") + vertices.tobytes()
+
+
+def is_whole_ply(path: Path, comments: Mapping[str, str]) -> bool:
+    """Whether a file is a whole point cloud of `ply` with these comments."""
+    try:
+        with open(path, "rb") as file:
+            header, end, _ = file.read(HEADER_BYTES).partition(b"end_header\n")
+        size = path.stat().st_size
+    except OSError:
+        return False
+    lines = header.decode("latin-1").splitlines()
+    counts = [int(line.split()[-1]) for line in lines if re.fullmatch(r"element vertex \d+", line)]
+    return (
+        all(f"comment {name} {value}" in lines for name, value in comments.items())
+        and len(counts) == 1
+        and size == len(header) + len(end) + counts[0] * VERTEX.itemsize
+    )

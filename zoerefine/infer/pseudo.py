@@ -11,6 +11,7 @@ from zoerefine.data.depth_codec import ZOEDEPTH
 from zoerefine.image_files import write_png
 from zoerefine.infer.results import INPUTS, SCALE, has_provenance
 from zoerefine.infer.sources import file_fingerprint
+from zoerefine.own_files import refuse_foreign
 
 if TYPE_CHECKING:
     from zoerefine.data.zoedepth import Model
@@ -78,6 +79,7 @@ class ZoeDepth:
 
     def write(self, name: str, inputs: str, zoe: np.ndarray) -> None:
         """Keep the network's output. Raises `UserError` if it cannot be written."""
+        refuse_foreign([self.path(name)], "--out")
         write_png(self.path(name), zoe, self.provenance(inputs))
 
 

@@ -9,10 +9,12 @@ outputs.json             the bundle, and what the values of depth/ and confidenc
 """
 
 import hashlib
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +23,10 @@ from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
 from zoerefine.exporting.outputs import OUTPUTS
 from zoerefine.files import write_json
-from zoerefine.image_files import png_text, write_bytes, write_png
-from zoerefine.infer.points import CameraOptions, ply
+from zoerefine.image_files import png_is_intact, png_text, write_bytes, write_png
+from zoerefine.infer.points import CameraOptions, is_whole_ply, ply
 from zoerefine.locks import lock, try_lock
+from zoerefine.own_files import refuse_foreign
 from zoerefine.pictures import depth_colors
 
 BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"
@@ -32,9 +35,9 @@ SPREAD_SCALE = {"confidence-scale": OUTPUTS["spread"]["meaning"]}
 DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, POINTS = (
     "depth", "confidence", "zoe_depth_raw", "colors", "points",
 )  # fmt: skip
-OUTPUTS_FILE = "outputs.json"
-PLY_HEADER_BYTES = 8192  # at most
+OUTPUTS_FILE, METRICS_FILE = "outputs.json", "metrics.json"
 TEMPORARY = ".*.????????.tmp"  # the names that `files.replacing` gives
+TEMPORARY_NAME = re.compile(r"\..+\.(png|ply|json)\.[0-9a-f]{8}\.tmp")
 
 Provenance = Mapping[str, str]
 
@@ -92,14 +95,16 @@ class ResultFolder:
         return all(has_provenance(path, text) for path, text in self.files(name, inputs).items())
 
     def write(self, name: str, inputs: str, rgb: np.ndarray, outputs: Sequence[np.ndarray]) -> None:
-        """Write the files of a frame.
+        """Write the files of a frame. Raises `UserError` where another program's file is there.
 
         Args:
             rgb: uint8 [H, W, 3].
             outputs: uint16 [H, W]: refined depth, and the spread if it is written.
         """
         depth_u16 = outputs[0]
-        for path, provenance in self.files(name, inputs).items():
+        files = self.files(name, inputs)
+        refuse_foreign(files, "--out")  # a video's frames are not all known before
+        for path, provenance in files.items():
             if path.suffix == ".ply":
                 assert self.camera
                 camera = self.camera.camera(*depth_u16.shape)
@@ -139,11 +144,29 @@ class ResultFolder:
 
     def remove_temporary_files(self) -> None:
         """Remove what `files.replacing` left when it was killed."""
+        found = [self.root.glob(TEMPORARY)]
         for folder in (DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, POINTS):
-            for path in (self.root / folder).rglob(TEMPORARY):
+            found.append((self.root / folder).rglob(TEMPORARY))
+        for path in chain.from_iterable(found):
+            if TEMPORARY_NAME.fullmatch(path.name):
                 path.unlink(missing_ok=True)
-        for path in self.root.glob(TEMPORARY):
-            path.unlink(missing_ok=True)
+
+    def refuse_foreign_files(
+        self, names: Iterable[str], metrics: bool, runs_zoedepth: bool
+    ) -> None:
+        """Raises `UserError` if a file of another program has the name of one to be written.
+
+        Args:
+            names: of all frames that are known before.
+            metrics, runs_zoedepth: whether metrics.json and pseudo depth are written.
+        """
+        refuse_foreign([self.root / OUTPUTS_FILE], "--out")
+        if metrics:
+            refuse_foreign([self.root / METRICS_FILE], "--out")
+        for name in names:
+            refuse_foreign(self.files(name, ""), "--out")
+            if runs_zoedepth:
+                refuse_foreign([self.pseudo_depth / f"{name}.png"], "--out")
 
 
 def check_separate(out: Path, root: Path | None, folders: Iterable[Path]) -> None:
@@ -178,15 +201,10 @@ def check_writable(folder: Path) -> None:
 
 
 def has_provenance(path: Path, provenance: Provenance) -> bool:
-    """Whether a file exists and has this text. Files with such text are complete."""
+    """Whether a file is whole and has this text."""
     if path.suffix == ".png":
-        return provenance.items() <= png_text(path).items()
-    try:
-        with open(path, "rb") as file:
-            header = file.read(PLY_HEADER_BYTES)
-    except OSError:
-        return False
-    return all(value.encode() in header for value in provenance.values())
+        return provenance.items() <= png_text(path).items() and png_is_intact(path)
+    return is_whole_ply(path, provenance)
 
 
 def digest_of(*fingerprints: str) -> str:

@@ -1,5 +1,6 @@
 """Pictures of an inference for people: one frame before and after, or all frames as a video."""
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from zoerefine.files import replacing
 from zoerefine.image_files import read_values
 from zoerefine.infer.pipeline import Inference
 from zoerefine.infer.sources import FrameSource, SourceFrame
+from zoerefine.own_files import VIDEO_BOX
 from zoerefine.pictures import depth_colors, panel, spread_colors
 from zoerefine.progress import track
 
@@ -60,15 +62,37 @@ def write_video(path: Path, job: Inference, done: set[str], farthest_m: float) -
     Raises:
         UserError: the video cannot be written.
     """
-    for killed in path.parent.glob(f".{path.name}.????????.mp4"):
-        killed.unlink(missing_ok=True)
     with replacing(path) as temporary:
         part = temporary.with_suffix(".mp4")  # OpenCV takes the format from the suffix
         try:
             encode(part, job, done, farthest_m)
+            check_whole(part, path, len(done))
+            with open(part, "ab") as file:
+                file.write(VIDEO_BOX)
             part.rename(temporary)
         finally:
             part.unlink(missing_ok=True)
+
+
+def remove_parts(path: Path) -> None:
+    """Remove what a killed command left of a drawing or video beside it."""
+    killed = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.(tmp|mp4)")
+    for other in path.parent.iterdir():
+        if killed.fullmatch(other.name):
+            other.unlink(missing_ok=True)
+
+
+def check_whole(part: Path, path: Path, frames: int) -> None:
+    """Raises `UserError` for a video that lost its end: OpenCV says nothing of a full disk."""
+    capture = cv2.VideoCapture(str(part))
+    try:
+        found = int(capture.get(cv2.CAP_PROP_FRAME_COUNT)) if capture.isOpened() else 0
+    finally:
+        capture.release()
+    if found < frames:
+        raise UserError(
+            f"{path} cannot be written: the video has {found} of {frames} frames; is the disk full?"
+        )
 
 
 def encode(path: Path, job: Inference, done: set[str], farthest_m: float) -> None:

@@ -137,6 +137,11 @@ def by_name(label: str, root: Path, paths: Iterable[Path]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for path in sorted(filter(is_picture, paths)):
         name = str(path.relative_to(root).with_suffix(""))
+        if ".." in Path(name).parts:
+            raise UserError(
+                f"--rgb {label} finds {path}, whose result would leave the folder of --out: give a "
+                "pattern without .. after its first wildcard"
+            )
         if name in files:
             raise UserError(
                 f"{files[name]} and {path} differ only in their suffix, so their results would "
