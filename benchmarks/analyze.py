@@ -22,9 +22,9 @@ import yaml
 from common.report import Row, options, report, row
 
 from zoerefine.analysis.collect import collect
-from zoerefine.analysis.comparisons import verdict
+from zoerefine.analysis.comparisons import SceneTest, verdict
 from zoerefine.analysis.groups import RunGroup
-from zoerefine.analysis.seed_statistics import ALPHA, holm, permutation_p
+from zoerefine.analysis.seed_statistics import ALPHA, holm, permutation_p, sign_flip_p
 from zoerefine.config import defaults, to_dict
 
 STEPS, EVALUATIONS = 1000, 50
@@ -42,7 +42,8 @@ def main() -> None:
             rows += measure(Path(folder), count)
     with tempfile.TemporaryDirectory() as folder:
         rows += measure_events(Path(folder), 100 if args.quick else 1000)
-    rows += error_rates(200 if args.quick else 5000)
+    studies = 200 if args.quick else 5000
+    rows += error_rates(studies) + scene_error_rates(min(studies, 1000))
     report(rows, args.json)
 
 
@@ -112,6 +113,33 @@ def error_rates(studies: int) -> list[Row]:
         rows.append(row(f"{label} 5 equal groups, a false 'better'", false, "", at_most=allowed))
         rows.append(row(f"{label} 2 groups 2 sd apart, 'better' found", true, ""))
     return rows
+
+
+def scene_error_rates(studies: int) -> list[Row]:
+    """The same for comparisons by scene: scenes differ much, and in one group from the other less.
+
+    The goal is that of `error_rates`.
+    """
+    allowed = ALPHA + 2 * (ALPHA * (1 - ALPHA) / studies) ** 0.5
+    rng = np.random.default_rng(0)
+    rows = []
+    for scenes in (6, 10, 40):
+        equal, better = (
+            mean(
+                any(SceneTest(one, p).verdict.endswith("is better") for one, p in tested(drawn))
+                for drawn in (rng.standard_t(4, (pairs, scenes)) + shift for _ in range(studies))
+            )
+            for pairs, shift in ((10, 0.0), (1, 1.0))
+        )
+        label = f"{scenes} scenes:"
+        rows.append(row(f"{label} 10 equal pairs, a false 'better'", equal, "", at_most=allowed))
+        rows.append(row(f"{label} 1 pair 1 sd apart, 'better' found", better, ""))
+    return rows
+
+
+def tested(differences: np.ndarray) -> list[tuple[np.ndarray, float]]:
+    """Differences by scene, [pairs, scenes], with their adjusted p values."""
+    return list(zip(differences, holm([sign_flip_p(one) for one in differences]), strict=True))
 
 
 def verdicts(scores: np.ndarray) -> list[bool]:

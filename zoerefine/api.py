@@ -128,6 +128,7 @@ def analyze(
     by: str | None = None,
     metrics: Sequence[str] = (),
     maximize: bool = False,
+    baseline: str = "",
 ) -> "Collection":
     """Compare many runs: one graph, one page, and tables, written to the folder `out`.
 
@@ -138,6 +139,7 @@ def analyze(
         by: the setting to group by; None: every setting that differs but the seed.
         metrics: what to compare, by name; empty: AbsRel, or the only metric of other scripts' runs.
         maximize: whether higher values of these metrics are better.
+        baseline: the name of the group that all others are compared with; empty: every pair.
 
     Returns:
         The runs that were read, and those left out with the reason.
@@ -145,4 +147,4 @@ def analyze(
     from zoerefine.analysis.analyze import analyze as compare
 
     named = [str(pattern) for pattern in patterns]
-    return compare(named, Path(out), where, by, metrics, maximize)[0]
+    return compare(named, Path(out), where, by, metrics, maximize, baseline)[0]

@@ -160,6 +160,7 @@ def test_where_and_by_from_the_command_line(runs, tmp_path, capsys):
         (("--where", "open('x')"), "is not a comparison"),
         (("--where", "TRAIN.LRR < 1"), "no setting TRAIN.LRR"),
         (("--by", "TRAIN.NONE"), "no run has this setting"),
+        (("--baseline", "0.0"), "--baseline 0.0: no such group; did you mean"),
     ):
         assert analyze(runs.folder, "--out", tmp_path / "other", *words) == 2
         assert problem in capsys.readouterr().err

@@ -137,3 +137,44 @@ def test_of_long_names_that_begin_alike_the_ends_are_shown(runs):
         runs.add(f"r{number}", {"NAME": f"a network with a long name, version {number}"},
                  scenes=(0.1 + number,))  # fmt: skip
     assert labels(runs) == ["...version 0", "...version 1"]
+
+
+def add_studies(runs, shifts, seeds, scenes=8):
+    """Groups `name 0`, `name 1`, ... whose scenes have this shift each."""
+    for number, shift in enumerate(shifts):
+        for seed in range(seeds):
+            values = [0.2 + 0.05 * scene + 0.001 * (scene * seed % 3) for scene in range(scenes)]
+            runs.add(f"r{number}-{seed}", {"NAME": f"name {number}"}, seed=seed,
+                     scenes=tuple(value + shift for value in values))  # fmt: skip
+
+
+def test_few_seeds_and_many_scenes_are_compared_by_scene(runs):
+    add_studies(runs, [0, 0.02], seeds=1)
+    (found,) = compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
+    assert found.verdict == "no conclusion: 1 of at least 3 seeds"
+    assert (found.scenes_won, found.scenes, found.scenes_verdict) == (8, 8, "the first is better")
+    assert found.scenes_p_adjusted == pytest.approx(2 / 2**8)  # both signs of all eight
+
+
+def test_a_comparison_by_scene_needs_six_scenes(runs):
+    add_studies(runs, [0, 0.02], seeds=3, scenes=5)
+    (found,) = compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
+    assert found.scenes_p_adjusted is None
+    assert found.scenes_verdict == "no conclusion: 5 of at least 6 scenes"
+
+
+def test_a_difference_in_one_scene_alone_is_not_significant_by_scene(runs):
+    scenes = [0.2] * 8
+    runs.add("a", {"NAME": "a"}, scenes=tuple(scenes))
+    runs.add("b", {"NAME": "b"}, scenes=(0.9, *scenes[1:]))
+    (found,) = compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
+    assert found.scenes_verdict == "no significant difference"
+
+
+def test_with_a_baseline_only_pairs_with_it_are_tested(runs):
+    add_studies(runs, [0, 0.02, 0.04], seeds=4)
+    groups = make_groups(collected(runs), Measure("test"))
+    found = compare_groups(groups, Measure("test"), groups[1])
+    assert [(d.first, d.second) for d in found] == [("name 0", "name 1"), ("name 2", "name 1")]
+    assert [d.p_adjusted for d in found] == [pytest.approx(2 * 2 / 70)] * 2
+    assert len(compare_groups(groups, Measure("test"))) == 3

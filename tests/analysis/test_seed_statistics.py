@@ -1,6 +1,7 @@
 """Statistics against mpmath, brute force and cases computed by hand."""
 
-from itertools import combinations
+from itertools import combinations, product
+from statistics import NormalDist
 
 import mpmath
 import numpy as np
@@ -18,6 +19,7 @@ from zoerefine.analysis.seed_statistics import (
     permutation_p,
     probability_of_improvement,
     seeds_needed,
+    sign_flip_p,
     smallest_p,
     t_quantile,
 )
@@ -135,3 +137,20 @@ def test_pareto_front_by_hand():
     points = [(3.0, 0.1), (1.0, 0.3), (2.0, 0.3), (2.0, 0.2), (4.0, 0.2)]
     assert pareto_front(points) == [1, 3, 0]
     assert pareto_front([]) == []
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=8))
+def test_the_sign_flip_test_counts_every_choice_of_signs(values):
+    differences = np.array(values, float)
+    sums = [abs(sum(s * v for s, v in zip(signs, values, strict=True)))
+            for signs in product((1, -1), repeat=len(values))]  # fmt: skip
+    expected = sum(one >= abs(sum(values)) for one in sums) / len(sums)
+    assert sign_flip_p(differences) == pytest.approx(expected)
+
+
+def test_the_sign_flip_test_of_many_scenes_is_sampled_and_repeatable():
+    differences = np.random.default_rng(0).normal(0.3, 1, 40)
+    p = sign_flip_p(differences)
+    assert p == sign_flip_p(differences)
+    t = differences.mean() / (differences.std(ddof=1) / 40**0.5)
+    assert p == pytest.approx(2 * (1 - NormalDist().cdf(t)), abs=0.02)

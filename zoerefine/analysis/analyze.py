@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from zoerefine.analysis.collect import Collection, collect
 from zoerefine.analysis.comparisons import compare_groups
-from zoerefine.analysis.groups import make_groups
+from zoerefine.analysis.groups import RunGroup, make_groups
 from zoerefine.analysis.measure import Measure, choose_measure
 from zoerefine.analysis.overview import draw_overview
+from zoerefine.analysis.paper_tables import write_tables
 from zoerefine.analysis.report import write_report
 from zoerefine.analysis.run_filter import parse_filter
 from zoerefine.analysis.run_record import Run
@@ -25,6 +27,19 @@ NAME_ONE = "give --metric NAME (and --maximize where higher is better), one of"
 COMPARED = 20  # the best groups that are compared pair by pair
 
 
+@dataclass(frozen=True)
+class View:
+    """How runs are grouped and compared.
+
+    Attributes:
+        by: the setting to group by; None: all settings but the seed.
+        baseline: the name of the group that all others are compared with; empty: all pairs.
+    """
+
+    by: str | None = None
+    baseline: str = ""
+
+
 def analyze(
     patterns: list[str],
     out: Path,
@@ -32,6 +47,7 @@ def analyze(
     by: str | None = None,
     metrics: Sequence[str] = (),
     maximize: bool = False,
+    baseline: str = "",
 ) -> tuple[Collection, list[Path]]:
     """Analyse runs into a folder; returns what was collected and the files written.
 
@@ -42,34 +58,37 @@ def analyze(
         metrics: what to compare, by name. Several are written to a folder each. Empty: AbsRel of
             our own runs, or the only metric of other runs.
         maximize: whether higher values of these metrics are better.
+        baseline: the name of the group that all others are compared with; empty: every pair of
+            groups is compared.
 
     Raises:
-        UserError: nothing to analyse, or no run has one of the metrics.
+        UserError: nothing to analyse, no run has one of the metrics, or no such group.
     """
+    view = View(by, baseline)
     keeps = parse_filter(where) if where else None
     collection = collect(patterns, keeps, out / CACHE, metrics)
     if not metrics and all(run.is_foreign for run in collection.runs):
         metrics = [only_metric(collection.runs)]
         collection = collect(patterns, keeps, out / CACHE, metrics)
     if not metrics:
-        return without_foreign_runs(collection, by, out)
+        return without_foreign_runs(collection, view, out)
     check_metrics(collection.runs, metrics)
     paths = []
     for name in metrics:
         folder = out / folder_name(name) if len(metrics) > 1 else out
-        paths += write_analysis(collection, Measure("", name, maximize), by, folder)
+        paths += write_analysis(collection, Measure("", name, maximize), view, folder)
     return collection, paths
 
 
 def without_foreign_runs(
-    collection: Collection, by: str | None, out: Path
+    collection: Collection, view: View, out: Path
 ) -> tuple[Collection, list[Path]]:
     """The analysis of AbsRel; runs that have none are left out with the reason."""
     reason = "it is of another repository and has no AbsRel: --metric NAME compares it"
     foreign = {run.path: reason for run in collection.runs if run.is_foreign}
     own = [run for run in collection.runs if not run.is_foreign]
     collection = Collection(own, collection.left_out | foreign)
-    return collection, write_analysis(collection, choose_measure(own), by, out)
+    return collection, write_analysis(collection, choose_measure(own), view, out)
 
 
 def only_metric(runs: Sequence[Run]) -> str:
@@ -111,7 +130,7 @@ def metric_names_of_own(runs: Sequence[Run]) -> list[str]:
 def listed(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = [f"and {len(names) - LISTED} more"] if len(names) > LISTED else []
-    return ", ".join([*names[:LISTED], *more]) or "no metrics"
+    return ", ".join([*names[:LISTED], *more]) or "none"
 
 
 def folder_name(metric: str) -> str:
@@ -119,12 +138,25 @@ def folder_name(metric: str) -> str:
     return re.sub(r"[^\w.-]", "_", metric).lstrip(".") or "_"
 
 
-def write_analysis(
-    collection: Collection, measure: Measure, by: str | None, out: Path
-) -> list[Path]:
+def find_group(groups: Sequence[RunGroup], name: str) -> RunGroup:
+    """The group of this name. Raises `UserError` where there is none, or it has no score."""
+    found = next((group for group in groups if group.label == name), None)
+    if found is None:
+        names = [group.label for group in groups]
+        close = get_close_matches(name, names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {listed(names)}"
+        raise UserError(f"--baseline {name}: no such group; {hint}")
+    if not len(found.scores):
+        raise UserError(f"--baseline {name}: this group has no final value to compare with")
+    return found
+
+
+def write_analysis(collection: Collection, measure: Measure, view: View, out: Path) -> list[Path]:
     """Group, compare and draw the runs by one measure; returns the files written."""
-    groups = make_groups(collection.runs, measure, by)
-    differences = compare_groups(groups[:COMPARED], measure)
+    groups = make_groups(collection.runs, measure, view.by)
+    baseline = find_group(groups, view.baseline) if view.baseline else None
+    compared = groups if baseline else groups[:COMPARED]
+    differences = compare_groups(compared, measure, baseline)
     paths = draw_overview(collection, groups, measure, out)
     (out / "settings.png").unlink(missing_ok=True)
     if draw_settings(collection.runs, measure, out / "settings.png"):
@@ -140,5 +172,6 @@ def write_analysis(
             continue
         write_csv(out / name, header, rows)
         paths.append(out / name)
+    paths += write_tables(groups, differences, measure, baseline, out)
     paths.append(write_report(collection, groups, differences, measure, out))
     return paths

@@ -12,12 +12,14 @@ from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.seed_statistics import (
     ALPHA,
     ENOUGH_RUNS,
+    ENOUGH_SCENES,
     difference_interval,
     holm,
     mean_interval,
     permutation_p,
     probability_of_improvement,
     seeds_needed,
+    sign_flip_p,
     smallest_p,
 )
 
@@ -31,11 +33,14 @@ class Difference:
         interval: of the difference (Welch).
         probability: the share of pairs of runs in which the first group's is better.
         p, p_adjusted: of the permutation test, alone and for all tests (Holm).
+        verdict: the comparison of seeds in words: whether it holds for other trainings.
         scenes_won: the scenes, of `scenes`, on which the first group's mean is better.
-        paired: interval of the mean difference by scene: how far it holds for other scenes.
-        verdict: the comparison in words.
+        paired: interval of the mean difference by scene.
+        scenes_p_adjusted: of the test by scene (see `scene_tests`), for all such tests (Holm).
+        scenes_verdict: the comparison by scene in words: whether it holds for other scenes.
 
-    What needs at least three seeds on both sides is None without them.
+    What needs at least three seeds on both sides is None without them; what needs at least six
+    scenes likewise.
     """
 
     first: str
@@ -45,22 +50,81 @@ class Difference:
     probability: float | None
     p: float | None
     p_adjusted: float | None
+    verdict: str
     scenes_won: int
     scenes: int
     paired: tuple[float, float] | None
-    verdict: str
+    scenes_p_adjusted: float | None
+    scenes_verdict: str
 
 
-def compare_groups(groups: Sequence[RunGroup], measure: Measure) -> list[Difference]:
-    """Every pair of groups with scores; pairs with enough seeds are tested."""
-    pairs = list(combinations([group for group in groups if len(group.scores)], 2))
+Pair = tuple[RunGroup, RunGroup]
+
+
+def compare_groups(
+    groups: Sequence[RunGroup], measure: Measure, baseline: RunGroup | None = None
+) -> list[Difference]:
+    """Every pair of groups with scores; pairs with enough seeds are tested.
+
+    Args:
+        baseline: only pairs of a group and this one, which comes second. Fewer tests need fewer
+            seeds.
+    """
+    scored = [group for group in groups if len(group.scores)]
+    pairs = list(combinations(scored, 2))
+    if baseline is not None:
+        pairs = [(group, baseline) for group in scored if group is not baseline]
     tested = [(a, b) for a, b in pairs if min(len(a.scores), len(b.scores)) >= ENOUGH_RUNS]
     p_values = [permutation_p(a.scores, b.scores) for a, b in tested]
     tests = {
         (a.label, b.label): Test(p, adjusted, verdict(a, b, adjusted, len(tested), measure.sign))
         for (a, b), p, adjusted in zip(tested, p_values, holm(p_values), strict=True)
     }
-    return [_difference(a, b, measure, tests.get((a.label, b.label))) for a, b in pairs]
+    by_scene = scene_tests(pairs, measure)
+    return [
+        _difference(a, b, measure, tests.get((a.label, b.label)), scene_test)
+        for (a, b), scene_test in zip(pairs, by_scene, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class SceneTest:
+    """The comparison of two groups scene by scene.
+
+    Attributes:
+        differences: first minus second, of the means over seeds, float64 [scenes].
+        p_adjusted: None with fewer than ENOUGH_SCENES scenes.
+    """
+
+    differences: np.ndarray
+    p_adjusted: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in words. AbsRel is compared by scene: lower is better."""
+        if self.p_adjusted is None:
+            return f"no conclusion: {len(self.differences)} of at least {ENOUGH_SCENES} scenes"
+        interval = mean_interval(self.differences)
+        if self.p_adjusted > ALPHA or interval is None or interval[0] <= 0 <= interval[1]:
+            return "no significant difference"
+        return f"the {'first' if interval[1] < 0 else 'second'} is better"
+
+
+def scene_tests(pairs: Sequence[Pair], measure: Measure) -> list[SceneTest]:
+    """Each pair compared scene by scene, by exchange of the two groups in each scene.
+
+    A scene counts once, with the mean over seeds, so that frames and seeds of a scene are not
+    taken for independent. The question is whether the difference holds on other scenes, with
+    these trainings; other seeds may differ more.
+    """
+    found = []
+    for a, b in pairs:
+        scenes = common_scenes([*a.scored, *b.scored], measure)
+        first, second = (scene_scores(group.scored, measure, scenes).mean(0) for group in (a, b))
+        found.append(first - second)
+    large = [number for number, one in enumerate(found) if len(one) >= ENOUGH_SCENES]
+    adjusted = dict(zip(large, holm([sign_flip_p(found[i]) for i in large]), strict=True))
+    return [SceneTest(one, adjusted.get(number)) for number, one in enumerate(found)]
 
 
 @dataclass(frozen=True)
@@ -72,9 +136,9 @@ class Test:
     verdict: str
 
 
-def _difference(a: RunGroup, b: RunGroup, measure: Measure, test: Test | None) -> Difference:
-    scenes = common_scenes([*a.scored, *b.scored], measure)
-    by_scene = [scene_scores(group.scored, measure, scenes).mean(0) for group in (a, b)]
+def _difference(
+    a: RunGroup, b: RunGroup, measure: Measure, test: Test | None, by_scene: SceneTest
+) -> Difference:
     seeds = min(len(a.scores), len(b.scores))
     signed = measure.sign * a.scores, measure.sign * b.scores
     too_few = f"no conclusion: {seeds} of at least {ENOUGH_RUNS} seeds"
@@ -86,10 +150,12 @@ def _difference(a: RunGroup, b: RunGroup, measure: Measure, test: Test | None) -
         probability=probability_of_improvement(*signed) if test else None,
         p=test.p if test else None,
         p_adjusted=test.p_adjusted if test else None,
-        scenes_won=int((by_scene[0] < by_scene[1]).sum()),
-        scenes=len(scenes),
-        paired=mean_interval(by_scene[0] - by_scene[1]),
         verdict=test.verdict if test else too_few,
+        scenes_won=int((by_scene.differences < 0).sum()),
+        scenes=len(by_scene.differences),
+        paired=mean_interval(by_scene.differences),
+        scenes_p_adjusted=by_scene.p_adjusted,
+        scenes_verdict=by_scene.verdict if len(by_scene.differences) else "",
     )
 
 

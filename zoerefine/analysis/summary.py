@@ -19,11 +19,8 @@ def summarize(
     """The best group, the next one, and what limits the conclusions."""
     scored = [group for group in groups if len(group.scores)]
     lines = [best_line(scored[0], groups, measure)] if scored else []
-    if len(scored) > 1:
-        labels = {group.label for group in scored[:2]}
-        lines.append(
-            next_line(next(d for d in differences if {d.first, d.second} == labels), measure)
-        )
+    if differences:
+        lines.append(comparison_line(with_best(differences, scored), measure))
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
     if few:
         lines.append(
@@ -51,8 +48,18 @@ def best_line(best: RunGroup, groups: Sequence[RunGroup], measure: Measure) -> s
     return f"Best{measure.on_place}: {best.label}, {value} ({seeds}){before}."
 
 
-def next_line(found: Difference, measure: Measure) -> str:
-    """The best group against the next."""
+def with_best(differences: Sequence[Difference], scored: Sequence[RunGroup]) -> Difference:
+    """The comparison of the best group with the next one, or with the baseline."""
+    best, pairs = scored[0].label, {(d.first, d.second): d for d in differences}
+    ranked = [group.label for group in scored]
+    for label in ranked[1:]:
+        if found := pairs.get((best, label)) or pairs.get((label, best)):
+            return found
+    raise AssertionError("every comparison has the best group or a baseline")
+
+
+def comparison_line(found: Difference, measure: Measure) -> str:
+    """Two groups in a sentence."""
     parts = [f"difference of the means {found.difference:+.4f}"]
     if found.interval:
         parts.append("95% interval {:+.4f} to {:+.4f}".format(*found.interval))
@@ -60,5 +67,14 @@ def next_line(found: Difference, measure: Measure) -> str:
         parts.append(f"{measure.better} in {found.probability:.0%} of the pairs of runs")
     if found.scenes:
         parts.append(f"{measure.better} on {found.scenes_won} of {counted(found.scenes, 'scene')}")
-    verdict = found.verdict.replace("the first", found.first).replace("the second", found.second)
-    return f"{found.first} against {found.second}: {', '.join(parts)}; {verdict}."
+    line = (
+        f"{found.first} against {found.second}: {', '.join(parts)}; {named(found.verdict, found)}."
+    )
+    if found.scenes_p_adjusted is not None:
+        line += f" By scene, for these trainings: {named(found.scenes_verdict, found)}."
+    return line
+
+
+def named(verdict: str, found: Difference) -> str:
+    """A verdict with the groups' names."""
+    return verdict.replace("the first", found.first).replace("the second", found.second)

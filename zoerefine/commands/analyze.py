@@ -22,6 +22,7 @@ examples, after `make demo`:
   zoerefine analyze runs/demo/latest --out report
   zoerefine analyze runs/demo/latest --out report_of_rmse --metric val.refined.rmse
   zoerefine analyze 'runs/demo/*' --out report_by_loss --by LOSS.OBJECT_WEIGHT
+  zoerefine analyze 'runs/demo/*' --out report_of_two --by MODEL.MAX_LOG --baseline 1
   zoerefine analyze 'runs/*/*' --out report_of_few --where "TRAIN.LR>1e-4 and MODEL.MAX_LOG<=2"
 """
 
@@ -50,6 +51,13 @@ def main(argv: Sequence[str]) -> int:
         metavar="KEY",
         help="form groups by this config key alone (default: by all keys except the seed)",
     )
+    parser.add_argument(
+        "--baseline",
+        default="",
+        metavar="GROUP",
+        help="compare every group with this one alone, by its name in groups.csv; fewer tests need "
+        "fewer seeds (default: every pair)",
+    )
     add_quiet_option(parser)
     parser.add_argument(
         "--metric",
@@ -69,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.analysis.collect import FILTERED
 
     collection, paths = analyze(
-        args.runs, args.out, args.where, args.by, args.metric, args.maximize
+        args.runs, args.out, args.where, args.by, args.metric, args.maximize, args.baseline
     )
     for folder, reason in collection.left_out.items():
         if reason != FILTERED:
