@@ -254,7 +254,7 @@ class Sides:
             start = time.perf_counter()
             self.run("cp", "-a", workspace / "output", self.root / "left" / f"copy{number}")
             copied = time.perf_counter()
-            collect(run, workspace, self.commits[-2])
+            collect(run, workspace)
             collected = time.perf_counter()
             if number:  # the first round warms everything up
                 seconds["copy"].append(copied - start)

@@ -161,9 +161,18 @@ def test_what_a_job_committed_cloned_or_left_in_a_submodule_is_collected(ended, 
     assert not folder.exists()  # no other run could use it
 
 
-def test_a_workspace_without_its_repository_is_collected_whole(ended):
+def test_of_a_workspace_without_its_repository_only_new_files_are_collected(ended):
     run, folder = ended()
     shutil.rmtree(folder / ".git")
+    (folder / "model.pt").write_bytes(b"weights")
+    collect_after(run, folder)
+    assert contents(run.left) == {"model.pt": b"weights"}
+    assert not folder.exists()
+
+
+def test_a_workspace_without_its_record_is_collected_whole(ended, home):
+    run, folder = ended()
+    shutil.rmtree(home / "records")
     (folder / "model.pt").write_bytes(b"weights")
     collect_after(run, folder)
     assert {"model.pt", "job.py", "version.txt"} <= set(contents(run.left))
@@ -182,7 +191,7 @@ def test_what_exceeds_the_limit_is_named_and_stays_until_it_is_discarded(ended, 
     run, folder = ended()
     for name, size in (("huge.pt", 3000), ("log.csv", 10), ("model.pt", 900), ("other.pt", 200)):
         (folder / name).write_bytes(bytes(size))
-    collect(run, folder, "HEAD", limit_bytes=1000)
+    collect(run, folder, limit_bytes=1000)
     assert listed(run) == (["log.csv", "other.pt"], ["huge.pt", "model.pt"])
     assert "huge.pt (0.0 MB), model.pt" in capsys.readouterr().err
     assert json.loads(run.left_file.read_text())["limit_bytes"] == 1000

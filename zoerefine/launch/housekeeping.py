@@ -12,7 +12,7 @@ from zoerefine.launch.changes import shortened_list
 from zoerefine.launch.environment import environments_folder
 from zoerefine.launch.left import rescue
 from zoerefine.launch.mirror import mirrors_folder
-from zoerefine.launch.workspace import delete_folder, last_run, workspaces_folder
+from zoerefine.launch.workspace import delete_folder, delete_workspace, last_run, workspaces_folder
 from zoerefine.locks import is_locked, try_lock
 from zoerefine.progress import say
 
@@ -128,7 +128,8 @@ def remove(stored: StoredFolder, discard: bool) -> bool:
                 f"were not collected: {shortened_list(names)}; --clean --discard deletes them"
             )
             return False
-        delete_folder(stored.folder)
+        delete = delete_workspace if stored.kind == "workspace" else delete_folder
+        delete(stored.folder)
         Path(f"{stored.folder}.lock").unlink(missing_ok=True)
     return True
 

@@ -16,7 +16,7 @@ from zoerefine.launch import provenance
 from zoerefine.launch.changes import warn_of_untracked_files
 from zoerefine.launch.child_process import Watch, run_child, unwatched
 from zoerefine.launch.environment import import_variables, job_environment, job_python
-from zoerefine.launch.git_commands import git
+from zoerefine.launch.git_objects import commit_tree
 from zoerefine.launch.job_words import NO_CONFIG, config_words, override_words
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
 from zoerefine.launch.left import (
@@ -205,7 +205,7 @@ def record(
         ref=job.ref,
         branch=job.branch,
         commit=plan.commit,
-        tree=plan.changes.tree or git("rev-parse", f"{plan.commit}^{{tree}}", folder=folder),
+        tree=plan.changes.tree or commit_tree(plan.mirror, plan.commit),
         dirty_digest=plan.changes.digest,
         dirty_files=list(plan.changes.files),
         module=job.module,

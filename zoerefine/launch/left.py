@@ -27,8 +27,9 @@ from zoerefine.files import digest_file, sync_file, write_json
 from zoerefine.launch import provenance
 from zoerefine.launch.changes import shortened_list
 from zoerefine.launch.result_files import result_digests
-from zoerefine.launch.workspace import checked_out_tree, delete_folder, last_run
-from zoerefine.launch.workspace_files import files_below, left_files, remove_empty_folders
+from zoerefine.launch.workspace import delete_workspace, last_run
+from zoerefine.launch.workspace_differences import left_files
+from zoerefine.launch.workspace_files import files_below, remove_empty_folders
 from zoerefine.locks import try_lock
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
@@ -54,8 +55,7 @@ def collect_after(run: RunDir, folder: Path) -> None:
     The caller holds the locks of the run and of the workspace.
     """
     recorded = run.read_json(run.provenance_file)
-    limit_bytes = recorded.get("left_limit_bytes", LIMIT_BYTES)
-    collect(run, folder, recorded["tree"], limit_bytes)
+    collect(run, folder, recorded.get("left_limit_bytes", LIMIT_BYTES))
     provenance.add(run, outputs=result_digests(run))
 
 
@@ -97,20 +97,20 @@ def rescue(folder: Path) -> list[str]:
         with try_lock(run.lock_file) as lock_fd:
             if lock_fd is not None and pending_workspace(run) == folder:
                 collect_after(run, folder)
-    return list(left_files(folder, checked_out_tree(folder)).names) if folder.exists() else []
+    return list(left_files(folder).names) if folder.exists() else []
 
 
-def collect(run: RunDir, folder: Path, tree: str, limit_bytes: int = LIMIT_BYTES) -> None:
+def collect(run: RunDir, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
     """Move what a job left in a workspace to the run, smallest files first.
 
-    A workspace whose committed files the job changed is deleted once nothing else is in it.
+    A workspace whose files the job changed, those of its repository included, is deleted once
+    nothing else is in it.
 
     Args:
-        tree: the commit or tree that was checked out in the workspace.
         limit_bytes: the most that the run's left files may take together. What exceeds it is
             named in left.json and stays in the workspace.
     """
-    left = left_files(folder, tree)
+    left = left_files(folder)
     fitting, too_large = choose(run, folder, left.names, limit_bytes)
     with scratch_folder(run.path) as scratch:
         failed = move_files(folder, run.left, fitting, scratch)
@@ -118,7 +118,7 @@ def collect(run: RunDir, folder: Path, tree: str, limit_bytes: int = LIMIT_BYTES
     remove_empty_folders(folder)
     write_json(run.left_file, provenance.printable(summary(run, limit_bytes, skipped)))
     if left.spoiled and not skipped:
-        delete_folder(folder)
+        delete_workspace(folder)
     report(run, folder, len(fitting) - len(failed), skipped)
 
 

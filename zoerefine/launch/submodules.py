@@ -1,5 +1,6 @@
 """What a commit has beyond its own files: submodules and Git LFS files."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from zoerefine.launch.repository_address import (
 
 MAX_DEPTH = 8
 GITLINK = "160000"
+LFS_POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\n(?:[^\n]*\n)*?oid sha256:([0-9a-f]{64})\n"
+)
+MAX_POINTER_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -106,3 +111,9 @@ def pull_lfs(folder: Path, address: RepositoryAddress) -> None:
         raise UserError(f"Git LFS files of {address.url} cannot be fetched: {error}") from None
     if missing:
         raise UserError(f"{address.url} has no Git LFS content for {missing[0].split(' - ')[1]}")
+
+
+def lfs_digest(content: bytes) -> str:
+    """The SHA-256 of the file that a Git LFS pointer stands for; empty for other contents."""
+    found = LFS_POINTER.match(content) if len(content) <= MAX_POINTER_BYTES else None
+    return found[1].decode() if found else ""

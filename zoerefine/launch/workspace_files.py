@@ -1,64 +1,60 @@
-"""What a job left in its workspace: files that its commit does not have, and changed ones."""
+"""The files below a folder: found without following a link, and folders that hold none removed."""
 
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from zoerefine.launch.git_commands import ISOLATED, GitError, git
-
 BYTECODE_FOLDER, BYTECODE_SUFFIX = "__pycache__", ".pyc"  # Python makes them again
-GITLINK = "160000"
-DIFF = ("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--no-textconv")
 
 
-@dataclass(frozen=True)
-class LeftFiles:
-    """What differs from the commit in a workspace.
+@dataclass
+class Contents:
+    """What is in a folder now.
 
     Attributes:
-        names: paths of new and changed files, symbolic links among them; relative, sorted.
-        spoiled: whether files of the commit were changed or deleted, so that no other run can use
-            the workspace.
+        files: files and links by their paths. A folder that cannot be read counts as a file.
+        bytecode: what Python makes again from the modules' sources.
+        others: pipes, sockets and devices.
+        folders: all folders, each after the folder that holds it.
     """
 
-    names: tuple[str, ...]
-    spoiled: bool
+    files: dict[str, os.stat_result] = field(default_factory=dict)
+    bytecode: dict[str, os.stat_result] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
 
 
-def left_files(folder: Path, tree: str) -> LeftFiles:
-    """What a job left in a workspace.
-
-    Ignored files count; Python's bytecode, pipes and sockets do not. What the job committed is not
-    in `tree`, so it counts as well. Where the repository is damaged, all files count.
-
-    Args:
-        tree: the commit or tree that was checked out.
-    """
-    try:
-        listing = git("ls-tree", "-r", "-z", "--full-tree", tree, folder=folder, env=ISOLATED)
-        words = (*DIFF, "--ignore-submodules=all", tree)
-        changed = git(*words, folder=folder, env=ISOLATED).split("\0")
-    except (GitError, OSError):  # OSError: there is no such folder
-        return LeftFiles(tuple(sorted(files_below(folder, {".git"}))), spoiled=True)
-    entries = [entry.split("\t", 1) for entry in listing.split("\0") if entry]
-    submodules = {name: facts.split()[2] for facts, name in entries if facts.startswith(GITLINK)}
-    committed = {name for _, name in entries} - submodules.keys()
-    differing = committed.intersection(changed)
-    names = {name for name in differing if is_file(folder / name)}
-    names |= set(files_below(folder, {".git", *submodules})) - committed
-    spoiled = bool(differing)
-    for path, commit in submodules.items():
-        inner = left_files(folder / path, commit)
-        names |= {f"{path}/{name}" for name in inner.names}
-        spoiled |= inner.spoiled
-    return LeftFiles(tuple(sorted(names)), spoiled)
+def scan(folder: Path) -> Contents:
+    """Everything below a folder. No link is followed."""
+    found = Contents()
+    waiting = [""]
+    for place in waiting:
+        try:
+            entries = list(os.scandir(folder / place))
+        except OSError:
+            with suppress(FileNotFoundError):
+                if place:
+                    found.files[place] = (folder / place).lstat()
+            continue
+        for entry in entries:
+            name = f"{place}/{entry.name}" if place else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(name)
+            elif not has_content(entry):
+                found.others.append(name)
+            else:
+                kind = found.bytecode if is_bytecode(name) else found.files
+                with suppress(FileNotFoundError):
+                    kind[name] = entry.stat(follow_symlinks=False)
+    found.folders = waiting[1:]
+    return found
 
 
-def is_file(path: Path) -> bool:
-    """Whether there is a file or a link, and not a folder."""
-    return path.is_symlink() or path.is_file()
+def is_bytecode(name: str) -> bool:
+    """Whether Python made a file from a module's source, and can make it again."""
+    return name.endswith(BYTECODE_SUFFIX) or f"/{BYTECODE_FOLDER}/" in f"/{name}"
 
 
 def files_below(folder: Path, left_out: Collection[str] = ()) -> Iterator[str]:
@@ -84,7 +80,7 @@ def files_below(folder: Path, left_out: Collection[str] = ()) -> Iterator[str]:
             if entry.is_dir(follow_symlinks=False):
                 if name not in left_out and entry.name != BYTECODE_FOLDER:
                     waiting.append(name)
-            elif has_content(entry) and not entry.name.endswith(BYTECODE_SUFFIX):
+            elif has_content(entry) and not is_bytecode(name):
                 yield name
 
 
