@@ -11,7 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -145,17 +145,21 @@ def build_environment(folder: Path, file: Path, workspace: Path) -> None:
     write_text(folder / ".ready", f"{file.name}\n")
 
 
+def package_folders(python: Path) -> list[Path]:
+    """Where an interpreter looks for installed packages."""
+    if python == Path(sys.executable):
+        return [Path(place) for place in sys.path]
+    return list(python.parents[1].glob("lib/python*/site-packages"))
+
+
 def packages(python: Path) -> list[str]:
     """Every installed distribution of an interpreter, `name==version`, sorted.
 
     Names and versions come from the folders' names: reading all metadata would take longer than
     the rest of a launch.
     """
-    places: Iterable[Path] = map(Path, sys.path)
-    if python != Path(sys.executable):
-        places = python.parents[1].glob("lib/python*/site-packages")
     found = set()
-    for place in places:
+    for place in package_folders(python):
         for path in place.glob("*.dist-info"):
             name, _, version = path.stem.rpartition("-")
             found.add(f"{name.replace('_', '-')}=={version}")

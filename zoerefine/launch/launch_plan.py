@@ -12,6 +12,7 @@ from zoerefine.identity import launch_settings
 from zoerefine.launch.changes import Changes, read_changes
 from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES, merge_overrides
 from zoerefine.launch.git_commands import GitError, git_bytes
+from zoerefine.launch.job_module import check_commit_has
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.left import LIMIT_BYTES
 from zoerefine.launch.mirror import fetch_commit
@@ -184,11 +185,12 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
     address = parse_address(job.repo)
     config = read_local_config(job)
     mirror, commit = fetch_commit(address, job.ref, home, job.branch)
+    changes = read_changes(address, commit, job.allow_dirty, job.caller / job.config)
+    check_commit_has(job.module, mirror, commit, changes.files, job.environment)
     if config is None:
         config = read_committed_config(job, mirror, commit)
     if job.overrides_in == "file":
         config = merge_overrides(job.config, config, job.overrides)
-    changes = read_changes(address, commit, job.allow_dirty, job.caller / job.config)
     document = parse_config(job.config, config)
     return LaunchPlan(job, address, mirror, commit, changes, config, document, home)
 

@@ -4,19 +4,26 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.files import create_ignored_folder, replacing
 from zoerefine.launch import provenance
 from zoerefine.launch.changes import warn_of_untracked_files
 from zoerefine.launch.child_process import Watch, run_child, unwatched
-from zoerefine.launch.environment import import_variables, job_environment, job_python
+from zoerefine.launch.environment import (
+    import_variables,
+    job_environment,
+    job_python,
+    package_folders,
+)
 from zoerefine.launch.git_objects import commit_tree
+from zoerefine.launch.job_module import check_origin, job_program, library_facts
 from zoerefine.launch.job_words import NO_CONFIG, config_words, override_words
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
 from zoerefine.launch.left import (
@@ -30,6 +37,9 @@ from zoerefine.launch.workspace import workspace
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 
+MADE_BY_LAUNCH = (
+    *(".lock", ".provenance.lock", "provenance.json", "environment.txt", "uncommitted.patch"),
+)
 LOCK_WAIT_S = 15.0  # for a job to end whose launcher was killed
 
 
@@ -73,11 +83,12 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
     if pending_workspace(run) is None and is_finished(run):
         return 0
     with ExitStack() as stack:
+        had_lock = run.lock_file.exists()
         run_lock = stack.enter_context(wait_for_lock(run))
+        stack.enter_context(leaving_nothing_unless_started(run, plan.input_name, had_lock))
         complete_collection(run)
         if is_finished(run):  # by the process that held the lock
             return 0
-        stack.callback(remove_if_not_started, run)
         source = (plan.address, plan.mirror, plan.commit, plan.changes, plan.home)
         place = stack.enter_context(workspace(*source, run.path))
         environment = (plan.job.environment, place.folder, plan.commit, plan.home)
@@ -85,14 +96,17 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
         program = job_program(plan.job.module, place.folder)
         command = [str(python), *program, *job_words(plan, run)]
         attempt = attempts(run) + 1
-        record(plan, run, place.folder, python, command, attempt)
-        put_back(run, place.folder)
-        say(f"running commit {plan.commit[:12]} of {plan.address.url} in {place.folder}")
-        say(f"writing to {run.path}")
+        folder = working_folder(plan.job, place.folder, run)
         facts = (plan.seed, plan.job.caller, python, attempt)
         variables = job_environment(place.folder, run, *facts)
         variables |= import_variables(plan.job.cwd, place.folder, program)
-        folder = working_folder(plan.job, place.folder, run)
+        origin = (folder, variables, place.folder, plan.job.environment)
+        check_origin(program, python, *origin)
+        library = library_facts(place.folder, variables, package_folders(python))
+        record(plan, run, place.folder, python, command, attempt, library)
+        put_back(run, place.folder)
+        say(f"running commit {plan.commit[:12]} of {plan.address.url} in {place.folder}")
+        say(f"writing to {run.path}")
         if latest:
             link_latest(run)
         watching = partial(watch, place.folder) if watch else unwatched
@@ -123,12 +137,35 @@ def is_finished(run: RunDir) -> bool:
     return finished
 
 
-def remove_if_not_started(run: RunDir) -> None:
-    """Remove the run directory of a job that was never started."""
-    if not run.status_file.exists() and not run.left.exists():
-        for path in run.path.iterdir():
-            path.unlink()
-        run.path.rmdir()
+@contextmanager
+def leaving_nothing_unless_started(run: RunDir, input_name: str, had_lock: bool) -> Iterator[None]:
+    """Remove what the launch made in the run directory if it ends before the job starts.
+
+    Files that were there before stay. The caller holds the run's lock.
+
+    Args:
+        had_lock: whether the lock's file was there before the launch.
+    """
+    before = set(os.listdir(run.path)) - (set() if had_lock else {run.lock_file.name})
+    made = {*MADE_BY_LAUNCH, input_name} - before
+    state = read_bytes(run.status_file)
+    try:
+        yield
+    except BaseException:
+        if read_bytes(run.status_file) == state:
+            for name in made:
+                (run.path / name).unlink(missing_ok=True)
+            with suppress(OSError):  # it is not empty
+                run.path.rmdir()
+        raise
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """A file's bytes; None where there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 @contextmanager
@@ -160,19 +197,6 @@ def _is_alive(pid: int) -> bool:
     return pid > 0
 
 
-def job_program(module: str, folder: Path) -> list[str]:
-    """Python's words for the job's script. Raises `UserError` where the commit has no such one."""
-    if module.endswith(".py"):
-        script = folder / module
-        inside = script.resolve().is_relative_to(folder.resolve())
-        if not (inside and script.is_file()):
-            raise UserError(f"the commit has no script {module}: check --module")
-        return [str(script)]
-    if all(part.isidentifier() for part in module.split(".")):
-        return ["-m", module]
-    raise UserError(f"--module {module!r} is neither a script's path nor a module's name")
-
-
 def job_words(plan: LaunchPlan, run: RunDir) -> list[str]:
     """The job's own words: its config, its arguments, the overrides."""
     job = plan.job
@@ -188,6 +212,7 @@ def record(
     python: Path,
     command: Sequence[str],
     attempt: int,
+    library: Mapping[str, Any],
 ) -> None:
     """Write what is about to run: the config, the changes, the packages, provenance.json."""
     job = plan.job
@@ -196,7 +221,7 @@ def record(
     if plan.changes.patch:
         with replacing(run.path / "uncommitted.patch") as path:
             path.write_bytes(plan.changes.patch)
-    facts = provenance.machine_facts(python)
+    facts = provenance.machine_facts(python) | dict(library)
     facts["environment_digest"] = provenance.write_environment(run, python)
     provenance.add(
         run,
@@ -240,8 +265,12 @@ def attempts(run: RunDir) -> int:
 
 
 def link_latest(run: RunDir) -> None:
-    """Let runs/<name>/latest name this run."""
+    """Let runs/<name>/latest name this run, unless that is a file or folder of the user's."""
+    latest = run.path.parent / "latest"
+    if latest.exists() and not latest.is_symlink():
+        say(f"{latest} is not our link: it stays as it is")
+        return
     link = run.path.parent / f".latest.{os.getpid()}"
     link.unlink(missing_ok=True)
     link.symlink_to(run.path.name)
-    os.replace(link, run.path.parent / "latest")
+    os.replace(link, latest)

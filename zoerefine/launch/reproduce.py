@@ -6,6 +6,7 @@ first one, and weights and metrics are compared.
 """
 
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from zoerefine.errors import UserError
 from zoerefine.files import digest_file
 from zoerefine.launch import provenance
 from zoerefine.launch.changes import Changes, shortened_list
-from zoerefine.launch.environment import packages
+from zoerefine.launch.environment import package_folders, packages
 from zoerefine.launch.git_commands import git
+from zoerefine.launch.job_module import library_facts
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan, parse_config
 from zoerefine.launch.mirror import branch_or_tag_with, fetch_commit
@@ -144,8 +146,17 @@ def check_machine(run: RunDir) -> Iterator[Comparison]:
         yield compare(name, str(recorded.get(name)), str(now[name]), DIFFERS)
     if current:
         yield from check_packages(run)
+        yield from check_library(recorded)
     gpus = (", ".join(recorded.get("gpu", [])), ", ".join(provenance.query_gpus("name")))
     yield compare("gpu", *gpus, DIFFERS)
+
+
+def check_library(recorded: Mapping[str, Any]) -> Iterator[Comparison]:
+    """Whether the installed zoerefine is the same, for a script that may import it."""
+    if library := recorded.get("library"):
+        now = library_facts(Path(os.devnull), os.environ, package_folders(Path(sys.executable)))
+        digest = now.get("library", {}).get("digest", "absent")
+        yield compare("zoerefine's modules", str(library["digest"]), digest, DIFFERS)
 
 
 def check_packages(run: RunDir) -> Iterator[Comparison]:

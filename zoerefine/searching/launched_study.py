@@ -19,7 +19,6 @@ from zoerefine.errors import UserError
 from zoerefine.files import replacing, write_text
 from zoerefine.launch.changes import Changes
 from zoerefine.launch.config_merge import YAML_SUFFIXES, merge_overrides
-from zoerefine.launch.git_commands import GitError, git
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, parse_config
 from zoerefine.launch.launcher import default_home
@@ -114,7 +113,6 @@ def plan_study(
     options = study_options(study_words)
     with mirrors_in_use(home):
         plan = make_plan(replace(job, overrides_in="arguments"), home)
-        check_script(plan)
     os.environ.update({name: value for name, value in plan.address.login().items() if value})
     document = read_config(job.config, plan.config)
     config = without_space(document).encode()
@@ -191,14 +189,3 @@ def read_config(path: Path, data: bytes) -> Document:
         except ValueError as error:
             raise UserError(f"config {path} is not valid JSON: {error}") from None
     return parse_mapping(data.decode(), path)  # JSON is YAML
-
-
-def check_script(plan: LaunchPlan) -> None:
-    """Raises `UserError` where the commit has no such script."""
-    module = plan.job.module
-    if not module.endswith(".py"):
-        return
-    try:
-        git("cat-file", "-e", f"{plan.commit}:{module}", folder=plan.mirror)
-    except GitError:
-        raise UserError(f"the commit has no script {module}: check --module") from None
