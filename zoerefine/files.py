@@ -1,5 +1,6 @@
 """Files that are written whole or not at all, and digests of their contents."""
 
+import ctypes
 import hashlib
 import json
 import os
@@ -39,13 +40,15 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: str | Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path`; on success it is renamed to `path`, replacing it."""
+    """Yield an empty folder beside `path`; on success it is flushed and renamed to `path`,
+    replacing what is there."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     temporary.mkdir()
     try:
         yield temporary
+        sync_file_system(temporary)
         old = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
         if path.exists():
             os.replace(path, old)
@@ -85,6 +88,19 @@ def sync_file(path: Path) -> None:
     """Force a file's bytes to the disk."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
+
+
+def sync_file_system(path: Path) -> None:
+    """Force all that was written to the file system of a path to the disk.
+
+    For many files this is faster than a call for each.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(path: Path) -> None:

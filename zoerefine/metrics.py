@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-NEAREST_M = 1e-3
-FARTHEST_M = 10.0
+from zoerefine.data.depth_codec import FARTHEST_M, NEAREST_M
+
 MIN_OBJECT_PIXELS = 8  # a smaller object has no distance
 
 

@@ -1,6 +1,7 @@
 """The layouts: which folder has which, what is read from it, and how a new one is added."""
 
 import csv
+import os
 import shutil
 
 import cv2
@@ -191,6 +192,11 @@ UNIT = HEADER + ",depth_unit_m"
         ((HEADER, LINE, LINE), "clip k has two pictures a"),
         ((HEADER, LINE + ",surplus"), "line 2 has more values than columns"),
         ((HEADER.replace("pseudo", "zoe"), LINE), "has no column pseudo"),
+        ((HEADER + ",speed", LINE + "," + "9" * 5000), "line 2: speed must be whole m/s"),
+        ((HEADER + ",rgb", LINE + ",a.png"), "line 1 has two columns 'rgb'"),
+        ((HEADER.replace(",", ";"), LINE), "has no column .*; separate columns by commas"),
+        ((HEADER, LINE + "x" * 200_000), r"line 2 is no CSV \(field larger than"),
+        ((HEADER + "x" * 200_000, LINE), r"line 1 is no CSV \(field larger than"),
         ((HEADER + ",speed", LINE + ",fast"), "line 2: speed must be whole m/s, got 'fast'"),
         ((HEADER + ",fx,fy,cx,cy", LINE + ",525,525,,239"), "line 2: intrinsics are four numbers"),
         ((HEADER + ",fx,fy,cx,cy", LINE + ",-1,525,319,239"), "line 2: .*got '-1 525 319 239'"),
@@ -207,11 +213,62 @@ def test_a_list_that_cannot_be_used_is_one_error_with_its_line(listed, lines, wo
         open_dataset(listed(*lines))
 
 
-@pytest.mark.parametrize("clip", ["../..", "/tmp"])
-def test_pseudo_depth_is_never_written_outside_the_folder(listed, clip):
-    dataset = open_dataset(listed(HEADER, f"{clip},a.png,d.png,"))
-    with pytest.raises(UserError, match="leads out of"):
-        add_pseudo_depth(dataset, lambda rgb: rgb[:, :1] + 3, 1)
+@pytest.mark.parametrize("clip", ["../..", "/tmp", "a/../../b", ".."])
+def test_a_clip_never_leads_out_of_the_folder(listed, clip, data_command):
+    folder = listed(HEADER, f"{clip},a.png,d.png,")
+    for words in (("zoedepth", folder), ("inspect", folder)):
+        done = data_command(*words)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert f"the clip or scene {clip!r} leads out of the folder: rename it" in done.err
+
+
+@pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\tb", "a\u202eb", "k" * 300])
+@pytest.mark.parametrize("column", ["clip", "scene"])
+def test_names_that_no_message_can_show_are_one_line(listed, data_command, column, name):
+    values = {"clip": "k", "scene": "s"} | {column: name}
+    folder = listed(HEADER + ",scene", f"{values['clip']},a.png,d.png,z.png,{values['scene']}")
+    done = data_command("inspect", folder)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "rename it" in done.err
+    assert "\x1b" not in done.err
+
+
+def test_file_names_that_are_not_utf8_are_one_line(copied_world, data_command):
+    clip = next((copied_world / habitatdyn.RGB).iterdir())
+    os.rename(clip / "00001.jpg", os.fsencode(clip) + b"/caf\xe9.jpg")
+    done = data_command("inspect", copied_world)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert r"the frame 'caf\udce9' has control characters or is not UTF-8: rename it" in done.err
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_titles_of_clips_in_another_encoding_are_one_line(copied_world, data_command, encoding):
+    path = copied_world / habitatdyn.TITLES
+    path.write_text(path.read_text().replace("_", "_ü", 1), encoding=encoding)
+    done = data_command("inspect", copied_world)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "video_name_mapping.txt line 1: " in done.err
+
+
+def test_a_title_may_end_with_any_number_of_digits(copied_world):
+    path = copied_world / habitatdyn.TITLES
+    path.write_text(f"0000\troom_{'9' * 5000}\n")
+    assert open_dataset(copied_world).clips[0].speed == 0
+
+
+def test_a_list_of_too_many_bytes_is_refused_by_its_size(listed):
+    folder = listed(HEADER, LINE)
+    os.truncate(folder / "frames.csv", 2**28 + 1)  # takes no disk space
+    with pytest.raises(UserError, match=r"frames\.csv has 268435457 bytes, more than"):
+        open_dataset(folder)
+
+
+def test_a_data_set_without_any_usable_pixel_is_a_fault(listed, data_command):
+    folder = listed(HEADER, LINE)
+    write_png(folder / "d.png", np.full_like(DEPTH, 20_000))  # 20 m everywhere
+    done = data_command("inspect", folder)
+    assert done.code == 1
+    assert "no pixel has a true depth of 0.001 to 10 m and pseudo depth" in done.out
 
 
 def test_folders_that_are_no_data_set_are_named(tmp_path):
@@ -287,3 +344,15 @@ def test_a_third_layout_takes_one_file_and_one_row(tmp_path, monkeypatch):
     np.testing.assert_array_equal(record["zoe"], np.full((6, 8), 3 * 256))
     assert "depth: 2.00 to 2.00 m" in inspect(dataset)[0]
     assert stated_encoding(folder) == DepthEncoding(16, 100, 1)
+
+
+def test_a_contact_sheet_never_overwrites_a_foreign_file(world, tmp_path, data_command):
+    picture = tmp_path / "mine.png"
+    write_png(picture, RGB)
+    before = picture.read_bytes()
+    done = data_command("inspect", world, "--picture", picture)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "mine.png was not written by zoerefine" in done.err
+    assert picture.read_bytes() == before
+    for _ in range(2):
+        assert data_command("inspect", world, "--picture", tmp_path / "sheet.png").code == 0

@@ -129,7 +129,7 @@ def test_tum_intrinsics_are_read_from_a_file(tum):
         ("rgb.txt", "nan rgb/10.00.png\n", r"rgb\.txt line 1: expected a time stamp"),
         ("depth.txt", "10.00 depth/0.png\n", r"depth\.txt line 1: no file depth/0\.png"),
         ("rgb.txt", "10.00 rgb/10.00.png\n10.04 rgb/10.00.png\n", "line 2: another picture is"),
-        ("rgb.txt", b"10.00 rgb/\xfc.png\n", r"rgb\.txt is no UTF-8 text"),
+        ("rgb.txt", b"10.00 rgb/\xfc.png\n", r"rgb\.txt line 1: byte 0xfc is not UTF-8"),
         ("intrinsics.txt", "525 525 319.5\n", r"intrinsics\.txt: intrinsics are four numbers"),
         ("intrinsics.txt", "525 0 319.5 239.5\n", "fx and fy above 0; got '525 0 319.5 239.5'"),
     ],
@@ -257,3 +257,30 @@ def test_scannet_intrinsics_that_no_camera_has_are_one_error(scannet, text):
     write_file(root / "scene0000_00" / "intrinsic" / "intrinsic_color.txt", text)
     with pytest.raises(UserError, match=r"intrinsic_color\.txt"):
         open_dataset(root)
+
+
+@pytest.mark.parametrize("stamp", ["1e999999999", "1e999998", "nan", "-inf", "9" * 5000])
+def test_a_time_stamp_that_no_clock_shows_is_one_error_with_its_line(tum, stamp):
+    folder = tum()
+    write_file(folder / "rgb.txt", f"{stamp} rgb/10.00.png\n")
+    with pytest.raises(UserError, match=r"rgb\.txt line 1: expected a time stamp in seconds"):
+        open_dataset(folder)
+
+
+def test_lists_in_which_all_stamps_are_the_same_are_refused_without_taking_memory():
+    with pytest.raises(UserError, match=r"more than 100 time stamps lie within 0\.02 s of one"):
+        associate([0] * 5000, [0] * 5000)
+
+
+def test_a_list_may_begin_with_a_byte_order_mark(tum):
+    folder = tum()
+    for name in ("rgb.txt", "depth.txt"):
+        write_file(folder / name, b"\xef\xbb\xbf" + (folder / name).read_bytes().split(b"\n\n")[1])
+    assert len(open_dataset(folder).frames) == 2
+
+
+def test_a_list_in_another_encoding_names_its_line(tum):
+    folder = tum()
+    write_file(folder / "rgb.txt", "# Küche\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"rgb\.txt line 1: byte 0xfc is not UTF-8"):
+        open_dataset(folder)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoerefine.cli import main
 from zoerefine.config import load_config
 from zoerefine.data.dataset import Clip, Dataset, Frame, Selection, select
 from zoerefine.data.depth_codec import MILLIMETRES
@@ -138,3 +139,14 @@ def test_named_test_scenes_are_tested_and_unknown_ones_refused():
         split_scenes(scenes, 0.25, 0, 0, ["x"])
     with pytest.raises(UserError, match="2 scenes cannot be split"):
         split_scenes(["a", "b"], 0.1, 0.1, 0)
+
+
+def test_a_split_never_overwrites_another_kind_of_file(world, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "notes.json"
+    path.write_text('{"mine": 1}')
+    assert main(["data", "split", str(world), "--out", str(path)]) == 2
+    assert "notes.json is no split of scenes" in capsys.readouterr().err
+    assert path.read_text() == '{"mine": 1}'
+    for _ in range(2):
+        words = ["data", "split", str(world), "--out", str(tmp_path / "split.json")]
+        assert main([*words, "--val", "0.25", "--test", "0.25"]) == 0

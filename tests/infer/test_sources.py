@@ -1,9 +1,12 @@
 """Where pictures come from: folders, patterns, single pictures, videos."""
 
+import struct
 from pathlib import Path
 
 import cv2
 import numpy as np
+import pytest
+from PIL import ExifTags, Image
 
 from zoerefine.data.decode import read_zoe
 
@@ -85,3 +88,36 @@ def test_a_video_without_a_stated_length_is_refined_to_its_end(infer, make_pair)
     done = infer("--rgb", "a.mjpeg", "--depth", "zoe", "--out", "out", "--picture", "side.png")
     assert "4 frames refined, 0 kept, 0 left out" in done.out, done.err
     assert Path("side.png").exists()
+
+
+def test_turned_pictures_are_refined_as_they_are_stored_with_a_warning(infer, make_pair):
+    make_pair("0")
+    make_pair("1")
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 3
+    for name in ("0", "1"):
+        with Image.open(f"rgb/{name}.jpg") as image:
+            image.save(f"rgb/{name}.jpg", exif=exif, quality=95)
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+    assert done.code == 0
+    assert done.err.count("has EXIF orientation 3, which is not applied") == 1
+
+
+@pytest.mark.parametrize("batch", ["0", "1025", "1000000000"])
+def test_a_batch_that_memory_cannot_hold_is_refused(infer, make_pair, batch):
+    make_pair("0")
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", "--batch", batch)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert f"--batch must be 1 to 1024, got {batch}" in done.err
+
+
+def test_a_picture_with_too_many_pixels_is_left_out_by_its_header(infer, make_pair):
+    make_pair("0")
+    make_pair("1")
+    data = Path("rgb/1.jpg").read_bytes()
+    size, large = struct.pack(">HH", 48, 64), struct.pack(">HH", 30000, 30000)
+    Path("rgb/1.jpg").write_bytes(data.replace(size, large, 1))
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+    assert done.code == 1
+    assert "left out 1: " in done.err
+    assert "30000x30000 pixels" in done.err

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -17,8 +18,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.training.conftest import rows
 from zoerefine.cli import main
 from zoerefine.config import load_config
+from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
+from zoerefine.image_files import write_png
 from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import (
     CheckpointWriter,
@@ -28,7 +31,7 @@ from zoerefine.training.checkpoint import (
     rename_damaged,
     save_best,
 )
-from zoerefine.training.job import run_training
+from zoerefine.training.job import find_data, run_training
 
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "1")  # 50 take six minutes
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "train.py"
@@ -332,3 +335,28 @@ def test_the_loss_and_its_terms_on_validation_scenes_are_logged_as_in_training(f
         assert all(row[name] > 0 for row in (*validation, *training))
     board = EventAccumulator(str(finished.tensorboard)).Reload()
     assert {"val/loss", "val/l1_log", "train/loss", "train/l1_log"} <= set(board.Tags()["scalars"])
+
+
+@pytest.mark.parametrize("part", ["val", "train"])
+def test_scenes_without_a_usable_pixel_are_one_line_before_training(
+    tiny, copied_world_of_far_scenes, part
+):
+    root = copied_world_of_far_scenes(part)
+    with pytest.raises(UserError, match=r"has a true depth of 0\.001 to 10 m"):
+        run_training(load_config(tiny, ["DATA.ROOT", str(root)]))
+    assert not list(tiny.parent.glob("runs/*/*/metrics.jsonl"))
+
+
+@pytest.fixture
+def copied_world_of_far_scenes(world, tiny, tmp_path):
+    """A copy of the world; all true depth of one part of the split is 10 m or more."""
+
+    def make(part):
+        root = shutil.copytree(world, tmp_path / "far")
+        _, split = find_data(load_config(tiny, ["DATA.ROOT", str(root)]))
+        for frame in open_dataset(root).frames:
+            if frame.scene in getattr(split, part):
+                write_png(frame.depth, np.full((48, 64), 255, np.uint8))
+        return root
+
+    return make

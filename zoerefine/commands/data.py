@@ -1,7 +1,7 @@
 """zoerefine data: make, check, split and pack a data set, and verify what is packed."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,14 +49,14 @@ def parser() -> argparse.ArgumentParser:
 
     add = command(synthesize, "write a synthetic world in HabitatDyn's layout")
     add("folder", type=Path, help="the folder to write")
-    add("--scenes", type=positive, default=12, help="number of rooms (12)")
+    add("--scenes", type=at_most(10_000), default=12, help="number of rooms (12)")
     add("--clips", type=positive, default=2, help="clips per scene (2)")
-    add("--frames", type=positive, default=16, help="frames per clip (16)")
+    add("--frames", type=at_most(100_000), default=16, help="frames per clip (16)")
     add("--seed", type=int, default=0, help="random seed; the same seed gives the same bytes (0)")
     add("--family-b", type=int, default=0, metavar="N",
         help="give the last N scenes another kind of depth error (0)")  # fmt: skip
-    add("--height", type=positive, default=480, help="picture height in pixels (480)")
-    add("--width", type=positive, default=640, help="picture width in pixels (640)")
+    add("--height", type=at_most(8192), default=480, help="picture height in pixels (480)")
+    add("--width", type=at_most(8192), default=640, help="picture width in pixels (640)")
 
     add = command(inspect, "report what a data set contains and which faults it has")
     add("folder", type=Path, help="the data set")
@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     add("folder", type=Path, help="the data set")
     add("--model", default=ZOEDEPTH_MODEL,
         help=f"a folder, or a name on the Hugging Face hub ({ZOEDEPTH_MODEL})")  # fmt: skip
-    add("--batch", type=positive, default=8, help="pictures per batch (8)")
+    add("--batch", type=at_most(1024), default=8, help="pictures per batch (8)")
 
     add = command(split, "split scenes into training, validation and test")
     add("folder", type=Path, help="the data set")
@@ -94,6 +94,18 @@ def positive(text: str) -> int:
     return number
 
 
+def at_most(limit: int) -> Callable[[str], int]:
+    """The type of a whole number from 1 to a limit that memory and disks can hold."""
+
+    def number(text: str) -> int:
+        found = positive(text)
+        if found > limit:
+            raise argparse.ArgumentTypeError(f"must be {limit} or less, got {text}")
+        return found
+
+    return number
+
+
 def synthesize(args: argparse.Namespace) -> None:
     """Write the synthetic world."""
     from zoerefine.data.synthetic import synthesize
@@ -116,7 +128,10 @@ def inspect(args: argparse.Namespace) -> int:
     from zoerefine.data.contact_sheet import contact_sheet
     from zoerefine.data.inspection import inspect
     from zoerefine.data.readers import open_dataset
+    from zoerefine.own_files import refuse_foreign
 
+    if args.picture:
+        refuse_foreign([args.picture], "--picture")
     dataset = open_dataset(args.folder)
     report, faults = inspect(dataset)
     print(report)
@@ -140,8 +155,10 @@ def zoedepth(args: argparse.Namespace) -> None:
 def split(args: argparse.Namespace) -> None:
     """Write a split file."""
     from zoerefine.data.readers import open_dataset
-    from zoerefine.data.split import split_scenes, write_split
+    from zoerefine.data.split import read_split, split_scenes, write_split
 
+    if args.out.exists():
+        read_split(args.out)  # raises for a file that is no split, so it is not overwritten
     scenes = open_dataset(args.folder).scenes
     parts = split_scenes(scenes, args.val, args.test, args.seed, args.test_scenes)
     write_split(parts, args.out)

@@ -12,6 +12,8 @@ from zoerefine.errors import UserError
 if TYPE_CHECKING:
     from zoerefine.infer.pipeline import Inference
 
+MAX_BATCH = 1024  # so many frames are in memory at once
+
 EPILOG = """\
 results, in the folder of --out:
   depth/NAME.png           refined depth, 16 bits, metres = value / 256
@@ -108,8 +110,8 @@ def parser() -> argparse.ArgumentParser:
 
 def check(args: argparse.Namespace) -> None:
     """Raises `UserError` for what is wrong without looking at any file."""
-    if args.batch < 1:
-        raise UserError(f"--batch must be 1 or more, got {args.batch}")
+    if not 1 <= args.batch <= MAX_BATCH:
+        raise UserError(f"--batch must be 1 to {MAX_BATCH}, got {args.batch}")
     if not args.farthest > 0:
         raise UserError(f"--farthest must be above 0 metres, got {args.farthest:g}")
     for option, path, suffixes in (

@@ -12,6 +12,7 @@ from zoerefine.data.decode import read_depth, read_zoe
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
 from zoerefine.image_files import read_rgb, write_png
+from zoerefine.own_files import MADE_BY
 from zoerefine.pictures import depth_colors
 
 SHEET_CLIPS = 24
@@ -47,7 +48,7 @@ def contact_sheet(dataset: Dataset, path: Path) -> None:
     drawn = [_draw_cell(cell, farthest_m) for cell in cells]
     drawn += [np.full_like(drawn[0], 255)] * (-len(drawn) % SHEET_COLUMNS)
     rows = [np.hstack(drawn[i : i + SHEET_COLUMNS]) for i in range(0, len(drawn), SHEET_COLUMNS)]
-    write_png(path, np.vstack(rows))
+    write_png(path, np.vstack(rows), {"Software": MADE_BY})
 
 
 def _read_cell(frame: Frame, dataset: Dataset) -> SheetCell:

@@ -11,6 +11,7 @@ from zoerefine.data.cache_header import SCHEMA
 from zoerefine.data.dataset import Dataset
 from zoerefine.data.decode import read_frame
 from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.data.orientation import OrientationWarning
 from zoerefine.data.packing_code import packing_code
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
@@ -50,6 +51,7 @@ class FramePacker:
         sources = hashlib.sha256(self.frames["fingerprint"].tobytes()).hexdigest()
         self.digest = digest_json([SCHEMA, self.settings, clips, sources])[:16]
         self.faults: dict[int, str] = {}
+        self._orientation = OrientationWarning()
 
     @property
     def header(self) -> dict[str, Any]:
@@ -74,6 +76,7 @@ class FramePacker:
         frame, encoding = self.dataset.frames[index], self.dataset.depth_encoding
         try:
             arrays = read_frame(frame, encoding, self.height, self.width)
+            self._orientation.note(frame.rgb)
         except UserError as error:
             record[:] = 0
             self._note_fault(index, str(error))

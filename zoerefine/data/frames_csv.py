@@ -14,18 +14,20 @@ import codecs
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from zoerefine.data.dataset import Clip, Dataset, Frame
 from zoerefine.data.depth_codec import MILLIMETRES, DepthEncoding
 from zoerefine.data.intrinsics import Intrinsics, checked_intrinsics
+from zoerefine.data.text_files import read_text
 from zoerefine.errors import UserError
 from zoerefine.files import replacing
 from zoerefine.image_files import read_values
 
 MARK = "frames.csv"
 NEEDED = {"clip", "rgb", "depth", "pseudo"}
+SPEED_DIGITS = 6
 INTRINSICS = ("fx", "fy", "cx", "cy")
 
 Row = dict[str, str]
@@ -60,14 +62,8 @@ def read(root: Path) -> Dataset:
 
 
 def pseudo_path(root: Path, frame: Frame) -> Path:
-    """Where a frame's pseudo depth belongs if the list names no file for it.
-
-    Raises `UserError` for a clip whose name leads out of the folder.
-    """
-    path = root / "pseudo" / frame.clip / f"{frame.name}.png"
-    if not path.resolve().is_relative_to(root.resolve()):
-        raise UserError(f"{root / MARK}: clip {frame.clip!r} leads out of {root}: rename it")
-    return path
+    """Where a frame's pseudo depth belongs if the list names no file for it."""
+    return root / "pseudo" / frame.clip / f"{frame.name}.png"
 
 
 def enter_pseudo(root: Path, paths: Mapping[Path, Path]) -> None:
@@ -91,35 +87,27 @@ def enter_pseudo(root: Path, paths: Mapping[Path, Path]) -> None:
 def _rows(root: Path) -> Iterator[tuple[int, Row]]:
     """The lines of the list with their numbers, by column; an absent value is empty."""
     path = root / MARK
-    reader = csv.DictReader(io.StringIO(_text(path), newline=""), restval="")
-    missing = NEEDED - set(reader.fieldnames or ())
-    if missing:
-        raise UserError(f"{path} has no column {', '.join(sorted(missing))}: add it to line 1")
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), restval="")
     try:
+        _check_columns(path, reader.fieldnames or ())
         for row in reader:
             if None in row:
                 raise UserError(f"{path} line {reader.line_num} has more values than columns")
             yield reader.line_num, row
     except csv.Error as error:
-        raise UserError(f"{path} line {reader.line_num} is no CSV ({error})") from None
+        raise UserError(f"{path} line {reader.reader.line_num} is no CSV ({error})") from None
 
 
-def _text(path: Path) -> str:
-    """A UTF-8 file's text, with or without a byte-order mark; names the line of anything else."""
-    data = path.read_bytes()
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise UserError(f"{path} line 1: the file is UTF-16; save it as UTF-8")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+def _check_columns(path: Path, columns: Sequence[str]) -> None:
+    missing = NEEDED - set(columns)
+    if missing:
+        hint = "; separate columns by commas" if len(columns) == 1 else ""
         raise UserError(
-            f"{path} line {line}: byte {byte:#x} is not UTF-8; save it as UTF-8"
-        ) from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise UserError(f"{path} line {line} has a zero byte: save the file as UTF-8 text")
-    return text.removeprefix("\ufeff")
+            f"{path} has no column {', '.join(sorted(missing))}: add it to line 1{hint}"
+        )
+    twice = sorted({name for name in columns if list(columns).count(name) > 1})
+    if twice:
+        raise UserError(f"{path} line 1 has two columns {twice[0]!r}: remove one")
 
 
 def _encoding(root: Path, units: Mapping[str, int], frames: list[Frame]) -> DepthEncoding:
@@ -205,7 +193,7 @@ def _intrinsics(root: Path, row: Row, line: int) -> Intrinsics | None:
 def _clip(root: Path, row: Row, frame: Frame, line: int) -> Clip:
     classes = tuple(sorted(filter(None, row.get("classes", "").split("+"))))
     speed = row.get("speed") or "0"
-    if not speed.isdecimal():
+    if not speed.isdecimal() or len(speed) > SPEED_DIGITS:
         raise UserError(f"{root / MARK} line {line}: speed must be whole m/s, got {speed!r}")
     return Clip(frame.clip, frame.scene, speed=int(speed), classes=classes)
 

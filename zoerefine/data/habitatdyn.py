@@ -14,6 +14,7 @@ from pathlib import Path
 from zoerefine.data.dataset import Clip, Dataset, Frame
 from zoerefine.data.depth_codec import HABITATDYN
 from zoerefine.data.intrinsics import Intrinsics
+from zoerefine.data.text_files import read_text
 from zoerefine.errors import UserError
 from zoerefine.image_files import picture_size
 
@@ -28,6 +29,7 @@ SYNTHETIC_MARK = "synthetic.json"
 CLASSES = {"people": "people", "person": "people", "toycar": "toy car", "robot": "robot",
            "dog": "dog", "cat": "cat"}  # fmt: skip
 CLIPS_PER_SCENE = 54
+SPEED_DIGITS = 6
 
 
 def matches(root: Path) -> bool:
@@ -124,14 +126,14 @@ def _clips(root: Path, names: list[str]) -> tuple[Clip, ...]:
     """Titles from the name mapping; a title's last _field is the speed in m/s."""
     titles = {}
     if (root / TITLES).exists():
-        for line in (root / TITLES).read_text(encoding="utf-8").splitlines():
+        for line in read_text(root / TITLES).splitlines():
             clip, _, title = line.partition("\t")
             titles[clip.strip()] = title.strip()
     clips = []
     for name in names:
         title = titles.get(name, "")
         speed = title.rpartition("_")[2]
-        speed_m_s = int(speed) if speed.isdecimal() else 0
+        speed_m_s = int(speed) if speed.isdecimal() and len(speed) <= SPEED_DIGITS else 0
         clips.append(Clip(name, scene_of(name), title, speed_m_s, classes_of(title)))
     return tuple(clips)
 

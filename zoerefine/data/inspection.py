@@ -9,7 +9,7 @@ import numpy as np
 
 from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.decode import read_frame
-from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.data.depth_codec import FARTHEST_M, NEAREST_M, ZOE_UNIT_M
 from zoerefine.data.edge_alignment import SHIFT_TO_WARN, edge_alignment
 from zoerefine.data.one_room import POINTS_OF_ONE_ROOM, compare_rooms
 from zoerefine.errors import UserError
@@ -30,6 +30,7 @@ class FrameReport:
         nearest_m, farthest_m: of its valid true depth; NaN without any.
         valid_share: of its pixels, by their true depth.
         abs_rel: of its pseudo depth; NaN where no pixel has both depths.
+        is_usable: whether a pixel has pseudo depth and a truth in the range of the metrics.
         orientation: EXIF's; 1 is upright.
     """
 
@@ -38,6 +39,7 @@ class FrameReport:
     farthest_m: float = math.nan
     valid_share: float = 0.0
     abs_rel: float = math.nan
+    is_usable: bool = False
     orientation: int = UPRIGHT
     fault: str = ""
 
@@ -48,6 +50,7 @@ def inspect(dataset: Dataset) -> tuple[str, int]:
         found = pool.map(lambda frame: read_and_report(frame, dataset), dataset.frames)
         reports = list(track(found, len(dataset.frames), "reading", "frame"))
     faults = [report.fault for report in reports if report.fault] + list(dataset.unpaired)
+    faults += _useless(reports)
     sizes = Counter(report.size for report in reports if report.size)
     encoding = dataset.depth_encoding
     lines = [
@@ -83,6 +86,7 @@ def read_and_report(frame: Frame, dataset: Dataset) -> FrameReport:
             fault = f"{path} has no valid pixel: all are 0 (no measurement)"
             return FrameReport(size, orientation=orientation, fault=fault)
     valid, both = depth_m > 0, (depth_m > 0) & (zoe_m > 0)
+    in_range = both & (depth_m > NEAREST_M) & (depth_m < FARTHEST_M)
     errors = np.abs(zoe_m[both] - depth_m[both]) / depth_m[both]
     return FrameReport(
         size,
@@ -90,6 +94,7 @@ def read_and_report(frame: Frame, dataset: Dataset) -> FrameReport:
         farthest_m=float(depth_m.max()),
         valid_share=float(valid.mean()),
         abs_rel=float(errors.mean()) if both.any() else math.nan,
+        is_usable=bool(in_range.any()),
         orientation=orientation,
     )
 
@@ -106,6 +111,17 @@ def _depth_lines(dataset: Dataset, reports: list[FrameReport]) -> list[str]:
     if errors:
         lines.append(f"  {dataset.pseudo_label}: AbsRel {np.mean(errors):.3f} before refinement")
     return lines
+
+
+def _useless(reports: list[FrameReport]) -> list[str]:
+    """A fault if no frame at all can be used; frames with a fault of their own do not count."""
+    whole = [report for report in reports if not report.fault]
+    if not whole or any(report.is_usable for report in whole):
+        return []
+    return [
+        f"no pixel has a true depth of {NEAREST_M:g} to {FARTHEST_M:g} m and pseudo depth: nothing "
+        "can be trained or measured; is the unit of depth right?"
+    ]
 
 
 def _orientation_lines(dataset: Dataset, reports: list[FrameReport]) -> list[str]:

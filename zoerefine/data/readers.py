@@ -1,5 +1,6 @@
 """Opens a data set: finds which of the registered layouts a folder has."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,10 @@ from zoerefine import registries
 from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.depth_codec import DepthEncoding
 from zoerefine.errors import UserError
+
+MAX_NAME_BYTES = 200  # file systems allow 255, with a suffix
+# Control characters, halves of characters that no UTF-8 has, and changes of the text's direction.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Layout(Protocol):
@@ -56,7 +61,26 @@ def open_dataset(root: str | Path) -> Dataset:
     dataset = replace(load_layout(name).read(root.resolve()), layout=name)
     if not dataset.frames:
         raise UserError(f"{root} holds no frames")
+    check_names(dataset)
     return dataset
+
+
+def check_names(dataset: Dataset) -> None:
+    """Raises `UserError` for names that make a path outside the folder, or that cannot be printed.
+
+    Pseudo depth is written to paths with the names of clips and frames, and messages show them.
+    """
+    frames = {frame.name for frame in dataset.frames}
+    clips = {name for clip in dataset.clips for name in (clip.name, clip.scene)}
+    for what, names in (("frame", frames), ("clip or scene", clips)):
+        for name in names:
+            named = f"{dataset.root}: the {what} {name[:MAX_NAME_BYTES]!a}"
+            if UNPRINTABLE.search(name):
+                raise UserError(f"{named} has control characters or is not UTF-8: rename it")
+            if len(name.encode()) > MAX_NAME_BYTES:
+                raise UserError(f"{named} has more than {MAX_NAME_BYTES} bytes: rename it")
+            if name.startswith("/") or ".." in name.split("/"):
+                raise UserError(f"{named} leads out of the folder: rename it")
 
 
 def load_layout(name: str) -> Layout:

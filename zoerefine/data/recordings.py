@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from zoerefine.errors import UserError
+from zoerefine.data.text_files import read_text
 
 PSEUDO = "pseudo"  # the folder of a recording's pseudo depth
 
@@ -38,15 +38,11 @@ def files_by_stem(folder: Path, suffix: str) -> dict[str, Path]:
 def numbered_lines(path: Path) -> list[tuple[int, str]]:
     """The lines of a text file with their numbers, without comments (#) and empty lines.
 
-    Raises `UserError` for a file that is no UTF-8 text.
+    Raises `UserError` as `read_text` does.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is no UTF-8 text: save it as UTF-8") from None
     return [
         (number, line.strip())
-        for number, line in enumerate(lines, 1)
+        for number, line in enumerate(read_text(path).splitlines(), 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
 

@@ -14,7 +14,7 @@ together if their time stamps are the nearest of each other's, at most 0.02 s ap
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from zoerefine.data.dataset import Clip, Dataset, Frame
@@ -36,6 +36,8 @@ MARKS = (RGB_LIST, DEPTH_LIST)
 MARK = "rgb.txt with depth.txt"
 TUM = DepthEncoding(16, 5000, 1.0)
 TOLERANCE_NS = 20_000_000
+MAX_SECONDS = 10**12  # 31,700 years
+MAX_PARTNERS = 100  # mean number of stamps within the tolerance of one: more is no recording
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def associate(
 
     The nearest two come first, then the nearest two of the rest, up to the tolerance, as in TUM's
     associate.py. So no two stamps that could be paired are both paired with one farther away.
+    Raises `UserError` for lists whose stamps are nearly all the same.
     """
     order = sorted(range(len(second_ns)), key=second_ns.__getitem__)
     times_ns = [second_ns[k] for k in order]
@@ -99,6 +102,11 @@ def associate(
             if times_ns[k] > time_ns + tolerance_ns:
                 break
             candidates.append((abs(times_ns[k] - time_ns), i, order[k]))
+        if len(candidates) > MAX_PARTNERS * len(first_ns):
+            raise UserError(
+                f"more than {MAX_PARTNERS} time stamps lie within {tolerance_ns / 1e9:g} s of one: "
+                "give each file the time at which it was taken"
+            )
     pairs: dict[int, int] = {}
     taken: set[int] = set()
     for _, i, j in sorted(candidates):
@@ -151,8 +159,11 @@ def _entries(path: Path) -> list[Entry]:
 def _entry(recording: Path, line: str, place: str) -> Entry:
     try:
         stamp, name = line.split(maxsplit=1)
-        time_ns = round(Decimal(stamp) * 10**9)
-    except (InvalidOperation, ValueError, OverflowError):
+        seconds = Decimal(stamp)
+        if not abs(seconds) < MAX_SECONDS:  # also of "nan"
+            raise ValueError
+        time_ns = round(seconds * 10**9)
+    except (ArithmeticError, ValueError):
         raise UserError(
             f"{place}: expected a time stamp in seconds and a file; got {line!r}"
         ) from None

@@ -10,11 +10,14 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from zoerefine.data.orientation import OrientationWarning
 from zoerefine.errors import UserError
-from zoerefine.image_files import read_rgb
+from zoerefine.image_files import check_pixels, read_rgb
 
 PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
 DEFAULT_FPS = 24.0  # HabitatDyn's frames per second, where a source does not state its own
+VIDEO_SIZE = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
+MAX_FRAMES = 10**7  # at 24 frames a second nearly five days
 # Containers may state a slightly wrong number of frames: a share of it may be missing.
 MAX_MISSING_SHARE = 0.01
 
@@ -61,8 +64,14 @@ class PictureFiles:
 
     def frames(self) -> Iterator[SourceFrame]:
         """Every picture, in order."""
+        orientation = OrientationWarning()
+
+        def read(path: Path) -> np.ndarray:
+            orientation.note(path)
+            return read_rgb(path)
+
         for name, path in self.files.items():
-            yield SourceFrame(name, file_fingerprint(path), partial(read_rgb, path))
+            yield SourceFrame(name, file_fingerprint(path), partial(read, path))
 
 
 @dataclass(frozen=True)
@@ -164,14 +173,18 @@ def pattern_root(pattern: Path) -> Path:
 
 
 def open_video(path: Path) -> VideoFile:
-    """Raises `UserError` for a file that OpenCV cannot play."""
+    """Raises `UserError` for a file that OpenCV cannot play, or with too many pixels a frame."""
     capture = cv2.VideoCapture(str(path))
     try:
         if not capture.isOpened() or not capture.grab():
             raise UserError(
                 f"{path} is neither a video that OpenCV can play nor a jpg or png picture"
             )
+        size = (int(capture.get(side)) for side in VIDEO_SIZE)
+        check_pixels(*size, str(path))
         count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
+        if count > MAX_FRAMES:  # what a damaged header says; the end is found by reading
+            count = 0
         return VideoFile(str(path), path, count, capture.get(cv2.CAP_PROP_FPS) or DEFAULT_FPS)
     finally:
         capture.release()

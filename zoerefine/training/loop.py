@@ -14,6 +14,7 @@ from torch import Tensor
 from zoerefine.config import Config
 from zoerefine.data.augment import Augmentation
 from zoerefine.data.cache import Cache
+from zoerefine.data.measured import check_measured
 from zoerefine.data.split import Split, write_or_check_split
 from zoerefine.data.verification import BackgroundVerification, DamagedCache
 from zoerefine.errors import UserError
@@ -71,12 +72,14 @@ def train(
         The content of `results.json`.
 
     Raises:
-        UserError: a loss or gradient is not finite; a file names the frames of that batch.
+        UserError: a part of the split has no usable pixel; or a loss or gradient is not finite,
+            and a file names the frames of that batch.
         DamagedCache: packed records have changed since they were packed.
         KeyboardInterrupt: a signal stopped the run; a checkpoint has been written.
     """
     if is_writer():
         write_or_check_split(split, run.split_file)
+    check_measured(cache, split)
     with explained_failures(), BackgroundVerification(cache) as verification:
         loop = Loop(cfg, run, Trainer(cfg, cache, split), report, verification)
         try:

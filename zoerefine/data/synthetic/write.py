@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from zoerefine.data.synthetic.world import (
 )
 from zoerefine.errors import UserError
 from zoerefine.files import replacing_folder, write_json
-from zoerefine.image_files import jpeg_bytes, png_bytes
+from zoerefine.image_files import check_pixels, jpeg_bytes, png_bytes
 from zoerefine.processor_use import usable_cores
 from zoerefine.progress import bar, say
 
@@ -88,6 +89,7 @@ def synthesize(
             f"a world has 1 or more scenes, 1 or more frames a clip and 1 to "
             f"{habitatdyn.CLIPS_PER_SCENE} clips a scene; got {scenes}, {frames} and {clips}"
         )
+    check_pixels(width, height, "a frame")
     settings = {
         "what": "a synthetic world in HabitatDyn's layout; its numbers say nothing of HabitatDyn",
         "version": VERSION,
@@ -118,11 +120,12 @@ def exists(root: Path, settings: dict[str, Any]) -> bool:
 
     Raises `UserError` where something else is.
     """
-    if not root.exists() or not any(root.iterdir()):
+    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return False
     mark = root / habitatdyn.SYNTHETIC_MARK
-    if mark.exists() and json.loads(mark.read_text()) == settings:
-        return True
+    with suppress(OSError, ValueError):
+        if json.loads(mark.read_text(encoding="utf-8")) == settings:
+            return True
     raise UserError(f"{root} holds something else: delete it, or choose another folder")
 
 
