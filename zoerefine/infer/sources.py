@@ -180,8 +180,8 @@ def open_video(path: Path) -> VideoFile:
             raise UserError(
                 f"{path} is neither a video that OpenCV can play nor a jpg or png picture"
             )
-        size = (int(capture.get(side)) for side in VIDEO_SIZE)
-        check_pixels(*size, str(path))
+        width, height = (int(capture.get(side)) for side in VIDEO_SIZE)
+        check_pixels(width, height, str(path))
         count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
         if count > MAX_FRAMES:  # what a damaged header says; the end is found by reading
             count = 0
