@@ -129,6 +129,7 @@ def analyze(
     metrics: Sequence[str] = (),
     maximize: bool = False,
     baseline: str = "",
+    style: str = "page",
 ) -> "Collection":
     """Compare many runs: one graph, one page, and tables, written to the folder `out`.
 
@@ -140,6 +141,7 @@ def analyze(
         metrics: what to compare, by name; empty: AbsRel, or the only metric of other scripts' runs.
         maximize: whether higher values of these metrics are better.
         baseline: the name of the group that all others are compared with; empty: every pair.
+        style: of the graph: page, two-columns or one-column.
 
     Returns:
         The runs that were read, and those left out with the reason.
@@ -147,4 +149,4 @@ def analyze(
     from zoerefine.analysis.analyze import analyze as compare
 
     named = [str(pattern) for pattern in patterns]
-    return compare(named, Path(out), where, by, metrics, maximize, baseline)[0]
+    return compare(named, Path(out), where, by, metrics, maximize, baseline, style)[0]

@@ -6,7 +6,7 @@ import pytest
 from tests.analysis.drawn_texts import assert_readable
 from zoerefine.analysis.collect import collect
 from zoerefine.analysis.cost import group_costs
-from zoerefine.analysis.figure_style import style
+from zoerefine.analysis.figure_style import LAYOUTS, style
 from zoerefine.analysis.groups import make_groups
 from zoerefine.analysis.label_places import spread
 from zoerefine.analysis.measure import Measure, choose_measure
@@ -40,14 +40,15 @@ SETS = {
 }
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", SETS)
-def test_no_text_covers_another_or_leaves_the_picture(runs, name):
+def test_no_text_covers_another_or_leaves_the_picture(runs, name, layout):
     add_groups(runs, **SETS[name])
     collection = collect([str(runs.folder)])
     measure = choose_measure(collection.runs)
-    with style():
-        figure = overview_figure(collection, make_groups(collection.runs, measure), measure)
-        assert_readable(figure)
+    with style(LAYOUTS[layout]):
+        groups = make_groups(collection.runs, measure)
+        assert_readable(overview_figure(collection, groups, measure, LAYOUTS[layout]))
 
 
 def test_epochs_are_whole_numbers_that_end_where_the_data_end(runs):

@@ -20,13 +20,13 @@ def add_groups(runs, names, seeds=4):
             runs.add(f"r{number}-{seed}", {"NAME": name}, seed=seed, scenes=(value,))
 
 
-def compiled(folder):
-    """The text of the table as LaTeX sets it; skips without LaTeX."""
+def compiled(folder, figure=""):
+    """LaTeX's run over the table and the figure; skips without LaTeX."""
     if not shutil.which("pdflatex"):
         pytest.skip("pdflatex is not installed: apt install texlive-latex-recommended")
     (folder / "paper.tex").write_text(
-        r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,textcomp}"
-        r"\begin{document}\input{tables.tex}\end{document}"
+        r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,graphicx,textcomp}"
+        rf"\begin{{document}}\input{{tables.tex}}{figure}\end{{document}}"
     )
     words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120)
@@ -39,6 +39,17 @@ def test_odd_names_are_text_in_latex_and_compile(runs, tmp_path):
     assert r"\input" not in tex and "\u202e" not in tex and tex.isascii()
     done = compiled(tmp_path)
     assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_the_graph_of_a_paper_has_its_caption_in_latex(runs, tmp_path):
+    add_groups(runs, ODD[:3])
+    analyze([str(runs.folder)], tmp_path, style="one-column")
+    caption = (tmp_path / "overview.tex").read_text()
+    assert "Line and number: mean over seeds." in caption and caption.isascii()
+    done = compiled(tmp_path, r"\input{overview.tex}")
+    assert done.returncode == 0, done.stdout[-2000:]
+    analyze([str(runs.folder)], tmp_path)
+    assert not (tmp_path / "overview.tex").exists()
 
 
 def test_odd_names_are_text_in_markdown(runs, tmp_path):

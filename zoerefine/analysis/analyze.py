@@ -34,10 +34,12 @@ class View:
     Attributes:
         by: the setting to group by; None: all settings but the seed.
         baseline: the name of the group that all others are compared with; empty: all pairs.
+        style: of the graph, a row of `figure_style.LAYOUTS`.
     """
 
     by: str | None = None
     baseline: str = ""
+    style: str = "page"
 
 
 def analyze(
@@ -48,6 +50,7 @@ def analyze(
     metrics: Sequence[str] = (),
     maximize: bool = False,
     baseline: str = "",
+    style: str = "page",
 ) -> tuple[Collection, list[Path]]:
     """Analyse runs into a folder; returns what was collected and the files written.
 
@@ -60,11 +63,12 @@ def analyze(
         maximize: whether higher values of these metrics are better.
         baseline: the name of the group that all others are compared with; empty: every pair of
             groups is compared.
+        style: a row of `figure_style.LAYOUTS`: the size of the graph and of its texts.
 
     Raises:
         UserError: nothing to analyse, no run has one of the metrics, or no such group.
     """
-    view = View(by, baseline)
+    view = View(by, baseline, style)
     keeps = parse_filter(where) if where else None
     collection = collect(patterns, keeps, out / CACHE, metrics)
     if not metrics and all(run.is_foreign for run in collection.runs):
@@ -157,7 +161,7 @@ def write_analysis(collection: Collection, measure: Measure, view: View, out: Pa
     baseline = find_group(groups, view.baseline) if view.baseline else None
     compared = groups if baseline else groups[:COMPARED]
     differences = compare_groups(compared, measure, baseline)
-    paths = draw_overview(collection, groups, measure, out)
+    paths = draw_overview(collection, groups, measure, out, view.style)
     (out / "settings.png").unlink(missing_ok=True)
     if draw_settings(collection.runs, measure, out / "settings.png"):
         paths.append(out / "settings.png")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from zoerefine.files import replacing
 
 # Okabe and Ito's palette, distinguishable with any colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+SMALL = 0.833  # of the font, matplotlib's "small"
 QUIET = "0.45"  # the grey of the pseudo depth and of notes
 LOG_RATIO = 10  # axes whose values differ by more are logarithmic
 # The same runs give the same file (no dates, no random ids), and a `$` in a value is a `$`.
@@ -25,12 +27,49 @@ NO_DATES: dict[str, dict[str, Any]] = {
 }
 
 
+@dataclass(frozen=True)
+class Layout:
+    """The size of the graph and of its texts.
+
+    Attributes:
+        width_in, height_in: of the picture, in inches.
+        columns: panels beside each other, 3 or 1.
+        font: points; labels have 0.83 of it.
+        name_length: characters of a group's name beside a curve or point.
+        caption_columns: characters of a line of the caption in the picture; 0: it has none.
+    """
+
+    width_in: float = 11
+    height_in: float = 4.8
+    columns: int = 3
+    font: float = 10
+    name_length: int = 24
+    caption_columns: int = 185
+
+    @property
+    def label_font(self) -> float:
+        """Points."""
+        return SMALL * self.font
+
+
+# Of `analyze --style`. The last two are as wide as the text and a column of a two-column paper.
+LAYOUTS = {
+    "page": Layout(),
+    "two-columns": Layout(7.0, 3.0, 3, 7, 16, 0),
+    "one-column": Layout(3.4, 7.0, 1, 7.5, 18, 0),
+}
+
+
 @contextmanager
-def style() -> Iterator[None]:
+def style(layout: Layout | None = None) -> Iterator[None]:
     """Draw and save figures inside this context."""
     import matplotlib
 
-    with matplotlib.rc_context(SETTINGS):
+    sizes: Any = {}
+    if layout:
+        marker = 6 * layout.font / Layout().font
+        sizes = {"font.size": layout.font, "axes.titlesize": "medium", "lines.markersize": marker}
+    with matplotlib.rc_context(SETTINGS | sizes):
         yield
 
 

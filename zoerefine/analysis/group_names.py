@@ -89,7 +89,9 @@ def _distinct_end(value: Any, values: Sequence[Any]) -> str:
     short, text = format_value(value), full_text(value)
     alike = {full_text(other) for other in values if format_value(other) == short}
     same = (len(set(letters)) == 1 for letters in zip(*alike, strict=False))
-    begin = max(0, sum(takewhile(bool, same)) - CONTEXT)
+    common = sum(takewhile(bool, same))
+    begin = max(0, common - CONTEXT)
+    begin = max(begin, text.find(" ", begin, common - 1))  # at a word, if there is one
     return short if len(alike) == 1 else shortened(f"...{text[begin:].lstrip()}")
 
 

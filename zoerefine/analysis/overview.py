@@ -10,16 +10,25 @@ import numpy as np
 from zoerefine.analysis.captions import facts, legend, pseudo_label
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.cost import Cost, group_costs
-from zoerefine.analysis.figure_style import PALETTE, QUIET, is_wide, save, set_log, style
+from zoerefine.analysis.figure_style import (
+    LAYOUTS,
+    PALETTE,
+    QUIET,
+    Layout,
+    is_wide,
+    save,
+    set_log,
+    style,
+)
 from zoerefine.analysis.group_names import shortened
 from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.label_places import Label, place_labels, spread_labels
 from zoerefine.analysis.measure import Measure
+from zoerefine.analysis.paper_tables import latex_figure
 from zoerefine.analysis.seed_statistics import mean_interval, pareto_front
+from zoerefine.files import write_text
 
 FORMATS = ("png", "pdf", "svg")
-WIDTH_IN, HEIGHT_IN = 11, 4.8
-CAPTION_COLUMNS = 185  # characters of a caption's line
 SHOWN_GROUPS = len(PALETTE)  # colours that can be distinguished; the tables list all groups
 FAR_AWAY = 1  # ranges of the scores; a pseudo depth farther away is only a note
 
@@ -27,44 +36,71 @@ Colored = Sequence[tuple[RunGroup, str]]
 
 
 def draw_overview(
-    collection: Collection, groups: list[RunGroup], measure: Measure, out: Path
+    collection: Collection, groups: list[RunGroup], measure: Measure, out: Path, name: str = "page"
 ) -> list[Path]:
-    """Write overview.png, .pdf and .svg of the best groups."""
-    with style():
-        figure = overview_figure(collection, groups, measure)
-        return [save(figure, out / f"overview.{kind}") for kind in FORMATS]
+    """Write overview.png, .pdf and .svg of the best groups, laid out by a row of `LAYOUTS`.
+
+    A layout without a caption in the picture has it in overview.tex, as a LaTeX figure.
+    """
+    layout = LAYOUTS[name]
+    with style(layout):
+        figure = overview_figure(collection, groups, measure, layout)
+        paths = [save(figure, out / f"overview.{kind}") for kind in FORMATS]
+    latex = out / "overview.tex"
+    latex.unlink(missing_ok=True)
+    if not layout.caption_columns:
+        lines = captions(collection, groups, measure)
+        write_text(latex, latex_figure(" ".join(lines[0] + lines[1]), wide=layout.columns > 1))
+        paths.append(latex)
+    return paths
 
 
-def overview_figure(collection: Collection, groups: list[RunGroup], measure: Measure) -> Any:
-    """The figure itself; to be called inside `figure_style.style()`."""
+def captions(
+    collection: Collection, groups: Sequence[RunGroup], measure: Measure
+) -> tuple[list[str], list[str]]:
+    """What is drawn, and where the runs come from."""
+    return legend(groups[:SHOWN_GROUPS], measure), facts(collection, groups, measure)
+
+
+def overview_figure(
+    collection: Collection,
+    groups: list[RunGroup],
+    measure: Measure,
+    layout: Layout = LAYOUTS["page"],
+) -> Any:
+    """The figure itself; to be called inside `figure_style.style(layout)`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     shown = list(zip(groups, PALETTE, strict=False))
-    figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+    figure = Figure(figsize=(layout.width_in, layout.height_in), layout="constrained")
     FigureCanvasAgg(figure)  # measures texts
-    left, middle, right = figure.subplots(1, 3, width_ratios=(4, 4, 3))
-    captions = [legend(groups[:SHOWN_GROUPS], measure), facts(collection, groups, measure)]
-    text = "\n".join(fill("   ".join(lines), CAPTION_COLUMNS) for lines in captions)
-    figure.supxlabel(text, fontsize=7, color="0.3", x=0.01, ha="left", linespacing=1.4)
-    ends = draw_curves(left, shown, measure)
-    draw_finals(middle, shown, measure)
-    costs = draw_costs(right, shown, measure)
-    for axis in (left, middle, right):
+    beside = layout.columns == 3
+    ratios: Any = {"width_ratios": (4, 4, 3)} if beside else {"height_ratios": (4, 5, 4)}
+    rows = 3 // layout.columns
+    curves, finals, costs = figure.subplots(rows, layout.columns, **ratios)
+    if layout.caption_columns:
+        lines = captions(collection, groups, measure)
+        text = "\n".join(fill("   ".join(line), layout.caption_columns) for line in lines)
+        figure.supxlabel(text, fontsize=7, color="0.3", x=0.01, ha="left", linespacing=1.4)
+    ends = draw_curves(curves, shown, measure, layout)
+    draw_finals(finals, shown, measure, layout)
+    drawn = draw_costs(costs, shown, measure)
+    for axis in (curves, finals, costs):
         axis.spines[["top", "right"]].set_visible(False)
     figure.draw_without_rendering()  # settles the layout, and only then labels are moved
     figure.set_layout_engine("none")
-    spread_labels(left, ends)
-    label_costs(right, costs)
+    spread_labels(curves, ends, layout.label_font)
+    label_costs(costs, drawn, layout)
     return figure
 
 
-def draw_curves(axis: Any, groups: Colored, measure: Measure) -> list[Any]:
+def draw_curves(axis: Any, groups: Colored, measure: Measure, layout: Layout) -> list[Any]:
     """The measure over epochs or steps, a mean line and its band per group; returns the labels."""
     from matplotlib.ticker import MaxNLocator
 
     title = measure.label if measure.metric else "Validation AbsRel"
-    axis.set_title(f"{title} while training", loc="left", fontsize=10)
+    axis.set_title(f"{title} while training", loc="left")
     axis.set_xlabel("step" if measure.metric else "epoch")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     ends, means, pseudo = [], [], []
@@ -79,7 +115,7 @@ def draw_curves(axis: Any, groups: Colored, measure: Measure) -> list[Any]:
         if any(run.pruned for run in group.runs):
             axis.plot(epochs[-1], mean[-1], marker="x", color=color, markersize=9)
         means += mean.tolist()
-        ends.append((mean[-1], short_name(group), color))
+        ends.append((mean[-1], short_name(group, layout), color))
     if pseudo:
         means.append(float(np.mean(pseudo)))
         axis.axhline(means[-1], color=QUIET, linestyle="--", linewidth=1)
@@ -95,7 +131,7 @@ def draw_curves(axis: Any, groups: Colored, measure: Measure) -> list[Any]:
         return []
     set_value_axis(axis, means, may_be_log=not measure.maximize)
     return [
-        axis.text(1.02, value, name, transform=axis.get_yaxis_transform(), fontsize=8,
+        axis.text(1.02, value, name, transform=axis.get_yaxis_transform(), fontsize="small",
                   color=color, va="center")
         for value, name, color in ends
     ]  # fmt: skip
@@ -134,16 +170,16 @@ def align_curves(curves: list[tuple[list[float], list[float]]]) -> tuple[np.ndar
     return np.array(common), np.array([[row[epoch] for epoch in common] for row in rows])
 
 
-def short_name(group: RunGroup) -> str:
+def short_name(group: RunGroup, layout: Layout) -> str:
     """A group's name beside its curve or point."""
     name = group.label.split(": ")[0] if len(group.runs) == 1 else group.label
-    return shortened(name, 24)
+    return shortened(name, layout.name_length)
 
 
-def draw_finals(axis: Any, groups: Colored, measure: Measure) -> None:
+def draw_finals(axis: Any, groups: Colored, measure: Measure, layout: Layout) -> None:
     """Every run's final metric as a point, and each group's mean with its interval."""
     place = f" on {measure.place}" if measure.place else ""
-    axis.set_title(f"Final {measure.label}{place}", loc="left", fontsize=10)
+    axis.set_title(f"Final {measure.label}{place}", loc="left")
     axis.set_xlabel(f"{measure.label} ({measure.better} is better)")
     axis.locator_params(axis="x", nbins=5)
     scored = [(group, color) for group, color in groups if len(group.scores)]
@@ -157,9 +193,12 @@ def draw_finals(axis: Any, groups: Colored, measure: Measure) -> None:
         if group.interval:
             axis.plot(group.interval, [row, row], color=color, linewidth=2)
         axis.annotate(f"{group.mean:.4f}", (group.mean, row), xytext=(0, 8),
-                      textcoords="offset points", fontsize=8, ha="center")  # fmt: skip
-    names = [fill(group.label, 30, max_lines=3, placeholder="...") for group, _ in scored]
-    ticks = axis.set_yticks(range(len(scored)), names, fontsize=8)
+                      textcoords="offset points", fontsize="small", ha="center")  # fmt: skip
+    names = [
+        fill(group.label, layout.name_length + 6, max_lines=3, placeholder="...")
+        for group, _ in scored
+    ]
+    ticks = axis.set_yticks(range(len(scored)), names, fontsize="small")
     for tick, (_, color) in zip(ticks, scored, strict=True):
         tick.label1.set_color(color)
     axis.set_ylim(len(scored) - 0.5, -0.9)
@@ -182,10 +221,11 @@ def draw_pseudo_level(axis: Any, groups: Sequence[RunGroup], measure: Measure) -
             axis.axvline(level, color=QUIET, linestyle="--", linewidth=1)
             side = "right" if level > (low + high) / 2 else "left"
             axis.annotate(label, (level, -0.75), xytext=(-3 if side == "right" else 3, 0),
-                          textcoords="offset points", fontsize=8, color=QUIET, ha=side)  # fmt: skip
+                          textcoords="offset points", fontsize="small", color=QUIET,
+                          ha=side)  # fmt: skip
         else:
             text = f"{label} {level:.4g} \u2192" if level > high else f"\u2190 {label} {level:.4g}"
-            axis.text(1, -0.75, text, transform=axis.get_yaxis_transform(), fontsize=8,
+            axis.text(1, -0.75, text, transform=axis.get_yaxis_transform(), fontsize="small",
                       color=QUIET, ha="right")  # fmt: skip
     axis.set_xlim(low, high)
 
@@ -193,7 +233,7 @@ def draw_pseudo_level(axis: Any, groups: Sequence[RunGroup], measure: Measure) -
 def draw_costs(axis: Any, groups: Colored, measure: Measure) -> list[tuple[Cost, str]]:
     """Accuracy against cost with the Pareto front of the means; returns the groups drawn."""
     found, unit = group_costs([group for group, _ in groups])
-    axis.set_title(f"{measure.label} against cost", loc="left", fontsize=10)
+    axis.set_title(f"{measure.label} against cost", loc="left")
     axis.set_xlabel(unit)
     axis.locator_params(nbins=5)
     colors = {group.label: color for group, color in groups}
@@ -216,13 +256,13 @@ def draw_costs(axis: Any, groups: Colored, measure: Measure) -> list[tuple[Cost,
     return costs
 
 
-def label_costs(axis: Any, costs: Sequence[tuple[Cost, str]]) -> None:
+def label_costs(axis: Any, costs: Sequence[tuple[Cost, str]], layout: Layout) -> None:
     """Name the groups beside their means."""
-    labels = [Label(c.mean, c.group.mean, short_name(c.group), color) for c, color in costs]
+    labels = [Label(c.mean, c.group.mean, short_name(c.group, layout), color) for c, color in costs]
     means = [(label.x, label.y) for label in labels]
     points = [point for c, _ in costs for point in zip(c.costs, c.group.scores, strict=True)]
     front = [tuple(point) for line in axis.lines for point in steps_of(line)]
-    place_labels(axis, labels, [*means, *points, *front])
+    place_labels(axis, labels, [*means, *points, *front], layout.label_font)
 
 
 def steps_of(line: Any, count: int = 40) -> np.ndarray:

@@ -147,6 +147,20 @@ def as_latex(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+def latex_figure(text: str, wide: bool) -> str:
+    """A `figure` environment of overview.pdf with this caption; `wide`: over both columns."""
+    environment = "figure*" if wide else "figure"
+    lines = [
+        r"% Needs \usepackage{graphicx} and \usepackage{textcomp}.",
+        rf"\begin{{{environment}}}",
+        r"\centering",
+        r"\includegraphics[width=\linewidth]{overview.pdf}",
+        rf"\caption{{{escaped(text, LATEX, as_ascii)}}}",
+        rf"\end{{{environment}}}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def as_markdown(table: Table) -> str:
     """A table as GitHub shows it."""
     rows = [[escaped(cell, MARKDOWN, str) for cell in row] for row in table.rows]

@@ -7,6 +7,7 @@ from pathlib import Path
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 
+STYLES = ("page", "two-columns", "one-column")  # `figure_style.LAYOUTS`
 DESCRIPTION = """\
 Compare runs: which settings are best, whether the difference is significant, which settings
 matter, and what they cost. Runs that differ only in their seed form one group.
@@ -58,6 +59,13 @@ def main(argv: Sequence[str]) -> int:
         help="compare every group with this one alone, by its name in groups.csv; fewer tests need "
         "fewer seeds (default: every pair)",
     )
+    parser.add_argument(
+        "--style",
+        choices=STYLES,
+        default=STYLES[0],
+        help="size of the graph and of its texts: for a page (the default), or as wide as the text "
+        "or a column of a paper, with the caption in overview.tex",
+    )
     add_quiet_option(parser)
     parser.add_argument(
         "--metric",
@@ -77,7 +85,14 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.analysis.collect import FILTERED
 
     collection, paths = analyze(
-        args.runs, args.out, args.where, args.by, args.metric, args.maximize, args.baseline
+        args.runs,
+        args.out,
+        args.where,
+        args.by,
+        args.metric,
+        args.maximize,
+        args.baseline,
+        args.style,
     )
     for folder, reason in collection.left_out.items():
         if reason != FILTERED:
