@@ -30,7 +30,7 @@ from zoerefine.data import habitatdyn
 from zoerefine.data.decode import read_zoe
 from zoerefine.data.synthetic import synthesize
 from zoerefine.exporting.bundle import Engine, load_bundle
-from zoerefine.infer.pipeline import engine_pool
+from zoerefine.infer.engine_threads import engine_pool
 from zoerefine.infer.results import ResultFolder
 from zoerefine.infer.sources import SourceFrame, open_source
 from zoerefine.progress import track

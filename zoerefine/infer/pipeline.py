@@ -2,7 +2,7 @@
 
     reading thread    source -> the pool decodes, in order -> batches of one picture size
     ZoeDepth thread   adds pseudo depth to batches that have none
-    engine threads    refine: one thread on a GPU; on a CPU as many as the engine uses best
+    engine threads    refine (`engine_threads.py`)
     the pool          writes files
 
 Each stage runs a few frames ahead of the next one and no further. A frame that cannot be read is
@@ -14,12 +14,14 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import Engine
+from zoerefine.infer.engine_threads import BATCHES_AHEAD, EngineThreads
 from zoerefine.infer.pseudo import PseudoDepth, ZoeDepth
 from zoerefine.infer.results import ResultFolder, digest_of
 from zoerefine.infer.sources import FrameSource, SourceFrame
@@ -27,7 +29,6 @@ from zoerefine.processor_use import usable_cores
 from zoerefine.progress import Progress, bar, say
 
 FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an incomplete batch
-BATCHES_AHEAD = 2  # per thread
 
 T = TypeVar("T")
 
@@ -101,7 +102,7 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
     start = time.perf_counter()
     with (
         ThreadPoolExecutor(max(2, usable_cores())) as pool,
-        engine_pool(job.engine) as engines,
+        EngineThreads(job.engine, 1 + job.results.with_confidence) as engines,
         bar(len(job.source.names), "refining", "frame") as progress,
     ):
         batches = run_ahead(batches_of_one_size(read_ahead(job, pool, summary), batch))
@@ -191,7 +192,7 @@ def with_pseudo_depth(
 
 
 def refine_in_threads(
-    engines: ThreadPoolExecutor,
+    engines: EngineThreads,
     batches: Iterator[list[FrameInWork]],
     job: Inference,
     pool: ThreadPoolExecutor,
@@ -199,21 +200,20 @@ def refine_in_threads(
     """Refine batches a few ahead; yields for each the futures that write its files."""
     refining: deque[Future[list[Future[str]]]] = deque()
     for batch in batches:
-        refining.append(engines.submit(refine_batch, batch, job, pool))
-        if len(refining) > BATCHES_AHEAD * job.engine.parallel_calls:
+        pictures = [frame.rgb for frame in batch]
+        depths = [frame.zoe for frame in batch if frame.zoe is not None]
+        then = partial(write_batch, batch, job=job, pool=pool)
+        refining.append(engines.submit(pictures, depths, then))
+        if len(refining) > engines.ahead:
             yield refining.popleft().result()
     for future in refining:
         yield future.result()
 
 
-def refine_batch(
-    batch: list[FrameInWork], job: Inference, pool: ThreadPoolExecutor
+def write_batch(
+    batch: list[FrameInWork], outputs: list[np.ndarray], job: Inference, pool: ThreadPoolExecutor
 ) -> list[Future[str]]:
-    """Run the engine; returns the futures that write each frame's files."""
-    rgb = np.stack([frame.rgb for frame in batch])
-    zoe = np.stack([frame.zoe for frame in batch])  # type: ignore[misc]
-    with_confidence = job.results.with_confidence
-    outputs = job.engine.with_confidence(rgb, zoe) if with_confidence else (job.engine(rgb, zoe),)
+    """Start to write the files of frames with these outputs, uint16 [B, H, W] each."""
     return [
         pool.submit(write_frame, frame, of_frame, job)
         for frame, *of_frame in zip(batch, *outputs, strict=True)
@@ -242,16 +242,3 @@ def run_ahead(items: Iterator[T]) -> Iterator[T]:
         while (item := waiting.popleft().result()) is not end:
             waiting.append(thread.submit(next, items, end))
             yield item  # type: ignore[misc]
-
-
-def engine_pool(engine: Engine) -> ThreadPoolExecutor:
-    """Threads to call an engine in. If there are several, each call uses one core."""
-    threads = engine.parallel_calls
-
-    def limit_threads() -> None:
-        if threads > 1:  # only with engines that run in torch
-            import torch
-
-            torch.set_num_threads(1)  # for calls from this thread
-
-    return ThreadPoolExecutor(threads, initializer=limit_threads)
