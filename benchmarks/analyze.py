@@ -12,7 +12,7 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, median
@@ -24,6 +24,7 @@ from common.report import Row, options, report, row
 from zoerefine.analysis.collect import collect
 from zoerefine.analysis.comparisons import SceneTest, verdict
 from zoerefine.analysis.groups import RunGroup
+from zoerefine.analysis.run_cache import RunCache
 from zoerefine.analysis.seed_statistics import ALPHA, holm, permutation_p, sign_flip_p
 from zoerefine.config import defaults, to_dict
 
@@ -51,9 +52,9 @@ def measure(folder: Path, count: int) -> list[Row]:
     """Rows for `count` runs."""
     for number in range(count):
         make_run(folder / "runs" / f"run{number:05d}", number)
-    patterns, cache_file = [str(folder / "runs" / "*")], folder / "collected.json"
-    first = timed(lambda: collect(patterns, cache_file=cache_file))
-    again = timed(lambda: collect(patterns, cache_file=cache_file))
+    patterns, path = [str(folder / "runs" / "*")], folder / "collected.json"
+    first = timed(lambda: collect_and_save(patterns, path))
+    again = timed(lambda: collect_and_save(patterns, path))
     goal = 10.0 if count == 1000 else None
     rows = [
         row(f"{count} runs, without the cache file", first, "s", at_most=goal),
@@ -84,9 +85,9 @@ def measure_events(folder: Path, count: int) -> list[Row]:
     for _ in range(ROUNDS):
         ours.append(timed(lambda: collect(patterns, metrics=[TAG])))
         theirs.append(timed(lambda: read_events(folder / "runs")))
-    cache_file = folder / "collected.json"
-    collect(patterns, cache_file=cache_file, metrics=[TAG])
-    again = timed(lambda: collect(patterns, cache_file=cache_file, metrics=[TAG]))
+    path = folder / "collected.json"
+    collect_and_save(patterns, path, [TAG])
+    again = timed(lambda: collect_and_save(patterns, path, [TAG]))
     ratio = median(b / a for a, b in zip(ours, theirs, strict=True))
     label = f"{count} runs with event files,"
     return [
@@ -95,6 +96,13 @@ def measure_events(folder: Path, count: int) -> list[Row]:
         row(f"{label} TensorBoard's reader", median(theirs), "s"),
         row(f"{label} TensorBoard's time over ours", ratio, "x", at_least=10.0),
     ]
+
+
+def collect_and_save(patterns: list[str], path: Path, metrics: Sequence[str] = ()) -> None:
+    """Collect with the cache file, as an analysis does."""
+    cache = RunCache(path, metrics)
+    collect(patterns, cache=cache, metrics=metrics)
+    cache.save()
 
 
 def error_rates(studies: int) -> list[Row]:

@@ -7,6 +7,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+from zoerefine.visible_text import visible
+
 # Faults of a disk, of permissions or of a path: nothing that our code could do better.
 STORAGE_FAULTS = {
     errno.EACCES,
@@ -83,7 +85,7 @@ def _report_thread(ended: threading.ExceptHookArgs) -> None:
 
 def _fail(message: str) -> int:
     """Print an error as one line; returns the exit code."""
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"error: {visible(' '.join(message.split()))}", file=sys.stderr)
     return 2
 
 

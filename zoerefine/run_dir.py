@@ -7,6 +7,7 @@ run and holds its lock. Others may read it at any time.
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
 SEED = "ZOEREFINE_SEED"
 ATTEMPT = "ZOEREFINE_ATTEMPT"
 MAX_NAME_BYTES = 120
+LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json
 ENGINE = "engine"  # the folder of engine bundles
 # The names of engine bundles, one for each container (zoerefine/exporting/containers).
 BUNDLE_NAMES = ("refiner.ts", "refiner.openvino")
@@ -145,9 +147,12 @@ class RunDir:
     def status(self) -> Status:
         """The recorded state. A run that is recorded as running but not locked was killed."""
         try:
+            require_file(self.status_file)
             status = Status(**json.loads(self.status_file.read_text()))
         except FileNotFoundError:
             return Status("killed", "never started")
+        except RecursionError:
+            raise UserError(f"{self.status_file} is damaged: nested too deeply") from None
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.status_file} is damaged: {error}") from None
         if status.state == "running" and not is_locked(self.lock_file):
@@ -167,9 +172,12 @@ class RunDir:
     def read_json(self, path: Path) -> dict[str, Any]:
         """One of the run's JSON files. Raises `UserError` where it is missing or damaged."""
         try:
+            require_file(path)
             value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(f"{self.path} has no {path.name}: is it a finished run?") from None
+        except RecursionError:
+            raise UserError(f"{path} is damaged: nested too deeply") from None
         except ValueError as error:
             raise UserError(f"{path} is damaged: {error}") from None
         return value
@@ -226,6 +234,27 @@ class RunDir:
                 self.set_status("failed", str(error) or type(error).__name__)
                 raise
             self.set_status("finished")
+
+
+def require_file(path: Path) -> None:
+    """Check a document before it is read.
+
+    Raises:
+        FileNotFoundError: there is nothing at the path.
+        UserError: it is a folder, a pipe, a device, a broken link, or too large for a document.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise UserError(f"{path} is a broken link") from None
+        raise
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise UserError(f"{path} is not a regular file")
+    if found.st_size > LARGEST_DOCUMENT:
+        raise UserError(f"{path} is larger than {LARGEST_DOCUMENT >> 20} MiB")
 
 
 def run_name_fault(name: str) -> str:

@@ -9,7 +9,9 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from zoerefine.analysis.collect import collect
+from zoerefine.analysis import run_cache
+from zoerefine.analysis.collect import collect, file_stamps
+from zoerefine.analysis.run_cache import RunCache
 from zoerefine.cli import main
 
 FILES = ("overview.png", "overview.svg", "overview.pdf", "runs.csv", "groups.csv", "scenes.csv",
@@ -63,15 +65,36 @@ def test_the_same_runs_give_the_same_files(copied_study, report, script, tmp_pat
 def test_a_changed_run_is_read_again(runs, tmp_path):
     runs.add("a", scenes=(0.2,))
     runs.add("b", scenes=(0.3,))
-    cache_file = tmp_path / "collected.json"
-    first = collect([str(runs.folder / "*")], cache_file=cache_file)
-    assert collect([str(runs.folder / "*")], cache_file=cache_file) == first
+    path = tmp_path / "collected.json"
+
+    def collected():
+        cache = RunCache(path)
+        found = collect([str(runs.folder / "*")], cache=cache)
+        cache.save()
+        return found
+
+    first = collected()
+    assert collected() == first
     shutil.rmtree(runs.folder / "a")
     runs.add("a", scenes=(0.111,))
-    again = collect([str(runs.folder / "*")], cache_file=cache_file)
+    again = collected()
     assert again.runs[0].metric("test", "refined", "abs_rel") == 0.111
-    cache_file.write_text("{")
-    assert collect([str(runs.folder / "*")], cache_file=cache_file) == again
+    for damage in ("{", "[]", '{"runs": []}', "[" * 100_000):
+        path.write_text(damage)
+        assert collected() == again
+
+
+def test_what_another_version_of_the_reading_code_collected_is_read_again(
+    runs, tmp_path, monkeypatch
+):
+    folder = runs.add("a", scenes=(0.2,))
+    cache = RunCache(tmp_path / "collected.json")
+    collect([str(folder)], cache=cache)
+    cache.save()
+    stamps = file_stamps(folder)
+    assert RunCache(cache.path).get(folder, stamps)
+    monkeypatch.setattr(run_cache, "reading_code", lambda: "another version")
+    assert RunCache(cache.path).get(folder, stamps) is None
 
 
 def damage(runs):

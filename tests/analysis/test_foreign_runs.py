@@ -12,6 +12,7 @@ from tests.foreign import KINDS, ForeignRepository
 from zoerefine.analysis.analyze import analyze
 from zoerefine.analysis.collect import collect
 from zoerefine.analysis.diff import diff_runs
+from zoerefine.analysis.run_cache import RunCache
 from zoerefine.errors import UserError
 from zoerefine.launch.show import show_run
 from zoerefine.run_dir import RunDir
@@ -113,10 +114,13 @@ def test_a_name_that_is_not_there_is_answered_with_the_nearest(launched, tmp_pat
 
 def test_the_cache_gives_the_same_runs_and_follows_changes(launched, tmp_path):
     patterns = [str(launched.folder / "runs" / "mnist")]
-    first, again = (
-        collect(patterns, cache_file=tmp_path / "c.json", metrics=["val_acc"]).runs
-        for _ in range(2)
-    )
-    assert repr(first) == repr(again)
-    other = collect(patterns, cache_file=tmp_path / "c.json", metrics=["loss"]).runs
+
+    def collected(metric):
+        cache = RunCache(tmp_path / "c.json", [metric])
+        found = collect(patterns, cache=cache, metrics=[metric]).runs
+        cache.save()
+        return found
+
+    assert repr(collected("val_acc")) == repr(collected("val_acc"))
+    other = collected("loss")
     assert all("val_acc" not in run.curves for run in other)

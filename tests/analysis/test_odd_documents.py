@@ -55,7 +55,7 @@ def test_a_run_with_odd_documents_never_stops_the_others(documents):
         odd = runs.add("odd", {"LR": 0.5})
         for name, value in documents:
             (odd / name).write_text(json.dumps(value) + "\n")
-        collection = collect([str(runs.folder)], cache_file=Path(folder) / "collected.json")
+        collection = collect([str(runs.folder)])
         names = [run.name for run in collection.runs] + [Path(p).name for p in collection.left_out]
         assert sorted(names) == ["good0", "good1", "good2", "odd"]
         measure = choose_measure(collection.runs)

@@ -13,6 +13,7 @@ from zoerefine.analysis.measure import Measure, choose_measure
 from zoerefine.analysis.overview import draw_overview
 from zoerefine.analysis.paper_tables import write_tables
 from zoerefine.analysis.report import write_report
+from zoerefine.analysis.run_cache import RunCache
 from zoerefine.analysis.run_filter import parse_filter
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.settings_picture import draw_settings
@@ -70,13 +71,16 @@ def analyze(
     """
     view = View(by, baseline, style)
     keeps = parse_filter(where) if where else None
-    collection = collect(patterns, keeps, out / CACHE, metrics)
+    cache = RunCache(out / CACHE, metrics)
+    collection = collect(patterns, keeps, cache, metrics)
     if not metrics and all(run.is_foreign for run in collection.runs):
         metrics = [only_metric(collection.runs)]
-        collection = collect(patterns, keeps, out / CACHE, metrics)
+        cache = RunCache(out / CACHE, metrics)
+        collection = collect(patterns, keeps, cache, metrics)
+    check_metrics(collection.runs, metrics)
+    cache.save()
     if not metrics:
         return without_foreign_runs(collection, view, out)
-    check_metrics(collection.runs, metrics)
     paths = []
     for name in metrics:
         folder = out / folder_name(name) if len(metrics) > 1 else out

@@ -1,8 +1,4 @@
-"""Collect runs from folders, studies and globs; a damaged run is listed and never stops the rest.
-
-The runs that were read are stored in `collected.json` beside the report; an entry is valid until
-one of the run's files changes.
-"""
+"""Collect runs from folders, studies and globs; a damaged run is named and stops no other."""
 
 import glob
 import json
@@ -14,20 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.analysis.read_run import read_run
+from zoerefine.analysis.run_cache import RunCache
 from zoerefine.analysis.run_record import Curve, Run
 from zoerefine.errors import UserError
-from zoerefine.files import write_text
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics.find_files import files_with_stats
+from zoerefine.visible_text import one_line
 
-CACHE_SCHEMA = 5
 RUN_FILES = ("provenance.json", "config.yaml")  # a run has one of them
 REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a run's name
 FILTERED = "does not match --where"  # why a run was left out
-
-# What a damaged file raises; anything else is a defect of ours.
-DAMAGE = (UserError, OSError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ class Collection:
 def collect(
     patterns: list[str],
     keeps: Callable[[Mapping[str, Any]], bool] | None = None,
-    cache_file: Path | None = None,
+    cache: RunCache | None = None,
     metrics: Sequence[str] = (),
 ) -> Collection:
     """Read runs, the trials and best runs of studies, and whatever globs match.
@@ -49,28 +42,24 @@ def collect(
     Args:
         patterns: run directories, studies, or globs of them.
         keeps: selects runs by their settings (see `run_filter.parse_filter`).
-        cache_file: stores the runs that were read, each valid until one of its files changes.
+        cache: holds runs that were read before; the others are added to it.
         metrics: the names of metrics whose curves are read; AbsRel is always read of our own runs.
 
     Raises:
         UserError: nothing matches, or no run can be read.
     """
     folders = list(dict.fromkeys(f for pattern in patterns for f in find_runs(pattern)))
-    cached = _read_cache(cache_file, metrics)
-    runs, left_out, entries = [], {}, {}
+    runs, left_out = [], {}
     for folder in track(folders, len(folders), "collecting", "run"):
         try:
-            entries[str(folder)] = entry = _read_entry(folder, cached.get(str(folder)), metrics)
-            run = _as_run(entry["run"], RunDir(folder).status().state)  # a kill changes no file
+            fields = _read_fields(folder, cache, metrics)
+            run = _as_run(fields, RunDir(folder).status().state)  # a kill changes no file
             if keeps is None or keeps(run.settings | filter_fields(run)):
                 runs.append(run)
             else:
                 left_out[_printable(folder)] = FILTERED
-        except DAMAGE as error:
-            left_out[_printable(folder)] = str(error) or type(error).__name__
-    if cache_file is not None:
-        document = {"schema": CACHE_SCHEMA, "metrics": list(metrics), "runs": entries}
-        write_text(cache_file, json.dumps(document))
+        except Exception as error:  # whatever is in its files, the other runs are read
+            left_out[_printable(folder)] = damage(error)
     runs, repeated = without_repetitions(runs)
     left_out |= repeated
     if not runs:
@@ -80,6 +69,12 @@ def collect(
         )
         raise UserError(f"nothing to analyse in {', '.join(patterns)}: {reasons}")
     return Collection(runs, left_out)
+
+
+def damage(error: Exception) -> str:
+    """Why a run cannot be read, as a line."""
+    named = isinstance(error, UserError | OSError)
+    return one_line(str(error) if named else f"it is damaged ({type(error).__name__}: {error})")
 
 
 def without_repetitions(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
@@ -146,19 +141,18 @@ def _is_unreadable(path: Path) -> bool:
     return os.path.lexists(path) and not os.access(path, os.R_OK)
 
 
-def _read_entry(
-    folder: Path, cached: dict[str, Any] | None, metrics: Sequence[str]
-) -> dict[str, Any]:
-    """What is known of a run: the cache's entry where no file has changed since."""
+def _read_fields(folder: Path, cache: RunCache | None, metrics: Sequence[str]) -> dict[str, Any]:
+    """The fields of a run: the cache's where no file has changed since."""
     stamps = file_stamps(folder)
-    if cached and cached["stamps"] == stamps:
-        return cached
+    if cache and (known := cache.get(folder, stamps)):
+        return known
     run = read_run(folder, metrics)
     curves = {name: vars(curve) for name, curve in run.curves.items()}
     fields = vars(run) | {"curve": vars(run.curve) if run.curve else None, "curves": curves}
-    entry = {"stamps": stamps, "run": fields}
-    json.dumps(entry, ensure_ascii=False).encode()  # ValueError if a UTF-8 file cannot hold it
-    return entry
+    json.dumps(fields, ensure_ascii=False).encode()  # ValueError if a UTF-8 file cannot hold it
+    if cache:
+        cache.put(folder, stamps, fields)
+    return fields
 
 
 def _as_run(fields: dict[str, Any], state: str) -> Run:
@@ -182,18 +176,3 @@ def file_stamps(folder: Path) -> list[list[Any]]:
 def _printable(folder: Path) -> str:
     """A path as UTF-8 text; bytes that are none are written as escapes."""
     return os.fsencode(folder).decode("utf-8", "backslashreplace")
-
-
-def _read_cache(path: Path | None, metrics: Sequence[str]) -> dict[str, Any]:
-    """The cache's entries by folder; none where it is missing, damaged or of another version.
-
-    Entries that were read for other metrics are of no use.
-    """
-    if path is None or not path.exists():
-        return {}
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return {}
-    known = document.get("schema") == CACHE_SCHEMA and document["metrics"] == list(metrics)
-    return document["runs"] if known else {}

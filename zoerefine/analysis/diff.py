@@ -5,7 +5,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.collect import DAMAGE, find_runs
+from zoerefine.analysis.collect import damage, find_runs
 from zoerefine.analysis.group_names import shortened
 from zoerefine.analysis.read_run import read_run
 from zoerefine.analysis.run_record import Run
@@ -45,8 +45,8 @@ def one_run(pattern: str) -> Run:
         return read_run(found[0])
     except UserError:
         raise
-    except DAMAGE as error:
-        raise UserError(f"{pattern} is damaged: {error}") from None
+    except Exception as error:  # whatever is in its files
+        raise UserError(f"{pattern}: {damage(error)}") from None
 
 
 def section(title: str, lines: list[str]) -> str:

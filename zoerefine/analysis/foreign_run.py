@@ -4,18 +4,19 @@ import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from math import isfinite, nan
+from math import nan
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.run_record import Curve, Run, read_tree
+from zoerefine.analysis.documents import read_tree
+from zoerefine.analysis.run_record import Curve, Run, finite_number
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
 from zoerefine.identity import SEED
 from zoerefine.launch.config_merge import YAML_SUFFIXES, read_value
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.provenance import is_own_training
-from zoerefine.run_dir import RunDir
+from zoerefine.run_dir import RunDir, require_file
 from zoerefine.run_metrics import RunMetrics, Series, read_metrics
 from zoerefine.trees import flatten
 
@@ -69,7 +70,7 @@ def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
     path = run.path / str(recorded.get("input", "input.yaml"))
     settings = flatten(read_config(path))
     if recorded.get("overrides_in") != "file":
-        words = [str(word) for word in recorded.get("overrides") or []]
+        words = recorded_words(recorded, "overrides")
         for key, text in zip(words[::2], words[1::2], strict=False):
             inner = f"{key}."
             settings = {k: v for k, v in settings.items() if not k.startswith(inner)}
@@ -77,12 +78,21 @@ def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(settings))
 
 
+def recorded_words(recorded: Mapping[str, Any], name: str) -> list[str]:
+    """A list of words in provenance.json. Raises `UserError` where it is something else."""
+    words = recorded.get(name) or []
+    if not isinstance(words, list):
+        raise UserError(f"provenance.json is damaged: {name} is not a list")
+    return [str(word) for word in words]
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """A YAML or JSON config as a tree; empty for a file of another kind, or without one."""
-    if path.suffix in YAML_SUFFIXES and path.exists():
-        return read_tree(path)
-    if path.suffix != ".json" or not path.exists():
+    if path.suffix not in (*YAML_SUFFIXES, ".json") or not os.path.lexists(path):
         return {}
+    if path.suffix != ".json":
+        return read_tree(path)
+    require_file(path)
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -93,8 +103,8 @@ def read_config(path: Path) -> dict[str, Any]:
 def command_settings(recorded: Mapping[str, Any], has_config: bool) -> dict[str, Any]:
     """What decides the result besides the config's keys: the script and its other words."""
     found = {"module": str(recorded.get("module", ""))}
-    if recorded.get("arguments"):
-        found["arguments"] = shlex.join(map(str, recorded["arguments"]))
+    if arguments := recorded_words(recorded, "arguments"):
+        found["arguments"] = shlex.join(arguments)
     if not has_config and recorded.get("config") != str(NO_CONFIG):
         found["config"] = str(recorded.get("input_digest", ""))[:8]
     return found
@@ -105,7 +115,8 @@ def read_curves(metrics: RunMetrics, names: Sequence[str]) -> dict[str, Curve]:
     curves = {}
     for name in names:
         series = metrics.series.get(name, Series([], []))
-        known = {s: v for s, v in zip(series.steps, series.values, strict=True) if isfinite(v)}
+        pairs = zip(series.steps, series.values, strict=True)
+        known = {s: v for s, v in pairs if None not in (finite_number(s), finite_number(v))}
         if known:
             curves[name] = Curve(list(known), list(known.values()), nan)
     return curves

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from zoerefine.analysis.documents import read_document
 from zoerefine.analysis.foreign_run import is_foreign, read_curves, read_foreign_run
-from zoerefine.analysis.run_record import Run, read_document, read_own_run
+from zoerefine.analysis.run_record import Run, read_own_run
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import read_metrics
 

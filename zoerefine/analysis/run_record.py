@@ -5,22 +5,27 @@ Reading is fast because it is lazy: of `metrics.jsonl` only the validation rows 
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from zoerefine.analysis.documents import read_document, read_tree
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
 from zoerefine.identity import SEED, Role, compared_settings, group_settings, role_of
 from zoerefine.run_dir import RunDir
-from zoerefine.yaml_text import parse_yaml
+from zoerefine.trees import flatten
 
 SCHEMA = 1  # of results.json
 RESULT_FACTS = ("data", "data_digest", "pseudo_label", "pruned", "parameters", "images_per_s",
                 "wait_share")  # fmt: skip
 TRAIN_ROW = b'{"phase": "train"'
 MOST_EPOCHS = 10**9
+LARGEST = 1e100  # a number beyond it is no measurement, and no graph can show it
+LONGEST_ROW = 2**20  # bytes of a row of metrics.jsonl
 
 
 @dataclass(frozen=True)
@@ -103,13 +108,10 @@ class Run:
 
 
 def finite_number(value: Any) -> float | None:
-    """`value` as a float; None if it is not a number, NaN or infinite."""
+    """`value` as a float; None if it is not a number, not finite, or beyond `LARGEST`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:  # an integer beyond any float
-        return None
+    return float(value) if abs(value) <= LARGEST else None
 
 
 def read_own_run(run: RunDir, recorded: dict[str, Any]) -> Run:
@@ -117,7 +119,7 @@ def read_own_run(run: RunDir, recorded: dict[str, Any]) -> Run:
 
     Raises `UserError` or `OSError` where a document is damaged.
     """
-    tree = read_tree(run.config_file)
+    tree, results = read_tree(run.config_file), read_results(run)
     settings, seed = compared_settings(tree), tree.get(SEED, 0)
     return Run(
         path=str(run.path),
@@ -126,20 +128,17 @@ def read_own_run(run: RunDir, recorded: dict[str, Any]) -> Run:
         group=digest_json(group_settings(tree))[:8],
         seed=seed if isinstance(seed, int) else 0,
         curve=read_curve(run),
-        results=read_results(run),
+        results=results,
         provenance=recorded,
         engine=read_engine(run),
+        faults=[f"results.json: {name} is beyond {LARGEST:g}" for name in beyond(results)],
     )
 
 
-def read_document(run: RunDir, path: Path) -> dict[str, Any]:
-    """A JSON object of the run; empty where the file does not exist."""
-    if not path.exists():
-        return {}
-    value: Any = run.read_json(path)
-    if not isinstance(value, dict):
-        raise UserError(f"{path} is damaged: it holds no JSON object")
-    return value
+def beyond(results: Mapping[str, Any]) -> list[str]:
+    """The names of numbers that are too large to be a measurement."""
+    numbers = {k: v for k, v in flatten(results).items() if isinstance(v, int | float)}
+    return [name for name, v in numbers.items() if abs(v) > LARGEST and v not in (inf, -inf)]
 
 
 def read_results(run: RunDir) -> dict[str, Any]:
@@ -175,30 +174,16 @@ def _mapping(parent: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     return value or {}
 
 
-def read_tree(path: Path) -> dict[str, Any]:
-    """The config of a run, with values as JSON can hold them.
-
-    The file is read as it is, not merged into today's defaults: it may be an older version's.
-    """
-    try:
-        tree = parse_yaml(path.read_text(encoding="utf-8")).tree
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from None
-    if tree is None:  # an empty config
-        return {}
-    if not isinstance(tree, dict):
-        raise UserError(f"{path} is damaged: it holds no mapping of keys")
-    return json.loads(json.dumps(tree))
-
-
 def read_curve(run: RunDir) -> Curve | None:
     """The validation rows of `metrics.jsonl`; a last line without its end is left out."""
-    if not run.metrics_file.exists():
+    if not os.path.lexists(run.metrics_file):
         return None
+    if not run.metrics_file.is_file():
+        raise UserError(f"{run.metrics_file} is not a regular file")
     epochs: list[float] = []
     refined, pseudo = [], math.nan
     with open(run.metrics_file, "rb") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_ROW), b""), 1):
             if line.startswith(TRAIN_ROW) or not line.endswith(b"\n"):
                 continue
             try:
@@ -210,8 +195,10 @@ def read_curve(run: RunDir) -> Curve | None:
             except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 raise UserError(f"{run.metrics_file} is damaged in line {number}") from None
             if not isinstance(epoch, int) or not 0 <= epoch < MOST_EPOCHS:
-                raise UserError(f"{run.metrics_file} line {number}: epoch {epoch!r} is not a count")
-            if math.isfinite(value):
+                raise UserError(
+                    f"{run.metrics_file} line {number}: epoch {repr(epoch)[:20]} is not a count"
+                )
+            if finite_number(value) is not None:
                 epochs.append(epoch + 1)
                 refined.append(value)
     return Curve(epochs, refined, pseudo) if epochs else None
@@ -219,8 +206,10 @@ def read_curve(run: RunDir) -> Curve | None:
 
 def read_engine(run: RunDir) -> dict[str, Any]:
     """The manifest of the run's engine bundle; empty where it has none."""
-    if not run.bundle.exists():
+    if not os.path.lexists(run.bundle):
         return {}
+    if not run.bundle.is_file():
+        raise UserError(f"{run.bundle} is not a regular file")
     from zoerefine.exporting.bundle import read_manifest
 
     return read_manifest(run.bundle)

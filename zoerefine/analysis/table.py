@@ -14,6 +14,7 @@ from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.run_record import differing_keys
 from zoerefine.files import replacing
 from zoerefine.metrics import NAMES
+from zoerefine.run_metrics.series import parse_number
 
 METRICS = tuple(
     (split, which, name)
@@ -21,6 +22,7 @@ METRICS = tuple(
     for split in ("val", "test")
     for name in NAMES
 )
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # of a cell, in spreadsheets
 BOUNDS = ("interval", "paired")  # fields of a `Difference` that are two numbers
 
 
@@ -101,5 +103,11 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
     """Write a table so that a reader sees the old file or the new one."""
     with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)
+        writer.writerow(map(harmless, header))
+        writer.writerows([harmless(value) for value in row] for row in rows)
+
+
+def harmless(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula; numbers stay as they are."""
+    is_formula = isinstance(value, str) and value.startswith(FORMULA_STARTS)
+    return f"'{value}" if is_formula and parse_number(value) is None else value

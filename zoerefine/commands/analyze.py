@@ -83,6 +83,7 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.analysis.analyze import analyze
     from zoerefine.analysis.captions import counted
     from zoerefine.analysis.collect import FILTERED
+    from zoerefine.visible_text import one_line, visible
 
     collection, paths = analyze(
         args.runs,
@@ -96,13 +97,13 @@ def main(argv: Sequence[str]) -> int:
     )
     for folder, reason in collection.left_out.items():
         if reason != FILTERED:
-            print(f"left out {folder}: {reason}")
+            print(visible(f"left out {folder}: {reason}"))
     filtered = list(collection.left_out.values()).count(FILTERED)
     if filtered:
         print(f"--where left out {counted(filtered, 'run')}")
     for run in collection.runs:
         for fault in run.faults:
-            print(f"note on {run.path}: {fault}")
+            print(visible(f"note on {run.path}: {one_line(fault)}"))
     for path in paths:
         print(path)
     return 0

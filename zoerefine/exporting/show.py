@@ -6,6 +6,7 @@ from typing import Any
 from zoerefine.exporting.bundle import MODEL_CARD, read_file, read_manifest, rebuild_command
 from zoerefine.exporting.engine_kinds import EngineKind, engine_kind, unmet_requirements
 from zoerefine.exporting.model_card import latencies
+from zoerefine.visible_text import visible
 
 
 def show_bundle(path: Path) -> str:
@@ -48,7 +49,8 @@ def show_bundle(path: Path) -> str:
     if metrics:
         lines += ["", "metrics on held-out scenes:", *metrics]
     lines += [f"warning: {line}" for line in manifest.get("warnings", [])]
-    return "\n".join([*lines, "", "build it again:", f"  {rebuild_command(manifest, path)}"])
+    lines += ["", "build it again:", f"  {rebuild_command(manifest, path)}"]
+    return "\n".join(map(visible, lines))
 
 
 def model_card_of(path: Path, kind: EngineKind) -> str:

@@ -11,6 +11,7 @@ from zoerefine.launch.job_words import NO_CONFIG, usual_overrides
 from zoerefine.launch.result_files import left_digests, weight_digests
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import read_metrics
+from zoerefine.visible_text import visible
 
 # What a launcher records of every job, and what a second launch needs.
 LAUNCH_FACTS = {"repository", "commit", "config", "input", "input_digest", "module"}
@@ -49,7 +50,7 @@ def show_run(run: RunDir) -> str:
         again = shlex.join(["zoerefine", "reproduce", str(run.path)])
         lines += ["", "launched with:", f"  {launch_command(run, recorded)}"]
         lines += ["run it again and compare:", f"  {again}"]
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def metric_lines(run: RunDir) -> list[str]:
