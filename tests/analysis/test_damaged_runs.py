@@ -65,7 +65,7 @@ CONTENTS = {
         "results.json",
         json.dumps({"schema": 1, "data": [1], "pseudo_label": ["$\\x$"], "parameters": -10**400,
                     "images_per_s": "fast", "test": {"refined": {"abs_rel": "0.2"}}}),
-        "",
+        "parameters is beyond 1e+100",
     ),
     "a list for a status": ("status.json", "[]", "status.json is damaged"),
     "odd values in a status": ("status.json", '{"state": 5, "reason": [], "started": "x"}', ""),
