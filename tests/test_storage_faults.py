@@ -57,6 +57,7 @@ READERS = {
     "config": "config --config {config}",
     "doctor": "doctor",
     "inspect": "data inspect {world}",
+    "verify": "data verify caches",
     "dashboard": "dashboard {run} --port 0",
     "infer": "infer {bundle} --rgb {rgb} --depth {zoe} --out {out}/out",
     "analyze": "analyze {run} --out {out}/report",

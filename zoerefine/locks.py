@@ -3,6 +3,10 @@
 They are Linux's "open file description" locks (fcntl(2), F_OFD_SETLK): a lock belongs to an open
 file, so it also ends with `kill -9`, and a child process that inherits the descriptor keeps the
 lock for as long as it lives. Threads exclude each other too, since each opens the file separately.
+
+A lock file lies beside what its holder writes, so that every machine that can write there meets
+it. What only reads takes no lock: packed caches, bundles and finished runs never change, and so
+they can be used from read-only storage.
 """
 
 import errno

@@ -222,6 +222,15 @@ def test_a_clip_never_leads_out_of_the_folder(listed, clip, data_command):
         assert f"the clip or scene {clip!r} leads out of the folder: rename it" in done.err
 
 
+def test_pseudo_depth_is_never_written_through_a_link(listed, tmp_path):
+    folder = listed(HEADER, "k,a.png,d.png,")
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "pseudo").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"pseudo/k/a\.png leads out of .*: replace the link"):
+        add_pseudo_depth(open_dataset(folder), lambda rgb: rgb[:, :1] + 3, 1)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 @pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\tb", "a\u202eb", "k" * 300])
 @pytest.mark.parametrize("column", ["clip", "scene"])
 def test_names_that_no_message_can_show_are_one_line(listed, data_command, column, name):

@@ -1,5 +1,7 @@
 """Pictures for people: one frame side by side, and all frames as a video."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -89,3 +91,27 @@ def test_colours_show_the_refined_depth(infer, make_pair):
     brightness = read_rgb(Path("out/colors/0.png")).sum(2)  # viridis grows lighter
     near, far = refined_m < 2, refined_m > 6
     assert brightness[near].max() < brightness[far].min()
+
+
+# The largest file is limited, as on a full disk: results fit, and the video does not.
+FULL = """
+import resource, sys
+from zoerefine.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, resource.RLIM_INFINITY))
+sys.exit(main(["infer", *sys.argv[1:]]))
+"""
+
+
+def test_a_video_that_a_full_disk_cut_short_is_one_error_and_no_file(bundle, make_pair, tmp_path):
+    for number in range(30):
+        make_pair(f"{number}", 96, 128, seed=number)
+    words = ("--rgb", "rgb", "--depth", "zoe", "--out", "out", "--video", "side.mp4")
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, bundle, *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and "side.mp4" in errors[0]
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("*.mp4"))
+    assert not list(tmp_path.glob(".*"))

@@ -62,8 +62,14 @@ def read(root: Path) -> Dataset:
 
 
 def pseudo_path(root: Path, frame: Frame) -> Path:
-    """Where a frame's pseudo depth belongs if the list names no file for it."""
-    return root / "pseudo" / frame.clip / f"{frame.name}.png"
+    """Where a frame's pseudo depth belongs if the list names no file for it.
+
+    Raises `UserError` where a link leads out of the folder.
+    """
+    path = root / "pseudo" / frame.clip / f"{frame.name}.png"
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise UserError(f"{path} leads out of {root}: replace the link by a folder")
+    return path
 
 
 def enter_pseudo(root: Path, paths: Mapping[Path, Path]) -> None:
