@@ -232,12 +232,19 @@ def browser(chromium):
 def wait_until():
     """Wait for a condition, while a process lives if one is given: wait_until(condition, process).
 
-    The time limit only ends a test that would wait forever.
+    The time limit only ends a test that would wait forever. A condition that lists a folder fails
+    where the process removes a folder meanwhile; then it does not hold yet.
     """
+
+    def holds(condition):
+        try:
+            return condition()
+        except FileNotFoundError:
+            return False
 
     def wait(condition, process=None, seconds=120):
         end = time.monotonic() + seconds
-        while not condition():
+        while not holds(condition):
             ended = process is not None and process.poll() is not None
             assert not ended, f"it ended with {process.returncode} too early"
             assert time.monotonic() < end, "it took too long"
