@@ -4,7 +4,7 @@ Every side is a process of its own (`peers/`) and first runs an epoch that is no
 sides take turns, an epoch each, and medians are compared. The unit is a naive PyTorch data set; the
 limit is one thread that copies the same rows into existing buffers. Packages of other sides are
 installed into environments of their own, which are kept for the next time. (FFCV is compiled there
-and needs Debian's libopencv-dev, libturbojpeg0-dev and pkg-config.)
+and needs Debian's libopencv-dev, libturbojpeg0-dev and pkg-config. DALI takes 0.9 GB.)
 
 Two more measurements are of our loader alone: a file that is not in memory, and 1,000,000 frames
 against 1,000.
@@ -46,6 +46,8 @@ FIELDS = record_fields(HEIGHT, WIDTH)
 STRIDE = record_stride(FIELDS)
 LITDATA_NEEDS = ["lightning-utilities", "boto3", "botocore", "s3transfer", "jmespath",
                  "python-dateutil", "six", "tifffile", "obstore"]  # fmt: skip
+DALI_NEEDS = ["astunparse", "gast", "six", "optree", "makefun", "nvtx"]
+DALI = ("nvidia-dali-cuda120==2.4.0", *DALI_NEEDS, "nvidia-nvimgcodec-cu12==0.9.0.20")
 FFCV_NEEDS = ["numba", "pandas", "terminaltables", "assertpy", "fastargs", "psutil"]
 
 
@@ -59,10 +61,17 @@ SIDES = (
     Side("Pillow draft mode, 0 workers", "naive", ("0", "draft"), share=0.125),
     Side("libjpeg-turbo, 0 workers", "naive", ("0", "turbo"), share=0.125),
     Side("libjpeg-turbo, 2 workers", "naive", ("2", "turbo"), share=0.25),
+    Side("DALI on the CPU, 1 thread", "dali_", ("1",), share=0.125, packages=DALI),
+    Side("DALI on the CPU, 2 threads", "dali_", ("2",), share=0.25, packages=DALI),
+    Side("our decoding, 1 thread", "decoding", ("1", "threads"), share=0.125),
+    Side("our decoding, 2 threads", "decoding", ("2", "threads"), share=0.25),
+    Side("our decoding, 2 processes", "decoding", ("2", "processes"), share=0.25),
     Side("memmap and default_collate, 0 workers", "memmap", ("0",), True),
     Side("memmap and default_collate, 2 workers", "memmap", ("2",)),
     Side("LMDB, 0 workers", "lmdb_", ("0",), packages=("lmdb==3.0.0",)),
     Side("LMDB, 2 workers", "lmdb_", ("2",), packages=("lmdb==3.0.0",)),
+    Side("HDF5, 0 workers", "hdf5_", ("0",), packages=("h5py==3.16.0",)),
+    Side("HDF5, 2 workers", "hdf5_", ("2",), packages=("h5py==3.16.0",)),
     Side(
         "WebDataset, 0 workers",
         "webdataset_",

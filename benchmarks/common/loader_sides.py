@@ -15,6 +15,7 @@ from zoerefine.launch.launcher import default_home
 from zoerefine.progress import say
 
 PEERS = Path(__file__).parents[1] / "peers"
+SOURCES = {"naive": "pictures", "dali_": "pictures", "decoding": "world"}  # of programs that decode
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def start(side: Side, root: Path, samples: int) -> "subprocess.Popen[str] | None
     python = environment(side.packages)
     if python is None:
         return None
-    source = root / ("pictures" if side.program == "naive" else "cache")
+    source = root / SOURCES.get(side.program, "cache")
     words = [str(source), str(int(samples * side.share)), *side.words]
     if side.packages:
         words.append(str(root / side.program))
