@@ -25,9 +25,12 @@ def main() -> None:
         default="Intel/zoedepth-nyu-kitti",
         help="a folder, or a name on the Hugging Face hub; default: %(default)s",
     )
+    parser.add_argument(
+        "--trust", action="store_true", help="accept a bundle from elsewhere that is a program"
+    )
     args = parser.parse_args()
 
-    refiner = Refiner.load(args.bundle)
+    refiner = Refiner.load(args.bundle, args.trust)
     zoedepth = load_model(args.zoedepth)
     for number, rgb in enumerate(pictures(args.camera)):
         start = time.perf_counter()

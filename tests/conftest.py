@@ -53,6 +53,14 @@ CHROMIUM = (
 )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def trusted_bundles(tmp_path_factory):
+    """The list of trusted bundles of this test process and of the commands that it starts."""
+    path = tmp_path_factory.mktemp("state") / "trusted.txt"
+    os.environ["ZOEREFINE_TRUSTED"] = str(path)
+    return path
+
+
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
     """A synthetic world of 4 scenes, a clip of 4 frames each. Tests must not change it."""

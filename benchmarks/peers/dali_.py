@@ -17,7 +17,9 @@ from side import BATCH, HEIGHT, WIDTH, serve
 @pipeline_def
 def frames(pictures: list[Path]) -> tuple[Any, ...]:
     """RGB, depth and pseudo depth of a batch."""
-    depths, zoes = ([one.with_suffix(end) for one in pictures] for end in (".depth.png", ".zoe.png"))
+    depths, zoes = (
+        [one.with_suffix(end) for one in pictures] for end in (".depth.png", ".zoe.png")
+    )
     return (
         decoded(pictures, output_type=types.RGB),
         decoded(depths, output_type=types.GRAY),

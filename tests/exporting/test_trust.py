@@ -10,7 +10,7 @@ from zoerefine.exporting import trust as trust_module
 from zoerefine.exporting.trust import MAX_REMEMBERED, is_trusted, require_trust, trust
 
 DIGEST, OTHER = "1" * 64, "2" * 64
-MANIFEST = {"run": "20261122-x", "commit": "a" * 40, "digest": DIGEST}
+MANIFEST = {"run": "20261122-x", "commit": "a" * 40, "digest": DIGEST, "engine": "torchscript"}
 
 
 @pytest.fixture
@@ -24,17 +24,17 @@ def trust_list(tmp_path, monkeypatch):
 
 def test_an_unknown_program_is_refused_with_its_claimed_origin_and_the_option(trust_list):
     with pytest.raises(UserError) as caught:
-        require_trust("foreign.ts", "TorchScript", MANIFEST, accept=False)
-    for part in ("foreign.ts", "TorchScript", "20261122-x", "a" * 12, "--trust", "trust=True"):
+        require_trust("foreign.ts", MANIFEST, accept=False)
+    for part in ("foreign.ts", "torchscript", "20261122-x", "a" * 12, "--trust", "trust=True"):
         assert part in str(caught.value)
     assert not trust_list.exists()
 
 
 def test_an_accepted_program_is_remembered_by_its_digest(trust_list):
-    require_trust("foreign.ts", "TorchScript", MANIFEST, accept=True)
-    require_trust("renamed.ts", "TorchScript", MANIFEST, accept=False)
+    require_trust("foreign.ts", MANIFEST, accept=True)
+    require_trust("renamed.ts", MANIFEST, accept=False)
     with pytest.raises(UserError, match="--trust"):
-        require_trust("foreign.ts", "TorchScript", MANIFEST | {"digest": OTHER}, accept=False)
+        require_trust("foreign.ts", MANIFEST | {"digest": OTHER}, accept=False)
     trust(OTHER, "other.ts")
     trust(OTHER, "other.ts")
     assert len(trust_list.read_text().splitlines()) == 2
@@ -70,7 +70,7 @@ def test_where_the_list_cannot_be_written_the_command_goes_on_with_one_warning(
     (tmp_path / "file").touch()
     monkeypatch.setenv("ZOEREFINE_TRUSTED", str(tmp_path / "file" / "trusted.txt"))
     monkeypatch.setattr(trust_module, "_trusted_here", set())
-    require_trust("foreign.ts", "TorchScript", MANIFEST, accept=True)
+    require_trust("foreign.ts", MANIFEST, accept=True)
     assert is_trusted(DIGEST)
     trust(OTHER, "other.ts")
     warnings = capsys.readouterr().err.splitlines()
@@ -91,9 +91,14 @@ def test_the_list_is_in_the_state_folder_of_the_user(tmp_path, monkeypatch):
 
 
 def test_a_claim_cannot_add_lines_or_escapes_to_a_message(trust_list):
-    manifest = {"run": "x\n\x1b[31merror: " + "y" * 500, "commit": 7, "digest": DIGEST}
+    manifest = {
+        "run": "x\n\x1b[31merror: " + "y" * 500,
+        "commit": 7,
+        "digest": DIGEST,
+        "engine": "x",
+    }
     with pytest.raises(UserError) as caught:
-        require_trust("foreign.ts", "TorchScript", manifest, accept=False)
+        require_trust("foreign.ts", manifest, accept=False)
     assert "\x1b" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "y" * 100 not in str(caught.value)

@@ -77,6 +77,9 @@ def parser() -> argparse.ArgumentParser:
     add = options.add_argument
     add("bundle", type=Path, metavar="BUNDLE|RUN",
         help="a bundle from `zoerefine export`, or a run: its last bundle")  # fmt: skip
+    add("--trust", action="store_true",
+        help="accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it: "
+        "loading it runs it with your rights")  # fmt: skip
     add("--rgb", required=True, metavar="DIR|VIDEO|GLOB",
         help="a folder, searched recursively; a video; or a quoted glob pattern")  # fmt: skip
     add("--depth", type=Path, metavar="DIR",
@@ -137,7 +140,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.progress import say, warn
 
     bundle = bundle_of(args.bundle)
-    engine = load_bundle(bundle)
+    engine = load_bundle(bundle, args.trust)
     if args.confidence and not engine.has_confidence:
         raise UserError(f"--confidence: {bundle} has no confidence: {NO_CONFIDENCE}")
     source = open_source(args.rgb)

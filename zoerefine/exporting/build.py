@@ -25,6 +25,7 @@ from zoerefine.exporting.export_source import ExportSource
 from zoerefine.exporting.frames import FRAMES, calibration_batches, sample_frames
 from zoerefine.exporting.processor import describe_processor
 from zoerefine.exporting.shipped_module import ShippedModule, core_of
+from zoerefine.exporting.trust import is_trusted
 from zoerefine.exporting.verify import (
     call_on_first,
     check_tolerance,
@@ -78,7 +79,7 @@ class EngineBuilder:
         """
         path = self.path_of(kind, precision)
         with lock(self.folder / ".lock"):  # a second export at the same time uses the first's
-            if is_undamaged(path):
+            if can_be_used(path, kind):
                 say(f"using {path.name}, built before")
             else:
                 self.build(kind, precision, path)
@@ -152,13 +153,16 @@ class EngineBuilder:
         return facts
 
 
-def is_undamaged(path: Path) -> bool:
-    """Whether there is a bundle, and its digest is right."""
+def can_be_used(path: Path, kind: EngineKind) -> bool:
+    """Whether there is an undamaged bundle, and it is data or the user trusts it.
+
+    One of unknown origin, in a run from elsewhere, is built again.
+    """
     try:
-        read_manifest(path)
+        digest = read_manifest(path)["digest"]
     except UserError:
         return False
-    return True
+    return not kind.CONTAINER.is_code or is_trusted(digest)
 
 
 def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The engine bundle: one file with an engine and a manifest of its origin and its requirements.
 
-Loading first verifies the file's digest, reads the manifest, and compares the requirements with
-this machine. Only then is anything of the engine loaded. `containers` has the file formats.
+Loading first verifies the file's digest, reads the manifest, compares the requirements with this
+machine, and asks whether the user trusts a file that is code. Only then is anything of the engine
+loaded. `containers` has the file formats.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any, cast
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.containers import Container, container_of
-from zoerefine.exporting.containers.seal import intact_digest, seal
+from zoerefine.exporting.containers.seal import LENGTH, intact_digest, seal
 from zoerefine.exporting.engine import Engine, arrays_by_tensors, tensors_by_arrays
 from zoerefine.exporting.engine_kinds import (
     ArrayForward,
@@ -22,7 +23,9 @@ from zoerefine.exporting.engine_kinds import (
     check_requirements,
     engine_kind,
 )
+from zoerefine.exporting.manifest_check import check_fields, plain
 from zoerefine.exporting.outputs import OUTPUTS
+from zoerefine.exporting.trust import is_trusted, require_trust, trust
 from zoerefine.files import replacing
 from zoerefine.processor_use import usable_cores
 from zoerefine.progress import say
@@ -31,11 +34,12 @@ from zoerefine.run_dir import ENGINE, RunDir
 SCHEMA = 5
 MANIFEST = "manifest.json"
 MODEL_CARD = "MODEL_CARD.md"
+MAX_BYTES = 2**31  # of a bundle's file; those of this project have 1 to 200 MB
 MAKE_ONE = "make one with `zoerefine export RUN`"
 
 
 def save_bundle(built: BuiltEngine, manifest: dict[str, Any], path: Path) -> None:
-    """Write an engine and its manifest as one file, whole or not at all.
+    """Write an engine and its manifest as one file, whole or not at all. The user trusts it.
 
     The manifest names the engine's kind, which decides the file's format.
     """
@@ -48,14 +52,21 @@ def save_bundle(built: BuiltEngine, manifest: dict[str, Any], path: Path) -> Non
         "outputs": dict(list(OUTPUTS.items())[: 1 + built.has_confidence]),
     }
     container = engine_kind(manifest["engine"]).CONTAINER
-    write(container, built.content, built.files, complete, path)
+    digest = write(container, built.content, built.files, complete, path)
+    if container.is_code:
+        trust(digest, path)
 
 
 def copy_bundle(source: Path, target: Path, facts: dict[str, Any], files: dict[str, bytes]) -> None:
-    """Copy a bundle, with `facts` added to its manifest and `files` to its files."""
+    """Copy a bundle, with `facts` added to its manifest and `files` to its files.
+
+    The user trusts the copy of a bundle that they trust.
+    """
     manifest = read_manifest(source) | facts
     container = engine_kind(manifest["engine"], source).CONTAINER
-    write(container, source.read_bytes(), files, manifest, target)
+    digest = write(container, source.read_bytes(), files, manifest, target)
+    if container.is_code and is_trusted(manifest["digest"]):
+        trust(digest, target)
 
 
 def write(
@@ -64,22 +75,29 @@ def write(
     files: dict[str, bytes],
     manifest: dict[str, Any],
     path: Path,
-) -> None:
-    """Write a sealed file. The digest is not written into the manifest: it is the seal."""
+) -> str:
+    """Write a sealed file; returns the seal.
+
+    It is the bundle's digest, and is not written into the manifest.
+    """
     facts = {key: value for key, value in manifest.items() if key != "digest"}
     text = json.dumps(facts, indent=2).encode()
     data = seal(container.pack(content, {**files, MANIFEST: text}))
     with replacing(path) as temporary:
         temporary.write_bytes(data)
+    return data[-LENGTH:].decode()
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
     """The manifest of an undamaged bundle, with its digest. Loads none of the bundle's code.
 
-    Raises `UserError` for a file that is missing, truncated, altered, or not a bundle.
+    Raises `UserError` for a file that is missing, too large, truncated, altered, or not a bundle,
+    and for a field of the manifest that is absent or of another type.
     """
     path = Path(path)
     try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"{path} has more than {MAX_BYTES // 2**30} GiB: no bundle is so large")
         container = container_of(path)
         data = container.read_file(path, MANIFEST) if container else None
         if data is None:
@@ -89,15 +107,19 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         rebuild = f"build it again with `{rebuild_command(manifest, path)}`"
     except FileNotFoundError:
         raise UserError(f"there is no engine bundle {path}: {MAKE_ONE}") from None
+    except RecursionError:
+        fault = "its manifest is nested too deeply"
+        raise UserError(f"{path} is a damaged engine bundle: {fault}") from None
     except (zipfile.BadZipFile, ValueError, KeyError, TypeError, OSError) as error:
         raise UserError(f"{path} is a damaged engine bundle ({error}): export it again") from None
     if schema != SCHEMA:
         raise UserError(
-            f"{path} has schema {schema}, this version of zoerefine reads {SCHEMA}: {rebuild}"
+            f"{path} has schema {plain(schema)}, this version of zoerefine reads {SCHEMA}: "
+            f"{rebuild}"
         )
     if digest is None:
         raise UserError(f"{path} was altered after it was built: {rebuild}")
-    return manifest | {"digest": digest}
+    return check_fields(manifest, path) | {"digest": digest}
 
 
 def read_file(path: str | Path, name: str) -> bytes | None:
@@ -110,9 +132,9 @@ def read_file(path: str | Path, name: str) -> bytes | None:
 def rebuild_command(manifest: dict[str, Any], path: str | Path) -> str:
     """The command that builds the same kind of engine on the machine where it is typed."""
     run = Path(path).resolve().parent.parent
-    folder = str(run) if (run / "config.yaml").exists() else f"runs/.../{manifest.get('run')}"
-    words = ["zoerefine", "export", folder, "--engine", str(manifest.get("engine"))]
-    return shlex.join([*words, "--precision", str(manifest.get("precision"))])
+    name, engine, precision = (plain(manifest.get(key)) for key in ("run", "engine", "precision"))
+    folder = str(run) if (run / "config.yaml").exists() else f"runs/.../{name}"
+    return shlex.join(["zoerefine", "export", folder, "--engine", engine, "--precision", precision])
 
 
 def bundle_of(path: str | Path) -> Path:
@@ -132,15 +154,21 @@ def bundle_of(path: str | Path) -> Path:
     return found
 
 
-def load_bundle(path: str | Path) -> Engine:
+def load_bundle(path: str | Path, trust: bool = False) -> Engine:
     """Verify a bundle, then load it on the device that it was built for.
 
-    Raises `UserError`, in one line, for a damaged bundle or an unmet requirement.
+    Args:
+        trust: accept a bundle that is code, from elsewhere, and remember its digest.
+
+    Raises:
+        UserError: a damaged bundle, an unmet requirement, or code that the user does not trust.
     """
     path = Path(path)
     manifest = read_manifest(path)
     kind = engine_kind(manifest["engine"], path)
     check_requirements(kind, manifest["requirements"], path, rebuild_command(manifest, path))
+    if kind.CONTAINER.is_code:
+        require_trust(path, manifest, trust)
     loaded = kind.load(path, partial(file_of_bundle, path), manifest)
     device = manifest["device"]
     if kind.TAKES_ARRAYS:

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoerefine.errors import UserError
 
-MAX_BYTES = 2**20  # of a manifest; ours have about 3,000
+MAX_TEXT = 80  # characters of a manifest's text that a message repeats
 
 
 class Check:
@@ -51,9 +51,7 @@ def map_of(check: Check) -> Check:
 
 TEXT = Check("a text without control characters", _is_text)
 NUMBER = Check("a number", _is_number)
-COUNT = Check(
-    "a whole number of 1 or more", lambda value: type(value) is int and 0 < value < 2**31
-)
+COUNT = Check("a whole number of 1 or more", lambda value: type(value) is int and 0 < value < 2**31)
 DEVICE = Check(
     '"cpu" or "cuda"',
     lambda value: isinstance(value, str) and bool(re.fullmatch(r"cpu|cuda(:\d{1,3})?", value)),
@@ -61,8 +59,7 @@ DEVICE = Check(
 OUTPUT = Check(
     'an object with the texts "type" and "meaning"',
     lambda value: (
-        isinstance(value, dict)
-        and all(TEXT.holds(value.get(name)) for name in ("type", "meaning"))
+        isinstance(value, dict) and all(TEXT.holds(value.get(name)) for name in ("type", "meaning"))
     ),
 )
 CHOICE = Check(
@@ -78,7 +75,6 @@ CHOICE = Check(
 NEEDED = {
     "engine": TEXT,
     "precision": TEXT,
-    "digest": TEXT,
     "device": DEVICE,
     "requirements": map_of(list_of(TEXT)),
     "batches": list_of(COUNT),
@@ -93,15 +89,15 @@ ORIGIN = {
     "mean_rel_err": NUMBER,
     "frames": COUNT,
 }
-OPTIONAL = {
-    "warnings": list_of(TEXT),
-    "choice": CHOICE,
-    "latency_ms": NUMBER,
-    "eager_ms": NUMBER,
-    "mean_spread_err": NUMBER,
-    "height": COUNT,
-    "width": COUNT,
-}
+TIMED = {"latency_ms": NUMBER, "eager_ms": NUMBER, "height": COUNT, "width": COUNT}
+OPTIONAL = {"warnings": list_of(TEXT), "choice": CHOICE, "mean_spread_err": NUMBER}
+
+FIELDS = NEEDED | ORIGIN | TIMED | OPTIONAL
+
+
+def plain(value: Any) -> str:
+    """A value from a manifest for a message: cut, and without control characters."""
+    return "".join(one if one.isprintable() else "?" for one in str(value)[:MAX_TEXT])
 
 
 def check_fields(manifest: Any, path: str | Path) -> dict[str, Any]:
@@ -112,9 +108,10 @@ def check_fields(manifest: Any, path: str | Path) -> dict[str, Any]:
     if not isinstance(manifest, dict):
         raise UserError(f"{path} is a damaged engine bundle: its manifest is not a JSON object")
     require_fields(manifest, NEEDED, path)
-    for name, check in (ORIGIN | OPTIONAL).items():
-        if name in manifest and not check.holds(manifest[name]):
-            raise _wrong(name, f"is not {check.words}", path)
+    if "latency_ms" in manifest:
+        require_fields(manifest, TIMED, path)
+    present = [name for name in FIELDS if name in manifest]
+    require_fields(manifest, present, path)
     return manifest
 
 
@@ -123,9 +120,8 @@ def require_fields(manifest: dict[str, Any], names: Iterable[str], path: str | P
     for name in names:
         if name not in manifest:
             raise _wrong(name, "is absent", path)
-        check = (NEEDED | ORIGIN)[name]
-        if not check.holds(manifest[name]):
-            raise _wrong(name, f"is not {check.words}", path)
+        if not FIELDS[name].holds(manifest[name]):
+            raise _wrong(name, f"is not {FIELDS[name].words}", path)
 
 
 def _wrong(name: str, fault: str, path: str | Path) -> UserError:

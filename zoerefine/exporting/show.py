@@ -5,13 +5,17 @@ from typing import Any
 
 from zoerefine.exporting.bundle import MODEL_CARD, read_file, read_manifest, rebuild_command
 from zoerefine.exporting.engine_kinds import EngineKind, engine_kind, unmet_requirements
+from zoerefine.exporting.manifest_check import ORIGIN, require_fields
 from zoerefine.exporting.model_card import latencies
+from zoerefine.exporting.trust import is_trusted
 from zoerefine.visible_text import visible
 
 
 def show_bundle(path: Path) -> str:
-    """A page of text. Loads none of the bundle's code; raises as `read_manifest` does."""
+    """A page of text. Loads none of the bundle's code; raises as `read_manifest` does,
+    and for an absent field."""
     manifest = read_manifest(path)
+    require_fields(manifest, ORIGIN, path)
     kind = engine_kind(manifest["engine"], path)
     unmet = unmet_requirements(manifest["requirements"], kind.machine_facts())
     requirements = [
@@ -21,6 +25,7 @@ def show_bundle(path: Path) -> str:
         "bundle": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
         "model card": model_card_of(path, kind),
         "digest": manifest["digest"],
+        "contains": contents(kind, manifest["digest"]),
         "engine": f"{manifest['engine']} {manifest['precision']}, for {manifest['device']}",
         "batch sizes": ", ".join(map(str, manifest["batches"])) or "any",
         "requires": "; ".join(requirements) or "only torch",
@@ -61,6 +66,14 @@ def model_card_of(path: Path, kind: EngineKind) -> str:
     if beside.exists() and beside.read_bytes() == inside:
         return str(beside)
     return kind.CONTAINER.print_command(path, MODEL_CARD)
+
+
+def contents(kind: EngineKind, digest: str) -> str:
+    """Whether loading the bundle runs code from it."""
+    if not kind.CONTAINER.is_code:
+        return "only data: loading it runs no code from it"
+    answer = "you trust it" if is_trusted(digest) else "unknown to you, see --trust"
+    return f"a program, which loading runs with your rights; {answer}"
 
 
 def latency(manifest: dict[str, Any]) -> str:

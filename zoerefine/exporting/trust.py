@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
+from zoerefine.exporting.manifest_check import plain
 from zoerefine.files import write_text
 from zoerefine.locks import lock
 from zoerefine.progress import warn
 
 MAX_REMEMBERED = 20_000  # lines of the list; the oldest are dropped
-MAX_CLAIM = 80  # characters of a manifest's text that a message repeats
 
 _trusted_here: set[str] = set()  # by this process alone, where the list cannot be written
 
@@ -44,7 +44,7 @@ def is_trusted(digest: str) -> bool:
 def trust(digest: str, path: str | Path) -> None:
     """Add a bundle to the user's list. Where it cannot be written, only this process trusts it."""
     try:
-        _remember(f"{digest} {_one_line(os.path.abspath(path))}")
+        _remember(digest, " ".join(os.path.abspath(path).split()))
     except (UserError, OSError) as error:
         if not _trusted_here:
             warn(
@@ -54,33 +54,34 @@ def trust(digest: str, path: str | Path) -> None:
         _trusted_here.add(digest)
 
 
-def require_trust(path: str | Path, kind: str, manifest: dict[str, Any], accept: bool) -> None:
+def require_trust(path: str | Path, manifest: dict[str, Any], accept: bool) -> None:
     """Before code is loaded: the bundle must be on the user's list, or `accept` puts it there.
 
     Args:
-        kind: what the file is, for the message: "TorchScript".
         manifest: with the digest that the file was verified with.
 
     Raises:
         UserError: an unknown bundle that is not accepted.
     """
-    if accept:
-        trust(manifest["digest"], path)
-    elif not is_trusted(manifest["digest"]):
+    if is_trusted(manifest["digest"]):
+        return
+    if not accept:
         raise UserError(
-            f"{path} is a program ({kind}) that you have neither exported here nor accepted, and "
-            f"loading it would run it with your rights; it claims to be of {_claim(manifest)}: if "
-            "you trust who gave it to you, add --trust (in Python: trust=True), once"
+            f"{path} is a program (engine {manifest['engine']}) that you have neither exported nor "
+            f"accepted here, and loading it runs it with your rights; it claims to come from "
+            f"{_claim(manifest)}: if you trust who gave it to you, add --trust once (in Python: "
+            "trust=True)"
         )
+    trust(manifest["digest"], path)
 
 
-def _remember(line: str) -> None:
+def _remember(digest: str, name: str) -> None:
     path = trust_list()
     with lock(path.with_name(f".{path.name}.lock")):
         lines = _read_lines()
-        if not _digests([line]) <= _digests(lines):
-            kept = [*lines, line][-MAX_REMEMBERED:]
-            write_text(path, "".join(f"{one}\n" for one in kept))
+        if digest not in _digests(lines):
+            kept = [*lines, f"{digest} {name}"][-MAX_REMEMBERED:]
+            write_text(path, "".join(f"{line}\n" for line in kept))
 
 
 def _read_lines() -> list[str]:
@@ -95,10 +96,5 @@ def _digests(lines: list[str]) -> set[str]:
 
 
 def _claim(manifest: dict[str, Any]) -> str:
-    run, commit = (_one_line(str(manifest.get(key) or "unknown")) for key in ("run", "commit"))
-    return f"run {run[:MAX_CLAIM]} at commit {commit[:12]}"
-
-
-def _one_line(text: str) -> str:
-    """Text from elsewhere without control characters."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    run, commit = (plain(manifest.get(key) or "unknown") for key in ("run", "commit"))
+    return f"run {run} at commit {commit[:12]}"

@@ -32,17 +32,21 @@ class Refiner:
         self.manifest, self.digest = engine.manifest, engine.digest
 
     @classmethod
-    def load(cls, path: str | Path) -> "Refiner":
+    def load(cls, path: str | Path, trust: bool = False) -> "Refiner":
         """Verify a bundle and load it on the device that it was built for.
 
-        `path` is a bundle, or a run's folder: then the bundle that was exported last is loaded.
+        Args:
+            path: a bundle, or a run's folder: then the bundle that was exported last is loaded.
+            trust: accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it.
+                Loading it runs it with your rights.
 
-        Raises `UserError`, in one line, if it is missing or damaged, or if this machine does not
-        meet its requirements.
+        Raises:
+            UserError: it is missing or damaged, it is a program that you have not accepted, or
+                this machine does not meet its requirements.
         """
         from zoerefine.exporting.bundle import bundle_of, load_bundle
 
-        return cls(load_bundle(bundle_of(path)))
+        return cls(load_bundle(bundle_of(path), trust))
 
     def __call__(self, rgb: Any, zoe: Any) -> Any:
         """Refine the depth of one picture or of a batch.

@@ -13,6 +13,7 @@ from zoerefine.exporting.containers.seal import PLACEHOLDER
 
 START = b"PK\x03\x04"
 DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that the same content gives the same bytes
+TEXTS, MAX_TEXT_BYTES = (".json", ".md"), 2**20  # ours have a few thousand bytes
 COMMENT = b"zoerefine bundle, sha256 "
 
 
@@ -60,6 +61,8 @@ class ZipContainer:
                 info = archive.getinfo(self.member(archive, name))
             except KeyError:
                 return None
+            if name.endswith(TEXTS) and info.file_size > MAX_TEXT_BYTES:
+                raise zipfile.BadZipFile(f"{name} has more than {MAX_TEXT_BYTES} bytes")
             if info.compress_type != zipfile.ZIP_STORED:  # an altered file could expand endlessly
                 raise zipfile.BadZipFile(f"{name} is compressed")
             return archive.read(info)
