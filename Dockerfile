@@ -13,7 +13,7 @@
 #
 #   docker build --target inference --tag zoerefine-inference .
 #   docker run --rm --user "$(id -u):$(id -g)" --volume "$PWD":/work zoerefine-inference \
-#     refiner.ts --rgb RGB --depth ZOE --out OUT
+#     refiner.ts --trust --rgb RGB --depth ZOE --out OUT
 
 # torch brings its CUDA libraries along, and the container toolkit adds the driver: no CUDA image is
 # needed. Debian 12 has the Python version that the tests ran with.

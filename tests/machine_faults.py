@@ -83,6 +83,7 @@ class OtherUser:
         env = {key: value for key, value in os.environ.items() if key not in own}
         env |= {"HOME": str(self.home), "TMPDIR": str(self.folder / "tmp"), "USER": "nobody"}
         env |= {"PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"}
+        env |= {"ZOEREFINE_TRUSTED": str(self.folder / "trusted.txt")}
         return env | changes
 
     def command(self, words):

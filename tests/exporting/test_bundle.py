@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from zoerefine.errors import UserError
-from zoerefine.exporting.bundle import SCHEMA, load_bundle, read_manifest, save_bundle, write
+from zoerefine.exporting.bundle import load_bundle, read_manifest, save_bundle, write
 from zoerefine.exporting.containers import TORCHSCRIPT
 from zoerefine.exporting.engine_kinds import BuiltEngine, engine_kind
 from zoerefine.exporting.engines.torchscript_engine import archive, compile_script
@@ -137,8 +137,8 @@ def damage(path, how):
     elif how == "schema":
         rewrite(path, with_fact(schema=99))
     elif how == "unknown engine":
-        content = archive(compile_script(torch.nn.ReLU()))
-        write(TORCHSCRIPT, content, {}, {"schema": SCHEMA, "engine": "steam"}, path)
+        manifest = read_manifest(path) | {"engine": "steam"}
+        write(TORCHSCRIPT, path.read_bytes(), {}, manifest, path)
 
 
 @pytest.mark.parametrize(

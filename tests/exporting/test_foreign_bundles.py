@@ -25,8 +25,7 @@ from zoerefine.exporting.show import show_bundle
 from zoerefine.exporting.trust import is_trusted
 from zoerefine.infer import Refiner
 
-SIZES = [0, -1, 1.5, 2**70, float("nan")]
-OTHER_TYPES = [None, True, "", "\x1b[31m", "\ud800", [], [None], [[1]], {}, {"a": None}, *SIZES]
+OTHER_TYPES = [None, True, "\x1b[31m", "\ud800", [None], {"a": None}, -1, 2**70, float("nan")]
 
 
 @pytest.fixture
