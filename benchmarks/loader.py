@@ -97,16 +97,24 @@ OF_PREADS, OF_1000_FRAMES = 0.9, 0.9
 
 def main() -> None:
     """Measure, print the table, and write it with --json."""
-    args = options(__doc__).parse_args()
+    parser = options(__doc__)
+    parser.add_argument(
+        "--sides", nargs="+", default=[], metavar="WORD",
+        help="compare only the sides of --quick and those whose names contain a word"
+    )  # fmt: skip
+    args = parser.parse_args()
+    chosen = [side for side in SIDES if side.quick or any(one in side.name for one in args.sides)]
+    rows = [row("load average before the start", os.getloadavg()[0], "")]
     with tempfile.TemporaryDirectory(prefix="loader-") as folder:
         root = Path(folder)
         say("making pictures and a packed cache of the same samples")
         make_pictures(root, 16 if args.quick else 64)
         make_cache(root / "cache", 768 if args.quick else 1536)
-        rows = compare(root, [side for side in SIDES if side.quick or not args.quick],
-                       rounds=5 if args.quick else 9)  # fmt: skip
-        rows += cold(root / "cache", rounds=3 if args.quick else 7)
-        rows += flat(root, rounds=3 if args.quick else 7)
+        sides = chosen if args.quick or args.sides else list(SIDES)
+        rows += compare(root, sides, rounds=5 if args.quick else 9)
+        if not args.sides:
+            rows += cold(root / "cache", rounds=3 if args.quick else 7)
+            rows += flat(root, rounds=3 if args.quick else 7)
     report(rows, args.json)
 
 
