@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
+from zoerefine.visible_text import visible
 
 MAX_TEXT = 80  # characters of a manifest's text that a message repeats
 
@@ -96,8 +97,8 @@ FIELDS = NEEDED | ORIGIN | TIMED | OPTIONAL
 
 
 def plain(value: Any) -> str:
-    """A value from a manifest for a message: cut, and without control characters."""
-    return "".join(one if one.isprintable() else "?" for one in str(value)[:MAX_TEXT])
+    """A value from a manifest for a message: cut, with control characters as escapes."""
+    return visible(str(value)[:MAX_TEXT])
 
 
 def check_fields(manifest: Any, path: str | Path) -> dict[str, Any]:

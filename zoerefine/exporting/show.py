@@ -12,8 +12,10 @@ from zoerefine.visible_text import visible
 
 
 def show_bundle(path: Path) -> str:
-    """A page of text. Loads none of the bundle's code; raises as `read_manifest` does,
-    and for an absent field."""
+    """A page of text. Loads none of the bundle's code.
+
+    Raises as `read_manifest` does, and for an absent field.
+    """
     manifest = read_manifest(path)
     require_fields(manifest, ORIGIN, path)
     kind = engine_kind(manifest["engine"], path)
