@@ -90,3 +90,31 @@ def test_a_run_directory_that_cannot_be_created_is_named(tmp_path):
     run = RunDir(tmp_path / "file" / "name" / "id")
     with pytest.raises(UserError, match="file/name/id cannot be created: Not a directory"):
         run.create()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "3", "{", "[" * 100_000, '{"state": 5}', '{"state": "lost"}', '{"stat": "failed"}',
+     '{"state": "failed", "started": "x"}'],
+)  # fmt: skip
+def test_a_damaged_status_is_one_sentence(tmp_path, text):
+    run = RunDir(tmp_path)
+    run.status_file.write_text(text)
+    with pytest.raises(UserError, match=r"status\.json is damaged"):
+        run.status()
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"3", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_a_damaged_json_file_of_a_run_is_one_sentence(tmp_path, data):
+    run = RunDir(tmp_path)
+    run.provenance_file.write_bytes(data)
+    with pytest.raises(UserError, match=r"provenance\.json is damaged"):
+        run.read_json(run.provenance_file)
+
+
+@pytest.mark.parametrize("row", [b"{", b"3", b"\xff", b"[" * 100_000])
+def test_a_damaged_row_of_the_metrics_is_named(tmp_path, row):
+    run = RunDir(tmp_path)
+    run.metrics_file.write_bytes(b'{"step": 1}\n' + row + b"\n")
+    with pytest.raises(UserError, match=r"metrics\.jsonl, line 2 is damaged"):
+        run.metrics()

@@ -149,12 +149,19 @@ class RunDir:
         try:
             require_file(self.status_file)
             status = Status(**json.loads(self.status_file.read_text()))
+            for name, default in asdict(Status("")).items():
+                if not isinstance(getattr(status, name), int | float if default == 0 else str):
+                    raise ValueError(f"{name} is {getattr(status, name)!r}")
+            if status.state not in STATES:
+                raise ValueError(f"there is no state {status.state}")
         except FileNotFoundError:
             return Status("killed", "never started")
         except RecursionError:
             raise UserError(f"{self.status_file} is damaged: nested too deeply") from None
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.status_file} is damaged: {error}") from None
+        except OSError as error:
+            raise UserError(f"{self.status_file} cannot be read: {error.strerror}") from None
         if status.state == "running" and not is_locked(self.lock_file):
             return Status("killed", "its process is gone", status.started)
         return status
@@ -173,13 +180,17 @@ class RunDir:
         """One of the run's JSON files. Raises `UserError` where it is missing or damaged."""
         try:
             require_file(path)
-            value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            value = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(f"{self.path} has no {path.name}: is it a finished run?") from None
         except RecursionError:
             raise UserError(f"{path} is damaged: nested too deeply") from None
         except ValueError as error:
             raise UserError(f"{path} is damaged: {error}") from None
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        if not isinstance(value, dict):
+            raise UserError(f"{path} is damaged: it holds {type(value).__name__}, not a mapping")
         return value
 
     def results(self) -> dict[str, Any]:
@@ -191,11 +202,20 @@ class RunDir:
         if not self.metrics_file.exists():
             return []
         rows = []
-        with open(self.metrics_file, encoding="utf-8") as file:
+        with open(self.metrics_file, "rb") as file:
             for line in file:
-                if line.endswith("\n"):
-                    rows.append(json.loads(line))
+                if line.endswith(b"\n"):
+                    rows.append(self._row(line, len(rows) + 1))
         return rows
+
+    def _row(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{self.metrics_file}, line {number} is damaged: {error}") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{self.metrics_file}, line {number} is damaged: it is no mapping")
+        return row
 
     @contextmanager
     def locked(self) -> Iterator[int]:
@@ -263,8 +283,10 @@ def run_name_fault(name: str) -> str:
         return "it is empty"
     if "/" in name:
         return "it contains a slash; RUN.ROOT says where runs are written"
-    if name.startswith("."):
-        return "it starts with a dot"
+    if name[0] in ".- ":
+        return "it starts with a dot, a dash or a space"
+    if name[-1] in ". ":
+        return "it ends with a dot or a space"
     if not name.isprintable():
         return "it contains characters that cannot be printed"
     if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:

@@ -75,6 +75,10 @@ class YamlError(ValueError):
     """What is wrong with a YAML text, with the line."""
 
 
+class DuplicateKey(YamlError):
+    """A mapping has a key twice."""
+
+
 def parse_yaml(text: str, name: str = "") -> Document:
     """Read one YAML document; an empty one is None. Raises `YamlError`."""
     try:
@@ -86,6 +90,16 @@ def parse_yaml(text: str, name: str = "") -> Document:
     builder = _Builder()
     tree = builder.build(root, "", ())
     return Document(tree, builder.places, name, tuple(text.splitlines()))
+
+
+def refuse_duplicate_keys(text: str, name: str | Path) -> None:
+    """Raises `UserError` where a mapping of a JSON text has a key twice."""
+    try:
+        parse_yaml(text.replace("\t", " "))  # then JSON is YAML
+    except DuplicateKey as error:
+        raise UserError(f"config {name} is not valid: {error}") from None
+    except YamlError:  # e.g. too long, which is no fault of a JSON file
+        return
 
 
 def load_yaml(text: str) -> Any:
@@ -227,7 +241,7 @@ def _pairs(node: _Node) -> "tuple[list[tuple[_Node, _Node]], list[_Node]]":
             continue
         name = scalar_value(key)
         if name in lines:
-            raise YamlError(
+            raise DuplicateKey(
                 f"key {key.text} occurs twice, in line {lines[name]} and in line {key.line}: "
                 "keep one"
             )

@@ -10,6 +10,7 @@ from typing import get_origin
 
 import pytest
 
+from zoerefine.cli import main
 from zoerefine.config import defaults, load_config, value_of
 from zoerefine.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.config.schema import GROUPS, KEYS, Config
@@ -33,7 +34,7 @@ def _(type: Integer):
 @wrong_values.register
 def _(type: Number):
     low = [bound - 1 for bound in (type.at_least, type.above) if bound is not None]
-    high = [bound + 1 for bound in (type.at_most, type.below) if bound is not None]
+    high = [2 * bound + 1 for bound in (type.at_most, type.below) if bound is not None]
     excluded = [bound for bound in (type.above, type.below) if bound is not None]
     infinite = [] if type.may_be_infinite else [math.inf]
     return ["x", "", True, math.nan, -math.inf, 10**400, [1.0], *low, *high, *excluded, *infinite]
@@ -46,7 +47,7 @@ def _(type: Flag):
 
 @wrong_values.register
 def _(type: Text):
-    return ["a\0b", "\ud800", ["a"], {"a": 1}, *(["../../outside"] if type.check else [])]
+    return ["a\0b", "\ud800", ["a"], {"a": 1}, *(["x" * 5000] if type.check else [])]
 
 
 @wrong_values.register
@@ -96,6 +97,104 @@ def test_every_key_has_a_meaning_and_an_allowed_default(name):
     assert type(value_of(defaults(), name)) in (type(key.default), type(defaults()))
     if name.endswith("_S"):
         assert key.unit == "s"
+
+
+def limits(type):
+    """The types of numbers inside a type."""
+    if isinstance(type, ListOf):
+        return limits(type.element)
+    if isinstance(type, MappingOf):
+        return [one for field in type.fields.values() for one in limits(field)]
+    return [type] if isinstance(type, Integer | Number) else []
+
+
+UNLIMITED = {"TRAIN.CLIP", "STUDY.CONSTRAINTS"}  # numbers that are only compared with
+
+
+@pytest.mark.parametrize("name", sorted(KEYS.keys() - UNLIMITED))
+def test_every_number_has_a_lowest_and_a_highest_value(name):
+    for type in limits(KEYS[name].type):
+        assert type.at_least is not None or type.above is not None
+        assert type.at_most is not None or type.below is not None
+
+
+EXTREMES = ["-1", "0", ".nan", ".inf", "!!float -.inf", "1e300", "1e-300", str(10**18), "9" * 4500,
+            "-0.0", "", "''", "null", "true", "[]", "{}", "[[[]]]", "x" * 300, "/".join("y" * 3000),
+            "a/" + "b" * 256, "../../outside", "/abs", "a.", "a ", ".a", "a\nb", "\u202e", "[.nan]",
+            "[-1, -1]", "{name: l1, weight: .inf}", "[{name: l1, weight: 0}]"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_an_extreme_value_is_shown_or_refused_in_one_line(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for text in EXTREMES:
+        code = main(["config", name, text, name])
+        shown, errors = capsys.readouterr()
+        if code == 0:
+            assert shown.startswith(f"{name}: ") and errors == ""
+        else:
+            assert (code, errors.count("\n")) == (2, 1), text
+            assert name in errors and len(errors) < 1000, text
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../../outside", "/outside", "a/b", "a\0b", "a.", "a ", "-a", "x" * 121]
+)
+def test_a_name_that_is_no_safe_folder_is_refused(name):
+    with pytest.raises(UserError, match=r"RUN\.NAME"):
+        load_config({"RUN": {"NAME": name}})
+
+
+@pytest.mark.parametrize("name", ["RUN.ROOT", "CACHE.ROOT"])
+def test_a_folder_for_outputs_cannot_be_left_out(name):
+    with pytest.raises(UserError, match=f"{name} must be a path.*it is empty"):
+        load_config({}, {name: ""})
+
+
+def test_a_loop_of_links_and_an_unknown_user_are_named(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    for place in (tmp_path / "loop" / "x", "~nosuchuser/x"):
+        with pytest.raises(UserError, match=r"loop|no such user"):
+            load_config({"DATA": {"ROOT": str(place)}})
+
+
+SECRET_URLS = [
+    "postgresql://me:hunter2@h/d",
+    "postgresql://me:hun/ter2@h/d",
+    "postgresql://me:h#unter2@h/d",
+    "postgresql+psycopg://me:h?un@ter2@h/d",
+    "postgresql://me@h/d?password=hunter2",
+    "postgresql://me@h/d?sslPassword=hunter2",
+    "[postgresql://me:hunter2@h/d]",
+]
+
+
+@pytest.mark.parametrize("url", SECRET_URLS)
+@pytest.mark.parametrize("key", ["STUDY.STORAGE", "STUDY", "SEARCH.STUDY.STORAGE"])
+def test_a_password_in_a_databases_url_is_refused_and_not_repeated(url, key, tmp_path):
+    with pytest.raises(UserError) as raised:
+        load_config({}, [key, url])
+    assert "ter2" not in str(raised.value)
+    if key == "STUDY.STORAGE" and "[" not in url:
+        assert "PGPASSWORD" in str(raised.value) and "~/.pgpass" in str(raised.value)
+    file = tmp_path / "secret.yaml"
+    file.write_text(f"STUDY: {{STORAGE: {json.dumps(url)}}}\n")
+    with pytest.raises(UserError) as raised:
+        load_config(file)
+    assert "ter2" not in str(raised.value)
+
+
+def test_a_batch_of_too_many_pixels_is_refused():
+    sizes = {"CACHE": {"HEIGHT": 8192, "WIDTH": 8192}}
+    load_config(sizes | {"LOADER": {"BATCH": 32}})
+    with pytest.raises(UserError, match=r"LOADER\.BATCH 33 of CACHE\.HEIGHT 8192"):
+        load_config(sizes | {"LOADER": {"BATCH": 33}})
+
+
+def test_a_loss_without_any_weight_is_refused():
+    with pytest.raises(UserError, match=r"LOSS\.TERMS: every weight is 0"):
+        load_config({"LOSS": {"TERMS": [{"name": "l1", "weight": 0}]}})
 
 
 def test_every_group_has_a_meaning():

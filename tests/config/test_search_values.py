@@ -39,7 +39,7 @@ def test_a_networks_own_options_are_searched():
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ({"TRAIN": {"LR": [0.1, -1.0]}}, r"SEARCH\.TRAIN\.LR\.1 must be a number of at least 0"),
+        ({"TRAIN": {"LR": [0.1, -1.0]}}, r"SEARCH\.TRAIN\.LR\.1 must be a number from 0 to 1e\+30"),
         ({"TRAIN": {"EMA": {"low": 0.9, "high": 1}}}, r"SEARCH\.TRAIN\.EMA\.high must be a number"),
         ({"MODEL": {"NAME": ["small", "nope"]}}, r"SEARCH\.MODEL\.NAME\.1 must be one of"),
         ({"MODEL": [{"BASE": [8, 2]}]}, r"SEARCH\.MODEL\.0\.BASE\.1 must be an integer"),
@@ -52,6 +52,10 @@ def test_a_networks_own_options_are_searched():
         ({"RUN": {"NAME": ["a"]}}, r"SEARCH\.RUN cannot be searched"),
         ({"NONE": [1]}, r"SEARCH\.NONE cannot be searched"),
         ([1], r"SEARCH must mirror the config tree"),
+        ({"SEED": {"low": 0, "high": 2**62}}, r"SEARCH\.SEED has too many values"),
+        ({"TRAIN": {"CLIP": {"low": 0.1, "high": 1e300, "step": 1e-300}}}, r"has too many values"),
+        ({"MODEL": {"OPTIONS": {"x": {"low": -1e308, "high": 1e308}}}}, r"OPTIONS\.x is longer"),
+        ({"MODEL": {"OPTIONS": {"x": {"low": -(10**400), "high": 1}}}}, r"OPTIONS\.x"),
     ],
 )
 def test_a_value_that_no_trial_may_have_is_refused(tree, message):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
 from zoerefine.launch.config_merge import merge_overrides
+from zoerefine.launch.launch_plan import parse_config
 from zoerefine.yaml_dump import dump_yaml
 from zoerefine.yaml_text import load_yaml
 
@@ -92,6 +93,13 @@ def test_json_stays_json_and_other_files_are_refused():
         merged("a = 1", "a", "2", name="x.toml")
     with pytest.raises(UserError, match="must be a mapping"):
         merged("[1]", "a", "2", name="x.json")
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_a_key_that_occurs_twice_is_an_error_with_both_lines(suffix):
+    text = b'{\n\t"a": {"b": 1,\n\t\t"b": 2}}'.replace(b"\t", b"" if suffix == ".yaml" else b"\t")
+    with pytest.raises(UserError, match="key b occurs twice, in line 2 and in line 3: keep one"):
+        parse_config(Path(f"x{suffix}"), text)
 
 
 KEYS = st.sampled_from(["a", "b c", "on", "1x", "ü", "#", "k: v", "null-ish"])

@@ -140,6 +140,7 @@ def test_a_narrow_table_shows_states_and_seeds_with_running_jobs_first(tmp_path)
 def test_impossible_options_of_a_queue_are_refused(launch):
     for words, message in [
         (("--seeds", "5:5"), "invalid"),
+        (("--seeds", "0:2000000000"), "2000000000 seeds; the limit is 10000"),
         (("--seeds", "0:2", "--parallel", "0"), "invalid"),
         (("--seeds", "0:2", "--allow-dirty"), "commit the changes first"),
         (("--executor", "ray"), "RAY_ADDRESS"),

@@ -208,3 +208,15 @@ def test_no_secret_reaches_a_file(launch, config, tmp_path, only_run):
             data = path.read_bytes()
             for secret in (b"tok-51c2a7e8", b"hunter2hunter2", b"pw-93fe"):
                 assert secret not in data, path
+
+
+def test_a_databases_password_is_refused_before_a_run_is_made(launch, config, tmp_path):
+    url = "postgresql://me:hunter2@h/d"
+    config.write_text(f"STUDY: {{STORAGE: {url}}}")
+    for words in ((), ("STUDY.STORAGE", url)):
+        done = launch(*words)
+        assert done.returncode == 2
+        assert "STUDY.STORAGE holds a password" in done.stderr
+        assert "PGPASSWORD" in done.stderr and "hunter2" not in done.stderr
+        assert not (tmp_path / "runs").exists()
+        config.write_text("KEY: value")

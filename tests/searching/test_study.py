@@ -49,7 +49,7 @@ def test_training_best_yaml_gives_the_same_weights(study, script):
 
 def test_a_trial_that_diverges_or_needs_too_much_memory_fails_and_the_others_go_on(searched):
     study = searched(
-        "{TRAIN: {LR: [0.001, 1.0e+30]}, MODEL: {BASE: [4, 1000000]}}",
+        "{TRAIN: {LR: [0.001, 1.0e+30]}, MODEL: {BASE: [4, 65536]}}",
         *("STUDY.SAMPLER", "grid", "TRAIN.CLIP", 1e30, "TRAIN.WARMUP", 0.0),
         *("TRAIN.PRECISION", "fp32", "TRAIN.EPOCHS", 8),
     )
@@ -59,7 +59,7 @@ def test_a_trial_that_diverges_or_needs_too_much_memory_fails_and_the_others_go_
     diverged = trials[1e30, 4]
     assert "look at the frames" in reason_of(diverged)
     assert trial_run(study.run, diverged.number).status().state == "failed"
-    assert "out of memory: lower LOADER.BATCH" in reason_of(trials[0.001, 1000000])
+    assert "MODEL.BASE 65536: out of memory" in reason_of(trials[0.001, 65536])
     assert study.best() == [trials[0.001, 4]]
 
 

@@ -26,6 +26,7 @@ OLDER_SPELLINGS = (
     *("--repo_url", "--branch_name", "--commit_hash", "--cfg_path", "--cfg_path_arg_name"),
     *("--copies_base_path", "--module_path"),
 )
+MOST_SEEDS = 10_000
 EPILOG = """\
 examples, after `zoerefine data synthesize data/synthetic`; --repo may be any git URL:
   zoerefine run --repo . --commit HEAD --config configs/demo.yaml DATA.ROOT data/synthetic
@@ -208,10 +209,12 @@ def listed(text: str) -> list[str]:
 def seeds(text: str) -> list[int]:
     """`0:5` (0 to 4) or `1,3` as a list."""
     first, colon, end = text.partition(":")
-    found = list(range(int(first), int(end))) if colon else [int(part) for part in listed(text)]
+    found = range(int(first), int(end)) if colon else [int(part) for part in listed(text)]
     if not found:
         raise ValueError(text)
-    return found
+    if len(found) > MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{len(found)} seeds; the limit is {MOST_SEEDS}")
+    return list(found)
 
 
 def positive(text: str) -> int:

@@ -4,12 +4,13 @@ from zoerefine.config.schema import Config
 from zoerefine.config.search_values import check_grid
 from zoerefine.errors import UserError
 
+MOST_BATCH_PIXELS = 2**31
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 
 
 def check_combinations(cfg: Config) -> None:
     """Raises `UserError` with the first combination that cannot work, and what to change."""
-    for check in (_data, _loader, _start, _compile, _search):
+    for check in (_data, _loader, _batch, _loss, _start, _compile, _search):
         check(cfg)
 
 
@@ -39,6 +40,23 @@ def _loader(cfg: Config) -> None:
             f"LOADER.TIER {loader.TIER} needs a packed cache, and CACHE.MODE off keeps none: set "
             "CACHE.MODE build"
         )
+
+
+def _batch(cfg: Config) -> None:
+    for group in (cfg.CACHE, cfg.LOADER):
+        pixels = cfg.LOADER.BATCH * group.HEIGHT * group.WIDTH
+        if pixels > MOST_BATCH_PIXELS:
+            name = "CACHE" if group is cfg.CACHE else "LOADER"
+            raise UserError(
+                f"LOADER.BATCH {cfg.LOADER.BATCH} of {name}.HEIGHT {group.HEIGHT} and {name}.WIDTH "
+                f"{group.WIDTH} has {pixels:,} pixels, the limit is {MOST_BATCH_PIXELS:,}: lower "
+                "one of them"
+            )
+
+
+def _loss(cfg: Config) -> None:
+    if not any(term["weight"] for term in cfg.LOSS.TERMS):
+        raise UserError("LOSS.TERMS: every weight is 0, so there is nothing to minimize: raise one")
 
 
 def _start(cfg: Config) -> None:

@@ -5,7 +5,9 @@ from typing import Any
 
 from zoerefine.config.collection_types import ListOf, MappingOf
 from zoerefine.config.declare import (
+    MOST_EPOCHS,
     MOST_SEED,
+    MOST_WEIGHT,
     SHARE,
     SHARE_BELOW_ONE,
     KeyGroup,
@@ -16,6 +18,7 @@ from zoerefine.config.value_types import Integer, Number, OneOf, Text
 from zoerefine.run_dir import run_name_fault
 
 MOST_PIXELS = 8192  # of a side
+WEIGHT = Number(at_least=0, at_most=MOST_WEIGHT)
 NAMES = ListOf(Text("a name"), unique=True)
 
 
@@ -37,7 +40,10 @@ class DataKeys(KeyGroup):
         NAMES, [], "use only clips with any of these moving objects, e.g. [dog, toy car]; []: all"
     )
     SPEEDS: list[int] = key(
-        ListOf(Integer(0)), [], "use only clips whose objects move at these speeds; []: all", "m/s"
+        ListOf(Integer(0, 10_000)),
+        [],
+        "use only clips whose objects move at these speeds; []: all",
+        "m/s",
     )
     OBJECTS: str = key(
         OneOf(
@@ -128,17 +134,19 @@ class LoaderKeys(KeyGroup):
         "shuffle",
         "order of the samples",
     )
-    WINDOW: int = key(Integer(1), 4096, "ORDER windowed: records that are shuffled together")
+    WINDOW: int = key(Integer(1, 10**9), 4096, "ORDER windowed: records that are shuffled together")
     SCENE_WEIGHTS: list[dict[str, Any]] = key(
-        ListOf(MappingOf({"scene": Text("a scene's name"), "weight": Number(at_least=0)})),
+        ListOf(MappingOf({"scene": Text("a scene's name"), "weight": WEIGHT})),
         [],
         "ORDER weighted: e.g. [{scene: scene03, weight: 2.0}]; other scenes have weight 1",
     )
     ROTATE_EVERY: int = key(
-        Integer(0), 0, "train on another random subset of scenes every N epochs; 0: all scenes",
+        Integer(0, MOST_EPOCHS),
+        0,
+        "train on another random subset of scenes every N epochs; 0: all scenes",
         "epochs",
-    )  # fmt: skip
-    ROTATE_SCENES: int = key(Integer(0), 0, "scenes in the subset of ROTATE_EVERY")
+    )
+    ROTATE_SCENES: int = key(Integer(0, 10**6), 0, "scenes in the subset of ROTATE_EVERY")
 
 
 @dataclass

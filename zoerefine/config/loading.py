@@ -19,7 +19,7 @@ from zoerefine.config.collection_types import ListOf, OpenMapping
 from zoerefine.config.combinations import check_combinations
 from zoerefine.config.schema import GROUPS, KEYS, SEARCH, Config, Key
 from zoerefine.config.search_values import read_search
-from zoerefine.config.value_types import Text, WrongValue, shown
+from zoerefine.config.value_types import Text, WrongValue, shown, without_passwords
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
 from zoerefine.run_dir import CALLER_FOLDER
@@ -162,10 +162,10 @@ def _search_tree(document: Document, value: Any) -> CfgNode:
 
 def _merge_value(found: Resolved, document: Document, key: Key, value: Any) -> None:
     if isinstance(value, list) and not isinstance(key.type, ListOf | OpenMapping):
+        got = without_passwords(document.quote(key.name)) or shown(value)
         raise UserError(
-            f"{document.where(key.name)}: {key.name} takes one value, got "
-            f"{document.quote(key.name) or shown(value)}; a list of values to try belongs under "
-            f"SEARCH, and `zoerefine search` tries them"
+            f"{document.where(key.name)}: {key.name} takes one value, got {got}; a list of values "
+            "to try belongs under SEARCH, and `zoerefine search` tries them"
         )
     value = key.type.as_written(value, key.name, document.text)
     typed = _explained(document, lambda: key.type.read(value, key.name))
@@ -233,6 +233,10 @@ def resolve_path(path: str | Path) -> Path:
     its own workspace, so the launcher passes that folder on in the environment.
     """
     try:
-        return Path(os.environ.get(CALLER_FOLDER, ".")).joinpath(Path(path).expanduser()).resolve()
+        expanded = Path(path).expanduser()
     except RuntimeError:  # ~nosuchuser/x
         raise UserError(f"{path}: there is no such user") from None
+    try:
+        return Path(os.environ.get(CALLER_FOLDER, ".")).joinpath(expanded).resolve()
+    except (OSError, RuntimeError) as error:  # a loop of links
+        raise UserError(f"{path} cannot be resolved: {error}") from None

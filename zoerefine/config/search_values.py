@@ -4,6 +4,7 @@ SEARCH mirrors the config tree. `[a, b]` is a choice and `{low, high, log, step}
 group of keys stands, a list holds sub-trees, whose single values are set where they are chosen.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from zoerefine.config.searched_keys import OWN_KEYS, PlainData, SearchedKeys, is
 from zoerefine.config.value_types import Flag, Integer, Number, ValueType, WrongValue, shown
 from zoerefine.errors import UserError
 
+MOST_IN_RANGE = 2**53  # values of a range with steps or of integers; floats count exactly
 RANGE_KEYS = ("low", "high", "log", "step")
 TextOf = Callable[[str], str | None]
 
@@ -131,7 +133,21 @@ class _Reader:
             raise WrongValue(place, f"has low {found['low']} above high {found['high']}")
         if found.get("log") and (found["low"] <= 0 or "step" in found):
             raise WrongValue(place, "is a log range: it needs low above 0 and no step")
+        check_length(found, place)
         return found
+
+
+def check_length(bounds: Mapping[str, Any], place: str) -> None:
+    """Raises `WrongValue` where a range has too many values, or is too long for a float."""
+    length, step = bounds["high"] - bounds["low"], bounds.get("step")
+    if isinstance(length, int):
+        count: float = length // (step or 1)
+    else:
+        count = length / step if step else 0
+    if count > MOST_IN_RANGE:
+        raise WrongValue(place, f"has too many values, the limit is {MOST_IN_RANGE:,}: narrow it")
+    if isinstance(length, float) and not math.isfinite(length):
+        raise WrongValue(place, "is longer than a float can be: narrow it")
 
 
 def is_range(value: Any) -> bool:

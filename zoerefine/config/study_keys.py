@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoerefine.config.collection_types import ListOf, MappingOf
-from zoerefine.config.declare import KeyGroup, key
+from zoerefine.config.declare import LONGEST_S, MOST_EPOCHS, KeyGroup, key
 from zoerefine.config.storage_url import storage_fault
 from zoerefine.config.value_types import Integer, Number, OneOf, Text
 from zoerefine.registries import OBJECTIVES, PRUNERS, SAMPLERS
@@ -16,11 +16,14 @@ OBJECTIVE = OneOf(OBJECTIVES)
 class StudyKeys(KeyGroup):
     """The study of a search."""
 
-    TRIALS: int = key(Integer(1), 20, "trials in all")
+    TRIALS: int = key(Integer(1, 1_000_000), 20, "trials in all")
     TIMEOUT_S: float = key(
-        Number(at_least=0), 0.0, "no trial is started after this time; 0: no limit", "s"
+        Number(at_least=0, at_most=LONGEST_S),
+        0.0,
+        "no trial is started after this time; 0: no limit",
+        "s",
     )
-    EPOCHS: int = key(Integer(0), 0, "epochs of a trial; 0: TRAIN.EPOCHS", "epochs")
+    EPOCHS: int = key(Integer(0, MOST_EPOCHS), 0, "epochs of a trial; 0: TRAIN.EPOCHS", "epochs")
     OBJECTIVES: list[str] = key(
         ListOf(OBJECTIVE, at_least=1, unique=True),
         ["abs_rel"],
@@ -45,10 +48,13 @@ class StudyKeys(KeyGroup):
     )  # fmt: skip
     WORKERS: int = key(Integer(1, 4096), 1, "processes that run trials; one GPU each")
     HEARTBEAT_S: int = key(
-        Integer(1), 20, "heartbeat interval of a worker; after three missed ones it is dead", "s"
+        Integer(1, 86_400),
+        20,
+        "heartbeat interval of a worker; after three missed ones it is dead",
+        "s",
     )
     RETRIES: int = key(
-        Integer(0), 2, "times that a trial whose worker died is continued from its checkpoint"
+        Integer(0, 1000), 2, "times that a trial whose worker died is continued from its checkpoint"
     )
     THEN: str = key(
         OneOf(

@@ -5,6 +5,9 @@ from typing import Any
 
 from zoerefine.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.config.declare import (
+    LONGEST_S,
+    MOST_EPOCHS,
+    MOST_WEIGHT,
     POSITIVE_SHARE,
     SHARE,
     SHARE_BELOW_ONE,
@@ -15,6 +18,9 @@ from zoerefine.config.declare import (
 from zoerefine.config.value_types import Flag, Integer, Number, OneOf
 from zoerefine.registries import LOSS_TERMS, NETWORKS, OPTIMIZERS, SCHEDULES
 
+MOST_STEPS = 10_000_000
+WEIGHT = Number(at_least=0, at_most=MOST_WEIGHT)
+
 
 @dataclass
 class ModelKeys(KeyGroup):
@@ -24,7 +30,7 @@ class ModelKeys(KeyGroup):
         OneOf(NETWORKS), "small",
         "network: see docs/models.md; package.module:Class for one outside this package",
     )  # fmt: skip
-    BASE: int = key(Integer(4), 16, "channels of the first level")
+    BASE: int = key(Integer(4, 65536), 16, "channels of the first level")
     PRETRAINED: str = path("", "unet: a local file with torchvision's ResNet18 weights")
     MAX_LOG: float = key(
         Number(above=0, at_most=10), 2.0, "bound on the change of log depth at a pixel"
@@ -52,7 +58,7 @@ class LossKeys(KeyGroup):
     """The loss that training minimizes."""
 
     TERMS: list[dict[str, Any]] = key(
-        ListOf(MappingOf({"name": OneOf(LOSS_TERMS), "weight": Number(at_least=0)}), at_least=1),
+        ListOf(MappingOf({"name": OneOf(LOSS_TERMS), "weight": WEIGHT}), at_least=1),
         [{"name": "l1_log", "weight": 1.0}, {"name": "gradient", "weight": 0.5}],
         "terms whose weighted sum is the loss: see docs/training.md",
     )
@@ -66,13 +72,18 @@ class TrainKeys(KeyGroup):
     """How the refiner is trained."""
 
     FROM: str = path("", "start from the best weights of this run, or from a checkpoint file")
-    EPOCHS: int = key(Integer(1), 50, "passes over the training frames", "epochs")
+    EPOCHS: int = key(Integer(1, MOST_EPOCHS), 50, "passes over the training frames", "epochs")
     STEPS: int = key(
-        Integer(0), 0, "the run ends after this many optimizer steps; 0: after EPOCHS", "steps"
+        Integer(0, MOST_STEPS),
+        0,
+        "the run ends after this many optimizer steps; 0: after EPOCHS",
+        "steps",
     )
     OPTIMIZER: str = key(OneOf(OPTIMIZERS), "adamw", "optimizer; sgd has Nesterov momentum")
-    LR: float = key(Number(at_least=0), 1.0e-3, "largest learning rate of the schedule")
-    WEIGHT_DECAY: float = key(Number(at_least=0), 1.0e-4, "weight decay")
+    LR: float = key(
+        Number(at_least=0, at_most=1e30), 1.0e-3, "largest learning rate of the schedule"
+    )
+    WEIGHT_DECAY: float = key(Number(at_least=0, at_most=1000), 1.0e-4, "weight decay")
     BETA1: float = key(
         SHARE_BELOW_ONE, 0.9, "decay of the gradient's moving average; OPTIMIZER adamw only"
     )
@@ -107,10 +118,14 @@ class TrainKeys(KeyGroup):
     )
     CYCLE_END: float = key(SHARE, 4.0e-6, "SCHEDULE onecycle: last learning rate, as a share of LR")
     ACCUMULATE: int = key(
-        Integer(1), 1, "gradient accumulation: parts that a batch is split into, to save memory"
+        Integer(1, 65536),
+        1,
+        "gradient accumulation: parts that a batch is split into, to save memory",
     )
     PATIENCE: int = key(
-        Integer(0), 0, "early stopping after this many evaluations without improvement; 0: off"
+        Integer(0, MOST_EPOCHS),
+        0,
+        "early stopping after this many evaluations without improvement; 0: off",
     )
     CLIP: float = key(
         Number(above=0, may_be_infinite=True), 1.0, "gradient clipping: largest norm; .inf: off"
@@ -147,8 +162,12 @@ class TrainKeys(KeyGroup):
     CALIBRATE: bool = key(
         Flag(), True, "at the end, choose on the validation scenes how far corrections are followed"
     )
-    EVAL_EVERY: int = key(Integer(1), 1, "evaluate on the validation scenes this often", "epochs")
-    LOG_EVERY: int = key(Integer(1), 10, "write a row of training figures this often", "steps")
+    EVAL_EVERY: int = key(
+        Integer(1, MOST_EPOCHS), 1, "evaluate on the validation scenes this often", "epochs"
+    )
+    LOG_EVERY: int = key(
+        Integer(1, MOST_STEPS), 10, "write a row of training figures this often", "steps"
+    )
     PICTURES: int = key(
         Integer(0, 1000), 3, "validation frames drawn for TensorBoard at each evaluation"
     )
@@ -156,9 +175,12 @@ class TrainKeys(KeyGroup):
         Flag(), False, "write histograms of weights and gradients to TensorBoard"
     )
     CHECKPOINT_S: float = key(
-        Number(at_least=0), 60.0, "shortest time between checkpoints, ends of epochs included", "s"
+        Number(at_least=0, at_most=LONGEST_S),
+        60.0,
+        "shortest time between checkpoints, ends of epochs included",
+        "s",
     )
-    CHECKPOINTS: int = key(Integer(1), 2, "checkpoints that are kept")
+    CHECKPOINTS: int = key(Integer(1, 1000), 2, "checkpoints that are kept")
     DETERMINISTIC: bool = key(
         Flag(), True, "an operation that is not bit-exact reproducible is an error"
     )

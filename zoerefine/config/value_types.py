@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -45,13 +46,26 @@ class ValueType(ABC):
         return WrongValue(key, f"must be {self.allowed}, got {shown(value)}")
 
 
-SHORT = reprlib.Repr()
+class ShortText(reprlib.Repr):
+    """Shortens values to a line's length and leaves out the passwords of URLs."""
+
+    def repr_str(self, text: str, level: int) -> str:
+        return super().repr_str(without_passwords(text), level)
+
+
+URL_PASSWORD = re.compile(r"(://[^\s/@:]*:)\S*(?=@)|(password=)[^\s&'\"]+", re.IGNORECASE)
+SHORT = ShortText()
 SHORT.maxstring = SHORT.maxother = 60
 
 
 def shown(value: Any) -> str:
-    """A value for a message, in a line's length."""
+    """A value for a message, in a line's length and without the passwords of URLs."""
     return SHORT.repr(value)
+
+
+def without_passwords(text: str) -> str:
+    """A text with `***` in the place of the password of each URL."""
+    return URL_PASSWORD.sub(r"\1\2***", text)
 
 
 @dataclass(frozen=True)

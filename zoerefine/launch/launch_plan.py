@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from zoerefine.config.storage_url import INSTEAD, holds_password
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
 from zoerefine.identity import launch_settings
@@ -19,7 +20,15 @@ from zoerefine.launch.mirror import fetch_commit
 from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository_address import RepositoryAddress, parse_address
 from zoerefine.run_dir import RunDir, run_name_fault
-from zoerefine.yaml_text import Document, YamlError, load_yaml, parse_mapping
+from zoerefine.yaml_text import (
+    Document,
+    YamlError,
+    load_yaml,
+    parse_mapping,
+    refuse_duplicate_keys,
+)
+
+STORAGE = "STUDY.STORAGE"
 
 
 @dataclass(frozen=True)
@@ -192,6 +201,9 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
     if job.overrides_in == "file":
         config = merge_overrides(job.config, config, job.overrides)
     document = parse_config(job.config, config)
+    storage = read_setting(document, job.overrides, STORAGE).as_text()
+    if holds_password(storage):
+        raise UserError(f"{STORAGE} holds a password, which every run would keep; {INSTEAD}")
     return LaunchPlan(job, address, mirror, commit, changes, config, document, home)
 
 
@@ -237,12 +249,15 @@ def parse_config(path: Path, data: bytes) -> Document:
         raise UserError(
             f"config {path} contains the secret of {name}: let the job read it from the environment"
         )
-    if path.suffix not in YAML_SUFFIXES:
+    if path.suffix not in (*YAML_SUFFIXES, ".json"):
         return Document({}, {})
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"config {path} is not valid YAML: {error}") from None
+        raise UserError(f"config {path} is not valid UTF-8: {error}") from None
+    if path.suffix == ".json":
+        refuse_duplicate_keys(text, path)
+        return Document({}, {})
     return parse_mapping(text, path)
 
 

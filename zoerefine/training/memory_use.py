@@ -7,10 +7,33 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from zoerefine.config.training_keys import ModelKeys
 from zoerefine.device import free_memory_on
+from zoerefine.errors import UserError
+from zoerefine.model import build_refiner
+from zoerefine.registries import NETWORKS
 
+GIB = 2**30
 MEMORY_SHARE = 0.8  # of the free memory, which a batch may take
 COPIES = 5  # of the weights: themselves, gradients, two moments of Adam, the average
+
+
+def refuse_too_large(model: ModelKeys, device: torch.device) -> None:
+    """Raises `UserError`, before memory is taken, where a network's weights cannot fit.
+
+    The size of a network outside this package is not known before it is made.
+    """
+    if NETWORKS.is_outside(model.NAME):
+        return
+    with torch.device("meta"):  # shapes without memory
+        refiner = build_refiner(model)
+    needed = COPIES * sum(p.nbytes for p in refiner.parameters())
+    free = free_memory_on(device)
+    if needed > free:
+        raise UserError(
+            f"MODEL.BASE {model.BASE}: out of memory, since the weights of {model.NAME} need "
+            f"{needed / GIB:,.0f} GiB in training and {free / GIB:,.1f} GiB are free: lower it"
+        )
 
 
 @dataclass(frozen=True)

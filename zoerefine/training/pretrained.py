@@ -52,9 +52,13 @@ def read(path: Path) -> dict[str, Tensor]:
         weights = torch.load(path, map_location="cpu", weights_only=True)
         if isinstance(weights, dict) and all(isinstance(v, Tensor) for v in weights.values()):
             return weights
-        reason = "it does not hold tensors by name"
-    except FileNotFoundError:
-        reason = "no such file"
-    except Exception as error:  # each format raises its own errors
-        reason = str(error).strip().splitlines()[0]
-    raise UserError(f"MODEL.PRETRAINED {path} cannot be read as weights: {reason}")
+    except OSError as error:
+        raise UserError(
+            f"MODEL.PRETRAINED {path} cannot be read: {error.strerror or error}"
+        ) from None
+    except Exception:  # each format raises its own errors, and torch's advise to run the file
+        pass
+    raise UserError(
+        f"MODEL.PRETRAINED {path} does not hold tensors by name: give a .safetensors file, or a "
+        ".pth file with a state_dict (a pickled model is code and is not loaded)"
+    )

@@ -29,6 +29,7 @@ from zoerefine.training.calibration import calibrate
 from zoerefine.training.distributed import data_parallel
 from zoerefine.training.evaluate import evaluate, evaluate_shuffled
 from zoerefine.training.global_scale import fit_log_scale
+from zoerefine.training.memory_use import refuse_too_large
 from zoerefine.training.optimizer import make_optimizer
 from zoerefine.training.pretrained import load_pretrained
 from zoerefine.training.schedule import make_schedule
@@ -78,6 +79,7 @@ class Trainer:
 
     def make_refiner(self) -> nn.Module:
         """The refiner before training, with pretrained or another run's weights if configured."""
+        refuse_too_large(self.cfg.MODEL, self.device)
         refiner = build_refiner(self.cfg.MODEL)
         if self.cfg.MODEL.PRETRAINED:
             load_pretrained(refiner, Path(self.cfg.MODEL.PRETRAINED))
