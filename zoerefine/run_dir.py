@@ -201,7 +201,7 @@ class RunDir:
         """The rows of `metrics.jsonl`, without a last row that a kill cut short."""
         if not self.metrics_file.exists():
             return []
-        rows = []
+        rows: list[dict[str, Any]] = []
         with open(self.metrics_file, "rb") as file:
             for line in file:
                 if line.endswith(b"\n"):

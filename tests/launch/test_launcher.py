@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from zoerefine.files import write_json
 from zoerefine.run_dir import RunDir
 
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "run_from_commit.py"
@@ -220,3 +221,12 @@ def test_a_databases_password_is_refused_before_a_run_is_made(launch, config, tm
         assert "PGPASSWORD" in done.stderr and "hunter2" not in done.stderr
         assert not (tmp_path / "runs").exists()
         config.write_text("KEY: value")
+
+
+def test_a_folder_with_the_run_of_another_job_is_refused(launch, only_run):
+    assert launch().returncode == 0
+    run = only_run()
+    write_json(run.provenance_file, run.read_json(run.provenance_file) | {"identity": "0" * 64})
+    done = launch()
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{run.path} belongs to another job" in done.stderr

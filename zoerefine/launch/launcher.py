@@ -80,6 +80,7 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
         latest: let the link runs/<name>/latest name this run.
         watch: entered while the job runs.
     """
+    refuse_another_job(plan, run)
     if pending_workspace(run) is None and is_finished(run):
         return 0
     with ExitStack() as stack:
@@ -114,6 +115,18 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
         code = run_child(command, folder, variables, run, locks, watching)
         collect_after(run, place.folder)
         return code
+
+
+def refuse_another_job(plan: LaunchPlan, run: RunDir) -> None:
+    """Raises `UserError` where the folder holds the run of another job."""
+    if not run.provenance_file.exists():
+        return
+    recorded = run.read_json(run.provenance_file).get("identity")
+    if recorded is not None and recorded != plan.identity:
+        raise UserError(
+            f"{run.path} belongs to another job: its commit, config or words differ; remove that "
+            "folder, or give another --name"
+        )
 
 
 def create_run_root(run: RunDir) -> None:

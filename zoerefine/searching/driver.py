@@ -57,6 +57,7 @@ def run_study(
     if run_from_launcher() is None:
         say(f"writing to {run.path}")
     with run.writing(), kept_log(run):
+        study.bind_data()
         subject.save(run)
         enqueue(study, enqueued)
         with open_workers(study, executor, resources) as workers:
@@ -99,7 +100,7 @@ class Driver:
     def drive(self) -> None:
         """Run until every worker has found nothing left to do."""
         for name in self._stale_names():
-            requeue_trials_of(self.study, name)  # workers die with their driver
+            requeue_trials_of(self.study, name, with_its_driver=True)
         with self.stops, study_progress(self.study, self.until) as refresh:
             for slot in self.slots:
                 self._start(slot)

@@ -73,6 +73,10 @@ class LaunchedScript:
         }
         return found | flatten(self.tree) | flatten({SEARCH: study.search})
 
+    def data_digest(self) -> str:
+        """Empty: which data a script reads is not known."""
+        return ""
+
     def save(self, run: RunDir) -> None:
         """Write study.yaml, the config and the provenance."""
         self.study.save(run)

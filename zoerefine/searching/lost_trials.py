@@ -21,12 +21,27 @@ def requeue_lost_trials(study: Study) -> None:
             _lose(study, trial)
 
 
-def requeue_trials_of(study: Study, worker: str) -> None:
-    """Put the trials of a worker that is known to be dead in the queue."""
+def requeue_trials_of(
+    study: Study, worker: str, with_its_driver: bool = False
+) -> list[FrozenTrial]:
+    """Put the trials of a worker that is known to be dead in the queue, and return them.
+
+    Args:
+        with_its_driver: it ended with its driver, which is no fault of its trial: such an end
+            does not count among those after which a trial fails.
+    """
     with study.locked():
-        for trial in _running(study):
-            if is_claimed(trial) and trial.user_attrs["worker"] == worker:
+        lost = [
+            trial
+            for trial in _running(study)
+            if is_claimed(trial) and trial.user_attrs["worker"] == worker
+        ]
+        for trial in lost:
+            if with_its_driver:
+                put_in_queue(study, trial._trial_id)
+            else:
                 _lose(study, trial)
+    return lost
 
 
 def put_in_queue(study: Study, trial_id: int) -> None:

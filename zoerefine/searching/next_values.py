@@ -2,25 +2,31 @@
 
 import random
 from collections.abc import Sequence
+from itertools import takewhile
 
-import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.registries import SAMPLERS
+from zoerefine.searching.samplers import TrialSampler
 from zoerefine.searching.space import MAX_LISTED, Values, combinations, size_of, suggest
 from zoerefine.searching.study import Study
-from zoerefine.searching.trial_record import params_key, without_duplicates
+from zoerefine.searching.trial_record import is_duplicate, params_key, without_duplicates
 
+FAIL = TrialState.FAIL
 MAX_DUPLICATES = 3  # samples in a row that were tried before; then an untried combination is taken
 
 
 def next_trial(study: Study) -> tuple[optuna.Trial, Values] | None:
     """Begin a trial and return it with its config values; the caller holds the study's lock.
 
-    Returns None where every combination has been tried.
+    Returns None where every combination has been tried. A worker that is killed here and called
+    again ends with the same trial: duplicates are counted in the database, not by the worker.
     """
+    is_listed = size_of(study.space) <= MAX_LISTED
     for _ in range(MAX_DUPLICATES):
+        if is_listed and _duplicates_at_end(study) >= MAX_DUPLICATES:
+            break
         found = _ask(study)
         if found:
             return found
@@ -37,10 +43,19 @@ def all_tried(study: Study, trials: Sequence[FrozenTrial]) -> bool:
     return len(trials) >= size and len({params_key(trial.params) for trial in trials}) >= size
 
 
+def _duplicates_at_end(study: Study) -> int:
+    """How many of the last trials in a row were duplicates."""
+    last = reversed(study.optuna.get_trials(deepcopy=False))
+    return sum(1 for _ in takewhile(lambda one: one.state == FAIL and is_duplicate(one), last))
+
+
 def _ask(study: Study) -> tuple[optuna.Trial, Values] | None:
     """A queued trial or a sampled one; None where its values were tried before."""
     earlier = study.optuna.get_trials(deepcopy=False)
-    study.optuna.sampler = _fresh_sampler(study, len(earlier))
+    waiting = (one.number for one in earlier if one.state == TrialState.WAITING)
+    study.optuna.sampler = TrialSampler(
+        SAMPLERS.load(study.options.SAMPLER), study.subject.seed, next(waiting, len(earlier))
+    )
     trial = study.optuna.ask()
     values = suggest(study.space, trial)
     key = params_key(trial.params)
@@ -51,17 +66,6 @@ def _ask(study: Study) -> tuple[optuna.Trial, Values] | None:
             study.optuna.tell(trial, state=TrialState.FAIL)
             return None
     return trial, values
-
-
-def _fresh_sampler(study: Study, trials: int) -> optuna.samplers.BaseSampler:
-    """A sampler seeded by the study's seed and the number of trials.
-
-    The next values then follow from the trials so far, not from what one worker sampled before,
-    and two workers never sample the same values.
-    """
-    seed = np.random.SeedSequence((study.subject.seed, trials)).generate_state(1)[0]
-    sampler: optuna.samplers.BaseSampler = SAMPLERS.load(study.options.SAMPLER)(int(seed))
-    return sampler
 
 
 def _untried(study: Study) -> Values | None:

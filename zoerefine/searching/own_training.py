@@ -12,7 +12,7 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from zoerefine.config import Config, load_config, save_config, to_dict
+from zoerefine.config import Config, load_config, save_config
 from zoerefine.config.combinations import check_combinations
 from zoerefine.data.cache import Cache
 from zoerefine.data.split import Split
@@ -31,6 +31,7 @@ from zoerefine.searching.pruning import prune_reason_before_training
 from zoerefine.searching.space import Values
 from zoerefine.searching.space_reader import read_space
 from zoerefine.searching.trial_runner import TrialMonitor, TrialOutcome
+from zoerefine.training.binding import data_digest, identified
 from zoerefine.training.job import (
     CHECKOUT,
     check_data_root,
@@ -55,6 +56,7 @@ class OwnTraining:
         check_search_space(cfg)
         check_data_root(cfg)
         self.cfg, self.options = cfg, cfg.STUDY
+        self.tree = identified(cfg)
         self.name, self.seed = cfg.RUN.NAME, cfg.SEED
         self.folder = Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study"
         self.space = read_space(cfg.SEARCH)
@@ -73,7 +75,11 @@ class OwnTraining:
         """Commit, changes to it, and the settings that decide the trials."""
         source = source_facts(CHECKOUT)
         found = {"commit": source["commit"], "uncommitted changes": source.get("dirty_digest", "")}
-        return found | study_settings(to_dict(self.cfg))
+        return found | study_settings(self.tree)
+
+    def data_digest(self) -> str:
+        """The digest of the packed data."""
+        return data_digest(self.cfg, self.data[0])
 
     def save(self, run: RunDir) -> None:
         """Write the config and the provenance; build the cache."""

@@ -5,7 +5,14 @@ sampler, so the function must not keep state. To add one, write it here and add 
 `SAMPLERS` in `zoerefine/registries.py`.
 """
 
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+from optuna import Study
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.trial import FrozenTrial
 
 
 def tpe(seed: int) -> BaseSampler:
@@ -28,3 +35,41 @@ def grid(seed: int) -> BaseSampler:
     values and samples nothing.
     """
     return RandomSampler(seed=seed)
+
+
+class TrialSampler(BaseSampler):
+    """Samples one trial: its values follow from the study's seed, its number and earlier trials.
+
+    They do not depend on what was sampled before in the process. A value that is sampled alone
+    follows from its name, too: where a worker is killed between two values of a trial, the next
+    worker samples those that are missing as the first one would have.
+    """
+
+    def __init__(self, make: Callable[[int], BaseSampler], seed: int, number: int) -> None:
+        self.make, self.seed, self.number = make, seed, number
+        self.inner = make(self._seed_of(""))
+
+    def _seed_of(self, name: str) -> int:
+        """32 bits for a parameter; for the empty name, of what is sampled together."""
+        digest = sha256(f"{self.seed} {self.number} {name}".encode()).digest()
+        return int.from_bytes(digest[:4], "big")
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self.inner.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return self.inner.sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        sampler = self.make(self._seed_of(param_name))
+        return sampler.sample_independent(study, trial, param_name, param_distribution)

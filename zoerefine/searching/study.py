@@ -1,6 +1,7 @@
 """A study: what is searched, how trials are judged, and the database that holds the trials."""
 
 import json
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,6 +9,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from zoerefine.errors import UserError
+from zoerefine.launch import provenance
 from zoerefine.registries import PRUNERS
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.space import size_of
@@ -42,7 +44,9 @@ class Study:
                 directions=list(self.criteria.directions.values()),
                 load_if_exists=True,
             )
+            is_older = "identity" in self.optuna.user_attrs and "id" not in self.optuna.user_attrs
             self._check_identity()
+            self._check_folder(is_older)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -67,6 +71,43 @@ class Study:
                 f"study {self.name} in {self.url} has other settings: restore them, or give "
                 f"another {self.subject.name_key}:\n" + "\n".join(lines)
             )
+
+    def _check_folder(self, is_older: bool) -> None:
+        """Raises `UserError` where the folder holds the trials of another study.
+
+        Args:
+            is_older: the study was made by a version that did not record which folder it has.
+        """
+        if "id" not in self.optuna.user_attrs:
+            self.optuna.set_user_attr("id", uuid.uuid4().hex)
+        ours, file = self.optuna.user_attrs["id"], self.run.provenance_file
+        theirs = self.run.read_json(file).get("study_id") if file.exists() else None
+        if theirs == ours:
+            return
+        if any((self.run.path / "trials").glob("*")) and not (is_older and theirs is None):
+            raise UserError(
+                f"{self.run.path} holds trials of another study than {self.name} in {self.url}: "
+                "give the database that they belong to, remove the folder, or give another "
+                f"{self.subject.name_key}"
+            )
+        provenance.add(self.run, study_id=ours)
+
+    def bind_data(self) -> None:
+        """Record the digest of the data of a new study.
+
+        Raises `UserError` where the study was begun with other data.
+        """
+        ours = self.subject.data_digest()
+        with self.locked():
+            theirs = self.optuna.user_attrs.get("data")
+            if theirs is None:
+                self.optuna.set_user_attr("data", ours)
+            elif theirs != ours:
+                raise UserError(
+                    f"study {self.name} was begun with other data: their digest is {theirs[:12]} "
+                    f"there and {ours[:12]} here; restore them, or give another "
+                    f"{self.subject.name_key}"
+                )
 
     def is_pruned(self, trial: optuna.Trial, name: str, step: int, value: float) -> bool:
         """Report an objective's value at a step to STUDY.PRUNER; whether to stop the trial.

@@ -35,7 +35,12 @@ def settings_file(study: RunDir) -> Path:
 
 def without_duplicates(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """The trials that count."""
-    return [trial for trial in trials if "duplicate_of" not in trial.user_attrs]
+    return [trial for trial in trials if not is_duplicate(trial)]
+
+
+def is_duplicate(trial: FrozenTrial) -> bool:
+    """Whether an earlier trial has the same values."""
+    return "duplicate_of" in trial.user_attrs
 
 
 def longest_trial(trials: Sequence[FrozenTrial]) -> int:

@@ -78,6 +78,9 @@ class Subject(Protocol):
     def identity(self) -> dict[str, Any]:
         """What decides the trials. A study is refused where this differs from its own."""
 
+    def data_digest(self) -> str:
+        """What decides the trials, too, but is known only once the data have been packed."""
+
     def save(self, run: RunDir) -> None:
         """Write what workers read into the study's run. Raises `UserError` for missing data."""
 

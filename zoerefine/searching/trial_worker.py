@@ -40,6 +40,7 @@ def run_worker(run: RunDir, name: str, until: float = 0.0) -> None:
         KeyboardInterrupt: a signal asked to stop; another worker can continue the trial.
     """
     study = Study(open_subject(run), run)
+    study.bind_data()
     # A cluster restarts a worker under the same name when its node has died.
     requeue_trials_of(study, name)
     worker = Worker(study, study.subject.runner(run))

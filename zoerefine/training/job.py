@@ -1,6 +1,5 @@
 """A training job: config -> data set -> cache -> run."""
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,28 @@ from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.split import Split, read_split, split_scenes
 from zoerefine.errors import UserError
-from zoerefine.files import digest_file
 from zoerefine.identity import TRAINING, Role, differences, training_digest
 from zoerefine.launch import provenance
 from zoerefine.launch.git_commands import head_commit
 from zoerefine.launch.launcher import link_latest
 from zoerefine.progress import say, warn
 from zoerefine.ranks import is_writer, process_group, wait_for_all, world_size
-from zoerefine.registries import NETWORKS
 from zoerefine.run_dir import RunDir, run_from_launcher
+from zoerefine.training.binding import (
+    binding,
+    binding_digest,
+    identified,
+    outside_network,
+    refuse_another_folder,
+    weight_files,
+)
 from zoerefine.training.kept_log import kept_log
 from zoerefine.training.loop import Report, train
-from zoerefine.training.start_weights import find_start_weights
 from zoerefine.training.verdict import closing_lines, warnings
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+# Keys that name weights, with their fact in provenance.json.
+WEIGHT_KEYS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
 
 
 def find_run_dir(cfg: Config) -> RunDir:
@@ -43,14 +49,6 @@ def find_run_dir(cfg: Config) -> RunDir:
     return run
 
 
-def identified(cfg: Config) -> dict[str, Any]:
-    """A config's tree, with the digest of the weights to start from in the place of their path."""
-    tree = to_dict(cfg)
-    if start := find_start_weights(cfg):
-        tree["TRAIN"]["FROM"] = start.digest
-    return tree
-
-
 def create_run_dir(run: RunDir, cfg: Config) -> None:
     """Create the folder of a run that is not finished, with its config."""
     run.create()
@@ -66,9 +64,10 @@ def refuse_another_configuration(run: RunDir, cfg: Config) -> None:
     if not run.config_file.exists():
         return
     there, here = to_dict(load_config(run.config_file)), identified(cfg)
-    if there["TRAIN"]["FROM"] and run.provenance_file.exists():
-        recorded = run.read_json(run.provenance_file).get("started_from")
-        there["TRAIN"]["FROM"] = recorded["sha256"] if recorded else here["TRAIN"]["FROM"]
+    facts = run.read_json(run.provenance_file) if run.provenance_file.exists() else {}
+    for group, name, fact in WEIGHT_KEYS:
+        if there[group][name]:  # a folder without its digest was killed before it had one
+            there[group][name] = facts.get(fact, {}).get("sha256", here[group][name])
     for key, (theirs, ours) in differences(there, here, TRAINING | {Role.DATA}).items():
         raise UserError(
             f"{run.path} belongs to another configuration: {key} is {theirs!r} there and {ours!r} "
@@ -144,27 +143,14 @@ def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | N
         "cache_digest": cache.digest,
         "processes": world_size(),
         **outside_network(cfg.MODEL.NAME),
-        **started_from(cfg),
+        **weight_files(cfg),
         **provenance.job_facts(),
         **provenance.device_facts(),
     }
+    if run_from_launcher() == run:
+        facts = run.read_json(run.provenance_file) | facts
+    facts["binding"] = binding_digest(binding(cfg, cache, facts))
     provenance.add(run, **facts)
-
-
-def started_from(cfg: Config) -> dict[str, Any]:
-    """The file and digest of the weights that TRAIN.FROM names."""
-    start = find_start_weights(cfg)
-    if start is None:
-        return {}
-    return {"started_from": {"path": str(start.path.absolute()), "sha256": start.digest}}
-
-
-def outside_network(name: str) -> dict[str, Any]:
-    """The digest of the file of a network outside this tree, which no commit identifies."""
-    if not NETWORKS.is_outside(name):
-        return {}
-    path = inspect.getfile(NETWORKS.load(name))
-    return {"network": {"name": name, "sha256": digest_file(path)}}
 
 
 def complete_provenance(run: RunDir) -> None:
@@ -181,14 +167,32 @@ def train_for_study(
     report: Report | None = None,
     test: bool = True,
 ) -> dict[str, Any]:
-    """Train in a folder of a study, or return the results of the finished run there."""
-    if run.status().state == "finished":
-        return run.read_json(run.results_file)
+    """Train in a folder of a study, or return the results of the finished run there.
+
+    Raises `UserError` where the folder holds a run of another study, or of other values.
+    """
+    refuse_another_folder(run, binding(cfg, cache, study.read_json(study.provenance_file)))
+    if has_results(run) and run.status().state == "finished":
+        return run.results()
     run.path.mkdir(parents=True, exist_ok=True)
     save_config(cfg, run.config_file)
     with run.writing():
         record_provenance(run, cfg, cache, parent=study)
         return train(cfg, run, cache, split, report, test)
+
+
+def has_results(run: RunDir) -> bool:
+    """Whether a run has its results. Where the file is damaged, they are computed again."""
+    if not run.results_file.exists():
+        return False
+    try:
+        if "data_digest" in run.results():
+            return True
+        fault = "it lacks data_digest"
+    except UserError as error:
+        fault = str(error)
+    warn(f"{run.results_file} is written again: {fault}")
+    return False
 
 
 def run_training(cfg: Config) -> RunDir:
@@ -198,7 +202,7 @@ def run_training(cfg: Config) -> RunDir:
     """
     with process_group():
         run = find_run_dir(cfg)
-        if run.results_file.exists():
+        if has_results(run):
             say(f"{run.path} is finished: nothing to do")
             if is_writer() and run.status().state != "finished":  # killed after writing the results
                 with run.writing():

@@ -31,6 +31,7 @@ from zoerefine.ranks import (
     world_size,
 )
 from zoerefine.run_dir import RunDir
+from zoerefine.training.binding import binding, refuse_another_checkpoint
 from zoerefine.training.checkpoint import (
     CheckpointWriter,
     load_checkpoint,
@@ -72,16 +73,18 @@ def train(
         The content of `results.json`.
 
     Raises:
-        UserError: a part of the split has no usable pixel; or a loss or gradient is not finite,
-            and a file names the frames of that batch.
+        UserError: the checkpoints belong to another run; a part of the split has no usable pixel;
+            or a loss or gradient is not finite, and a file names the frames of that batch.
         DamagedCache: packed records have changed since they were packed.
         KeyboardInterrupt: a signal stopped the run; a checkpoint has been written.
     """
     if is_writer():
         write_or_check_split(split, run.split_file)
     check_measured(cache, split)
+    facts = run.read_json(run.provenance_file) if run.provenance_file.exists() else {}
+    bound = binding(cfg, cache, facts)
     with explained_failures(), BackgroundVerification(cache) as verification:
-        loop = Loop(cfg, run, Trainer(cfg, cache, split), report, verification)
+        loop = Loop(cfg, run, Trainer(cfg, cache, split), report, bound, verification)
         try:
             with StopSignals() as loop.stop:
                 loop.run_epochs()
@@ -105,11 +108,14 @@ class Loop:
         run: RunDir,
         trainer: Trainer,
         report: Report | None,
+        bound: dict[str, Any],
         verification: BackgroundVerification,
     ) -> None:
         self.cfg, self.run, self.trainer, self.report = cfg, run, trainer, report
-        self.verification = verification
+        self.bound, self.verification = bound, verification
         state = load_checkpoint(run.checkpoints)
+        if state:
+            refuse_another_checkpoint(run.checkpoints, state.get("binding"), bound)
         wait_for_all()  # until every rank has read the checkpoint
         if is_writer():
             rename_damaged(run.checkpoints, state["step"] if state else -1)
@@ -246,7 +252,7 @@ class Loop:
         self.saved_at = time.monotonic()
         if is_writer():
             state = self.trainer.state()
-            state |= {"pruned": self.pruned, "log_offset": self.log.offset}
+            state |= {"pruned": self.pruned, "log_offset": self.log.offset, "binding": self.bound}
             self.writer.save(self.trainer.step, state)
         if stop:
             self.writer.wait()
