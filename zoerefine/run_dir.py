@@ -231,7 +231,9 @@ class RunDir:
         self.create()
         with try_lock(self.lock_file) as descriptor:
             if descriptor is None:
-                raise UserError(f"{self.path} is being written by another process")
+                status = self.status()
+                by = f" ({status.pid} on {status.host})" if status.pid else ""
+                raise UserError(f"{self.path} is being written by another process{by}")
             yield descriptor
 
     @contextmanager

@@ -1,5 +1,6 @@
 """The dashboard in a real browser: trials, front, importances, notes and pictures."""
 
+import http.client
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import socket
 import time
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import optuna
 import pytest
@@ -129,6 +131,12 @@ def graph(browser, name):
     return until(lambda: browser.execute_script(f"return document.getElementById('{name}')?.data"))
 
 
+def inside(url, path, query=""):
+    """An address below a printed one, with its token."""
+    base, _, token = url.partition("?")
+    return f"{base}{path}?{token}&{query}".rstrip("&")
+
+
 def text(browser):
     return browser.execute_script("return document.body.innerText")
 
@@ -149,7 +157,7 @@ def test_the_page_shows_trials_front_and_importances(browser, filled, served):
     bars = graph(browser, "graph-hyperparameter-importances")
     assert all(set(bar["y"]) == {"TRAIN.LR", "MODEL.BASE"} for bar in bars)
     assert len(bars) == 2
-    browser.get(f"{page}/trials")
+    browser.get(inside(page, "/trials"))
     until(lambda: "8 Trials" in text(browser))
     assert text(browser).count("Complete") >= 7
     assert browser.get_log("browser") == []
@@ -157,7 +165,7 @@ def test_the_page_shows_trials_front_and_importances(browser, filled, served):
 
 def test_a_trials_note_and_picture_are_shown(browser, filled, served):
     page, _ = served
-    browser.get(f"{page}/trials?numbers=2")
+    browser.get(inside(page, "/trials", "numbers=2"))
     until(lambda: "finished after" in text(browser))
     assert str(filled.run.path / "trials" / "0002") in text(browser)
     assert COMMIT in text(browser)
@@ -169,7 +177,7 @@ def test_a_trials_note_and_picture_are_shown(browser, filled, served):
     picture = browser.find_element("css selector", "img[alt='validation.png']")
     until(lambda: browser.execute_script("return arguments[0].naturalWidth", picture) > 0)
 
-    browser.get(f"{page}/trials?numbers=7")
+    browser.get(inside(page, "/trials", "numbers=7"))
     until(lambda: "failed" in text(browser))
     assert FAULT in text(browser)  # as text: its stars and tags are not interpreted
     assert not browser.find_elements("css selector", "img[alt='validation.png']")
@@ -178,7 +186,8 @@ def test_a_trials_note_and_picture_are_shown(browser, filled, served):
 def test_tensorboard_shows_the_curves_of_every_trial(browser, served):
     _, tensorboard = served
     names = {f"trials/{number:04d}/tb" for number in range(8)}
-    until(lambda: set(json.load(urllib.request.urlopen(f"{tensorboard}data/runs"))) == names)
+    runs = inside(tensorboard, "data/runs")
+    until(lambda: set(json.load(urllib.request.urlopen(runs))) == names)
     browser.get(tensorboard)
     until(lambda: browser.title == "TensorBoard")
 
@@ -207,6 +216,86 @@ def test_only_the_given_address_is_served(filled, served):
 def address(url):
     host, port = url.split("/")[2].split(":")
     return host, int(port)
+
+
+def request(url, method="GET", token=True, **headers):
+    """The status and the headers of an answer; redirects are not followed."""
+    client = http.client.HTTPConnection(*address(url), timeout=60)
+    place = urlsplit(url)
+    client.putrequest(method, place.path + (f"?{place.query}" if token else ""), skip_host=True)
+    for name, value in ({"Host": place.netloc} | headers).items():
+        if value is not None:
+            client.putheader(name.replace("_", "-"), value)
+    client.endheaders()
+    answer = client.getresponse()
+    answer.read()
+    return answer.status, answer.headers
+
+
+OWN = {"Accept": "text/html"}
+FOREIGN = [
+    {"Host": "evil.example"},
+    {"Host": "localhost.evil.example"},
+    {"Host": "127.0.0.1.evil.example"},
+    {"Host": "a@localhost"},
+    {"Host": "localhost:x"},
+    {"Host": ""},
+    {"Host": None},
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://127.0.0.1:1"},
+]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["study", "TensorBoard"])
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+def test_a_request_of_another_site_is_refused_even_with_the_token(served, which, headers):
+    url = served[which]
+    assert request(url)[0] == 200
+    for method in ("GET", "POST", "DELETE", "OPTIONS"):
+        assert request(url, method, **headers)[0] == 403
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["study", "TensorBoard"])
+def test_nothing_is_shown_without_the_printed_token(served, which):
+    url = served[which]
+    wrong = url[:-1] + ("A" if url[-1] != "A" else "B")
+    assert request(url, token=False)[0] == 403
+    assert request(wrong)[0] == 403
+    assert request(f"{url}x")[0] == 403
+    assert request(url.replace("token=", "token=%FF"))[0] == 403
+    for cookie in ("zoerefine=1", f"zoerefine-{address(url)[1]}=", "=;=;\x01", "a" * 5000):
+        assert request(url, token=False, Cookie=cookie)[0] == 403
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["study", "TensorBoard"])
+def test_the_token_becomes_a_cookie_and_leaves_the_address(served, which):
+    url = served[which]
+    status, headers = request(url, **OWN)
+    assert (status, headers["Location"]) == (303, urlsplit(url).path)
+    assert "HttpOnly; SameSite=Strict" in headers["Set-Cookie"]
+    cookie = headers["Set-Cookie"].partition(";")[0]
+    assert request(url, token=False, Cookie=cookie)[0] == 200
+    origin = f"http://{urlsplit(url).netloc}"
+    assert request(url, token=False, Cookie=cookie, Origin=origin)[0] == 200
+    for host in ("localhost:9999", "[::1]:8080", socket.gethostname(), "10.0.0.1"):  # a tunnel
+        assert request(url, token=False, Cookie=cookie, Host=host)[0] == 200
+    assert (
+        request(f"http://{urlsplit(url).netloc}//evil.example/?{urlsplit(url).query}", **OWN)[1][
+            "Location"
+        ]
+        == "/evil.example/"
+    )
+
+
+def test_a_page_of_another_name_cannot_delete_a_study(filled, served):
+    page, _ = served
+    cookie = request(page, **OWN)[1]["Set-Cookie"].partition(";")[0]
+    api = page.replace("/dashboard/studies", "/api/studies").partition("?")[0]
+    for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+        assert request(api, "DELETE", Cookie=cookie, **headers)[0] == 403
+    assert request(api, "DELETE")[0] == 403
+    assert len(optuna.load_study(study_name="made", storage=filled.study._storage).trials) == 8
 
 
 def answers(host, port):

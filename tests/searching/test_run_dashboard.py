@@ -29,7 +29,8 @@ def scalars(address, folder, tag):
     """What TensorBoard shows, once it has read the files: {step: value}."""
     for _ in range(300):
         try:
-            url = f"{address}data/plugin/scalars/scalars?run={folder}&tag={tag}"
+            base, _, token = address.partition("?")
+            url = f"{base}data/plugin/scalars/scalars?run={folder}&tag={tag}&{token}"
             with urllib.request.urlopen(url) as answer:
                 return {step: value for _, step, value in json.load(answer)}
         except urllib.error.HTTPError:

@@ -4,7 +4,9 @@ import os
 import random
 import re
 import signal
+import socket
 import sqlite3
+import threading
 import time
 
 import pytest
@@ -138,3 +140,37 @@ def test_a_cluster_refuses_a_tree_with_uncommitted_changes(tree, monkeypatch):
         file.write("# changed\n")
     with pytest.raises(UserError, match="commit your changes first"):
         clean_commit()
+
+
+def test_a_study_says_which_stopped_process_it_waits_for(tmp_path, slow, start_script, wait_until):
+    driver = start_script("search", *slow, "--trials", "1")
+    wait_until(lambda: training_runs(tmp_path), driver)
+    stopped = training_runs(tmp_path)[0].status().pid
+    stop_between_writes(stopped, tmp_path / "runs" / "tiny" / "study" / "study.db")
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    again = start_script("search", *slow, "--trials", "1")
+    try:
+        lines = iter(again.stderr.readline, "")
+        said = next(line for line in lines if str(stopped) in line)
+        assert f"process {stopped} on {socket.gethostname()}, which is stopped" in said
+        assert f"kill -9 {stopped}" in said
+        assert "trial 0 cannot go on yet" in said or "waiting for the lock of study" in said
+    finally:
+        os.kill(stopped, signal.SIGCONT)  # it has a SIGTERM to obey
+    _, errors = again.communicate(timeout=180)
+    assert again.returncode == 0, errors
+    check_finished_study(tmp_path, trials=1)
+
+
+def test_waiting_for_a_studys_lock_names_its_holder(open_study, capsys, monkeypatch):
+    monkeypatch.setattr("zoerefine.searching.waiting.SAID_AFTER_S", 0.1)
+    study = open_study("{TRAIN: {LR: [0.1]}}")
+    with study.locked():
+        waiting = threading.Thread(target=lambda: study.locked().__enter__(), daemon=True)
+        waiting.start()
+        time.sleep(1)
+    waiting.join(timeout=60)
+    said = capsys.readouterr().err
+    assert "waiting for the lock of study tiny, which is held by process" in said
+    assert f"process {os.getpid()} on {socket.gethostname()}" in said

@@ -70,8 +70,8 @@ def parser() -> argparse.ArgumentParser:
         help="port of the dashboard (default: 8080), or of TensorBoard where there is no study; "
         "a study's TensorBoard uses N + 1; 0: any free ports")  # fmt: skip
     add("--host", default="127.0.0.1", metavar="ADDRESS",
-        help="address to serve on (default: 127.0.0.1, this machine only); there is no "
-        "authentication")  # fmt: skip
+        help="address to serve on (default: 127.0.0.1, this machine only); the printed address "
+        "holds a token, and without it nothing is shown")  # fmt: skip
     add("--storage", default="", metavar="URL",
         help="the study's database, if its config does not name it (STUDY.STORAGE); the password "
         "is read from PGPASSWORD or ~/.pgpass")  # fmt: skip

@@ -21,6 +21,7 @@ from werkzeug.serving import ThreadedWSGIServer
 
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
+from zoerefine.searching.guarded import Guarded, new_token, with_token
 from zoerefine.searching.storage import database_errors, storage_url
 from zoerefine.searching.trial_record import settings_file
 from zoerefine.yaml_text import read_yaml
@@ -41,7 +42,7 @@ def start_dashboard(run: RunDir, storage: str, host: str, port: int) -> tuple[st
         port: optuna-dashboard's; TensorBoard takes the next one. 0: any free ones.
 
     Returns:
-        The addresses of the study's page and of TensorBoard, once both answer.
+        The addresses of the study's page and of TensorBoard with their token, once both answer.
 
     Raises:
         UserError: there is no such study, its database cannot be read, or a port is in use.
@@ -50,12 +51,13 @@ def start_dashboard(run: RunDir, storage: str, host: str, port: int) -> tuple[st
     first, second = listen(host, port), listen(host, port + 1 if port else 0)
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # no line for every request
     app = wsgi(database, artifact_store=FileSystemArtifactStore(run.path / "artifacts"))
-    server = Server(app, first)
+    token = new_token()
+    server = Server(app, first, token)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    tensorboard = start_tensorboard(run.path, second)
+    tensorboard = start_tensorboard(run.path, second, token)
     wait_for_answer(first)
     wait_for_answer(second)
-    return f"{server.get_url()}dashboard/studies/{study_id}", tensorboard
+    return with_token(f"{server.get_url()}dashboard/studies/{study_id}", token), tensorboard
 
 
 def find_study(run: RunDir, storage: str) -> tuple[optuna.storages.RDBStorage, int]:
@@ -112,11 +114,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Server(ThreadedWSGIServer):
-    """A web application on a socket that already listens."""
+    """A guarded web application on a socket that already listens."""
 
-    def __init__(self, app: "WSGIApplication", listening: socket.socket) -> None:
+    def __init__(self, app: "WSGIApplication", listening: socket.socket, token: str) -> None:
         host, port = listening.getsockname()[:2]
-        super().__init__(host, port, app, fd=listening.fileno())
+        super().__init__(host, port, Guarded(app, token, port), fd=listening.fileno())
 
     def get_url(self) -> str:
         """Its address. TensorBoard requires a method of this name."""
@@ -124,14 +126,13 @@ class Server(ThreadedWSGIServer):
         return f"http://{host}:{self.port}/"
 
 
-def start_tensorboard(folder: Path, listening: socket.socket) -> str:
-    """Serve the TensorBoard logs under a folder; returns the address."""
-    program = TensorBoard(server_class=lambda app, _flags: Server(app, listening))
+def start_tensorboard(folder: Path, listening: socket.socket, token: str) -> str:
+    """Serve the TensorBoard logs under a folder; returns the address with the token."""
+    program = TensorBoard(server_class=lambda app, _flags: Server(app, listening, token))
     # Reading in Python takes half a core for 300 trials. Not every platform has the fast reader.
     fast = "true" if tensorboard_data_server.server_binary() else "false"
     program.configure(logdir=str(folder), load_fast=fast)
-    url: str = program.launch()
-    return url
+    return with_token(program.launch(), token)
 
 
 def wait_for_answer(listening: socket.socket) -> None:

@@ -11,14 +11,16 @@ from typing import Any
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import NO_RESOURCES, Resources, open_executor
 from zoerefine.launch.stop_forwarding import StopForwarding
-from zoerefine.progress import say
+from zoerefine.progress import say, warn
 from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.searching.best import publish_best
 from zoerefine.searching.enqueue import enqueue
 from zoerefine.searching.lost_trials import requeue_trials_of
 from zoerefine.searching.study import Study
 from zoerefine.searching.study_progress import study_progress
+from zoerefine.searching.trial_record import trial_run
 from zoerefine.searching.trial_runner import Subject
+from zoerefine.searching.waiting import waits_for_run
 from zoerefine.searching.worker_pool import (
     ClusterWorkers,
     LocalWorkers,
@@ -29,6 +31,7 @@ from zoerefine.searching.worker_pool import (
 from zoerefine.training.kept_log import kept_log
 
 POLL_S = 0.3
+ENDING_S = 3.0  # that the workers of a killed driver have to save their checkpoints
 RESTARTS = 5  # times that a worker is replaced, on average over all workers
 USER_ERROR = 2  # exit code of a `UserError`
 
@@ -100,7 +103,8 @@ class Driver:
     def drive(self) -> None:
         """Run until every worker has found nothing left to do."""
         for name in self._stale_names():
-            requeue_trials_of(self.study, name, with_its_driver=True)
+            for trial in requeue_trials_of(self.study, name, with_its_driver=True):
+                self._say_what_it_waits_for(trial.number)
         with self.stops, study_progress(self.study, self.until) as refresh:
             for slot in self.slots:
                 self._start(slot)
@@ -111,6 +115,16 @@ class Driver:
                 time.sleep(POLL_S)
         if self.stops.count:
             raise KeyboardInterrupt
+
+    def _say_what_it_waits_for(self, number: int) -> None:
+        """Print which process keeps a trial from going on, if one does."""
+        run = trial_run(self.study.run, number)
+        end = time.monotonic() + ENDING_S
+        while run.status().state == "running":
+            if time.monotonic() > end:
+                warn(f"trial {number} cannot go on yet: {waits_for_run(run)}")
+                return
+            time.sleep(POLL_S)
 
     def _stale_names(self) -> set[str]:
         """Names of the workers of an earlier driver of this study, by their logs."""

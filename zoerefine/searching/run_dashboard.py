@@ -17,6 +17,7 @@ from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import RunMetrics, read_metrics
 from zoerefine.run_metrics.find_files import EVENT_FILES
 from zoerefine.searching.dashboard import listen, start_tensorboard, wait_for_answer
+from zoerefine.searching.guarded import new_token
 
 
 def runs_without_study(folder: Path) -> list[Path]:
@@ -45,7 +46,7 @@ def start_run_dashboard(
         if not sum(write_events(run, logs / os.path.relpath(run, folder)) for run in runs):
             raise UserError(f"{folder} has no metrics over steps that could be drawn")
     listening = listen(host, port)
-    address = start_tensorboard(logs, listening)
+    address = start_tensorboard(logs, listening, new_token())
     wait_for_answer(listening)
     return address
 

@@ -6,9 +6,11 @@ appears in a config, a log or a list of processes.
 
 import hashlib
 import logging
+import os
+import socket
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from sqlalchemy.engine import make_url
 
 from zoerefine.config.storage_url import storage_fault
 from zoerefine.errors import UserError
-from zoerefine.locks import lock
+from zoerefine.locks import lock, try_lock
+from zoerefine.searching.waiting import said_if_long
 
 WAIT_S = 60  # for another process that writes to the same SQLite file, or for a server
 MISSED_HEARTBEATS = 3  # after which a trial's worker counts as dead
@@ -100,5 +103,19 @@ def study_lock(storage: optuna.storages.RDBStorage, name: str, folder: Path) -> 
             connection.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
             yield
         return
-    with lock(folder / ".study.lock"):
+    with file_lock(folder / ".study.lock", f"the lock of study {name}") as descriptor:
+        os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".ljust(80).encode(), 0)
         yield
+
+
+@contextmanager
+def file_lock(path: Path, what: str) -> Iterator[int]:
+    """Hold a lock; after a moment of waiting, say who has it. Yields the file's descriptor."""
+    with try_lock(path) as descriptor:
+        if descriptor is not None:
+            yield descriptor
+            return
+    with ExitStack() as stack:
+        with said_if_long(what, path):
+            waited_for = stack.enter_context(lock(path))
+        yield waited_for

@@ -22,6 +22,7 @@ from zoerefine.searching.study import Study
 from zoerefine.searching.subjects import open_subject
 from zoerefine.searching.trial_record import format_values
 from zoerefine.searching.trial_runner import TrialRunner
+from zoerefine.searching.waiting import waits_for_run
 
 POLL_S = 0.5  # between looks at a study in which others still run, or at a run that is locked
 
@@ -78,6 +79,8 @@ class Worker:
 
     def _run(self, claim: Claim) -> None:
         monitor = Monitor(self.study, claim)
+        if claim.run.status().state == "running":
+            say(f"trial {claim.number} waits: {waits_for_run(claim.run)}")
         while claim.run.status().state == "running":  # locked by a worker that counted as dead
             monitor.check_held()
             time.sleep(POLL_S)
