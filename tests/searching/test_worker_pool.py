@@ -81,7 +81,10 @@ def test_after_ctrl_c_and_after_a_kill_the_same_command_resumes_the_study(
 
     done = script("search", *slow)
     assert done.returncode == 0, done.stderr
-    check_finished_study(tmp_path)
+    killed = check_finished_study(tmp_path)
+    alone = script("search", *slow, "RUN.NAME", "alone")
+    assert alone.returncode == 0, alone.stderr
+    assert killed.outcomes() == StudyOnDisk(tmp_path, "alone").outcomes()
 
 
 def stop_between_writes(process, database):
