@@ -1,21 +1,28 @@
 """Addresses that are allowed, and credentials, which are in no command line and in no file."""
 
-import base64
-import os
-import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import shutil
 from urllib.parse import quote
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.launch.git_server import (
+    LARGE,
+    LOGIN,
+    PASSWORD,
+    USER,
+    Handler,
+    RepositoryHandler,
+    pointer,
+    serving,
+    url_of,
+)
 from zoerefine.errors import UserError
+from zoerefine.launch.changes import Changes
 from zoerefine.launch.mirror import fetch_commit, mirror_folder
 from zoerefine.launch.repository_address import parse_address, submodule_address
-
-USER, PASSWORD = "robot", "p@ss w0rd/9c1f"
+from zoerefine.launch.workspace import workspace
 
 
 @pytest.mark.parametrize(
@@ -77,55 +84,16 @@ def test_submodule_urls_are_relative_to_the_parent_and_never_local_folders(tmp_p
 
 @pytest.fixture
 def server(repository):
-    """The repository over HTTP for one user. `seen` collects the command lines of all processes."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            login = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-            if self.headers.get("Authorization") != login:
-                self.send_response(401)
-                self.send_header("WWW-Authenticate", 'Basic realm="git"')
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-                return
-            listing = ["ps", "-eo", "args"]
-            self.server.seen += subprocess.run(listing, capture_output=True, text=True).stdout
-            self.answer()
-
-        do_POST = do_GET
-
-        def answer(self):
-            path, _, query = self.path.partition("?")
-            environment = os.environ | {
-                "GIT_PROJECT_ROOT": str(repository.folder.parent),
-                "GIT_HTTP_EXPORT_ALL": "1",
-                "PATH_INFO": path,
-                "QUERY_STRING": query,
-                "REQUEST_METHOD": self.command,
-                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                "HTTP_GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-                "REMOTE_USER": USER,
-            }
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            command = ["git", "http-backend"]
-            done = subprocess.run(command, input=body, env=environment, capture_output=True)
-            head, _, data = done.stdout.partition(b"\r\n\r\n")
-            self.send_response(200)
-            for line in head.decode().splitlines():
-                self.send_header(*line.split(": ", 1))
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        http.seen = ""
-        threading.Thread(target=http.serve_forever, daemon=True).start()
+    """The repository over HTTP for one user."""
+    with serving(RepositoryHandler, repository.folder.parent) as http:
         yield http
-        http.shutdown()
+
+
+@pytest.fixture
+def other():
+    """Another server, which asks everybody for a password."""
+    with serving(Handler) as http:
+        yield http
 
 
 def test_a_password_works_and_is_in_no_file_and_no_command_line(
@@ -153,3 +121,73 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(server, home, reposi
         fetch_commit(source, "main", home)
     assert "wrong-word" not in str(caught.value)
     assert "wrong-word" not in str(mirror_folder(source, home))
+
+
+@pytest.mark.parametrize("status", [301, 302, 307])
+@pytest.mark.parametrize("what", ["info/refs", "git-upload-pack"])
+def test_a_redirection_does_not_give_the_password_to_another_server(
+    server, other, home, repository, status, what
+):
+    server.redirect, server.status = (f"/tight/{what}", url_of(other)), status
+    source = parse_address(url_of(server, "/tight", login=True))
+    with pytest.raises(UserError, match="cannot be fetched"):
+        fetch_commit(source, "main", home)
+    assert LOGIN in server.logins
+    assert set(other.logins) <= {None}
+
+
+@pytest.fixture
+def large(repository):
+    """A commit with a file in Git LFS, whose content is on the server alone."""
+
+    def make(lfs_url=""):
+        attributes = "*.bin filter=lfs diff=lfs merge=lfs -text\n"
+        (repository.folder / ".gitattributes").write_text(attributes)
+        (repository.folder / "weights.bin").write_text(pointer())
+        if lfs_url:
+            (repository.folder / ".lfsconfig").write_text(f"[lfs]\n\turl = {lfs_url}\n")
+        return repository.commit("large")
+
+    return make
+
+
+def check_out(source, commit, home, tmp_path):
+    mirror, full = fetch_commit(source, commit, home)
+    with workspace(source, mirror, full, Changes(), home, tmp_path / "run") as place:
+        return (place.folder / "weights.bin").read_bytes()
+
+
+needs_lfs = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
+
+
+@needs_lfs
+def test_the_password_reaches_git_lfs_on_its_own_server(server, large, home, tmp_path):
+    source = parse_address(url_of(server, "/tight", login=True))
+    assert check_out(source, large(), home, tmp_path) == LARGE
+
+
+@needs_lfs
+@pytest.mark.parametrize("leak", ["lfs.url", "a redirection", "the place of the objects"])
+def test_git_lfs_does_not_give_the_password_to_another_server(
+    server, other, large, home, tmp_path, leak
+):
+    commit = large(url_of(other, "/lfs") if leak == "lfs.url" else "")
+    if leak == "a redirection":
+        server.redirect, server.status = ("/objects/batch", url_of(other)), 307
+    if leak == "the place of the objects":
+        server.objects_at = url_of(other)
+    source = parse_address(url_of(server, "/tight", login=True))
+    with pytest.raises(UserError, match="LFS"):
+        check_out(source, commit, home, tmp_path)
+    if leak != "a redirection":  # which some versions of git-lfs do not follow
+        assert other.logins, "git-lfs did not ask the other server at all"
+    assert set(other.logins) <= {None}
+
+
+def test_a_submodule_gets_the_password_on_the_same_scheme_host_and_port_only(monkeypatch):
+    parent = parse_address("https://me:secret77@host/team/repo.git")
+    monkeypatch.setattr("os.environ", dict(parent.login()))
+    assert parse_address("https://HOST/other").password == "secret77"
+    for url in ("http://host/x", "https://host:8443/x", "https://host.evil/x", "git://host/x"):
+        assert submodule_address(parent, url).password == ""
+        assert parse_address(url).password == ""

@@ -66,8 +66,11 @@ def commits_between(a: Run, b: Run) -> list[str]:
     repository = Path(str(a.provenance.get("repository", "")))
     try:
         span = f"{a.commit}..{b.commit}"
-        log = git("log", "--oneline", "--no-decorate", "-20", span, "--", folder=repository)
-        changes = git("diff", "--stat", a.commit, b.commit, "--", folder=repository)
+        log = git(
+            "log", "--oneline", "--no-decorate", "-20", span, "--", folder=repository, foreign=True
+        )
+        words = ("diff", "--stat", "--no-ext-diff", "--no-textconv")
+        changes = git(*words, a.commit, b.commit, "--", folder=repository, foreign=True)
     except (GitError, OSError):
         return [f"{repository} does not hold both commits"]
     return [*log.splitlines(), *changes.splitlines()]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.launch.launcher import default_home, start
+from zoerefine.launch.launcher import home_folder, start
 from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.reproduce import (
     DIFFERS,
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         help="run the job once more, even if it was reproduced before")  # fmt: skip
     add_quiet_option(parser)
     args = parser.parse_args(argv)
-    args.home = (args.home or default_home()).expanduser().resolve()
+    args.home = home_folder(args.home)
     with mirrors_in_use(args.home):
         return reproduce(RunDir(args.run.resolve()), args)
 

@@ -15,7 +15,7 @@ from zoerefine.identity import OWN_MODULES
 from zoerefine.launch.executor import NO_RESOURCES
 from zoerefine.launch.job_words import NO_CONFIG, usual_overrides
 from zoerefine.launch.launch_plan import Job
-from zoerefine.launch.launcher import default_home, launch
+from zoerefine.launch.launcher import home_folder, launch
 from zoerefine.launch.left import GIB, LIMIT_BYTES
 from zoerefine.progress import is_quiet
 
@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     words, arguments = split_arguments(argv)
     args = parser().parse_intermixed_args(words)
     args.cwd = args.cwd or ("caller" if uses_older_spellings(words) else Job.cwd)
-    home = (args.home or default_home()).expanduser().resolve()
+    home = home_folder(args.home)
     if args.list or args.clean:
         from zoerefine.launch.housekeeping import clean, stored_folders
 

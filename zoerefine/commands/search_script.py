@@ -8,7 +8,7 @@ from zoerefine.commands.executor_options import resources_of
 from zoerefine.commands.run import job_of
 from zoerefine.config.schema import SEARCH
 from zoerefine.errors import UserError
-from zoerefine.launch.launcher import default_home
+from zoerefine.launch.launcher import home_folder
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.launched_script import LaunchedScript
 from zoerefine.searching.launched_study import plan_study
@@ -44,7 +44,7 @@ def make_subject(
         raise UserError("--metric is missing: give the metric that trials are compared by")
     if args.again or args.again_number:
         raise UserError("--again is for single runs: give --name to search once more")
-    home = (args.home or default_home()).expanduser().resolve()
+    home = home_folder(args.home)
     os.environ["ZOEREFINE_HOME"] = str(home)  # for the workers
     ours, args.overrides = split_words(args.overrides)
     if args.config:

@@ -1,5 +1,6 @@
 """Uncommitted changes of a local repository: refused by name, or recorded as one patch."""
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -9,12 +10,15 @@ from pathlib import Path
 
 from zoerefine.errors import UserError
 from zoerefine.launch.git_commands import (
+    GitError,
     changed_and_untracked_files,
     git,
     git_bytes,
     head_commit,
+    submodule_folders,
     uncommitted_files,
 )
+from zoerefine.launch.git_objects import write_alternates
 from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.progress import say
@@ -119,40 +123,65 @@ def check_size(folder: Path, files: Sequence[str]) -> None:
 def make_patch(folder: Path, commit: str, files: Sequence[str]) -> Changes:
     """One patch of all changes. The user's own index and objects are only read."""
     own = {
-        name: folder / git("rev-parse", "--git-path", name, folder=folder)
+        name: folder / git("rev-parse", "--git-path", name, folder=folder, foreign=True)
         for name in ("index", "objects")
     }
     with tempfile.TemporaryDirectory(prefix="zoerefine-") as scratch:
         index = Path(scratch) / "index"
         if own["index"].exists():
             shutil.copy2(own["index"], index)
-        env = {
-            "GIT_INDEX_FILE": str(index),
-            "GIT_OBJECT_DIRECTORY": scratch,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(own["objects"]),
-        }
-        git("add", "--all", "--ignore-errors", folder=folder, env=env)
-        check_submodules(folder, commit, env)
+        env = {"GIT_INDEX_FILE": str(index), "GIT_OBJECT_DIRECTORY": scratch}
+        write_alternates(Path(scratch), own["objects"])
+        git("add", "--all", "--ignore-errors", folder=folder, env=env, foreign=True)
+        check_submodules(folder, commit, files, env)
         words = ("diff-index", "--cached", "-p", *PATCH_OPTIONS, commit)
-        patch = git_bytes(*words, folder=folder, env=env)
-        tree = git("write-tree", folder=folder, env=env)
-    name = find_secret(patch)
-    if name:
-        raise UserError(
-            f"the uncommitted changes of {folder} contain the secret of {name}, and a run would "
-            "keep them in a file: let the code read it from the environment instead"
-        )
+        patch = git_bytes(*words, folder=folder, env=env, foreign=True)
+        tree = git("write-tree", folder=folder, env=env, foreign=True)
+    check_secrets(folder, commit, patch, files)
     return Changes(patch, tree, tuple(files)) if patch else Changes()
 
 
-def check_submodules(folder: Path, commit: str, env: dict[str, str]) -> None:
+def check_secrets(folder: Path, commit: str, patch: bytes, files: Sequence[str]) -> None:
+    """Raises `UserError` where changes contain a secret, which every run would keep.
+
+    In a patch the former and the new content of a binary file are compressed, so they are read.
+    """
+    now = (path.read_bytes() for name in files if (path := folder / name).is_file())
+    former = (committed_bytes(folder, commit, name) for name in files if is_binary(patch))
+    for content in itertools.chain([patch], now, former):
+        if name := find_secret(content):
+            raise UserError(
+                f"the uncommitted changes of {folder} contain the secret of {name}, and a run "
+                "would keep them in a file: let the code read it from the environment instead"
+            )
+
+
+def is_binary(patch: bytes) -> bool:
+    """Whether a patch has a binary file."""
+    return b"\nGIT binary patch\n" in patch
+
+
+def committed_bytes(folder: Path, commit: str, name: str) -> bytes:
+    """A file's content in a commit; empty where the commit does not have it."""
+    try:
+        return git_bytes("cat-file", "blob", f"{commit}:{name}", folder=folder, foreign=True)
+    except GitError:
+        return b""
+
+
+def check_submodules(folder: Path, commit: str, files: Sequence[str], env: dict[str, str]) -> None:
     """Raises `UserError` where a submodule was changed or moved, which a patch cannot record."""
     # Entries of submodules have mode 160000.
-    words = ("diff-index", "--raw", "--no-renames", "--ignore-submodules=none", "-z", commit)
-    entries = git(*words, folder=folder, env=env).split("\0")
-    for facts, name in zip(entries[::2], entries[1::2], strict=False):
-        if "160000" in facts.split()[:2] or ":160000" in facts:
-            raise UserError(
-                f"submodule {name} of {folder} has changes, which a run cannot record: commit them "
-                f"in the submodule, and the submodule's new commit in {folder}"
-            )
+    words = ("diff-index", "--raw", "--no-renames", "--ignore-submodules=dirty", "-z", commit)
+    entries = git(*words, folder=folder, env=env, foreign=True).split("\0")
+    moved = [
+        name
+        for facts, name in zip(entries[::2], entries[1::2], strict=False)
+        if "160000" in facts.split()[:2] or ":160000" in facts
+    ]
+    inside = tuple(f"{name}/" for name in submodule_folders(folder))
+    if changed := [*moved, *(name for name in files if name.startswith(inside))]:
+        raise UserError(
+            f"submodule {changed[0]} of {folder} has changes, which a run cannot record: commit "
+            f"them in the submodule, and the submodule's new commit in {folder}"
+        )

@@ -22,6 +22,7 @@ from zoerefine.launch.git_objects import (
     commit_tree,
     read_objects,
     read_tree,
+    write_alternates,
 )
 from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.launch.submodules import (
@@ -121,8 +122,7 @@ def init_from_mirror(folder: Path, mirror: Path, commit: str) -> None:
     """
     git("init", "--quiet", "--template=", folder, env=ISOLATED)
     own = folder / ".git"
-    (own / "objects" / "info").mkdir(parents=True, exist_ok=True)
-    (own / "objects" / "info" / "alternates").write_bytes(os.fsencode(f"{mirror}/objects\n"))
+    write_alternates(own / "objects", mirror / "objects")
     if (mirror / "shallow").exists():
         shutil.copyfile(mirror / "shallow", own / "shallow")
     names = ("for-each-ref", "--format=create %(refname) %(objectname)", "refs/heads", "refs/tags")

@@ -5,6 +5,7 @@ other files than the commit's.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,14 @@ class TreeEntry:
 def object_id(kind: str, content: bytes) -> str:
     """The id that git gives to an object."""
     return hashlib.sha1(b"%s %d\0" % (kind.encode(), len(content)) + content).hexdigest()
+
+
+def write_alternates(objects: Path, borrowed: Path) -> None:
+    """Let a repository's folder of objects borrow those of another. Paths may hold any byte."""
+    escapes = {b"\\": b"\\\\", b'"': b'\\"', b"\n": b"\\n"}
+    path = b"".join(escapes.get(bytes([one]), bytes([one])) for one in os.fsencode(borrowed))
+    (objects / "info").mkdir(parents=True, exist_ok=True)
+    (objects / "info" / "alternates").write_bytes(b'"%s"\n' % path)
 
 
 def commit_tree(repository: Path, commit: str) -> str:

@@ -1,6 +1,7 @@
 """Lists what launching keeps on disk, and removes what no run is using."""
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -17,6 +18,10 @@ from zoerefine.locks import is_locked, try_lock
 from zoerefine.progress import say
 
 DAY_S = 86400.0
+MIRROR_NAME = re.compile(r".+-[0-9a-f]{12}(\.git)?")
+WORKSPACE_NAME = re.compile(r"[0-9a-f]{40}(-[0-9a-f]{12})?\.\d+")
+LEFTOVER_NAME = re.compile(r"\.[0-9a-f]{40}(-[0-9a-f]{12})?\.\d+\.\w+\.tmp")
+ENVIRONMENT_NAME = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -47,14 +52,21 @@ def stored_folders(home: Path) -> list[StoredFolder]:
 
 
 def _folders(home: Path) -> Iterator[tuple[str, Path, Path]]:
-    for folder in workspaces_folder(home).glob("*/[0-9a-f]*"):
-        if folder.is_dir():
+    for mirror in own_folders(workspaces_folder(home), MIRROR_NAME):
+        for folder in own_folders(mirror, WORKSPACE_NAME):
             yield "workspace", folder, Path(f"{folder}.lock")
-    for folder in environments_folder(home).glob("[0-9a-f]*"):
-        if folder.is_dir():
-            yield "environment", folder, Path(f"{folder}.lock")
-    for folder in mirrors_folder(home).glob("[!.]*.git"):
+    for folder in own_folders(environments_folder(home), ENVIRONMENT_NAME):
+        yield "environment", folder, Path(f"{folder}.lock")
+    for folder in own_folders(mirrors_folder(home), MIRROR_NAME):
         yield "mirror", folder, home / ".use"
+
+
+def own_folders(place: Path, name: re.Pattern[str]) -> list[Path]:
+    """The folders in a place whose names we give. A symbolic link is never followed."""
+    if place.is_symlink() or not place.is_dir():
+        return []
+    entries = [entry for entry in os.scandir(place) if name.fullmatch(entry.name)]
+    return [place / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _describe(kind: str, folder: Path, lock_file: Path) -> StoredFolder:
@@ -136,7 +148,8 @@ def remove(stored: StoredFolder, discard: bool) -> bool:
 
 def remove_half_made(home: Path) -> None:
     """Remove the temporary folders of killed launches."""
-    for leftover in workspaces_folder(home).glob("*/.*.tmp"):
+    mirrors = own_folders(workspaces_folder(home), MIRROR_NAME)
+    for leftover in [one for mirror in mirrors for one in own_folders(mirror, LEFTOVER_NAME)]:
         workspace = leftover.with_name(leftover.name[1:].rsplit(".", 2)[0])
         with try_lock(Path(f"{workspace}.lock")) as lock_fd:
             if lock_fd is not None:

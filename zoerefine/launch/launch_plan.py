@@ -1,6 +1,7 @@
 """A job, and the plan of its launch: everything that can be looked up before it starts."""
 
 import itertools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from zoerefine.config.storage_url import INSTEAD, holds_password
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
-from zoerefine.identity import launch_settings
+from zoerefine.identity import OWN_MODULES, launch_settings
 from zoerefine.launch.changes import Changes, read_changes
 from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES, merge_overrides
 from zoerefine.launch.git_commands import GitError, git_bytes
@@ -17,7 +18,7 @@ from zoerefine.launch.job_module import check_commit_has
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.left import LIMIT_BYTES
 from zoerefine.launch.mirror import fetch_commit
-from zoerefine.launch.redaction import find_secret
+from zoerefine.launch.redaction import find_secret_in_config
 from zoerefine.launch.repository_address import RepositoryAddress, parse_address
 from zoerefine.run_dir import RunDir, run_name_fault
 from zoerefine.yaml_text import (
@@ -187,10 +188,11 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
     """
     if len(job.overrides) % 2:
         raise UserError(f"overrides are KEY VALUE pairs; {job.overrides[-1]!r} has no value")
-    if not job.caller.is_dir():
+    if not os.path.isdir(job.caller):  # is_dir() raises for a name that is too long
         raise UserError(f"--caller {job.caller} is not an existing folder")
     if job.overrides_in == "file" and job.overrides and job.config == NO_CONFIG:
         raise UserError("there is no config to merge KEY VALUE into: give --config FILE")
+    check_own_words(job)
     address = parse_address(job.repo)
     config = read_local_config(job)
     mirror, commit = fetch_commit(address, job.ref, home, job.branch)
@@ -205,6 +207,17 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
     if holds_password(storage):
         raise UserError(f"{STORAGE} holds a password, which every run would keep; {INSTEAD}")
     return LaunchPlan(job, address, mirror, commit, changes, config, document, home)
+
+
+def check_own_words(job: Job) -> None:
+    """Raises `UserError` where our own training would write a secret of its words to its config."""
+    if job.module.startswith(OWN_MODULES):
+        for key, value in zip(job.overrides[::2], job.overrides[1::2], strict=True):
+            if name := find_secret_in_config(value.encode(errors="surrogateescape")):
+                raise UserError(
+                    f"{key} contains the secret of {name}, and the run would keep it in its "
+                    "config: let the job read it from the environment"
+                )
 
 
 def next_execution(plan: LaunchPlan, runs: Path | None) -> LaunchPlan:
@@ -244,7 +257,7 @@ def parse_config(path: Path, data: bytes) -> Document:
 
     Raises `UserError` where it is not valid, or contains a secret that every run would keep.
     """
-    name = find_secret(data)
+    name = find_secret_in_config(data)
     if name:
         raise UserError(
             f"config {path} contains the secret of {name}: let the job read it from the environment"

@@ -43,6 +43,15 @@ MADE_BY_LAUNCH = (
 LOCK_WAIT_S = 15.0  # for a job to end whose launcher was killed
 
 
+def home_folder(given: Path | None) -> Path:
+    """The folder that --home names, else the default. Raises `UserError` for an unknown user's."""
+    try:
+        return given.expanduser().resolve() if given else default_home()
+    except RuntimeError:
+        name = given or os.environ.get("ZOEREFINE_HOME", "~")
+        raise UserError(f"--home {name}: there is no such user") from None
+
+
 def default_home() -> Path:
     """The folder of mirrors and workspaces: $ZOEREFINE_HOME, or zoerefine in the user's cache."""
     if home := os.environ.get("ZOEREFINE_HOME"):

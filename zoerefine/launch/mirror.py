@@ -18,6 +18,7 @@ from pathlib import Path
 
 from zoerefine.errors import UserError
 from zoerefine.files import create_ignored_folder
+from zoerefine.launch.foreign_settings import UPLOAD_PACK
 from zoerefine.launch.git_commands import GitError, git
 from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.locks import lock
@@ -25,7 +26,8 @@ from zoerefine.locks import lock
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{4,40}")
 REF = re.compile(r"[\w][\w./@^~+#-]*")
-ALL_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+HEAD:refs/remote-head")
+ALL_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+REMOTE_HEAD = "+HEAD:refs/remote-head"
 
 
 def mirrors_folder(home: Path) -> Path:
@@ -122,8 +124,10 @@ def fetch(address: RepositoryAddress, mirror: Path, ref: str, lock_fd: int) -> N
     """Fetch a full hash alone if the server allows that, otherwise all branches and tags."""
 
     def fetch_refs(*words: str) -> None:
-        options = ("--quiet", "--no-tags", "--update-shallow", "--no-recurse-submodules")
+        options = ["--quiet", "--no-tags", "--update-shallow", "--no-recurse-submodules"]
         variables = address.environment()
+        if address.is_local:
+            options.append(f"--upload-pack={UPLOAD_PACK}")
         git("fetch", *options, *words, folder=mirror, env=variables, pass_fds=(lock_fd,))
 
     try:
@@ -133,16 +137,24 @@ def fetch(address: RepositoryAddress, mirror: Path, ref: str, lock_fd: int) -> N
                 return
             except GitError:
                 pass  # some servers send only branches and tags
-        fetch_refs("--prune", "--", address.url, *ALL_REFS)
+        try:
+            fetch_refs("--prune", "--", address.url, *ALL_REFS, REMOTE_HEAD)
+        except GitError as error:
+            if "remote ref HEAD" not in str(error):
+                raise
+            fetch_refs("--prune", "--", address.url, *ALL_REFS)  # its HEAD has no commit yet
+            git("update-ref", "-d", "refs/remote-head", folder=mirror, pass_fds=(lock_fd,))
     except GitError as error:
         raise UserError(f"{address.url} cannot be fetched: {error}") from None
 
 
 def resolve(repository: Path, ref: str, address: RepositoryAddress) -> str:
     """The 40-hex commit of a ref: a branch, a tag (annotated or not), or a hash."""
-    for name in ref_names(ref, repository == address.folder):
+    own = repository == address.folder
+    for name in ref_names(ref, own):
+        words = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         try:
-            return git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", folder=repository)
+            return git(*words, folder=repository, foreign=own)
         except GitError:
             continue
     several = commits_by_prefix(repository, ref)
@@ -173,9 +185,11 @@ def commits_by_prefix(repository: Path, ref: str) -> list[str]:
     """The commits whose hash starts with `ref`."""
     if not SHORT_HASH.fullmatch(ref):
         return []
-    objects = git("rev-parse", f"--disambiguate={ref}", folder=repository).split()
+    words = ("rev-parse", f"--disambiguate={ref}")
+    objects = git(*words, folder=repository, foreign=True).split()
     kinds = "--batch-check=%(objecttype) %(objectname)"
-    lines = git("cat-file", kinds, folder=repository, stdin="\n".join(objects).encode())
+    names = "\n".join(objects).encode()
+    lines = git("cat-file", kinds, folder=repository, stdin=names, foreign=True)
     return [line.split()[1] for line in lines.splitlines() if line.startswith("commit ")]
 
 

@@ -54,7 +54,8 @@ def source_facts(folder: Path) -> dict[str, Any]:
     dirty = uncommitted_files(folder) if commit else []
     facts: dict[str, Any] = {"repository": str(folder), "commit": commit, "dirty_files": dirty}
     if dirty:
-        facts["dirty_digest"] = digest_json(git_bytes("diff", "HEAD", folder=folder).hex())
+        words = ("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "HEAD")
+        facts["dirty_digest"] = digest_json(git_bytes(*words, folder=folder, foreign=True).hex())
     return facts
 
 

@@ -1,9 +1,8 @@
 """Finds secrets and replaces them by `***` in everything that is written to a file.
 
-A secret is the value of an environment variable with a telling name (`WANDB_API_KEY`,
-`DB_PASSWORD`, `githubToken`), or the user and password of a URL. Values shorter than six
-characters and words like `false` do not count, since replacing them would garble every text.
-Paths of existing files do not count either.
+`secret_values.py` says which values of the environment are secrets; the user and password of a URL
+are, too. Values shorter than six characters and words like `false` do not count, since replacing
+them would garble every text. Paths of existing files do not count either.
 """
 
 import os
@@ -11,17 +10,16 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, unquote
+
+from zoerefine.launch.secret_values import (
+    MIN_LENGTH,
+    byte_forms,
+    has_url_password,
+    secrets_of,
+    text_forms,
+)
 
 HIDDEN = "***"
-MIN_LENGTH = 6
-NAME = re.compile(
-    r"TOKEN(?!IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY"
-    r"|(^|_)(KEY|PASS|PWD)$",
-    re.IGNORECASE,
-)
-NOT_SECRET = {"PWD", "OLDPWD"}
-HARMLESS_VALUES = {"false", "disabled", "enabled", "default"}
 URL_CREDENTIALS = re.compile(r"(\w+://)[^/\s\"'@]+@")
 
 _registered: set[str] = set()
@@ -35,11 +33,7 @@ def register_secret(text: str) -> None:
 
 def secret_names(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The secrets of an environment: value -> name of the variable."""
-    return {
-        value: name
-        for name, value in environment.items()
-        if NAME.search(name) and name not in NOT_SECRET and _is_secret(value)
-    }
+    return secrets_of(frozenset(environment.items()))
 
 
 def hide_secrets(text: str) -> str:
@@ -74,30 +68,25 @@ def _without(value: Any, pattern: re.Pattern[str] | None) -> Any:
 
 
 def find_secret(data: bytes) -> str:
-    """The name of the environment variable whose secret `data` contains; empty if none."""
+    """The name of the environment variable whose secret `data` contains; empty if none.
+
+    Found are also its forms in JSON, in URLs, in base64 and in UTF-16.
+    """
     for value, name in secret_names().items():
-        if value.encode(errors="surrogateescape") in data:
+        if any(form in data for form in byte_forms(value)):
             return name
-    return "the URL's password" if any(text.encode() in data for text in _registered) else ""
+    found = any(form in data for text in _registered for form in byte_forms(text))
+    return "the URL's password" if found else ""
 
 
-def _is_secret(value: str) -> bool:
-    return (
-        len(value.strip()) >= MIN_LENGTH
-        and value.lower() not in HARMLESS_VALUES
-        and not (value.startswith(("/", "~")) and os.path.exists(os.path.expanduser(value)))
-    )
+def find_secret_in_config(data: bytes) -> str:
+    """Like `find_secret`; a URL with a password counts too, e.g. that of a database."""
+    return find_secret(data) or ("a URL with a password" if has_url_password(data) else "")
 
 
 @lru_cache(maxsize=4)
 def _pattern(values: frozenset[str]) -> re.Pattern[str] | None:
-    forms: set[str] = set()
-    for value in values:
-        # Logs are written line by line, and URLs quote special characters.
-        lines = {line.strip() for line in value.splitlines()}
-        for form in {value, value.strip(), quote(value, safe=""), unquote(value)} | lines:
-            if len(form) >= MIN_LENGTH:
-                forms.add(form)
+    forms = {form for value in values for form in text_forms(value)}
     if not forms:
         return None
     return re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))

@@ -18,7 +18,8 @@ from zoerefine.launch.redaction import hide_secrets, register_secret
 
 URL = re.compile(r"(file|https?|ssh|git)://[^\s?#]+")
 SSH_FORM = re.compile(r"(\w[\w.-]*@)?\w[\w.-]*:(?!:|//)[^\s-][^\s]*")
-LOGIN_VARIABLES = ("ZOEREFINE_GIT_HOST", "ZOEREFINE_GIT_USER", "ZOEREFINE_GIT_PASSWORD")
+MAX_NAME = 80  # a folder is named after it
+LOGIN_VARIABLES = ("ZOEREFINE_GIT_ORIGIN", "ZOEREFINE_GIT_USER", "ZOEREFINE_GIT_PASSWORD")
 # Git runs this to get the user and password, so they are in no command line and no file.
 CREDENTIAL_HELPER = (
     '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n"'
@@ -45,7 +46,8 @@ class RepositoryAddress:
     def name(self) -> str:
         """The last part of the path, without a `.git` suffix."""
         last = re.split(r"[/:]", self.url.rstrip("/"))[-1]
-        return re.sub(r"[^\w.-]", "_", last.removesuffix(".git")).lstrip(".-") or "repository"
+        name = re.sub(r"[^\w.-]", "_", last.removesuffix(".git")).lstrip(".-")
+        return name.encode("ascii", "replace").decode().replace("?", "_")[:MAX_NAME] or "repository"
 
     @property
     def is_local(self) -> bool:
@@ -57,18 +59,23 @@ class RepositoryAddress:
         if not self.user:
             return {}
         return dict(
-            zip(LOGIN_VARIABLES, (urlsplit(self.url).netloc, self.user, self.password), strict=True)
+            zip(LOGIN_VARIABLES, (origin_of(self.url), self.user, self.password), strict=True)
         )
 
     def environment(self) -> dict[str, str]:
-        """The environment variables with which git uses the URL's credentials."""
+        """The environment variables with which git uses the URL's credentials.
+
+        Git gives them to the URL's own scheme, host and port alone: not to where a server
+        redirects it, and not to another server that a commit names (`lfs.url` in .lfsconfig).
+        """
         if not self.user:
             return {}
-        helpers = [("credential.helper", CREDENTIAL_HELPER)]
+        scope = f"credential.{origin_of(self.url)}"
+        settings = [(f"{scope}.username", self.user), (f"{scope}.helper", CREDENTIAL_HELPER)]
         if self.password:  # without one, the user's own credential helpers are asked
-            helpers.insert(0, ("credential.helper", ""))
-        variables = {"GIT_CONFIG_COUNT": str(len(helpers) + 1)}
-        for number, (key, value) in enumerate([("credential.username", self.user), *helpers]):
+            settings.insert(1, (f"{scope}.helper", ""))
+        variables = {"GIT_CONFIG_COUNT": str(len(settings))}
+        for number, (key, value) in enumerate(settings):
             variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
         return variables | self.login()
 
@@ -78,9 +85,9 @@ def parse_address(text: str) -> RepositoryAddress:
     shown = hide_secrets(text)
     if text.startswith("-") or not text or any(ord(c) < 32 for c in text):
         raise UserError(f"--repo {shown!r} is not a URL or a folder")
-    folder = Path(text).expanduser()
-    if folder.exists():
-        return _local(folder.resolve())
+    folder = existing_folder(text)
+    if folder is not None:
+        return _local(folder)
     if text.startswith("file://"):
         return RepositoryAddress(text)
     if URL.fullmatch(text):
@@ -92,23 +99,41 @@ def parse_address(text: str) -> RepositoryAddress:
     )
 
 
+def existing_folder(text: str) -> Path | None:
+    """The folder of this name; None where there is none. Raises `UserError` for a file."""
+    try:
+        path = Path(text).expanduser().resolve()
+        if path.is_file():
+            raise UserError(f"--repo {path} is a file: give a folder or a URL")
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # too long; ~nobody; a NUL
+        return None
+
+
 def _local(folder: Path) -> RepositoryAddress:
     try:
-        bare = git("rev-parse", "--is-bare-repository", folder=folder) == "true"
-        top = folder if bare else Path(git("rev-parse", "--show-toplevel", folder=folder))
+        bare = git("rev-parse", "--is-bare-repository", folder=folder, foreign=True) == "true"
+        shown = "." if bare else git("rev-parse", "--show-toplevel", folder=folder, foreign=True)
+        top = folder / shown
     except GitError as error:
         reason = f" ({error})" if "dubious" in str(error) else ""
         raise UserError(f"--repo {folder} is a folder without a git repository{reason}") from None
+    if not folder.is_relative_to(top):
+        raise UserError(f"--repo {folder}: its core.worktree names another folder, {top}")
     return RepositoryAddress(str(top), None if bare else top)
 
 
 def _remote(text: str) -> RepositoryAddress:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError as error:
+        raise UserError(f"--repo {hide_secrets(text)!r} is not a valid URL: {error}") from None
     login, _, host = parts.netloc.rpartition("@")
     user, _, password = map(unquote, login.partition(":"))
     if not host or host.startswith("-") or any(ord(c) < 32 for c in user + password):
         raise UserError(f"--repo {hide_secrets(text)!r} is not a URL or a folder")
-    if not login and host == os.environ.get(LOGIN_VARIABLES[0]):
+    if not login and origin_of(text) == os.environ.get(LOGIN_VARIABLES[0]):
         user, password = (os.environ.get(name, "") for name in LOGIN_VARIABLES[1:])
     register_secret(password)
     if parts.scheme == "ssh":  # the user is part of the address, and ssh accepts no password
@@ -117,6 +142,12 @@ def _remote(text: str) -> RepositoryAddress:
         )
     register_secret(user)
     return RepositoryAddress(urlunsplit(parts._replace(netloc=host)), user=user, password=password)
+
+
+def origin_of(url: str) -> str:
+    """A URL's scheme, host and port, to which its credentials belong."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}"
 
 
 def submodule_address(parent: RepositoryAddress, url: str) -> RepositoryAddress:
@@ -135,8 +166,8 @@ def submodule_address(parent: RepositoryAddress, url: str) -> RepositoryAddress:
         raise UserError(
             f"--repo {parent.url}: its submodule's URL {url!r} names a folder of this machine"
         )
-    same_host = urlsplit(address.url).netloc == urlsplit(parent.url).netloc
-    if parent.user and not address.user and same_host and address.url.startswith("http"):
+    same_origin = origin_of(address.url) == origin_of(parent.url)
+    if parent.user and not address.user and same_origin and address.url.startswith("http"):
         return RepositoryAddress(address.url, address.folder, parent.user, parent.password)
     return address
 

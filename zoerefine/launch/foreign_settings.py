@@ -1,0 +1,71 @@
+"""What keeps git from running the programs that a user's repository names in its configuration.
+
+A repository may come from anywhere, and its .git/config can name programs: filters, a command that
+a promisor remote runs when an object is missing, and others. The user's own configuration and the
+system's are trusted.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+# No command in a user's repository needs a transport. Without one git fetches no missing object.
+NO_TRANSPORT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+UPLOAD_PACK = "env GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1 git-upload-pack"
+PROGRAMS = re.compile(
+    r"filter\..*\.(clean|smudge|process|required)|diff\.external|diff\..*\.(command|textconv)"
+    r"|merge\..*\.driver|credential(\..*)?\.helper|gpg(\..*)?\.program"
+    r"|core\.(askpass|editor|pager|sshcommand|gitproxy|alternaterefscommand)",
+    re.DOTALL,
+)
+REPOSITORY_VARIABLES = {
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"),
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE"),
+    *("GIT_GRAFT_FILE", "GIT_REPLACE_REF_BASE", "GIT_CEILING_DIRECTORIES"),
+}
+LFS = {
+    "filter.lfs.clean": "git-lfs clean -- %f",
+    "filter.lfs.smudge": "git-lfs smudge -- %f",
+    "filter.lfs.process": "git-lfs filter-process",
+    "filter.lfs.required": "true",
+}
+
+
+def clean_environment() -> dict[str, str]:
+    """Our environment variables without those that point git at another repository."""
+    return {key: value for key, value in os.environ.items() if key not in REPOSITORY_VARIABLES}
+
+
+@lru_cache(maxsize=256)
+def foreign_settings(folder: Path) -> Mapping[str, str]:
+    """Variables for git in a user's repository, so that its own configuration runs nothing."""
+    lfs = LFS if shutil.which("git-lfs") else {}
+    settings = [(key, harmless_value(key, lfs)) for key in own_keys(folder) if is_program(key)]
+    first = int(os.environ.get("GIT_CONFIG_COUNT") or 0)
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings)), **NO_TRANSPORT}
+    for number, (key, value) in enumerate(settings, start=first):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
+def is_program(key: str) -> bool:
+    """Whether a key of a configuration names a program, or says that it must succeed."""
+    return bool(PROGRAMS.fullmatch(key))
+
+
+def harmless_value(key: str, lfs: Mapping[str, str]) -> str:
+    """A value that runs nothing, or Git LFS."""
+    return lfs.get(key, "false" if key.endswith(".required") else "")
+
+
+def own_keys(folder: Path) -> list[str]:
+    """The keys of a repository's own configuration, with the files that it includes."""
+    command = ["git", "config", "--list", "--show-scope", "--name-only", "-z"]
+    done = subprocess.run(command, cwd=folder, env=clean_environment(), capture_output=True)
+    words = done.stdout.decode(errors="surrogateescape").split("\0")
+    pairs = zip(words[::2], words[1::2], strict=False)
+    return sorted({key for scope, key in pairs if scope in ("local", "worktree")})
