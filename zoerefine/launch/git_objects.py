@@ -32,10 +32,12 @@ def object_id(kind: str, content: bytes) -> str:
 
 def write_alternates(objects: Path, borrowed: Path) -> None:
     """Let a repository's folder of objects borrow those of another. Paths may hold any byte."""
-    escapes = {b"\\": b"\\\\", b'"': b'\\"', b"\n": b"\\n"}
-    path = b"".join(escapes.get(bytes([one]), bytes([one])) for one in os.fsencode(borrowed))
+    path = os.fsencode(borrowed)
+    if b"\n" in path or path.startswith(b'"'):  # git-lfs does not read quoted paths
+        escapes = {b"\\": b"\\\\", b'"': b'\\"', b"\n": b"\\n"}
+        path = b'"%s"' % b"".join(escapes.get(bytes([one]), bytes([one])) for one in path)
     (objects / "info").mkdir(parents=True, exist_ok=True)
-    (objects / "info" / "alternates").write_bytes(b'"%s"\n' % path)
+    (objects / "info" / "alternates").write_bytes(path + b"\n")
 
 
 def commit_tree(repository: Path, commit: str) -> str:
