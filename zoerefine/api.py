@@ -43,7 +43,7 @@ def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "a
 
     Args:
         run: a finished run.
-        engine: auto, torchscript, openvino, tensorrt or tensorrt-rtx.
+        engine: auto, torchscript, openvino, onnx, tensorrt or tensorrt-rtx.
         precision: auto, fp32, fp16, bf16 or int8.
 
     Returns:

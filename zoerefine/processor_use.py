@@ -11,7 +11,7 @@ short gaps of an idle machine and far below a time slice (benchmarks/busy.py).
 
 import math
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 from zoerefine.cgroup_limits import cpu_quota
 
@@ -35,6 +35,12 @@ def usable_cores() -> int:
     """Cores that this process may use: by its affinity mask and its container's quota."""
     cores, quota = visible_cores(), cpu_quota()
     return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+def threads_of_a_call(environment: Mapping[str, str] = os.environ) -> int:
+    """How many threads one computation uses: OMP_NUM_THREADS, or one for each usable core."""
+    stated = environment.get(THREADS, "").split(",")[0]
+    return int(stated) if stated.isdecimal() and int(stated) else usable_cores()
 
 
 def choose_openmp(environment: Environment = os.environ) -> None:

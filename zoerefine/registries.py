@@ -131,6 +131,7 @@ ENGINES = Registry(
         "tensorrt": "zoerefine.exporting.engines.tensorrt_engine",
         "tensorrt-rtx": "zoerefine.exporting.engines.tensorrt_rtx_engine",
         "openvino": "zoerefine.exporting.engines.openvino_engine",
+        "onnx": "zoerefine.exporting.engines.onnx_engine",
         "torchscript": "zoerefine.exporting.engines.torchscript_engine",
     },
 )

@@ -29,7 +29,7 @@ MAX_NAME_BYTES = 120
 LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json
 ENGINE = "engine"  # the folder of engine bundles
 # The names of engine bundles, one for each container (zoerefine/exporting/containers).
-BUNDLE_NAMES = ("refiner.ts", "refiner.openvino")
+BUNDLE_NAMES = ("refiner.ts", "refiner.openvino", "refiner.onnx")
 STATES = ("running", "finished", "failed", "killed")
 
 

@@ -49,11 +49,11 @@ def builder(exported_run):
 
 
 @pytest.fixture(scope="session")
-def openvino_built(builder):
-    """Builds what `auto` may take of OpenVINO, once; request it before `run`, which copies it."""
-    kind = engine_kind("openvino")
-    for precision in () if kind.missing_requirement() else candidates(kind, "auto"):
-        builder.bundle(kind, precision)
+def optional_built(builder):
+    """Builds optional kinds of `auto`, once; request it before `run`, which copies them."""
+    for kind in map(engine_kind, ("openvino", "onnx")):
+        for precision in () if kind.missing_requirement() else candidates(kind, "auto"):
+            builder.bundle(kind, precision)
 
 
 @pytest.fixture

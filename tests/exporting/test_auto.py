@@ -52,11 +52,11 @@ def test_a_kind_needs_one_module_and_one_row(plugin, run, command):
 
 @on_cpu
 def test_a_kind_that_cannot_be_built_is_named_and_the_next_one_is_published(
-    plugin, openvino_built, run, monkeypatch, capsys
+    plugin, optional_built, run, monkeypatch, capsys
 ):
     monkeypatch.setattr(plugin, "BROKEN", ["fp32", "bf16"])
     manifest = read_manifest(export(run))
-    assert manifest["engine"] in ("openvino", "torchscript")
+    assert manifest["engine"] in ("openvino", "onnx", "torchscript")
     assert (
         "plugin fp32 is left out: RuntimeError: the converter of another vendor crashed\n"
         in capsys.readouterr().err
@@ -76,7 +76,7 @@ def test_a_precision_that_cannot_be_built_is_named_and_another_one_is_published(
 
 @on_cpu
 def test_a_kept_engine_that_no_longer_loads_is_named_and_the_next_one_is_published(
-    plugin, openvino_built, run, monkeypatch, capsys
+    plugin, optional_built, run, monkeypatch, capsys
 ):
     """As after an update of a driver, which no digest shows."""
 
@@ -119,14 +119,15 @@ def test_an_engine_that_was_asked_for_and_crashes_keeps_its_traceback(plugin, ru
 
 @on_cpu
 def test_kind_and_precision_are_measured_and_the_manifest_holds_the_measurement(
-    openvino_built, run, monkeypatch
+    optional_built, run, monkeypatch
 ):
     monkeypatch.setattr(auto, "has_bf16", lambda device: True)  # bf16 is a candidate anywhere
     manifest = read_manifest(export(run))
     latency_ms = manifest["choice"]["latency_ms"]
     expected = {"torchscript fp32", "torchscript bf16"}
-    if not engine_kind("openvino").missing_requirement():
-        expected |= {f"openvino {p}" for p in candidates(engine_kind("openvino"), "auto")}
+    for kind in map(engine_kind, ("openvino", "onnx")):
+        if not kind.missing_requirement():
+            expected |= {f"{kind.NAME} {p}" for p in candidates(kind, "auto")}
     assert set(latency_ms) == expected
     assert manifest["choice"]["processor"] == describe_processor()
     chosen = f"{manifest['engine']} {manifest['precision']}"
@@ -156,7 +157,7 @@ def test_a_second_export_takes_the_kept_measurement_and_gives_the_same_bytes(run
 @on_cpu
 def test_emulated_bf16_and_int8_are_never_candidates_of_auto(monkeypatch):
     monkeypatch.setattr(auto, "has_bf16", lambda device: False)
-    for name in ("torchscript", "openvino"):
+    for name in ("torchscript", "openvino", "onnx"):
         assert candidates(engine_kind(name), "auto") == ["fp32"]
 
 

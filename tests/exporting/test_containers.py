@@ -23,7 +23,7 @@ from zoerefine.exporting.export_source import ExportSource
 from zoerefine.model import build_refiner
 from zoerefine.run_dir import BUNDLE_NAMES
 
-KINDS = ["torchscript", "openvino"]  # one for each container
+KINDS = ["torchscript", "openvino", "onnx"]  # one for each container
 WITHOUT_TORCHSCRIPT = Path(__file__).with_name("run_without_torchscript.py")
 
 

@@ -15,7 +15,7 @@ from zoerefine.run_dir import RunDir
 EPILOG = """\
 results, in the run's directory:
   engine/refiner.*       the bundle: network, pre- and post-processing, manifest, model card;
-                         .ts or .openvino, by the kind of its engine
+                         .ts, .onnx or .openvino, by the kind of its engine
   engine/MODEL_CARD.md   its model card: results, limits, origin, how to run it
   engine/sweep.png       --sweep: accuracy against latency; the numbers are in sweep.json
   engine/builds/         built bundles, which the same command uses again
@@ -32,6 +32,8 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv)
     if args.sweep and (args.engine, args.precision) != ("auto", "auto"):
         raise UserError("--sweep tries every engine and precision: leave out the other options")
+    if args.triton and (args.sweep or args.engine not in ("auto", "onnx")):
+        raise UserError("--triton exports the engine onnx: leave out --sweep and other engines")
     run = RunDir(args.run.resolve())
     if args.sweep:
         return print_sweep(run)
@@ -39,9 +41,13 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.exporting.bundle import read_manifest
     from zoerefine.exporting.export import export
 
-    path = export(run, args.engine, args.precision)
+    path = export(run, "onnx" if args.triton else args.engine, args.precision)
     print(summary(read_manifest(path)))
     print(path)
+    if args.triton:
+        from zoerefine.exporting.triton import write_model_repository
+
+        print(write_model_repository(path, args.triton))
     return 0
 
 
@@ -74,6 +80,13 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="build and time every engine and precision that this machine can build, and publish "
         "the fastest",
+    )
+    options.add_argument(
+        "--triton",
+        type=Path,
+        metavar="DIR",
+        help="export the engine onnx, and write it to DIR/refiner, a model of NVIDIA's Triton "
+        "Inference Server",
     )
     add_quiet_option(options)
     return options

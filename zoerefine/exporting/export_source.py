@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from zoerefine.exporting.int8_operator import OperatorInt8Conv
 from zoerefine.exporting.precision import Int8Conv, RefinerInputs, to_precision
 from zoerefine.exporting.shipped_module import ShippedModule, core_of
 from zoerefine.model import RefinerNetwork
@@ -32,7 +33,7 @@ class ExportSource:
         size = self.height, self.width
         return torch.rand(batch, 3, *size), torch.rand(batch, 1, *size) + 1
 
-    def core(self, precision: str, int8_conv: type[Int8Conv] = Int8Conv) -> nn.Module:
+    def core(self, precision: str, int8_conv: type[Int8Conv] = OperatorInt8Conv) -> nn.Module:
         """What engines are built from: the refiner in `precision`, for this size only.
 
         It is a core of `ShippedModule`. Its graph names no device, so a bundle can be loaded on

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from zoerefine.exporting.containers.onnx_file import OnnxFile
 from zoerefine.exporting.containers.zips import ZipContainer
 
 
@@ -51,8 +52,9 @@ class Container(Protocol):
 TORCHSCRIPT = ZipContainer(".ts", is_code=True, marker="/constants.pkl", folder="extra/")
 # OpenVINO's intermediate representation (IR): two files in a zip archive.
 OPENVINO = ZipContainer(".openvino", is_code=False, marker="engine.xml", folder="")
+ONNX = OnnxFile()
 
-CONTAINERS: tuple[Container, ...] = (TORCHSCRIPT, OPENVINO)
+CONTAINERS: tuple[Container, ...] = (TORCHSCRIPT, OPENVINO, ONNX)
 
 
 def container_of(path: Path) -> Container | None:

@@ -23,7 +23,7 @@ from zoerefine.exporting.containers import OPENVINO
 from zoerefine.exporting.containers.zips import new_archive
 from zoerefine.exporting.engine_kinds import NOT_INSTALLED, BuiltEngine, Forward
 from zoerefine.exporting.export_source import ExportSource
-from zoerefine.exporting.int8_operator import LARGEST_CODE, SMALLEST_CODE, OperatorInt8Conv
+from zoerefine.exporting.int8_operator import LARGEST_CODE, SMALLEST_CODE
 from zoerefine.exporting.outputs import SPREAD_UNITS
 from zoerefine.exporting.shipped_module import PrePostProcessing
 
@@ -63,7 +63,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     """
     import openvino
 
-    core = source.core("int8" if precision == "int8" else "fp32", OperatorInt8Conv)
+    core = source.core("int8" if precision == "int8" else "fp32")
     model = openvino.convert_model(source.program(core), extension=[int8_extension()])
     size = source.height, source.width
     shapes = [openvino.PartialShape([-1, channels, *size]) for channels in (3, 1)]

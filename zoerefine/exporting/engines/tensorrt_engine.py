@@ -16,7 +16,7 @@ from zoerefine.exporting.containers import TORCHSCRIPT
 from zoerefine.exporting.engine_kinds import BuiltEngine, gpu_architecture
 from zoerefine.exporting.engines.torchscript_engine import archive, compile_script, load
 from zoerefine.exporting.export_source import ExportSource
-from zoerefine.exporting.int8_operator import OperatorInt8Conv, register_converter
+from zoerefine.exporting.int8_operator import register_converter
 from zoerefine.exporting.torch_tensorrt_package import (
     import_problem,
     runtime_abi,
@@ -102,7 +102,7 @@ def build_engine(source: ExportSource, precision: str) -> bytes:
 
     if precision == "int8":
         register_converter()
-    core = source.core(precision, OperatorInt8Conv).cuda()
+    core = source.core(precision).cuda()
     program = export_program(core, source)
     shapes = [
         torch_tensorrt.Input(

@@ -40,6 +40,7 @@ BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization pro
 # RTX 20, A100, RTX 30, 40 and 50, DGX Spark: all that TensorRT for RTX supports.
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_120", "sm_121")
 DEVICE = "cuda"
+BUILD_PACKAGES = ("tensorrt_rtx_bindings", "onnx", "onnxscript")
 PLAN, ONNX = "engine.plan", "refiner.onnx"
 
 
@@ -50,7 +51,7 @@ def precisions() -> tuple[str, ...]:
 
 def missing_requirement() -> str:
     """Why this machine cannot build the engine; "" if it can."""
-    missing = [name for name in ("tensorrt_rtx_bindings", "onnx") if not find_spec(name)]
+    missing = [name for name in BUILD_PACKAGES if not find_spec(name)]
     return f"{' and '.join(missing)} {NOT_INSTALLED}: {INSTALL}" if missing else ""
 
 

@@ -1,0 +1,64 @@
+"""An ONNX bundle as a model repository of NVIDIA's Triton Inference Server."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from zoerefine.errors import UserError
+from zoerefine.exporting.bundle import read_manifest
+from zoerefine.files import replacing, write_text
+
+MODEL = "refiner"  # its name in the repository
+MOST_FRAMES = 16  # of a batch: what engines are checked at
+MOST_WAIT_US = 2000  # for further requests of a batch; a frame at 24 Hz has 41,667
+INPUTS = {"rgb": ("TYPE_UINT8", [-1, -1, 3]), "zoe": ("TYPE_UINT16", [-1, -1])}
+OUTPUT = ("TYPE_UINT16", [-1, -1])
+
+
+def write_model_repository(bundle: Path, folder: Path) -> Path:
+    """Write `refiner/1/model.onnx`, which is the bundle, and `refiner/config.pbtxt`.
+
+    Returns the folder of the model.
+
+    Raises:
+        UserError: the bundle is not of the kind onnx, or the folder cannot be written to.
+    """
+    manifest = read_manifest(bundle)
+    if manifest["engine"] != "onnx":
+        raise UserError(f"Triton takes bundles of the kind onnx; {bundle} is {manifest['engine']}")
+    model = folder / MODEL
+    try:
+        with replacing(model / "1" / "model.onnx") as temporary:
+            shutil.copyfile(bundle, temporary)
+        write_text(model / "config.pbtxt", config(manifest))
+    except OSError as error:
+        raise UserError(f"{model} cannot be written to: {error.strerror}") from None
+    return model
+
+
+def config(manifest: dict[str, Any]) -> str:
+    """The model's configuration. Sizes have no batch: Triton adds it where batches are allowed."""
+    inputs = ",\n".join(tensor(name, *INPUTS[name]) for name in INPUTS)
+    outputs = ",\n".join(tensor(name, *OUTPUT) for name in manifest["outputs"])
+    return f"""\
+# Depth refiner, bundle {manifest["digest"]}.
+# rgb is 8-bit RGB. zoe and depth are metres * 256, and 0 is an invalid pixel.
+name: "{MODEL}"
+backend: "onnxruntime"
+max_batch_size: {MOST_FRAMES}
+input [
+{inputs}
+]
+output [
+{outputs}
+]
+# Requests with pictures of one size are refined together.
+dynamic_batching {{
+  max_queue_delay_microseconds: {MOST_WAIT_US}
+}}
+"""
+
+
+def tensor(name: str, dtype: str, sizes: list[int]) -> str:
+    """An input or output, -1 for any size."""
+    return f'  {{ name: "{name}" data_type: {dtype} dims: {sizes} }}'
