@@ -275,7 +275,7 @@ def test_confidence_of_a_bundle_without_it_is_one_line_before_anything_is_writte
         (["--out", "rgb/refined"], "--out rgb/refined is inside rgb"),
         (["--out", "note.txt/out"], "note.txt/out cannot be written to: Not a dir"),
         (["--video", "note.txt/side.mp4"], "note.txt cannot be written to: "),
-        (["--batch", "0"], "--batch must be 1 or more"),
+        (["--batch", "0"], "--batch must be 1 to 1024"),
         (["--farthest", "0"], "--farthest must be above 0"),
         (["--farthest", "nan"], "--farthest must be above 0"),
         (["--points", "--fov", "180"], "--fov must be between 0 and 180"),
