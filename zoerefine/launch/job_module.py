@@ -4,6 +4,7 @@ Python searches a module in many places, so a module that the commit does not ha
 the installed packages, and its run would be recorded under a commit that it did not run.
 """
 
+import hashlib
 import importlib.machinery
 import os
 import re
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.files import digest_json
 from zoerefine.launch.git_commands import git
 from zoerefine.launch.git_objects import GITLINK, LINK
 
@@ -172,7 +172,9 @@ def hooked_packages() -> Iterator[Path]:
 
 def digest_sources(package: Path) -> str:
     """SHA-256 over the names and contents of a package's modules."""
-    files = sorted(package.rglob("*.py"))
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files]
-    return digest_json({path.relative_to(package).as_posix(): text
-                        for path, text in zip(files, texts, strict=True)})  # fmt: skip
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        content = path.read_bytes()
+        name = path.relative_to(package).as_posix()
+        digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape") + content)
+    return digest.hexdigest()
