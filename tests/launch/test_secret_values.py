@@ -156,7 +156,7 @@ def test_a_binary_file_whose_committed_content_has_a_secret_is_refused(
 def test_a_config_with_the_password_of_a_url_is_refused(
     repository, config, home, password, is_refused
 ):
-    config.write_text(f"STUDY: {{STORAGE: 'postgresql://u:{password}@h/db'}}\n")
+    config.write_text(f"DATABASE: {{URL: 'postgresql://u:{password}@h/db'}}\n")
     job = Job(str(repository.folder), repository.first, config, "job.py")
     if is_refused:
         with pytest.raises(UserError, match="a URL with a password"):
