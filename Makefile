@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 # What oneDNN may use of the processor. A processor that has less ignores the rest.
 PROCESSORS := AVX2 AVX512_CORE AVX512_CORE_BF16
 
-.PHONY: help demo test test-processors check lint format docs bench install clean
+.PHONY: help demo test fuzz test-processors check lint format docs bench install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -27,6 +27,9 @@ demo: install ## run the main job on a small synthetic world (or DATA=folder)
 
 test: install $(EXTRAS_READY) ## run every test
 	@$(PYTEST) --durations=5 --numprocesses 2 --dist loadfile
+
+fuzz: install $(EXTRAS_READY) ## try 100,000 damaged configs, pictures, runs, bundles and addresses
+	@ZOEREFINE_FUZZ=$${ZOEREFINE_FUZZ:-100000} $(PYTEST) --numprocesses 2 tests/fuzz
 
 test-processors: install ## run the tests of trained numbers as on older and newer processors
 	@set -e; for isa in $(PROCESSORS); do \

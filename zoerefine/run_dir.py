@@ -26,6 +26,7 @@ CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
 SEED = "ZOEREFINE_SEED"
 ATTEMPT = "ZOEREFINE_ATTEMPT"
 MAX_NAME_BYTES = 120
+LAST_TIME_S = 1e11  # seconds since the epoch, in the year 5138
 LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json
 ENGINE = "engine"  # the folder of engine bundles
 # The names of engine bundles, one for each container (zoerefine/exporting/containers).
@@ -50,6 +51,16 @@ class Status:
     ended: float = 0.0
     pid: int = 0
     host: str = ""
+
+    def fault(self) -> str:
+        """Which value cannot be that of a status; empty if all can."""
+        for name, value in (("state", self.state), ("reason", self.reason)):
+            if not isinstance(value, str):
+                return f"{name} is not a text"
+        for name, time_s in (("started", self.started), ("ended", self.ended)):
+            if not isinstance(time_s, int | float) or not 0 <= time_s < LAST_TIME_S:
+                return f"{name} is not a time"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -162,6 +173,8 @@ class RunDir:
             raise UserError(f"{self.status_file} is damaged: {error}") from None
         except OSError as error:
             raise UserError(f"{self.status_file} cannot be read: {error.strerror}") from None
+        if fault := status.fault():
+            raise UserError(f"{self.status_file} is damaged: {fault}")
         if status.state == "running" and not is_locked(self.lock_file):
             return Status("killed", "its process is gone", status.started)
         return status

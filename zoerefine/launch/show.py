@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from zoerefine.errors import UserError
 from zoerefine.launch.job_words import NO_CONFIG, usual_overrides
 from zoerefine.launch.result_files import left_digests, weight_digests
 from zoerefine.run_dir import RunDir
@@ -15,6 +16,8 @@ from zoerefine.visible_text import visible
 
 # What a launcher records of every job, and what a second launch needs.
 LAUNCH_FACTS = {"repository", "commit", "config", "input", "input_digest", "module"}
+TEXTS = LAUNCH_FACTS | {"ref", "caller", "config_flag", "seed_key", "metric_pattern"}
+LISTS = {"overrides", "arguments", "dirty_files"}
 MAX_NUMBERS, MAX_FILES = 12, 4
 REFINED = re.compile(r"(test|val)\.refined\.\w+")  # of our own trainings
 
@@ -22,6 +25,7 @@ REFINED = re.compile(r"(test|val)\.refined\.\w+")  # of our own trainings
 def show_run(run: RunDir) -> str:
     """A page of text about a run. Raises `UserError` where the folder is not a run."""
     recorded = run.read_json(run.provenance_file)
+    check_types(run, recorded)
     status = run.status()
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.started))
     took = f", {(status.ended or time.time()) - status.started:.0f} s" if status.started else ""
@@ -51,6 +55,20 @@ def show_run(run: RunDir) -> str:
         lines += ["", "launched with:", f"  {launch_command(run, recorded)}"]
         lines += ["run it again and compare:", f"  {again}"]
     return "\n".join(map(visible, lines))
+
+
+def check_types(run: RunDir, recorded: Any) -> None:
+    """Raises `UserError` where a value of provenance.json is of another type than a launcher's."""
+    where = f"{run.provenance_file} is damaged"
+    if not isinstance(recorded, dict):
+        raise UserError(f"{where}: it holds no JSON object")
+    for name in TEXTS & recorded.keys():
+        if not isinstance(recorded[name], str | None):
+            raise UserError(f"{where}: {name} is not a text")
+    for name in LISTS & recorded.keys():
+        values = recorded[name]
+        if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+            raise UserError(f"{where}: {name} is not a list of texts")
 
 
 def metric_lines(run: RunDir) -> list[str]:

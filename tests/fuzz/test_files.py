@@ -1,0 +1,93 @@
+"""Damaged configs, pictures and data sets: each is read, or refused with a sentence."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.conftest import CHECKOUT
+from tests.fuzz.limits import bounded, damaged, fuzzed
+from zoerefine.config import load_config
+from zoerefine.data.inspection import inspect
+from zoerefine.data.readers import open_dataset
+from zoerefine.image_files import picture_size, png_is_intact, png_text, read_rgb, read_values
+
+CONFIGS = [path.read_bytes() for path in sorted((CHECKOUT / "configs").glob("*.yaml"))]
+
+
+def picture(kind, mode):
+    """The bytes of a small picture."""
+    rng = np.random.default_rng(0)
+    shape = (12, 16, 3) if mode == "RGB" else (12, 16)
+    pixels = rng.integers(0, 256 if mode == "RGB" else 60000, shape)
+    data = io.BytesIO()
+    Image.fromarray(pixels.astype(np.uint8 if mode == "RGB" else np.uint16)).save(data, kind)
+    return data.getvalue()
+
+
+PICTURES = [picture("PNG", "RGB"), picture("PNG", "I;16"), picture("JPEG", "RGB")]
+CELLS = st.sampled_from(
+    [
+        "a",
+        "../../x",
+        "/etc/passwd",
+        "",
+        "s1",
+        "nan",
+        "-1",
+        "1e999",
+        "0.001",
+        '"',
+        "a\0b",
+        "é",
+        "a.png",
+    ]
+)
+COLUMNS = ["scene", "clip", "frame", "rgb", "depth", "pseudo", "depth_unit_m", "fx", "fy", "x"]
+TABLES = st.tuples(
+    st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=8),
+    st.lists(st.lists(CELLS, max_size=8), max_size=4),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin-1"]),
+    st.sampled_from([",", ";", "\t"]),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder for one example after the other, alone in its parent."""
+    made = tmp_path_factory.mktemp("fuzz") / "inside"
+    made.mkdir()
+    return made
+
+
+@fuzzed
+@given(st.sampled_from(CONFIGS).flatmap(damaged))
+def test_any_damaged_config(folder, data):
+    (folder / "config.yaml").write_bytes(data)
+    with bounded(folder):
+        load_config(folder / "config.yaml")
+
+
+@fuzzed
+@given(st.sampled_from(PICTURES).flatmap(damaged), st.sampled_from([".png", ".jpg"]))
+def test_any_damaged_picture(folder, data, suffix):
+    path = folder / f"picture{suffix}"
+    path.write_bytes(data)
+    for read in (read_rgb, read_values, picture_size, png_text, png_is_intact):
+        with bounded(folder):
+            read(path)
+
+
+@fuzzed
+@given(TABLES, st.sampled_from(PICTURES).flatmap(damaged))
+def test_any_table_of_frames(folder, table, data):
+    columns, rows, encoding, comma = table
+    text = "".join(comma.join(row) + "\n" for row in [columns, *rows])
+    (folder / "frames.csv").write_bytes(text.encode(encoding, "replace"))
+    (folder / "a.png").write_bytes(data)
+    with bounded(folder):
+        inspect(open_dataset(Path(folder)))
