@@ -52,16 +52,6 @@ class Status:
     pid: int = 0
     host: str = ""
 
-    def fault(self) -> str:
-        """Which value cannot be that of a status; empty if all can."""
-        for name, value in (("state", self.state), ("reason", self.reason)):
-            if not isinstance(value, str):
-                return f"{name} is not a text"
-        for name, time_s in (("started", self.started), ("ended", self.ended)):
-            if not isinstance(time_s, int | float) or not 0 <= time_s < LAST_TIME_S:
-                return f"{name} is not a time"
-        return ""
-
 
 @dataclass(frozen=True)
 class RunDir:
@@ -165,6 +155,8 @@ class RunDir:
                     raise ValueError(f"{name} is {getattr(status, name)!r}")
             if status.state not in STATES:
                 raise ValueError(f"there is no state {status.state}")
+            if not all(0 <= time_s < LAST_TIME_S for time_s in (status.started, status.ended)):
+                raise ValueError("a time is out of range")
         except FileNotFoundError:
             return Status("killed", "never started")
         except RecursionError:
@@ -173,8 +165,6 @@ class RunDir:
             raise UserError(f"{self.status_file} is damaged: {error}") from None
         except OSError as error:
             raise UserError(f"{self.status_file} cannot be read: {error.strerror}") from None
-        if fault := status.fault():
-            raise UserError(f"{self.status_file} is damaged: {fault}")
         if status.state == "running" and not is_locked(self.lock_file):
             return Status("killed", "its process is gone", status.started)
         return status

@@ -68,7 +68,7 @@ CONTENTS = {
         "parameters is beyond 1e+100",
     ),
     "a list for a status": ("status.json", "[]", "status.json is damaged"),
-    "odd values in a status": ("status.json", '{"state": 5, "reason": []}', "state is not"),
+    "odd values in a status": ("status.json", '{"state": 5, "reason": []}', "status.json is damaged"),
     "a file of zeros for a bundle": ("engine/refiner.ts", b"\0" * 1000, "engine bundle"),
 }  # fmt: skip
 DOCUMENTS = ("config.yaml", "provenance.json", "results.json", "metrics.jsonl", "status.json")
