@@ -42,7 +42,7 @@ CONTENTS = {
     "a tree for a setting": ("config.yaml", config("{a: [{b: 1}]}"), ""),
     "a deep config": ("config.yaml", "{a: " * 2000 + "1" + "}" * 2000, "levels deep"),
     "an empty provenance": ("provenance.json", "", "damaged"),
-    "a list for a provenance": ("provenance.json", "[1]", "no JSON object"),
+    "a list for a provenance": ("provenance.json", "[1]", "is damaged"),
     "a deep provenance": ("provenance.json", DEEP, "damaged"),
     "numbers for words": (
         "provenance.json",
@@ -54,7 +54,7 @@ CONTENTS = {
     ),
     "half a character": ("provenance.json", '{"commit": "\\ud800"}', "surrogates"),
     "half a document": ("results.json", '{"schema": 1, "te', "damaged"),
-    "a list for results": ("results.json", "[]", "no JSON object"),
+    "a list for results": ("results.json", "[]", "is damaged"),
     "a list for test metrics": ("results.json", '{"schema": 1, "test": [1]}', "test is a list"),
     "huge scores": (
         "results.json",
@@ -68,7 +68,7 @@ CONTENTS = {
         "parameters is beyond 1e+100",
     ),
     "a list for a status": ("status.json", "[]", "status.json is damaged"),
-    "odd values in a status": ("status.json", '{"state": 5, "reason": []}', "status.json is damaged"),
+    "odd values in a status": ("status.json", '{"state": 5, "reason": []}', "is damaged"),
     "a file of zeros for a bundle": ("engine/refiner.ts", b"\0" * 1000, "engine bundle"),
 }  # fmt: skip
 DOCUMENTS = ("config.yaml", "provenance.json", "results.json", "metrics.jsonl", "status.json")
