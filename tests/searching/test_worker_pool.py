@@ -121,8 +121,9 @@ def test_a_suspended_worker_loses_its_trial_to_another(tmp_path, slow, start_scr
 def test_no_trial_begins_after_the_timeout_and_workers_that_join_run_them(
     tmp_path, tiny, script, start_script
 ):
-    tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: [0.001, 0.002]}}\n")
-    done = script("search", "--config", tiny, "--timeout", "0.001", "TRAIN.EPOCHS", "1")
+    tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.002}}}\n")
+    words = ("--trials", 2, "--timeout", "0.001")
+    done = script("search", "--config", tiny, *words, "TRAIN.EPOCHS", "1")
     assert done.returncode == 2
     assert "no trial was completed" in done.stderr
     assert StudyOnDisk(tmp_path).trials() == []
