@@ -6,6 +6,7 @@ OpenVINO's graph.
 
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
@@ -64,7 +65,9 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     import openvino
 
     core = source.core("int8" if precision == "int8" else "fp32")
-    model = openvino.convert_model(source.program(core), extension=[int8_extension()])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, about functions of its own
+        model = openvino.convert_model(source.program(core), extension=[int8_extension()])
     size = source.height, source.width
     shapes = [openvino.PartialShape([-1, channels, *size]) for channels in (3, 1)]
     model.reshape(dict(zip(model.inputs, shapes, strict=True)))
