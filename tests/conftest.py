@@ -18,7 +18,12 @@ from tests.foreign import ForeignRepository
 from tests.machine_faults import OtherUser, SmallDisk
 from zoerefine.config import load_config
 from zoerefine.data.synthetic import synthesize
+from zoerefine.exporting.bundle import read_manifest
+from zoerefine.exporting.engine_kinds import engine_kind
 from zoerefine.exporting.export import export
+from zoerefine.exporting.trust import trust
+from zoerefine.files import digest_file, digest_json
+from zoerefine.locks import lock
 from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import load_refiner, save_best
 from zoerefine.training.job import run_training
@@ -40,6 +45,10 @@ LOADER: {BATCH: 4}
 MODEL: {BASE: 4}
 TRAIN: {EPOCHS: 2, LOG_EVERY: 1}
 """
+
+# What decides the content of an aoti bundle.
+AOTI_SCRIPT = CHECKOUT / "tests" / "exporting" / "aoti_without_torchscript.py"
+AOTI_CODE = "exporting", "model", "data"
 
 CHROMIUM = (
     "--headless",
@@ -115,6 +124,29 @@ def study(world, tmp_path_factory):
     run = RunDir(Path(found.stdout.splitlines()[-1]))
     export(RunDir(run.path / "best"), "torchscript", "fp32")
     return run
+
+
+@pytest.fixture(scope="session")
+def aoti_bundle(request, trusted_bundles):
+    """An aoti fp32 bundle of a random refiner, built where TorchScript raises. Not to be changed.
+
+    It is kept in pytest's cache, since a build takes most of a minute.
+    """
+    missing = engine_kind("aoti").missing_requirement()
+    if missing:
+        pytest.skip(missing)
+    package = CHECKOUT / "zoerefine"
+    code = [path for part in AOTI_CODE for path in (package / part).rglob("*.py")]
+    digest = digest_json([torch.__version__, *sorted(map(digest_file, [*code, AOTI_SCRIPT]))])[:16]
+    folder = Path(request.config.cache.mkdir("aoti"))
+    path = folder / f"{digest}.pt2"
+    with lock(folder / ".lock"):  # another worker may build it
+        if not path.exists():
+            command = [sys.executable, "-W", "ignore", AOTI_SCRIPT, path]
+            done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, "")
+    trust(read_manifest(path)["digest"], path)  # it may have been built by other tests
+    return path
 
 
 @pytest.fixture(scope="module")

@@ -133,6 +133,7 @@ ENGINES = Registry(
         "openvino": "zoerefine.exporting.engines.openvino_engine",
         "onnx": "zoerefine.exporting.engines.onnx_engine",
         "torchscript": "zoerefine.exporting.engines.torchscript_engine",
+        "aoti": "zoerefine.exporting.engines.aoti_engine",
     },
 )
 EXECUTORS = Registry(

@@ -30,7 +30,7 @@ LAST_TIME_S = 1e11  # seconds since the epoch, in the year 5138
 LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json
 ENGINE = "engine"  # the folder of engine bundles
 # The names of engine bundles, one for each container (zoerefine/exporting/containers).
-BUNDLE_NAMES = ("refiner.ts", "refiner.openvino", "refiner.onnx")
+BUNDLE_NAMES = ("refiner.ts", "refiner.openvino", "refiner.onnx", "refiner.pt2")
 STATES = ("running", "finished", "failed", "killed")
 
 

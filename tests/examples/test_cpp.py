@@ -18,9 +18,12 @@ FILES = ["BUNDLE", "rgb.ppm", "zoe.pgm", "out.pgm"]
 SOURCES = Path(__file__).resolve().parents[2] / "examples" / "cpp"
 
 
+PROGRAMS = ("refine", "refine_pt2")
+
+
 @pytest.fixture(scope="module")
-def program(request):
-    """The example, built as the first lines of CMakeLists.txt say; kept in pytest's cache."""
+def programs(request):
+    """The examples, built as the first lines of CMakeLists.txt say; kept in pytest's cache."""
     for tool in ("cmake", "c++"):
         if not shutil.which(tool):
             pytest.skip(f"no {tool} on this machine: apt-get install cmake g++")
@@ -29,16 +32,29 @@ def program(request):
     sources = [digest_file(path) for path in sorted(SOURCES.iterdir())]
     digest = digest_json([torch.__version__, torch.__file__, *sources])[:16]
     build = Path(request.config.cache.mkdir("cpp-example")) / digest
-    if (build / "refine").exists():
-        return build / "refine"
+    built = [build / name for name in PROGRAMS]
+    if all(path.exists() for path in built):
+        return built
     prefix = f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}"
     for command in (
         ["cmake", "-S", SOURCES, "-B", build, "-DCMAKE_BUILD_TYPE=Release", prefix],
-        ["cmake", "--build", build],
+        ["cmake", "--build", build, "--parallel", "2"],
     ):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-    return build / "refine"
+    return built
+
+
+@pytest.fixture
+def program(programs):
+    """The program for torchscript and tensorrt bundles."""
+    return programs[0]
+
+
+@pytest.fixture
+def pt2_program(programs):
+    """The program for aoti bundles."""
+    return programs[1]
 
 
 @pytest.fixture
@@ -67,14 +83,23 @@ def run(program, folder, *words):
     )
 
 
-def test_its_output_is_bit_exact_with_pythons(program, bundle, frame, tmp_path):
-    done = run(program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm")
+def check_output(program, bundle, frame, folder):
+    """The program's results are those of Python, bit by bit."""
+    done = run(program, folder, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm")
     assert (done.returncode, done.stderr) == (0, "")
     rgb, zoe = frame
     expected = load_bundle(bundle).with_confidence(rgb[None], zoe[None])
     for name, output in zip(("refined.pgm", "refined.pgm.confidence.pgm"), expected, strict=True):
-        found = cv2.imread(str(tmp_path / name), cv2.IMREAD_UNCHANGED)
+        found = cv2.imread(str(folder / name), cv2.IMREAD_UNCHANGED)
         np.testing.assert_array_equal(found, output[0])
+
+
+def test_its_output_is_bit_exact_with_pythons(program, bundle, frame, tmp_path):
+    check_output(program, bundle, frame, tmp_path)
+
+
+def test_an_aoti_bundle_gives_the_same_bits_as_in_python(pt2_program, aoti_bundle, frame, tmp_path):
+    check_output(pt2_program, aoti_bundle, frame, tmp_path)
 
 
 def test_a_bundle_with_a_tensorrt_engine_runs_once_the_runtime_is_loaded(
@@ -119,6 +144,22 @@ def test_its_errors_are_one_line(program, bundle, frame, tmp_path, words, messag
     (tmp_path / "cut.ppm").write_bytes((tmp_path / "rgb.ppm").read_bytes()[:-100])
     cv2.imwrite(str(tmp_path / "small.ppm"), np.zeros((4, 4, 3), np.uint8))
     done = run(program, tmp_path, *(bundle if word == "BUNDLE" else word for word in words))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["absent.pt2", "rgb.ppm", "zoe.pgm", "out.pgm"], "error: absent.pt2: "),
+        (["rgb.ppm", "rgb.ppm", "zoe.pgm", "out.pgm"], "error: rgb.ppm: "),
+        (["absent.pt2", "zoe.pgm", "zoe.pgm", "out.pgm"], "error: zoe.pgm is not of kind P6 255"),
+        (["absent.pt2"], "usage: refine_pt2 BUNDLE RGB.ppm ZOE.pgm REFINED.pgm"),
+    ],
+)
+def test_errors_with_packages_are_one_line(pt2_program, frame, tmp_path, words, message):
+    done = run(pt2_program, tmp_path, *words)
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -1,5 +1,6 @@
 """The file formats of bundles: one manifest and one face, and no altered byte is accepted."""
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -23,7 +24,7 @@ from zoerefine.exporting.export_source import ExportSource
 from zoerefine.model import build_refiner
 from zoerefine.run_dir import BUNDLE_NAMES
 
-KINDS = ["torchscript", "openvino", "onnx"]  # one for each container
+KINDS = ["torchscript", "openvino", "onnx", "aoti"]  # one for each container
 WITHOUT_TORCHSCRIPT = Path(__file__).with_name("run_without_torchscript.py")
 
 
@@ -35,15 +36,19 @@ def make_source():
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory):
+def paths(request, tmp_path_factory):
     """A bundle of each container by its kind; their files have no suffix."""
     folder, found = tmp_path_factory.mktemp("containers"), {}
     for name in KINDS:
         kind = engine_kind(name)
-        if not kind.missing_requirement():
+        if kind.missing_requirement():
+            continue
+        if name == "aoti":
+            shutil.copyfile(request.getfixturevalue("aoti_bundle"), folder / name)
+        else:
             manifest = {"engine": name, "precision": "fp32", "run": "abc", "torch": "2"}
             save_bundle(kind.build(make_source(), "fp32"), manifest, folder / name)
-            found[name] = folder / name
+        found[name] = folder / name
     return found
 
 
@@ -125,8 +130,11 @@ def test_a_compressed_manifest_is_refused_unread(tmp_path):
 
 
 def test_without_torchscript_the_other_kinds_export_and_run(paths):
-    """torch.jit's functions are patched to raise, in a process of its own."""
-    kinds = [name for name in paths if name != "torchscript"]
+    """torch.jit's functions are patched to raise, in a process of its own.
+
+    The bundle of aoti was built and run in such a process, too.
+    """
+    kinds = [name for name in paths if name not in ("torchscript", "aoti")]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", WITHOUT_TORCHSCRIPT, *kinds],
         capture_output=True,

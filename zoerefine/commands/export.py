@@ -15,7 +15,7 @@ from zoerefine.run_dir import RunDir
 EPILOG = """\
 results, in the run's directory:
   engine/refiner.*       the bundle: network, pre- and post-processing, manifest, model card;
-                         .ts, .onnx or .openvino, by the kind of its engine
+                         .ts, .onnx, .openvino or .pt2, by the kind of its engine
   engine/MODEL_CARD.md   its model card: results, limits, origin, how to run it
   engine/sweep.png       --sweep: accuracy against latency; the numbers are in sweep.json
   engine/builds/         built bundles, which the same command uses again
@@ -66,8 +66,8 @@ def parser() -> argparse.ArgumentParser:
         "--engine",
         choices=["auto", *ENGINES],
         default="auto",
-        help="default: auto, the fastest that this machine can build and run, of: "
-        f"{', '.join(ENGINES)}",
+        help="default: auto, the fastest that this machine can build and run; never aoti, whose "
+        "build takes up to a minute",
     )
     options.add_argument(
         "--precision",

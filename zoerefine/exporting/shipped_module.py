@@ -43,7 +43,7 @@ class PrePostProcessing(nn.Module):
         size = [self.height, self.width]
         rgb01 = rgb_u8.permute(0, 3, 1, 2).to(torch.float32) / 255.0  # [B, 3, H, W]
         zoe_m = floats(zoe_u16).unsqueeze(1) * self.unit_m  # [B, 1, H, W]
-        if [zoe_m.size(2), zoe_m.size(3)] == size:
+        if not self.resizes([zoe_m.size(2), zoe_m.size(3)]):
             return rgb01.contiguous(), zoe_m
         return area_mean(rgb01, size), valid_area_mean(zoe_m, size)
 
@@ -57,7 +57,7 @@ class PrePostProcessing(nn.Module):
         """
         zoe_m = floats(zoe_u16).unsqueeze(1) * self.unit_m
         size = [zoe_m.size(2), zoe_m.size(3)]
-        resized = size != [self.height, self.width]
+        resized = self.resizes(size)
         refined_m = core_outputs[0]
         if resized:
             refined_m = zoe_m * resized_factor(core_zoe_m, refined_m, size)
@@ -69,6 +69,10 @@ class PrePostProcessing(nn.Module):
                 units = torch.where(zoe_m > 0, units, torch.zeros_like(units))
             outputs.append(rounded_u16(units))
         return outputs
+
+    def resizes(self, size: list[int]) -> bool:
+        """Whether pictures of this size are not of the core's."""
+        return size != [self.height, self.width]
 
 
 class ShippedModule(nn.Module):

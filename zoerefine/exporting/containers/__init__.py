@@ -53,8 +53,10 @@ TORCHSCRIPT = ZipContainer(".ts", is_code=True, marker="/constants.pkl", folder=
 # OpenVINO's intermediate representation (IR): two files in a zip archive.
 OPENVINO = ZipContainer(".openvino", is_code=False, marker="engine.xml", folder="")
 ONNX = OnnxFile()
+# Packages of AOTInductor, with additional files where torch.export keeps them.
+PT2 = ZipContainer(".pt2", is_code=True, marker="/archive_format", folder="extra/")
 
-CONTAINERS: tuple[Container, ...] = (TORCHSCRIPT, OPENVINO, ONNX)
+CONTAINERS: tuple[Container, ...] = (TORCHSCRIPT, OPENVINO, ONNX, PT2)
 
 
 def container_of(path: Path) -> Container | None:
