@@ -1,0 +1,78 @@
+"""kill -9 at any moment of infer, export and analyze: the same command then succeeds."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from zoerefine.data import habitatdyn
+from zoerefine.exporting.bundle import load_bundle
+from zoerefine.run_dir import RunDir
+
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
+
+
+def start(*words):
+    """A command in a process of its own."""
+    command = [sys.executable, "-m", "zoerefine", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def complete(*words):
+    """Run a command to its end; returns its seconds."""
+    begin = time.perf_counter()
+    process = start(*words)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return time.perf_counter() - begin
+
+
+def kill_and_complete(words, seconds, seed):
+    """Kill the command at random moments of its usual time, then run it to its end."""
+    draw = random.Random(seed)
+    for _ in range(KILLS):
+        process = start(*words)
+        time.sleep(draw.uniform(0.2, 1.0) * seconds)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    complete(*words)
+
+
+def contents(folder):
+    """Every file of a folder but empty ones, such as locks."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_infer_writes_the_same_files_after_kills(exported_run, world, tmp_path):
+    words = ["infer", exported_run.bundle, "--rgb", world / habitatdyn.RGB,
+             "--depth", world / habitatdyn.ZOE, "--colors"]  # fmt: skip
+    seconds = complete(*words, "--out", tmp_path / "alone")
+    kill_and_complete([*words, "--out", tmp_path / "killed"], seconds, seed=1)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
+
+
+def test_analyze_writes_the_same_files_after_kills(study, tmp_path):
+    seconds = complete("analyze", study.path, "--out", tmp_path / "alone")
+    kill_and_complete(["analyze", study.path, "--out", tmp_path / "killed"], seconds, seed=2)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
+
+
+@pytest.mark.parametrize("engine", ["torchscript", "onnx"])
+def test_export_publishes_a_whole_bundle_after_kills(exported_run, tmp_path, engine):
+    pytest.importorskip("onnx" if engine == "onnx" else "torch")
+    runs = [RunDir(shutil.copytree(exported_run.path, tmp_path / name)) for name in ("a", "b")]
+    for run in runs:
+        shutil.rmtree(run.engine)
+    words = ["--engine", engine, "--precision", "fp32"]
+    seconds = complete("export", runs[0].path, *words)
+    kill_and_complete(["export", runs[1].path, *words], seconds, seed=3)
+    assert load_bundle(runs[1].bundle).manifest["engine"] == engine
+    assert {p.name for p in runs[1].engine.iterdir()} == {p.name for p in runs[0].engine.iterdir()}
+    built = [sorted(path.name for path in (run.engine / "builds").iterdir()) for run in runs]
+    assert built[0] == built[1]
