@@ -1,6 +1,7 @@
 """One suite over the engines that run on a CPU: accurate, checked, kept, compared."""
 
 import gc
+import json
 import os
 import shutil
 import subprocess
@@ -324,7 +325,7 @@ def test_int8_is_calibrated_on_training_scenes_only(builder):
 def test_a_sweep_builds_every_engine_and_publishes_the_fastest(run, capsys):
     rows, path = sweep(run)
     messages = capsys.readouterr().err
-    on_disk = run.read_json(run.engine / "sweep.json")
+    on_disk = json.loads((run.engine / "sweep.json").read_text())
     assert [row["engine"] for row in on_disk] == [row.engine for row in rows]
     runs_here = [row for row in rows if row.latency_ms and row.engine != "eager"]
     assert len(runs_here) > 1
