@@ -1,6 +1,7 @@
-"""The processor's instruction sets, without torch: for Linux on x86; elsewhere none is known."""
+"""The processor's name and instruction sets, without torch; the sets for Linux on x86 alone."""
 
 import os
+import platform
 from functools import cache
 from pathlib import Path
 
@@ -12,15 +13,24 @@ VECTOR_SETS = {
 }
 
 
+def cpu_name() -> str:
+    """The processor's model name; empty where it is not known."""
+    return described("model name") if CPU_INFO.exists() else platform.processor()
+
+
 @cache
 def flags() -> frozenset[str]:
     """The instruction sets that Linux lists."""
+    return frozenset(described("flags").split())
+
+
+def described(field: str) -> str:
+    """What Linux says of the first processor; empty where it says nothing."""
     try:
         lines = CPU_INFO.read_text(errors="replace").splitlines()
     except OSError:
-        return frozenset()
-    found = next((line for line in lines if line.startswith("flags")), "")
-    return frozenset(found.partition(":")[2].split())
+        return ""
+    return next((x.partition(":")[2].strip() for x in lines if x.startswith(field)), "")
 
 
 def vector_set() -> str:

@@ -102,7 +102,7 @@ def damage(runs):
     row = {"phase": "val", "epoch": 0, "refined": {"abs_rel": 0.1}, "pseudo": {"abs_rel": 0.2}}
     documents = {
         "cut short": ("results.json", "{", "damaged"),
-        "a list": ("provenance.json", "[]", "holds no JSON object"),
+        "a list": ("provenance.json", "[]", "not a mapping"),
         "bad yaml": ("config.yaml", "a: [", "damaged"),
         "a list of keys": ("config.yaml", "[]", "holds no mapping"),
         "recursive yaml": ("config.yaml", "&a {b: *a}", "contains itself"),

@@ -25,6 +25,7 @@ from tensorrt_interpreter import Interpreter, UnknownLayer, typed_layers
 from torch import Tensor
 
 from zoerefine.exporting.export_source import ExportSource
+from zoerefine.exporting.int8_operator import OperatorInt8Conv
 from zoerefine.exporting.precision import Int8Conv
 from zoerefine.model import build_refiner
 
@@ -307,7 +308,7 @@ def planted(mutant):
         plain = ExportSource.core
         return patch.object(ExportSource, "core", lambda one, _, *more: plain(one, "fp32", *more))
     if mutant == "weights that are computed ahead":
-        return patch.object(engine.OperatorInt8Conv, "quantized_weight", Int8Conv.quantized_weight)
+        return patch.object(OperatorInt8Conv, "quantized_weight", Int8Conv.quantized_weight)
     return nullcontext()
 
 

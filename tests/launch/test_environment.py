@@ -39,7 +39,7 @@ def test_a_virtual_environment_is_made_from_the_lock_file_once(
     assert "torch" not in (only_run().path / "environment.txt").read_text()
     again = launch("--environment", "venv", "--module", "uses.py", "KEY", "2", commit=commit)
     assert (again.returncode, "installing" in again.stderr) == (0, False)
-    failed = launch("--environment", "venv", "--module", "uses.py")
+    failed = launch("--environment", "venv")  # of a commit without the file
     assert failed.returncode == 2
     assert "no requirements.lock" in failed.stderr
 

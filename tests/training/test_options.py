@@ -10,6 +10,7 @@ from torch import nn
 
 from tests.training.conftest import rows
 from zoerefine.data.sampler import OrderOptions
+from zoerefine.data.verification import BackgroundVerification
 from zoerefine.errors import UserError
 from zoerefine.model import build_refiner
 from zoerefine.run_dir import RunDir
@@ -97,7 +98,7 @@ def test_weights_are_averaged_with_a_smaller_decay_in_the_first_steps(trainer, d
 def test_a_non_finite_gradient_stops_before_a_checkpoint_holds_it(trainer, tmp_path):
     made = trainer("TRAIN.PRECISION", "fp32", "TRAIN.CHECKPOINT_S", "0.0")
     run = RunDir(tmp_path / "run")
-    loop = Loop(made.cfg, run, made, None)
+    loop = Loop(made.cfg, run, made, None, {}, BackgroundVerification(made.cache))
     first = made.refiner.get_parameter("backbone.down.0.0.weight")
     first.register_hook(lambda gradient: gradient * (math.inf if made.step == 1 else 1))
     with pytest.raises(UserError, match=r"the gradient norm of step 2 is (nan|inf): look at"):
@@ -113,7 +114,7 @@ def test_fp16_stops_only_at_gradients_that_overflow_at_any_loss_scale(trainer, t
     if lasting:  # few steps from the lowest scale, instead of 32
         made.scaler = torch.amp.GradScaler(made.device.type, init_scale=MIN_LOSS_SCALE * 4)
     run = RunDir(tmp_path / "run")
-    loop = Loop(made.cfg, run, made, None)
+    loop = Loop(made.cfg, run, made, None, {}, BackgroundVerification(made.cache))
     first = made.refiner.get_parameter("backbone.down.0.0.weight")
     first.register_hook(lambda g: g * (math.inf if lasting or made.step == 1 else 1))
     if not lasting:

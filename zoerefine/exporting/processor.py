@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from zoerefine.cpu_features import has_amx, has_bf16, vector_set
-from zoerefine.launch.provenance import cpu_name
+from zoerefine.cpu_features import cpu_name, has_amx, has_bf16, vector_set
 
 
 def describe_processor() -> str:

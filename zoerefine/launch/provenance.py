@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from zoerefine.cpu_features import cpu_name
 from zoerefine.files import digest_json, write_json, write_text
 from zoerefine.identity import OWN_MODULES
 from zoerefine.launch.environment import packages
@@ -83,15 +84,6 @@ def device_facts() -> dict[str, Any]:
             "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         }
     return facts
-
-
-def cpu_name() -> str:
-    """The processor's model name; empty where it is not known."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), "")
 
 
 def query_gpus(field: str) -> list[str]:
