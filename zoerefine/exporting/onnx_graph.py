@@ -110,7 +110,7 @@ def store_weights_as_int8(graph: ir.Graph) -> None:
 def codes(values: Any, step: Any) -> np.ndarray:
     """What QuantizeLinear makes of a constant, int8, with one step for each of its first axis."""
     array = values.const_value.numpy()
-    steps = ir.convenience.get_const_tensor(step).numpy()  # type: ignore[union-attr]
+    steps = ir.convenience.get_const_tensor(step).numpy()
     steps = steps.reshape(-1, *[1] * (array.ndim - 1)) if steps.ndim else steps
     found: np.ndarray = np.clip(np.rint(array / steps), SMALLEST_CODE, LARGEST_CODE)
     return found.astype(np.int8)
