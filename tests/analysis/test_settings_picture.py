@@ -34,23 +34,27 @@ def collected(runs, settings):
     return collect([str(runs.folder)]).runs
 
 
+def drawn(found):
+    return settings_figure(found, TEST, importances(found, TEST))
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_no_text_covers_another_or_leaves_the_picture(runs, name):
     with style():
-        assert_readable(settings_figure(collected(runs, SETS[name]), TEST), narrowest=0.06)
+        assert_readable(drawn(collected(runs, SETS[name])), narrowest=0.06)
 
 
 def test_equal_scores_are_drawn(runs):
     for number in range(3):
         runs.add(f"r{number}", {"LR": 0.1 * number}, scenes=(0.2,))
     with style():
-        assert_readable(settings_figure(collect([str(runs.folder)]).runs, TEST))
+        assert_readable(drawn(collect([str(runs.folder)]).runs))
 
 
 def test_values_are_ordered_by_score_and_the_rest_is_one_column(runs):
     found = collected(runs, SETS["forty names"])
     with style():
-        axis = settings_figure(found, TEST).axes[0]
+        axis = drawn(found).axes[0]
     labels = [label.get_text() for label in axis.get_xticklabels()]
     assert len(labels) == 8 and labels[-1] == "33 others"
     (points,) = axis.lines

@@ -9,6 +9,7 @@ from pathlib import Path
 from zoerefine.analysis.collect import Collection, collect
 from zoerefine.analysis.comparisons import compare_groups
 from zoerefine.analysis.groups import RunGroup, make_groups
+from zoerefine.analysis.importance import importances
 from zoerefine.analysis.measure import Measure, choose_measure
 from zoerefine.analysis.overview import draw_overview
 from zoerefine.analysis.paper_tables import write_tables
@@ -167,7 +168,8 @@ def write_analysis(collection: Collection, measure: Measure, view: View, out: Pa
     differences = compare_groups(compared, measure, baseline)
     paths = draw_overview(collection, groups, measure, out, view.style)
     (out / "settings.png").unlink(missing_ok=True)
-    if draw_settings(collection.runs, measure, out / "settings.png"):
+    shares = importances(collection.runs, measure)
+    if draw_settings(collection.runs, measure, shares, out / "settings.png"):
         paths.append(out / "settings.png")
     for name, (header, rows) in {
         "runs.csv": run_rows(collection, groups),
@@ -181,5 +183,5 @@ def write_analysis(collection: Collection, measure: Measure, view: View, out: Pa
         write_csv(out / name, header, rows)
         paths.append(out / name)
     paths += write_tables(groups, differences, measure, baseline, out)
-    paths.append(write_report(collection, groups, differences, measure, out))
+    paths.append(write_report(collection, groups, differences, measure, shares, out))
     return paths

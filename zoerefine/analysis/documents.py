@@ -12,12 +12,7 @@ from zoerefine.yaml_text import parse_yaml
 
 def read_document(run: RunDir, path: Path) -> dict[str, Any]:
     """A JSON object of the run; empty where the file does not exist."""
-    if not os.path.lexists(path):
-        return {}
-    value: Any = run.read_json(path)
-    if not isinstance(value, dict):
-        raise UserError(f"{path} is damaged: it holds no JSON object")
-    return value
+    return run.read_json(path) if os.path.lexists(path) else {}
 
 
 def read_tree(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import base64
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,7 @@ from zoerefine.analysis.comparisons import Difference
 from zoerefine.analysis.example_frames import best_and_worst
 from zoerefine.analysis.figure_style import PALETTE
 from zoerefine.analysis.groups import RunGroup
-from zoerefine.analysis.importance import (
-    ENOUGH_FOR_IMPORTANCE,
-    ENOUGH_TO_BE_SURE,
-    Share,
-    importances,
-)
+from zoerefine.analysis.importance import ENOUGH_FOR_IMPORTANCE, ENOUGH_TO_BE_SURE, Share
 from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.run_record import Curve, Run
 from zoerefine.analysis.summary import summarize
@@ -37,9 +32,14 @@ def write_report(
     groups: list[RunGroup],
     differences: list[Difference],
     measure: Measure,
+    shares: Mapping[str, Share],
     out: Path,
 ) -> Path:
-    """Write the page; `overview.svg` and, where drawn, `settings.png` are taken from `out`."""
+    """Write the page; `overview.svg` and, where drawn, `settings.png` are taken from `out`.
+
+    Args:
+        shares: the importances of the runs.
+    """
     frames, frames_note = held_out_frames(groups, measure)
     settings = out / "settings.png"
     data = {
@@ -48,9 +48,7 @@ def write_report(
         "facts": " ".join(facts(collection, groups, measure)),
         "overview": as_url(out / "overview.svg", "image/svg+xml"),
         "settings": as_url(settings, "image/png") if settings.exists() else "",
-        "settings_note": settings_note(
-            importances(collection.runs, measure), len(collection.runs), measure
-        ),
+        "settings_note": settings_note(shares, len(collection.runs), measure),
         "measure": measure.label if measure.metric else "Validation AbsRel",
         "step": "step" if measure.metric else "epoch",
         "foreign": all(run.is_foreign for run in collection.runs),
@@ -103,7 +101,7 @@ def as_url(path: Path, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-def settings_note(shares: dict[str, Share], runs: int, measure: Measure) -> str:
+def settings_note(shares: Mapping[str, Share], runs: int, measure: Measure) -> str:
     """The importances in a sentence."""
     if not shares:
         return (

@@ -11,7 +11,6 @@ from zoerefine.analysis.group_names import distinct_texts, short_keys, shortened
 from zoerefine.analysis.importance import (
     Share,
     compared_keys,
-    importances,
     numbers,
     scored_runs,
 )
@@ -24,21 +23,26 @@ MANY_DECADES = 300  # ratio of values from which an axis has one tick a decade
 COLORS = "viridis"  # dark: low
 
 
-def draw_settings(runs: Sequence[Run], measure: Measure, path: Path) -> bool:
-    """Draw the settings, the most important first; returns whether there was anything to draw."""
+def draw_settings(
+    runs: Sequence[Run], measure: Measure, shares: Mapping[str, Share], path: Path
+) -> bool:
+    """Draw the settings, the most important first; returns whether there was anything to draw.
+
+    Args:
+        shares: the importances of these runs.
+    """
     with style():
-        figure = settings_figure(runs, measure)
+        figure = settings_figure(runs, measure, shares)
         if figure is not None:
             save(figure, path, dpi=130)
     return figure is not None
 
 
-def settings_figure(runs: Sequence[Run], measure: Measure) -> Any:
+def settings_figure(runs: Sequence[Run], measure: Measure, shares: Mapping[str, Share]) -> Any:
     """The figure itself, or None; to be called inside `figure_style.style()`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shares = importances(runs, measure)
     scored = scored_runs(runs, measure)
     keys = sorted(compared_keys(runs, measure), key=lambda key: -share_of(shares, key))
     keys = keys[:SHOWN_SETTINGS]
