@@ -104,10 +104,10 @@ class SceneTest:
         """The outcome in words. AbsRel is compared by scene: lower is better."""
         if self.p_adjusted is None:
             return f"no conclusion: {len(self.differences)} of at least {ENOUGH_SCENES} scenes"
-        interval = mean_interval(self.differences)
-        if self.p_adjusted > ALPHA or interval is None or interval[0] <= 0 <= interval[1]:
+        better = favoured(mean_interval(self.differences))
+        if not better or self.p_adjusted > ALPHA:
             return "no significant difference"
-        return f"the {'first' if interval[1] < 0 else 'second'} is better"
+        return f"the {better} is better"
 
 
 def scene_tests(pairs: Sequence[Pair], measure: Measure) -> list[SceneTest]:
@@ -161,16 +161,22 @@ def _difference(
 
 def verdict(a: RunGroup, b: RunGroup, p_adjusted: float, tests: int, sign: int = 1) -> str:
     """The outcome in words of one test out of `tests`; `sign` is -1 where higher is better."""
-    interval = difference_interval(a.scores, b.scores)
-    if interval is None or interval[0] <= 0 <= interval[1]:
+    better = favoured(difference_interval(a.scores, b.scores), sign)
+    if not better:
         return "no significant difference"
-    better = "first" if sign * interval[1] < 0 else "second"
     if p_adjusted <= ALPHA:
         return f"the {better} is better"
     if smallest_p(len(a.scores), len(b.scores)) * tests > ALPHA:
         needed = seeds_needed(tests)
         return f"the {better} looks better; significance needs {needed} seeds per group"
     return f"the {better} looks better, but not significantly"
+
+
+def favoured(interval: tuple[float, float] | None, sign: int = 1) -> str:
+    """`first` or `second`: whom the interval of a difference favours; empty where it holds 0."""
+    if interval is None or interval[0] <= 0 <= interval[1]:
+        return ""
+    return "first" if sign * interval[1] < 0 else "second"
 
 
 def common_scenes(runs: Sequence[Run], measure: Measure) -> list[str]:

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.analysis.figure_style import LAYOUTS
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 
-STYLES = ("page", "two-columns", "one-column")  # `figure_style.LAYOUTS`
 DESCRIPTION = """\
 Compare runs: which settings are best, whether the difference is significant, which settings
 matter, and what they cost. Runs that differ only in their seed form one group.
@@ -61,8 +61,8 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--style",
-        choices=STYLES,
-        default=STYLES[0],
+        choices=LAYOUTS,
+        default="page",
         help="size of the graph and of its texts: for a page (the default), or as wide as the text "
         "or a column of a paper, with the caption in overview.tex",
     )
