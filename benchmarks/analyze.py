@@ -3,8 +3,7 @@
 Both sides in one run: our `collect`, without and with its cache file, over runs with 1,000 logged
 steps each, and TensorBoard's EventAccumulator over event files with the same scalars. The same for
 runs of another repository, whose metrics are in event files alone. Then simulated studies: how
-often equal groups are called different, and how often a true difference of two standard
-deviations is found.
+often a group is falsely called better, and how often a true difference is found.
 """
 
 import json
@@ -13,39 +12,43 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 
-import numpy as np
 import yaml
+from common.error_rates import error_rates, scene_error_rates
 from common.report import Row, options, report, row
 
 from zoerefine.analysis.collect import collect
-from zoerefine.analysis.comparisons import SceneTest, verdict
-from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.run_cache import RunCache
-from zoerefine.analysis.seed_statistics import ALPHA, holm, permutation_p, sign_flip_p
 from zoerefine.config import defaults, to_dict
 
 STEPS, EVALUATIONS = 1000, 50
 TAG = "val/refined/abs_rel"
 DIFFERENT_FILES = 10  # writing event files takes longer than reading them
 ROUNDS = 3
+STUDIES, QUICK_STUDIES = 1000, 200  # simulated
 
 
 def main() -> None:
     """Print the table, and write it where asked."""
-    args = options(__doc__).parse_args()
+    parser = options(__doc__)
+    parser.add_argument("--errors-only", action="store_true", help="simulated studies alone")
+    args = parser.parse_args()
+    rows = [] if args.errors_only else collection_times(args.quick)
+    rows += error_rates(QUICK_STUDIES if args.quick else STUDIES) + scene_error_rates(STUDIES)
+    report(rows, args.json)
+
+
+def collection_times(quick: bool) -> list[Row]:
+    """Rows for runs of our own and of another repository."""
     rows: list[Row] = []
-    for count in (10, 100) if args.quick else (10, 100, 1000, 5000):
+    for count in (10, 100) if quick else (10, 100, 1000, 5000):
         with tempfile.TemporaryDirectory() as folder:
             rows += measure(Path(folder), count)
     with tempfile.TemporaryDirectory() as folder:
-        rows += measure_events(Path(folder), 100 if args.quick else 1000)
-    studies = 200 if args.quick else 5000
-    rows += error_rates(studies) + scene_error_rates(min(studies, 1000))
-    report(rows, args.json)
+        rows += measure_events(Path(folder), 100 if quick else 1000)
+    return rows
 
 
 def measure(folder: Path, count: int) -> list[Row]:
@@ -103,62 +106,6 @@ def collect_and_save(patterns: list[str], path: Path, metrics: Sequence[str] = (
     cache = RunCache(path, metrics)
     collect(patterns, cache=cache, metrics=metrics)
     cache.save()
-
-
-def error_rates(studies: int) -> list[Row]:
-    """Shares of simulated studies with normally distributed scores.
-
-    The goal for a false "better" is 5%, plus two standard errors of a share from so few studies.
-    """
-    allowed = ALPHA + 2 * (ALPHA * (1 - ALPHA) / studies) ** 0.5
-    rows = []
-    for seeds in (3, 5, 6, 10):
-        rng = np.random.default_rng(0)
-        equal = [any(verdicts(rng.normal(0, 1, (5, seeds)))) for _ in range(studies)]
-        two = np.array([[0.0], [2.0]])
-        found = [any(verdicts(rng.normal(two, 1, (2, seeds)))) for _ in range(studies)]
-        label, false, true = f"{seeds} seeds per group:", mean(equal), mean(found)
-        rows.append(row(f"{label} 5 equal groups, a false 'better'", false, "", at_most=allowed))
-        rows.append(row(f"{label} 2 groups 2 sd apart, 'better' found", true, ""))
-    return rows
-
-
-def scene_error_rates(studies: int) -> list[Row]:
-    """The same for comparisons by scene: scenes differ much, and in one group from the other less.
-
-    The goal is that of `error_rates`.
-    """
-    allowed = ALPHA + 2 * (ALPHA * (1 - ALPHA) / studies) ** 0.5
-    rng = np.random.default_rng(0)
-    rows = []
-    for scenes in (6, 10, 40):
-        equal, better = (
-            mean(
-                any(SceneTest(one, p).verdict.endswith("is better") for one, p in tested(drawn))
-                for drawn in (rng.standard_t(4, (pairs, scenes)) + shift for _ in range(studies))
-            )
-            for pairs, shift in ((10, 0.0), (1, 1.0))
-        )
-        label = f"{scenes} scenes:"
-        rows.append(row(f"{label} 10 equal pairs, a false 'better'", equal, "", at_most=allowed))
-        rows.append(row(f"{label} 1 pair 1 sd apart, 'better' found", better, ""))
-    return rows
-
-
-def tested(differences: np.ndarray) -> list[tuple[np.ndarray, float]]:
-    """Differences by scene, [pairs, scenes], with their adjusted p values."""
-    return list(zip(differences, holm([sign_flip_p(one) for one in differences]), strict=True))
-
-
-def verdicts(scores: np.ndarray) -> list[bool]:
-    """For each pair of groups whether one is called better; scores is [groups, seeds]."""
-    groups = [RunGroup(str(number), [], [], values) for number, values in enumerate(scores)]
-    pairs = list(combinations(groups, 2))
-    adjusted = holm([permutation_p(a.scores, b.scores) for a, b in pairs])
-    return [
-        verdict(a, b, p, len(pairs)).endswith("is better")
-        for (a, b), p in zip(pairs, adjusted, strict=True)
-    ]
 
 
 def timed(work: Callable[[], object]) -> float:

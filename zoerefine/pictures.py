@@ -41,6 +41,25 @@ def panel(
         title: one line above everything.
         spread: float [H, W], half the width of the 90% band in log depth; 0 marks an invalid pixel.
     """
+    figure = panel_figure(
+        rgb, pseudo_m, refined_m, truth_m, pseudo_label, title, refined_label, spread
+    )
+    with replacing(path) as temporary:
+        suffix = Path(path).suffix
+        figure.savefig(temporary, dpi=110, format=suffix[1:], **drawing_options(suffix))
+
+
+def panel_figure(
+    rgb: np.ndarray,
+    pseudo_m: np.ndarray,
+    refined_m: np.ndarray,
+    truth_m: np.ndarray | None,
+    pseudo_label: str,
+    title: str,
+    refined_label: str,
+    spread: np.ndarray | None,
+) -> Any:
+    """The figure of `panel`."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 6.4), layout="constrained")
@@ -69,9 +88,7 @@ def panel(
         figure.colorbar(drawn, ax=axes[1, 3], label=label, location="bottom", extend="max")
     for axis in axes.flat:
         axis.set_axis_off()
-    with replacing(path) as temporary:
-        suffix = Path(path).suffix
-        figure.savefig(temporary, dpi=110, format=suffix[1:], **drawing_options(suffix))
+    return figure
 
 
 def draw_errors(figure: Any, axes: Any, depths: dict[str, np.ndarray], truth_m: np.ndarray) -> None:

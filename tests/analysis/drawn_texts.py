@@ -18,11 +18,13 @@ def texts_of(figure):
 
 
 def hidden_ticks(axis):
-    """Labels of ticks beyond the limits, which matplotlib keeps but does not draw."""
+    """Labels of ticks beyond the limits and of hidden axes, which matplotlib does not draw."""
     for ticks, limits in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim())):
         for tick in ticks.get_major_ticks():
             if not axis.axison or not min(limits) <= tick.get_loc() <= max(limits):
                 yield from (tick.label1, tick.label2)
+    if not axis.axison:
+        yield from (axis.xaxis.label, axis.yaxis.label)
 
 
 def assert_readable(figure, narrowest=0.12):
@@ -40,3 +42,17 @@ def assert_readable(figure, narrowest=0.12):
         if axis.get_label() != "<colorbar>":
             assert axis.get_window_extent().width > narrowest * figure.bbox.width
             assert axis.get_window_extent().height > 0.1 * figure.bbox.height
+
+
+def assert_filled(figure):
+    """Every curve and point is inside its axis, and an axis without any says why in a text."""
+    for axis in figure.axes:
+        if axis.get_label() == "<colorbar>":
+            continue
+        frame = axis.get_window_extent()
+        lines = [line for line in axis.lines if line.get_transform() == axis.transData]
+        for line in lines:
+            pixels = axis.transData.transform(line.get_xydata())
+            assert any(frame.contains(x, y) for x, y in pixels), axis.get_title(loc="left")
+        texts = [text.get_text() for text in axis.texts]
+        assert lines or axis.images or any(text.startswith("no ") for text in texts)

@@ -116,9 +116,11 @@ def test_missing_and_nan_metrics_count_as_not_measured(runs):
     runs.add("b", {"LR": 1e-2}, test={"refined": {"abs_rel": math.nan}})
     runs.add("c", {"LR": 1e-1}, test={"other": 1})
     found = collected(runs)
-    assert choose_measure(found) == Measure("val")
+    assert choose_measure(found) == Measure("test")
     groups = make_groups(found, Measure("test"))
     assert [len(group.scores) for group in groups] == [1, 0, 0]
+    runs.add("d", {"LR": 1.0}, test={}, val={"refined": {"abs_rel": 0.2}})
+    assert choose_measure(collected(runs)) == Measure("val")
 
 
 def test_curves_of_different_lengths_and_a_last_line_cut_short(runs):

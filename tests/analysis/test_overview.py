@@ -1,9 +1,9 @@
 """The overview graph: no label covers another, ticks are epochs, one run and forty groups fit."""
 
-import numpy as np
 import pytest
 
-from tests.analysis.drawn_texts import assert_readable
+from tests.analysis.awkward_runs import SETS, add_groups
+from tests.analysis.drawn_texts import assert_filled, assert_readable, texts_of
 from zoerefine.analysis.collect import collect
 from zoerefine.analysis.cost import group_costs
 from zoerefine.analysis.figure_style import LAYOUTS, style
@@ -13,53 +13,62 @@ from zoerefine.analysis.measure import Measure, choose_measure
 from zoerefine.analysis.overview import overview_figure
 
 
-def add_groups(runs, finals, seeds=3, epochs=12, name="network {}", parameters=None, **results):
-    """Groups whose curves fall to these final values."""
-    rng = np.random.default_rng(0)
-    for number, final in enumerate(finals):
-        for seed in range(seeds):
-            value = abs(final * (1 + 0.02 * rng.normal()))
-            curve = [value * (1 + 4 * np.exp(-epoch / 2)) for epoch in range(epochs)]
-            runs.add(
-                f"r{number}-{seed}", {"NAME": name.format(number)}, seed=seed, scenes=(value,),
-                curve=curve, parameters=(parameters or [10**6] * len(finals))[number], **results,
-            )  # fmt: skip
-
-
-SETS = {
-    "one run": {"finals": [0.1], "seeds": 1},
-    "three networks": {"finals": [0.08, 0.11, 0.2], "parameters": [10**6, 3 * 10**5, 14 * 10**6]},
-    "equal values": {"finals": [0.1] * 7},
-    "long names": {"finals": [0.1, 0.101, 0.102], "name": "a very long name of a network, no. {}"},
-    "worse than the pseudo depth": {"finals": [2.0, 3.0, 2.5]},
-    "near the pseudo depth": {"finals": [0.61, 0.59, 0.6]},
-    "one seed": {"finals": [0.08, 0.09, 0.1, 0.12], "seeds": 1},
-    "one epoch": {"finals": [0.08, 0.09], "epochs": 1},
-    "a thousand epochs": {"finals": [0.1, 0.2], "epochs": 1000, "seeds": 1},
-    "forty groups": {"finals": np.linspace(0.1, 0.2, 40).tolist(), "seeds": 1},
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", SETS)
-def test_no_text_covers_another_or_leaves_the_picture(runs, name, layout):
-    add_groups(runs, **SETS[name])
+def drawn(runs, layout="page"):
     collection = collect([str(runs.folder)])
     measure = choose_measure(collection.runs)
     with style(LAYOUTS[layout]):
         groups = make_groups(collection.runs, measure)
-        assert_readable(overview_figure(collection, groups, measure, LAYOUTS[layout]))
+        return overview_figure(collection, groups, measure, LAYOUTS[layout])
 
 
-def test_epochs_are_whole_numbers_that_end_where_the_data_end(runs):
-    add_groups(runs, [0.1, 0.2])
-    collection = collect([str(runs.folder)])
-    with style():
-        groups = make_groups(collection.runs, Measure("test"))
-        curves = overview_figure(collection, groups, Measure("test")).axes[0]
+@pytest.mark.parametrize("name", SETS)
+def test_texts_are_apart_and_every_curve_and_point_is_in_the_picture(runs, name):
+    add_groups(runs, **SETS[name])
+    for layout in LAYOUTS:
+        with style(LAYOUTS[layout]):
+            figure = drawn(runs, layout)
+            assert_readable(figure)
+        assert_filled(figure)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "ticks"),
+    [
+        (1, [1]),
+        (2, [1, 2]),
+        (12, [2, 4, 6, 8, 10, 12]),
+        (16, [3, 6, 9, 12, 16]),
+        (17, [3, 6, 9, 12, 15, 17]),
+        (1000, [200, 400, 600, 800, 1000]),
+    ],
+)
+def test_epochs_are_whole_numbers_that_end_where_the_data_end(runs, epochs, ticks):
+    add_groups(runs, [0.1, 0.2], epochs=epochs, seeds=1)
+    curves = drawn(runs).axes[0]
     low, high = curves.get_xlim()
-    assert 12 < high < 13
-    assert all(tick == int(tick) for tick in curves.get_xticks() if low <= tick <= high)
+    assert epochs < high < 1.05 * epochs + 1 and low < 1
+    assert [label.get_text() for label in curves.get_xticklabels()] == [str(t) for t in ticks]
+
+
+def test_a_group_is_named_without_the_key_where_one_key_differs(runs):
+    add_groups(runs, [0.1, 0.2], name="net{}")
+    figure = drawn(runs)
+    texts = [text.get_text() for text in texts_of(figure)]
+    assert texts.count("net0") == texts.count("net1") == 3  # curve, final metric, cost
+    assert not any("name" in text.lower() for text in texts)
+
+
+def test_a_run_that_ended_with_nan_does_not_hide_the_others(runs):
+    add_groups(runs, [0.1, float("nan"), 0.2])
+    figure = drawn(runs)
+    assert figure.axes[1].get_title(loc="left") == "Final AbsRel on test scenes"
+    labels = [label.get_text() for label in figure.axes[1].get_yticklabels()]
+    assert labels == ["network 0", "network 2"]
+
+
+def test_equal_costs_have_one_tick(runs):
+    add_groups(runs, [0.1, 0.2])
+    assert [label.get_text() for label in drawn(runs).axes[2].get_xticklabels()] == ["1"]
 
 
 def test_the_cost_is_latency_only_where_every_group_was_exported(runs):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.analysis.drawn_texts import assert_readable
+from tests.analysis import awkward_runs
+from tests.analysis.drawn_texts import assert_filled, assert_readable
 from zoerefine.analysis.collect import collect
 from zoerefine.analysis.figure_style import style
 from zoerefine.analysis.importance import importances
@@ -44,6 +45,24 @@ def test_no_text_covers_another_or_leaves_the_picture(runs, name):
         assert_readable(drawn(collected(runs, SETS[name])), narrowest=0.06)
 
 
+@pytest.mark.parametrize("name", awkward_runs.SETS)
+def test_the_settings_of_awkward_runs_are_readable(runs, name):
+    awkward_runs.add_groups(runs, **awkward_runs.SETS[name])
+    with style():
+        figure = drawn(collect([str(runs.folder)]).runs)
+        if name in ("one run", "only NaN"):
+            assert figure is None  # nothing to compare
+            return
+        assert_readable(figure)
+    assert_filled(figure)
+
+
+def test_few_names_are_all_written_beside_their_column(runs):
+    with style():
+        parallel = drawn(collected(runs, SETS["lists"])).axes[1]
+    assert {text.get_text() for text in parallel.texts} >= {"[mse 1]", "[l1_log 1]"}
+
+
 def test_equal_scores_are_drawn(runs):
     for number in range(3):
         runs.add(f"r{number}", {"LR": 0.1 * number}, scenes=(0.2,))
@@ -67,5 +86,5 @@ def test_an_importance_has_the_range_of_random_halves_from_sixteen_runs_on(runs)
     found = collected(runs, settings)
     shares = importances(found, TEST)
     assert sum(share.value for share in shares.values()) == pytest.approx(1)
-    assert all(0 <= share.low <= share.high <= 1 for share in shares.values())
+    assert all(0 <= share.low <= share.value <= share.high <= 1 for share in shares.values())
     assert all(share.low is None for share in importances(found[:12], TEST).values())

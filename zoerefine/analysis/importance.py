@@ -23,8 +23,8 @@ class Share:
     """A setting's share of all settings' importance.
 
     Attributes:
-        low, high: 80% of random halves of the runs give a share between these; None for a
-            single setting, and for fewer or more runs than RUNS_HALVED.
+        low, high: all runs and 80% of random halves of them give a share between these; None for
+            a single setting, and for fewer or more runs than RUNS_HALVED.
     """
 
     value: float
@@ -64,8 +64,11 @@ def importances(runs: Sequence[Run], measure: Measure) -> dict[str, Share]:
     rng = np.random.default_rng(0)
     orders = [rng.permutation(len(trials)) for _ in range(HALVES)]
     drawn = [_shares([trials[i] for i in order[: len(order) // 2]]) for order in orders]
-    bounds = {key: np.quantile([one[key] for one in drawn], BOUNDS) for key in keys}
-    return {key: Share(value, *map(float, bounds[key])) for key, value in shares.items()}
+    bounds = {key: np.quantile([one[key] for one in drawn], BOUNDS).tolist() for key in keys}
+    return {
+        key: Share(value, min(value, bounds[key][0]), max(value, bounds[key][1]))
+        for key, value in shares.items()
+    }
 
 
 def _shares(trials: Sequence[Any]) -> dict[str, float]:

@@ -69,8 +69,8 @@ class Measure:
 
 
 def choose_measure(runs: Sequence[Run]) -> Measure:
-    """AbsRel, on `test` where every run with results was tested, else on `val`."""
-    measured = [run for run in runs if run.results]
-    test = Measure("test")
-    tested = all(test.score(run) is not None for run in measured)
-    return test if measured and tested else Measure("val")
+    """AbsRel, on `test` where every run with a finite AbsRel was tested, else on `val`."""
+    val, test = Measure("val"), Measure("test")
+    tested = [run for run in runs if test.score(run) is not None]
+    only_val = [run for run in runs if test.score(run) is None and val.score(run) is not None]
+    return test if tested and not only_val else val

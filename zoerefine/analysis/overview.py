@@ -16,8 +16,11 @@ from zoerefine.analysis.figure_style import (
     QUIET,
     Layout,
     is_wide,
+    leave_empty,
     save,
     set_log,
+    set_one_value,
+    set_steps,
     style,
 )
 from zoerefine.analysis.group_names import shortened
@@ -31,6 +34,7 @@ from zoerefine.files import write_text
 FORMATS = ("png", "pdf", "svg")
 SHOWN_GROUPS = len(PALETTE)  # colours that can be distinguished; the tables list all groups
 FAR_AWAY = 1  # ranges of the scores; a pseudo depth farther away is only a note
+MARKED_EPOCHS = 40  # points of a curve; with more, they would merge into a thick line
 
 Colored = Sequence[tuple[RunGroup, str]]
 
@@ -97,13 +101,10 @@ def overview_figure(
 
 def draw_curves(axis: Any, groups: Colored, measure: Measure, layout: Layout) -> list[Any]:
     """The measure over epochs or steps, a mean line and its band per group; returns the labels."""
-    from matplotlib.ticker import MaxNLocator
-
     title = measure.label if measure.metric else "Validation AbsRel"
     axis.set_title(f"{title} while training", loc="left")
     axis.set_xlabel("step" if measure.metric else "epoch")
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    ends, means, pseudo = [], [], []
+    ends, means, pseudo, steps = [], [], [], []
     for group, color in groups:
         curves = [curve for run in group.runs if (curve := measure.curve(run))]
         pseudo += [curve.pseudo for curve in curves if np.isfinite(curve.pseudo)]
@@ -112,6 +113,7 @@ def draw_curves(axis: Any, groups: Colored, measure: Measure, layout: Layout) ->
         epochs, values = align_curves([(c.epochs, c.refined) for c in curves])
         mean = values.mean(0)
         draw_curve(axis, epochs, values, color)
+        steps += [epochs[0], epochs[-1]]
         if any(run.pruned for run in group.runs):
             axis.plot(epochs[-1], mean[-1], marker="x", color=color, markersize=9)
         means += mean.tolist()
@@ -121,15 +123,10 @@ def draw_curves(axis: Any, groups: Colored, measure: Measure, layout: Layout) ->
         axis.axhline(means[-1], color=QUIET, linestyle="--", linewidth=1)
         ends.append((means[-1], pseudo_label([group for group, _ in groups]), QUIET))
     if not means:
-        axis.text(
-            0.5,
-            0.5,
-            "no curves" if measure.metric else "no validation curves",
-            transform=axis.transAxes,
-            ha="center",
-        )
+        leave_empty(axis, "no curves" if measure.metric else "no validation curves")
         return []
     set_value_axis(axis, means, may_be_log=not measure.maximize)
+    set_steps(axis, min(steps), max(steps))
     return [
         axis.text(1.02, value, name, transform=axis.get_yaxis_transform(), fontsize="small",
                   color=color, va="center")
@@ -139,7 +136,8 @@ def draw_curves(axis: Any, groups: Colored, measure: Measure, layout: Layout) ->
 
 def draw_curve(axis: Any, epochs: np.ndarray, values: np.ndarray, color: str) -> None:
     """A group's mean over epochs with its interval; values is [runs, epochs]."""
-    axis.plot(epochs, values.mean(0), color=color, marker="o", markersize=3)
+    marker = "o" if len(epochs) <= MARKED_EPOCHS else ""
+    axis.plot(epochs, values.mean(0), color=color, marker=marker, markersize=3)
     bounds = [mean_interval(column) for column in values.T]
     known = [bound for bound in bounds if bound is not None]
     if known:
@@ -184,8 +182,7 @@ def draw_finals(axis: Any, groups: Colored, measure: Measure, layout: Layout) ->
     axis.locator_params(axis="x", nbins=5)
     scored = [(group, color) for group, color in groups if len(group.scores)]
     if not scored:
-        axis.text(0.5, 0.5, "no run has a final metric", transform=axis.transAxes, ha="center")
-        axis.set_yticks([])
+        leave_empty(axis, "no run has a final metric")
         return
     for row, (group, color) in enumerate(scored):
         axis.plot(group.scores, [row] * len(group.scores), "o", color=color, alpha=0.5)
@@ -239,8 +236,7 @@ def draw_costs(axis: Any, groups: Colored, measure: Measure) -> list[tuple[Cost,
     colors = {group.label: color for group, color in groups}
     costs = [(cost, colors[cost.group.label]) for cost in found]
     if not costs:
-        axis.text(0.5, 0.5, "no run has a cost", transform=axis.transAxes, ha="center")
-        axis.set_axis_off()
+        leave_empty(axis, "no run has a cost")
         return []
     for cost, color in costs:
         axis.plot(cost.costs, cost.group.scores, "o", color=color, alpha=0.35, markersize=4)
@@ -253,6 +249,7 @@ def draw_costs(axis: Any, groups: Colored, measure: Measure) -> list[tuple[Cost,
     if is_wide([cost for cost, _ in points]):
         set_log(axis, "x")
     axis.margins(0.2)
+    set_one_value(axis, [value for cost in found for value in cost.costs])
     return costs
 
 

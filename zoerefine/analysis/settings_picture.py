@@ -132,15 +132,24 @@ def draw_parallel(
     axis.set_xticks(range(len(names)), names, fontsize=8)
     axis.set_yticks([])
     for column, values in enumerate(columns):
-        texts, order = distinct_texts(values), np.argsort(_heights(values), kind="stable")
-        for height, run in ((-0.04, order[0]), (1.04, order[-1])):
-            axis.text(column, height, texts[run], fontsize=7, ha="center",
-                      va="top" if height < 0 else "bottom")  # fmt: skip
+        label_values(axis, column, values)
         axis.axvline(column, color="0.8", linewidth=0.8, zorder=0)
     axis.set_ylim(-0.2, 1.2)
     axis.spines[["top", "right", "left", "bottom"]].set_visible(False)
     bar = figure.colorbar(ScalarMappable(scale, COLORS), ax=axis, label=measure.label, shrink=0.8)
     bar.ax.tick_params(labelsize=7)
+
+
+def label_values(axis: Any, column: int, values: Sequence[Any]) -> None:
+    """Name the lowest and the highest value of a column; of few names, all of them."""
+    names = dict(sorted(zip(_heights(values), distinct_texts(values), strict=True)))
+    if numbers(values) is None and len(names) <= SHOWN_VALUES:
+        backing = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
+        for height, name in names.items():
+            axis.text(column + 0.01, height, name, fontsize=7, va="center", bbox=backing)
+        return
+    for height, place, side in ((0.0, -0.04, "top"), (max(names), 1.04, "bottom")):
+        axis.text(column, place, names[height], fontsize=7, ha="center", va=side)
 
 
 def _heights(values: Sequence[Any]) -> list[float]:
