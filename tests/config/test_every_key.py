@@ -185,6 +185,16 @@ def test_a_password_in_a_databases_url_is_refused_and_not_repeated(url, key, tmp
     assert "ter2" not in str(raised.value)
 
 
+@pytest.mark.parametrize("name", ["$DB_PASSWORD", "${DB_PASSWORD}"])
+def test_a_databases_url_may_name_the_passwords_variable(name):
+    url = f"postgresql://me:{name}@h/d"
+    cfg = load_config({}, ["STUDY.STORAGE", url])
+    assert url == cfg.STUDY.STORAGE
+    for text in (url.replace("@h", "x@h"), url.lower(), f"postgresql://me@h/d?password={name}"):
+        with pytest.raises(UserError, match="holds a password"):
+            load_config({}, ["STUDY.STORAGE", text])
+
+
 def test_a_batch_of_too_many_pixels_is_refused():
     sizes = {"CACHE": {"HEIGHT": 8192, "WIDTH": 8192}}
     load_config(sizes | {"LOADER": {"BATCH": 32}})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
 from zoerefine.launch.config_merge import merge_overrides
-from zoerefine.launch.launch_plan import parse_config
+from zoerefine.launch.job_config import parse_config
 from zoerefine.yaml_dump import dump_yaml
 from zoerefine.yaml_text import load_yaml
 

@@ -1,7 +1,6 @@
 """zoerefine run: the commit runs, and the record matches what ran."""
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -212,16 +211,33 @@ def test_no_secret_reaches_a_file(launch, config, tmp_path, only_run):
                 assert secret not in data, path
 
 
-def test_a_databases_password_is_refused_before_a_run_is_made(launch, config, tmp_path):
+@pytest.mark.parametrize("env", [{}, {"DB_PASSWORD": "hunter2"}], ids=["unknown", "known"])
+def test_a_databases_password_is_refused_before_a_run_is_made(env, launch, config, tmp_path):
     url = "postgresql://me:hunter2@h/d"
     config.write_text(f"STUDY: {{STORAGE: {url}}}")
     for words in ((), ("STUDY.STORAGE", url)):
-        done = launch(*words)
+        done = launch(*words, env=env)
         assert done.returncode == 2
-        assert re.search("PGPASSWORD|read it from the environment", done.stderr)
-        assert "password" in done.stderr and "hunter2" not in done.stderr
+        assert "STUDY.STORAGE holds a password" in done.stderr
+        assert "PGPASSWORD" in done.stderr and "hunter2" not in done.stderr
         assert not (tmp_path / "runs").exists()
         config.write_text("KEY: value")
+
+
+def test_a_secret_is_not_repeated_where_the_config_is_not_valid_either(launch, config):
+    config.write_text("A: 1\nB: tok-51c2a7e8: x\n")
+    done = launch(env={"MY_API_TOKEN": "tok-51c2a7e8"})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "MY_API_TOKEN" in done.stderr and "51c2a7e8" not in done.stderr
+
+
+def test_a_databases_password_can_be_named_by_its_variable(launch, config, tmp_path, only_run):
+    config.write_text("STUDY: {STORAGE: 'postgresql://me:$DB_PASSWORD@h/d'}")
+    done = launch(env={"DB_PASSWORD": "hunter2hunter2"})
+    assert done.returncode == 0, done.stderr
+    assert "$DB_PASSWORD" in (only_run().path / "input.yaml").read_text()
+    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+        assert b"hunter2" not in path.read_bytes(), path
 
 
 def test_a_folder_with_the_run_of_another_job_is_refused(launch, only_run):

@@ -33,6 +33,12 @@ def test_credentials_in_urls_are_hidden(rest, password):
     assert shown == f"fetching https://{HIDDEN}@host/{rest}"
 
 
+@pytest.mark.parametrize("name", ["$DB_PASSWORD", "${DB_PASSWORD}"])
+def test_the_name_of_a_passwords_variable_remains(name):
+    assert hide_secrets(f"postgresql://me:{name}@h/d") == f"postgresql://me:{name}@h/d"
+    assert hide_secrets(f"postgresql://me:{name}-x@h/d") == f"postgresql://{HIDDEN}@h/d"
+
+
 def test_a_secret_of_several_lines_is_hidden_line_by_line():
     key = "-----BEGIN KEY-----\nabcdefgh123\n-----END KEY-----"
     with patch.dict(os.environ, {"DEPLOY_PRIVATE_KEY": key}):

@@ -168,7 +168,7 @@ def test_a_config_with_the_password_of_a_url_is_refused(
 def test_our_own_training_gets_no_secret_in_its_words(repository, config, home, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "k-4711-secret")
     for value in ("k-4711-secret", "postgresql://u:pw-93fe@h/db"):
-        overrides = ("STUDY.STORAGE", value)
+        overrides = ("RUN.NAME", value)
         job = Job(str(repository.folder), repository.first, config, overrides=overrides)
-        with pytest.raises(UserError, match=r"STUDY\.STORAGE contains the secret"):
+        with pytest.raises(UserError, match=r"RUN\.NAME contains the secret"):
             make_plan(job, home)

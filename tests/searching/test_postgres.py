@@ -1,5 +1,6 @@
 """Studies in a real PostgreSQL: workers, one of them killed; the password is written nowhere."""
 
+import json
 import os
 import pwd
 import shutil
@@ -7,7 +8,9 @@ import signal
 import subprocess
 import tempfile
 import threading
+import urllib.request
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -21,7 +24,7 @@ from zoerefine.searching.trial_runner import TrialOutcome
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'zoerefine[cluster]'")
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no PostgreSQL here: apt install postgresql")
-PASSWORD = "opensesame-41"
+PASSWORD = "open:sesame@41/%?"
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,74 @@ def exists(user):
     except KeyError:
         return False
     return True
+
+
+def name_variable(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("STUDY_DATABASE_LOGIN", PASSWORD)
+    return server.replace("tester@", "tester:${STUDY_DATABASE_LOGIN}@")
+
+
+def write_pgpass(server, monkeypatch, tmp_path):
+    file = tmp_path / "home" / ".pgpass"
+    file.parent.mkdir()
+    escaped = PASSWORD.replace("\\", r"\\").replace(":", r"\:")
+    file.write_text(f"127.0.0.1:*:*:tester:{escaped}\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(file))
+    return server
+
+
+@pytest.fixture(params=[name_variable, write_pgpass])
+def storage(request, server, monkeypatch, tmp_path):
+    """The URL for STUDY.STORAGE, with the password elsewhere."""
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    return request.param(server, monkeypatch, tmp_path)
+
+
+def test_a_password_is_found_and_written_nowhere(
+    storage, server, tiny, start_script, wait_until, tmp_path, request
+):
+    name = f"secret-{request.node.callspec.id}"
+    words = ("RUN.NAME", name, "STUDY.TRIALS", "2", "TRAIN.EPOCHS", "1", "TRAIN.PICTURES", "0")
+    space = ("SEARCH.TRAIN.LR", "[0.001, 0.002, 0.003]")
+    search = start_script(
+        "search", "--config", tiny, "--storage", storage, "--workers", "2", *words, *space
+    )
+    study = tmp_path / "runs" / name / "study"
+    wait_until(lambda: list(study.glob("trials/*/status.json")), search)
+    command_lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    out, errors = search.communicate(timeout=240)
+    assert search.returncode == 0, errors
+
+    dashboard = start_script("dashboard", study, "--port", "0")
+    page = dashboard.stdout.readline().split()[1]
+    place, _, token = page.partition("?")
+    address = f"{place.partition('/dashboard')[0]}/api/studies?{token}"
+    with urllib.request.urlopen(address) as answer:
+        listed = answer.read().decode()
+    assert name in [one["study_name"] for one in json.loads(listed)["study_summaries"]]
+
+    shown = [command_lines, out, errors, listed, dump(server)]
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and file.name != ".pgpass"]
+    shown += [path.read_bytes().decode("latin-1") for path in files]
+    forms = PASSWORD, quote(PASSWORD, safe=""), json.dumps(PASSWORD)[1:-1]
+    assert not any(form in text for text in shown for form in forms)
+
+
+def dump(server):
+    """Everything that is in the database."""
+    program, variables = PROGRAMS[-1].parent / "pg_dump", {"PGPASSWORD": PASSWORD}
+    done = subprocess.run([program, server], env=os.environ | variables, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def test_a_variable_that_is_not_set_is_named(server, tiny, script, tmp_path):
+    url = server.replace("tester@", "tester:$NOT_SET_HERE@")
+    done = script("search", "--config", tiny, "--storage", url, "SEARCH.TRAIN.LR", "[1.0]")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "$NOT_SET_HERE, which is not set" in done.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_workers_in_postgresql_lose_nothing_when_one_is_killed(

@@ -74,5 +74,5 @@ def parser() -> argparse.ArgumentParser:
         "holds a token, and without it nothing is shown")  # fmt: skip
     add("--storage", default="", metavar="URL",
         help="the study's database, if its config does not name it (STUDY.STORAGE); the password "
-        "is read from PGPASSWORD or ~/.pgpass")  # fmt: skip
+        "is read from PGPASSWORD, ~/.pgpass or the variable that the URL names")  # fmt: skip
     return made

@@ -128,7 +128,8 @@ def parser() -> argparse.ArgumentParser:
         "trials")  # fmt: skip
     add("--storage", metavar="URL",
         help="database of the study, postgresql://USER@HOST/DATABASE, with the password in "
-        "PGPASSWORD or ~/.pgpass; default: a SQLite file in the study's run "
+        "PGPASSWORD or ~/.pgpass, or 'postgresql://USER:$VARIABLE@HOST/DATABASE'; default: a "
+        "SQLite file in the study's run "
         "(STUDY.STORAGE)")  # fmt: skip
     add_executor_options(made)
     add_quiet_option(made)

@@ -2,34 +2,30 @@
 
 import itertools
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from zoerefine.config.storage_url import INSTEAD, holds_password
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
 from zoerefine.identity import OWN_MODULES, launch_settings
 from zoerefine.launch.changes import Changes, read_changes
 from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES, merge_overrides
-from zoerefine.launch.git_commands import GitError, git_bytes
+from zoerefine.launch.job_config import (
+    Setting,
+    check_own_words,
+    check_storage,
+    parse_config,
+    read_committed_config,
+    read_local_config,
+    read_setting,
+)
 from zoerefine.launch.job_module import check_commit_has
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.left import LIMIT_BYTES
 from zoerefine.launch.mirror import fetch_commit
-from zoerefine.launch.redaction import find_secret_in_config
 from zoerefine.launch.repository_address import RepositoryAddress, parse_address
 from zoerefine.run_dir import RunDir, run_name_fault
-from zoerefine.yaml_text import (
-    Document,
-    YamlError,
-    load_yaml,
-    parse_mapping,
-    refuse_duplicate_keys,
-)
-
-STORAGE = "STUDY.STORAGE"
+from zoerefine.yaml_text import Document
 
 
 @dataclass(frozen=True)
@@ -77,20 +73,6 @@ class Job:
     seed_key: str = "SEED"
     name: str = ""
     left_limit_bytes: int = LIMIT_BYTES
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A value of a config and, for a scalar, its characters."""
-
-    value: Any = None
-    text: str | None = None
-
-    def as_text(self) -> str:
-        """The value as a text, as it is written: `051` stays. Empty where it is not set."""
-        if self.value is None or isinstance(self.value, str):
-            return self.value or ""
-        return self.text or str(self.value)
 
 
 @dataclass(frozen=True)
@@ -192,32 +174,20 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
         raise UserError(f"--caller {job.caller} is not an existing folder")
     if job.overrides_in == "file" and job.overrides and job.config == NO_CONFIG:
         raise UserError("there is no config to merge KEY VALUE into: give --config FILE")
-    check_own_words(job)
+    check_storage(Document({}, {}), job.overrides)  # before the search for any secret
+    if job.module.startswith(OWN_MODULES):
+        check_own_words(job.overrides)
     address = parse_address(job.repo)
-    config = read_local_config(job)
+    config = read_local_config(job.caller, job.config)
     mirror, commit = fetch_commit(address, job.ref, home, job.branch)
     changes = read_changes(address, commit, job.allow_dirty, job.caller / job.config)
     check_commit_has(job.module, mirror, commit, changes.files, job.environment)
     if config is None:
-        config = read_committed_config(job, mirror, commit)
+        config = read_committed_config(job.caller, job.config, mirror, commit)
     if job.overrides_in == "file":
         config = merge_overrides(job.config, config, job.overrides)
     document = parse_config(job.config, config)
-    storage = read_setting(document, job.overrides, STORAGE).as_text()
-    if holds_password(storage):
-        raise UserError(f"{STORAGE} holds a password, which every run would keep; {INSTEAD}")
     return LaunchPlan(job, address, mirror, commit, changes, config, document, home)
-
-
-def check_own_words(job: Job) -> None:
-    """Raises `UserError` where our own training would write a secret of its words to its config."""
-    if job.module.startswith(OWN_MODULES):
-        for key, value in zip(job.overrides[::2], job.overrides[1::2], strict=True):
-            if name := find_secret_in_config(value.encode(errors="surrogateescape")):
-                raise UserError(
-                    f"{key} contains the secret of {name}, and the run would keep it in its "
-                    "config: let the job read it from the environment"
-                )
 
 
 def next_execution(plan: LaunchPlan, runs: Path | None) -> LaunchPlan:
@@ -227,62 +197,3 @@ def next_execution(plan: LaunchPlan, runs: Path | None) -> LaunchPlan:
         if execution.run(runs).status().state != "finished":
             break
     return execution
-
-
-def read_local_config(job: Job) -> bytes | None:
-    """The config's bytes; None where there is no such file."""
-    try:
-        return (job.caller / job.config).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise UserError(f"config {job.config} cannot be read: {error.strerror}") from None
-
-
-def read_committed_config(job: Job, mirror: Path, commit: str) -> bytes:
-    """The config's bytes in the commit. Raises `UserError` where it has no such file."""
-    try:
-        if job.config.is_absolute():
-            raise GitError(str(job.config))
-        return git_bytes("cat-file", "blob", f"{commit}:{job.config.as_posix()}", folder=mirror)
-    except GitError:
-        raise UserError(
-            f"no config file {job.config} in {job.caller} or in commit {commit[:12]}: give an "
-            "existing file"
-        ) from None
-
-
-def parse_config(path: Path, data: bytes) -> Document:
-    """The keys of a YAML config; empty for a file of another kind.
-
-    Raises `UserError` where it is not valid, or contains a secret that every run would keep.
-    """
-    name = find_secret_in_config(data)
-    if name:
-        raise UserError(
-            f"config {path} contains the secret of {name}: let the job read it from the environment"
-        )
-    if path.suffix not in (*YAML_SUFFIXES, ".json"):
-        return Document({}, {})
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"config {path} is not valid UTF-8: {error}") from None
-    if path.suffix == ".json":
-        refuse_duplicate_keys(text, path)
-        return Document({}, {})
-    return parse_mapping(text, path)
-
-
-def read_setting(document: Document, overrides: Sequence[str], key: str) -> Setting:
-    """A config key with the overrides applied."""
-    for name, text in reversed(list(zip(overrides[::2], overrides[1::2], strict=True))):
-        if name.removeprefix(NEW_KEY) == key:
-            try:
-                return Setting(load_yaml(text), text.strip())
-            except YamlError:
-                return Setting(text, text)
-    value: Any = document.tree
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return Setting(value, document.text(key))

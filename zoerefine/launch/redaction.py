@@ -20,7 +20,8 @@ from zoerefine.launch.secret_values import (
 )
 
 HIDDEN = "***"
-URL_CREDENTIALS = re.compile(r"(\w+://)[^/\s\"'@]+@")
+# Not those that name a variable (`postgresql://me:$DB_PASSWORD@host/db`).
+URL_CREDENTIALS = re.compile(r"(\w+://)(?!\w*:\$(?:[A-Z0-9_]+|\{[A-Z0-9_]+\})@)[^/\s\"'@]+@")
 
 _registered: set[str] = set()
 

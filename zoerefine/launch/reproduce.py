@@ -21,9 +21,10 @@ from zoerefine.launch import provenance
 from zoerefine.launch.changes import Changes, shortened_list
 from zoerefine.launch.environment import package_folders, packages
 from zoerefine.launch.git_commands import git
+from zoerefine.launch.job_config import parse_config
 from zoerefine.launch.job_module import library_facts
 from zoerefine.launch.job_words import NO_CONFIG
-from zoerefine.launch.launch_plan import Job, LaunchPlan, parse_config
+from zoerefine.launch.launch_plan import Job, LaunchPlan
 from zoerefine.launch.mirror import branch_or_tag_with, fetch_commit
 from zoerefine.launch.repository_address import parse_address
 from zoerefine.launch.result_files import (

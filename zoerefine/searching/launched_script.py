@@ -12,8 +12,9 @@ from zoerefine.config.searched_keys import TreeKeys
 from zoerefine.files import replacing
 from zoerefine.launch import provenance
 from zoerefine.launch.config_merge import merge_overrides
+from zoerefine.launch.job_config import parse_config
 from zoerefine.launch.job_words import NO_CONFIG
-from zoerefine.launch.launch_plan import Job, LaunchPlan, parse_config
+from zoerefine.launch.launch_plan import Job, LaunchPlan
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.check import check_size

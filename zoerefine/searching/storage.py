@@ -1,7 +1,8 @@
 """Where a study lives: a SQLite file beside its trials, or a PostgreSQL server for many machines.
 
-Passwords come only from PGPASSWORD or ~/.pgpass, as in PostgreSQL's own programs, so that none
-appears in a config, a log or a list of processes.
+A password comes from PGPASSWORD or ~/.pgpass, as in PostgreSQL's own programs, or from the
+variable that the URL names (`postgresql://USER:$VARIABLE@HOST/DATABASE`). The variable is read when
+a process connects, so the password appears in no config, log or list of processes.
 """
 
 import hashlib
@@ -18,8 +19,9 @@ import optuna
 import sqlalchemy
 from sqlalchemy.engine import make_url
 
-from zoerefine.config.storage_url import storage_fault
+from zoerefine.config.storage_url import password_variable, storage_fault
 from zoerefine.errors import UserError
+from zoerefine.launch.redaction import register_secret
 from zoerefine.locks import lock, try_lock
 from zoerefine.searching.waiting import said_if_long
 
@@ -31,7 +33,8 @@ def storage_url(text: str, folder: Path) -> sqlalchemy.URL:
     """The study's database: SQLite in its folder where `text` is empty.
 
     Raises:
-        UserError: the text is not a URL, names another kind of database, or holds a password.
+        UserError: the text is not a URL, names another kind of database, holds a password, or
+            names a variable that is not set.
     """
     if not text:
         return sqlalchemy.URL.create("sqlite", database=str(folder / "study.db"))
@@ -45,8 +48,22 @@ def storage_url(text: str, folder: Path) -> sqlalchemy.URL:
         raise UserError(
             f"a study's database is sqlite:///FILE or postgresql://USER@HOST/DATABASE: {fault}"
         )
+    if name := password_variable(text):
+        url = url.set(password=password_from(name))
     is_postgresql = url.get_backend_name() == "postgresql"
     return url.set(drivername="postgresql+psycopg") if is_postgresql else url
+
+
+def password_from(variable: str) -> str:
+    """The password in an environment variable. Raises `UserError` where it is not set."""
+    password = os.environ.get(variable, "")
+    if not password:
+        raise UserError(
+            f"the study's database takes its password from ${variable}, which is not set on this "
+            f"machine: set it, or remove ${variable} and use ~/.pgpass"
+        )
+    register_secret(password)
+    return password
 
 
 def open_storage(url: sqlalchemy.URL, heartbeat_s: int) -> optuna.storages.RDBStorage:

@@ -34,8 +34,8 @@ class Study:
         self.subject, self.run = subject, run
         self.name, self.options = subject.name, subject.options
         self.space, self.criteria = subject.space, subject.criteria
-        run.create()
         self.url = storage_url(self.options.STORAGE, run.path)
+        run.create()
         self.storage = open_storage(self.url, self.options.HEARTBEAT_S)
         with self.locked():
             self.optuna = optuna.create_study(
