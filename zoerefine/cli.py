@@ -1,6 +1,5 @@
 """The console script: `zoerefine COMMAND ...`. The scripts in platform/ call the same commands."""
 
-import difflib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -51,6 +50,8 @@ def run_named(name: str, words: Sequence[str]) -> int | None:
     if not sys.platform.startswith("linux"):
         raise UserError(f"zoerefine runs on Linux only, and this is {sys.platform}")
     if name not in COMMANDS:
+        import difflib  # takes a millisecond to load
+
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}?" if close else "`zoerefine --help` lists the commands"
         raise UserError(f"no command {name}; {hint}")

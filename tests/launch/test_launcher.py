@@ -240,6 +240,14 @@ def test_a_databases_password_can_be_named_by_its_variable(launch, config, tmp_p
         assert b"hunter2" not in path.read_bytes(), path
 
 
+def test_the_launcher_loads_neither_the_config_schema_nor_numerical_packages():
+    program = "import sys, zoerefine.commands.run; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert "zoerefine.launch.launcher" in loaded
+    assert not loaded & {"zoerefine.config", "yacs", "numpy", "torch", "optuna", "rich"}
+
+
 def test_a_folder_with_the_run_of_another_job_is_refused(launch, only_run):
     assert launch().returncode == 0
     run = only_run()

@@ -5,9 +5,9 @@ from typing import Any
 
 from zoerefine.config.collection_types import ListOf, MappingOf
 from zoerefine.config.declare import LONGEST_S, MOST_EPOCHS, KeyGroup, key
-from zoerefine.config.storage_url import storage_fault
 from zoerefine.config.value_types import Integer, Number, OneOf, Text
 from zoerefine.registries import OBJECTIVES, PRUNERS, SAMPLERS
+from zoerefine.storage_url import storage_fault
 
 OBJECTIVE = OneOf(OBJECTIVES)
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoerefine.config.storage_url import INSTEAD, holds_password
 from zoerefine.errors import UserError
 from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES
 from zoerefine.launch.git_commands import GitError, git_bytes
 from zoerefine.launch.redaction import find_secret_in_config
+from zoerefine.storage_url import INSTEAD, holds_password
 from zoerefine.yaml_text import (
     Document,
     YamlError,

@@ -173,8 +173,12 @@ def hooked_packages() -> Iterator[Path]:
 def digest_sources(package: Path) -> str:
     """SHA-256 over the names and contents of a package's modules."""
     digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        content = path.read_bytes()
-        name = path.relative_to(package).as_posix()
+    root = str(package)
+    folders = os.walk(root)  # Path.rglob takes three times as long
+    files = [f"{folder}/{name}" for folder, _, names in folders for name in names]
+    sources = (file[len(root) + 1 :] for file in files if file.endswith(".py"))
+    for name in sorted(sources, key=lambda name: name.split("/")):
+        with open(f"{root}/{name}", "rb") as file:
+            content = file.read()
         digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape") + content)
     return digest.hexdigest()

@@ -275,6 +275,9 @@ def record(
         command=shlex.join(command),
         workspace=str(folder),
         hash_seed=plan.seed % 2**32,
+        started=provenance.now(),
+        ended="",
+        exit_status=None,
         **facts,
     )
 

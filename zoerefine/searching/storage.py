@@ -19,11 +19,11 @@ import optuna
 import sqlalchemy
 from sqlalchemy.engine import make_url
 
-from zoerefine.config.storage_url import password_variable, storage_fault
 from zoerefine.errors import UserError
 from zoerefine.launch.redaction import register_secret
 from zoerefine.locks import lock, try_lock
 from zoerefine.searching.waiting import said_if_long
+from zoerefine.storage_url import password_variable, storage_fault
 
 WAIT_S = 60  # for another process that writes to the same SQLite file, or for a server
 MISSED_HEARTBEATS = 3  # after which a trial's worker counts as dead
