@@ -13,7 +13,7 @@ import pytest
 from tests.training.ranks import CHECKOUT, Ranks
 from zoerefine.config import load_config
 from zoerefine.run_dir import RunDir
-from zoerefine.training.job import run_training
+from zoerefine.training.job import prepare, run_training
 
 # Adam takes steps of the full rate even for gradients that are rounding errors: a low rate.
 COMMON = ("TRAIN.PRECISION", "fp32", "TRAIN.EPOCHS", "2", "LOADER.BATCH", "5", "TRAIN.LR", "3e-4")
@@ -135,3 +135,19 @@ def test_ctrl_c_stops_all_ranks_at_one_step_with_a_checkpoint(tiny, tmp_path):
     assert run.status().state == "killed"
     last = max(run.checkpoints.glob("step-*")).name
     assert int(last.split("-")[1]) == rows(run)[-1]["step"]
+
+
+def test_damaged_records_end_all_ranks_and_name_their_frame(tiny, tmp_path):
+    words = ["RUN.NAME", "damaged", "CACHE.ROOT", "own", *COMMON, "LOADER.BATCH", "4"]
+    cache, _ = prepare(load_config(tiny, words))
+    with open(cache.folder / "records.bin", "r+b") as file:
+        file.seek(5 * cache.stride)
+        file.write(b"x" * 3000)
+    ranks = Ranks(tmp_path, 2, ["--config", tiny, *words])
+    assert ranks.wait() == [2, 2], ranks.output
+    for output in ranks.outputs:
+        errors = [line for line in output.read_text().splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1 and cache.frame_name(5) in errors[0], ranks.output
+    assert "Traceback" not in ranks.output
+    assert not list(tmp_path.glob("runs/damaged/*/results.json"))
+    assert not list(tmp_path.glob("runs/damaged/*/checkpoints"))

@@ -111,7 +111,7 @@ class BackgroundVerification:
     """Verifies a packed cache while something else runs; a context manager.
 
     A cache that this process has verified already, or that is not packed completely, takes no time.
-    On each machine only the first process of a job verifies.
+    On each machine only the first process of a job verifies, and all of them stop together.
     """
 
     def __init__(self, cache: Cache, bytes_per_s: float = BACKGROUND_BYTES_PER_S) -> None:
@@ -138,13 +138,22 @@ class BackgroundVerification:
         if self._needed:
             self._thread.join()
 
+    @property
+    def failed(self) -> bool:
+        """Whether this process has found damage, or cannot read the cache."""
+        return self._error is not None
+
     def check(self) -> None:
-        """Raises `DamagedCache` if damage has been found."""
-        if self._error:
-            raise self._error
+        """Raises `DamagedCache` if a process of the job has found damage. All processes call it."""
+        from zoerefine.ranks import gather_from_all  # `data verify` needs no torch
+
+        found = gather_from_all(self._error and (str(self._error) or repr(self._error)))
+        faults = [fault for fault in found if fault is not None]
+        if faults:
+            raise self._error or DamagedCache(faults[0])
 
     def finish(self) -> None:
-        """Verify what is left, as fast as possible. Raises `DamagedCache` as `check` does."""
+        """Verify what is left, as fast as possible, and `check`."""
         self._hurried.set()
         if self._needed:
             self._thread.join()

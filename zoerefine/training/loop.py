@@ -159,7 +159,6 @@ class Loop:
         previous: WatchedStep | None = None
         self.timer.restart()
         for batch in batches:
-            self.verification.check()
             loss, terms = self.trainer.train_step(batch)
             images = len(batch.index) * world_size()  # about as many on every rank
             self.timer.step(images, batches.wait_s, batches.copy_s)
@@ -240,12 +239,18 @@ class Loop:
     def save_if_due(self, last: bool = False, watched: WatchedStep | None = None) -> None:
         """Write a checkpoint when one is due, or when a signal asks the run to stop.
 
-        `watched` is the last step: if it is not finite, no checkpoint is written.
+        `watched` is the last step: if it is not finite, no checkpoint is written. Raises
+        `DamagedCache` on all ranks if one of them has found damaged records.
         """
         due = last or time.monotonic() - self.saved_at >= self.cfg.TRAIN.CHECKPOINT_S
-        # Ranks must agree: a signal may reach one rank a step before another, and clocks differ.
-        wanted = torch.tensor([self.stop.requested, due], dtype=torch.int64)
-        stop, due = map(bool, max_over_ranks(wanted))
+        # Ranks must agree: a signal may reach one rank a step before another, clocks differ, and
+        # one rank verifies the records.
+        wanted = torch.tensor(
+            [self.stop.requested, due, self.verification.failed], dtype=torch.int64
+        )
+        stop, due, failed = map(bool, max_over_ranks(wanted))
+        if failed:
+            self.verification.check()
         if not (stop or due):
             return
         self.check_finite(watched)
