@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
@@ -65,16 +66,30 @@ def test_a_world_is_used_again_and_another_is_not_overwritten(tmp_path, capsys):
         synthesize(tmp_path / "none", **(SMALL | {"frames": 0}))
 
 
-def test_a_killed_generation_leaves_no_world(tmp_path, wait_until):
+def test_a_killed_generation_is_removed_by_the_next_one(tmp_path, wait_until):
     code = (
         "import sys; from zoerefine.data.synthetic import synthesize\n"
         "synthesize(sys.argv[1], 4, 1, 50, 0)"
     )
+    foreign = tmp_path / ".world.01234567.tmp" / "notes.txt"
+    foreign.parent.mkdir()
+    foreign.write_text("mine")
     writer = subprocess.Popen([sys.executable, "-c", code, tmp_path / "world"])
     wait_until(lambda: list(tmp_path.glob(".world*/zoe_depth_raw/*/*.png")), writer)
     writer.kill()
     writer.wait()
     assert not (tmp_path / "world").exists()
+    synthesize(tmp_path / "world", **SMALL)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"world", foreign.parent.name}
+    assert foreign.read_text() == "mine"
+
+
+def test_two_writers_of_one_world_take_turns(tmp_path):
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(synthesize, tmp_path / "world", **SMALL) for _ in range(2)]:
+            done.result()
+    assert [path.name for path in tmp_path.iterdir()] == ["world"]
 
 
 def empty_room(furniture=()):

@@ -1,9 +1,11 @@
 """Writes a synthetic world in HabitatDyn's layout; the same settings give the same bytes."""
 
+import glob
 import json
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ from zoerefine.data.synthetic.world import (
 from zoerefine.errors import UserError
 from zoerefine.files import replacing_folder, write_json
 from zoerefine.image_files import check_pixels, jpeg_bytes, png_bytes
+from zoerefine.locks import lock
 from zoerefine.processor_use import usable_cores
 from zoerefine.progress import bar, say
 
@@ -40,6 +43,9 @@ VERSION = 1
 STRIDE = 4  # every fourth frame at 24 Hz, so that short clips show motion
 SEMANTIC = "habitat_sim_DAVIS/Annotations/480p"
 STATS = "stats_info/480p"
+FIELDS = (
+    habitatdyn.RGB, SEMANTIC, habitatdyn.DEPTH, habitatdyn.OBJECTS, habitatdyn.ZOE, STATS
+)  # fmt: skip
 SENSOR_NOISE = 3.0  # standard deviation, of 255
 JPEG_QUALITY = 95
 
@@ -72,7 +78,8 @@ def synthesize(
 ) -> None:
     """Write a world, or keep the one at `root` if it has the same settings.
 
-    The whole world appears at once, by a rename.
+    The whole world appears at once, by a rename. What an earlier writer left when it was killed is
+    removed; another writer of `root` that still runs is waited for.
 
     Args:
         scenes, clips, frames: number of scenes, of clips in a scene, of frames in a clip.
@@ -105,13 +112,47 @@ def synthesize(
     if exists(root, settings):
         say(f"using the synthetic world in {root}")
         return
+    with sole_writer(root):
+        if exists(root, settings):  # another process has written it meanwhile
+            return
+        remove_leftovers(root)
+        write_settings(root, settings, SyntheticCamera(height, width), workers or usable_cores())
+
+
+@contextmanager
+def sole_writer(root: Path) -> Iterator[None]:
+    """Exclude other writers of `root`; the lock file is beside it, and removed at the end."""
+    path = root.with_name(f".{root.name}.lock")
+    with lock(path):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def remove_leftovers(root: Path) -> None:
+    """Remove the temporary folders of killed writers of `root` that hold only what we write."""
+    ours = {Path(name).parts[0] for name in (habitatdyn.TITLES, habitatdyn.SYNTHETIC_MARK, *FIELDS)}
+    half_written = f".{habitatdyn.SYNTHETIC_MARK}."
+    for folder in root.parent.glob(f".{glob.escape(root.name)}.????????.tmp"):
+        if folder.is_symlink() or not folder.is_dir():
+            continue
+        names = (path.name for path in folder.iterdir())
+        if all(name in ours or name.startswith(half_written) for name in names):
+            shutil.rmtree(folder)
+
+
+def write_settings(
+    root: Path, settings: dict[str, Any], camera: SyntheticCamera, workers: int
+) -> None:
+    """Write the world of these settings."""
     with replacing_folder(root) as folder:
         plans = [
-            plan_clip(seed, scene, clip, frames, family)
-            for scene, family in enumerate(settings["scenes"].values())  # type: ignore[attr-defined]
-            for clip in range(clips)
+            plan_clip(settings["seed"], scene, clip, settings["frames"], family)
+            for scene, family in enumerate(settings["scenes"].values())
+            for clip in range(settings["clips"])
         ]
-        write_world(folder, plans, SyntheticCamera(height, width), workers or usable_cores())
+        write_world(folder, plans, camera, workers)
         write_json(folder / habitatdyn.SYNTHETIC_MARK, settings)
 
 
@@ -155,7 +196,7 @@ def write_world(root: Path, plans: list[ClipPlan], camera: SyntheticCamera, work
     titles = "".join(f"{plan.name}\t{plan.title}\n" for plan in plans)
     (root / habitatdyn.TITLES).write_text(titles, encoding="utf-8")
     for plan in plans:
-        for field in (habitatdyn.RGB, SEMANTIC, *_depth_fields(), STATS):
+        for field in FIELDS:
             (root / field / plan.name).mkdir(parents=True)
         names = {"0": "background"} | {str(i): m.kind for i, m in enumerate(plan.movers, 1)}
         write_json(root / STATS / plan.name / "semantic_id_to_name.json", names)
@@ -166,10 +207,6 @@ def write_world(root: Path, plans: list[ClipPlan], camera: SyntheticCamera, work
     ):
         for _ in pool.map(lambda job: write_frame(root, camera, *job), jobs):
             progress.update()
-
-
-def _depth_fields() -> Iterator[str]:
-    return iter((habitatdyn.DEPTH, habitatdyn.OBJECTS, habitatdyn.ZOE))
 
 
 def write_frame(root: Path, camera: SyntheticCamera, plan: ClipPlan, frame: int) -> None:
