@@ -12,6 +12,7 @@ object ids of a picture are stored in the same pixel order and have no such tag.
 import io
 import stat
 import struct
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -36,6 +37,9 @@ EXIF_MARKS = (b"Exif", b"eXIf", b"exif")
 EXIF_WITHIN = 2**16  # bytes of a file's beginning in which an EXIF tag is looked for
 UPRIGHT = 1  # the EXIF orientation of a picture that is stored as it is to be shown
 UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)  # by Pillow
+
+# Pillow warns of pictures that `check_pixels` refuses.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 Array = np.ndarray
 

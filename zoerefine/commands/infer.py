@@ -10,7 +10,7 @@ from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.errors import UserError
 
 if TYPE_CHECKING:
-    from zoerefine.infer.pipeline import Inference
+    from zoerefine.infer.inference import Inference
 
 MAX_BATCH = 1024  # so many frames are in memory at once
 
@@ -130,7 +130,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.exporting.bundle import bundle_of, load_bundle
     from zoerefine.exporting.outputs import NO_CONFIDENCE
     from zoerefine.exporting.processor import other_processor
-    from zoerefine.infer.pipeline import Inference
+    from zoerefine.infer.inference import Inference
     from zoerefine.infer.points import CameraOptions
     from zoerefine.infer.pseudo import DepthFiles, load_zoedepth
     from zoerefine.infer.results import ResultFolder, check_separate, check_writable

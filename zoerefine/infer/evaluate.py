@@ -12,7 +12,7 @@ from zoerefine.data.decode import read_truth_m, read_zoe
 from zoerefine.data.depth_codec import ZOE_UNIT_M, DepthEncoding
 from zoerefine.data.readers import stated_encoding
 from zoerefine.errors import UserError
-from zoerefine.infer.pipeline import Inference
+from zoerefine.infer.inference import Inference
 from zoerefine.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
 from zoerefine.processor_use import usable_cores
 from zoerefine.progress import say, track

@@ -5,98 +5,41 @@
     engine threads    refine (`engine_threads.py`)
     the pool          writes files
 
-Each stage runs a few frames ahead of the next one and no further. A frame that cannot be read is
-named and left out; the others are not affected.
+Each stage runs a few frames ahead of the next one and no further, and all frames between reading
+and writing take a bounded part of the memory. A frame that cannot be read is named and left out;
+the others are not affected.
 """
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
-from zoerefine.errors import UserError
-from zoerefine.exporting.bundle import Engine
 from zoerefine.infer.engine_threads import BATCHES_AHEAD, EngineThreads
-from zoerefine.infer.pseudo import PseudoDepth, ZoeDepth
-from zoerefine.infer.results import ResultFolder, digest_of
-from zoerefine.infer.sources import FrameSource, SourceFrame
+from zoerefine.infer.frame_memory import FrameMemory
+from zoerefine.infer.inference import FrameInWork, Inference, InferenceSummary
+from zoerefine.infer.pseudo import ZoeDepth
+from zoerefine.infer.read_ahead import batches_of_one_size, read_ahead
+from zoerefine.memory import free_memory
 from zoerefine.processor_use import usable_cores
-from zoerefine.progress import Progress, bar, say
+from zoerefine.progress import Progress, bar
 
-FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an incomplete batch
+MEMORY_SHARE = 0.25  # of the free memory, for frames between reading and writing
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Inference:
-    """What is refined, by what, and where the results go."""
-
-    engine: Engine
-    source: FrameSource
-    pseudo: PseudoDepth
-    results: ResultFolder
-
-
-@dataclass(frozen=True)
-class FrameInWork:
-    """A frame on its way through the pipeline.
-
-    Attributes:
-        name: of its results.
-        inputs: the digest of what it is refined from.
-        rgb: uint8 [H, W, 3].
-        zoe: pseudo depth uint16 [H, W], metres * 256; None until ZoeDepth has been run.
-        zoe_is_new: True if ZoeDepth was run now, so its output must be written.
-    """
-
-    name: str
-    inputs: str
-    rgb: np.ndarray
-    zoe: np.ndarray | None
-    zoe_is_new: bool = False
-
-
-@dataclass
-class InferenceSummary:
-    """What happened to the frames, by name.
-
-    Attributes:
-        kept: their files existed already.
-        written: refined now, in `seconds`.
-        left_out: could not be read.
-    """
-
-    kept: list[str] = field(default_factory=list)
-    written: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def done(self) -> set[str]:
-        """All frames whose files exist now."""
-        return {*self.kept, *self.written}
-
-    def leave_out(self, name: str, reason: object) -> None:
-        """Record and say that a frame cannot be refined."""
-        self.left_out.append(name)
-        say(f"left out {name}: {reason}")
-
-    def __str__(self) -> str:
-        rate = f", {len(self.written) / self.seconds:.1f} frames/s" if self.written else ""
-        counts = f"{len(self.written)} frames refined, {len(self.kept)} kept"
-        return f"{counts}, {len(self.left_out)} left out{rate}"
+WriteFrame = Callable[[FrameInWork, list[np.ndarray]], str]
 
 
 def refine(job: Inference, batch: int) -> InferenceSummary:
     """Refine every frame that has no files yet, `batch` frames of one size at a time.
 
-    Raises `UserError` if results cannot be written.
+    Batches are smaller where the memory does not hold so many frames. Raises `UserError` if results
+    cannot be written.
     """
     summary = InferenceSummary()
     start = time.perf_counter()
@@ -104,76 +47,19 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
         ThreadPoolExecutor(max(2, usable_cores())) as pool,
         EngineThreads(job.engine, 1 + job.results.with_confidence) as engines,
         bar(len(job.source.names), "refining", "frame") as progress,
+        FrameMemory(int(MEMORY_SHARE * free_memory())) as memory,
     ):
-        batches = run_ahead(batches_of_one_size(read_ahead(job, pool, summary), batch))
+        frames = read_ahead(job, pool, summary, memory)
+        batches = run_ahead(batches_of_one_size(frames, batch))
         if isinstance(job.pseudo, ZoeDepth):
             batches = run_ahead(with_pseudo_depth(batches, job.pseudo))
-        for writing in refine_in_threads(engines, batches, job, pool):
+        write = partial(write_frame, job=job, memory=memory)
+        for writing in refine_in_threads(engines, batches, pool, write):
             summary.written += [future.result() for future in writing]
             update_bar(progress, summary)
         update_bar(progress, summary)
     summary.seconds = time.perf_counter() - start
     return summary
-
-
-def read_ahead(
-    job: Inference, pool: ThreadPoolExecutor, summary: InferenceSummary
-) -> Iterator[FrameInWork]:
-    """Frames that are not done yet, in order, decoded by the pool before they are needed."""
-    waiting: deque[tuple[str, Future[FrameInWork]]] = deque()
-    for frame in readable_frames(job.source, summary):
-        inputs = digest_of(frame.fingerprint, job.pseudo.fingerprint(frame.name))
-        if job.results.is_done(frame.name, inputs):
-            summary.kept.append(frame.name)
-            continue
-        waiting.append((frame.name, pool.submit(read_frame, frame, inputs, job.pseudo)))
-        if len(waiting) > FRAMES_AHEAD:
-            yield from frame_unless_broken(*waiting.popleft(), summary)
-    for one in waiting:
-        yield from frame_unless_broken(*one, summary)
-
-
-def readable_frames(source: FrameSource, summary: InferenceSummary) -> Iterator[SourceFrame]:
-    """The frames of a source, until it cannot be read any further."""
-    try:
-        yield from source.frames()
-    except UserError as error:
-        summary.leave_out(source.label, error)
-
-
-def read_frame(frame: SourceFrame, inputs: str, pseudo: PseudoDepth) -> FrameInWork:
-    """Decode a frame. Raises `UserError` for a damaged file, or two different sizes."""
-    rgb, zoe = frame.read(), pseudo.read(frame.name, inputs)
-    if zoe is not None and zoe.shape != rgb.shape[:2]:
-        sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
-        raise UserError(f"the picture and {pseudo.path(frame.name)} differ in size: {sizes}")
-    return FrameInWork(frame.name, inputs, rgb, zoe)
-
-
-def frame_unless_broken(
-    name: str, reading: Future[FrameInWork], summary: InferenceSummary
-) -> Iterator[FrameInWork]:
-    """The frame, or nothing if it could not be read, which is recorded."""
-    try:
-        yield reading.result()
-    except UserError as error:
-        summary.leave_out(name, error)
-
-
-def batches_of_one_size(frames: Iterator[FrameInWork], size: int) -> Iterator[list[FrameInWork]]:
-    """Batches of at most `size` frames of one picture size, all with or all without pseudo depth.
-
-    Frames of a rare size wait for others, but the number of waiting frames is bounded.
-    """
-    groups: dict[tuple[object, bool], list[FrameInWork]] = {}
-    for frame in frames:
-        key = frame.rgb.shape, frame.zoe is None
-        groups.setdefault(key, []).append(frame)
-        if len(groups[key]) == size:
-            yield groups.pop(key)
-        elif sum(map(len, groups.values())) >= 2 * size + FRAMES_AHEAD:
-            yield groups.pop(next(iter(groups)))  # the one that has waited longest
-    yield from groups.values()
 
 
 def with_pseudo_depth(
@@ -194,15 +80,15 @@ def with_pseudo_depth(
 def refine_in_threads(
     engines: EngineThreads,
     batches: Iterator[list[FrameInWork]],
-    job: Inference,
     pool: ThreadPoolExecutor,
+    write: WriteFrame,
 ) -> Iterator[list[Future[str]]]:
     """Refine batches a few ahead; yields for each the futures that write its files."""
     refining: deque[Future[list[Future[str]]]] = deque()
     for batch in batches:
         pictures = [frame.rgb for frame in batch]
         depths = [frame.zoe for frame in batch if frame.zoe is not None]
-        then = partial(write_batch, batch, job=job, pool=pool)
+        then = partial(write_batch, batch, pool=pool, write=write)
         refining.append(engines.submit(pictures, depths, then))
         if len(refining) > engines.ahead:
             yield refining.popleft().result()
@@ -211,11 +97,14 @@ def refine_in_threads(
 
 
 def write_batch(
-    batch: list[FrameInWork], outputs: list[np.ndarray], job: Inference, pool: ThreadPoolExecutor
+    batch: list[FrameInWork],
+    outputs: list[np.ndarray],
+    pool: ThreadPoolExecutor,
+    write: WriteFrame,
 ) -> list[Future[str]]:
     """Start to write the files of frames with these outputs, uint16 [B, H, W] each."""
     return [
-        pool.submit(write_frame, frame, of_frame, job)
+        pool.submit(write, frame, of_frame)
         for frame, *of_frame in zip(batch, *outputs, strict=True)
     ]
 
@@ -226,11 +115,16 @@ def update_bar(progress: Progress, summary: InferenceSummary) -> None:
     progress.update(progress.initial + len(summary.written) - progress.n)
 
 
-def write_frame(frame: FrameInWork, outputs: list[np.ndarray], job: Inference) -> str:
+def write_frame(
+    frame: FrameInWork, outputs: list[np.ndarray], job: Inference, memory: FrameMemory
+) -> str:
     """Write the files of a frame with these outputs, uint16 [H, W]; returns its name."""
-    if frame.zoe_is_new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
-        job.pseudo.write(frame.name, frame.inputs, frame.zoe)
-    job.results.write(frame.name, frame.inputs, frame.rgb, outputs)
+    try:
+        if frame.zoe_is_new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
+            job.pseudo.write(frame.name, frame.inputs, frame.zoe)
+        job.results.write(frame.name, frame.inputs, frame.rgb, outputs)
+    finally:
+        memory.free(frame.nbytes)
     return frame.name
 
 

@@ -16,7 +16,7 @@ from zoerefine.errors import UserError
 from zoerefine.exporting.outputs import SPREAD_UNITS
 from zoerefine.files import replacing
 from zoerefine.image_files import read_values
-from zoerefine.infer.pipeline import Inference
+from zoerefine.infer.inference import Inference
 from zoerefine.infer.sources import FrameSource, SourceFrame
 from zoerefine.own_files import VIDEO_BOX
 from zoerefine.pictures import depth_colors, panel, spread_colors

@@ -12,7 +12,7 @@ import numpy as np
 
 from zoerefine.data.orientation import OrientationWarning
 from zoerefine.errors import UserError
-from zoerefine.image_files import check_pixels, read_rgb
+from zoerefine.image_files import check_pixels, picture_size, read_rgb
 
 PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
 DEFAULT_FPS = 24.0  # HabitatDyn's frames per second, where a source does not state its own
@@ -29,11 +29,13 @@ class SourceFrame:
     Attributes:
         name: of its results: the path of its file in the source, without the suffix.
         fingerprint: changes when its file changes.
+        pixels: returns their number without decoding the picture; 0 if it cannot be known.
         read: returns it as uint8 [H, W, 3], RGB; raises `UserError` if it cannot be read.
     """
 
     name: str
     fingerprint: str
+    pixels: Callable[[], int]
     read: Callable[[], np.ndarray]
 
 
@@ -71,7 +73,9 @@ class PictureFiles:
             return read_rgb(path)
 
         for name, path in self.files.items():
-            yield SourceFrame(name, file_fingerprint(path), partial(read, path))
+            yield SourceFrame(
+                name, file_fingerprint(path), partial(stated_pixels, path), partial(read, path)
+            )
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,12 @@ class VideoFile:
                 more, bgr = capture.read()
                 if not more:
                     break
-                yield SourceFrame(f"{number:06d}", f"{fingerprint} {number}", partial(to_rgb, bgr))
+                yield SourceFrame(
+                    f"{number:06d}",
+                    f"{fingerprint} {number}",
+                    partial(int, bgr.size // 3),
+                    partial(to_rgb, bgr),
+                )
                 number += 1
         finally:
             capture.release()
@@ -188,6 +197,12 @@ def open_video(path: Path) -> VideoFile:
         return VideoFile(str(path), path, count, capture.get(cv2.CAP_PROP_FPS) or DEFAULT_FPS)
     finally:
         capture.release()
+
+
+def stated_pixels(path: Path) -> int:
+    """The number of pixels that a picture's header states; 0 where there is no such header."""
+    width, height = picture_size(path) or (0, 0)
+    return width * height
 
 
 def to_rgb(bgr: np.ndarray) -> np.ndarray:

@@ -1,0 +1,103 @@
+"""Frames that are decoded before they are needed, in batches of one picture size."""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from zoerefine.errors import UserError
+from zoerefine.infer.frame_memory import BYTES_PER_PIXEL, FrameMemory
+from zoerefine.infer.inference import FrameInWork, Inference, InferenceSummary
+from zoerefine.infer.pseudo import PseudoDepth
+from zoerefine.infer.results import digest_of
+from zoerefine.infer.sources import FrameSource, SourceFrame
+
+FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an incomplete batch
+
+
+@dataclass(frozen=True)
+class FrameBeingRead:
+    """A frame that the pool decodes."""
+
+    name: str
+    nbytes: int
+    reading: Future[FrameInWork]
+
+    def unless_broken(
+        self, summary: InferenceSummary, memory: FrameMemory
+    ) -> Iterator[FrameInWork]:
+        """The frame, or nothing if it could not be read, which is recorded."""
+        try:
+            frame = self.reading.result()
+        except UserError as error:
+            summary.leave_out(self.name, error)
+            memory.free(self.nbytes)
+        else:
+            yield frame
+
+
+def read_ahead(
+    job: Inference, pool: ThreadPoolExecutor, summary: InferenceSummary, memory: FrameMemory
+) -> Iterator[FrameInWork | None]:
+    """Frames that are not done yet, in order, decoded by the pool before they are needed.
+
+    None comes before a wait for memory: frames must not wait for others then.
+    """
+    waiting: deque[FrameBeingRead] = deque()
+    for frame in readable_frames(job.source, summary):
+        inputs = digest_of(frame.fingerprint, job.pseudo.fingerprint(frame.name))
+        if job.results.is_done(frame.name, inputs):
+            summary.kept.append(frame.name)
+            continue
+        nbytes = frame.pixels() * BYTES_PER_PIXEL
+        if not memory.has_room(nbytes):
+            while waiting:
+                yield from waiting.popleft().unless_broken(summary, memory)
+            yield None
+        memory.take(nbytes)
+        reading = pool.submit(read_frame, frame, inputs, job.pseudo, nbytes)
+        waiting.append(FrameBeingRead(frame.name, nbytes, reading))
+        if len(waiting) > FRAMES_AHEAD:
+            yield from waiting.popleft().unless_broken(summary, memory)
+    for one in waiting:
+        yield from one.unless_broken(summary, memory)
+
+
+def readable_frames(source: FrameSource, summary: InferenceSummary) -> Iterator[SourceFrame]:
+    """The frames of a source, until it cannot be read any further."""
+    try:
+        yield from source.frames()
+    except UserError as error:
+        summary.leave_out(source.label, error)
+
+
+def read_frame(frame: SourceFrame, inputs: str, pseudo: PseudoDepth, nbytes: int) -> FrameInWork:
+    """Decode a frame. Raises `UserError` for a damaged file, or two different sizes."""
+    rgb, zoe = frame.read(), pseudo.read(frame.name, inputs)
+    if zoe is not None and zoe.shape != rgb.shape[:2]:
+        sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
+        raise UserError(f"the picture and {pseudo.path(frame.name)} differ in size: {sizes}")
+    return FrameInWork(frame.name, inputs, rgb, zoe, nbytes)
+
+
+def batches_of_one_size(
+    frames: Iterator[FrameInWork | None], size: int
+) -> Iterator[list[FrameInWork]]:
+    """Batches of at most `size` frames of one picture size, all with or all without pseudo depth.
+
+    Frames of a rare size wait for others, but the number of waiting frames is bounded, and after
+    None no frame waits.
+    """
+    groups: dict[tuple[object, bool], list[FrameInWork]] = {}
+    for frame in frames:
+        if frame is None:
+            yield from groups.values()
+            groups.clear()
+            continue
+        key = frame.rgb.shape, frame.zoe is None
+        groups.setdefault(key, []).append(frame)
+        if len(groups[key]) == size:
+            yield groups.pop(key)
+        elif sum(map(len, groups.values())) >= 2 * size + FRAMES_AHEAD:
+            yield groups.pop(next(iter(groups)))  # the one that has waited longest
+    yield from groups.values()
