@@ -49,6 +49,8 @@ WRITERS = {
     "check": "check --config {config} --limit 1",
     "run": "run --repo {repo} --commit HEAD --module job.py --config {repo}/job.yaml",
     "reproduce": "reproduce {launched}",
+    "profile": "profile --config {config} --steps 2",
+    "zoedepth": "data zoedepth bare --model {model}",
 }
 READERS = {
     "show a run": "show {run}",
@@ -57,7 +59,7 @@ READERS = {
     "config": "config --config {config}",
     "doctor": "doctor",
     "inspect": "data inspect {world}",
-    "verify": "data verify caches",
+    "verify": "data verify {caches}",
     "dashboard": "dashboard {run} --port 0",
     "infer": "infer {bundle} --rgb {rgb} --depth {zoe} --out {out}/out",
     "analyze": "analyze {run} --out {out}/report",
@@ -75,7 +77,8 @@ class Machine:
         home = self.user.folder
         self.places = {"config": home / "tiny.yaml", "search": home / "search.yaml",
                        "world": home / "world", "rgb": home / "world" / RGB,
-                       "zoe": home / "world" / ZOE, "repo": home / "repo"}  # fmt: skip
+                       "zoe": home / "world" / ZOE, "repo": home / "repo",
+                       "caches": home / "caches", "model": home / "model"}  # fmt: skip
         tiny = TINY.replace("EPOCHS: 2", "EPOCHS: 1, CALIBRATE: false, PICTURES: 0")
         tiny = tiny.replace("DATA: {", f"DATA: {{ROOT: {home}/world, ")
         tiny = tiny.replace("CACHE: {", f"CACHE: {{ROOT: {home}/caches, ")
@@ -155,15 +158,29 @@ def check_one_line(done):
     assert len(errors) == 1 and lines[-1] == errors[0], done.err
 
 
+@pytest.fixture
+def writer(request, machine, work):
+    """Puts what a command writes beside on the disk: writer(name) -> the command."""
+
+    def prepare(name):
+        if name == "reproduce":
+            launched = work / "runs" / machine.places["launched"].relative_to(machine.user.folder)
+            shutil.copytree(machine.places["launched"], launched)
+        elif name == "zoedepth":
+            if not machine.places["model"].exists():
+                machine.user.copy(request.getfixturevalue("small_zoedepth"), "model")
+            without_depth = shutil.ignore_patterns(ZOE)
+            shutil.copytree(machine.places["world"], work / "bare", ignore=without_depth)
+        machine.user.own(work)
+        return f"reproduce {launched}" if name == "reproduce" else WRITERS[name]
+
+    return prepare
+
+
 @pytest.mark.parametrize("fault", ["read_only", "no_permission"])
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_folder_that_cannot_be_written_is_one_line(machine, work, name, fault):
-    command = WRITERS[name]
-    if name == "reproduce":  # it writes beside the run
-        launched = work / "runs" / machine.places["launched"].relative_to(machine.user.folder)
-        shutil.copytree(machine.places["launched"], launched)
-        machine.user.own(work)
-        command = f"reproduce {launched}"
+def test_a_folder_that_cannot_be_written_is_one_line(machine, work, writer, name, fault):
+    command = writer(name)
     before = files(work)
     if fault == "read_only":
         machine.disk.read_only()
@@ -175,9 +192,10 @@ def test_a_folder_that_cannot_be_written_is_one_line(machine, work, name, fault)
 
 @pytest.mark.parametrize("free", [0, 20_000])
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in ("check", "reproduce")])
-def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(machine, work, name, free):
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(machine, work, writer, name, free):
+    command = writer(name)
     machine.disk.fill(free)
-    done = machine.run(WRITERS[name], work)
+    done = machine.run(command, work)
     half_written = [path for path in files(work) if path.endswith((".tmp", ".old"))]
     assert not half_written
     if done.code == 0:  # it needed less than that
@@ -186,7 +204,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(machine, work, 
     check_one_line(done)
     if free and name != "search":  # takes many seconds
         machine.disk.make_room()
-        again = machine.run(WRITERS[name], work)
+        again = machine.run(command, work)
         assert again.code == 0, again.err
 
 
@@ -200,7 +218,7 @@ def test_a_full_disk_while_a_checkpoint_is_written_is_one_line(machine, work):
 @pytest.mark.parametrize("name", READERS)
 def test_runs_caches_and_bundles_are_used_from_read_only_storage(machine, work, name, tmp_path):
     shutil.copytree(machine.user.folder / "caches", work / "caches")
-    places = machine.places | {"run": work / "runs" / "tiny" / "one"}
+    places = machine.places | {"run": work / "runs" / "tiny" / "one", "caches": work / "caches"}
     shutil.copytree(machine.places["run"] / "engine", places["run"] / "engine")
     places["bundle"] = places["run"] / "engine" / machine.places["bundle"].name
     text = machine.places["config"].read_text()
@@ -217,11 +235,30 @@ def test_runs_caches_and_bundles_are_used_from_read_only_storage(machine, work, 
     assert done.code == 0, done.err
 
 
-@pytest.mark.parametrize("name", ["pack", "infer", "export", "split", "inspect"])
-def test_a_folder_that_cannot_be_read_is_one_line(machine, work, name):
-    closed = {"pack": "config", "export": "", "infer": "bundle"}.get(name, "world")
-    command = WRITERS.get(name) or READERS[name]
-    path = machine.places[closed] if closed else work / "runs" / "tiny" / "one"
+@pytest.mark.parametrize("name", ["verify", "show a run", "inspect", "config"])
+def test_what_only_reads_works_on_a_full_disk(machine, work, name):
+    machine.disk.fill()
+    done = machine.run(READERS[name], work)
+    assert done.code == 0, done.err
+
+
+# What is closed: a place, or a folder on the disk.
+CLOSED = {
+    "pack": "config",
+    "profile": "config",
+    "infer": "bundle",
+    "verify": "caches",
+    "split": "world",
+    "inspect": "world",
+    "export": "runs/tiny/one",
+    "zoedepth": "bare",
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_folder_that_cannot_be_read_is_one_line(machine, work, writer, name):
+    command = writer(name) if name in WRITERS else READERS[name]
+    path = machine.places.get(CLOSED[name]) or work / CLOSED[name]
     mode = path.stat().st_mode
     path.chmod(0)
     try:

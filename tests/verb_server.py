@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 LOADED = (
@@ -38,6 +39,7 @@ LOADED = (
     "zoerefine.launch.launcher",
     "zoerefine.commands.run",
 )
+LOADED_IF_INSTALLED = ("transformers.models.zoedepth.modeling_zoedepth",)
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,9 @@ def serve():
 
     for name in LOADED:
         importlib.import_module(name)
+    for name in LOADED_IF_INSTALLED:
+        with suppress(ImportError):
+            importlib.import_module(name)
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         print(json.dumps(fork(json.loads(line))), file=answers, flush=True)
