@@ -279,6 +279,21 @@ def test_a_picture_with_too_many_pixels_is_refused_before_memory_is_taken(tmp_pa
     assert int(grown_kb) < 50_000
 
 
+def test_a_chunk_that_is_longer_than_its_png_takes_no_memory(tmp_path):
+    data = grey_png(8, 8, 8, bytes(72))
+    at = data.index(b"IDAT") - 4
+    (tmp_path / "a.png").write_bytes(data[:at] + struct.pack(">I", 2**31 - 1) + data[at + 4 :])
+    found = subprocess.run(
+        [sys.executable, "-c", LARGE_PNG, tmp_path / "a.png"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *errors, grown_kb = found.stdout.splitlines()
+    assert len(errors) == 2 and all("is cut short" in error for error in errors)
+    assert int(grown_kb) < 50_000
+
+
 def test_a_file_of_too_many_bytes_is_refused_by_its_size(tmp_path):
     with open(tmp_path / "a.png", "wb") as file:
         file.truncate(MAX_FILE_BYTES + 1)  # takes no disk space

@@ -31,6 +31,8 @@ MAX_FILE_BYTES = 2**28
 JPEG_START = b"\xff\xd8"
 PNG_START = b"\x89PNG\r\n\x1a\n"
 PNG_HEADER = struct.Struct(">8s4x4sIIBB")  # signature, b"IHDR", width, height, bits, colour type
+PNG_CHUNK = struct.Struct(">I4s")  # length of its data, name
+PNG_AROUND_CHUNK = 12  # bytes besides its data: length, name, checksum
 GREY, PALETTE = 0, 3  # PNG's colour types
 AFTER_PNG_HEADER = 33  # the signature (8 bytes) and the IHDR chunk (25) come first
 EXIF_MARKS = (b"Exif", b"eXIf", b"exif")
@@ -217,10 +219,23 @@ def _decode_jpeg(path: Path, data: bytes) -> Array:
 
 
 def _decode_png(path: Path, data: bytes, flags: int) -> Array:
-    picture = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    # OpenCV takes the memory that a chunk's length states before it reads the chunk.
+    has_all_chunks = _has_all_chunks(data)
+    picture = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if has_all_chunks else None
     if picture is None:
         raise UserError(f"{path} is cut short or a damaged picture: copy it again")
     return picture
+
+
+def _has_all_chunks(data: bytes) -> bool:
+    """Whether a PNG holds every chunk whole, to its end mark."""
+    start = len(PNG_START)
+    while start + PNG_CHUNK.size <= len(data):
+        length, name = PNG_CHUNK.unpack_from(data, start)
+        start += length + PNG_AROUND_CHUNK
+        if name == b"IEND":
+            return start <= len(data)
+    return False
 
 
 def _encode(suffix: str, pixels: Array, options: list[int]) -> bytes:

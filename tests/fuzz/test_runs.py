@@ -85,6 +85,12 @@ def test_any_documents(run, provenance, status, results, row, other):
     read(run)
 
 
+@pytest.mark.parametrize("name", PROVENANCE)
+def test_a_fact_that_is_null_counts_as_missing(run, name):
+    write(run, provenance__json=PROVENANCE | {name: None}, status__json=STATUS)
+    read(run)
+
+
 @fuzzed
 @given(damaged(json.dumps(PROVENANCE).encode()), damaged(json.dumps(RESULTS).encode()),
        damaged(json.dumps(ROW).encode() + b"\n"), damaged(CONFIG))  # fmt: skip

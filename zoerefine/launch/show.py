@@ -26,6 +26,7 @@ def show_run(run: RunDir) -> str:
     """A page of text about a run. Raises `UserError` where the folder is not a run."""
     recorded = run.read_json(run.provenance_file)
     check_types(run, recorded)
+    recorded = {name: value for name, value in recorded.items() if value is not None}
     status = run.status()
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.started))
     took = f", {(status.ended or time.time()) - status.started:.0f} s" if status.started else ""
