@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from zoerefine.visible_text import visible
+from zoerefine.visible_text import one_line, visible
 
 # Faults of a disk, of permissions or of a path: nothing that our code could do better.
 STORAGE_FAULTS = {
@@ -73,6 +73,12 @@ def storage_fault(error: BaseException | None) -> str:
             return f"the study's database cannot be used: {error}"
         error = error.__cause__ or error.__context__
     return ""
+
+
+def damage(error: Exception) -> str:
+    """Why something of the user's cannot be read, as a line."""
+    named = isinstance(error, UserError | OSError)
+    return one_line(str(error) if named else f"it is damaged ({type(error).__name__}: {error})")
 
 
 def _report_thread(ended: threading.ExceptHookArgs) -> None:

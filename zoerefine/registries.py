@@ -124,6 +124,15 @@ READERS = Registry(
         "scannet": "zoerefine.data.scannet",
     },
 )
+# In the order in which a file or folder is tried.
+TRACKERS = Registry(
+    "tracker",
+    {
+        "mlflow": "zoerefine.trackers.mlflow_store",
+        "wandb": "zoerefine.trackers.wandb_folder",
+        "tensorboard": "zoerefine.trackers.tensorboard_folder",
+    },
+)
 # In the order in which `--engine auto` prefers them; a GPU's come first.
 ENGINES = Registry(
     "engine",

@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from zoerefine.analysis import run_cache
-from zoerefine.analysis.collect import collect, file_stamps
+from zoerefine.analysis.collect import collect
 from zoerefine.analysis.run_cache import RunCache
+from zoerefine.analysis.sources import file_stamps
 from zoerefine.cli import main
 
 FILES = ("overview.png", "overview.svg", "overview.pdf", "runs.csv", "groups.csv", "scenes.csv",

@@ -1,7 +1,6 @@
 """Collect runs from folders, studies and globs; a damaged run is named and stops no other."""
 
 import glob
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.read_run import read_run
-from zoerefine.analysis.run_cache import RunCache
-from zoerefine.analysis.run_record import Curve, Run
-from zoerefine.errors import UserError
+from zoerefine.analysis.run_cache import RunCache, as_entry
+from zoerefine.analysis.run_record import Run
+from zoerefine.analysis.sources import Found, RunFolder, Source, TrackerSource, printable
+from zoerefine.errors import UserError, damage
 from zoerefine.progress import track
-from zoerefine.run_dir import RunDir
-from zoerefine.run_metrics.find_files import files_with_stats
+from zoerefine.trackers.stores import find_stores, local_path
 from zoerefine.visible_text import one_line
 
 RUN_FILES = ("provenance.json", "config.yaml")  # a run has one of them
@@ -40,7 +38,7 @@ def collect(
     """Read runs, the trials and best runs of studies, and whatever globs match.
 
     Args:
-        patterns: run directories, studies, or globs of them.
+        patterns: run directories, studies, stores of other trackers, or globs of them.
         keeps: selects runs by their settings (see `run_filter.parse_filter`).
         cache: holds runs that were read before; the others are added to it.
         metrics: the names of metrics whose curves are read; AbsRel is always read of our own runs.
@@ -48,33 +46,48 @@ def collect(
     Raises:
         UserError: nothing matches, or no run can be read.
     """
-    folders = list(dict.fromkeys(f for pattern in patterns for f in find_runs(pattern)))
-    runs, left_out = [], {}
-    for folder in track(folders, len(folders), "collecting", "run"):
+    sources = list(dict.fromkeys(s for pattern in patterns for s in find_sources(pattern)))
+    runs: list[Run] = []
+    left_out: dict[str, str] = {}
+    for source in track(sources, len(sources), "collecting", "run"):
         try:
-            fields = _read_fields(folder, cache, metrics)
-            run = _as_run(fields, RunDir(folder).status().state)  # a kill changes no file
-            if keeps is None or keeps(run.settings | filter_fields(run)):
-                runs.append(run)
-            else:
-                left_out[_printable(folder)] = FILTERED
+            found = read_source(source, cache, metrics)
         except Exception as error:  # whatever is in its files, the other runs are read
-            left_out[_printable(folder)] = damage(error)
+            left_out[printable(source.path)] = damage(error)
+            continue
+        reasons = {run.path: why_left_out(run, keeps) for run in found.runs}
+        runs += [run for run in found.runs if not reasons[run.path]]
+        left_out |= found.left_out | {path: reason for path, reason in reasons.items() if reason}
     runs, repeated = without_repetitions(runs)
     left_out |= repeated
     if not runs:
-        reasons = (
-            "; ".join(list(left_out.values())[:3])
-            or "no folder there has a provenance.json, as every run has"
+        reasons_shown = (
+            "; ".join(list(dict.fromkeys(left_out.values()))[:3])
+            or "no folder there has a provenance.json, as every run has, and none is of a tracker"
         )
-        raise UserError(f"nothing to analyse in {', '.join(patterns)}: {reasons}")
+        raise UserError(f"nothing to analyse in {', '.join(patterns)}: {reasons_shown}")
     return Collection(runs, left_out)
 
 
-def damage(error: Exception) -> str:
-    """Why a run cannot be read, as a line."""
-    named = isinstance(error, UserError | OSError)
-    return one_line(str(error) if named else f"it is damaged ({type(error).__name__}: {error})")
+def read_source(source: Source, cache: RunCache | None, metrics: Sequence[str]) -> Found:
+    """The runs of a source: the cache's where no file has changed since."""
+    stamps = source.stamps()
+    known = cache.get(source.path, stamps) if cache else None
+    if known is None:
+        known = source.read(metrics)
+        entry = as_entry(stamps, known)  # ValueError if a UTF-8 file cannot hold it
+        if cache:
+            cache.put(source.path, entry)
+    return Found([source.current(run) for run in known.runs], known.left_out)
+
+
+def why_left_out(run: Run, keeps: Callable[[Mapping[str, Any]], bool] | None) -> str:
+    """Why a filter leaves a run out; empty where it keeps it."""
+    try:
+        kept = keeps is None or keeps(run.settings | filter_fields(run))
+    except UserError as error:  # it has no such setting
+        return one_line(str(error))
+    return "" if kept else FILTERED
 
 
 def without_repetitions(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
@@ -97,6 +110,24 @@ def filter_fields(run: Run) -> dict[str, Any]:
     return {"state": run.state, "seed": run.seed, "commit": run.commit}
 
 
+def find_sources(pattern: str) -> list[Source]:
+    """What runs are read from behind a path or glob: run directories, or stores of trackers.
+
+    Raises `UserError` for the address of a server.
+    """
+    found: list[Source] = []
+    for match in matches(local_path(pattern)):
+        folders = find_runs(glob.escape(match))
+        stores = [] if folders else find_stores(Path(os.path.realpath(match)))
+        found += [RunFolder(path) for path in folders] or map(TrackerSource, stores)
+    return found
+
+
+def matches(pattern: str) -> list[str]:
+    """The paths that a glob matches; the text itself where there are none."""
+    return sorted(glob.glob(pattern)) or [pattern]
+
+
 def find_runs(pattern: str) -> list[Path]:
     """Run directories behind a path or glob; for a study, its trials and its best run.
 
@@ -104,7 +135,7 @@ def find_runs(pattern: str) -> list[Path]:
     listed.
     """
     found = []
-    for match in sorted(glob.glob(pattern)) or [pattern]:
+    for match in matches(pattern):
         path = Path(os.path.realpath(match))
         best = path / "best"
         inner = _runs_in(path / "trials") + ([best] if _is_run(best) else [])
@@ -139,40 +170,3 @@ def _is_run(path: Path) -> bool:
 
 def _is_unreadable(path: Path) -> bool:
     return os.path.lexists(path) and not os.access(path, os.R_OK)
-
-
-def _read_fields(folder: Path, cache: RunCache | None, metrics: Sequence[str]) -> dict[str, Any]:
-    """The fields of a run: the cache's where no file has changed since."""
-    stamps = file_stamps(folder)
-    if cache and (known := cache.get(folder, stamps)):
-        return known
-    run = read_run(folder, metrics)
-    curves = {name: vars(curve) for name, curve in run.curves.items()}
-    fields = vars(run) | {"curve": vars(run.curve) if run.curve else None, "curves": curves}
-    json.dumps(fields, ensure_ascii=False).encode()  # ValueError if a UTF-8 file cannot hold it
-    if cache:
-        cache.put(folder, stamps, fields)
-    return fields
-
-
-def _as_run(fields: dict[str, Any], state: str) -> Run:
-    """A run from the cache, with its state of now."""
-    curve = Curve(**fields["curve"]) if fields["curve"] else None
-    curves = {name: Curve(**found) for name, found in fields["curves"].items()}
-    return Run(**(fields | {"curve": curve, "curves": curves, "state": state}))
-
-
-def file_stamps(folder: Path) -> list[list[Any]]:
-    """Name, size and time of the files that a run is read from."""
-    run = RunDir(folder)
-    if not (run.config_file.exists() and run.metrics_file.exists()):
-        # Another repository's script may log to any file.
-        found = files_with_stats(str(folder))
-        return [[path, status.st_size, status.st_mtime_ns] for path, status in found]
-    files = [run.config_file, run.results_file, run.metrics_file, run.provenance_file, run.bundle]
-    return [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files if f.exists()]
-
-
-def _printable(folder: Path) -> str:
-    """A path as UTF-8 text; bytes that are none are written as escapes."""
-    return os.fsencode(folder).decode("utf-8", "backslashreplace")

@@ -5,11 +5,11 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.collect import damage, find_runs
+from zoerefine.analysis.collect import find_runs
 from zoerefine.analysis.group_names import shortened
 from zoerefine.analysis.read_run import read_run
 from zoerefine.analysis.run_record import Run
-from zoerefine.errors import UserError
+from zoerefine.errors import UserError, damage
 from zoerefine.launch.git_commands import GitError, git
 from zoerefine.launch.result_files import left_digests
 from zoerefine.metrics import NAMES

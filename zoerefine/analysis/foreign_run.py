@@ -17,7 +17,7 @@ from zoerefine.launch.config_merge import YAML_SUFFIXES, read_value
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.provenance import is_own_training
 from zoerefine.run_dir import RunDir, require_file
-from zoerefine.run_metrics import RunMetrics, Series, read_metrics
+from zoerefine.run_metrics import Series, read_metrics
 from zoerefine.trees import flatten
 
 MOST_METRICS = 200  # whose final values are kept
@@ -57,7 +57,7 @@ def read_foreign_run(run: RunDir, recorded: dict[str, Any], names: Sequence[str]
         engine={},
         is_foreign=True,
         finals=dict(list(metrics.final.items())[:MOST_METRICS]),
-        curves=read_curves(metrics, names),
+        curves=read_curves(metrics.series, names),
         faults=list(metrics.faults),
     )
 
@@ -110,11 +110,11 @@ def command_settings(recorded: Mapping[str, Any], has_config: bool) -> dict[str,
     return found
 
 
-def read_curves(metrics: RunMetrics, names: Sequence[str]) -> dict[str, Curve]:
+def read_curves(found: Mapping[str, Series], names: Sequence[str]) -> dict[str, Curve]:
     """The finite values of these metrics over their steps."""
     curves = {}
     for name in names:
-        series = metrics.series.get(name, Series([], []))
+        series = found.get(name, Series([], []))
         pairs = zip(series.steps, series.values, strict=True)
         known = {s: v for s, v in pairs if None not in (finite_number(s), finite_number(v))}
         if known:

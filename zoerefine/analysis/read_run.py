@@ -30,5 +30,5 @@ def read_run(folder: Path, names: Sequence[str] = ()) -> Run:
         return own
     metrics = read_metrics(run)
     finals = {name: metrics.final[name] for name in names if name in metrics.final}
-    curves = read_curves(metrics, names)
+    curves = read_curves(metrics.series, names)
     return replace(own, finals=finals, curves=curves, faults=list(metrics.faults))

@@ -7,6 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from zoerefine.analysis.run_record import Curve, Run
+from zoerefine.analysis.sources import Found
 from zoerefine.files import write_text
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -15,7 +17,9 @@ READERS = (
     "analysis/*run*.py",
     "analysis/collect.py",
     "analysis/documents.py",
+    "analysis/sources.py",
     "run_metrics/*.py",
+    "trackers/*.py",
     "exporting/bundle.py",
     "exporting/containers/*.py",
     "identity.py",
@@ -26,7 +30,7 @@ READERS = (
 
 
 class RunCache:
-    """Runs by folder, each valid while its files have the same names, sizes and times.
+    """Runs by where they are read from, valid while the files have the same sizes and times.
 
     Nothing is written before `save`.
     """
@@ -40,23 +44,29 @@ class RunCache:
         self.path = path
         self.key = {"code": reading_code(), "metrics": list(metrics)}
         self.old = self._read()
-        self.entries: dict[str, Any] = {}
+        self.entries: dict[str, str] = {}  # as JSON
+        self.known: list[str] = []
 
-    def get(self, folder: Path, stamps: list[list[Any]]) -> dict[str, Any] | None:
-        """The fields of a run whose files have not changed; None for any other."""
-        found = self.old.get(str(folder))
-        if not isinstance(found, dict) or found.get("stamps") != stamps:
+    def get(self, path: Path, stamps: list[list[Any]]) -> Found | None:
+        """What was read, where its files have not changed since; else None."""
+        entry = self.old.get(str(path))
+        if not isinstance(entry, dict) or entry.get("stamps") != stamps:
             return None
-        self.entries[str(folder)] = found
-        return found["run"]
+        self.known.append(str(path))
+        return Found([run_from(fields) for fields in entry["runs"]], entry["left_out"])
 
-    def put(self, folder: Path, stamps: list[list[Any]], fields: dict[str, Any]) -> None:
-        """Remember what was read."""
-        self.entries[str(folder)] = {"stamps": stamps, "run": fields}
+    def put(self, path: Path, entry: str) -> None:
+        """Remember what was read, see `as_entry`."""
+        self.entries[str(path)] = entry
 
     def save(self) -> None:
-        """Write what was read; other runs are forgotten."""
-        write_text(self.path, json.dumps({**self.key, "runs": self.entries}))
+        """Write what was read; other runs are forgotten. An unchanged file stays as it is."""
+        if not self.entries and len(self.known) == len(self.old) and self.path.exists():
+            return
+        texts = self.entries | {path: as_json(self.old[path]) for path in self.known}
+        head = as_json(self.key)[:-1]
+        rows = ",".join(f"{as_json(path)}:{text}" for path, text in texts.items())
+        write_text(self.path, f'{head},"runs":{{{rows}}}}}')
 
     def _read(self) -> dict[str, Any]:
         """The stored entries; none where the file is missing, damaged or another version's."""
@@ -67,6 +77,32 @@ class RunCache:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return {}
         return runs if isinstance(runs, dict) else {}
+
+
+def as_entry(stamps: list[list[Any]], found: Found) -> str:
+    """What was read as JSON text. Raises `ValueError` where UTF-8 cannot hold a text in it."""
+    runs = [fields_of(run) for run in found.runs]
+    return as_json({"stamps": stamps, "runs": runs, "left_out": found.left_out})
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON text. Raises `ValueError` where UTF-8 cannot hold it."""
+    text = json.dumps(value, ensure_ascii=False)
+    text.encode()
+    return text
+
+
+def fields_of(run: Run) -> dict[str, Any]:
+    """A run as JSON holds it."""
+    curves = {name: vars(curve) for name, curve in run.curves.items()}
+    return vars(run) | {"curve": vars(run.curve) if run.curve else None, "curves": curves}
+
+
+def run_from(fields: dict[str, Any]) -> Run:
+    """A run from its fields."""
+    curve = Curve(**fields["curve"]) if fields["curve"] else None
+    curves = {name: Curve(**found) for name, found in fields["curves"].items()}
+    return Run(**(fields | {"curve": curve, "curves": curves}))
 
 
 @cache

@@ -68,7 +68,9 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Its folder's name; `trial 3` for the trial of a study."""
+        """Its folder's name, or the one in a tracker; `trial 3` for the trial of a study."""
+        if given := self.provenance.get("run_name"):
+            return str(given)
         path = Path(self.path)
         if path.parent.name == "trials":
             return f"trial {int(path.name)}" if path.name.isdecimal() else path.name

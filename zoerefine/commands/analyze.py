@@ -13,7 +13,8 @@ Compare runs: which settings are best, whether the difference is significant, wh
 matter, and what they cost. Runs that differ only in their seed form one group.
 
 Our own trainings are compared by AbsRel. --metric compares runs of any script by any metric that
-they logged: to metrics.jsonl, for TensorBoard, as CSV, or in their output.
+they logged: to metrics.jsonl, for TensorBoard, as CSV, or in their output. Runs that MLflow, W&B
+(offline) or TensorBoard recorded are read, too: give their folder or database.
 
 Writes one graph (overview.png, .pdf, .svg), a report page (report.html) and the numbers (runs.csv,
 groups.csv, scenes.csv, differences.csv). docs/analysis.md explains them.
@@ -36,7 +37,12 @@ def main(argv: Sequence[str]) -> int:
         epilog=EXAMPLES,
         formatter_class=HelpFormat,
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="runs, studies or globs of them")
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="runs, studies, stores of MLflow, W&B or TensorBoard, or globs of them",
+    )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="folder of the files to write"
     )

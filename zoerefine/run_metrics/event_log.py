@@ -155,7 +155,10 @@ def is_hyperparameters(value: Any) -> bool:
 
 
 def read_hyperparameters(content: bytes) -> dict[str, Any]:
-    """The hyper-parameters of a session; empty where the plugin's data are others or damaged."""
+    """The hyper-parameters of a session; empty where the plugin's data are others or damaged.
+
+    TensorBoard stores every number as a double: whole ones are read as integers.
+    """
     from google.protobuf.message import DecodeError
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
@@ -163,6 +166,12 @@ def read_hyperparameters(content: bytes) -> dict[str, Any]:
         session = HParamsPluginData.FromString(content).session_start_info
     except DecodeError:
         return {}
-    return {
+    values = {
         name: getattr(v, v.WhichOneof("kind") or "", None) for name, v in session.hparams.items()
     }
+    return {name: whole(value) for name, value in values.items()}
+
+
+def whole(value: Any) -> Any:
+    """A float without a fraction as an integer; any other value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

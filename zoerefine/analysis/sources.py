@@ -1,0 +1,119 @@
+"""What runs are read from: a run directory, or the store of another tracker."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from zoerefine.analysis.read_run import read_run
+from zoerefine.analysis.run_record import Run
+from zoerefine.analysis.tracker_runs import as_run
+from zoerefine.errors import damage
+from zoerefine.run_dir import BUNDLE_NAMES, ENGINE, RunDir
+from zoerefine.run_metrics import read_metrics
+from zoerefine.run_metrics.find_files import files_with_stats
+from zoerefine.run_metrics.series import Series
+from zoerefine.trackers.stores import TrackerStore
+from zoerefine.visible_text import one_line
+
+# The files of a run directory that our own training writes and the analysis reads.
+CONFIG, METRICS = "config.yaml", "metrics.jsonl"
+READ_FILES = (CONFIG, METRICS, "results.json", "provenance.json", "status.json")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The runs of a source, and the paths that were left out with the reason."""
+
+    runs: list[Run]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run directory."""
+
+    path: Path
+
+    def stamps(self) -> list[list[Any]]:
+        """Name, size and time of the files that the run is read from."""
+        return file_stamps(self.path)
+
+    def read(self, names: Sequence[str]) -> Found:
+        """The run, with the curves of some metrics."""
+        return Found([read_run(self.path, names)])
+
+    def current(self, run: Run) -> Run:
+        """The run with its state of now: a kill changes no file."""
+        if run.state != "running":
+            return run
+        return replace(run, state=RunDir(self.path).status().state)
+
+    def series(self) -> dict[str, dict[str, Series]]:
+        """All series by the run's path."""
+        return {str(self.path): read_metrics(RunDir(self.path)).series}
+
+
+@dataclass(frozen=True)
+class TrackerSource:
+    """The store of another tracker, with any number of runs."""
+
+    store: TrackerStore
+
+    @property
+    def path(self) -> Path:
+        return self.store.path
+
+    def stamps(self) -> list[list[Any]]:
+        """Name, size and time of the store's files."""
+        return self.store.stamps()
+
+    def read(self, names: Sequence[str]) -> Found:
+        """Its runs, with the curves of some metrics."""
+        stored = self.store.read(names)
+        runs, left_out = [], dict(stored.left_out)
+        for found in stored.runs:
+            try:
+                runs.append(as_run(found, names))
+            except ValueError as error:
+                left_out[one_line(found.path)] = damage(error)
+        return Found(runs, left_out)
+
+    def current(self, run: Run) -> Run:
+        """The run: its state is in the store."""
+        return run
+
+    def series(self) -> dict[str, dict[str, Series]]:
+        """All series by the path of the run."""
+        return {found.path: found.series for found in self.store.read(None).runs}
+
+
+Source = RunFolder | TrackerSource
+
+
+def file_stamps(folder: Path) -> list[list[Any]]:
+    """Name, size and time of the files that a run is read from."""
+    stamps = [stamp for name in READ_FILES if (stamp := stamp_of(folder, name))]
+    if not {CONFIG, METRICS} <= {name for name, *_ in stamps}:
+        # Another repository's script may log to any file.
+        found = files_with_stats(str(folder))
+        return [[path, status.st_size, status.st_mtime_ns] for path, status in found]
+    bundles = [f"{ENGINE}/{name}" for name in BUNDLE_NAMES]
+    if os.path.exists(f"{folder}/{ENGINE}"):
+        stamps += [stamp for name in bundles if (stamp := stamp_of(folder, name))]
+    return stamps
+
+
+def stamp_of(folder: Path, name: str) -> list[Any]:
+    """Name, size and time of a file in a folder; empty where there is none."""
+    try:
+        status = os.stat(f"{folder}/{name}")
+    except OSError:
+        return []
+    return [name, status.st_size, status.st_mtime_ns]
+
+
+def printable(path: Path) -> str:
+    """A path as UTF-8 text; bytes that are none are written as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

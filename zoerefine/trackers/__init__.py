@@ -1,0 +1,1 @@
+"""Runs that other trackers recorded on this machine: MLflow, W&B (offline) and TensorBoard."""
