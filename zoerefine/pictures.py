@@ -142,9 +142,11 @@ def strip(
     return np.hstack([rgb, *depths, *errors])
 
 
-def depth_colors(depth_m: np.ndarray, farthest_m: float) -> np.ndarray:
-    """Depth as colours, uint8 [H, W, 3], RGB: viridis from 0 to `farthest_m`."""
-    return _colored(depth_m / farthest_m, cv2.COLORMAP_VIRIDIS)
+def depth_colors(depth_m: np.ndarray, farthest_m: float, nearest_m: float = 0.0) -> np.ndarray:
+    """Depth as colours, uint8 [H, W, 3], RGB: viridis from the nearest to the farthest; grey: 0."""
+    share = (depth_m - nearest_m) / (farthest_m - nearest_m)
+    colors = _colored(share, cv2.COLORMAP_VIRIDIS)
+    return np.where(depth_m[..., None] > 0, colors, INVALID_GREY).astype(np.uint8)
 
 
 def error_colors(depth_m: np.ndarray, truth_m: np.ndarray) -> np.ndarray:

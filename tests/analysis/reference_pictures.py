@@ -19,7 +19,9 @@ from zoerefine.analysis.importance import importances
 from zoerefine.analysis.measure import choose_measure
 from zoerefine.analysis.overview import overview_figure
 from zoerefine.analysis.settings_picture import settings_figure
-from zoerefine.pictures import panel_figure
+from zoerefine.infer.depth_range import DepthRange
+from zoerefine.infer.side_video import VideoPicture
+from zoerefine.pictures import depth_colors, panel_figure, spread_colors
 
 FOLDER = Path(__file__).parent / "references"
 DPI = 60
@@ -69,6 +71,14 @@ def panel():
     return pixels(panel_figure(rgb, pseudo_m, refined_m, truth_m, *names, spread))
 
 
+def video():
+    """A frame of the side-by-side video with confidence."""
+    rgb, pseudo_m, refined_m, truth_m = frames()
+    depths = [depth_colors(depth_m, 6.4, 1.0) for depth_m in (pseudo_m, refined_m)]
+    spread = spread_colors(0.1 + 0.3 * (truth_m == 1.5))
+    return VideoPicture(rgb, DepthRange(1.0, 6.4), True).draw("0054/00002", [rgb, *depths, spread])
+
+
 def pixels(figure):
     """A figure as drawn, uint8 [H, W, 3]."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -87,6 +97,7 @@ def draw_all(folder):
         "overview-one-column": overview(folder / "c", "one-column"),
         "settings": settings(folder / "d"),
         "panel": panel(),
+        "video": video(),
     }
 
 

@@ -127,7 +127,8 @@ def test_a_damaged_result_is_not_kept(infer, make_pair, name, damage):
     path = Path(name)
     before = path.read_bytes()
     damage(path)
-    assert "1 frames refined, 1 kept" in infer(*words).out
+    kept = 2 if "colors" in name else 1  # colours are drawn anew from the kept depth
+    assert f"{2 - kept} frames refined, {kept} kept" in infer(*words).out
     assert path.read_bytes() == before
 
 
@@ -145,7 +146,6 @@ def test_parts_of_drawings_that_a_killed_command_left_are_removed_and_nothing_el
     make_pair("0")
     ours = [
         Path(".s[1].png.0123abcd.tmp"),
-        Path(".v.mp4.0123abcd.mp4"),
         Path(".v.mp4.12345678.tmp"),
     ]
     others = [

@@ -1,6 +1,7 @@
 """zoerefine infer: from an engine bundle, pictures and pseudo depth to refined depth."""
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from zoerefine.infer.inference import Inference
 
 MAX_BATCH = 1024  # so many frames are in memory at once
+SLOWEST_FPS, FASTEST_FPS = 0.1, 240.0  # of a video
 
 EPILOG = """\
 results, in the folder of --out:
@@ -95,12 +97,16 @@ def parser() -> argparse.ArgumentParser:
         help="true depth with the names of the pictures: print metrics")  # fmt: skip
     add("--picture", type=Path, metavar="FILE",
         help="draw the middle frame, side by side (png, jpg, pdf or svg)")  # fmt: skip
-    add("--video", type=Path, metavar="FILE.mp4", help="write all frames side by side as a video")
+    add("--video", type=Path, metavar="FILE.mp4",
+        help="write all frames side by side as a video (H.264), with labels")  # fmt: skip
     add("--confidence", action="store_true",
         help="write how certain refined depth is; --picture and --video show it, too")  # fmt: skip
     add("--colors", action="store_true", help="write refined depth as colour pictures")
-    add("--farthest", type=float, default=10.0, metavar="M",
-        help="depth in metres at the far end of the colours; default: %(default)g")  # fmt: skip
+    add("--range", type=float, nargs=2, metavar=("NEAR", "FAR"),
+        help="depths in metres at the ends of the colours of --colors and --video; default: the "
+        "1st and the 99th percentile of depth")  # fmt: skip
+    add("--fps", type=float, metavar="N",
+        help="frames per second of --video; default: the source's, or 24 for pictures")  # fmt: skip
     add("--points", action="store_true", help="write refined depth as point clouds")
     camera = options.add_mutually_exclusive_group().add_argument
     camera("--fov", type=float, default=90.0, metavar="DEG",
@@ -115,8 +121,13 @@ def check(args: argparse.Namespace) -> None:
     """Raises `UserError` for what is wrong without looking at any file."""
     if not 1 <= args.batch <= MAX_BATCH:
         raise UserError(f"--batch must be 1 to {MAX_BATCH}, got {args.batch}")
-    if not args.farthest > 0:
-        raise UserError(f"--farthest must be above 0 metres, got {args.farthest:g}")
+    if args.range and not 0 <= args.range[0] < args.range[1] < math.inf:
+        near, far = args.range
+        raise UserError(
+            f"--range must be two depths in metres, NEAR below FAR, got {near:g} {far:g}"
+        )
+    if args.fps is not None and not SLOWEST_FPS <= args.fps <= FASTEST_FPS:
+        raise UserError(f"--fps must be {SLOWEST_FPS:g} to {FASTEST_FPS:g}, got {args.fps:g}")
     for option, path, suffixes in (
         ("--video", args.video, (".mp4",)),
         ("--picture", args.picture, (".png", ".jpg", ".pdf", ".svg")),
@@ -135,10 +146,13 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.infer.pseudo import DepthFiles, load_zoedepth
     from zoerefine.infer.results import ResultFolder, check_separate, check_writable
     from zoerefine.infer.side_by_side import remove_parts
+    from zoerefine.infer.side_video import check_encoder
     from zoerefine.infer.sources import check_pairs, open_source
     from zoerefine.own_files import refuse_foreign
     from zoerefine.progress import say, warn
 
+    if args.video:
+        check_encoder()
     bundle = bundle_of(args.bundle)
     engine = load_bundle(bundle, args.trust)
     if args.confidence and not engine.has_confidence:
@@ -151,9 +165,9 @@ def prepare(args: argparse.Namespace) -> "Inference":
         args.out,
         engine.digest,
         engine.manifest["commit"],
-        args.farthest if args.colors else None,
         CameraOptions(args.intrinsics, args.fov) if args.points else None,
         args.confidence,
+        args.colors,
     )
     inputs = source.folders | {*filter(None, (args.depth, args.eval))}
     check_separate(args.out, source.root, inputs)
@@ -189,12 +203,20 @@ def evaluate(job: "Inference", done: set[str], truth: Path) -> int:
 
 
 def draw(job: "Inference", done: set[str], args: argparse.Namespace) -> None:
-    """Write the side-by-side picture and video, if asked for."""
-    from zoerefine.infer.side_by_side import draw_middle_frame, write_video
+    """Write the colour pictures, the side-by-side picture and the video, if asked for."""
+    from zoerefine.infer.color_pictures import write_colors
+    from zoerefine.infer.depth_range import DepthRange, range_of_data
+    from zoerefine.infer.side_by_side import draw_middle_frame
+    from zoerefine.infer.side_video import write_video
 
+    if args.colors or args.video:
+        shown = DepthRange(*args.range) if args.range else range_of_data(job, done)
+        print(f"colours show {shown}" + ("" if args.range else ", 1st to 99th percentile of depth"))
+    if args.colors:
+        write_colors(job.results, done, shown)
     if args.picture:
         draw_middle_frame(args.picture, job, done, args.eval)
         print(args.picture)
     if args.video:
-        write_video(args.video, job, done, args.farthest)
+        write_video(args.video, job, done, shown, args.fps)
         print(args.video)

@@ -27,7 +27,6 @@ from zoerefine.image_files import png_is_intact, png_text, write_bytes, write_pn
 from zoerefine.infer.points import CameraOptions, is_whole_ply, ply
 from zoerefine.locks import lock, try_lock
 from zoerefine.own_files import refuse_foreign
-from zoerefine.pictures import depth_colors
 
 BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"
 SCALE = {"depth-scale": "metres = value / 256"}
@@ -48,17 +47,17 @@ class ResultFolder:
 
     Attributes:
         bundle, commit: digest and commit of the engine, recorded in every file.
-        farthest_m: the depth at the far end of the colours; None: no colour pictures.
         camera: for point clouds; None: no point clouds.
         with_confidence: whether the spread of depth is written, too.
+        with_colors: whether `color_pictures` draws the frames afterwards.
     """
 
     root: Path
     bundle: str
     commit: str
-    farthest_m: float | None = None
     camera: CameraOptions | None = None
     with_confidence: bool = False
+    with_colors: bool = False
 
     @property
     def pseudo_depth(self) -> Path:
@@ -73,8 +72,12 @@ class ResultFolder:
         """The spread of a frame's refined depth."""
         return self.root / CONFIDENCE / f"{name}.png"
 
+    def colors(self, name: str) -> Path:
+        """The refined depth of a frame in colours."""
+        return self.root / COLORS / f"{name}.png"
+
     def files(self, name: str, inputs: str) -> dict[Path, Provenance]:
-        """Every file to write for a frame, with its provenance.
+        """Every file to write for a frame while it is refined, with its provenance.
 
         Args:
             inputs: the digest of what the frame is refined from.
@@ -83,9 +86,6 @@ class ResultFolder:
         files: dict[Path, Provenance] = {self.depth(name): origin | SCALE}
         if self.with_confidence:
             files[self.confidence(name)] = origin | SPREAD_SCALE
-        if self.farthest_m is not None:
-            colors = {"colors": f"viridis, 0 to {self.farthest_m:g} m"}
-            files[self.root / COLORS / f"{name}.png"] = origin | colors
         if self.camera:
             files[self.root / POINTS / f"{name}.ply"] = origin | {"camera": str(self.camera)}
         return files
@@ -111,12 +111,8 @@ class ResultFolder:
                 write_bytes(path, ply(depth_u16 * np.float32(ZOE_UNIT_M), rgb, camera, provenance))
             elif path == self.depth(name):
                 write_png(path, depth_u16, provenance)
-            elif path == self.confidence(name):
-                write_png(path, outputs[1], provenance)
             else:
-                assert self.farthest_m
-                colors = depth_colors(depth_u16 * ZOE_UNIT_M, self.farthest_m)
-                write_png(path, colors, provenance)
+                write_png(path, outputs[1], provenance)
 
     def write_outputs_file(self) -> None:
         """State the origin of the files, and what their values are, for programs that read them."""
@@ -165,6 +161,8 @@ class ResultFolder:
             refuse_foreign([self.root / METRICS_FILE], "--out")
         for name in names:
             refuse_foreign(self.files(name, ""), "--out")
+            if self.with_colors:
+                refuse_foreign([self.colors(name)], "--out")
             if runs_zoedepth:
                 refuse_foreign([self.pseudo_depth / f"{name}.png"], "--out")
 
