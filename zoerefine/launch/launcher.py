@@ -32,7 +32,7 @@ from zoerefine.launch.left import (
     pending_workspace,
     put_back,
 )
-from zoerefine.launch.mirror import mirrors_in_use
+from zoerefine.launch.mirror import OTHER_HOME, mirrors_in_use
 from zoerefine.launch.workspace import workspace
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
@@ -45,19 +45,28 @@ LOCK_WAIT_S = 15.0  # for a job to end whose launcher was killed
 
 def home_folder(given: Path | None) -> Path:
     """The folder that --home names, else the default. Raises `UserError` for an unknown user's."""
-    try:
-        return given.expanduser().resolve() if given else default_home()
-    except RuntimeError:
-        name = given or os.environ.get("ZOEREFINE_HOME", "~")
-        raise UserError(f"--home {name}: there is no such user") from None
+    return expanded(given, "--home") if given else default_home()
 
 
 def default_home() -> Path:
-    """The folder of mirrors and workspaces: $ZOEREFINE_HOME, or zoerefine in the user's cache."""
+    """The folder of mirrors and workspaces: $ZOEREFINE_HOME, or zoerefine in the user's cache.
+
+    Raises `UserError` where the user has no home folder, or the variable names an unknown user's.
+    """
     if home := os.environ.get("ZOEREFINE_HOME"):
-        return Path(home).expanduser().resolve()
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache).resolve() / "zoerefine"
+        return expanded(Path(home), "ZOEREFINE_HOME")
+    if cache := os.environ.get("XDG_CACHE_HOME"):
+        return Path(cache).resolve() / "zoerefine"
+    return expanded(Path("~/.cache/zoerefine"), "the home folder")
+
+
+def expanded(folder: Path, source: str) -> Path:
+    """A folder with its `~` replaced. Raises `UserError` where there is no such user."""
+    try:
+        return folder.expanduser().resolve()
+    except (RuntimeError, OSError) as error:
+        reason = getattr(error, "strerror", None) or "there is no such user"
+        raise UserError(f"{source} {folder}: {reason}; {OTHER_HOME}") from None
 
 
 def launch(job: Job, runs: Path | None, home: Path, again: bool = False) -> tuple[RunDir, int]:

@@ -26,6 +26,7 @@ from zoerefine.locks import lock
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{4,40}")
 REF = re.compile(r"[\w][\w./@^~+#-]*")
+OTHER_HOME = "give another folder with --home or ZOEREFINE_HOME"
 ALL_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 REMOTE_HEAD = "+HEAD:refs/remote-head"
 
@@ -38,11 +39,23 @@ def mirrors_folder(home: Path) -> Path:
 def mirrors_in_use(home: Path) -> AbstractContextManager[int]:
     """While entered, no mirror is removed. A launch enters it before its fetch until its end.
 
-    Creates the home where it does not exist: it may be inside a user's repository, so git ignores
-    it.
+    Raises `UserError` where the home cannot be used.
     """
-    create_ignored_folder(home)
+    create_home(home)
     return lock(home / ".use", shared=True)
+
+
+def create_home(home: Path) -> None:
+    """Create the home where it does not exist. It may be inside a repository, so git ignores it.
+
+    Raises `UserError` where mirrors and workspaces cannot be kept there.
+    """
+    try:
+        create_ignored_folder(home)
+    except UserError as error:
+        raise UserError(f"{error}; {OTHER_HOME}") from None
+    if not os.access(home, os.W_OK | os.X_OK):
+        raise UserError(f"{home} cannot be written to; {OTHER_HOME}")
 
 
 def mirror_folder(address: RepositoryAddress, home: Path) -> Path:
