@@ -86,9 +86,10 @@ def test_any_documents(run, provenance, status, results, row, other):
 
 
 @pytest.mark.parametrize("name", PROVENANCE)
-def test_a_fact_that_is_null_counts_as_missing(run, name):
-    write(run, provenance__json=PROVENANCE | {name: None}, status__json=STATUS)
-    read(run)
+def test_a_fact_of_any_type_is_shown_or_refused(run, name):
+    for value in (None, [None], {}, 1):
+        write(run, provenance__json=PROVENANCE | {name: value}, status__json=STATUS)
+        read(run)
 
 
 @fuzzed

@@ -120,7 +120,9 @@ def job_line(recorded: dict[str, Any]) -> str:
 def joined(recorded: dict[str, Any], *names: str) -> str:
     """Several facts in one line."""
     values = [recorded.get(name) for name in names]
-    texts = [", ".join(one) if isinstance(one, list) else str(one) for one in values if one]
+    texts = [
+        ", ".join(map(str, one)) if isinstance(one, list) else str(one) for one in values if one
+    ]
     return ", ".join(texts)
 
 
