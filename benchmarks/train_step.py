@@ -3,12 +3,17 @@
 The minimal loop has the same batches as float tensors: forward, loss, backward, clipping,
 optimizer, average; no loading, log, checkpoint or augmentation. The sides alternate by epoch;
 medians, and the median ratio over rounds. Also: the share of data wait, and the cost of a
-checkpoint.
+checkpoint; and whole trainings in one process against two DDP processes on the same cores, which
+share each batch.
 """
 
 import itertools
+import json
+import os
 import resource
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,6 +28,7 @@ from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.split import Split
 from zoerefine.data.synthetic import synthesize
+from zoerefine.data.verification import BackgroundVerification
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 from zoerefine.training.loop import Loop
@@ -30,13 +36,24 @@ from zoerefine.training.trainer import Trainer
 
 HEIGHT, WIDTH = 192, 256
 OF_MINIMAL, WAITING, HELD_UP = 0.97, 0.01, 0.01
+TRAIN = Path(__file__).resolve().parents[1] / "platform" / "train.py"
+TORCHRUN = "torch.distributed.run", "--standalone", "--nproc-per-node"
+WHOLE_TRAINING = """
+RUN: {{ROOT: {root}/runs}}
+DATA: {{ROOT: {root}/world, VAL_FRACTION: 0.25, TEST_FRACTION: 0.25}}
+CACHE: {{ROOT: {root}/caches}}
+LOADER: {{BATCH: 8}}
+TRAIN: {{EPOCHS: {epochs}, EVAL_EVERY: {epochs}, CALIBRATE: false, PICTURES: 0}}
+"""
 
 
 def main() -> None:
     """Print the table, and write it where asked."""
     args = options(__doc__).parse_args()
+    rows = [row("load average before the start", os.getloadavg()[0], "")]
     with tempfile.TemporaryDirectory(prefix="train-") as folder:
-        rows = measure(Path(folder), *((2, 24) if args.quick else (12, 96)))
+        rows += measure(Path(folder), *((2, 24) if args.quick else (12, 96)))
+        rows += one_and_two_processes(Path(folder), *((1, 2) if args.quick else (5, 3)))
     report(rows, args.json)
 
 
@@ -46,7 +63,8 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
     cache = build_cache(open_dataset(root / "world"), HEIGHT, WIDTH, root / "caches")
     cfg = config(rounds + 1)
     split = Split(cache.scenes, (), ())
-    loop = Loop(cfg, RunDir(root / "run"), Trainer(cfg, cache, split), None)
+    trainer, verification = Trainer(cfg, cache, split), BackgroundVerification(cache)
+    loop = Loop(cfg, RunDir(root / "run"), trainer, None, {}, verification)
     minimal = Trainer(cfg, cache, split)
     ready = list(minimal.prefetch(minimal.loader))
     loop.bar = track_nothing()
@@ -83,6 +101,28 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
         row("checkpoint, training held up", 1000 * stall, "ms"),
         row("checkpoint, share of the time between two", held_up, "", at_most=HELD_UP),
         row("peak memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB"),
+    ]
+
+
+def one_and_two_processes(root: Path, rounds: int, epochs: int) -> list[Row]:
+    """Images/s of the same training in one process and in two, without starting and evaluation."""
+    (root / "whole.yaml").write_text(WHOLE_TRAINING.format(root=root, epochs=epochs))
+    commands = {1: [TRAIN], 2: ["-m", *TORCHRUN, "2", TRAIN]}
+    speeds: dict[int, list[float]] = {count: [] for count in commands}
+    for number in track(range(rounds), rounds, "measuring", "round"):
+        for count in sorted(commands, reverse=bool(number % 2)):
+            name = f"p{count}-{number}"
+            words = ["--config", root / "whole.yaml", "RUN.NAME", name]
+            subprocess.run(
+                [sys.executable, *commands[count], *words], check=True, capture_output=True
+            )
+            [results] = root.glob(f"runs/{name}/*-*/results.json")
+            speeds[count].append(json.loads(results.read_text())["images_per_s"])
+    of_one = statistics.median(two / one for one, two in zip(speeds[1], speeds[2], strict=True))
+    return [
+        row("whole training, one process", statistics.median(speeds[1]), "images/s"),
+        row("whole training, two DDP processes", statistics.median(speeds[2]), "images/s"),
+        row("two DDP processes, of one", of_one, "x"),
     ]
 
 
