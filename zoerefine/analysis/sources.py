@@ -11,9 +11,8 @@ from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.tracker_runs import as_run
 from zoerefine.errors import damage
 from zoerefine.run_dir import BUNDLE_NAMES, ENGINE, RunDir
-from zoerefine.run_metrics import read_metrics
+from zoerefine.run_metrics import RunMetrics, read_metrics
 from zoerefine.run_metrics.find_files import files_with_stats
-from zoerefine.run_metrics.series import Series
 from zoerefine.trackers.stores import TrackerStore
 from zoerefine.visible_text import one_line
 
@@ -50,9 +49,9 @@ class RunFolder:
             return run
         return replace(run, state=RunDir(self.path).status().state)
 
-    def series(self) -> dict[str, dict[str, Series]]:
-        """All series by the run's path."""
-        return {str(self.path): read_metrics(RunDir(self.path)).series}
+    def metrics(self) -> dict[str, RunMetrics]:
+        """All metrics by the run's path."""
+        return {str(self.path): read_metrics(RunDir(self.path))}
 
 
 @dataclass(frozen=True)
@@ -84,9 +83,10 @@ class TrackerSource:
         """The run: its state is in the store."""
         return run
 
-    def series(self) -> dict[str, dict[str, Series]]:
-        """All series by the path of the run."""
-        return {found.path: found.series for found in self.store.read(None).runs}
+    def metrics(self) -> dict[str, RunMetrics]:
+        """All metrics by the path of the run."""
+        stored = self.store.read(None).runs
+        return {one.path: RunMetrics(one.path, one.series, one.finals, {}) for one in stored}
 
 
 Source = RunFolder | TrackerSource

@@ -84,6 +84,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--maximize", action="store_true", help="higher values of the metric are better"
     )
+    parser.add_argument(
+        "--to-mlflow",
+        metavar="URI",
+        help="also write the runs to MLflow: a folder, a SQLite database or a server; runs that "
+        "are there are not written again",
+    )
     args = parser.parse_args(argv)
 
     from zoerefine.analysis.analyze import analyze
@@ -91,6 +97,10 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.analysis.collect import FILTERED
     from zoerefine.visible_text import one_line, visible
 
+    if args.to_mlflow is not None:
+        from zoerefine.trackers.mlflow_export import check_uri
+
+        check_uri(args.to_mlflow)
     collection, paths = analyze(
         args.runs,
         args.out,
@@ -112,4 +122,8 @@ def main(argv: Sequence[str]) -> int:
             print(visible(f"note on {run.path}: {one_line(fault)}"))
     for path in paths:
         print(path)
+    if args.to_mlflow is not None:
+        from zoerefine.analysis.to_mlflow import export_runs
+
+        print(visible(export_runs(args.runs, collection, args.to_mlflow)))
     return 0
