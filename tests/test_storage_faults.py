@@ -41,6 +41,7 @@ WRITERS = {
     "pack": "data pack --config {config} CACHE.ROOT caches",
     "synthesize": "data synthesize new --scenes 2 --frames 2 --clips 1 --height 48 --width 64",
     "inspect with a picture": "data inspect {world} --picture sheet.png",
+    "points": "data points {world} --out points",
     "split": "data split {world} --out split.json",
     "export": "export runs/tiny/one --engine torchscript --precision fp32",
     "infer": "infer {bundle} --rgb {rgb} --depth {zoe} --out out",

@@ -1,4 +1,4 @@
-"""zoerefine data: make, check, split and pack a data set, and verify what is packed."""
+"""zoerefine data: make, check, split and pack a data set, verify caches, simulate points."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -12,6 +12,8 @@ from zoerefine.errors import UserError
 
 if TYPE_CHECKING:
     from zoerefine.data.split import Split
+
+POINT_KINDS = "random", "corners", "zones", "beam"  # of points/simulate.py
 
 EXAMPLES = """\
 examples:
@@ -67,6 +69,17 @@ def parser() -> argparse.ArgumentParser:
     add("--model", default=ZOEDEPTH_MODEL,
         help=f"a folder, or a name on the Hugging Face hub ({ZOEDEPTH_MODEL})")  # fmt: skip
     add("--batch", type=at_most(1024), default=8, help="pictures per batch (8)")
+
+    add = command(points, "simulate metric points of the frames, as sensors measure them")
+    add("folder", type=Path, help="the data set")
+    add("--out", type=Path, required=True, metavar="DIR",
+        help="gets a CSV file of x, y, metres and sigma for every picture")  # fmt: skip
+    add("--kind", default="random", choices=POINT_KINDS,
+        help="random pixels, the picture's corners, 8x8 zones, or one row (random)")  # fmt: skip
+    add("--count", type=at_most(10_000), default=50, help="points a picture, at most (50)")
+    add("--noise", type=float, default=0.03, help="standard deviation, as a share of depth (0.03)")
+    add("--outliers", type=float, default=0.0, help="share of points of arbitrary depth (0)")
+    add("--seed", type=int, default=0, help="the same seed gives the same points (0)")
 
     add = command(split, "split scenes into training, validation and test")
     add("folder", type=Path, help="the data set")
@@ -150,6 +163,21 @@ def zoedepth(args: argparse.Namespace) -> None:
     missing = any(frame.zoe is None for frame in dataset.frames)
     made = add_pseudo_depth(dataset, load_model(args.model), args.batch) if missing else 0
     print(f"{made} of {len(dataset.frames)} frames got pseudo depth, the others had it")
+
+
+def points(args: argparse.Namespace) -> None:
+    """Write simulated points."""
+    from zoerefine.data.readers import open_dataset
+    from zoerefine.points.simulate import PointSimulation, write_points
+    from zoerefine.progress import track
+
+    simulation = PointSimulation(args.kind, args.count, args.noise, args.outliers, args.seed)
+    dataset = open_dataset(args.folder)
+    written = list(
+        track(write_points(dataset, simulation, args.out), len(dataset.frames), "points", "frame")
+    )
+    print(f"{len(written)} of {len(dataset.frames)} frames have true depth and got points")
+    print(args.out)
 
 
 def split(args: argparse.Namespace) -> None:

@@ -1,0 +1,131 @@
+"""Spreading metric points: what must hold for any picture, and that a second formula agrees."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoerefine.points import spread
+from zoerefine.points.metric_points import NO_POINTS, MetricPoints
+from zoerefine.points.spread import spread_points
+
+
+def scene(height=48, width=64, seed=0):
+    """A smooth true depth with a step, and a pseudo depth with an error of scale and of place."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:height, :width] / max(height, width)
+    truth_m = 2 + 2 * y + np.where(x > 0.5, 1.5, 0) + 0.3 * np.sin(4 * x + rng.uniform(0, 6))
+    error = 0.4 + 0.3 * x - 0.2 * np.where(truth_m > 4, 1, 0)
+    return truth_m.astype(np.float32), (truth_m * np.exp(-error)).astype(np.float32)
+
+
+def points_of(truth_m, count, seed=0, noise=0.0, outliers=0):
+    rng = np.random.default_rng(seed)
+    y, x = (rng.integers(0, side, count) for side in truth_m.shape)
+    depth_m = truth_m[y, x] * np.exp(noise * rng.standard_normal(count))
+    depth_m[:outliers] *= 3
+    return MetricPoints(x.astype(float), y.astype(float), depth_m, np.zeros(count))
+
+
+def abs_rel(depth_m, truth_m):
+    return float(np.mean(np.abs(depth_m - truth_m) / truth_m))
+
+
+def test_without_points_depth_stays_as_it_is():
+    _, pseudo_m = scene()
+    np.testing.assert_array_equal(spread_points(pseudo_m, NO_POINTS), pseudo_m)
+
+
+def test_more_points_correct_more():
+    truth_m, pseudo_m = scene()
+    errors = [abs_rel(spread_points(pseudo_m, points_of(truth_m, n)), truth_m) for n in (1, 8, 50)]
+    assert abs_rel(pseudo_m, truth_m) > 1.5 * errors[0]
+    assert errors[0] > 1.5 * errors[1] > 2 * errors[2]
+    assert errors[2] < 0.02
+
+
+def test_one_point_scales_the_picture_towards_its_depth():
+    truth_m, _ = scene()
+    found = spread_points(truth_m / 2, points_of(truth_m, 1))
+    assert 1.8 < float(np.median(found / truth_m * 2)) <= 2.001
+
+
+def test_outliers_are_left_out():
+    truth_m, pseudo_m = scene()
+    clean = abs_rel(spread_points(pseudo_m, points_of(truth_m, 50, noise=0.03)), truth_m)
+    few = points_of(truth_m, 50, noise=0.03, outliers=5)
+    assert abs_rel(spread_points(pseudo_m, few), truth_m) < 1.5 * clean
+    believed = spread.OUTLIER
+    try:
+        spread.OUTLIER = 1e9  # every point counts
+        assert abs_rel(spread_points(pseudo_m, few), truth_m) > 3 * clean
+    finally:
+        spread.OUTLIER = believed
+
+
+def test_a_stated_sigma_makes_a_point_count_less():
+    truth_m, _ = scene()
+    wrong = MetricPoints(*(np.array([value]) for value in (30.0, 20.0, truth_m[20, 30] * 2, 0.0)))
+    unsure = MetricPoints(wrong.x, wrong.y, wrong.depth_m, wrong.depth_m * 2)
+    moved = [spread_points(truth_m, one)[20, 30] / truth_m[20, 30] for one in (wrong, unsure)]
+    assert 1.7 < moved[0] < 2.01
+    assert 1.0 < moved[1] < 1.2
+
+
+def test_points_at_invalid_pixels_are_not_used_and_these_stay_invalid():
+    truth_m, pseudo_m = scene()
+    points = points_of(truth_m, 30)
+    pseudo_m[:, :20] = 0
+    found = spread_points(pseudo_m, points)
+    assert (found[:, :20] == 0).all()
+    kept = points.select(points.x >= 20)
+    np.testing.assert_array_equal(found, spread_points(pseudo_m, kept))
+
+
+def test_more_points_than_the_limit_are_thinned(monkeypatch):
+    truth_m, pseudo_m = scene()
+    monkeypatch.setattr(spread, "MAX_POINTS", 40)
+    points = points_of(truth_m, 2000)
+    used, _ = spread.usable(pseudo_m, points)
+    assert len(used) == 40
+    assert used.y.min() < 5 and used.y.max() > 42  # from the whole picture
+    assert abs_rel(spread_points(pseudo_m, points), truth_m) < 0.03
+
+
+@pytest.mark.numeric
+def test_the_grid_gives_the_mean_of_the_gaussian_process():
+    """Rasmussen and Williams, eq. 2.25, computed at every pixel without a grid."""
+    truth_m, pseudo_m = scene()
+    points = points_of(truth_m, 20, seed=3)
+    longer = max(pseudo_m.shape)
+    rows, columns = points.y.astype(int), points.x.astype(int)
+    pixels = np.indices(pseudo_m.shape).reshape(2, -1) / longer
+    at_pixels = np.vstack([pixels, np.log(pseudo_m).reshape(1, -1)]).T
+    at_points = at_pixels.reshape(*pseudo_m.shape, 3)[rows, columns]
+
+    def covariance(a, b):
+        distance = np.abs(a[:, None] - b[None]).sum(2)
+        return spread.SCALE**2 + spread.LOCAL**2 * np.exp(-distance / spread.LENGTH)
+
+    error = np.log(points.depth_m) - np.log(pseudo_m[rows, columns])
+    system = covariance(at_points, at_points) + spread.NOISE**2 * np.eye(20)
+    mean = covariance(at_pixels, at_points) @ np.linalg.solve(system, error)
+    expected = pseudo_m * np.exp(mean.reshape(pseudo_m.shape))
+    np.testing.assert_allclose(spread_points(pseudo_m, points), expected, rtol=0.02)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 40), st.integers(1, 40), st.integers(0, 12), st.integers(0, 10**6),
+    st.sampled_from([1e-3, 1.0, 500.0]),
+)  # fmt: skip
+def test_any_picture_and_points_give_finite_depth(height, width, count, seed, scale):
+    rng = np.random.default_rng(seed)
+    pseudo_m = (rng.random((height, width)) * scale).astype(np.float32)
+    pseudo_m[rng.random((height, width)) < 0.2] = 0
+    x, y = rng.uniform(-0.5, width - 0.5, count), rng.uniform(-0.5, height - 0.5, count)
+    depth_m = rng.uniform(1e-3, 1000, count)
+    found = spread_points(pseudo_m, MetricPoints(x, y, depth_m, rng.random(count)))
+    assert found.dtype == np.float32 and found.shape == pseudo_m.shape
+    assert np.isfinite(found).all()
+    assert ((found > 0) == (pseudo_m > 0)).all()

@@ -1,0 +1,136 @@
+"""Metric points of a picture, from a file: a CSV table, or a low-resolution depth PNG.
+
+A CSV file has the columns x, y, metres and, if it is known, sigma. x and y are pixels of the
+picture, with whole numbers at the pixels' centres; sigma is the standard deviation in metres.
+
+A PNG file has 16 bits, millimetres, and 0 where nothing was measured. It covers the whole picture:
+each of its pixels is the mean depth of a zone, as a time-of-flight sensor of 8x8 zones measures it.
+"""
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from zoerefine.data.depth_codec import MILLIMETRES
+from zoerefine.data.text_files import read_text
+from zoerefine.errors import UserError
+from zoerefine.image_files import read_values
+
+NEEDED, OPTIONAL = ("x", "y", "metres"), "sigma"
+SUFFIXES = ".csv", ".png"
+FARTHEST_POINT_M = 1000.0
+
+
+@dataclass(frozen=True)
+class MetricPoints:
+    """Depth measured at some pixels of a picture; float64 [N] each.
+
+    Attributes:
+        x, y: pixels of the picture; whole numbers are the pixels' centres.
+        depth_m: metres along the camera's axis, above 0.
+        sigma_m: standard deviation of `depth_m`, metres; 0 where it is not known.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    depth_m: np.ndarray
+    sigma_m: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def select(self, chosen: np.ndarray) -> "MetricPoints":
+        """The points of a mask or an index."""
+        return MetricPoints(
+            self.x[chosen], self.y[chosen], self.depth_m[chosen], self.sigma_m[chosen]
+        )
+
+
+NO_POINTS = MetricPoints(*(np.empty(0) for _ in range(4)))
+
+
+@dataclass(frozen=True)
+class PointFiles:
+    """A folder with the points of pictures: NAME.csv or NAME.png for the picture NAME."""
+
+    folder: Path
+
+    def path(self, name: str) -> Path | None:
+        """The file of a picture; None without one. Raises `UserError` where there are two."""
+        found = [self.folder / f"{name}{suffix}" for suffix in SUFFIXES]
+        found = [path for path in found if path.is_file()]
+        if len(found) > 1:
+            raise UserError(f"{found[0]} and {found[1]} are points of one picture: remove one")
+        return found[0] if found else None
+
+    def read(self, name: str, height: int, width: int) -> MetricPoints:
+        """A picture's points; none without a file. Raises `UserError` for a damaged file."""
+        path = self.path(name)
+        return read_points(path, height, width) if path else NO_POINTS
+
+
+def read_points(path: Path, height: int, width: int) -> MetricPoints:
+    """The points in a file, for a picture of this size.
+
+    Raises `UserError`, with the line, for what is no point of the picture.
+    """
+    if path.suffix == ".png":
+        return zones(read_values(path), path, height, width)
+    return table(path, height, width)
+
+
+def zones(values: np.ndarray, path: Path, height: int, width: int) -> MetricPoints:
+    """The points of a low-resolution depth picture, at the centres of its zones."""
+    rows, columns = values.shape
+    if values.dtype != np.uint16:
+        raise UserError(f"{path} has 8 bits: points are a PNG of 16 bits, in millimetres")
+    if rows > height or columns > width:
+        raise UserError(
+            f"{path} has {columns}x{rows} zones, the picture {width}x{height} pixels: "
+            "a zone is at least one pixel"
+        )
+    y, x = np.nonzero(values)
+    depth_m = MILLIMETRES.to_metres(values[y, x])
+    return MetricPoints(
+        (x + 0.5) * width / columns - 0.5, (y + 0.5) * height / rows - 0.5,
+        depth_m, np.zeros(len(x)),
+    )  # fmt: skip
+
+
+def table(path: Path, height: int, width: int) -> MetricPoints:
+    """The points of a CSV file."""
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
+    columns = reader.fieldnames or ()
+    missing = [name for name in NEEDED if name not in columns]
+    if missing:
+        raise UserError(f"{path} line 1 has no column {', '.join(missing)}")
+    try:
+        rows = [point(row, f"{path} line {reader.line_num}", height, width) for row in reader]
+    except csv.Error as error:
+        raise UserError(f"{path} line {reader.reader.line_num} is no CSV ({error})") from None
+    return MetricPoints(*np.array(rows, np.float64).reshape(-1, 4).T)
+
+
+def point(row: dict[str, str], where: str, height: int, width: int) -> tuple[float, ...]:
+    """x, y, metres and sigma of a line. Raises `UserError` for what is no point of the picture."""
+    values = []
+    for name in (*NEEDED, OPTIONAL):
+        text = row.get(name) or ("0" if name == OPTIONAL else "")
+        try:
+            values.append(float(text))
+        except ValueError:
+            raise UserError(f"{where}: {name} must be a number, got {text!r}") from None
+    x, y, depth_m, sigma_m = values
+    if not (-0.5 <= x < width - 0.5 and -0.5 <= y < height - 0.5):
+        raise UserError(f"{where}: x {x:g}, y {y:g} is outside the picture of {width}x{height}")
+    if not 0 < depth_m <= FARTHEST_POINT_M:
+        raise UserError(
+            f"{where}: metres must be above 0 and at most {FARTHEST_POINT_M:g}, got {depth_m:g}"
+        )
+    if not 0 <= sigma_m < math.inf:
+        raise UserError(f"{where}: sigma must be a number of metres, 0 or more, got {sigma_m:g}")
+    return x, y, depth_m, sigma_m
