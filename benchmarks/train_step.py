@@ -2,9 +2,9 @@
 
 The minimal loop has the same batches as float tensors: forward, loss, backward, clipping,
 optimizer, average; no loading, log, checkpoint or augmentation. The sides alternate by epoch;
-medians, and the median ratio over rounds. Also: the share of data wait, and the cost of a
-checkpoint; and whole trainings in one process against two DDP processes on the same cores, which
-share each batch.
+medians, and the median ratio over rounds. A third side is the whole loop while records are verified
+in the background, again and again. Also: the share of data wait, and the cost of a checkpoint; and
+whole trainings in one process against two DDP processes on the same cores, which share each batch.
 """
 
 import itertools
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -23,6 +24,7 @@ from common.report import Row, options, report, row
 from yacs.config import CfgNode
 
 from zoerefine.config import defaults, merge
+from zoerefine.data.cache import Cache
 from zoerefine.data.pack import build_cache
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.data.readers import open_dataset
@@ -35,7 +37,7 @@ from zoerefine.training.loop import Loop
 from zoerefine.training.trainer import Trainer
 
 HEIGHT, WIDTH = 192, 256
-OF_MINIMAL, WAITING, HELD_UP = 0.97, 0.01, 0.01
+OF_MINIMAL, WAITING, HELD_UP, OF_UNVERIFIED = 0.97, 0.01, 0.01, 0.97
 TRAIN = Path(__file__).resolve().parents[1] / "platform" / "train.py"
 TORCHRUN = "torch.distributed.run", "--standalone", "--nproc-per-node"
 WHOLE_TRAINING = """
@@ -61,7 +63,7 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
     """Images/s of both loops, and the loop's own shares."""
     synthesize(root / "world", 4, 1, frames // 4, 0)
     cache = build_cache(open_dataset(root / "world"), HEIGHT, WIDTH, root / "caches")
-    cfg = config(rounds + 1)
+    cfg = config(2 * rounds + 1)
     split = Split(cache.scenes, (), ())
     trainer, verification = Trainer(cfg, cache, split), BackgroundVerification(cache)
     loop = Loop(cfg, RunDir(root / "run"), trainer, None, {}, verification)
@@ -71,13 +73,18 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
     loop.run_epoch(0)
     bare_epoch(minimal, ready)
     loop.timer.take()
-    sides = {"whole loop": loop.run_epoch, "minimal loop": lambda _: bare_epoch(minimal, ready)}
+    epochs = itertools.count(1)
+    sides: dict[str, Callable[[], None]] = {
+        "whole loop": lambda: loop.run_epoch(next(epochs)),
+        "whole loop, verifying records": lambda: verified_epoch(loop, cache, next(epochs)),
+        "minimal loop": lambda: bare_epoch(minimal, ready),
+    }
     speeds: dict[str, list[float]] = {name: [] for name in sides}
-    for epoch in track(range(1, rounds + 1), rounds, "measuring", "round"):
+    for number in track(range(rounds), rounds, "measuring", "round"):
         # The order alternates, too: the second of a round may run on a warmer machine.
-        for name in sorted(sides, reverse=bool(epoch % 2)):
+        for name in sorted(sides, reverse=bool(number % 2)):
             start = time.perf_counter()
-            sides[name](epoch)
+            sides[name]()
             speeds[name].append(frames / (time.perf_counter() - start))
     share = loop.timer.totals()["wait_share"]
     stalls = []
@@ -87,16 +94,15 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
         stalls.append(time.perf_counter() - start)
         loop.writer.wait()
     median = {name: statistics.median(values) for name, values in speeds.items()}
-    of_minimal = statistics.median(
-        whole / bare
-        for whole, bare in zip(speeds["whole loop"], speeds["minimal loop"], strict=True)
-    )
+    of_minimal = ratio(speeds["whole loop"], speeds["minimal loop"])
+    of_unverified = ratio(speeds["whole loop, verifying records"], speeds["whole loop"])
     # A checkpoint is due once a minute at most: its share is of that minute.
     stall = statistics.median(stalls)
     held_up = stall / loop.cfg.TRAIN.CHECKPOINT_S
     return [
         *(row(name, value, "images/s") for name, value in median.items()),
         row("whole loop, of the minimal one", of_minimal, "x", OF_MINIMAL),
+        row("whole loop, verifying, of not verifying", of_unverified, "x", OF_UNVERIFIED),
         row("data wait, share of the time", share, "", at_most=WAITING),
         row("checkpoint, training held up", 1000 * stall, "ms"),
         row("checkpoint, share of the time between two", held_up, "", at_most=HELD_UP),
@@ -118,12 +124,30 @@ def one_and_two_processes(root: Path, rounds: int, epochs: int) -> list[Row]:
             )
             [results] = root.glob(f"runs/{name}/*-*/results.json")
             speeds[count].append(json.loads(results.read_text())["images_per_s"])
-    of_one = statistics.median(two / one for one, two in zip(speeds[1], speeds[2], strict=True))
     return [
         row("whole training, one process", statistics.median(speeds[1]), "images/s"),
         row("whole training, two DDP processes", statistics.median(speeds[2]), "images/s"),
-        row("two DDP processes, of one", of_one, "x"),
+        row("two DDP processes, of one", ratio(speeds[2], speeds[1]), "x"),
     ]
+
+
+def ratio(values: list[float], others: list[float]) -> float:
+    """The median of the rounds' ratios."""
+    return statistics.median(one / other for one, other in zip(values, others, strict=True))
+
+
+class EndlessVerification(BackgroundVerification):
+    """Verifies a cache again and again, at the rate of one verification."""
+
+    def _verify(self) -> None:
+        while not self._stopped.is_set():
+            super()._verify()
+
+
+def verified_epoch(loop: Loop, cache: Cache, epoch: int) -> None:
+    """An epoch of the whole loop beside a verification."""
+    with EndlessVerification(cache):
+        loop.run_epoch(epoch)
 
 
 def config(epochs: int) -> CfgNode:
