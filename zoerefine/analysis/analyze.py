@@ -173,7 +173,7 @@ def write_analysis(collection: Collection, measure: Measure, view: View, out: Pa
         paths.append(out / "settings.png")
     for name, (header, rows) in {
         "runs.csv": run_rows(collection, groups),
-        "groups.csv": group_rows(groups),
+        "groups.csv": group_rows(groups, measure),
         "scenes.csv": scene_rows(groups, measure),
         "differences.csv": difference_rows(differences),
     }.items():
@@ -183,5 +183,5 @@ def write_analysis(collection: Collection, measure: Measure, view: View, out: Pa
         write_csv(out / name, header, rows)
         paths.append(out / name)
     paths += write_tables(groups, differences, measure, baseline, out)
-    paths.append(write_report(collection, groups, differences, measure, shares, out))
+    paths += write_report(collection, groups, differences, measure, shares, out)
     return paths

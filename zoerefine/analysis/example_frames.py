@@ -1,9 +1,11 @@
-"""The held-out frames that a run improves most and least, as pictures for the report."""
+"""Held-out frames as runs refine them, as pictures for the report."""
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
 
@@ -17,47 +19,87 @@ from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.errors import UserError
 from zoerefine.image_files import jpeg_bytes
 from zoerefine.metrics import NAMES, SELECTION_METRIC, picture_metrics, valid_pixels
-from zoerefine.pictures import depth_colors, error_colors, panel
+from zoerefine.pictures import (
+    WORST_ERROR,
+    depth_colors,
+    error_colors,
+    panel,
+)
 from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import load_refiner
 from zoerefine.training.job import prepare
 
 BATCH = 16
+WIDEST = 320  # pixels of a picture on the page
+COLOR_STEPS = 17  # of a colour bar
 SCORE = NAMES.index(SELECTION_METRIC)  # column of `picture_metrics`
 
 
 @dataclass(frozen=True)
-class ExampleFrame:
-    """A frame before and after refinement.
+class ExampleDepth:
+    """One depth of a frame, with its error: JPEG in base64.
 
-    `before` and `after` are AbsRel; the pictures are JPEG in base64, both depths on one scale and
-    both errors on another.
+    Attributes:
+        label: the group, or the name of the pseudo depth.
+        run: the run that refined it; empty for the pseudo depth.
+    """
+
+    label: str
+    run: str
+    abs_rel: float
+    depth: str
+    error: str
+
+
+@dataclass(frozen=True)
+class ExampleFrame:
+    """A held-out frame: RGB and true depth as JPEG in base64, pseudo depth and refined depths.
+
+    All depths have one colour scale, from 0 to `farthest_m`.
     """
 
     name: str
-    before: float
-    after: float
+    farthest_m: float
     rgb: str
-    pseudo: str
-    refined: str
-    pseudo_error: str
-    refined_error: str
+    truth: str
+    depths: list[ExampleDepth]
 
 
-def best_and_worst(run: Run, count: int = 2) -> list[ExampleFrame]:
-    """The held-out frames that improve most, then those that improve least.
+def example_frames(
+    runs: Sequence[tuple[str, Run]], pseudo: str, count: int = 2
+) -> tuple[list[ExampleFrame], dict[str, str]]:
+    """The held-out frames that the first run improves most, then those it improves least.
 
-    Raises `UserError` where the run's weights or its data no longer exist.
+    Every other run refines the same frames, where it has them among its held-out frames.
+
+    Args:
+        runs: one run of each group, with the group's name.
+        pseudo: the name of the pseudo depth.
+
+    Returns:
+        The frames, and why runs are not shown, by group.
+
+    Raises:
+        UserError: the weights or the data of the first run no longer exist.
     """
-    refiner = load_refiner(RunDir(Path(run.path)))
-    cache, indices = held_out(run)
-    refined, before, after = _refine_all(refiner, cache, indices)
-    order = np.argsort(after - before, kind="stable")
-    chosen = dict.fromkeys([*order[:count].tolist(), *order[::-1][:count].tolist()])
-    return [
-        _picture(cache, int(indices[i]), refined[i], float(before[i]), float(after[i]))
+    (label, first), *others = runs
+    cache, indices = held_out(first)
+    refined, before, after = _refine_all(load_refiner(RunDir(Path(first.path))), cache, indices)
+    gain = (before - after).astype(np.float64)
+    order = [i for i in np.argsort(-gain, kind="stable").tolist() if np.isfinite(gain[i])]
+    chosen = list(dict.fromkeys([*order[:count], *order[::-1][:count]]))
+    frames = [
+        _frame(cache, int(indices[i]), [(pseudo, "", None, before[i]),
+                                        (label, first.name, refined[i], after[i])])
         for i in chosen
-    ]
+    ]  # fmt: skip
+    missing = {}
+    for name, run in others:
+        try:
+            _add_depths(frames, name, run)
+        except (UserError, OSError) as error:
+            missing[name] = str(error)
+    return frames, missing
 
 
 def draw_side_by_side(first: Run, second: Run, path: Path) -> None:
@@ -106,24 +148,76 @@ def _refine_all(
     return refined, torch.cat(before).numpy(), torch.cat(after).numpy()
 
 
-def _picture(
-    cache: Cache, index: int, refined_m: np.ndarray, before: float, after: float
+def _add_depths(frames: Sequence[ExampleFrame], label: str, run: Run) -> None:
+    """Refine the same frames with another run. Raises `UserError` where it lacks one of them."""
+    cache, indices = held_out(run)
+    places = {cache.frame_name(int(index)): int(index) for index in indices}
+    if any(frame.name not in places for frame in frames):
+        raise UserError("these frames are not all among its held-out frames")
+    wanted = [places[frame.name] for frame in frames]
+    ordered = np.array(sorted(wanted))
+    refined, _, after = _refine_all(load_refiner(RunDir(Path(run.path))), cache, ordered)
+    for frame, index in zip(frames, wanted, strict=True):
+        row = int(np.searchsorted(ordered, index))
+        truth_m = cache.read(index)["depth"] * cache.depth_scale
+        frame.depths.append(
+            _depth(label, run.name, after[row], refined[row], truth_m, frame.farthest_m)
+        )
+
+
+def _frame(
+    cache: Cache, index: int, depths: Sequence[tuple[str, str, np.ndarray | None, float]]
 ) -> ExampleFrame:
+    """A frame with its depths: label, run, float [H, W] or None for the pseudo depth, AbsRel."""
     record = cache.read(index)
     truth_m = record["depth"] * cache.depth_scale
     zoe_m = record["zoe"] * cache.zoe_scale
-    farthest = float(max(truth_m.max(), zoe_m.max(), 0.1))
+    farthest_m = float(max(truth_m.max(), zoe_m.max(), 0.1))
+    pictures = [
+        _depth(label, run, abs_rel, zoe_m if depth_m is None else depth_m, truth_m, farthest_m)
+        for label, run, depth_m, abs_rel in depths
+    ]
     return ExampleFrame(
         name=cache.frame_name(index),
-        before=before,
-        after=after,
+        farthest_m=farthest_m,
         rgb=_jpeg(record["rgb"]),
-        pseudo=_jpeg(depth_colors(zoe_m, farthest)),
-        refined=_jpeg(depth_colors(refined_m, farthest)),
-        pseudo_error=_jpeg(error_colors(zoe_m, truth_m)),
-        refined_error=_jpeg(error_colors(refined_m, truth_m)),
+        truth=_jpeg(depth_colors(truth_m, farthest_m)),
+        depths=pictures,
     )
 
 
+def _depth(
+    label: str,
+    run: str,
+    abs_rel: float,
+    depth_m: np.ndarray,
+    truth_m: np.ndarray,
+    farthest_m: float,
+) -> ExampleDepth:
+    colors, errors = depth_colors(depth_m, farthest_m), error_colors(depth_m, truth_m)
+    return ExampleDepth(label, run, float(abs_rel), _jpeg(colors), _jpeg(errors))
+
+
+def color_steps(colored: np.ndarray) -> list[str]:
+    """Colours uint8 [1, n, 3] as CSS writes them."""
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in colored[0].tolist()]
+
+
+def depth_color_steps() -> list[str]:
+    """The colours of depth, from 0 (which itself would be an invalid pixel) to the farthest."""
+    return color_steps(depth_colors(np.linspace(1e-6, 1, COLOR_STEPS)[None], 1.0))
+
+
+def error_color_steps() -> list[str]:
+    """The colours of errors, from 0 to WORST_ERROR."""
+    truth_m = np.ones((1, COLOR_STEPS))
+    return color_steps(error_colors(1 + np.linspace(0, WORST_ERROR, COLOR_STEPS)[None], truth_m))
+
+
 def _jpeg(rgb: np.ndarray) -> str:
-    return base64.b64encode(jpeg_bytes(rgb, quality=88)).decode()
+    """A JPEG of at most WIDEST pixels in width, in base64."""
+    height, width = rgb.shape[:2]
+    if width > WIDEST:
+        size = (WIDEST, max(1, round(height * WIDEST / width)))
+        rgb = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
+    return base64.b64encode(jpeg_bytes(rgb, quality=82)).decode()

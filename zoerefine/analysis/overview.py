@@ -79,10 +79,11 @@ def overview_figure(
     shown = list(zip(groups, PALETTE, strict=False))
     figure = Figure(figsize=(layout.width_in, layout.height_in), layout="constrained")
     FigureCanvasAgg(figure)  # measures texts
-    beside = layout.columns == 3
-    ratios: Any = {"width_ratios": (4, 4, 3)} if beside else {"height_ratios": (4, 5, 4)}
-    rows = 3 // layout.columns
-    curves, finals, costs = figure.subplots(rows, layout.columns, **ratios)
+    if layout.columns == 3:
+        curves, finals, costs = figure.subplots(1, 3, width_ratios=(4, 4, 3))
+    else:  # subfigures: the names in one panel narrow no other
+        parts: Any = figure.subfigures(3, 1, height_ratios=(4, 5, 4))
+        curves, finals, costs = (part.subplots() for part in parts)
     if layout.caption_columns:
         lines = captions(collection, groups, measure)
         text = "\n".join(fill("   ".join(line), layout.caption_columns) for line in lines)

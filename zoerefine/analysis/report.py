@@ -1,30 +1,72 @@
 """report.html: everything about a collection of runs in one file that needs no network."""
 
-import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from zoerefine.analysis.captions import facts, legend, pseudo_label
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.comparisons import Difference
-from zoerefine.analysis.example_frames import best_and_worst
+from zoerefine.analysis.example_frames import (
+    ExampleFrame,
+    depth_color_steps,
+    error_color_steps,
+    example_frames,
+)
 from zoerefine.analysis.figure_style import PALETTE
 from zoerefine.analysis.groups import RunGroup
-from zoerefine.analysis.importance import ENOUGH_FOR_IMPORTANCE, ENOUGH_TO_BE_SURE, Share
+from zoerefine.analysis.importance import Share
 from zoerefine.analysis.measure import Measure
-from zoerefine.analysis.run_record import Curve, Run
+from zoerefine.analysis.page_graph import color_rules, draw_graph, graph_text
+from zoerefine.analysis.page_sections import (
+    as_table,
+    commands,
+    curve_data,
+    favour,
+    group_colors,
+    runs_caption,
+    runs_shown_first,
+    runs_table,
+    setting_data,
+    settings_note,
+    shown_curves,
+    verdict_first,
+)
+from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.summary import summarize
-from zoerefine.analysis.table import difference_rows, run_rows, scene_rows
+from zoerefine.analysis.table import (
+    curve_rows,
+    difference_rows,
+    frame_rows,
+    group_rows,
+    importance_rows,
+    scene_rows,
+    write_csv,
+)
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
+from zoerefine.pictures import WORST_ERROR
+from zoerefine.visible_text import visible
 
-PAGE = Path(__file__).parent
-CURVES_SHOWN = 200
-POINTS_SHOWN = 500  # of a curve
+PAGE = Path(__file__).parent / "page"
+SCRIPTS = ("tables.js", "charts.js", "frames.js", "page.js")
+# The columns of the comparisons that are shown at first.
+COMPARISON = (
+    *("first", "second", "verdict", "difference", "interval_low", "interval_high", "p_adjusted"),
+    *("scenes_won", "scenes", "scenes_p_adjusted", "scenes_verdict"),
+)
+GROUPS_OF_FRAMES = 5  # the best groups, whose best runs refine the example frames
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The example frames, and what they are or why there are none."""
+
+    frames: list[ExampleFrame]
+    note: str
 
 
 def write_report(
@@ -34,135 +76,127 @@ def write_report(
     measure: Measure,
     shares: Mapping[str, Share],
     out: Path,
-) -> Path:
-    """Write the page; `overview.svg` and, where drawn, `settings.png` are taken from `out`.
+) -> list[Path]:
+    """Write the page and the tables that only its sections need; returns the files written.
 
     Args:
         shares: the importances of the runs.
     """
-    frames, frames_note = held_out_frames(groups, measure)
-    settings = out / "settings.png"
+    curves, examples = shown_curves(groups, measure), choose_examples(groups, measure)
+    tables = {
+        "curves.csv": curve_rows(curves),
+        "frames.csv": frame_rows(examples.frames),
+        "importances.csv": importance_rows(shares),
+    }
+    paths = []
+    for name, (header, rows) in tables.items():
+        (out / name).unlink(missing_ok=True)
+        if rows:
+            write_csv(out / name, header, rows)
+            paths.append(out / name)
+    colors = group_colors(groups)
+    scenes = scene_rows(groups, measure)
+    runs = runs_table(collection, groups, measure)
+    curves_of = measure.label if measure.metric else "Validation AbsRel"
+    total = len(collection.runs) + len(collection.left_out)
     data = {
         "summary": summarize(collection, groups, differences, measure),
         "legend": " ".join(legend(groups, measure)),
         "facts": " ".join(facts(collection, groups, measure)),
-        "overview": as_url(out / "overview.svg", "image/svg+xml"),
-        "settings": as_url(settings, "image/png") if settings.exists() else "",
-        "settings_note": settings_note(shares, len(collection.runs), measure),
-        "measure": measure.label if measure.metric else "Validation AbsRel",
+        "graph": draw_graph(collection, groups, measure),
+        "graph_text": graph_text(measure, curves_of),
+        "measure": measure.label,
+        "curves_of": curves_of,
         "step": "step" if measure.metric else "epoch",
         "foreign": all(run.is_foreign for run in collection.runs),
         "favour": favour(measure),
-        "curves": curves(groups, measure),
-        "frames": [asdict(frame) for frame in frames],
-        "frames_note": frames_note,
+        "colors": colors,
+        "other_color": "other",
+        "curves": curve_data(curves, colors),
         "pseudo_label": pseudo_label(groups),
-        "scenes": as_table(scene_rows(groups, measure)),
-        "runs": as_table(run_rows(collection, groups)),
-        "differences": as_table(difference_rows(differences)),
+        **frame_data(examples),
+        **setting_data(groups, measure, shares, colors),
+        "settings_note": settings_note(shares, len(collection.runs), measure),
+        "groups": as_table(group_rows(groups, measure)),
+        "scenes": as_table(scenes, scenes[0][: 2 + len(PALETTE)]),
+        "runs": as_table(runs, runs_shown_first(collection, measure), len(collection.runs)),
+        "runs_caption": runs_caption(total),
+        "differences": as_table(verdict_first(difference_rows(differences)), COMPARISON),
+        "not_written": [name for name, (_, rows) in tables.items() if not rows],
+        "commands": commands([run.path for run in collection.runs]),
     }
-    page = (PAGE / "page.html").read_text(encoding="utf-8")
+    write_text(out / "report.html", page_text(data))
+    return [*paths, out / "report.html"]
+
+
+def page_text(data: Mapping[str, Any]) -> str:
+    """The page with its styles, scripts and data."""
+    read = {path.name: path.read_text(encoding="utf-8") for path in PAGE.iterdir()}
+    page = read["page.html"]
     for mark, text in (
-        ("/*CSS*/", (PAGE / "page.css").read_text(encoding="utf-8")),
-        ("/*JS*/", (PAGE / "page.js").read_text(encoding="utf-8")),
+        ("/*COLORS*/", color_rules()),
+        ("/*CSS*/", read["page.css"]),
+        ("/*JS*/", "\n".join(['"use strict";', *(read[name] for name in SCRIPTS)])),
         ("/*DATA*/", as_json(data)),
     ):
         page = page.replace(mark, text, 1)
-    path = out / "report.html"
-    write_text(path, page)
-    return path
-
-
-def as_table(table: tuple[list[str], list[list[Any]]]) -> dict[str, Any]:
-    """Header and rows by name, without the columns that are empty in every row."""
-    header, rows = table
-    used = [c for c in range(len(header)) if any(row[c] not in (None, "") for row in rows)]
-    return {"header": [header[c] for c in used], "rows": [[row[c] for c in used] for row in rows]}
+    return page
 
 
 def as_json(value: Any) -> str:
     """JSON that cannot end the script element around it, with null for NaN."""
-    text = json.dumps(_finite(value), ensure_ascii=False, default=str)
+    text = json.dumps(_plain(value), ensure_ascii=False, default=str)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _finite(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """The value without NaN; characters that are not printed become escapes in its texts."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return value if value.isprintable() else visible(value)
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_plain(item) for item in value]
     return value
 
 
-def as_url(path: Path, kind: str) -> str:
-    """A file as a data URL."""
-    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+def frame_data(examples: Examples) -> dict[str, Any]:
+    """The example frames with the colours of depths and errors."""
+    return {
+        "frames": [asdict(frame) for frame in examples.frames],
+        "frames_note": examples.note,
+        "depth_colors": depth_color_steps(),
+        "error_colors": error_color_steps(),
+        "worst_error": WORST_ERROR,
+    }
 
 
-def settings_note(shares: Mapping[str, Share], runs: int, measure: Measure) -> str:
-    """The importances in a sentence."""
-    if not shares:
-        return (
-            f"No importances: fewer than {ENOUGH_FOR_IMPORTANCE} runs with a final metric, or no "
-            "setting differs."
-        )
-    parts = [f"{key} {share}" for key, share in shares.items()]
-    rough = f" A rough estimate: only {runs} runs." if runs < ENOUGH_TO_BE_SURE else ""
-    bounds = (
-        " In brackets: the range of 80% of random halves of the runs."
-        if any(share.low is not None for share in shares.values())
-        else ""
-    )
-    return (
-        f"Importance for {measure.label}, to be in the better half of the runs (PED-ANOVA): "
-        f"{', '.join(parts)}."
-        f"{bounds}{rough}"
-    )
-
-
-def favour(measure: Measure) -> str:
-    """What the sign of a difference means."""
-    sign = "positive" if measure.maximize else "negative"
-    return f"A {sign} difference (of the means over seeds) is in favour of the first group."
-
-
-def curves(groups: Sequence[RunGroup], measure: Measure) -> list[dict[str, Any]]:
-    """Every run's curve with its name and its group's colour."""
-    found = []
-    for number, group in enumerate(groups):
-        for run in group.runs:
-            if curve := measure.curve(run):
-                name = group.label if len(group.runs) == 1 else f"{group.label}, seed {run.seed}"
-                color = PALETTE[number % len(PALETTE)]
-                found.append({"name": name, "color": color, **asdict(thinned(curve))})
-    return found[:CURVES_SHOWN]
-
-
-def thinned(curve: Curve) -> Curve:
-    """A curve with at most POINTS_SHOWN points, the last one among them."""
-    every = -(-len(curve.epochs) // POINTS_SHOWN)
-    kept = slice((len(curve.epochs) - 1) % every, None, every)
-    return Curve(curve.epochs[kept], curve.refined[kept], curve.pseudo)
-
-
-def held_out_frames(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[Any], str]:
-    """Example frames of the best run and what they are, or the reason why there are none."""
-    run = best_run(groups, measure)
-    if run is None:
-        return [], "No run has a final metric."
-    if run.is_foreign:
-        return [], "Runs of other repositories have no frames that could be shown."
+def choose_examples(groups: Sequence[RunGroup], measure: Measure) -> Examples:
+    """Held-out frames as the best run of each of the best groups refines them."""
+    best = [(group.label, best_run(group, measure)) for group in groups if group.scored]
+    if not best:
+        return Examples([], "No run has a final metric.")
+    own = [(label, run) for label, run in best if not run.is_foreign][:GROUPS_OF_FRAMES]
+    if not own:
+        return Examples([], "Runs of other repositories have no frames that could be shown.")
+    (label, run), *_ = own
     try:
-        frames = best_and_worst(run)
+        frames, missing = example_frames(own, pseudo_label(groups))
     except (UserError, OSError) as error:
-        return [], f"No frames of {run.name}: {error}"
-    note = f"The held-out frames that {run.name} improves most, then those it improves least."
-    return frames, note
+        return Examples([], f"No frames of {run.name}: {error}")
+    note = (
+        f"The held-out frames that {run.name} (the best run of {label}) improves most, then those "
+        "it improves least."
+    )
+    if len(own) > 1:
+        note += " Other groups: their best run."
+    reasons = [f" Not shown: {label}: {reason}." for label, reason in missing.items()]
+    return Examples(frames, note + "".join(reasons))
 
 
-def best_run(groups: Sequence[RunGroup], measure: Measure) -> Run | None:
-    """The run with the best score."""
-    runs = [(s, run) for g in groups for s, run in zip(g.scores, g.scored, strict=True)]
-    return min(runs, key=lambda pair: measure.sign * pair[0])[1] if runs else None
+def best_run(group: RunGroup, measure: Measure) -> Run:
+    """The run of a group with the best score."""
+    pairs = zip(group.scores, group.scored, strict=True)
+    return min(pairs, key=lambda pair: measure.sign * pair[0])[1]

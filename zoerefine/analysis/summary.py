@@ -8,6 +8,7 @@ from zoerefine.analysis.comparisons import Difference
 from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, ESTIMATOR
+from zoerefine.analysis.seeds_note import seeds_note
 
 
 def summarize(
@@ -21,6 +22,8 @@ def summarize(
     lines = [best_line(scored[0], groups, measure)] if scored else []
     if differences:
         lines.append(comparison_line(with_best(differences, scored), measure))
+    if note := seeds_note(groups, differences):
+        lines.append(note)
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
     if few:
         lines.append(

@@ -1,17 +1,19 @@
-"""The numbers behind the graph and the page: runs.csv, groups.csv, scenes.csv, differences.csv."""
+"""The numbers behind the graph and the page, a CSV file for each table."""
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.comparisons import Difference, common_scenes, scene_scores
+from zoerefine.analysis.example_frames import ExampleFrame
 from zoerefine.analysis.groups import RunGroup
+from zoerefine.analysis.importance import Share
 from zoerefine.analysis.measure import Measure
-from zoerefine.analysis.run_record import differing_keys
+from zoerefine.analysis.run_record import Curve, differing_keys, finite_number
 from zoerefine.files import replacing
 from zoerefine.metrics import NAMES
 from zoerefine.run_metrics.series import parse_number
@@ -60,15 +62,21 @@ def cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def group_rows(groups: Sequence[RunGroup]) -> tuple[list[str], list[list[Any]]]:
-    """Header, and per group the mean over seeds with its interval."""
-    header = ["group", "runs", "scored", "mean", "low", "high"]
+def group_rows(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[str], list[list[Any]]]:
+    """Header, and per group the mean over seeds with its interval, and the pseudo depth's mean."""
+    header = ["group", "runs", "scored", "mean", "low", "high", "pseudo"]
     rows = [
         [g.label, len(g.runs), len(g.scores), g.mean if g.scored else None,
-         *(g.interval or (None, None))]
+         *(g.interval or (None, None)), pseudo_mean(g, measure)]
         for g in groups
     ]  # fmt: skip
     return header, rows
+
+
+def pseudo_mean(group: RunGroup, measure: Measure) -> float | None:
+    """The mean score of the pseudo depth over a group's scored runs; None where it is unknown."""
+    known = [value for run in group.scored if (value := measure.pseudo(run)) is not None]
+    return sum(known) / len(known) if known else None
 
 
 def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[list[Any]]]:
@@ -97,6 +105,42 @@ def scene_rows(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[str],
         means = [scene_scores(group.scored, measure, scenes)[:, column].mean() for group in scored]
         rows.append([scene, sum(before) / max(1, len(before)), *map(float, means)])
     return ["scene", "pseudo", *(group.label for group in scored)], rows
+
+
+@dataclass(frozen=True)
+class RunCurve:
+    """A run's learning curve as the page shows it."""
+
+    group: str
+    run: str
+    seed: int
+    curve: Curve
+
+
+def curve_rows(curves: Sequence[RunCurve]) -> tuple[list[str], list[list[Any]]]:
+    """Header, and a row per point of each curve; `pseudo` is the pseudo depth's value."""
+    rows = [
+        [one.group, one.run, one.seed, step, value, finite_number(one.curve.pseudo)]
+        for one in curves
+        for step, value in zip(one.curve.epochs, one.curve.refined, strict=True)
+    ]
+    return ["group", "run", "seed", "step", "value", "pseudo"], rows
+
+
+def frame_rows(frames: Sequence[ExampleFrame]) -> tuple[list[str], list[list[Any]]]:
+    """Header, and a row per depth of each example frame."""
+    rows = [
+        [frame.name, depth.label, depth.run, depth.abs_rel, frame.farthest_m]
+        for frame in frames
+        for depth in frame.depths
+    ]
+    return ["frame", "depth", "run", "abs_rel", "farthest_m"], rows
+
+
+def importance_rows(shares: Mapping[str, Share]) -> tuple[list[str], list[list[Any]]]:
+    """Header, and a row per setting."""
+    rows = [[key, share.value, share.low, share.high] for key, share in shares.items()]
+    return ["setting", "importance", "low", "high"], rows
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -1,0 +1,234 @@
+"""What the sections of the report page show: tables, learning curves, settings, commands."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoerefine.analysis.collect import Collection
+from zoerefine.analysis.figure_style import is_wide
+from zoerefine.analysis.group_names import distinct_texts, shortened
+from zoerefine.analysis.groups import RunGroup
+from zoerefine.analysis.importance import (
+    ENOUGH_FOR_IMPORTANCE,
+    ENOUGH_TO_BE_SURE,
+    Share,
+    compared_keys,
+    numbers,
+    scored_runs,
+)
+from zoerefine.analysis.measure import Measure
+from zoerefine.analysis.page_graph import group_color
+from zoerefine.analysis.run_record import Curve, differing_keys
+from zoerefine.analysis.settings_picture import SHOWN_SETTINGS, columns_by_score, share_of
+from zoerefine.analysis.table import RunCurve, run_rows
+from zoerefine.metrics import SELECTION_METRIC
+
+CURVES_SHOWN = 200
+POINTS_SHOWN = 500  # of a curve
+ROWS_SHOWN = 1000  # of the table of runs
+POINTS_OF_SETTINGS = 1000  # runs in the charts of settings
+COMMANDS_SHOWN = 10
+
+Rows = tuple[list[str], list[list[Any]]]
+
+
+def as_table(table: Rows, shown: Sequence[str] = (), compared: int | None = None) -> dict[str, Any]:
+    """A table for the page, without the columns that are empty in every row.
+
+    Columns whose values are all equal are hidden at first and listed in `same`. The first column
+    is always shown.
+
+    Args:
+        shown: the columns that are shown at first; empty: all.
+        compared: how many rows decide whether values are equal; None: all.
+    """
+    header, rows = table
+    used = [c for c in range(len(header)) if any(row[c] not in (None, "") for row in rows)]
+    deciding = rows[:compared]
+    same = [
+        [header[c], deciding[0][c]]
+        for c in used[1:]
+        if len(deciding) > 1 and all(row[c] == deciding[0][c] for row in deciding)
+    ]
+    hidden = {name for name, _ in same}
+    names = [header[c] for c in used]
+    return {
+        "header": names,
+        "rows": [[row[c] for c in used] for row in rows],
+        "shown": [name for name in names if name not in hidden and (not shown or name in shown)],
+        "same": [pair for pair in same if pair[1] not in (None, "")],
+    }
+
+
+def runs_table(collection: Collection, groups: Sequence[RunGroup], measure: Measure) -> Rows:
+    """The rows of runs.csv, the best run first, and its score before the other metrics."""
+    score = score_column(measure)
+    header, rows = reordered(run_rows(collection, groups), ["run", "group", "seed", score])
+    at = header.index(score)
+    read = rows[: len(collection.runs)]
+    ranked = sorted(read, key=lambda row: (row[at] is None, measure.sign * (row[at] or 0.0)))
+    return header, (ranked + rows[len(read) :])[:ROWS_SHOWN]
+
+
+def verdict_first(table: Rows) -> Rows:
+    """The rows of differences.csv, the verdict beside the groups."""
+    return reordered(table, ["first", "second", "verdict"])
+
+
+def reordered(table: Rows, first: Sequence[str]) -> Rows:
+    """A table with these columns first."""
+    header, rows = table
+    order = [header.index(name) for name in first]
+    order += [c for c in range(len(header)) if header[c] not in first]
+    return [header[c] for c in order], [[row[c] for c in order] for row in rows]
+
+
+def runs_shown_first(collection: Collection, measure: Measure) -> list[str]:
+    """The columns of the table of runs that are shown at first."""
+    return [
+        *("run", "group", "seed", score_column(measure), "state", "pruned", "commit"),
+        *differing_keys(collection.runs),
+        *("parameters", "latency_ms", "note"),
+    ]
+
+
+def score_column(measure: Measure) -> str:
+    """The column of runs.csv with the compared values."""
+    return measure.metric or f"{measure.split}/refined/{SELECTION_METRIC}"
+
+
+def runs_caption(rows: int) -> str:
+    """What the table of runs holds."""
+    if rows > ROWS_SHOWN:
+        return f"The best {ROWS_SHOWN} of {rows} runs, see runs.csv; a heading sorts by its column"
+    return "All runs, the best first; a heading sorts by its column"
+
+
+def shown_curves(groups: Sequence[RunGroup], measure: Measure) -> list[RunCurve]:
+    """The runs' curves, those of the best groups first, at most CURVES_SHOWN."""
+    found = [
+        RunCurve(group.label, run.name, run.seed, thinned(curve))
+        for group in groups
+        for run in group.runs
+        if (curve := measure.curve(run))
+    ]
+    return found[:CURVES_SHOWN]
+
+
+def thinned(curve: Curve) -> Curve:
+    """A curve with at most POINTS_SHOWN points, the last one among them."""
+    every = -(-len(curve.epochs) // POINTS_SHOWN)
+    kept = slice((len(curve.epochs) - 1) % every, None, every)
+    return Curve(curve.epochs[kept], curve.refined[kept], curve.pseudo)
+
+
+def curve_data(curves: Sequence[RunCurve], colors: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Every curve with its run's name and its group's colour."""
+    alone = [curve.group for curve in curves]
+    return [
+        {
+            "name": one.group if alone.count(one.group) == 1 else f"{one.group}, seed {one.seed}",
+            "group": one.group,
+            "color": colors[one.group],
+            "epochs": one.curve.epochs,
+            "values": one.curve.refined,
+            "pseudo": one.curve.pseudo,
+        }
+        for one in curves
+    ]
+
+
+def group_colors(groups: Sequence[RunGroup]) -> dict[str, str]:
+    """The colour of each group."""
+    return {group.label: group_color(number) for number, group in enumerate(groups)}
+
+
+def setting_data(
+    groups: Sequence[RunGroup],
+    measure: Measure,
+    shares: Mapping[str, Share],
+    colors: Mapping[str, str],
+) -> dict[str, list[dict[str, Any]]]:
+    """The settings that differ, the most important first, and the runs' scores.
+
+    A setting has numbers, or the names of its values and for each run the index of one.
+    """
+    runs = [run for group in groups for run in group.runs]
+    keys = sorted(compared_keys(runs, measure), key=lambda key: -share_of(shares, key))
+    labels = {run.path: group.label for group in groups for run in group.runs}
+    scored = scored_runs(runs, measure)[:POINTS_OF_SETTINGS]
+    scores = [measure.score(run) or 0.0 for run in scored]
+    settings = []
+    for key in keys[:SHOWN_SETTINGS]:
+        values = [run.settings.get(key) for run in scored]
+        share = str(shares[key]) if key in shares else ""
+        one: dict[str, Any] = {"key": shortened(key, 60), "share": share}
+        found = numbers(values)
+        if found is not None:
+            one |= {"values": found, "log": is_wide(found)}
+        else:
+            costs = [measure.sign * score for score in scores]
+            columns, names = columns_by_score(distinct_texts(values), _array(costs))
+            one |= {"values": columns, "names": names}
+        settings.append(one)
+    points = [
+        {"name": run.name, "score": score, "color": colors[labels[run.path]]}
+        for run, score in zip(scored, scores, strict=True)
+    ]
+    return {"settings": settings if len(scored) > 1 else [], "scores": points}
+
+
+def _array(values: Sequence[float]) -> Any:
+    import numpy as np
+
+    return np.array(values, np.float64)
+
+
+def settings_note(shares: Mapping[str, Share], runs: int, measure: Measure) -> str:
+    """What the importances beside the settings are."""
+    if not shares:
+        return (
+            f"No importances: fewer than {ENOUGH_FOR_IMPORTANCE} runs with a final metric, or no "
+            "setting differs."
+        )
+    parts = [
+        f"Importance for {measure.label}: how much a setting decides whether a run is in the "
+        "better half of the runs (PED-ANOVA)."
+    ]
+    if any(share.low is not None for share in shares.values()):
+        parts.append("In brackets: the range of 80% of random halves of the runs.")
+    if runs < ENOUGH_TO_BE_SURE:
+        parts.append(f"A rough estimate: only {runs} runs.")
+    if runs > POINTS_OF_SETTINGS:
+        parts.append(f"Points: the runs of the best groups, {POINTS_OF_SETTINGS} of {runs}.")
+    return " ".join(parts)
+
+
+def favour(measure: Measure) -> str:
+    """What the sign of a difference means."""
+    sign = "positive" if measure.maximize else "negative"
+    return f"A {sign} difference (of the means over seeds) is in favour of the first group."
+
+
+def commands(paths: Sequence[str]) -> list[dict[str, str]]:
+    """The commands that open the dashboards of these runs' studies and folders."""
+    studies = {study: None for path in paths if (study := study_of(Path(path)))}
+    folders = {Path(path).parent: None for path in paths if not study_of(Path(path))}
+    found = [("Study with its trials, and TensorBoard", study) for study in studies]
+    found += [("TensorBoard", folder) for folder in folders]
+    shown = [
+        {"what": what, "command": f"zoerefine dashboard {shlex.quote(str(folder))}"}
+        for what, folder in found[:COMMANDS_SHOWN]
+    ]
+    more = len(found) - COMMANDS_SHOWN
+    return [*shown, {"what": f"{more} more folders", "command": "zoerefine dashboard FOLDER"}][
+        : len(shown) + (more > 0)
+    ]
+
+
+def study_of(path: Path) -> Path | None:
+    """The folder of the study whose trial or best run this is; None for other runs."""
+    if path.parent.name == "trials":
+        return path.parent.parent
+    return path.parent if path.name == "best" and (path.parent / "trials").is_dir() else None
