@@ -1,6 +1,7 @@
 """zoerefine run: the commit runs, and the record matches what ran."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zoerefine.files import write_json
-from zoerefine.run_dir import RunDir
+from zoerefine.run_dir import LARGEST_DOCUMENT, RunDir
 
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "run_from_commit.py"
 
@@ -229,6 +230,26 @@ def test_a_secret_is_not_repeated_where_the_config_is_not_valid_either(launch, c
     done = launch(env={"MY_API_TOKEN": "tok-51c2a7e8"})
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "MY_API_TOKEN" in done.stderr and "51c2a7e8" not in done.stderr
+
+
+def test_a_config_that_is_no_ordinary_file_is_one_line(launch, repository, tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "large.yaml").touch()
+    os.truncate(tmp_path / "large.yaml", 2**33)
+    committed = repository.folder / "committed.yaml"
+    committed.write_bytes(b"#" * (LARGEST_DOCUMENT + 1))
+    commit = repository.commit("with a large config")
+    messages = {
+        "/dev/zero": "not a regular file",
+        "pipe.yaml": "not a regular file",
+        "large.yaml": "larger than 64 MiB",
+        "committed.yaml": "larger than 64 MiB",
+    }
+    for name, message in messages.items():
+        done = launch("--config", name, commit=commit)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), name
+        assert message in done.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_databases_password_can_be_named_by_its_variable(launch, config, tmp_path, only_run):

@@ -96,6 +96,20 @@ FORMS = {
     "binary": lambda value: b"\x00\xff" + value.encode() + b"\x00\xfe",
     "UTF-16": lambda value: f"a{value}b".encode("utf-16"),
 }
+# Found, but too long or too unlikely to be replaced in a text.
+FORMS_IN_FILES = {
+    "UTF-16, big-endian": lambda value: f"a{value}b".encode("utf-16-be"),
+    "hex digits": lambda value: b"a" + value.encode().hex().encode(),
+    "hex digits, capitals": lambda value: value.encode().hex().upper().encode(),
+    "base64 in lines": lambda value: b"\n ".join(
+        lines_of(base64.b64encode(b"me:" + value.encode()))
+    ),
+    "a URL, every character": lambda value: "".join(f"%{n:02x}" for n in value.encode()).encode(),
+}
+
+
+def in_lines(data):
+    return b"\n ".join(data[start : start + 6] for start in range(0, len(data), 6))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -105,6 +119,37 @@ def test_a_secret_is_found_in_every_form(only, form, value):
     assert find_secret(FORMS[form](value)) == "MY_TOKEN"
     if form != "UTF-16" and form != "binary":
         assert HIDDEN in hide_secrets(FORMS[form](value).decode())
+
+
+@pytest.mark.parametrize("form", FORMS_IN_FILES)
+def test_a_secret_is_found_in_other_forms_of_files(only, form):
+    only(MY_TOKEN="k-4711-secret-word")
+    assert find_secret(FORMS_IN_FILES[form]("k-4711-secret-word")) == "MY_TOKEN"
+
+
+CONFIGS = {
+    "escapes.yaml": 'A: {B: ["\\x6b-4711\\u002dsecret"]}',
+    "folded.yaml": 'A: "k-4711-\\\n  secret"',
+    "key.yaml": '"\\x6b-4711-secret": 1',
+    "escapes.json": '{"A": [{"B": "\\u006b-4711-secret"}]}',
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_secret_is_found_behind_the_escapes_of_a_config(repository, home, name, only, tmp_path):
+    only(MY_TOKEN="k-4711-secret", PATH=os.environ["PATH"])
+    (tmp_path / name).write_text(CONFIGS[name])
+    job = Job(str(repository.folder), repository.first, tmp_path / name, "job.py")
+    with pytest.raises(UserError, match="secret of MY_TOKEN"):
+        make_plan(job, home)
+
+
+def test_a_runs_name_is_no_secret(launch, tmp_path):
+    for words in (("--name", "k-4711-secret"), ("RUN.NAME", "k-4711-secret")):
+        done = launch(*words, env={"MY_TOKEN": "k-4711-secret"})
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "secret of MY_TOKEN" in done.stderr and "4711" not in done.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_secrets_inside_a_value_are_secrets_too(only):

@@ -68,6 +68,13 @@ def test_an_unusable_home_is_one_line_that_suggests_another(user, name):
         assert sorted(user.folder.rglob("*")) == before, what
 
 
+def test_a_home_that_pythonpath_cannot_name_is_refused(launch, tmp_path):
+    done = launch(env={"ZOEREFINE_HOME": f"{tmp_path}/a:b"})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "contains ':'" in done.stderr and "ZOEREFINE_HOME" in done.stderr
+    assert not (tmp_path / "a:b").exists()
+
+
 def test_the_suggested_variable_makes_the_launch_work(user):
     home = user.folder / "elsewhere"
     done = run(user, "run", HOME="/nonexistent/home", ZOEREFINE_HOME=str(home))

@@ -14,7 +14,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch.git_commands import ISOLATED, git_bytes
 
 TREE, LINK, GITLINK = "40000", "120000", "160000"
-BATCH = 256
+BATCH, BATCH_BYTES = 256, 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,35 @@ def tree_entries(body: bytes) -> Iterator[tuple[str, TreeEntry]]:
         yield name.decode(errors="surrogateescape"), entry
 
 
+def cat_file(how: str, repository: Path, ids: Sequence[str]) -> bytes:
+    """What `git cat-file` prints about objects."""
+    words = "\n".join(ids).encode()
+    return git_bytes("cat-file", how, folder=repository, env=ISOLATED, stdin=words)
+
+
+def batches(repository: Path, ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Objects in groups whose contents fit into memory together; a large one is alone."""
+    if len(ids) == 1:
+        yield ids
+        return
+    batch: list[str] = []
+    total_bytes = 0
+    sizes = cat_file("--batch-check=%(objectsize)", repository, ids).decode().splitlines()
+    for one, size in zip(ids, sizes, strict=True):
+        size_bytes = int(size) if size.isdigit() else 0  # "<id> missing"
+        if batch and (len(batch) == BATCH or total_bytes + size_bytes > BATCH_BYTES):
+            yield batch
+            batch, total_bytes = [], 0
+        batch.append(one)
+        total_bytes += size_bytes
+    if batch:
+        yield batch
+
+
 def read_objects(repository: Path, kind: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """Objects by their ids. Raises `UserError` where a content does not have its id."""
-    for start in range(0, len(ids), BATCH):
-        some = ids[start : start + BATCH]
-        data = git_bytes(
-            "cat-file", "--batch", folder=repository, env=ISOLATED, stdin="\n".join(some).encode()
-        )
+    for some in batches(repository, ids):
+        data = cat_file("--batch", repository, some)
         place = 0
         for one in some:
             head, _, _ = data[place : place + 200].partition(b"\n")

@@ -1,5 +1,6 @@
 """The config of a job: where it comes from, what it sets, and that it holds no secret."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,8 +8,9 @@ from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES
-from zoerefine.launch.git_commands import GitError, git_bytes
-from zoerefine.launch.redaction import find_secret_in_config
+from zoerefine.launch.git_commands import GitError, git, git_bytes
+from zoerefine.launch.redaction import find_secret_in_config, find_secret_in_values
+from zoerefine.run_dir import LARGEST_DOCUMENT, require_file
 from zoerefine.storage_url import INSTEAD, holds_password
 from zoerefine.yaml_text import (
     Document,
@@ -38,8 +40,9 @@ class Setting:
 def read_local_config(caller: Path, config: Path) -> bytes | None:
     """The config's bytes; None where there is no such file."""
     try:
+        require_file(caller / config)
         return (caller / config).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return None
     except OSError as error:
         raise UserError(f"config {config} cannot be read: {error.strerror}") from None
@@ -50,7 +53,10 @@ def read_committed_config(caller: Path, config: Path, mirror: Path, commit: str)
     try:
         if config.is_absolute():
             raise GitError(str(config))
-        return git_bytes("cat-file", "blob", f"{commit}:{config.as_posix()}", folder=mirror)
+        name = f"{commit}:{config.as_posix()}"
+        if int(git("cat-file", "-s", name, folder=mirror)) > LARGEST_DOCUMENT:
+            raise UserError(f"config {config} is larger than {LARGEST_DOCUMENT >> 20} MiB")
+        return git_bytes("cat-file", "blob", name, folder=mirror)
     except GitError:
         raise UserError(
             f"no config file {config} in {caller} or in commit {commit[:12]}: give an existing file"
@@ -70,11 +76,20 @@ def parse_config(path: Path, data: bytes) -> Document:
             raise
         document = Document({}, {})
     check_storage(document)
+    name = name or find_secret_in_values(document.tree or json_value(path, data))
     if name:
         raise UserError(
             f"config {path} contains the secret of {name}: let the job read it from the environment"
         )
     return document
+
+
+def json_value(path: Path, data: bytes) -> Any:
+    """What a JSON config holds; None for another file, or one that is not valid."""
+    try:
+        return json.loads(data) if path.suffix == ".json" else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def read_document(path: Path, data: bytes) -> Document:

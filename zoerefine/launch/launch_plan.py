@@ -23,6 +23,7 @@ from zoerefine.launch.job_module import check_commit_has
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.left import LIMIT_BYTES
 from zoerefine.launch.mirror import fetch_commit
+from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository_address import RepositoryAddress, parse_address
 from zoerefine.run_dir import RunDir, run_name_fault
 from zoerefine.yaml_text import Document
@@ -129,6 +130,8 @@ class LaunchPlan:
         if fault := run_name_fault(name):
             source = "--name" if job.name else "RUN.NAME"
             raise UserError(f"{source} {name!r} cannot be a folder's name: {fault}")
+        if secret := find_secret(name.encode(errors="surrogateescape")):
+            raise UserError(f"the run's name contains the secret of {secret}: give another --name")
         return name
 
     @property

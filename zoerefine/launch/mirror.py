@@ -50,6 +50,11 @@ def create_home(home: Path) -> None:
 
     Raises `UserError` where mirrors and workspaces cannot be kept there.
     """
+    if os.pathsep in str(home):
+        raise UserError(
+            f"{home} contains {os.pathsep!r}, so Python cannot import from workspaces there; "
+            f"{OTHER_HOME}"
+        )
     try:
         create_ignored_folder(home)
     except UserError as error:

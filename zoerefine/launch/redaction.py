@@ -7,9 +7,10 @@ them would garble every text. Paths of existing files do not count either.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from zoerefine.launch.secret_values import (
     MIN_LENGTH,
@@ -71,18 +72,37 @@ def _without(value: Any, pattern: re.Pattern[str] | None) -> Any:
 def find_secret(data: bytes) -> str:
     """The name of the environment variable whose secret `data` contains; empty if none.
 
-    Found are also its forms in JSON, in URLs, in base64 and in UTF-16.
+    Found are also its forms in JSON, in URLs, in base64, in UTF-16 and in hex digits.
     """
-    for value, name in secret_names().items():
-        if any(form in data for form in byte_forms(value)):
+    readings = (data, b"".join(data.split()), unquote_to_bytes(data))  # base64 in lines; %-escapes
+    secrets = secret_names() | dict.fromkeys(_registered, "the URL's password")
+    for value, name in secrets.items():
+        if any(form in reading for form in byte_forms(value) for reading in readings):
             return name
-    found = any(form in data for text in _registered for form in byte_forms(text))
-    return "the URL's password" if found else ""
+    return ""
 
 
 def find_secret_in_config(data: bytes) -> str:
     """Like `find_secret`; a URL with a password counts too, e.g. that of a database."""
     return find_secret(data) or ("a URL with a password" if has_url_password(data) else "")
+
+
+def find_secret_in_values(value: Any) -> str:
+    """Like `find_secret_in_config`, for what was read from a YAML or JSON text with escapes."""
+    return find_secret_in_config("\n".join(texts_in(value)).encode(errors="surrogatepass"))
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in a JSON value, keys as well."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield str(key)
+            yield from texts_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from texts_in(inner)
 
 
 @lru_cache(maxsize=4)

@@ -187,9 +187,11 @@ def base64_forms(value: str) -> set[str]:
 
 
 def byte_forms(value: str) -> set[bytes]:
-    """How a secret can stand in a file."""
+    """How a secret can stand in a file: besides its texts, in UTF-16 and as hex digits."""
     forms = {form.encode(errors="surrogateescape") for form in text_forms(value)}
-    return forms | {value.encode("utf-16-le", "surrogatepass")}
+    digits = value.encode(errors="surrogateescape").hex()
+    wide = (value.encode(code, "surrogatepass") for code in ("utf-16-le", "utf-16-be"))
+    return forms | {*wide, digits.encode(), digits.upper().encode()}
 
 
 def has_url_password(data: bytes) -> bool:
