@@ -101,9 +101,7 @@ FORMS_IN_FILES = {
     "UTF-16, big-endian": lambda value: f"a{value}b".encode("utf-16-be"),
     "hex digits": lambda value: b"a" + value.encode().hex().encode(),
     "hex digits, capitals": lambda value: value.encode().hex().upper().encode(),
-    "base64 in lines": lambda value: b"\n ".join(
-        lines_of(base64.b64encode(b"me:" + value.encode()))
-    ),
+    "base64 in lines": lambda value: in_lines(base64.b64encode(b"me:" + value.encode())),
     "a URL, every character": lambda value: "".join(f"%{n:02x}" for n in value.encode()).encode(),
 }
 
