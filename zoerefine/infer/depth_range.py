@@ -8,7 +8,7 @@ import numpy as np
 
 from zoerefine.data.decode import read_zoe
 from zoerefine.data.depth_codec import FARTHEST_M, ZOE_UNIT_M
-from zoerefine.infer.pipeline import Inference
+from zoerefine.infer.inference import Inference
 
 SAMPLED_FRAMES = 24  # evenly spaced
 EVERY_PIXEL = 4  # of these frames' rows and columns is read

@@ -19,7 +19,7 @@ from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
 from zoerefine.files import replacing
 from zoerefine.infer.depth_range import DepthRange
-from zoerefine.infer.pipeline import Inference
+from zoerefine.infer.inference import Inference
 from zoerefine.infer.side_by_side import finished_frames, read_spread
 from zoerefine.infer.sources import SourceFrame
 from zoerefine.own_files import VIDEO_BOX
