@@ -15,7 +15,7 @@ from collections.abc import Mapping, MutableMapping
 
 from zoerefine.cgroup_limits import cpu_quota
 
-SPINS = "30000"
+SPINS = "10000"
 THREADS, SPIN_COUNT = "OMP_NUM_THREADS", "GOMP_SPINCOUNT"
 WAIT_SETTINGS = (SPIN_COUNT, "OMP_WAIT_POLICY")
 SETTINGS = (THREADS, *WAIT_SETTINGS)
