@@ -176,4 +176,4 @@ def test_values_are_merged_so_that_yacs_and_yaml_read_them():
 def test_a_list_of_groups_chooses_a_branch():
     tree = {"TRAIN": [{"LR": 0.5, "EPOCHS": [1, 2]}, {"LR": {"low": 0.1, "high": 0.2}}]}
     (choice,) = read_space(tree, KEYS)
-    assert [option.label for option in choice.options] == ["LR 0.5", "[1]"]
+    assert [option.label for option in choice.options] == ["LR 0.5", "branch 2"]

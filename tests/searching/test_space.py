@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoerefine.config import defaults
+from zoerefine.config.searched_keys import TreeKeys
 from zoerefine.errors import UserError
 from zoerefine.searching.config_values import with_values
-from zoerefine.searching.space import combinations, params_of, size_of, suggest
+from zoerefine.searching.space import all_names, combinations, params_of, size_of, suggest
 from zoerefine.searching.space_reader import read_space
 
 
@@ -137,25 +138,43 @@ def test_a_branch_has_its_own_choices_and_ranges():
     assert {weight for *_, weight in seen} == {0.5, 1.0, 1.5}
     # Only what was chosen is a trial's parameter.
     for trial in study.trials:
-        inside = [name for name in trial.params if name.startswith("MODEL[")]
-        assert len(inside) == (0 if trial.params["MODEL"] == "NAME unet" else 1)
+        inside = {name.partition(":")[0] for name in trial.params if ": BASE" in name}
+        assert inside == {trial.params["MODEL"]} - {"unet"}
 
 
 def test_a_branch_is_named_by_the_values_that_it_sets():
     branches = [{"NAME": "small", "BASE": [8]}, {"NAME": "small", "MAX_LOG": [1]}, {"BASE": [4]}]
     (choice,) = space_of({"MODEL": branches})
     assert [option.label for option in choice.options] == [
-        "NAME small [0]",
-        "NAME small [1]",
-        "[2]",
+        "small branch 1",
+        "small branch 2",
+        "branch 3",
     ]
     (choice,) = space_of(BRANCHES)[:1]
-    assert [option.label for option in choice.options] == [
-        "NAME small",
-        "NAME guided, MAX_LOG 0.5",
-        "NAME unet",
-    ]
-    assert choice.options[0].inner[0].name == "MODEL[NAME small].BASE"
+    assert [option.label for option in choice.options] == ["small", "guided, MAX_LOG 0.5", "unet"]
+
+
+def test_parameters_have_the_names_that_the_config_gives():
+    assert all_names(space_of(BRANCHES)) == [
+        "MODEL", "small: BASE", "guided, MAX_LOG 0.5: BASE",
+        "LOSS.TERMS", "l1_log + gradient: gradient.weight",
+    ]  # fmt: skip
+    terms = space_of(BRANCHES)[1]
+    assert [option.label for option in terms.options] == ["l1_log", "l1_log + gradient"]
+
+
+def test_options_with_the_same_names_are_labelled_with_their_numbers():
+    one, two = ([{"name": "mse", "weight": weight}] for weight in (1.0, {"low": 2, "high": 3}))
+    (terms,) = space_of({"LOSS": {"TERMS": [one, two]}})
+    assert [option.label for option in terms.options] == ["mse 1", "mse 2..3"]
+    assert all_names([terms]) == ["LOSS.TERMS", "mse 2..3: mse.weight"]
+
+
+def test_parameters_that_would_be_called_alike_have_the_key_of_their_choice():
+    keys = TreeKeys({"A": {"NAME": "x", "SIZE": 1}, "B": {"NAME": "x", "SIZE": 1}})
+    branch = [{"NAME": "x", "SIZE": {"low": 1, "high": 2}}]
+    space = read_space({"A": branch, "B": branch}, keys)
+    assert all_names(space) == ["A", "A x: SIZE", "B", "B x: SIZE"]
 
 
 def test_the_combinations_of_a_finite_space_are_counted_and_listed():

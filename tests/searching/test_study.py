@@ -139,6 +139,18 @@ def test_more_trials_continue_a_study_and_another_space_is_refused(open_study):
         open_study("{MODEL: {MAX_LOG: [1.0]}}")
 
 
+def test_a_study_whose_parameters_had_other_names_is_refused_with_the_reason(open_study):
+    space = "{MODEL: [{NAME: small, BASE: [8, 16]}, {NAME: unet}]}"
+    study = open_study(space)
+    options = optuna.distributions.CategoricalDistribution(["NAME small", "NAME unet"])
+    older = optuna.trial.create_trial(
+        params={"MODEL": "NAME small"}, distributions={"MODEL": options}, value=0.1
+    )
+    study.optuna.add_trial(older)
+    with pytest.raises(UserError, match=r"named its parameters otherwise \(MODEL: NAME small\)"):
+        open_study(space)
+
+
 def test_a_study_of_another_commit_is_refused(open_study, tree, monkeypatch):
     monkeypatch.setattr("zoerefine.searching.own_training.CHECKOUT", tree)
     open_study("{MODEL: {MAX_LOG: [0.5]}}")
@@ -155,7 +167,7 @@ def test_a_plan_is_printed_and_nothing_is_run(tiny, script, tmp_path):
     done = script("search", "--config", tiny, "--plan", "--grid")
     assert done.returncode == 0, done.stderr
     assert "in total 3 combinations" in done.stdout
-    assert "NAME guided" in done.stdout
+    assert "MODEL: branch 1 | guided\n    where branch 1: BASE: 4 | 8\n" in done.stdout
     assert "minimize: abs_rel" in done.stdout
     assert "3 trials by grid" in done.stdout
     assert "a trial: 2 epochs of 8 frames at" in done.stdout

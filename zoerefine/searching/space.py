@@ -123,7 +123,8 @@ class Choice:
 
     def lines(self) -> list[str]:
         """The choice on a line of a plan, and one line for each parameter inside its options."""
-        lines = [f"{self.name}: {' | '.join(str(option.label) for option in self.options)}"]
+        name, labels = self.name.rpartition(": ")[2], (str(option.label) for option in self.options)
+        lines = [f"{name}: {' | '.join(labels)}"]
         for option in self.options:
             for parameter in option.inner:
                 lines += [f"  where {option.label}: {line}" for line in parameter.lines()]
@@ -166,3 +167,27 @@ def params_of(space: Sequence[Parameter], tree: Mapping[str, Any]) -> Values | N
             return None
         found |= inside
     return found
+
+
+def all_names(space: Sequence[Parameter]) -> list[str]:
+    """The names of all parameters, those inside options too."""
+    names = []
+    for parameter in space:
+        names.append(parameter.name)
+        for option in parameter.options if isinstance(parameter, Choice) else ():
+            names += all_names(option.inner)
+    return names
+
+
+def knows(space: Sequence[Parameter], name: str, value: Scalar) -> bool:
+    """Whether a trial of this space can have a parameter of this name, or this option of it."""
+    for parameter in space:
+        if isinstance(parameter, Range):
+            if parameter.name == name:
+                return True
+            continue
+        if parameter.name == name:
+            return any(same(option.label, value) for option in parameter.options)
+        if any(knows(option.inner, name, value) for option in parameter.options):
+            return True
+    return False

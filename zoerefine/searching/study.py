@@ -12,7 +12,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch import provenance
 from zoerefine.registries import PRUNERS
 from zoerefine.run_dir import RunDir
-from zoerefine.searching.space import size_of
+from zoerefine.searching.space import knows, size_of
 from zoerefine.searching.storage import open_storage, storage_url, study_lock
 from zoerefine.searching.trial_record import exceeded_limits, longest_trial, without_duplicates
 from zoerefine.searching.trial_runner import Subject
@@ -46,6 +46,7 @@ class Study:
             )
             is_older = "identity" in self.optuna.user_attrs and "id" not in self.optuna.user_attrs
             self._check_identity()
+            self._check_names()
             self._check_folder(is_older)
 
     @contextmanager
@@ -71,6 +72,20 @@ class Study:
                 f"study {self.name} in {self.url} has other settings: restore them, or give "
                 f"another {self.subject.name_key}:\n" + "\n".join(lines)
             )
+
+    def _check_names(self) -> None:
+        """Raises `UserError` where an earlier version called the parameters otherwise.
+
+        Optuna keeps them by name, and the options of a choice by label.
+        """
+        for trial in self.optuna.get_trials(deepcopy=False):
+            for name, value in trial.params.items():
+                if not knows(self.space, name, value):
+                    raise UserError(
+                        f"study {self.name} in {self.url} was begun by a version of zoerefine that "
+                        f"named its parameters otherwise ({name}: {value}): continue it with that "
+                        f"version, or give another {self.subject.name_key}"
+                    )
 
     def _check_folder(self, is_older: bool) -> None:
         """Raises `UserError` where the folder holds the trials of another study.
