@@ -9,6 +9,7 @@ import numpy as np
 
 from zoerefine.files import replacing
 from zoerefine.own_files import drawing_options
+from zoerefine.picture_labels import label_bar
 
 DEPTH_COLORS = "viridis"
 ERROR_COLORS = "magma"
@@ -16,6 +17,8 @@ SPREAD_COLORS = "cividis"
 WIDEST_SPREAD = math.log(2)  # the end of the spread's colours: a factor of 2 either way
 INVALID = "0.75"  # grey, for pixels without depth
 INVALID_GREY = 190  # the same of 255
+LEAST_STRIP_WIDTH = 160  # pixels of each picture of a strip
+STRIP_NAMES = "RGB", "pseudo depth", "refined depth", "error of pseudo", "error of refined"
 WORST_ERROR = 0.5  # the end of the error scale, as a share of the true depth
 
 
@@ -132,14 +135,24 @@ def masked(values: np.ndarray, valid: np.ndarray) -> np.ndarray:
 def strip(
     rgb: np.ndarray, zoe_m: np.ndarray, refined_m: np.ndarray, truth_m: np.ndarray
 ) -> np.ndarray:
-    """RGB, pseudo, refined and true depth, and both errors in a row: uint8 [H, 6 W, 3], RGB.
+    """RGB, pseudo, refined and true depth, and both errors in a row with their names above.
 
-    rgb is uint8 [H, W, 3], the depths float [H, W] in metres; 0 marks an invalid pixel.
+    Small pictures are enlarged, so that the names fit.
+
+    Args:
+        rgb: uint8 [H, W, 3].
+        zoe_m, refined_m, truth_m: float [H, W], metres; 0 marks an invalid pixel.
+
+    Returns:
+        uint8 [height, width, 3], RGB.
     """
     farthest = float(max(truth_m.max(), zoe_m.max(), 0.1))
     depths = [depth_colors(depth_m, farthest) for depth_m in (zoe_m, refined_m, truth_m)]
     errors = [error_colors(depth_m, truth_m) for depth_m in (zoe_m, refined_m)]
-    return np.hstack([rgb, *depths, *errors])
+    factor = math.ceil(LEAST_STRIP_WIDTH / rgb.shape[1])
+    row = np.hstack([rgb, *depths, *errors]).repeat(factor, 0).repeat(factor, 1)
+    names = *STRIP_NAMES[:3], f"true depth, 0 to {farthest:.1f} m", *STRIP_NAMES[3:]
+    return np.vstack([label_bar(names, factor * rgb.shape[1]), row])
 
 
 def depth_colors(depth_m: np.ndarray, farthest_m: float, nearest_m: float = 0.0) -> np.ndarray:

@@ -21,7 +21,7 @@ from zoerefine.analysis.overview import overview_figure
 from zoerefine.analysis.settings_picture import settings_figure
 from zoerefine.infer.depth_range import DepthRange
 from zoerefine.infer.side_video import VideoPicture
-from zoerefine.pictures import depth_colors, panel_figure, spread_colors
+from zoerefine.pictures import depth_colors, panel_figure, spread_colors, strip
 
 FOLDER = Path(__file__).parent / "references"
 DPI = 60
@@ -98,6 +98,7 @@ def draw_all(folder):
         "settings": settings(folder / "d"),
         "panel": panel(),
         "video": video(),
+        "strip": strip(*frames()),
     }
 
 

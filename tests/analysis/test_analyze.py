@@ -247,6 +247,22 @@ def test_two_runs_side_by_side(study, tmp_path, capsys):
         diff_runs(str(study.path), str(trials / "0000"))
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "labels"),
+    [
+        ({"settings": {"NAME": "small"}}, {"settings": {"NAME": "guided"}}, ["small ", "guided"]),
+        ({"settings": {"LR": 0.1}}, {"settings": {"LR": 0.2}}, ["0.1", "0.2"]),
+        ({"seed": 0}, {"seed": 12}, ["seed 0 ", "seed 12"]),
+        ({}, {}, ["one  ", "other"]),
+    ],
+)
+def test_diff_calls_runs_by_what_differs(runs, capsys, first, second, labels):
+    folders = [runs.add("one", **first), runs.add("other", **second)]
+    assert main(["diff", *map(str, folders)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"{a}  {b}" for a, b in zip(labels, folders, strict=True)]
+
+
 def test_a_commit_that_is_no_hash_never_reaches_git(runs, tmp_path, capsys):
     for name, commit in (("a", f"--output={tmp_path}/written"), ("b", "ab" * 20)):
         document = {"commit": commit, "repository": str(tmp_path)}

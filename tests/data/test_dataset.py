@@ -303,7 +303,10 @@ def test_depth_without_a_valid_pixel_is_a_fault(listed, field, words):
     assert words in report
     assert "inf" not in report and "nan" not in report
     contact_sheet(open_dataset(folder), folder / "sheet.png")
-    assert read_rgb(folder / "sheet.png").shape == (360, 1280, 3)
+    sheet = read_rgb(folder / "sheet.png")
+    assert sheet.shape == (24 + 240 + 24 + 120 + 44, 1280, 3)
+    for label in (sheet[:24, :320], sheet[264:288, :160], sheet[264:288, 160:320], sheet[-44:]):
+        assert (label > 200).any() and (label < 60).any()  # light text on dark
 
 
 THIRD_LAYOUT = '''

@@ -10,10 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
 from tests.training.conftest import rows
 from zoerefine.cli import main
@@ -22,6 +24,7 @@ from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.image_files import write_png
+from zoerefine.picture_labels import LABEL_HEIGHT
 from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import (
     CheckpointWriter,
@@ -63,12 +66,33 @@ def test_a_run_holds_everything_the_contract_names(finished):
 def test_tensorboard_shows_losses_metrics_pictures_and_histograms(finished):
     shown = EventAccumulator(str(finished.tensorboard)).Reload().Tags()
     assert {"train/loss", "train/l1_log", "train/lr", "train/grad_norm", "train/images_per_s",
-            "train/wait_share", "val/refined/abs_rel", "val/pseudo/abs_rel",
-            "val/ratio/abs_rel"} <= set(shown["scalars"])  # fmt: skip
-    assert all(tag.startswith("val/scene") for tag in shown["images"])
+            "train/wait_share", "eval/abs_rel/refined", "eval/abs_rel/pseudo",
+            "eval/abs_rel/ratio"} <= set(shown["scalars"])  # fmt: skip
+    assert all(tag.startswith("eval/scene") for tag in shown["images"])
     assert len(shown["images"]) == 3
     name = "backbone.down.0.0.weight"
     assert {f"weights/{name}", f"gradients/{name}"} <= set(shown["histograms"])
+
+
+def test_tensorboard_opens_on_validation_metrics(finished):
+    shown = EventAccumulator(str(finished.tensorboard), {"tensors": 0}).Reload()
+    first = sorted(shown.Tags()["scalars"])[:3]
+    assert first == ["eval/abs_rel/pseudo", "eval/abs_rel/ratio", "eval/abs_rel/refined"]
+    (event,) = shown.Tensors("custom_scalars__config__")
+    layout = Layout.FromString(event.tensor_proto.string_val[0])
+    assert [category.title for category in layout.category] == ["Validation", "Training"]
+    drawn = [tag for one in layout.category for chart in one.chart for tag in chart.multiline.tag]
+    assert set(drawn) <= set(shown.Tags()["scalars"])
+
+
+def test_the_pictures_in_tensorboard_have_the_names_of_their_columns(finished):
+    shown = EventAccumulator(str(finished.tensorboard), {"images": 0}).Reload()
+    picture = shown.Images(shown.Tags()["images"][0])[0]
+    assert picture.width % 6 == 0 and picture.width >= 6 * 160
+    encoded = np.frombuffer(picture.encoded_image_string, np.uint8)
+    header = cv2.imdecode(encoded, cv2.IMREAD_COLOR)[:LABEL_HEIGHT]
+    for name in np.split(header, 6, 1):
+        assert (name > 200).any() and (name < 60).any()  # light text on dark
 
 
 @pytest.mark.numeric
@@ -334,7 +358,9 @@ def test_the_loss_and_its_terms_on_validation_scenes_are_logged_as_in_training(f
         validation, training = rows(finished, "val"), rows(finished, "train")
         assert all(row[name] > 0 for row in (*validation, *training))
     board = EventAccumulator(str(finished.tensorboard)).Reload()
-    assert {"val/loss", "val/l1_log", "train/loss", "train/l1_log"} <= set(board.Tags()["scalars"])
+    assert {"eval/loss", "eval/l1_log", "train/loss", "train/l1_log"} <= set(
+        board.Tags()["scalars"]
+    )
 
 
 @pytest.mark.parametrize("part", ["val", "train"])

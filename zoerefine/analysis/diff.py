@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.analysis.collect import find_runs
-from zoerefine.analysis.group_names import shortened
+from zoerefine.analysis.group_names import group_names, shortened
 from zoerefine.analysis.read_run import read_run
-from zoerefine.analysis.run_record import Run
+from zoerefine.analysis.run_record import Run, differing_keys
 from zoerefine.errors import UserError, damage
 from zoerefine.launch.git_commands import GitError, git
 from zoerefine.launch.result_files import left_digests
@@ -17,6 +17,7 @@ from zoerefine.run_dir import RunDir
 
 FACTS = ("commit", "dirty_digest", "dataset_digest", "cache_digest", "environment_digest",
          "python", "torch", "host", "seed")  # fmt: skip
+LABEL = 36  # characters of a run's label
 MOST_FILES = 20  # that are named
 HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
@@ -31,7 +32,24 @@ def diff_runs(first: str, second: str) -> str:
         section("metrics", metric_rows(a, b)),
         section("left files" if a.is_foreign or b.is_foreign else "weights", weights(a, b)),
     ]
-    return "\n\n".join([f"A  {a.path}\nB  {b.path}", *filter(None, parts)])
+    names = run_labels(a, b)
+    width = max(map(len, names))
+    paths = [f"{name:<{width}}  {run.path}" for name, run in zip(names, (a, b), strict=True)]
+    return "\n\n".join(["\n".join(paths), *filter(None, parts)])
+
+
+def run_labels(a: Run, b: Run) -> tuple[str, str]:
+    """What two runs are called beside each other: the settings in which they differ, or the seeds.
+
+    Runs with the same settings and seed are called by their folders.
+    """
+    keys = differing_keys([a, b])
+    if not keys and a.seed != b.seed:
+        return f"seed {a.seed}", f"seed {b.seed}"
+    if not keys:
+        return (a.name, b.name) if a.name != b.name else (a.name, f"{b.name} (second)")
+    first, second = (shortened(name, LABEL) for name in group_names([[a], [b]], keys))
+    return (first, second) if first != second else (f"{first} (first)", f"{second} (second)")
 
 
 def one_run(pattern: str) -> Run:
@@ -79,12 +97,13 @@ def commits_between(a: Run, b: Run) -> list[str]:
 def metric_rows(a: Run, b: Run) -> list[str]:
     """The final values of every metric that both runs have, then those that only one has."""
     first, second = final_metrics(a), final_metrics(b)
+    one, other = run_labels(a, b)
     rows = [
         metric_row(name, value, second[name]) for name, value in first.items() if name in second
     ]
-    for letter, ours, theirs in (("A", first, second), ("B", second, first)):
+    for label, ours, theirs in ((one, first, second), (other, second, first)):
         alone = [name for name in ours if name not in theirs]
-        rows += [f"only in {letter}: {shortened(', '.join(alone), 200)}"] if alone else []
+        rows += [f"only in {label}: {shortened(', '.join(alone), 200)}"] if alone else []
     return rows
 
 

@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 import torch
 
-from zoerefine.analysis.group_names import group_names, shortened
-from zoerefine.analysis.run_record import Run, differing_keys
+from zoerefine.analysis.diff import run_labels
+from zoerefine.analysis.run_record import Run
 from zoerefine.config import load_config
 from zoerefine.data.cache import Cache
 from zoerefine.data.loader import Loader
@@ -117,8 +117,7 @@ def draw_side_by_side(first: Run, second: Run, path: Path) -> None:
     record = cache.read(index)
     title = f"{cache.frame_name(index)}   |   {cache.label}"
     truth_m = record["depth"] * cache.depth_scale
-    names = group_names([[first], [second]], differing_keys([first, second]))
-    left, right = (f"{letter}: {shortened(n, 36)}" for letter, n in zip("AB", names, strict=True))
+    left, right = run_labels(first, second)
     panel(path, record["rgb"], ours, theirs, truth_m, left, title, refined_label=right)
 
 

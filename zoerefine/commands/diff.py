@@ -22,8 +22,8 @@ def main(argv: Sequence[str]) -> int:
         epilog=EPILOG,
         formatter_class=HelpFormat,
     )
-    parser.add_argument("first", metavar="A", help="a run directory")
-    parser.add_argument("second", metavar="B", help="another run directory")
+    parser.add_argument("first", metavar="RUN", help="a run directory")
+    parser.add_argument("second", metavar="OTHER", help="another run directory")
     parser.add_argument(
         "--picture", type=Path, metavar="FILE",
         help="also draw one held-out frame as each run's refiner predicts it",

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -13,6 +14,7 @@ from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.errors import UserError
 from zoerefine.image_files import read_rgb, write_png
 from zoerefine.own_files import MADE_BY
+from zoerefine.picture_labels import color_bar, label_bar
 from zoerefine.pictures import depth_colors
 
 SHEET_CLIPS = 24
@@ -25,7 +27,7 @@ USUAL_RANGE_M = 10.0  # the colour scale where no true depth is valid
 class SheetCell:
     """One clip on the contact sheet: RGB uint8 [2 H, 2 W, 3], depths float [H, W] in metres.
 
-    What could not be read is black: the report names it.
+    What could not be read is a black picture, or depth of invalid pixels: the report names it.
     """
 
     name: str
@@ -48,7 +50,9 @@ def contact_sheet(dataset: Dataset, path: Path) -> None:
     drawn = [_draw_cell(cell, farthest_m) for cell in cells]
     drawn += [np.full_like(drawn[0], 255)] * (-len(drawn) % SHEET_COLUMNS)
     rows = [np.hstack(drawn[i : i + SHEET_COLUMNS]) for i in range(0, len(drawn), SHEET_COLUMNS)]
-    write_png(path, np.vstack(rows), {"Software": MADE_BY})
+    colored = partial(depth_colors, farthest_m=farthest_m)
+    bar = color_bar(rows[0].shape[1], (0.0, farthest_m), "depth, m; grey: invalid", colored)
+    write_png(path, np.vstack([*rows, bar]), {"Software": MADE_BY})
 
 
 def _read_cell(frame: Frame, dataset: Dataset) -> SheetCell:
@@ -72,17 +76,8 @@ def _thumb(values: np.ndarray) -> np.ndarray:
 
 
 def _draw_cell(cell: SheetCell, farthest_m: float) -> np.ndarray:
-    """The picture above, true and pseudo depth side by side below; with labels. RGB."""
-    true, pseudo = depth_colors(cell.true_m, farthest_m), depth_colors(cell.zoe_m, farthest_m)
-    true[cell.true_m == 0] = pseudo[cell.zoe_m == 0] = 0
-    _label(cell.rgb, cell.name)
-    _label(true, f"depth, 0-{farthest_m:.1f} m")
-    _label(pseudo, "pseudo depth")
-    return np.vstack([cell.rgb, np.hstack([true, pseudo])])
-
-
-def _label(picture: np.ndarray, text: str) -> None:
-    """Write white text on a darkened bar at the top of a picture, in place."""
-    picture[:22] //= 3
-    white, font = (255, 255, 255), cv2.FONT_HERSHEY_SIMPLEX
-    cv2.putText(picture, text, (6, 16), font, 0.42, white, 1, cv2.LINE_AA)
+    """The picture above, true and pseudo depth side by side below; each with its name. RGB."""
+    columns = THUMB[1]
+    depths = [depth_colors(depth_m, farthest_m) for depth_m in (cell.true_m, cell.zoe_m)]
+    names = label_bar([cell.name], 2 * columns), label_bar(["true depth", "pseudo depth"], columns)
+    return np.vstack([names[0], cell.rgb, names[1], np.hstack(depths)])

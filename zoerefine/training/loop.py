@@ -210,7 +210,7 @@ class Loop:
         self.log.write("val", step, epoch, metrics.pop("losses", {}) | metrics)
         pictures = dict(self.trainer.pictures(self.trainer.split.val))
         for name, picture in pictures.items():
-            self.log.picture(f"val/{name}", step, picture)
+            self.log.picture(name, step, picture)
         if better and pictures:
             write_png(self.run.validation_picture, np.concatenate(list(pictures.values())))
         if self.cfg.TRAIN.HISTOGRAMS:

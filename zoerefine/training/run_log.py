@@ -11,6 +11,21 @@ from torch import nn
 from zoerefine.run_dir import RunDir
 from zoerefine.trees import flatten
 
+# Of TensorBoard's tab "Custom Scalars": charts with several lines.
+LAYOUT = {
+    "Validation": {
+        "AbsRel": ["Multiline", ["eval/abs_rel/refined", "eval/abs_rel/pseudo"]],
+        "delta1": ["Multiline", ["eval/delta1/refined", "eval/delta1/pseudo"]],
+        "RMSE": ["Multiline", ["eval/rmse/refined", "eval/rmse/pseudo"]],
+    },
+    "Training": {
+        "loss": ["Multiline", ["train/loss", "eval/loss"]],
+        "learning rate": ["Multiline", ["train/lr"]],
+        "images/s": ["Multiline", ["train/images_per_s"]],
+        "share of time that waits for data": ["Multiline", ["train/wait_share"]],
+    },
+}
+
 
 class RunLog:
     """Appends rows to `metrics.jsonl` and the same numbers to TensorBoard.
@@ -26,6 +41,8 @@ class RunLog:
         self._file = run.metrics_file.open("ab")
         self._file.truncate(offset)
         self._board = SummaryWriter(str(run.tensorboard), purge_step=step + 1)
+        if not step:
+            self._board.add_custom_scalars(LAYOUT)
 
     @property
     def offset(self) -> int:
@@ -36,16 +53,16 @@ class RunLog:
         return self._file.seek(0, os.SEEK_END)
 
     def write(self, phase: str, step: int, epoch: int, values: Mapping[str, Any]) -> None:
-        """Log one row. Nested values become TensorBoard tags joined by '/'."""
+        """Log one row; `board_tag` has the names of its values in TensorBoard."""
         row = {"phase": phase, "step": step, "epoch": epoch, **values}
         self._file.write(json.dumps(row).encode() + b"\n")
         self._file.flush()
-        for tag, value in flatten(values, "/", phase).items():
-            self._board.add_scalar(tag, value, step)
+        for name, value in flatten(values, "/").items():
+            self._board.add_scalar(board_tag(phase, name), value, step)
 
-    def picture(self, tag: str, step: int, picture: np.ndarray) -> None:
-        """Show a picture, uint8 [H, W, 3], in TensorBoard."""
-        self._board.add_image(tag, picture, step, dataformats="HWC")
+    def picture(self, name: str, step: int, picture: np.ndarray) -> None:
+        """Show a picture of a validation frame, uint8 [H, W, 3], in TensorBoard."""
+        self._board.add_image(board_tag("val", name), picture, step, dataformats="HWC")
 
     def histograms(self, step: int, refiner: nn.Module) -> None:
         """Show histograms of weights and gradients in TensorBoard."""
@@ -57,3 +74,16 @@ class RunLog:
     def close(self) -> None:
         self._board.close()
         self._file.close()
+
+
+def board_tag(phase: str, name: str) -> str:
+    """A value's name in TensorBoard, which sorts by it and shows the first ones.
+
+    Validation comes first, and in it each metric with its depths side by side:
+    `eval/abs_rel/refined`, `train/loss`.
+    """
+    if phase != "val":
+        return f"{phase}/{name}"
+    which, slash, metric = name.partition("/")
+    is_metric = slash and which in ("refined", "pseudo", "ratio")
+    return f"eval/{metric}/{which}" if is_metric else f"eval/{name}"
