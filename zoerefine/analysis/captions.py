@@ -11,6 +11,7 @@ from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, ESTIMATOR, INTERVAL
 
+SPLIT_PREFIXES = ("val.", "test.")  # of metrics of our own runs that belong to a checkpoint
 NAMED = 4  # runs that a sentence names
 
 
@@ -32,14 +33,29 @@ def legend(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
 
 def points_and_dashes(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
     """What the points of single runs are, and the dashed line, where there is one."""
+    runs = [run for group in groups for run in group.runs]
     if measure.metric:
-        return ["Small points: runs, each with its final value."]
-    has_curves = any(run.curve for group in groups for run in group.runs)
-    checkpoint = "with the lowest validation AbsRel" if has_curves else "of the last epoch"
+        return [f"Small points: runs, each with its final value: {final_value(runs, measure)}."]
     return [
-        f"Small points: runs, each at its checkpoint {checkpoint}.",
+        f"Small points: runs, each at its checkpoint {checkpoint(runs)}.",
         f"Dashed: {pseudo_label(groups)}.",
     ]
+
+
+def final_value(runs: Sequence[Run], measure: Measure) -> str:
+    """Which value of another metric counts as a run's final one."""
+    if measure.metric.startswith(SPLIT_PREFIXES) and not any(run.is_foreign for run in runs):
+        return f"that of its checkpoint {checkpoint(runs)}"
+    return "the one that it reported, otherwise that of its last step"
+
+
+def checkpoint(runs: Sequence[Run]) -> str:
+    """Which checkpoint our own runs were evaluated at."""
+    best, last = "with the lowest validation AbsRel", "of the last epoch"
+    evaluated = [bool(run.curve) for run in runs]
+    if any(evaluated) and not all(evaluated):
+        return f"{best} (without validation scenes: {last})"
+    return best if any(evaluated) else last
 
 
 def facts(collection: Collection, groups: Sequence[RunGroup], measure: Measure) -> list[str]:

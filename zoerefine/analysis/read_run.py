@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 
 from zoerefine.analysis.documents import read_document
 from zoerefine.analysis.foreign_run import is_foreign, read_curves, read_foreign_run
 from zoerefine.analysis.run_record import Run, read_own_run
+from zoerefine.metrics import SELECTION_METRIC
 from zoerefine.run_dir import RunDir
-from zoerefine.run_metrics import read_metrics
+from zoerefine.run_metrics import RunMetrics, Series, read_metrics
+
+VALIDATION = "val."
+SELECTED_BY = f"{VALIDATION}refined.{SELECTION_METRIC}"
 
 
 def read_run(folder: Path, names: Sequence[str] = ()) -> Run:
@@ -29,6 +34,22 @@ def read_run(folder: Path, names: Sequence[str] = ()) -> Run:
     if not names:
         return own
     metrics = read_metrics(run)
-    finals = {name: metrics.final[name] for name in names if name in metrics.final}
+    known = metrics.final | ({} if own.results else best_values(metrics))
+    finals = {name: known[name] for name in names if name in known}
     curves = read_curves(metrics.series, names)
     return replace(own, finals=finals, curves=curves, faults=list(metrics.faults))
+
+
+def best_values(metrics: RunMetrics) -> dict[str, float]:
+    """Every validation metric at the best checkpoint so far, of a run without results.json."""
+    scores = metrics.series.get(SELECTED_BY, Series([], []))
+    pairs = zip(scores.values, scores.steps, strict=True)
+    finite = [(value, step) for value, step in pairs if isfinite(value)]
+    if not finite:
+        return {}
+    _, best = min(finite)
+    return {
+        name: one.values[one.steps.index(best)]
+        for name, one in metrics.series.items()
+        if name.startswith(VALIDATION) and best in one.steps
+    }
