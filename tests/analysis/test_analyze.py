@@ -275,3 +275,17 @@ def test_a_damaged_run_is_one_line_of_diff(runs, capsys):
     (runs.add("a") / "metrics.jsonl").write_bytes(b"\xff\n")
     assert main(["diff", str(runs.folder / "a"), str(runs.add("b"))]) == 2
     assert "damaged in line 1" in capsys.readouterr().err
+
+
+def test_a_row_of_runs_csv_names_settings_results_and_origin(runs, tmp_path):
+    folder = runs.add("a", {"LR": 0.5}, scenes=(0.25,), seed=3)
+    runs.add("b", {"LR": 0.25}, data='=HYPERLINK("x")')
+    recorded = {"commit": "ab" * 20, "repository": "+cmd|x"}
+    (folder / "provenance.json").write_text(json.dumps(recorded))
+    assert analyze(runs.folder, "--out", tmp_path / "out") == 0
+    rows = {row["run"]: row for row in rows_of(tmp_path / "out" / "runs.csv")}
+    row = rows["a"]
+    assert (row["TRAIN.LR"], row["seed"], row["state"]) == ("0.5", "3", "finished")
+    assert (row["test/refined/abs_rel"], row["commit"]) == ("0.25", "ab" * 20)
+    assert (row["data"], row["data_digest"], row["path"]) == ("made by hand", "d1", str(folder))
+    assert row["repository"] == "'+cmd|x" and rows["b"]["data"] == '\'=HYPERLINK("x")'

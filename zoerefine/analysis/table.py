@@ -13,7 +13,7 @@ from zoerefine.analysis.example_frames import ExampleFrame
 from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.importance import Share
 from zoerefine.analysis.measure import Measure
-from zoerefine.analysis.run_record import Curve, differing_keys, finite_number
+from zoerefine.analysis.run_record import Curve, Run, differing_keys, finite_number
 from zoerefine.files import replacing
 from zoerefine.metrics import NAMES
 from zoerefine.run_metrics.series import parse_number
@@ -38,7 +38,8 @@ def run_rows(
     header = [
         "run", "state", "pruned", "group", "seed", "commit", *keys, *names,
         *("/".join(metric) for metric in metrics),
-        "parameters", "images_per_s", "wait_share", "latency_ms", "path", "note",
+        "parameters", "images_per_s", "wait_share", "latency_ms",
+        "repository", "data", "data_digest", "path", "note",
     ]  # fmt: skip
     labels = {run.path: group.label for group in groups for run in group.runs}
     rows = []
@@ -49,12 +50,18 @@ def run_rows(
             *(cell(run.settings.get(key)) for key in keys),
             *(run.finals.get(name) for name in names),
             *(run.metric(*metric) for metric in metrics),
-            *cost, run.latency_ms, run.path, "; ".join(run.faults),
+            *cost, run.latency_ms, *origin(run), run.path, "; ".join(run.faults),
         ])  # fmt: skip
     for path, reason in collection.left_out.items():
         name = Path(path).name
         rows.append([name, "left out", *[None] * (len(header) - 4), path, reason])
     return header, rows
+
+
+def origin(run: Run) -> list[Any]:
+    """Repository, data and the digest of the data of a run; None where it is not known."""
+    facts = [run.provenance.get("repository"), *map(run.results.get, ("data", "data_digest"))]
+    return [cell(fact) for fact in facts]
 
 
 def cell(value: Any) -> Any:
