@@ -39,7 +39,7 @@ def run_rows(
         "run", "state", "pruned", "group", "seed", "commit", *keys, *names,
         *("/".join(metric) for metric in metrics),
         "parameters", "images_per_s", "wait_share", "latency_ms",
-        "repository", "data", "data_digest", "path", "note",
+        "repository", "data_name", "data_digest", "path", "note",
     ]  # fmt: skip
     labels = {run.path: group.label for group in groups for run in group.runs}
     rows = []
