@@ -1,6 +1,6 @@
 """A video of RGB, pseudo and refined depth side by side, as H.264, which every browser plays.
 
-PyAV encodes: OpenCV's packages have no H.264 encoder, and their VP9 takes ten times as long.
+PyAV encodes: OpenCV's packages have no H.264 encoder, and their VP9 takes twenty times as long.
 """
 
 import math
