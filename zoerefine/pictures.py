@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import cv2
@@ -17,6 +18,10 @@ SPREAD_COLORS = "cividis"
 WIDEST_SPREAD = math.log(2)  # the end of the spread's colours: a factor of 2 either way
 INVALID = "0.75"  # grey, for pixels without depth
 INVALID_GREY = 190  # the same of 255
+TITLE_COLUMNS, NAME_COLUMNS = (
+    130,
+    32,
+)  # characters of a line of a panel's title, of a picture's name
 LEAST_STRIP_WIDTH = 160  # pixels of each picture of a strip
 STRIP_NAMES = "RGB", "pseudo depth", "refined depth", "error of pseudo", "error of refined"
 WORST_ERROR = 0.5  # the end of the error scale, as a share of the true depth
@@ -67,7 +72,7 @@ def panel_figure(
 
     figure = Figure(figsize=(13, 6.4), layout="constrained")
     axes = figure.subplots(2, 4)
-    figure.suptitle(title, fontsize=12)
+    figure.suptitle(fill(title, TITLE_COLUMNS), fontsize=12)
     depths = {pseudo_label: pseudo_m, refined_label: refined_m}
     if truth_m is not None:
         depths["ground truth"] = truth_m
@@ -108,7 +113,8 @@ def draw_errors(figure: Any, axes: Any, depths: dict[str, np.ndarray], truth_m: 
         drawn = show(axis, masked(error, valid), f"error of {name}", ERROR_COLORS, 0, WORST_ERROR)
     figure.colorbar(drawn, ax=axes, label="|depth - truth| / truth", shrink=0.9, extend="max")
     text = "\n".join(
-        f"{name}\n    AbsRel {mean:.3f}   within 25%: {delta1:.1%}" for name, mean, delta1 in rows
+        f"{fill(name, NAME_COLUMNS)}\n    AbsRel {mean:.3f}   within 25%: {delta1:.1%}"
+        for name, mean, delta1 in rows
     )
     axes[0].text(0, 0.5, f"this frame\n\n{text}\n\ngrey: no true depth", va="center", fontsize=10)
 
@@ -117,7 +123,7 @@ def show(
     axis: Any, values: np.ndarray, title: str, colors: str = "gray", low: float = 0, high: float = 1
 ) -> Any:
     """Draw one picture with a title: RGB as it is, or values in colours from low to high."""
-    axis.set_title(title, fontsize=10)
+    axis.set_title(fill(title, NAME_COLUMNS), fontsize=10)
     if values.ndim == 3:
         return axis.imshow(values)
     from matplotlib import colormaps
