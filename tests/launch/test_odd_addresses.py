@@ -87,7 +87,8 @@ def test_folders_of_any_name_can_be_launched(repository, config, tmp_path, name,
         with open(os.path.join(folder, b"version.txt"), "w") as file:
             file.write("uncommitted")
     command = [sys.executable, SCRIPT, "--repo", folder, "--commit", "HEAD", "--config", config]
-    command += ["--module", "job.py", "--home", os.path.join(place, b"home")]
+    home = tmp_path / "home" if b":" in name else os.path.join(place, b"home")  # for PYTHONPATH
+    command += ["--module", "job.py", "--home", home]
     command += ["--runs", os.path.join(place, b"runs"), *(["--allow-dirty"] if dirty else [])]
     done = subprocess.run([os.fsencode(str(w)) if not isinstance(w, bytes) else w for w in command],
                           cwd=tmp_path, capture_output=True)  # fmt: skip
