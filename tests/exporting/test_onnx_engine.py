@@ -204,7 +204,7 @@ def test_refining_arrays_never_imports_torch(exported, tmp_path):
 def test_the_infer_command_never_imports_torch(exported, world, tmp_path):
     rgb = world / "habitat_sim_DAVIS" / "JPEGImages" / "480p"
     words = ["infer", exported, "--rgb", rgb, "--depth", world / "zoe_depth_raw",
-             "--out", tmp_path / "out", "--confidence", "--colors", "--points",
+             "--out", tmp_path / "out", "--confidence", "--colors", "--clouds",
              "--picture", tmp_path / "a.png", "--video", tmp_path / "a.mp4"]  # fmt: skip
     done = run_without_torch(
         "from zoerefine.cli import main\nassert main(sys.argv[1:]) == 0\n", *words

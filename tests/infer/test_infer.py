@@ -139,7 +139,7 @@ def test_a_stopped_command_leaves_complete_files_and_continues(
 LEFTOVERS = (
     "depth/.0.png.0123abcd.tmp",
     "colors/a/.1.png.89abcdef.tmp",
-    "points/.2.ply.00000000.tmp",
+    "clouds/.2.ply.00000000.tmp",
     "zoe_depth_raw/.3.png.11111111.tmp",
     ".metrics.json.22222222.tmp",
 )
@@ -208,14 +208,14 @@ def test_damaged_frames_are_named_and_left_out_and_the_others_are_refined(infer,
         assert why in line
 
 
-def test_colours_and_points_are_written_on_request_and_again_when_options_change(infer, clips):
+def test_colours_and_clouds_are_written_on_request_and_again_when_options_change(infer, clips):
     infer(*FOLDERS)
     assert not Path("out/colors").exists()
-    more = ("--colors", "--points")
+    more = ("--colors", "--clouds")
     assert "16 frames refined, 0 kept" in infer(*FOLDERS, *more).out
     assert "0 frames refined, 16 kept" in infer(*FOLDERS, *more).out
     assert read_rgb(clips / "out/colors/0000/00000.png").shape == (48, 64, 3)
-    assert "16 frames refined, 0 kept" in infer(*FOLDERS, "--points", "--fov", "60").out
+    assert "16 frames refined, 0 kept" in infer(*FOLDERS, "--clouds", "--fov", "60").out
 
 
 def test_confidence_is_written_on_request_with_its_scale(infer, clips, engine):
@@ -276,8 +276,8 @@ def test_confidence_of_a_bundle_without_it_is_one_line_before_anything_is_writte
         (["--range", "2", "1"], "--range must be two depths in metres, NEAR below FAR, got 2 1"),
         (["--range", "0", "nan"], "--range must be two depths in metres"),
         (["--video", "side.mp4", "--fps", "0"], "--fps must be 0.1 to 240, got 0"),
-        (["--points", "--fov", "180"], "--fov must be between 0 and 180"),
-        (["--points", "--intrinsics", "0", "1", "2", "3"], "focal lengths must be above 0"),
+        (["--clouds", "--fov", "180"], "--fov must be between 0 and 180"),
+        (["--clouds", "--intrinsics", "0", "1", "2", "3"], "focal lengths must be above 0"),
         (["--video", "side.avi"], "side.avi: the name must end in .mp4"),
         (["--picture", "side"], "side: the name must end in .png or"),
     ],

@@ -13,14 +13,14 @@ from zoerefine.data.decode import read_zoe
 from zoerefine.image_files import write_png
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
-ALL = ("--colors", "--points", "--confidence", "--eval", "zoe")
+ALL = ("--colors", "--clouds", "--confidence", "--eval", "zoe")
 DRAWINGS = ("side.png", "side.jpg", "side.svg", "side.pdf")
 
 RESULTS = (
     "out/depth/a/0.png",
     "out/confidence/a/0.png",
     "out/colors/a/0.png",
-    "out/points/a/0.ply",
+    "out/clouds/a/0.ply",
     "out/metrics.json",
     "out/outputs.json",
 )
@@ -122,7 +122,7 @@ def hole(path):
 def test_a_damaged_result_is_not_kept(infer, make_pair, name, damage):
     make_pair("a/0", height=96, width=128)
     make_pair("a/1", seed=1)
-    words = (*FOLDERS, "--colors", "--points", "--confidence")
+    words = (*FOLDERS, "--colors", "--clouds", "--confidence")
     infer(*words)
     path = Path(name)
     before = path.read_bytes()

@@ -19,6 +19,7 @@ EXAMPLES = """\
 examples:
   zoerefine data synthesize data/synthetic
   zoerefine data inspect data/synthetic --picture sheet.png
+  zoerefine data points data/synthetic --out points
   zoerefine data split data/synthetic --out split.json
   zoerefine data pack --config configs/demo.yaml DATA.ROOT data/synthetic
   zoerefine data verify caches

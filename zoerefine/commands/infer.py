@@ -23,7 +23,7 @@ results, in the folder of --out:
                            the truth lies within depth * exp(+-spread) at 90% of the pixels
   zoe_depth_raw/NAME.png   ZoeDepth's output in the same format, without --depth
   colors/NAME.png          --colors
-  points/NAME.ply          --points
+  clouds/NAME.ply          --clouds
   metrics.json             --eval
   outputs.json             the bundle, and what the values of depth/ and confidence/ are
 NAME is the path of a picture in its folder without the suffix, or the number of a video frame
@@ -43,6 +43,9 @@ examples, after `make demo`:
       --rgb 'data/synthetic/habitat_sim_DAVIS/JPEGImages/480p/*/*0.jpg' \\
       --depth data/synthetic/zoe_depth_raw \\
       --eval data/synthetic/habitat_sim_DAVIS/Annotations/480p_depth
+  zoerefine infer --points points --out corrected_by_points_alone \\
+      --rgb data/synthetic/habitat_sim_DAVIS/JPEGImages/480p \\
+      --depth data/synthetic/zoe_depth_raw  # after `zoerefine data points`, as its --help shows
 """
 
 
@@ -61,6 +64,8 @@ def main(argv: Sequence[str]) -> int:
         left_out = len(summary.left_out)
         if not summary.done:
             raise UserError(f"no frame was refined; {left_out} left out for the reasons above")
+        if missing := job.without_points(summary.done):
+            print(f"{missing} of {len(summary.done)} frames have no points")
         if args.eval:
             left_out += evaluate(job, summary.done, args.eval)
         draw(job, summary.done, args)
@@ -72,13 +77,15 @@ def parser() -> argparse.ArgumentParser:
     """All options."""
     options = argparse.ArgumentParser(
         prog="zoerefine infer",
-        description="Refine the depth of pictures or of a video with an engine bundle.",
+        description="Refine the depth of pictures or of a video, with an engine bundle, metric "
+        "points, or both.",
         epilog=EPILOG,
         formatter_class=HelpFormat,
     )
     add = options.add_argument
-    add("bundle", type=Path, metavar="BUNDLE|RUN",
-        help="a bundle from `zoerefine export`, or a run: its last bundle")  # fmt: skip
+    add("bundle", type=Path, nargs="?", metavar="BUNDLE|RUN",
+        help="a bundle from `zoerefine export`, or a run: its last bundle; without one, --points "
+        "alone correct the pseudo depth")  # fmt: skip
     add("--trust", action="store_true",
         help="accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it: "
         "loading it runs it with your rights")  # fmt: skip
@@ -107,18 +114,28 @@ def parser() -> argparse.ArgumentParser:
         "1st and the 99th percentile of depth")  # fmt: skip
     add("--fps", type=float, metavar="N",
         help="frames per second of --video; default: the source's, or 24 for pictures")  # fmt: skip
-    add("--points", action="store_true", help="write refined depth as point clouds")
+    add("--points", type=Path, metavar="DIR",
+        help="metric points of the pictures, which correct the result: NAME.csv with x, y, metres "
+        "and sigma, or a low-resolution NAME.png in millimetres")  # fmt: skip
+    add("--clouds", action="store_true", help="write refined depth as point clouds")
     camera = options.add_mutually_exclusive_group().add_argument
     camera("--fov", type=float, default=90.0, metavar="DEG",
-           help="horizontal field of view for --points; default: %(default)g")  # fmt: skip
+           help="horizontal field of view for --clouds; default: %(default)g")  # fmt: skip
     camera("--intrinsics", type=float, nargs=4, metavar=("FX", "FY", "CX", "CY"),
-           help="focal lengths and principal point for --points, in pixels")  # fmt: skip
+           help="focal lengths and principal point for --clouds, in pixels")  # fmt: skip
     add_quiet_option(options)
     return options
 
 
 def check(args: argparse.Namespace) -> None:
     """Raises `UserError` for what is wrong without looking at any file."""
+    if not args.bundle and not args.points:
+        raise UserError("give a bundle or a run, or --points to correct pseudo depth without one")
+    if args.confidence and args.points:
+        raise UserError(
+            "--confidence is the refiner's own, and does not hold for depth that --points correct: "
+            "leave one of them out"
+        )
     if not 1 <= args.batch <= MAX_BATCH:
         raise UserError(f"--batch must be 1 to {MAX_BATCH}, got {args.batch}")
     if args.range and not 0 <= args.range[0] < args.range[1] < math.inf:
@@ -142,34 +159,39 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.exporting.outputs import NO_CONFIDENCE
     from zoerefine.exporting.processor import other_processor
     from zoerefine.infer.inference import Inference
-    from zoerefine.infer.points import CameraOptions
+    from zoerefine.infer.point_cloud import CameraOptions
+    from zoerefine.infer.points_alone import points_alone
     from zoerefine.infer.pseudo import DepthFiles, load_zoedepth
     from zoerefine.infer.results import ResultFolder, check_separate, check_writable
     from zoerefine.infer.side_by_side import remove_parts
     from zoerefine.infer.side_video import check_encoder
     from zoerefine.infer.sources import check_pairs, open_source
     from zoerefine.own_files import refuse_foreign
+    from zoerefine.points.metric_points import PointFiles
     from zoerefine.progress import say, warn
 
     if args.video:
         check_encoder()
-    bundle = bundle_of(args.bundle)
-    engine = load_bundle(bundle, args.trust)
+    bundle = bundle_of(args.bundle) if args.bundle else None
+    engine = load_bundle(bundle, args.trust) if bundle else points_alone()
     if args.confidence and not engine.has_confidence:
         raise UserError(f"--confidence: {bundle} has no confidence: {NO_CONFIDENCE}")
     source = open_source(args.rgb)
     for folder, what in ((args.depth, "pseudo depth"), (args.eval, "true depth")):
         if folder:
             check_pairs(folder, source.names, what)
+    points = PointFiles(args.points) if args.points else None
+    if points:
+        points.check(source.names)
     results = ResultFolder(
         args.out,
         engine.digest,
         engine.manifest["commit"],
-        CameraOptions(args.intrinsics, args.fov) if args.points else None,
+        CameraOptions(args.intrinsics, args.fov) if args.clouds else None,
         args.confidence,
         args.colors,
     )
-    inputs = source.folders | {*filter(None, (args.depth, args.eval))}
+    inputs = source.folders | {*filter(None, (args.depth, args.eval, args.points))}
     check_separate(args.out, source.root, inputs)
     drawings = list(filter(None, (args.picture, args.video)))
     for option, path in (("--picture", args.picture), ("--video", args.video)):
@@ -186,7 +208,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
         say(f"{bundle}: {note}")
     for warning in engine.manifest.get("warnings", []):
         warn(f"{bundle}: {warning}")
-    return Inference(engine, source, pseudo, results)
+    return Inference(engine, source, pseudo, results, points)
 
 
 def evaluate(job: "Inference", done: set[str], truth: Path) -> int:

@@ -14,6 +14,7 @@ from zoerefine.data.readers import stated_encoding
 from zoerefine.errors import UserError
 from zoerefine.infer.inference import Inference
 from zoerefine.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
+from zoerefine.points.spread import spread_points_u16
 from zoerefine.processor_use import usable_cores
 from zoerefine.progress import say, track
 
@@ -28,10 +29,12 @@ def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
 
     Returns:
         {"frames", "left_out": [name, ...], "pseudo": metrics, "refined": metrics,
-         "ratio": {metric: refined / pseudo}}; metrics are means over pictures.
+         "ratio": {metric: refined / pseudo}}; metrics are means over pictures. With metric points
+        "points" is the pseudo depth that they alone correct.
     """
     compared = [name for name in sorted(done) if (truth / f"{name}.png").exists()]
-    sums = {"pseudo": DepthMetrics(), "refined": DepthMetrics()}
+    names = ("pseudo", "points", "refined") if job.points else ("pseudo", "refined")
+    sums = {name: DepthMetrics() for name in names}
     left_out = []
     rows_of = partial(rows, job=job, truth=truth, encoding=stated_encoding(truth))
     with ThreadPoolExecutor(usable_cores()) as pool:
@@ -47,39 +50,42 @@ def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
                 continue
             for one, row in zip(sums.values(), found, strict=True):
                 one.add(row)
-    pseudo, refined = (one.compute() for one in sums.values())
+    metrics = {name: one.compute() for name, one in sums.items()}
     return {
         "frames": sums["refined"].pictures,
         "left_out": left_out,
-        "pseudo": pseudo,
-        "refined": refined,
-        "ratio": ratios(refined, pseudo),
+        **metrics,
+        "ratio": ratios(metrics["refined"], metrics["pseudo"]),
     }
 
 
 def rows(
     name: str, job: Inference, truth: Path, encoding: DepthEncoding | None
-) -> tuple[Tensor, Tensor] | UserError:
-    """A frame's metrics for pseudo and for refined depth, or the error of a damaged file."""
+) -> list[Tensor] | UserError:
+    """A frame's metrics of each side, or the error of a damaged file."""
     try:
         zoe, refined = read_zoe(job.pseudo.path(name)), read_zoe(job.results.depth(name))
         truth_m = read_truth_m(truth / f"{name}.png", encoding)
         if truth_m.shape != zoe.shape:
             raise UserError(f"{truth / name}.png and {job.pseudo.path(name)} differ in size")
+        points = job.points_of(name, *zoe.shape)
     except UserError as error:
         return error
-    zoe_m, refined_m, true_m = (
+    by_points = [spread_points_u16(zoe, points)] if job.points else []
+    zoe_m, *others_m, true_m = (
         torch.from_numpy(depth_m)[None, None]  # [1, 1, H, W]
-        for depth_m in (zoe * ZOE_UNIT_M, refined * ZOE_UNIT_M, truth_m)
+        for depth_m in (*(one * ZOE_UNIT_M for one in (zoe, *by_points, refined)), truth_m)
     )
     mask = valid_pixels(true_m, zoe_m)
-    return picture_metrics(zoe_m, true_m, mask), picture_metrics(refined_m, true_m, mask)
+    return [picture_metrics(depth_m, true_m, mask) for depth_m in (zoe_m, *others_m)]
 
 
 def table(report: dict[str, Any]) -> str:
     """The report for people."""
-    lines = [f"{'':<10}{'pseudo':>9}{'refined':>9}{'ratio':>8}"]
-    for name, pseudo in report["pseudo"].items():
-        ratio = f"{report['ratio'][name]:8.3f}" if name in report["ratio"] else f"{'-':>8}"
-        lines.append(f"{name:<10}{pseudo:9.4f}{report['refined'][name]:9.4f}{ratio}")
+    sides = [name for name in ("pseudo", "points", "refined") if name in report]
+    lines = [f"{'':<10}" + "".join(f"{name:>9}" for name in sides) + f"{'ratio':>8}"]
+    for metric in report["pseudo"]:
+        values = "".join(f"{report[name][metric]:9.4f}" for name in sides)
+        ratio = f"{report['ratio'][metric]:8.3f}" if metric in report["ratio"] else f"{'-':>8}"
+        lines.append(f"{metric:<10}{values}{ratio}")
     return "\n".join(lines)

@@ -1,24 +1,47 @@
 """What an inference works on: its parts, a frame on its way, and what happened to all frames."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from zoerefine.exporting.bundle import Engine
 from zoerefine.infer.pseudo import PseudoDepth
-from zoerefine.infer.results import ResultFolder
-from zoerefine.infer.sources import FrameSource
+from zoerefine.infer.results import ResultFolder, digest_of
+from zoerefine.infer.sources import FrameSource, SourceFrame, file_fingerprint
+from zoerefine.points.metric_points import NO_POINTS, MetricPoints, PointFiles
 from zoerefine.progress import say
 
 
 @dataclass(frozen=True)
 class Inference:
-    """What is refined, by what, and where the results go."""
+    """What is refined, by what, and where the results go.
+
+    Attributes:
+        points: metric points that correct what the engine predicts; None: there are none.
+    """
 
     engine: Engine
     source: FrameSource
     pseudo: PseudoDepth
     results: ResultFolder
+    points: PointFiles | None = None
+
+    def inputs_of(self, frame: SourceFrame) -> str:
+        """The digest of everything that a frame's results are made from, beside the engine."""
+        fingerprints = [frame.fingerprint, self.pseudo.fingerprint(frame.name)]
+        if self.points:
+            path = self.points.path(frame.name)
+            fingerprints.append(f"points {file_fingerprint(path) if path else ''}")
+        return digest_of(*fingerprints)
+
+    def points_of(self, name: str, height: int, width: int) -> MetricPoints:
+        """The metric points of a frame; none where it has none."""
+        return self.points.read(name, height, width) if self.points else NO_POINTS
+
+    def without_points(self, names: Iterable[str]) -> int:
+        """How many of these frames have no points; 0 where no points are used."""
+        return sum(self.points.path(name) is None for name in names) if self.points else 0
 
 
 @dataclass(frozen=True)
@@ -30,6 +53,7 @@ class FrameInWork:
         inputs: the digest of what it is refined from.
         rgb: uint8 [H, W, 3].
         zoe: pseudo depth uint16 [H, W], metres * 256; None until ZoeDepth has been run.
+        points: metric points that correct the engine's output.
         nbytes: that `FrameMemory` counts for it.
         zoe_is_new: True if ZoeDepth was run now, so its output must be written.
     """
@@ -38,6 +62,7 @@ class FrameInWork:
     inputs: str
     rgb: np.ndarray
     zoe: np.ndarray | None
+    points: MetricPoints
     nbytes: int
     zoe_is_new: bool = False
 

@@ -3,7 +3,7 @@
     reading thread    source -> the pool decodes, in order -> batches of one picture size
     ZoeDepth thread   adds pseudo depth to batches that have none
     engine threads    refine (`engine_threads.py`)
-    the pool          writes files
+    the pool          corrects by metric points, writes files
 
 Each stage runs a few frames ahead of the next one and no further, and all frames between reading
 and writing take a bounded part of the memory. A frame that cannot be read is named and left out;
@@ -26,6 +26,7 @@ from zoerefine.infer.inference import FrameInWork, Inference, InferenceSummary
 from zoerefine.infer.pseudo import ZoeDepth
 from zoerefine.infer.read_ahead import batches_of_one_size, read_ahead
 from zoerefine.memory import free_memory
+from zoerefine.points.spread import spread_points_u16
 from zoerefine.processor_use import usable_cores
 from zoerefine.progress import Progress, bar
 
@@ -122,6 +123,8 @@ def write_frame(
     try:
         if frame.zoe_is_new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
             job.pseudo.write(frame.name, frame.inputs, frame.zoe)
+        if len(frame.points):
+            outputs = [spread_points_u16(outputs[0], frame.points)]
         job.results.write(frame.name, frame.inputs, frame.rgb, outputs)
     finally:
         memory.free(frame.nbytes)

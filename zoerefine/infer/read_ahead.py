@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from zoerefine.errors import UserError
 from zoerefine.infer.frame_memory import BYTES_PER_PIXEL, FrameMemory
 from zoerefine.infer.inference import FrameInWork, Inference, InferenceSummary
-from zoerefine.infer.pseudo import PseudoDepth
-from zoerefine.infer.results import digest_of
 from zoerefine.infer.sources import FrameSource, SourceFrame
 
 FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an incomplete batch
@@ -45,7 +43,7 @@ def read_ahead(
     """
     waiting: deque[FrameBeingRead] = deque()
     for frame in readable_frames(job.source, summary):
-        inputs = digest_of(frame.fingerprint, job.pseudo.fingerprint(frame.name))
+        inputs = job.inputs_of(frame)
         if job.results.is_done(frame.name, inputs):
             summary.kept.append(frame.name)
             continue
@@ -55,7 +53,7 @@ def read_ahead(
                 yield from waiting.popleft().unless_broken(summary, memory)
             yield None
         memory.take(nbytes)
-        reading = pool.submit(read_frame, frame, inputs, job.pseudo, nbytes)
+        reading = pool.submit(read_frame, frame, inputs, job, nbytes)
         waiting.append(FrameBeingRead(frame.name, nbytes, reading))
         if len(waiting) > FRAMES_AHEAD:
             yield from waiting.popleft().unless_broken(summary, memory)
@@ -71,13 +69,14 @@ def readable_frames(source: FrameSource, summary: InferenceSummary) -> Iterator[
         summary.leave_out(source.label, error)
 
 
-def read_frame(frame: SourceFrame, inputs: str, pseudo: PseudoDepth, nbytes: int) -> FrameInWork:
+def read_frame(frame: SourceFrame, inputs: str, job: Inference, nbytes: int) -> FrameInWork:
     """Decode a frame. Raises `UserError` for a damaged file, or two different sizes."""
-    rgb, zoe = frame.read(), pseudo.read(frame.name, inputs)
+    rgb, zoe = frame.read(), job.pseudo.read(frame.name, inputs)
     if zoe is not None and zoe.shape != rgb.shape[:2]:
         sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
-        raise UserError(f"the picture and {pseudo.path(frame.name)} differ in size: {sizes}")
-    return FrameInWork(frame.name, inputs, rgb, zoe, nbytes)
+        raise UserError(f"the picture and {job.pseudo.path(frame.name)} differ in size: {sizes}")
+    points = job.points_of(frame.name, *rgb.shape[:2])
+    return FrameInWork(frame.name, inputs, rgb, zoe, points, nbytes)
 
 
 def batches_of_one_size(

@@ -4,7 +4,7 @@ depth/NAME.png           refined depth, 16 bits, metres = value / 256
 confidence/NAME.png      the spread of refined depth, 16 bits, if asked for
 zoe_depth_raw/NAME.png   pseudo depth in the same format, if ZoeDepth was run
 colors/NAME.png          refined depth in colours, if asked for
-points/NAME.ply          refined depth as points, if asked for
+clouds/NAME.ply          refined depth as points in space, if asked for
 outputs.json             the bundle, and what the values of depth/ and confidence/ are
 """
 
@@ -24,15 +24,15 @@ from zoerefine.errors import UserError
 from zoerefine.exporting.outputs import OUTPUTS
 from zoerefine.files import write_json
 from zoerefine.image_files import png_is_intact, png_text, write_bytes, write_png
-from zoerefine.infer.points import CameraOptions, is_whole_ply, ply
+from zoerefine.infer.point_cloud import CameraOptions, is_whole_ply, ply
 from zoerefine.locks import lock, try_lock
 from zoerefine.own_files import refuse_foreign
 
 BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"
 SCALE = {"depth-scale": "metres = value / 256"}
 SPREAD_SCALE = {"confidence-scale": OUTPUTS["spread"]["meaning"]}
-DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, POINTS = (
-    "depth", "confidence", "zoe_depth_raw", "colors", "points",
+DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, CLOUDS = (
+    "depth", "confidence", "zoe_depth_raw", "colors", "clouds",
 )  # fmt: skip
 OUTPUTS_FILE, METRICS_FILE = "outputs.json", "metrics.json"
 TEMPORARY = ".*.????????.tmp"  # the names that `files.replacing` gives
@@ -87,7 +87,7 @@ class ResultFolder:
         if self.with_confidence:
             files[self.confidence(name)] = origin | SPREAD_SCALE
         if self.camera:
-            files[self.root / POINTS / f"{name}.ply"] = origin | {"camera": str(self.camera)}
+            files[self.root / CLOUDS / f"{name}.ply"] = origin | {"camera": str(self.camera)}
         return files
 
     def is_done(self, name: str, inputs: str) -> bool:
@@ -141,7 +141,7 @@ class ResultFolder:
     def remove_temporary_files(self) -> None:
         """Remove what `files.replacing` left when it was killed."""
         found = [self.root.glob(TEMPORARY)]
-        for folder in (DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, POINTS):
+        for folder in (DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, CLOUDS):
             found.append((self.root / folder).rglob(TEMPORARY))
         for path in chain.from_iterable(found):
             if TEMPORARY_NAME.fullmatch(path.name):
@@ -179,7 +179,7 @@ def check_separate(out: Path, root: Path | None, folders: Iterable[Path]) -> Non
             f"--out {out} is inside {root}, so the next command would read results as pictures: "
             "give another folder"
         )
-    written = [(out / name).resolve() for name in (DEPTH, CONFIDENCE, COLORS, POINTS)]
+    written = [(out / name).resolve() for name in (DEPTH, CONFIDENCE, COLORS, CLOUDS)]
     for folder in folders:
         if any(folder.resolve().is_relative_to(one) for one in written):
             raise UserError(

@@ -10,6 +10,7 @@ each of its pixels is the mean depth of a zone, as a time-of-flight sensor of 8x
 import csv
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +67,17 @@ class PointFiles:
         if len(found) > 1:
             raise UserError(f"{found[0]} and {found[1]} are points of one picture: remove one")
         return found[0] if found else None
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raises `UserError` if the folder has points of none of these pictures."""
+        if not self.folder.is_dir():
+            raise UserError(f"there is no folder {self.folder} with points")
+        if names and not any(self.path(name) for name in names):
+            first = self.folder / names[0]
+            raise UserError(
+                f"{self.folder} has no points of any of {len(names)} pictures: the names must be "
+                f"the same, the first would be {first}.csv or {first}.png"
+            )
 
     def read(self, name: str, height: int, width: int) -> MetricPoints:
         """A picture's points; none without a file. Raises `UserError` for a damaged file."""

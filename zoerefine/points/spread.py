@@ -18,6 +18,7 @@ the others predict for it (leave-one-out, eq. 5.12 of the same book).
 import cv2
 import numpy as np
 
+from zoerefine.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
 from zoerefine.points.metric_points import MetricPoints
 
 # Chosen by the mean error in the rooms of benchmarks/points.py at 5 to 300 points.
@@ -60,6 +61,12 @@ def spread_points(depth_m: Array, points: MetricPoints) -> Array:
     system = covariance[np.ix_(inside, inside)] + np.diag(noise[inside])
     weights = np.linalg.solve(system, error[inside])
     return depth_m * np.exp(field(depth_m, place[:, inside], z[inside], weights))
+
+
+def spread_points_u16(zoe_u16: Array, points: MetricPoints) -> Array:
+    """`spread_points` for depth in the format of files: uint16 [H, W], metres * 256."""
+    corrected_u16 = ZOEDEPTH.encode(spread_points(zoe_u16 * np.float32(ZOE_UNIT_M), points))
+    return np.maximum(corrected_u16, zoe_u16 > 0)  # a valid pixel stays valid
 
 
 def usable(depth_m: Array, points: MetricPoints) -> tuple[MetricPoints, Array]:

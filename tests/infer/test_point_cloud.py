@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from zoerefine.data.decode import read_zoe
 from zoerefine.image_files import read_rgb
-from zoerefine.infer.points import Camera, CameraOptions, back_project, ply
+from zoerefine.infer.point_cloud import Camera, CameraOptions, back_project, ply
 
 cameras = st.builds(
     Camera, st.floats(1, 5000), st.floats(1, 5000), st.floats(-10, 700), st.floats(-10, 700)
@@ -78,10 +78,10 @@ def test_a_cloud_holds_the_valid_pixels_and_no_others():
 
 def test_point_clouds_hold_the_refined_depth_and_their_provenance(infer, make_pair, engine):
     make_pair("0", 40, 60)
-    camera = ("--points", "--intrinsics", "50", "60", "30", "20")
+    camera = ("--clouds", "--intrinsics", "50", "60", "30", "20")
     done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", *camera)
     assert done.code == 0, done.err
-    lines, points, colors = read_ply(Path("out/points/0.ply").read_bytes())
+    lines, points, colors = read_ply(Path("out/clouds/0.ply").read_bytes())
     depth_m = read_zoe(Path("out/depth/0.png")) / 256
     v, u = np.nonzero(depth_m)
     z = depth_m[v, u]
