@@ -36,6 +36,7 @@ class ReportPage:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.set_script_timeout(600)  # it only ends a test that would wait forever
         browser.get(f"file://{folder}/report.html")
 
     def script(self, text, *words):

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,6 +15,9 @@ import pytest
 from PIL import Image
 
 from zoerefine.cli import main
+from zoerefine.config import load_config
+from zoerefine.data.synthetic import synthesize
+from zoerefine.training.job import run_training
 
 pytest.importorskip("selenium", reason="selenium is not installed")
 from tests.analysis.conftest import Runs
@@ -48,15 +52,15 @@ def page(open_page, report):
 
 @pytest.fixture(scope="session")
 def many(tmp_path_factory):
-    """The report of a hundred runs made by hand. Tests must not change it."""
+    """The report of fifty runs made by hand. Tests must not change it."""
     folder = tmp_path_factory.mktemp("many")
-    add_many(Runs(folder / "runs"), 100)
+    add_many(Runs(folder / "runs"), 50)
     assert main(["analyze", str(folder / "runs"), "--out", str(folder / "report")]) == 0
     return folder / "report"
 
 
-def add_many(runs, count):
-    """Groups of five seeds with a curve of a hundred epochs and twenty scenes each."""
+def add_many(runs, count, best=0.3, epochs=100):
+    """Groups of five seeds with twenty scenes each."""
     rng = np.random.default_rng(0)
     for number in range(count):
         group, seed = divmod(number, 5)
@@ -65,9 +69,11 @@ def add_many(runs, count):
         runs.add(
             f"run{number:03d}",
             settings,
-            scenes=(0.3 + 0.01 * group + rng.normal(0, 0.02, 20)).tolist(),
+            scenes=(best + 0.01 * group + rng.normal(0, 0.02, 20)).tolist(),
             seed=seed,
-            curve=(0.4 + 0.5 * np.exp(-np.arange(100) / 30) + rng.normal(0, 0.01, 100)).tolist(),
+            curve=(
+                0.4 + 0.5 * np.exp(-np.arange(epochs) / 30) + rng.normal(0, 0.01, epochs)
+            ).tolist(),
             parameters=1000 + number // 5,
         )
 
@@ -131,7 +137,7 @@ def test_curves_and_frames_describe_themselves_with_numbers_of_their_csv_files(p
         option.click()
         titles += page.texts(".frame h3")
     for row in page.rows("frames.csv"):
-        number = f"{row['depth']} {float(row['abs_rel']):.4f}"
+        number = f"{float(row['abs_rel']):.4f} ({row['depth']})"
         assert any(title.startswith(row["frame"]) and number in title for title in titles)
 
 
@@ -158,6 +164,20 @@ def test_equal_columns_are_hidden_and_listed_once(page):
     assert "seed 0" in same
     page.find("#runs fieldset label:nth-of-type(2) input").click()
     assert len(page.texts("#runs thead th")) == len(headings) + 1
+
+
+@pytest.mark.parametrize("rounded", [0.3, 0.1 + 0.2])  # the second differs in its last bit
+def test_results_that_are_all_equal_are_shown(open_page, runs, tmp_path, rounded):
+    for seed in range(3):
+        for name, score in (("a", 0.3), ("b", rounded)):
+            settings = {"NAME": name, "WIDTH": score}
+            runs.add(f"{name}{seed}", settings, (score,), seed, curve=(0.3, score))
+    assert main(["analyze", str(runs.folder), "--out", str(tmp_path / "report")]) == 0
+    page = open_page(tmp_path / "report")
+    assert "mean" in page.texts("#groups thead th")
+    assert page.find_all("#curves svg")
+    assert "verdict" in page.texts("#differences thead th")
+    assert "test/refined/abs_rel" in page.texts("#runs thead th")
 
 
 def test_hashes_are_short_with_all_characters_as_title(open_page, many):
@@ -291,6 +311,28 @@ def test_the_command_of_a_folder_with_odd_letters_is_quoted(open_page, runs, tmp
     assert main(["analyze", str(runs.folder), "--out", str(tmp_path / "report")]) == 0
     (command,) = open_page(tmp_path / "report").texts("#commands code")
     assert shlex.split(command) == ["zoerefine", "dashboard", str(runs.folder)]
+
+
+def test_a_hundred_runs_with_frames_are_less_than_3_mb(open_page, runs, tmp_path):
+    """Five groups have frames, as wide as any picture of the page."""
+    add_many(runs, 95, best=9.0, epochs=1000)
+    world = tmp_path / "world"
+    synthesize(world, scenes=3, clips=1, frames=4, seed=0, height=240, width=320)
+    folders = {"RUN.ROOT": str(tmp_path / "first"), "CACHE.ROOT": str(tmp_path / "caches")}
+    size = {"CACHE.HEIGHT": 240, "CACHE.WIDTH": 320, "MODEL.BASE": 4}
+    training = {"TRAIN.EPOCHS": 1, "TRAIN.PICTURES": 0}
+    data = {"DATA.ROOT": str(world), "DATA.TEST_FRACTION": 0.3}
+    trained = run_training(load_config({}, folders | size | training | data))
+    for group in range(5):
+        copy = shutil.copytree(trained.path, runs.folder / f"copy{group}")
+        config = (copy / "config.yaml").read_text()
+        (copy / "config.yaml").write_text(re.sub(r"\n  LR: .*", f"\n  LR: 0.00{1 + group}", config))
+    out = tmp_path / "report"
+    assert main(["analyze", str(runs.folder), "--out", str(out)]) == 0
+    page = open_page(out)
+    assert page.find("#shown").text == "100 of 100"
+    assert len(page.find_all("#frames-right option")) == 6
+    assert (out / "report.html").stat().st_size < 3e6
 
 
 def test_strings_of_runs_are_shown_as_text_everywhere(open_page, runs, tmp_path):

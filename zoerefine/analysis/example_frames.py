@@ -31,6 +31,7 @@ from zoerefine.training.job import prepare
 
 BATCH = 16
 WIDEST = 320  # pixels of a picture on the page
+QUALITY = 75  # of its JPEG
 COLOR_STEPS = 17  # of a colour bar
 SCORE = NAMES.index(SELECTION_METRIC)  # column of `picture_metrics`
 
@@ -219,4 +220,4 @@ def _jpeg(rgb: np.ndarray) -> str:
     if width > WIDEST:
         size = (WIDEST, max(1, round(height * WIDEST / width)))
         rgb = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
-    return base64.b64encode(jpeg_bytes(rgb, quality=82)).decode()
+    return base64.b64encode(jpeg_bytes(rgb, quality=QUALITY)).decode()

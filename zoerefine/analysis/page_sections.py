@@ -2,10 +2,11 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.collect import Collection
+from zoerefine.analysis.collect import RUN_FILES, Collection
 from zoerefine.analysis.figure_style import is_wide
 from zoerefine.analysis.group_names import distinct_texts, shortened
 from zoerefine.analysis.groups import RunGroup
@@ -23,9 +24,11 @@ from zoerefine.analysis.run_record import Curve, differing_keys
 from zoerefine.analysis.settings_picture import SHOWN_SETTINGS, columns_by_score, share_of
 from zoerefine.analysis.table import RunCurve, run_rows
 from zoerefine.metrics import SELECTION_METRIC
+from zoerefine.run_metrics.find_files import EVENT_FILES
 
 CURVES_SHOWN = 200
-POINTS_SHOWN = 500  # of a curve
+POINTS_SHOWN = 250  # of a curve
+DIGITS = 7  # of its values
 ROWS_SHOWN = 1000  # of the table of runs
 POINTS_OF_SETTINGS = 1000  # runs in the charts of settings
 COMMANDS_SHOWN = 10
@@ -33,15 +36,20 @@ COMMANDS_SHOWN = 10
 Rows = tuple[list[str], list[list[Any]]]
 
 
-def as_table(table: Rows, shown: Sequence[str] = (), compared: int | None = None) -> dict[str, Any]:
+def as_table(
+    table: Rows,
+    shown: Sequence[str] = (),
+    compared: int | None = None,
+    always: Sequence[str] = (),
+) -> dict[str, Any]:
     """A table for the page, without the columns that are empty in every row.
 
-    Columns whose values are all equal are hidden at first and listed in `same`. The first column
-    is always shown.
+    Columns whose values are all equal are hidden at first and listed in `same`.
 
     Args:
         shown: the columns that are shown at first; empty: all.
         compared: how many rows decide whether values are equal; None: all.
+        always: columns that are shown even if their values are all equal, as is the first one.
     """
     header, rows = table
     used = [c for c in range(len(header)) if any(row[c] not in (None, "") for row in rows)]
@@ -49,7 +57,9 @@ def as_table(table: Rows, shown: Sequence[str] = (), compared: int | None = None
     same = [
         [header[c], deciding[0][c]]
         for c in used[1:]
-        if len(deciding) > 1 and all(row[c] == deciding[0][c] for row in deciding)
+        if len(deciding) > 1
+        and header[c] not in always
+        and all(row[c] == deciding[0][c] for row in deciding)
     ]
     hidden = {name for name, _ in same}
     names = [header[c] for c in used]
@@ -107,20 +117,21 @@ def runs_caption(rows: int) -> str:
 
 def shown_curves(groups: Sequence[RunGroup], measure: Measure) -> list[RunCurve]:
     """The runs' curves, those of the best groups first, at most CURVES_SHOWN."""
-    found = [
+    found = (
         RunCurve(group.label, run.name, run.seed, thinned(curve))
         for group in groups
         for run in group.runs
         if (curve := measure.curve(run))
-    ]
-    return found[:CURVES_SHOWN]
+    )
+    return list(islice(found, CURVES_SHOWN))
 
 
 def thinned(curve: Curve) -> Curve:
-    """A curve with at most POINTS_SHOWN points, the last one among them."""
+    """A curve with at most POINTS_SHOWN points of DIGITS digits, the last one among them."""
     every = -(-len(curve.epochs) // POINTS_SHOWN)
     kept = slice((len(curve.epochs) - 1) % every, None, every)
-    return Curve(curve.epochs[kept], curve.refined[kept], curve.pseudo)
+    values = [float(f"{value:.{DIGITS}g}") for value in curve.refined[kept]]
+    return Curve(curve.epochs[kept], values, curve.pseudo)
 
 
 def curve_data(curves: Sequence[RunCurve], colors: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -212,19 +223,26 @@ def favour(measure: Measure) -> str:
 
 
 def commands(paths: Sequence[str]) -> list[dict[str, str]]:
-    """The commands that open the dashboards of these runs' studies and folders."""
-    studies = {study: None for path in paths if (study := study_of(Path(path)))}
-    folders = {Path(path).parent: None for path in paths if not study_of(Path(path))}
-    found = [("Study with its trials, and TensorBoard", study) for study in studies]
-    found += [("TensorBoard", folder) for folder in folders]
-    shown = [
-        {"what": what, "command": f"zoerefine dashboard {shlex.quote(str(folder))}"}
-        for what, folder in found[:COMMANDS_SHOWN]
-    ]
-    more = len(found) - COMMANDS_SHOWN
-    return [*shown, {"what": f"{more} more folders", "command": "zoerefine dashboard FOLDER"}][
-        : len(shown) + (more > 0)
-    ]
+    """The commands that show the curves of these runs, and the trials of their studies.
+
+    Runs in the database of a tracker have none: that tracker shows them.
+    """
+    found = dict.fromkeys(command for path in paths if (command := command_for(Path(path))))
+    shown = [{"what": what, "command": command} for what, command in list(found)[:COMMANDS_SHOWN]]
+    if more := len(found) - len(shown):
+        shown.append({"what": f"{more} more folders", "command": "zoerefine dashboard FOLDER"})
+    return shown
+
+
+def command_for(path: Path) -> tuple[str, str] | None:
+    """What shows a run, and its command; None where there is none."""
+    if study := study_of(path):
+        return "Study and TensorBoard", f"zoerefine dashboard {shlex.quote(str(study))}"
+    if any((path / name).exists() for name in RUN_FILES):
+        return "TensorBoard", f"zoerefine dashboard {shlex.quote(str(path.parent))}"
+    if next(path.rglob(EVENT_FILES), None):
+        return "TensorBoard", f"tensorboard --logdir {shlex.quote(str(path.parent))}"
+    return None
 
 
 def study_of(path: Path) -> Path | None:

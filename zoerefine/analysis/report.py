@@ -30,6 +30,7 @@ from zoerefine.analysis.page_sections import (
     runs_caption,
     runs_shown_first,
     runs_table,
+    score_column,
     setting_data,
     settings_note,
     shown_curves,
@@ -90,10 +91,11 @@ def write_report(
     }
     paths = []
     for name, (header, rows) in tables.items():
-        (out / name).unlink(missing_ok=True)
         if rows:
             write_csv(out / name, header, rows)
             paths.append(out / name)
+        else:  # of an earlier analysis
+            (out / name).unlink(missing_ok=True)
     colors = group_colors(groups)
     scenes = scene_rows(groups, measure)
     runs = runs_table(collection, groups, measure)
@@ -117,11 +119,18 @@ def write_report(
         **frame_data(examples),
         **setting_data(groups, measure, shares, colors),
         "settings_note": settings_note(shares, len(collection.runs), measure),
-        "groups": as_table(group_rows(groups, measure)),
-        "scenes": as_table(scenes, scenes[0][: 2 + len(PALETTE)]),
-        "runs": as_table(runs, runs_shown_first(collection, measure), len(collection.runs)),
+        "groups": as_table(group_rows(groups, measure), always=["mean"]),
+        "scenes": as_table(scenes, scenes[0][: 2 + len(PALETTE)], always=scenes[0]),
+        "runs": as_table(
+            runs,
+            runs_shown_first(collection, measure),
+            len(collection.runs),
+            [score_column(measure)],
+        ),
         "runs_caption": runs_caption(total),
-        "differences": as_table(verdict_first(difference_rows(differences)), COMPARISON),
+        "differences": as_table(
+            verdict_first(difference_rows(differences)), COMPARISON, always=["verdict"]
+        ),
         "not_written": [name for name, (_, rows) in tables.items() if not rows],
         "commands": commands([run.path for run in collection.runs]),
     }

@@ -17,13 +17,14 @@ function roundStep(step) {
   return [1, 2, 5, 10].find((digit) => digit * power >= step * 0.999) * power;
 }
 
+// About `count` numbers, and at least two where `smallest`, the least step, allows it.
 function ticks(low, high, count, smallest = 0) {
   const step = Math.max(roundStep((high - low) / count), smallest);
   const found = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i += 1) {
     found.push(Number((i * step).toPrecision(12)));
   }
-  return found;
+  return found.length < 2 && step > smallest ? ticks(low, high, 2 * count, smallest) : found;
 }
 
 function decades(low, high, count) {
@@ -50,7 +51,8 @@ function scale(values, { log = false, margin = 0.05 } = {}) {
     const factor = (high / low) ** margin;
     return { low: low / factor, high: high * factor, log };
   }
-  const room = margin * (high - low || Math.abs(high) || 1);
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  const room = margin * (high - low > 1e-9 * size ? high - low : size || 1);
   return { low: low - room, high: high + room, log };
 }
 

@@ -47,7 +47,7 @@ class Frame {
   show(left, right) {
     const depth = (label) => this.frame.depths.find((one) => one.label === label);
     const both = [left, right].map(depth);
-    const numbers = both.map((one) => `${one.label} ${one.abs_rel.toFixed(4)}`);
+    const numbers = both.map((one) => `${one.abs_rel.toFixed(4)} (${one.label})`);
     this.title.textContent = `${this.frame.name}: AbsRel ${numbers.join(", ")}`;
     for (const { what, left: under, right: over, caption } of this.pairs) {
       const name = what === "depth" ? "depth" : "relative error";
@@ -56,7 +56,7 @@ class Frame {
         image.alt = `${name} of ${both[i].label}, ${this.frame.name}`;
       });
       const grey = what === "error" ? "; grey: no true depth" : "";
-      caption.textContent = `${name}: ${left} on the left, ${right} on the right${grey}`;
+      caption.textContent = `${name}; left: ${left}, right: ${right}${grey}`;
     }
     this.move();
   }
@@ -73,8 +73,8 @@ function exampleFrames(data) {
     return made;
   };
   const [left, right] = [choice("left", 0), choice("right", labels.length > 1 ? 1 : 0)];
-  holder.append(element("p", { class: "controls" },
-    element("label", { for: left.id }, "Left"), left, element("label", { for: right.id }, "Right"), right));
+  const labelled = (name, select) => element("p", { class: "controls" }, element("label", { for: select.id }, name), select);
+  holder.append(labelled("Left", left), labelled("Right", right));
   const frames = data.frames.map((frame, number) => new Frame(frame, number, data));
   holder.append(...frames.map((frame) => frame.node));
   const show = () => frames.forEach((frame) => frame.show(labels[left.selectedIndex], labels[right.selectedIndex]));
