@@ -14,6 +14,7 @@ A key that the table does not name decides results.
 import json
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from zoerefine.files import digest_json
@@ -61,6 +62,7 @@ STUDY = {Role.RESULT, Role.SEARCH}
 LAUNCH = {Role.RESULT, Role.SEARCH, Role.BUDGET, Role.DATA}
 
 
+@lru_cache(maxsize=4096)  # an analysis asks for the same keys of every run
 def role_of(key: str) -> Role:
     """The role of a key such as `TRAIN.LR`."""
     while key:

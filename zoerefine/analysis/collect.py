@@ -116,37 +116,40 @@ def find_sources(pattern: str) -> list[Source]:
     Raises `UserError` for the address of a server.
     """
     found: list[Source] = []
-    for match in matches(local_path(pattern)):
-        folders = find_runs(glob.escape(match))
-        stores = [] if folders else find_stores(Path(os.path.realpath(match)))
-        found += [RunFolder(path) for path in folders] or map(TrackerSource, stores)
+    for path in matches(local_path(pattern)):
+        folders = runs_at(path)
+        stores = [] if folders else find_stores(path)
+        found += [RunFolder(folder) for folder in folders] or map(TrackerSource, stores)
     return found
 
 
-def matches(pattern: str) -> list[str]:
-    """The paths that a glob matches; the text itself where there are none."""
-    return sorted(glob.glob(pattern)) or [pattern]
-
-
 def find_runs(pattern: str) -> list[Path]:
-    """Run directories behind a path or glob; for a study, its trials and its best run.
+    """Run directories behind a path or glob, see `runs_at`."""
+    return [run for path in matches(pattern) for run in runs_at(path)]
+
+
+def matches(pattern: str) -> list[Path]:
+    """The paths that a glob matches, without links; the text itself where there are none."""
+    found = sorted(glob.glob(pattern)) or [pattern]
+    return [Path(os.path.realpath(match)) for match in found]
+
+
+def runs_at(path: Path) -> list[Path]:
+    """The run directory at a path, or those in it; for a study, its trials and its best run.
 
     Links that lead nowhere and folders without permission are returned too, so that they are
     listed.
     """
-    found = []
-    for match in matches(pattern):
-        path = Path(os.path.realpath(match))
-        best = path / "best"
-        inner = _runs_in(path / "trials") + ([best] if _is_run(best) else [])
-        if inner:
-            found += inner
-        elif _is_run(path) or _is_unreadable(path):
-            found.append(path)
-        else:
-            for folder in _runs_in(path) or _folders_of_runs(path):
-                found += find_runs(glob.escape(str(folder)))
-    return [Path(os.path.realpath(path)) for path in found]
+    if path.is_symlink():
+        path = Path(os.path.realpath(path))
+    best = path / "best"
+    inner = _runs_in(path / "trials") + ([best] if _is_run(best) else [])
+    if inner:
+        return [Path(os.path.realpath(run)) for run in inner]
+    if _is_run(path) or _is_unreadable(path):
+        return [path]
+    folders = _runs_in(path) or _folders_of_runs(path)
+    return [run for folder in folders for run in runs_at(folder)]
 
 
 def _runs_in(folder: Path) -> list[Path]:

@@ -6,11 +6,11 @@ Reading is fast because it is lazy: of `metrics.jsonl` only the validation rows 
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from zoerefine.analysis.documents import read_document, read_tree
 from zoerefine.errors import UserError
@@ -185,9 +185,7 @@ def read_curve(run: RunDir) -> Curve | None:
     epochs: list[float] = []
     refined, pseudo = [], math.nan
     with open(run.metrics_file, "rb") as file:
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST_ROW), b""), 1):
-            if line.startswith(TRAIN_ROW) or not line.endswith(b"\n"):
-                continue
+        for number, line in evaluation_lines(file):
             try:
                 row = json.loads(line.decode("utf-8"))
                 if row["phase"] != "val":
@@ -204,6 +202,22 @@ def read_curve(run: RunDir) -> Curve | None:
                 epochs.append(epoch + 1)
                 refined.append(value)
     return Curve(epochs, refined, pseudo) if epochs else None
+
+
+def evaluation_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """The complete lines that are no training rows, with their numbers, from 1.
+
+    Almost all rows are of training: blocks of lines are split at once, which is fast. Of a line
+    longer than LONGEST_ROW, only the beginning is kept.
+    """
+    number, rest = 1, b""
+    while block := file.read(LONGEST_ROW):
+        *lines, rest = (rest + block).split(b"\n")
+        rest = rest[:LONGEST_ROW]
+        for place, line in enumerate(lines, number):
+            if not line.startswith(TRAIN_ROW):
+                yield place, line
+        number += len(lines)
 
 
 def read_engine(run: RunDir) -> dict[str, Any]:
