@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -271,11 +272,21 @@ INFINITY = re.compile(r"([-+]?)\.(inf|Inf|INF)")
 NULLS = ("", "~", "null", "Null", "NULL")
 BOOLEANS = {word: word.lower() == "true" for word in
             ("true", "True", "TRUE", "false", "False", "FALSE")}  # fmt: skip
+SHORT = 64  # characters of a scalar whose meaning is remembered
 DIGITS = 4000  # of an integer; Python reads no more than 4300
 
 
 def plain_value(text: str) -> Any:
     """What an unquoted scalar means."""
+    return _short_value(text) if len(text) <= SHORT else _plain_value(text)
+
+
+@lru_cache(maxsize=4096)  # the configs of many runs hold the same keys and values
+def _short_value(text: str) -> Any:
+    return _plain_value(text)
+
+
+def _plain_value(text: str) -> Any:
     if text in NULLS:
         return None
     if text in BOOLEANS:
