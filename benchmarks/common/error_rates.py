@@ -19,17 +19,22 @@ SEEDS = 3, 5, 6, 10
 EQUAL_GROUPS = 2, 5
 DIFFERENCES_SD = 1, 2, 3
 SCENES = 6, 10, 40
+ENOUGH_STUDIES = 1000
 
 
 def error_rates(studies: int) -> list[Row]:
-    """Shares of studies with normally distributed scores, by the seeds in a group."""
+    """Shares of studies with normally distributed scores, by the seeds in a group.
+
+    The goal of a false "better" is 5%; with few studies, plus two standard errors of a share.
+    """
+    allowed = ALPHA if studies >= ENOUGH_STUDIES else with_noise(studies)
     rows = []
     for seeds in SEEDS:
         rng = np.random.default_rng(0)
         for groups in EQUAL_GROUPS:
             equal = rng.normal(0, 1, (studies, groups, seeds))
             label = f"{seeds} seeds: {groups} equal groups, a false 'better'"
-            rows.append(row(label, mean(any(verdicts(one)) for one in equal), "", at_most=ALPHA))
+            rows.append(row(label, mean(any(verdicts(one)) for one in equal), "", at_most=allowed))
         for apart in DIFFERENCES_SD:
             different = rng.normal([[0.0], [apart]], 1, (studies, 2, seeds))
             label = f"{seeds} seeds: 2 groups {apart} sd apart, 'better' found"
@@ -43,7 +48,7 @@ def scene_error_rates(studies: int) -> list[Row]:
     The differences have heavy tails. The goal is 5%, plus two standard errors of a share from so
     few studies.
     """
-    allowed = ALPHA + 2 * sqrt(ALPHA * (1 - ALPHA) / studies)
+    allowed = with_noise(studies)
     rng = np.random.default_rng(0)
     rows = []
     for scenes in SCENES:
@@ -58,6 +63,11 @@ def scene_error_rates(studies: int) -> list[Row]:
         rows.append(row(f"{label} 10 equal pairs, a false 'better'", equal, "", at_most=allowed))
         rows.append(row(f"{label} 1 pair 1 sd apart, 'better' found", better, ""))
     return rows
+
+
+def with_noise(studies: int) -> float:
+    """The level of the tests and two standard errors of a share of so many studies."""
+    return ALPHA + 2 * sqrt(ALPHA * (1 - ALPHA) / studies)
 
 
 def tested(differences: np.ndarray) -> list[tuple[np.ndarray, float]]:
