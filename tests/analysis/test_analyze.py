@@ -56,6 +56,15 @@ def test_graph_and_tables_of_a_study(copied_study, report):
     assert float(scene["pseudo"]) == first["val"]["scenes"][scene["scene"]]["pseudo"]["abs_rel"]
 
 
+def test_files_of_a_killed_analysis_are_removed(copied_study, tmp_path):
+    left, foreign = tmp_path / ".overview.pdf.0a0ac6ab.tmp", tmp_path / ".notes.tmp"
+    for path in (left, foreign):
+        path.write_text("half")
+    assert analyze(copied_study.path, "--out", tmp_path) == 0
+    assert not left.exists()
+    assert foreign.read_text() == "half"
+
+
 def test_the_same_runs_give_the_same_files(copied_study, report, script, tmp_path):
     done = script("analyze", copied_study.path, "--out", "again")
     assert done.returncode == 0, done.stderr
