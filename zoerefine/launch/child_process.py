@@ -40,6 +40,7 @@ def run_child(
     The child inherits the descriptors of the locks, so they stay locked until both processes end.
     """
     run.set_status("running")
+    add(run, started=now(), ended="", exit_status=None)
     with open(run.log_file, "ab") as file:
         log = OutputLog(file)
         outputs = Outputs(log)

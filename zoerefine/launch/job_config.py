@@ -9,6 +9,7 @@ from typing import Any
 from zoerefine.errors import UserError
 from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES
 from zoerefine.launch.git_commands import GitError, git, git_bytes
+from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.redaction import find_secret_in_config, find_secret_in_values
 from zoerefine.run_dir import LARGEST_DOCUMENT, require_file
 from zoerefine.storage_url import INSTEAD, holds_password
@@ -39,6 +40,8 @@ class Setting:
 
 def read_local_config(caller: Path, config: Path) -> bytes | None:
     """The config's bytes; None where there is no such file."""
+    if config == NO_CONFIG:
+        return b""
     try:
         require_file(caller / config)
         return (caller / config).read_bytes()

@@ -284,9 +284,6 @@ def record(
         command=shlex.join(command),
         workspace=str(folder),
         hash_seed=plan.seed % 2**32,
-        started=provenance.now(),
-        ended="",
-        exit_status=None,
         **facts,
     )
 
