@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ from torch import nn
 from zoerefine.run_dir import RunDir
 from zoerefine.trees import flatten
 
+BOARD_FILE = re.compile(r"events\.out\.tfevents\.(\d+)\.")  # seconds; then host and process
 # Of TensorBoard's tab "Custom Scalars": charts with several lines.
 LAYOUT = {
     "Validation": {
@@ -40,6 +44,7 @@ class RunLog:
         run.path.mkdir(parents=True, exist_ok=True)
         self._file = run.metrics_file.open("ab")
         self._file.truncate(offset)
+        wait_for_later_name(run.tensorboard)
         self._board = SummaryWriter(str(run.tensorboard), purge_step=step + 1)
         if not step:
             self._board.add_custom_scalars(LAYOUT)
@@ -74,6 +79,19 @@ class RunLog:
     def close(self) -> None:
         self._board.close()
         self._file.close()
+
+
+def wait_for_later_name(folder: Path) -> None:
+    """Wait until a new event file sorts after those of earlier processes, up to two seconds.
+
+    TensorBoard reads files in the order of their names, which begin with the second of their start.
+    A file of the same second could come first, and its steps would be discarded as repeated ones.
+    """
+    end = time.monotonic() + 2
+    names = filter(None, (BOARD_FILE.match(path.name) for path in folder.glob("*")))
+    newest = max((int(name[1]) for name in names), default=0)
+    while int(time.time()) <= newest and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 def board_tag(phase: str, name: str) -> str:
