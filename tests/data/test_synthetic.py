@@ -62,6 +62,8 @@ def test_a_world_is_used_again_and_another_is_not_overwritten(tmp_path, capsys):
     with pytest.raises(UserError, match="holds something else"):
         synthesize(root, **(SMALL | {"seed": 8}))
     assert contents(root) == before
+    with pytest.raises(UserError, match="name a folder"):
+        synthesize(".", **SMALL)
     with pytest.raises(UserError, match="a world has 1 or more"):
         synthesize(tmp_path / "none", **(SMALL | {"frames": 0}))
 

@@ -96,6 +96,8 @@ def synthesize(
             f"a world has 1 or more scenes, 1 or more frames a clip and 1 to "
             f"{habitatdyn.CLIPS_PER_SCENE} clips a scene; got {scenes}, {frames} and {clips}"
         )
+    if not root.name:
+        raise UserError(f"{root} cannot be replaced by a world: name a folder, as data/synthetic")
     check_pixels(width, height, "a frame")
     settings = {
         "what": "a synthetic world in HabitatDyn's layout; its numbers say nothing of HabitatDyn",
