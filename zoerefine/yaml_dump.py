@@ -24,20 +24,24 @@ _Dumper.add_representer(str, _write_text)
 
 def dump_yaml(tree: Any) -> str:
     """Plain data as YAML that reads back to the same values. Raises `ValueError` if it cannot."""
-    # YAML does not escape every line break that Unicode knows: where it matters, escape all.
-    for unicode in (True, False):
-        text = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=unicode)
-        if same_data(load_yaml(text), tree):
-            return text
-    raise ValueError("it holds a value that YAML cannot keep")
+    return _dumped(tree)
 
 
 def dump_value(value: Any) -> str:
-    """A value as YAML in one line."""
-    text = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=10**6
-    )
+    """A value as YAML in one line. Raises `ValueError` as `dump_yaml` does."""
+    text = _dumped(value, default_flow_style=True, width=10**6)
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _dumped(tree: Any, **options: Any) -> str:
+    # YAML does not escape every line break that Unicode knows: where it matters, escape all.
+    for unicode in (True, False):
+        text: str = yaml.dump(
+            tree, Dumper=_Dumper, sort_keys=False, allow_unicode=unicode, **options
+        )
+        if same_data(load_yaml(text), tree):
+            return text
+    raise ValueError("it holds a value that YAML cannot keep")
 
 
 def same_data(one: Any, other: Any) -> bool:

@@ -1,6 +1,7 @@
 """The kind `onnx`: without torch in the process, on several providers, as a model for Triton."""
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -137,6 +138,7 @@ def test_the_graph_is_valid_and_holds_no_path_and_int8_weights(tmp_path):
 def test_its_metadata_can_be_read_with_onnx_and_by_the_printed_command(run, command):
     import onnx
 
+    shutil.rmtree(run.engine)  # what an earlier test has built would be used again
     done = command("export", run.path, "--engine", "onnx", "--precision", "fp32")
     assert done.code == 0, done.err
     path = run.engine / "refiner.onnx"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zoerefine.errors import UserError
@@ -112,6 +112,8 @@ TREES = st.recursive(
 
 
 @given(TREES, KEYS, LEAVES)
+@example({}, "a", "\x85")  # a line break that YAML does not escape
+@example({}, "a", {"k": "\u2028"})
 def test_merging_gives_the_same_tree_as_setting_the_value(tree, key, value):
     changed = merged(dump_yaml(tree), f"+{key}", dump_yaml(value).removesuffix("...\n"))
     assert load_yaml(changed) == tree | {key: value}

@@ -9,6 +9,7 @@ import copy
 import difflib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,18 +99,15 @@ def with_value(path: Path, tree: dict[Any, Any], keys: Sequence[str], value: Any
 
 def edited(path: Path, text: str, tree: dict[Any, Any], keys: Sequence[str], value: Any) -> str:
     """The text with one value set. Raises `UserError` where it does not mean `tree` then."""
-    result = edit(text, keys, value)
-    try:
-        exact = same_data(load_yaml(result), tree)
-    except YamlError:
-        exact = False
-    if not exact:
-        raise UserError(
-            f"config {path}: {'.'.join(keys)} cannot be set without changing other keys (an "
-            "anchor, an alias or an unusual form): write it in the file, or give "
-            "--overrides arguments"
-        )
-    return result
+    with suppress(ValueError):  # of damaged YAML, or of a value that YAML cannot keep
+        result = edit(text, keys, value)
+        if same_data(load_yaml(result), tree):
+            return result
+    raise UserError(
+        f"config {path}: {'.'.join(keys)} cannot be set without changing other keys (an "
+        "anchor, an alias or an unusual form): write it in the file, or give "
+        "--overrides arguments"
+    )
 
 
 @dataclass
