@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.analysis.awkward_runs import add_groups
 from tests.conftest import TINY
 from zoerefine.analysis.analyze import analyze
 from zoerefine.analysis.captions import legend
@@ -81,3 +82,9 @@ def test_of_another_script_it_is_what_it_reported_or_the_last_step(tmp_path):
     assert (rows["a"]["acc"], rows["b"]["acc"]) == ("0.9", "0.5")
     text = caption(tmp_path / "runs", Measure("", "acc", True))
     assert "the one that it reported, otherwise that of its last step" in text
+
+
+@pytest.mark.parametrize(("parameters", "drawn"), [((1e6, 2e6), True), ((2e6, 1e6), False)])
+def test_the_caption_names_the_pareto_front_where_it_is_drawn(runs, parameters, drawn):
+    add_groups(runs, (0.2, 0.1), parameters=parameters)  # the second one is better
+    assert ("Pareto front" in caption(runs.folder)) == drawn

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from zoerefine.analysis.collect import Collection
-from zoerefine.analysis.cost import group_costs
+from zoerefine.analysis.cost import front_of_means, group_costs
 from zoerefine.analysis.figure_style import PALETTE
 from zoerefine.analysis.group_names import shortened
 from zoerefine.analysis.groups import RunGroup
@@ -26,7 +26,7 @@ def legend(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
     parts += points_and_dashes(groups, measure)
     if any(run.pruned for group in groups for run in group.runs):
         parts.append("Cross: stopped early by the search.")
-    if group_costs(groups)[0]:
+    if len(front_of_means(group_costs(groups)[0], measure.sign)) > 1:
         parts.append("Grey steps: Pareto front of the means.")
     return parts
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.run_record import Run
-from zoerefine.analysis.seed_statistics import estimate
+from zoerefine.analysis.seed_statistics import estimate, pareto_front
 
 LATENCY = "engine latency, ms per frame"
 PARAMETERS = "parameters, millions"
@@ -34,6 +34,16 @@ def group_costs(groups: Sequence[RunGroup]) -> tuple[list[Cost], str]:
         return [cost for cost in exported if cost], LATENCY
     sizes = [_cost(group, parameters_millions) for group in scored]
     return [cost for cost in sizes if cost], PARAMETERS
+
+
+def front_of_means(costs: Sequence[Cost], sign: int) -> list[tuple[float, float]]:
+    """The Pareto front: each cost and mean score that no other beats in both, by rising cost.
+
+    Args:
+        sign: -1 where higher scores are better.
+    """
+    points = [(cost.mean, cost.group.mean) for cost in costs]
+    return [points[i] for i in pareto_front([(cost, sign * mean) for cost, mean in points])]
 
 
 def _cost(group: RunGroup, cost_of: Callable[[Run], float | None]) -> Cost | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from zoerefine.analysis.captions import facts, legend, pseudo_label
 from zoerefine.analysis.collect import Collection
-from zoerefine.analysis.cost import Cost, group_costs
+from zoerefine.analysis.cost import Cost, front_of_means, group_costs
 from zoerefine.analysis.figure_style import (
     LAYOUTS,
     PALETTE,
@@ -28,7 +28,7 @@ from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.label_places import Label, place_labels, spread_labels
 from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.paper_tables import latex_figure
-from zoerefine.analysis.seed_statistics import mean_interval, pareto_front
+from zoerefine.analysis.seed_statistics import mean_interval
 from zoerefine.files import write_text
 
 FORMATS = ("png", "pdf", "svg")
@@ -180,7 +180,7 @@ def draw_finals(axis: Any, groups: Colored, measure: Measure, layout: Layout) ->
     place = f" on {measure.place}" if measure.place else ""
     axis.set_title(f"Final {measure.label}{place}", loc="left")
     axis.set_xlabel(f"{measure.label} ({measure.better} is better)")
-    axis.locator_params(axis="x", nbins=5)
+    axis.locator_params(axis="x", nbins=4, steps=[1, 2, 5, 10])
     scored = [(group, color) for group, color in groups if len(group.scores)]
     if not scored:
         leave_empty(axis, "no run has a final metric")
@@ -242,12 +242,10 @@ def draw_costs(axis: Any, groups: Colored, measure: Measure) -> list[tuple[Cost,
     for cost, color in costs:
         axis.plot(cost.costs, cost.group.scores, "o", color=color, alpha=0.35, markersize=4)
         axis.plot(cost.mean, cost.group.mean, "o", color=color, markersize=8)
-    points = [(cost.mean, cost.group.mean) for cost in found]
-    signed = [(cost, measure.sign * mean) for cost, mean in points]
-    front = np.array([points[i] for i in pareto_front(signed)])
+    front = front_of_means(found, measure.sign)
     if len(front) > 1:
-        axis.step(front[:, 0], front[:, 1], where="post", color="0.5", linewidth=1, zorder=0)
-    if is_wide([cost for cost, _ in points]):
+        axis.step(*zip(*front, strict=True), where="post", color="0.5", linewidth=1, zorder=0)
+    if is_wide([cost.mean for cost in found]):
         set_log(axis, "x")
     axis.margins(0.2)
     set_one_value(axis, [value for cost in found for value in cost.costs])
