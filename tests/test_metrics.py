@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.protocol import plain_metrics
 from zoerefine.metrics import (
     METRICS,
-    SELECTION_METRIC,
     DepthMetrics,
     Metric,
     boundary_f1,
@@ -18,6 +17,7 @@ from zoerefine.metrics import (
     picture_metrics,
     valid_pixels,
 )
+from zoerefine.selection_metric import SELECTION_METRIC
 
 pytestmark = pytest.mark.numeric
 

@@ -12,9 +12,10 @@ from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
-from zoerefine.metrics import SELECTION_METRIC, arrow
+from zoerefine.metrics import arrow
 from zoerefine.progress import is_quiet
 from zoerefine.run_dir import RunDir
+from zoerefine.selection_metric import SELECTION_METRIC
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 STUDY = Path("runs/demo/latest")

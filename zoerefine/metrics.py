@@ -113,7 +113,6 @@ METRICS = {
     "delta3": Metric(partial(delta, power=3), lower_is_better=False),
 }
 NAMES = tuple(METRICS)  # in the order of the columns of `picture_metrics`
-SELECTION_METRIC = "abs_rel"  # chooses the best weights, trials and runs; lower is better
 
 
 def picture_metrics(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from zoerefine.data.prefetch import Prefetcher
 from zoerefine.data.sampler import OrderOptions, Sampler
 from zoerefine.errors import UserError
 from zoerefine.image_files import jpeg_bytes
-from zoerefine.metrics import NAMES, SELECTION_METRIC, picture_metrics, valid_pixels
+from zoerefine.metrics import NAMES, picture_metrics, valid_pixels
 from zoerefine.pictures import (
     WORST_ERROR,
     depth_colors,
@@ -26,6 +26,7 @@ from zoerefine.pictures import (
     panel,
 )
 from zoerefine.run_dir import RunDir
+from zoerefine.selection_metric import SELECTION_METRIC
 from zoerefine.training.checkpoint import load_refiner
 from zoerefine.training.job import prepare
 

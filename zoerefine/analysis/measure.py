@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from zoerefine.analysis.group_names import shortened
 from zoerefine.analysis.run_record import Curve, Run
-from zoerefine.metrics import SELECTION_METRIC
+from zoerefine.selection_metric import SELECTION_METRIC
 
 
 @dataclass(frozen=True)

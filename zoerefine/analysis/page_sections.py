@@ -23,8 +23,8 @@ from zoerefine.analysis.page_graph import group_color
 from zoerefine.analysis.run_record import Curve, differing_keys
 from zoerefine.analysis.settings_picture import SHOWN_SETTINGS, columns_by_score, share_of
 from zoerefine.analysis.table import RunCurve, run_rows
-from zoerefine.metrics import SELECTION_METRIC
 from zoerefine.run_metrics.find_files import EVENT_FILES
+from zoerefine.selection_metric import SELECTION_METRIC
 
 CURVES_SHOWN = 200
 POINTS_SHOWN = 250  # of a curve

@@ -8,9 +8,9 @@ from pathlib import Path
 from zoerefine.analysis.documents import read_document
 from zoerefine.analysis.foreign_run import is_foreign, read_curves, read_foreign_run
 from zoerefine.analysis.run_record import Run, read_own_run
-from zoerefine.metrics import SELECTION_METRIC
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import RunMetrics, Series, read_metrics
+from zoerefine.selection_metric import SELECTION_METRIC
 
 VALIDATION = "val."
 SELECTED_BY = f"{VALIDATION}refined.{SELECTION_METRIC}"

@@ -19,7 +19,7 @@ from zoerefine.data.split import Split
 from zoerefine.errors import UserError
 from zoerefine.identity import study_settings
 from zoerefine.launch.provenance import source_facts
-from zoerefine.metrics import SELECTION_METRIC, arrow
+from zoerefine.metrics import arrow
 from zoerefine.registries import OBJECTIVES
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.best_training import publish_training
@@ -31,6 +31,7 @@ from zoerefine.searching.pruning import prune_reason_before_training
 from zoerefine.searching.space import Values
 from zoerefine.searching.space_reader import read_space
 from zoerefine.searching.trial_runner import TrialMonitor, TrialOutcome
+from zoerefine.selection_metric import SELECTION_METRIC
 from zoerefine.training.binding import data_digest, identified
 from zoerefine.training.job import (
     CHECKOUT,

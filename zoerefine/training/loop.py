@@ -20,7 +20,6 @@ from zoerefine.data.verification import BackgroundVerification, DamagedCache
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.image_files import write_png
-from zoerefine.metrics import SELECTION_METRIC
 from zoerefine.progress import bar, say
 from zoerefine.ranks import (
     broadcast_from_writer,
@@ -31,6 +30,7 @@ from zoerefine.ranks import (
     world_size,
 )
 from zoerefine.run_dir import RunDir
+from zoerefine.selection_metric import SELECTION_METRIC
 from zoerefine.training.binding import binding, refuse_another_checkpoint
 from zoerefine.training.checkpoint import (
     CheckpointWriter,

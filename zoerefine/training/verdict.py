@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from zoerefine.metrics import SELECTION_METRIC
+from zoerefine.selection_metric import SELECTION_METRIC
 
 # A refiner that uses its pseudo depth has a larger error with another scene's, by this factor.
 LEAST_DEPENDENCE = 1.05
