@@ -51,10 +51,15 @@ def read_rgb(path: Path) -> Array:
 
     Raises `UserError` for a file that is missing, cut short, damaged, too large, or no JPEG or PNG.
     """
-    data = _checked_bytes(path)
+    return decode_rgb(_file_bytes(path), str(path))
+
+
+def decode_rgb(data: bytes, what: str) -> Array:
+    """As `read_rgb`, for a file's bytes; `what` names them in messages."""
+    _check_header(data, what)
     if data.startswith(JPEG_START):
-        return _decode_jpeg(path, data)
-    return _decode_png(path, data, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
+        return _decode_jpeg(what, data)
+    return _decode_png(what, data, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
 
 
 def read_values(path: Path) -> Array:
@@ -63,22 +68,27 @@ def read_values(path: Path) -> Array:
     Three equal channels, as some annotation tools write, count as one.
     Raises `UserError` as `read_rgb` does, and for a JPEG, a colour picture or under 8 bits.
     """
-    data = _checked_bytes(path)
+    return decode_values(_file_bytes(path), str(path))
+
+
+def decode_values(data: bytes, what: str) -> Array:
+    """As `read_values`, for a file's bytes; `what` names them in messages."""
+    _check_header(data, what)
     if data.startswith(JPEG_START):
-        raise UserError(f"{path} is a JPEG, which does not keep values exactly: write a PNG")
+        raise UserError(f"{what} is a JPEG, which does not keep values exactly: write a PNG")
     *_, bits, kind = PNG_HEADER.unpack_from(data)
     if kind == GREY and bits < 8:  # a decoder would spread the values over 8 bits
-        raise UserError(f"{path} has {bits} bits a pixel: write 8 or 16")
-    picture = _decode_png(path, data, cv2.IMREAD_UNCHANGED)  # does not apply EXIF either
+        raise UserError(f"{what} has {bits} bits a pixel: write 8 or 16")
+    picture = _decode_png(what, data, cv2.IMREAD_UNCHANGED)  # does not apply EXIF either
     if picture.ndim == 2:
         return picture
     if kind == PALETTE:
         with Image.open(io.BytesIO(data)) as image:
             return np.asarray(image)
     if (picture[..., :3] != picture[..., :1]).any():
-        raise UserError(f"{path} is a colour picture: expected one channel")
+        raise UserError(f"{what} is a colour picture: expected one channel")
     if picture.shape[2] == 4 and (picture[..., 3] != np.iinfo(picture.dtype).max).any():
-        raise UserError(f"{path} has transparent pixels: write 0 for invalid pixels instead")
+        raise UserError(f"{what} has transparent pixels: write 0 for invalid pixels instead")
     return np.ascontiguousarray(picture[..., 0])
 
 
@@ -102,6 +112,20 @@ def picture_size(path: Path) -> tuple[int, int] | None:
             return image.size
     except UNREADABLE:  # decoding the file says what is wrong with it
         return None
+
+
+def stored_size(data: bytes) -> tuple[int, int] | None:
+    """Width and height from a JPEG's or PNG's header; None where there is none."""
+    if data.startswith(JPEG_START):
+        try:
+            height, width, *_ = simplejpeg.decode_jpeg_header(data)
+        except ValueError:
+            return None
+        return width, height
+    if len(data) < AFTER_PNG_HEADER or not data.startswith(PNG_START):
+        return None
+    _, name, width, height, *_ = PNG_HEADER.unpack_from(data)
+    return (width, height) if name == b"IHDR" and width and height else None
 
 
 def png_bytes(pixels: Array, text: Mapping[str, str] | None = None) -> bytes:
@@ -166,8 +190,8 @@ def write_bytes(path: Path, data: bytes) -> None:
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _checked_bytes(path: Path) -> bytes:
-    """A picture file's bytes. Its size and the picture's are checked before anything is decoded."""
+def _file_bytes(path: Path) -> bytes:
+    """A picture file's bytes, if they are not too many."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -176,14 +200,17 @@ def _checked_bytes(path: Path) -> bytes:
             raise UserError(
                 f"{path} has {status.st_size} bytes; pictures of up to {MAX_FILE_BYTES} are read"
             )
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    size = _stored_size(data)
+
+
+def _check_header(data: bytes, what: str) -> None:
+    """Check the stated size of a picture before anything is decoded."""
+    size = stored_size(data)
     if size is None:
-        raise UserError(f"{path} is cut short or no JPEG or PNG ({len(data)} bytes): copy it again")
-    check_pixels(*size, str(path))
-    return data
+        raise UserError(f"{what} is cut short or no JPEG or PNG ({len(data)} bytes): copy it again")
+    check_pixels(*size, what)
 
 
 def check_pixels(width: int, height: int, what: str) -> None:
@@ -194,36 +221,22 @@ def check_pixels(width: int, height: int, what: str) -> None:
         )
 
 
-def _stored_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height from a JPEG's or PNG's header; None where there is none."""
-    if data.startswith(JPEG_START):
-        try:
-            height, width, *_ = simplejpeg.decode_jpeg_header(data)
-        except ValueError:
-            return None
-        return width, height
-    if len(data) < AFTER_PNG_HEADER or not data.startswith(PNG_START):
-        return None
-    _, name, width, height, *_ = PNG_HEADER.unpack_from(data)
-    return (width, height) if name == b"IHDR" and width and height else None
-
-
-def _decode_jpeg(path: Path, data: bytes) -> Array:
+def _decode_jpeg(what: str, data: bytes) -> Array:
     try:
         picture: Array = simplejpeg.decode_jpeg(data, "RGB")  # raises for libjpeg's warnings, too
     except ValueError as error:
         raise UserError(
-            f"{path} is cut short or a damaged picture ({error}): copy it again"
+            f"{what} is cut short or a damaged picture ({error}): copy it again"
         ) from None
     return picture
 
 
-def _decode_png(path: Path, data: bytes, flags: int) -> Array:
+def _decode_png(what: str, data: bytes, flags: int) -> Array:
     # OpenCV takes the memory that a chunk's length states before it reads the chunk.
     has_all_chunks = _has_all_chunks(data)
     picture = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if has_all_chunks else None
     if picture is None:
-        raise UserError(f"{path} is cut short or a damaged picture: copy it again")
+        raise UserError(f"{what} is cut short or a damaged picture: copy it again")
     return picture
 
 

@@ -24,7 +24,7 @@ from zoerefine.infer.engine_threads import BATCHES_AHEAD, EngineThreads
 from zoerefine.infer.frame_memory import FrameMemory
 from zoerefine.infer.inference import FrameInWork, Inference, InferenceSummary
 from zoerefine.infer.pseudo import ZoeDepth
-from zoerefine.infer.read_ahead import batches_of_one_size, read_ahead
+from zoerefine.infer.read_ahead import batches_of_one_size, frames_to_read, read_ahead
 from zoerefine.memory import free_memory
 from zoerefine.points.spread import spread_points_u16
 from zoerefine.processor_use import usable_cores
@@ -33,7 +33,8 @@ from zoerefine.progress import Progress, bar
 MEMORY_SHARE = 0.25  # of the free memory, for frames between reading and writing
 
 T = TypeVar("T")
-WriteFrame = Callable[[FrameInWork, list[np.ndarray]], str]
+# Writes the outputs of a frame, uint16 [H, W] each.
+WriteFrame = Callable[[FrameInWork, list[np.ndarray]], T]
 
 
 def refine(job: Inference, batch: int) -> InferenceSummary:
@@ -50,7 +51,7 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
         bar(len(job.source.names), "refining", "frame") as progress,
         FrameMemory(int(MEMORY_SHARE * free_memory())) as memory,
     ):
-        frames = read_ahead(job, pool, summary, memory)
+        frames = read_ahead(frames_to_read(job, summary), pool, summary.leave_out, memory)
         batches = run_ahead(batches_of_one_size(frames, batch))
         if isinstance(job.pseudo, ZoeDepth):
             batches = run_ahead(with_pseudo_depth(batches, job.pseudo))
@@ -82,10 +83,10 @@ def refine_in_threads(
     engines: EngineThreads,
     batches: Iterator[list[FrameInWork]],
     pool: ThreadPoolExecutor,
-    write: WriteFrame,
-) -> Iterator[list[Future[str]]]:
+    write: WriteFrame[T],
+) -> Iterator[list[Future[T]]]:
     """Refine batches a few ahead; yields for each the futures that write its files."""
-    refining: deque[Future[list[Future[str]]]] = deque()
+    refining: deque[Future[list[Future[T]]]] = deque()
     for batch in batches:
         pictures = [frame.rgb for frame in batch]
         depths = [frame.zoe for frame in batch if frame.zoe is not None]
@@ -101,8 +102,8 @@ def write_batch(
     batch: list[FrameInWork],
     outputs: list[np.ndarray],
     pool: ThreadPoolExecutor,
-    write: WriteFrame,
-) -> list[Future[str]]:
+    write: WriteFrame[T],
+) -> list[Future[T]]:
     """Start to write the files of frames with these outputs, uint16 [B, H, W] each."""
     return [
         pool.submit(write, frame, of_frame)

@@ -1,9 +1,10 @@
 """Frames that are decoded before they are needed, in batches of one picture size."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from zoerefine.errors import UserError
 from zoerefine.infer.frame_memory import BYTES_PER_PIXEL, FrameMemory
@@ -11,6 +12,23 @@ from zoerefine.infer.inference import FrameInWork, Inference, InferenceSummary
 from zoerefine.infer.sources import FrameSource, SourceFrame
 
 FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an incomplete batch
+
+
+LeaveOut = Callable[[str, object], None]  # records a frame's name, and why it cannot be refined
+
+
+@dataclass(frozen=True)
+class FrameToRead:
+    """A frame that is known, but not decoded.
+
+    Attributes:
+        nbytes: that `FrameMemory` counts for it.
+        read: decodes it; raises `UserError` if it cannot be read.
+    """
+
+    name: str
+    nbytes: int
+    read: Callable[[], FrameInWork]
 
 
 @dataclass(frozen=True)
@@ -21,44 +39,50 @@ class FrameBeingRead:
     nbytes: int
     reading: Future[FrameInWork]
 
-    def unless_broken(
-        self, summary: InferenceSummary, memory: FrameMemory
-    ) -> Iterator[FrameInWork]:
+    def unless_broken(self, leave_out: LeaveOut, memory: FrameMemory) -> Iterator[FrameInWork]:
         """The frame, or nothing if it could not be read, which is recorded."""
         try:
             frame = self.reading.result()
         except UserError as error:
-            summary.leave_out(self.name, error)
+            leave_out(self.name, error)
             memory.free(self.nbytes)
         else:
             yield frame
 
 
 def read_ahead(
-    job: Inference, pool: ThreadPoolExecutor, summary: InferenceSummary, memory: FrameMemory
+    frames: Iterable[FrameToRead],
+    pool: ThreadPoolExecutor,
+    leave_out: LeaveOut,
+    memory: FrameMemory,
 ) -> Iterator[FrameInWork | None]:
-    """Frames that are not done yet, in order, decoded by the pool before they are needed.
+    """Frames in order, decoded by the pool before they are needed.
 
     None comes before a wait for memory: frames must not wait for others then.
     """
     waiting: deque[FrameBeingRead] = deque()
+    for frame in frames:
+        if not memory.has_room(frame.nbytes):
+            while waiting:
+                yield from waiting.popleft().unless_broken(leave_out, memory)
+            yield None
+        memory.take(frame.nbytes)
+        waiting.append(FrameBeingRead(frame.name, frame.nbytes, pool.submit(frame.read)))
+        if len(waiting) > FRAMES_AHEAD:
+            yield from waiting.popleft().unless_broken(leave_out, memory)
+    for one in waiting:
+        yield from one.unless_broken(leave_out, memory)
+
+
+def frames_to_read(job: Inference, summary: InferenceSummary) -> Iterator[FrameToRead]:
+    """The frames of an inference that are not done yet, in order."""
     for frame in readable_frames(job.source, summary):
         inputs = job.inputs_of(frame)
         if job.results.is_done(frame.name, inputs):
             summary.kept.append(frame.name)
             continue
         nbytes = frame.pixels() * BYTES_PER_PIXEL
-        if not memory.has_room(nbytes):
-            while waiting:
-                yield from waiting.popleft().unless_broken(summary, memory)
-            yield None
-        memory.take(nbytes)
-        reading = pool.submit(read_frame, frame, inputs, job, nbytes)
-        waiting.append(FrameBeingRead(frame.name, nbytes, reading))
-        if len(waiting) > FRAMES_AHEAD:
-            yield from waiting.popleft().unless_broken(summary, memory)
-    for one in waiting:
-        yield from one.unless_broken(summary, memory)
+        yield FrameToRead(frame.name, nbytes, partial(read_frame, frame, inputs, job, nbytes))
 
 
 def readable_frames(source: FrameSource, summary: InferenceSummary) -> Iterator[SourceFrame]:
