@@ -10,7 +10,8 @@ from zoerefine.analysis.group_names import group_names, shortened
 from zoerefine.analysis.read_run import read_run
 from zoerefine.analysis.run_record import Run, differing_keys
 from zoerefine.errors import UserError, damage
-from zoerefine.launch.git_commands import GitError, git
+from zoerefine.launch.git_commands import git
+from zoerefine.launch.git_settings import GitError
 from zoerefine.launch.result_files import left_digests
 from zoerefine.metrics import NAMES
 from zoerefine.run_dir import RunDir

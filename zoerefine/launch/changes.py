@@ -10,7 +10,6 @@ from pathlib import Path
 
 from zoerefine.errors import UserError
 from zoerefine.launch.git_commands import (
-    GitError,
     changed_and_untracked_files,
     git,
     git_bytes,
@@ -19,6 +18,7 @@ from zoerefine.launch.git_commands import (
     uncommitted_files,
 )
 from zoerefine.launch.git_objects import write_alternates
+from zoerefine.launch.git_settings import GitError
 from zoerefine.launch.redaction import find_secret
 from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.progress import say

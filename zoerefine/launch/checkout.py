@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zoerefine.errors import UserError
 from zoerefine.launch.changes import Changes
-from zoerefine.launch.git_commands import ISOLATED, git
+from zoerefine.launch.git_commands import git
 from zoerefine.launch.git_objects import (
     GITLINK,
     LINK,
@@ -24,6 +24,7 @@ from zoerefine.launch.git_objects import (
     read_tree,
     write_alternates,
 )
+from zoerefine.launch.git_settings import ISOLATED, NO_TEMPLATE
 from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.launch.submodules import (
     check_depth,
@@ -120,7 +121,7 @@ def init_from_mirror(folder: Path, mirror: Path, commit: str) -> None:
 
     `git clone --shared` does not serve: it copies the objects of a shallow mirror.
     """
-    git("init", "--quiet", "--template=", folder, env=ISOLATED)
+    git("init", "--quiet", NO_TEMPLATE, folder, env=ISOLATED)
     own = folder / ".git"
     write_alternates(own / "objects", mirror / "objects")
     if (mirror / "shallow").exists():

@@ -1,35 +1,26 @@
-"""Runs git as a program: without a shell, without prompts, and isolated from user input."""
+"""Runs git: without a shell, without prompts, and isolated from user input.
 
-import os
+The commands that bring a commit here go through GitPython (`hardened_git.py`), which refuses unsafe
+options and protocols. So do reads of many objects, which share one process of GitPython's.
+
+Every other command starts git directly. They read, or make an index again, and a second launch of a
+commit needs no others: the import of GitPython would make it a fifth slower. They are also the
+commands that run in a user's own repository.
+"""
+
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from zoerefine.errors import UserError
 from zoerefine.launch.foreign_settings import clean_environment, foreign_settings
-from zoerefine.launch.redaction import hide_secrets
+from zoerefine.launch.git_settings import NOT_INSTALLED, OPTIONS, SETTINGS, GitError, error_line
 
-SETTINGS = {
-    # A URL can name a program to run (`ext::`): only these transports are allowed.
-    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    # A replacement object (git replace) would change the tree that a hash stands for.
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "LC_ALL": "C",
+THROUGH_GITPYTHON = {
+    *("init", "config", "remote", "fetch", "update-ref"),
+    *("checkout", "checkout-index", "apply", "lfs"),
 }
-# No programs that a repository's own configuration names, and no automatic clean-up.
-OPTIONS = (
-    *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
-    *("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false"),
-    *("-c", "checkout.workers=0"),  # one for each core: twice as fast on two cores
-)
-# A checkout must not depend on the user's settings (line endings, filters, templates).
-ISOLATED = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-
-
-class GitError(UserError):
-    """Git failed; the sentence holds git's own first error line."""
 
 
 def git(
@@ -62,37 +53,57 @@ def git_bytes(
             locked until git ends.
         foreign: the folder is a user's repository, whose own configuration must run nothing.
     """
+    check_folder(folder)
+    texts = [str(word) for word in words]
+    own = foreign_settings(folder) if foreign and folder else {}
+    variables = dict(own) | dict(env or {})
+    if texts[0] in THROUGH_GITPYTHON:
+        from zoerefine.launch import hardened_git
+
+        code, out, err = hardened_git.run(texts, folder, variables, stdin, pass_fds)
+    else:
+        code, out, err = run_directly(texts, folder, variables, stdin, pass_fds)
+    if code:
+        verb = next(word for word in texts if not word.startswith("-") and "=" not in word)
+        raise GitError(f"git {verb} failed: {error_line(err)}")
+    return out
+
+
+def check_folder(folder: Path | None) -> None:
+    """Raises `GitError` where git cannot be started in a folder."""
+    if folder is not None and not folder.is_dir():
+        raise GitError(f"{folder} {'is not a folder' if folder.exists() else 'does not exist'}")
+
+
+def run_directly(
+    words: Sequence[str],
+    folder: Path | None,
+    variables: Mapping[str, str],
+    stdin: bytes | None,
+    pass_fds: Sequence[int],
+) -> tuple[int, bytes, str]:
+    """Run git without GitPython; returns its exit code and what it printed."""
     try:
-        own = foreign_settings(folder) if foreign and folder else {}
         done = subprocess.run(
-            ["git", *OPTIONS, *map(str, words)],
+            ["git", *OPTIONS, *words],
             cwd=folder,
-            env=clean_environment() | SETTINGS | dict(own) | dict(env or {}),
+            env=clean_environment() | SETTINGS | dict(variables),
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             check=False,
             pass_fds=tuple(pass_fds),
         )
-    except NotADirectoryError:
-        raise GitError(f"{folder} is not a folder") from None
     except FileNotFoundError:
-        if folder is not None and not folder.exists():
-            raise GitError(f"{folder} does not exist") from None
-        raise UserError("git is not installed: install it (e.g. apt install git)") from None
-    if done.returncode:
-        verb = next(
-            word for word in words if not str(word).startswith("-") and "=" not in str(word)
-        )
-        raise GitError(f"git {verb} failed: {error_line(done.stderr.decode(errors='replace'))}")
-    return done.stdout
+        raise UserError(NOT_INSTALLED) from None
+    return done.returncode, done.stdout, done.stderr.decode(errors="replace")
 
 
-def error_line(text: str) -> str:
-    """The first error line of git's messages, or else the last line."""
-    lines = [line for line in text.splitlines() if line.strip()] or ["no message"]
-    named = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    return hide_secrets((named or lines[-1:])[0])
+def object_reader(repository: Path) -> AbstractContextManager[Callable[[str], bytes]]:
+    """While entered, a function that gives an object's content by its id; raises `UserError`."""
+    from zoerefine.launch import hardened_git
+
+    return hardened_git.object_reader(repository)
 
 
 def head_commit(folder: Path) -> str:

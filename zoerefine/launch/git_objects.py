@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.launch.git_commands import ISOLATED, git_bytes
+from zoerefine.launch.git_commands import git_bytes, object_reader
+from zoerefine.launch.git_settings import ISOLATED
 
 TREE, LINK, GITLINK = "40000", "120000", "160000"
-BATCH, BATCH_BYTES = 256, 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ def write_alternates(objects: Path, borrowed: Path) -> None:
 
 def commit_tree(repository: Path, commit: str) -> str:
     """The tree of a commit. Raises `UserError` where the commit's object is damaged."""
-    ((_, content),) = read_objects(repository, "commit", [commit])
+    content = git_bytes("cat-file", "commit", commit, folder=repository, env=ISOLATED)
+    check_content(repository, "commit", commit, content)
     return content.split(b"\n", 1)[0].removeprefix(b"tree ").decode()
 
 
@@ -52,17 +53,16 @@ def read_tree(repository: Path, tree: str) -> dict[str, TreeEntry]:
     Raises `UserError` where one of the tree's objects is damaged.
     """
     found: dict[str, TreeEntry] = {}
-    level = [("", tree)]
-    while level:
-        bodies = dict(read_objects(repository, "tree", sorted({one for _, one in level})))
-        below: list[tuple[str, str]] = []
-        for prefix, folder in level:
-            for name, entry in tree_entries(bodies[folder]):
+    folders = [("", tree)]
+    with object_reader(repository) as read:
+        for prefix, one in folders:  # grows while we go through it
+            body = read(one)
+            check_content(repository, "tree", one, body)
+            for name, entry in tree_entries(body):
                 if entry.mode.lstrip("0") == TREE:
-                    below.append((f"{prefix}{name}/", entry.id))
+                    folders.append((f"{prefix}{name}/", entry.id))
                 else:
                     found[prefix + name] = entry
-        level = below
     return found
 
 
@@ -77,44 +77,16 @@ def tree_entries(body: bytes) -> Iterator[tuple[str, TreeEntry]]:
         yield name.decode(errors="surrogateescape"), entry
 
 
-def cat_file(how: str, repository: Path, ids: Sequence[str]) -> bytes:
-    """What `git cat-file` prints about objects."""
-    words = "\n".join(ids).encode()
-    return git_bytes("cat-file", how, folder=repository, env=ISOLATED, stdin=words)
-
-
-def batches(repository: Path, ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Objects in groups whose contents fit into memory together; a large one is alone."""
-    if len(ids) == 1:
-        yield ids
-        return
-    batch: list[str] = []
-    total_bytes = 0
-    sizes = cat_file("--batch-check=%(objectsize)", repository, ids).decode().splitlines()
-    for one, size in zip(ids, sizes, strict=True):
-        size_bytes = int(size) if size.isdigit() else 0  # "<id> missing"
-        if batch and (len(batch) == BATCH or total_bytes + size_bytes > BATCH_BYTES):
-            yield batch
-            batch, total_bytes = [], 0
-        batch.append(one)
-        total_bytes += size_bytes
-    if batch:
-        yield batch
-
-
 def read_objects(repository: Path, kind: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Objects by their ids. Raises `UserError` where a content does not have its id."""
-    for some in batches(repository, ids):
-        data = cat_file("--batch", repository, some)
-        place = 0
-        for one in some:
-            head, _, _ = data[place : place + 200].partition(b"\n")
-            words = head.split()
-            if len(words) != 3:
-                raise UserError(f"{repository} does not have the object {one}")
-            place += len(head) + 1
-            content = data[place : place + int(words[2])]
-            place += len(content) + 1
-            if object_id(kind, content) != one:
-                raise UserError(f"{repository} is damaged: {kind} {one} has another content")
+    """Objects by their ids, one in memory at a time. Raises `UserError` where one is damaged."""
+    with object_reader(repository) as read:
+        for one in ids:
+            content = read(one)
+            check_content(repository, kind, one, content)
             yield one, content
+
+
+def check_content(repository: Path, kind: str, one: str, content: bytes) -> None:
+    """Raises `UserError` where an object's content does not have its id."""
+    if object_id(kind, content) != one:
+        raise UserError(f"{repository} is damaged: {kind} {one} has another content")

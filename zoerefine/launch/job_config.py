@@ -8,7 +8,8 @@ from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES
-from zoerefine.launch.git_commands import GitError, git, git_bytes
+from zoerefine.launch.git_commands import git, git_bytes
+from zoerefine.launch.git_settings import GitError
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.redaction import find_secret_in_config, find_secret_in_values
 from zoerefine.run_dir import LARGEST_DOCUMENT, require_file

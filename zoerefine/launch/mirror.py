@@ -19,7 +19,8 @@ from pathlib import Path
 from zoerefine.errors import UserError
 from zoerefine.files import create_ignored_folder
 from zoerefine.launch.foreign_settings import UPLOAD_PACK
-from zoerefine.launch.git_commands import GitError, git
+from zoerefine.launch.git_commands import git
+from zoerefine.launch.git_settings import NO_TEMPLATE, GitError
 from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.locks import lock
 
@@ -120,7 +121,7 @@ def ensure_mirror(mirror: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
     temporary = mirror.with_name(f".{mirror.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        git("init", "--quiet", "--bare", "--template=", temporary)
+        git("init", "--quiet", "--bare", NO_TEMPLATE, temporary)
         git("config", "gc.auto", "0", folder=temporary)
         os.replace(temporary, mirror)
     finally:

@@ -13,7 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from zoerefine.errors import UserError
-from zoerefine.launch.git_commands import GitError, git
+from zoerefine.launch.git_commands import git
+from zoerefine.launch.git_settings import GitError
 from zoerefine.launch.redaction import hide_secrets, register_secret
 
 URL = re.compile(r"(file|https?|ssh|git)://[^\s?#]+")

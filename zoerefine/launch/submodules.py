@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.launch.git_commands import ISOLATED, GitError, git
+from zoerefine.launch.git_commands import git
+from zoerefine.launch.git_settings import ISOLATED, GitError
 from zoerefine.launch.mirror import fetch_commit
 from zoerefine.launch.repository_address import (
     RepositoryAddress,

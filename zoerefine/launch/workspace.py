@@ -22,7 +22,8 @@ from pathlib import Path
 from zoerefine.errors import UserError
 from zoerefine.launch.changes import Changes
 from zoerefine.launch.checkout import make
-from zoerefine.launch.git_commands import ISOLATED, git
+from zoerefine.launch.git_commands import git
+from zoerefine.launch.git_settings import ISOLATED
 from zoerefine.launch.repository_address import RepositoryAddress
 from zoerefine.launch.workspace_differences import Differences, compare, in_repositories
 from zoerefine.launch.workspace_record import (
