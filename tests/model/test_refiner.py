@@ -7,9 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoerefine.depth_limits import TYPICAL_M
 from zoerefine.errors import UserError
 from zoerefine.model import build_refiner
-from zoerefine.model.refiner import MEAN_LOG_DEPTH, row_positions
+from zoerefine.model.refiner import row_positions
 from zoerefine.registries import NETWORKS
 
 pytestmark = pytest.mark.numeric
@@ -57,8 +58,25 @@ def test_a_predicted_correction_multiplies_the_pseudo_depth_whatever_its_scale()
         refiner.backbone.requires_grad_(False).head.weight.zero_()
         refiner.backbone.head.bias.fill_(0.2)
     depth, corrected = (refiner(rgb01, zoe_m) for refiner in refiners)
-    assert torch.allclose(depth, torch.full_like(depth, math.exp(MEAN_LOG_DEPTH + 0.2)))
+    assert torch.allclose(depth, torch.full_like(depth, TYPICAL_M * math.exp(0.2)))
     assert torch.allclose(corrected, zoe_m * math.exp(0.2))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_depths_relative_to_the_typical_depth_are_refined_alike(name):
+    rgb01, zoe_m = inputs()
+    torch.manual_seed(0)
+    outdoors = build_refiner(
+        {"NAME": name, "BASE": 8, "MAX_LOG": 1.0, "TYPICAL_DEPTH_M": 16 * TYPICAL_M}
+    )
+    indoors = build_refiner({"NAME": name, "BASE": 8, "MAX_LOG": 1.0})
+    outdoors.trained.fill_(True)
+    indoors.load_state_dict(outdoors.state_dict())
+    with torch.no_grad():
+        near, far = indoors.eval()(rgb01, zoe_m), outdoors.eval()(rgb01, 16 * zoe_m)
+        alike = indoors(rgb01, 16 * zoe_m)
+    torch.testing.assert_close(far, 16 * near, rtol=1e-4, atol=0)
+    assert not torch.allclose(alike, 16 * near, rtol=1e-2)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -79,7 +97,7 @@ def test_the_bound_is_relative_to_the_pseudo_depth_at_any_distance():
     zoe_m /= 100
     with torch.no_grad():
         torch.testing.assert_close(refiner(rgb01, zoe_m).log(), zoe_m.log() + 0.5)
-    bias = math.log(0.02) - MEAN_LOG_DEPTH
+    bias = math.log(0.02 / TYPICAL_M)
     torch.nn.init.constant_(refiner.get_parameter("backbone.head.bias"), bias)
     torch.nn.init.zeros_(refiner.get_parameter("backbone.head.weight"))
     with torch.no_grad():

@@ -16,6 +16,7 @@ from zoerefine.config.declare import (
     path,
 )
 from zoerefine.config.value_types import Flag, Integer, Number, OneOf
+from zoerefine.depth_limits import MOST_FARTHEST_M, NEAREST_M, TYPICAL_M
 from zoerefine.registries import LOSS_TERMS, NETWORKS, OPTIMIZERS, SCHEDULES
 
 MOST_STEPS = 10_000_000
@@ -47,6 +48,13 @@ class ModelKeys(KeyGroup):
         ),
         "depth",
         "what the network predicts",
+    )
+    TYPICAL_DEPTH_M: float = key(
+        Number(above=NEAREST_M, at_most=MOST_FARTHEST_M),
+        TYPICAL_M,
+        "the depth that the network's input and output are relative to, about the geometric mean "
+        "of the data; the default is indoors",
+        "m",
     )
     OPTIONS: dict[str, Any] = key(
         OpenMapping(), {}, "hyper-parameters of the network's own: keyword arguments of its class"

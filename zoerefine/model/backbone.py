@@ -45,7 +45,7 @@ class Backbone(Protocol):
         """
 
     def forward(self, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Predict log depth, less `refiner.MEAN_LOG_DEPTH`.
+        """Predict log depth, less the log of the refiner's typical depth.
 
         Args:
             inputs: float [B, INPUTS, H, W]: RGB, log pseudo depth and row position, each

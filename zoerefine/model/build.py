@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from zoerefine.depth_limits import TYPICAL_M
 from zoerefine.model.backbone import build_backbone
 from zoerefine.model.refiner import DEPTH, RefinerNetwork
 
@@ -12,13 +13,18 @@ def build_refiner(model: Mapping[str, Any]) -> RefinerNetwork:
 
     Args:
         model: `cfg.MODEL`, or a mapping with its keys: NAME and BASE of the network, MAX_LOG, the
-            bound of the correction in log depth, PREDICTS (depth if absent), OPTIONS, the
-            network's own keyword arguments (none if absent), and CONFIDENCE (off if absent),
-            which a network that does not offer it ignores.
+            bound of the correction in log depth, PREDICTS (depth if absent), TYPICAL_DEPTH_M
+            (of indoor scenes if absent), OPTIONS, the network's own keyword arguments (none if
+            absent), and CONFIDENCE (off if absent), which a network that does not offer it ignores.
 
     Raises:
         UserError: as `build_backbone`.
     """
     options, confidence = model.get("OPTIONS", {}), model.get("CONFIDENCE", False)
     backbone = build_backbone(model["NAME"], model["BASE"], options, confidence)
-    return RefinerNetwork(backbone, model["MAX_LOG"], model.get("PREDICTS", DEPTH))
+    return RefinerNetwork(
+        backbone,
+        model["MAX_LOG"],
+        model.get("PREDICTS", DEPTH),
+        model.get("TYPICAL_DEPTH_M", TYPICAL_M),
+    )

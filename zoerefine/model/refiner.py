@@ -3,9 +3,9 @@
     depth_m = zoe_m exp(clip(change, -max_log, max_log))
 
 The backbone sees RGB, log zoe_m and rows. It predicts either log depth, then change =
-MEAN_LOG_DEPTH + backbone - log zoe_m, or the change itself (`predicts`). To predict a change, it
-must first undo the errors of the pseudo depth's scale and details; to predict depth, it takes from
-the pseudo depth what is right, which is better where training has seen the room
+log typical_depth_m + backbone - log zoe_m, or the change itself (`predicts`). To predict a change,
+it must first undo the errors of the pseudo depth's scale and details; to predict depth, it takes
+from the pseudo depth what is right, which is better where training has seen the room
 (benchmarks/quality.py). In rooms never seen it is worse (benchmarks/rooms.py). Depth differs from
 the pseudo depth by at most a factor exp(max_log). An untrained refiner returns its input
 unchanged, bit for bit, in evaluation mode.
@@ -35,9 +35,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-MEAN_LOG_DEPTH = 0.9  # log metres, of an indoor scene
+from zoerefine.depth_limits import TYPICAL_M
+
 # ImageNet statistics for RGB in 0..1, indoor statistics for log depth, those of rows in -1..1.
-INPUT_MEAN = (0.485, 0.456, 0.406, MEAN_LOG_DEPTH, 0.0)
+# The mean of log depth is log typical_depth_m.
+INPUT_MEAN = (0.485, 0.456, 0.406, math.log(TYPICAL_M), 0.0)
+LOG_DEPTH = 3  # the channel of log depth
 INPUT_STD = (0.229, 0.224, 0.225, 0.6, 0.58)
 INPUTS = len(INPUT_MEAN)
 NEAREST_INPUT_M = 0.05  # the backbone sees nearer depths, and 0 (no measurement), as this depth
@@ -54,7 +57,7 @@ class RefinerNetwork(nn.Module):
     """Corrects metric depth by at most a factor exp(+-max_log) at a pixel, before calibration.
 
     `backbone` is a `zoerefine.model.backbone.Backbone`: it maps [B, INPUTS, H', W'], with H' and
-    W' divisible by `backbone.stride`, to log depth less MEAN_LOG_DEPTH, [B, 1, H', W'], or, if
+    W' divisible by `backbone.stride`, to log (depth / typical_depth_m), [B, 1, H', W'], or, if
     `predicts` is CORRECTION, to the change of log depth; with confidence, to a second tensor of
     this shape, too.
 
@@ -73,15 +76,24 @@ class RefinerNetwork(nn.Module):
     limit: Tensor
     spread_factor: Tensor
 
-    def __init__(self, backbone: nn.Module, max_log: float, predicts: str = DEPTH) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        max_log: float,
+        predicts: str = DEPTH,
+        typical_depth_m: float = TYPICAL_M,
+    ) -> None:
         super().__init__()
         self.backbone = backbone
         self.max_log = max_log
         self.predicts = predicts
+        self.mean_log_depth = math.log(typical_depth_m)
         self.has_confidence = bool(getattr(backbone, "confidence", False))
         self.stride = int(backbone.stride)  # type: ignore[arg-type]
         shape = (1, INPUTS, 1, 1)
-        self.register_buffer("mean", torch.tensor(INPUT_MEAN).view(shape), persistent=False)
+        mean = torch.tensor(INPUT_MEAN)
+        mean[LOG_DEPTH] = self.mean_log_depth
+        self.register_buffer("mean", mean.view(shape), persistent=False)
         self.register_buffer("std", torch.tensor(INPUT_STD).view(shape), persistent=False)
         self.register_buffer("trained", torch.tensor(False))
         self.register_buffer("rows", None, persistent=False)
@@ -149,7 +161,7 @@ class RefinerNetwork(nn.Module):
         if bottom or right:
             outputs = [one[..., :height, :width] for one in outputs]
         if self.predicts == DEPTH:
-            outputs[0] = outputs[0] + MEAN_LOG_DEPTH - log_zoe
+            outputs[0] = outputs[0] + self.mean_log_depth - log_zoe
         return tuple(outputs)
 
     def depth_of(self, zoe_m: Tensor, change: Tensor) -> Tensor:
@@ -226,7 +238,7 @@ def row_positions(height: int, device: torch.device) -> Tensor:
 
 
 class DepthHead(nn.Conv2d):
-    """Features [B, channels, H, W] to log depth less MEAN_LOG_DEPTH, float32 [B, 1, H, W].
+    """Features [B, channels, H, W] to log (depth / typical depth), float32 [B, 1, H, W].
 
     Computes in float32 (TF32 on a GPU) under autocast, too: bfloat16 has steps of 0.8%. Initial
     weights are small, so that the first predictions are plausible depths.
