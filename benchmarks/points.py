@@ -23,9 +23,10 @@ from common.timing import in_turns
 
 from zoerefine.data.dataset import Dataset
 from zoerefine.data.decode import read_zoe
-from zoerefine.data.depth_codec import FARTHEST_M, NEAREST_M, ZOE_UNIT_M
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.readers import open_dataset
 from zoerefine.data.synthetic import synthesize
+from zoerefine.depth_limits import FARTHEST_M, NEAREST_M
 from zoerefine.errors import run_command
 from zoerefine.points.metric_points import MetricPoints
 from zoerefine.points.simulate import PointSimulation, truth_and_picture

@@ -1,7 +1,7 @@
 """Depth metrics as ZoeDepth's evaluation defines them, accumulated exactly over a data set.
 
-The protocol (ZoeDepth `evaluate.py`): predictions are clamped to [NEAREST_M, FARTHEST_M], pixels
-with NEAREST_M < truth < FARTHEST_M are valid, each metric is the mean of its value *per picture*,
+The protocol (ZoeDepth `evaluate.py`): predictions are clamped to [NEAREST_M, farthest_m], pixels
+with NEAREST_M < truth < farthest_m are valid, each metric is the mean of its value *per picture*,
 and nothing is rescaled to the truth. Sums are float64, so batch size does not matter.
 
 To add a metric, write a function of `PictureErrors` and one row of `METRICS`.
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoerefine.data.depth_codec import FARTHEST_M, NEAREST_M
+from zoerefine.depth_limits import FARTHEST_M, NEAREST_M
 
 MIN_OBJECT_PIXELS = 8  # a smaller object has no distance
 
@@ -115,18 +115,21 @@ METRICS = {
 NAMES = tuple(METRICS)  # in the order of the columns of `picture_metrics`
 
 
-def picture_metrics(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:
+def picture_metrics(
+    depth_m: Tensor, truth_m: Tensor, mask: Tensor, farthest_m: float = FARTHEST_M
+) -> Tensor:
     """Every metric of every picture.
 
     Args:
         depth_m, truth_m: float [B, 1, H, W], metres.
         mask: bool [B, 1, H, W], valid pixels.
+        farthest_m: predictions are clamped to it.
 
     Returns:
         float64 [B, len(METRICS)]; NaN for a picture without a valid pixel.
     """
     errors = PictureErrors(
-        depth_m.double().clamp(NEAREST_M, FARTHEST_M),
+        depth_m.double().clamp(NEAREST_M, farthest_m),
         torch.where(mask, truth_m.double(), 1.0),
         mask,
     )
@@ -205,9 +208,11 @@ def ratios(figures: dict[str, Any], to: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def log_error(depth_m: Tensor, truth_m: Tensor, mask: Tensor) -> Tensor:
+def log_error(
+    depth_m: Tensor, truth_m: Tensor, mask: Tensor, farthest_m: float = FARTHEST_M
+) -> Tensor:
     """log depth - log truth at valid pixels, else 0; all [B, 1, H, W]."""
-    depth = depth_m.clamp(NEAREST_M, FARTHEST_M)
+    depth = depth_m.clamp(NEAREST_M, farthest_m)
     return torch.where(mask, depth.log() - torch.where(mask, truth_m, 1.0).log(), 0.0)
 
 
@@ -272,6 +277,6 @@ def object_distances(depth_m: Tensor, truth_m: Tensor, objects: Tensor, mask: Te
     return torch.stack(rows) if rows else depth_m.new_zeros((0, 2)).double()
 
 
-def valid_pixels(truth_m: Tensor, zoe_m: Tensor) -> Tensor:
+def valid_pixels(truth_m: Tensor, zoe_m: Tensor, farthest_m: float = FARTHEST_M) -> Tensor:
     """Pixels with a truth inside the protocol's range and a pseudo depth: bool [B, 1, H, W]."""
-    return (truth_m > NEAREST_M) & (truth_m < FARTHEST_M) & (zoe_m > 0)
+    return (truth_m > NEAREST_M) & (truth_m < farthest_m) & (zoe_m > 0)

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -141,11 +142,12 @@ def _refine_all(
     device = torch.device("cpu")
     refined, before, after = [], [], []
     for batch in Prefetcher(loader, device):
-        mask = valid_pixels(batch.depth_m, batch.zoe_m)
+        mask = valid_pixels(batch.depth_m, batch.zoe_m, cache.farthest_m)
+        metrics = partial(picture_metrics, farthest_m=cache.farthest_m)
         depth_m = refiner(batch.rgb01, batch.zoe_m)
         refined += list(depth_m[:, 0].numpy())
-        before.append(picture_metrics(batch.zoe_m, batch.depth_m, mask)[:, SCORE])
-        after.append(picture_metrics(depth_m, batch.depth_m, mask)[:, SCORE])
+        before.append(metrics(batch.zoe_m, batch.depth_m, mask=mask)[:, SCORE])
+        after.append(metrics(depth_m, batch.depth_m, mask=mask)[:, SCORE])
     return refined, torch.cat(before).numpy(), torch.cat(after).numpy()
 
 

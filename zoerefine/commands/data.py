@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.data import ZOEDEPTH_MODEL
+from zoerefine.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def parser() -> argparse.ArgumentParser:
     add = command(inspect, "report what a data set contains and which faults it has")
     add("folder", type=Path, help="the data set")
     add("--picture", type=Path, metavar="FILE", help="write a contact sheet (png)")
+    add("--farthest", type=metres, default=FARTHEST_M, metavar="M",
+        help=f"the DATA.FARTHEST_M of a training, metres ({FARTHEST_M:g})")  # fmt: skip
 
     add = command(zoedepth, "run ZoeDepth on the pictures without pseudo depth")
     add("folder", type=Path, help="the data set")
@@ -98,6 +101,14 @@ def parser() -> argparse.ArgumentParser:
     add = command(verify, "compare all records of packed caches with their digests")
     add("folder", type=Path, help="a packed cache, or a folder of them (a config's CACHE.ROOT)")
     return made
+
+
+def metres(text: str) -> float:
+    """A farthest depth; argparse names the option of any other text."""
+    number = float(text)
+    if not 0 < number <= MOST_FARTHEST_M:
+        raise argparse.ArgumentTypeError(f"must be above 0 and at most {MOST_FARTHEST_M:g}")
+    return number
 
 
 def positive(text: str) -> int:
@@ -147,7 +158,7 @@ def inspect(args: argparse.Namespace) -> int:
     if args.picture:
         refuse_foreign([args.picture], "--picture")
     dataset = open_dataset(args.folder)
-    report, faults = inspect(dataset)
+    report, faults = inspect(dataset, args.farthest)
     print(report)
     if args.picture:
         contact_sheet(dataset, args.picture)

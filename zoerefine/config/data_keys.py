@@ -15,6 +15,7 @@ from zoerefine.config.declare import (
     path,
 )
 from zoerefine.config.value_types import Integer, Number, OneOf, Text
+from zoerefine.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.run_dir import run_name_fault
 
 MOST_PIXELS = 8192  # of a side
@@ -67,6 +68,12 @@ class DataKeys(KeyGroup):
         SHARE_BELOW_ONE, 0.15, "share of the scenes for testing; above 0: at least one scene"
     )
     TEST_SCENES: list[str] = key(NAMES, [], "test scenes in addition to the random ones")
+    FARTHEST_M: float = key(
+        Number(at_least=0.1, at_most=MOST_FARTHEST_M),
+        FARTHEST_M,
+        "metrics use true depths below this, and clamp predictions to it: 10 indoors, 80 outdoors",
+        "m",
+    )
     MAX_BROKEN: float = key(
         SHARE, 0.01, "share of unreadable frames above which packing is an error"
     )

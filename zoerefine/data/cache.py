@@ -20,6 +20,7 @@ import numpy as np
 
 from zoerefine.data.cache_header import read_header
 from zoerefine.data.dataset import Clip
+from zoerefine.depth_limits import FARTHEST_M
 from zoerefine.errors import UserError
 from zoerefine.memory import free_memory
 
@@ -125,6 +126,7 @@ class Cache:
         complete: whether all frames were decoded, so that broken ones are known and left out.
         contents: `dataset_digest` as the header has it; empty without one.
         code: which code packed it: see `packing_code`.
+        farthest_m: metrics use true depths below this; of the config, not of the files.
     """
 
     folder: Path | None
@@ -142,6 +144,7 @@ class Cache:
     complete: bool = True
     contents: str = ""
     code: str = ""
+    farthest_m: float = FARTHEST_M
 
     def __len__(self) -> int:
         return len(self.frames)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-NEAREST_M, FARTHEST_M = 1e-3, 10.0  # true depth that training and metrics use; see `metrics`
 VALID_SHARE = 0.5  # a resized pixel is valid if at least this share of its area was
 SATURATED = 255  # in an 8-bit file: the end of its range, or anything beyond
 WIDEN = 257  # 255 * 257 = 65535: 8 bits spread over 16

@@ -9,9 +9,10 @@ import numpy as np
 
 from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.decode import read_frame
-from zoerefine.data.depth_codec import FARTHEST_M, NEAREST_M, ZOE_UNIT_M
+from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.edge_alignment import SHIFT_TO_WARN, edge_alignment
 from zoerefine.data.one_room import POINTS_OF_ONE_ROOM, compare_rooms
+from zoerefine.depth_limits import FARTHEST_M, NEAREST_M
 from zoerefine.errors import UserError
 from zoerefine.image_files import UPRIGHT, exif_orientation, read_rgb
 from zoerefine.processor_use import usable_cores
@@ -44,13 +45,17 @@ class FrameReport:
     fault: str = ""
 
 
-def inspect(dataset: Dataset) -> tuple[str, int]:
-    """Read every frame; returns the report as text, and the number of faults."""
+def inspect(dataset: Dataset, limit_m: float = FARTHEST_M) -> tuple[str, int]:
+    """Read every frame; returns the report as text, and the number of faults.
+
+    Args:
+        limit_m: metrics will use true depths below this, DATA.FARTHEST_M.
+    """
     with ThreadPoolExecutor(usable_cores()) as pool:
-        found = pool.map(lambda frame: read_and_report(frame, dataset), dataset.frames)
+        found = pool.map(lambda frame: read_and_report(frame, dataset, limit_m), dataset.frames)
         reports = list(track(found, len(dataset.frames), "reading", "frame"))
     faults = [report.fault for report in reports if report.fault] + list(dataset.unpaired)
-    faults += _useless(reports)
+    faults += _useless(reports, limit_m)
     sizes = Counter(report.size for report in reports if report.size)
     encoding = dataset.depth_encoding
     lines = [
@@ -71,7 +76,7 @@ def inspect(dataset: Dataset) -> tuple[str, int]:
     return "\n".join(lines), len(faults)
 
 
-def read_and_report(frame: Frame, dataset: Dataset) -> FrameReport:
+def read_and_report(frame: Frame, dataset: Dataset, limit_m: float) -> FrameReport:
     """Read one frame at its own size."""
     try:
         height, width = read_rgb(frame.rgb).shape[:2]
@@ -86,7 +91,7 @@ def read_and_report(frame: Frame, dataset: Dataset) -> FrameReport:
             fault = f"{path} has no valid pixel: all are 0 (no measurement)"
             return FrameReport(size, orientation=orientation, fault=fault)
     valid, both = depth_m > 0, (depth_m > 0) & (zoe_m > 0)
-    in_range = both & (depth_m > NEAREST_M) & (depth_m < FARTHEST_M)
+    in_range = both & (depth_m > NEAREST_M) & (depth_m < limit_m)
     errors = np.abs(zoe_m[both] - depth_m[both]) / depth_m[both]
     return FrameReport(
         size,
@@ -113,14 +118,14 @@ def _depth_lines(dataset: Dataset, reports: list[FrameReport]) -> list[str]:
     return lines
 
 
-def _useless(reports: list[FrameReport]) -> list[str]:
+def _useless(reports: list[FrameReport], limit_m: float) -> list[str]:
     """A fault if no frame at all can be used; frames with a fault of their own do not count."""
     whole = [report for report in reports if not report.fault]
     if not whole or any(report.is_usable for report in whole):
         return []
     return [
-        f"no pixel has a true depth of {NEAREST_M:g} to {FARTHEST_M:g} m and pseudo depth: nothing "
-        "can be trained or measured; is the unit of depth right?"
+        f"no pixel has a true depth of {NEAREST_M:g} to {limit_m:g} m and pseudo depth: nothing "
+        "can be trained or measured; is the unit of depth right, or --farthest needed?"
     ]
 
 

@@ -1,8 +1,8 @@
 """Checks that a data set has pixels that training and metrics can use."""
 
 from zoerefine.data.cache import Cache
-from zoerefine.data.depth_codec import FARTHEST_M, NEAREST_M
 from zoerefine.data.split import PARTS, Split
+from zoerefine.depth_limits import NEAREST_M
 from zoerefine.errors import UserError
 
 NAMES = {"train": "training", "val": "validation", "test": "test"}
@@ -19,8 +19,8 @@ def check_measured(cache: Cache, split: Split) -> None:
             raise UserError(
                 f"no pixel of the {NAMES[part]} scenes ({', '.join(scenes[:3])}"
                 f"{', ...' if len(scenes) > 3 else ''}) has a true depth of {NEAREST_M:g} to "
-                f"{FARTHEST_M:g} m and pseudo depth: `zoerefine data inspect` shows what the "
-                "files hold; is the unit of depth right?"
+                f"{cache.farthest_m:g} m and pseudo depth: `zoerefine data inspect` shows what the "
+                "files hold; is the unit of depth right, and DATA.FARTHEST_M?"
             )
 
 
@@ -28,6 +28,6 @@ def _has_usable_pixel(cache: Cache, scenes: tuple[str, ...]) -> bool:
     for index in cache.indices(scenes).tolist():
         record = cache.read(index)
         truth_m = record["depth"] * cache.depth_scale
-        if ((truth_m > NEAREST_M) & (truth_m < FARTHEST_M) & (record["zoe"] > 0)).any():
+        if ((truth_m > NEAREST_M) & (truth_m < cache.farthest_m) & (record["zoe"] > 0)).any():
             return True
     return False

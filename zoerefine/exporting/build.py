@@ -56,7 +56,7 @@ class EngineBuilder:
         height, width = training_size(cfg)
         self.run = run
         self.folder = run.engine / "builds"
-        self.root = cfg.DATA.ROOT
+        self.root, self.farthest_m = cfg.DATA.ROOT, cfg.DATA.FARTHEST_M
         calibration = partial(calibration_batches, run, self.root, height, width)
         self.source = ExportSource(load_refiner(run), height, width, calibration)
 
@@ -135,7 +135,7 @@ class EngineBuilder:
         eager = self.eager(device)
         batches = built.batches or (1, FRAMES)
         accuracy = compare_with_eager(forward, eager, rgb_u8, zoe_u16, batches)
-        check_tolerance(accuracy, kind.NAME, precision)
+        check_tolerance(accuracy, kind.NAME, precision, self.farthest_m)
         facts = {"compared": compared, **asdict(accuracy)}
         if compared == MEASURED_ENGINE:
             times = time_interleaved(
@@ -180,6 +180,7 @@ def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:
         "weights": run.weights_digest_file.read_text().strip(),
         "data": results["data"],
         "pseudo_label": results["pseudo_label"],
+        "farthest_m": load_config(run.config_file).DATA.FARTHEST_M,
         "metrics": results.get("test", {}).get("refined", {}),
         "warnings": warnings(results),
         "inputs": {"rgb": "uint8 [B, H, W, 3]", "zoe": "uint16 [B, H, W], metres * 256"},

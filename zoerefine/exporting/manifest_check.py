@@ -86,6 +86,7 @@ ORIGIN = {
     **dict.fromkeys(("weights", "data", "pseudo_label", "processor", "gpu", "compared"), TEXT),
     "metrics": map_of(NUMBER),
     "inputs": map_of(TEXT),
+    "farthest_m": NUMBER,
     "max_abs_err_m": NUMBER,
     "mean_rel_err": NUMBER,
     "frames": COUNT,

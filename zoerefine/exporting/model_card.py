@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.config import Config, load_config, training_size
-from zoerefine.exporting.verify import TOLERANCES
-from zoerefine.metrics import FARTHEST_M, NEAREST_M, arrow
+from zoerefine.depth_limits import NEAREST_M
+from zoerefine.exporting.verify import tolerances
+from zoerefine.metrics import arrow
 from zoerefine.run_dir import RunDir
 from zoerefine.training.verdict import DEPTHS, calibration_line, factor, warnings
 from zoerefine.yaml_dump import dump_yaml
@@ -95,8 +96,8 @@ def intended_use(manifest: dict[str, Any], results: dict[str, Any]) -> str:
 
 - Intended for the depth of the same network ({results["pseudo_label"]}), from a camera and in \
 scenes like those of the training data ({results["data"]}).
-- Evaluated between {NEAREST_M:g} m and {FARTHEST_M:g} m only. Another focal length, camera height \
-or kind of scene was not evaluated, unless the table above says so.
+- Evaluated between {NEAREST_M:g} m and {manifest["farthest_m"]:g} m only. Another focal length, \
+camera height or kind of scene was not evaluated, unless the table above says so.
 - Each frame is refined independently, so nothing keeps successive frames consistent.
 - {confidence} The output must not be the only sensor that protects people or machines."""
 
@@ -123,7 +124,7 @@ refined depth is the pseudo depth times a factor between {1 / bound:.3g} and {bo
 
 def engine(manifest: dict[str, Any]) -> str:
     """The engine, and how accurate and how fast it is."""
-    worst, mean = TOLERANCES[manifest["precision"]]
+    worst, mean = tolerances(manifest["precision"], manifest["farthest_m"])
     requirements = "; ".join(
         f"{name} {' or '.join(allowed)}" for name, allowed in manifest["requirements"].items()
     )

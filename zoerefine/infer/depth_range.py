@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from zoerefine.data.decode import read_zoe
-from zoerefine.data.depth_codec import FARTHEST_M, ZOE_UNIT_M
+from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth_limits import FARTHEST_M
 from zoerefine.infer.inference import Inference
 
 SAMPLED_FRAMES = 24  # evenly spaced

@@ -13,7 +13,8 @@ import numpy as np
 
 from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.decode import read_truth_m
-from zoerefine.data.depth_codec import FARTHEST_M, NEAREST_M, resize_depth
+from zoerefine.data.depth_codec import resize_depth
+from zoerefine.depth_limits import FARTHEST_M, NEAREST_M
 from zoerefine.errors import UserError
 from zoerefine.image_files import read_rgb, write_bytes
 from zoerefine.points.metric_points import NEEDED, MetricPoints

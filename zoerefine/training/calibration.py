@@ -26,7 +26,8 @@ from torch import Tensor
 
 from zoerefine.data.cache import Cache
 from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.metrics import FARTHEST_M, NEAREST_M, valid_pixels
+from zoerefine.depth_limits import NEAREST_M
+from zoerefine.metrics import valid_pixels
 from zoerefine.model import RefinerNetwork
 from zoerefine.model.refiner import CALIBRATION, correction_size
 from zoerefine.ranks import gather_from_all
@@ -79,7 +80,7 @@ def calibrate(
         refiner: with its best weights.
         batches: makes an iterator over the validation frames.
         log_factor: of the training frames, from `fit_log_scale`.
-        cache: has the scene of each frame.
+        cache: has the scene of each frame, and the range of depth.
         dtype: the number format of the forward pass, as in training.
 
     Returns:
@@ -128,10 +129,11 @@ def measure_frames(
     for batch in batches:
         change, *_ = predict(refiner, batch, dtype)
         correction = change - log_factor
-        mask = valid_pixels(batch.depth_m, batch.zoe_m)
+        mask = valid_pixels(batch.depth_m, batch.zoe_m, cache.farthest_m)
         sizes = correction_size(batch.zoe_m, correction).flatten().tolist()
         columns = [
-            abs_rel(batch, mask, log_factor + float(share) * correction) for share in STRENGTHS
+            abs_rel(batch, mask, log_factor + float(share) * correction, cache.farthest_m)
+            for share in STRENGTHS
         ]
         rows = torch.stack(columns, 1).tolist()
         for k, index in enumerate(batch.index.tolist()):
@@ -149,9 +151,9 @@ def predict(refiner: RefinerNetwork, batch: DeviceBatch, dtype: torch.dtype) -> 
     return (change.clamp(-refiner.max_log, refiner.max_log), *others)
 
 
-def abs_rel(batch: DeviceBatch, mask: Tensor, change: Tensor) -> Tensor:
+def abs_rel(batch: DeviceBatch, mask: Tensor, change: Tensor, farthest_m: float) -> Tensor:
     """AbsRel of each picture when log depth changes by `change`, [B]; NaN without a valid pixel."""
-    depth_m = (batch.zoe_m * change.exp()).clamp(NEAREST_M, FARTHEST_M)
+    depth_m = (batch.zoe_m * change.exp()).clamp(NEAREST_M, farthest_m)
     errors = torch.where(mask, (depth_m - batch.depth_m).abs() / batch.depth_m, 0.0)
     return errors.sum((1, 2, 3), dtype=torch.float64) / mask.sum((1, 2, 3))
 
@@ -192,7 +194,7 @@ def fit_spread(
     for batch in batches:
         with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
             depth_m, spread = refiner.refine(batch.rgb01, batch.zoe_m)
-        mask = valid_pixels(batch.depth_m, batch.zoe_m)
+        mask = valid_pixels(batch.depth_m, batch.zoe_m, cache.farthest_m)
         for k, index in enumerate(batch.index.tolist()):
             error = (depth_m[k][mask[k]] / batch.depth_m[k][mask[k]]).log().abs()
             ratio = (error / spread[k][mask[k]]).clamp(min=1e-9).log().double()

@@ -9,7 +9,6 @@ from torch import Tensor
 from zoerefine.data.dataset import Clip
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.metrics import (
-    FARTHEST_M,
     DepthMetrics,
     RunningMean,
     boundary_f1,
@@ -18,13 +17,26 @@ from zoerefine.metrics import (
     picture_metrics,
 )
 
-RANGES_M = (0.0, 1.0, 2.0, 4.0, FARTHEST_M)  # bounds of the depth ranges
+
+def depth_ranges(farthest_m: float) -> list[float]:
+    """Bounds of the depth ranges, metres: 0, 1, 2, 4, ... and `farthest_m`.
+
+    The last range spans at least a factor of 2.
+    """
+    bounds = [0.0]
+    bound = 1.0
+    while 2 * bound <= farthest_m:
+        bounds.append(bound)
+        bound *= 2
+    return [*bounds, farthest_m]
 
 
 class DetailedMetrics:
     """Sums of one depth's figures (pseudo, globally scaled, or refined) over pictures."""
 
-    def __init__(self) -> None:
+    def __init__(self, farthest_m: float) -> None:
+        self.farthest_m = farthest_m
+        self.ranges_m = depth_ranges(farthest_m)
         self.groups: dict[str, dict[str, DepthMetrics]] = {
             "ranges": {},
             "classes": {},
@@ -51,9 +63,9 @@ class DetailedMetrics:
             moving: `picture_metrics` on the pixels of moving objects.
             clips: the clip of each picture.
         """
-        for low, high in pairwise(RANGES_M):
+        for low, high in pairwise(self.ranges_m):
             inside = mask & (batch.depth_m > low) & (batch.depth_m <= high)
-            rows = picture_metrics(depth_m, batch.depth_m, inside)
+            rows = picture_metrics(depth_m, batch.depth_m, inside, self.farthest_m)
             self.group("ranges", f"{low:g}-{high:g} m").add(rows)
         for row, clip in zip(moving, clips, strict=True):
             if clip.classes:
@@ -66,7 +78,7 @@ class DetailedMetrics:
         ours, true = object_distances(depth_m, batch.depth_m, batch.objects, mask).unbind(1)
         self.distance_error_m.add((ours - true).abs())
         self.distance_error_rel.add((ours - true).abs() / true)
-        self.add_flicker(log_error(depth_m, batch.depth_m, mask), mask, clips)
+        self.add_flicker(log_error(depth_m, batch.depth_m, mask, self.farthest_m), mask, clips)
 
     def add_flicker(self, error: Tensor, mask: Tensor, clips: Sequence[Clip]) -> None:
         """Add the mean change of a pixel's log error between consecutive frames of a clip."""

@@ -46,7 +46,7 @@ def evaluate(
         refiner: in any mode; it is evaluated in evaluation mode.
         batches: the pictures, in any grouping; with `detail` in the order of filming.
         log_scale: from `fit_log_scale`.
-        cache: has the clip and scene of each picture.
+        cache: has the clip and scene of each picture, and the range of depth.
         dtype: the number format of the forward pass, as in training.
         detail: whether to add `DetailedMetrics`.
         loss: also computed for the refined depth, as in training; with invalid pixels masked.
@@ -59,7 +59,7 @@ def evaluate(
          with a loss "losses": {"loss": number, term: number}, means over pictures}
     """
     refiner.eval()
-    sums = EvaluationSums(detail)
+    sums = EvaluationSums(detail, cache.farthest_m)
     for batch in batches:
         clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
         depths, spread = predict_all(refiner, batch, log_scale, dtype)
@@ -78,8 +78,8 @@ def evaluate(
 class EvaluationSums:
     """Sums of metrics of each depth, by group of pictures: all, a scene's, moving objects."""
 
-    def __init__(self, detail: bool) -> None:
-        self.detail = detail
+    def __init__(self, detail: bool, farthest_m: float) -> None:
+        self.detail, self.farthest_m = detail, farthest_m
         self.groups: dict[str, dict[str, DepthMetrics]] = {}
         self.details: dict[str, DetailedMetrics] = {}
         self.pictures, self.losses = 0, dict[str, float]()
@@ -87,19 +87,19 @@ class EvaluationSums:
 
     def add(self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip]) -> None:
         """Add the depths of a batch; `clips` has the clip of each of its pictures."""
-        mask = valid_pixels(batch.depth_m, batch.zoe_m)
+        mask = valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
         moving = mask & (batch.objects > 0)
         scenes = np.array([clip.scene for clip in clips])
         for which, depth_m in depths.items():
-            rows = picture_metrics(depth_m, batch.depth_m, mask)
+            rows = picture_metrics(depth_m, batch.depth_m, mask, self.farthest_m)
             self.group("all", which).add(rows)
             for scene in np.unique(scenes):
                 of_scene = torch.from_numpy(scenes == scene)
                 self.group(f"scenes/{scene}", which).add(rows[of_scene])
-            on_objects = picture_metrics(depth_m, batch.depth_m, moving)
+            on_objects = picture_metrics(depth_m, batch.depth_m, moving, self.farthest_m)
             self.group("objects", which).add(on_objects)
             if self.detail:
-                self.details.setdefault(which, DetailedMetrics()).add(
+                self.details.setdefault(which, DetailedMetrics(self.farthest_m)).add(
                     depth_m, batch, mask, on_objects, clips
                 )
 
@@ -120,7 +120,7 @@ class EvaluationSums:
         self, refined_m: Tensor, spread: Tensor, batch: DeviceBatch, clips: Sequence[Clip]
     ) -> None:
         """Add the share of each picture's valid pixels inside the band."""
-        mask = valid_pixels(batch.depth_m, batch.zoe_m)
+        mask = valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
         shares = coverage(refined_m, spread, batch.depth_m, mask).cpu()
         for share, clip in zip(shares, clips, strict=True):
             for name in ("all", f"scenes/{clip.scene}"):
@@ -142,7 +142,7 @@ class EvaluationSums:
         for name, mean in other.coverage.items():
             self.coverage.setdefault(name, RunningMean()).merge(mean)
         for which, detail in other.details.items():
-            self.details.setdefault(which, DetailedMetrics()).merge(detail)
+            self.details.setdefault(which, DetailedMetrics(self.farthest_m)).merge(detail)
         self.pictures += other.pictures
         for name, value in other.losses.items():
             self.losses[name] = self.losses.get(name, 0.0) + value
@@ -202,6 +202,7 @@ def evaluate_shuffled(
     batches: Iterable[DeviceBatch],
     others: Iterable[DeviceBatch],
     dtype: torch.dtype,
+    farthest_m: float,
 ) -> dict[str, float]:
     """The refiner's metrics when each picture gets a pseudo depth from `others`.
 
@@ -215,6 +216,6 @@ def evaluate_shuffled(
         zoe_m = other.zoe_m.repeat(repeats, 1, 1, 1)[: len(batch.zoe_m)]
         with torch.autocast(zoe_m.device.type, dtype, enabled=dtype != torch.float32):
             refined = refiner(batch.rgb01, zoe_m)
-        mask = valid_pixels(batch.depth_m, zoe_m)
-        metrics.add(picture_metrics(refined, batch.depth_m, mask))
+        mask = valid_pixels(batch.depth_m, zoe_m, farthest_m)
+        metrics.add(picture_metrics(refined, batch.depth_m, mask, farthest_m))
     return metrics.compute()

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 import numpy as np
 
 from zoerefine.data.prefetch import DeviceBatch
+from zoerefine.depth_limits import FARTHEST_M
 from zoerefine.metrics import valid_pixels
 
 BINS = 10_000  # of the histogram, for each unit of the log factor
 MAX_LOG_FACTOR = 5.0
 
 
-def fit_log_scale(batches: Iterable[DeviceBatch]) -> float:
+def fit_log_scale(batches: Iterable[DeviceBatch], farthest_m: float = FARTHEST_M) -> float:
     """The logarithm of the factor s with the least mean AbsRel over pictures.
 
     A picture of n valid pixels with pseudo depth z and truth t has, at factor s,
@@ -28,7 +29,7 @@ def fit_log_scale(batches: Iterable[DeviceBatch]) -> float:
     center = round(MAX_LOG_FACTOR * BINS)
     histogram = np.zeros(2 * center + 1)
     for batch in batches:
-        mask = valid_pixels(batch.depth_m, batch.zoe_m)
+        mask = valid_pixels(batch.depth_m, batch.zoe_m, farthest_m)
         for truth_m, zoe_m, valid in zip(batch.depth_m, batch.zoe_m, mask, strict=True):
             ratio = (truth_m[valid] / zoe_m[valid]).double().cpu().numpy()
             bins = np.rint(np.log(ratio) * BINS).astype(np.int64) + center

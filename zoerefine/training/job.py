@@ -1,5 +1,6 @@
 """A training job: config -> data set -> cache -> run."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def find_data(cfg: Config) -> tuple[Dataset, Split]:
 def pack(cfg: Config, dataset: Dataset) -> Cache:
     """The packed cache of a data set, built if needed."""
     options = cfg.CACHE
-    return build_cache(
+    cache = build_cache(
         dataset,
         options.HEIGHT,
         options.WIDTH,
@@ -108,6 +109,7 @@ def pack(cfg: Config, dataset: Dataset) -> Cache:
         cfg.DATA.MAX_BROKEN,
         options.MODE,
     )
+    return replace(cache, farthest_m=cfg.DATA.FARTHEST_M)
 
 
 def configured_data(cfg: Config) -> Dataset:

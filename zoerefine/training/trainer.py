@@ -75,7 +75,7 @@ class Trainer:
         self.step = 0
         self.best = math.inf
         self.evaluations_since_best = 0
-        self.log_scale = fit_log_scale(self.scale_batches())
+        self.log_scale = fit_log_scale(self.scale_batches(), self.cache.farthest_m)
 
     def make_refiner(self) -> nn.Module:
         """The refiner before training, with pretrained or another run's weights if configured."""
@@ -247,7 +247,7 @@ class Trainer:
             self.prefetch(self.loader_of(self.cache.indices(of), 1, OrderOptions()))
             for of in (scenes, self.split.train)
         )
-        return evaluate_shuffled(self.weights, batches, others, self.dtype)
+        return evaluate_shuffled(self.weights, batches, others, self.dtype, self.cache.farthest_m)
 
     @torch.no_grad()
     def untrained_change(self) -> float:
