@@ -18,6 +18,7 @@ COMMANDS = {
     "dashboard": "show a study in the browser: trials, Pareto front, curves",
     "export": "make an engine bundle from a run",
     "infer": "refine depth pictures with an engine bundle",
+    "bag": "refine the depth camera of a ROS 2 bag with an engine bundle",
     "analyze": "compare many runs in one graph and one report",
     "diff": "print the differences between two runs",
     "config": "print every setting with its value, meaning and origin",

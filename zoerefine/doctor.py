@@ -44,6 +44,7 @@ def examine(folder: Path) -> list[MachineCheck]:
         git, git_lfs,
         lambda: package("transformers", "transformers", "zoerefine data cannot run ZoeDepth"),
         lambda: package("Ray", "ray", "no jobs or trials on a Ray cluster"),
+        lambda: package("rosbags", "rosbags", "zoerefine bag cannot read ROS 2 bags"),
     ]  # fmt: skip
     return [check() for check in checks]
 
