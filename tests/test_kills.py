@@ -1,4 +1,4 @@
-"""kill -9 at any moment of infer, export and analyze: the same command then succeeds."""
+"""kill -9 at any moment of infer, bag, export and analyze: the same command then succeeds."""
 
 import os
 import random
@@ -54,6 +54,16 @@ def test_infer_writes_the_same_files_after_kills(exported_run, world, tmp_path):
              "--depth", world / habitatdyn.ZOE, "--colors"]  # fmt: skip
     seconds = complete(*words, "--out", tmp_path / "alone")
     kill_and_complete([*words, "--out", tmp_path / "killed"], seconds, seed=1)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
+
+
+def test_bag_writes_the_same_bag_after_kills(exported_run, tmp_path):
+    pytest.importorskip("rosbags", reason="rosbags is not installed")
+    from tests.ros.bags import camera, random_frames, write_bag
+
+    words = ["bag", exported_run.bundle, write_bag(tmp_path / "in", camera(random_frames(10)))]
+    seconds = complete(*words, "--out", tmp_path / "alone" / "out")
+    kill_and_complete([*words, "--out", tmp_path / "killed" / "out"], seconds, seed=4)
     assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
 
 

@@ -4,6 +4,14 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
+from rosbags.interfaces import (
+    Qos,
+    QosDurability,
+    QosHistory,
+    QosLiveliness,
+    QosReliability,
+    QosTime,
+)
 from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
@@ -13,6 +21,11 @@ IMAGE, COMPRESSED, INFO = (
 )
 COLOR, DEPTH = "/camera/color/image_raw", "/camera/depth/image_raw"
 DEPTH_INFO = "/camera/depth/camera_info"
+SENSOR_DATA = Qos(  # what camera drivers offer
+    QosHistory.KEEP_LAST, 5, QosReliability.BEST_EFFORT, QosDurability.VOLATILE,
+    QosTime(2147483647, 4294967295), QosTime(2147483647, 4294967295), QosLiveliness.AUTOMATIC,
+    QosTime(2147483647, 4294967295), False,
+)  # fmt: skip
 START_NS = 1_700_000_000_123_456_789
 FRAME_NS = 33_333_333
 
@@ -89,7 +102,7 @@ def camera(frames, picture_lag_ns=0):
         yield DEPTH, IMAGE, image(depth, "16UC1", at), at + 3
 
 
-def write_bag(path, messages, storage="mcap", compression=None):
+def write_bag(path, messages, storage="mcap", compression=None, qos=()):
     """Write (topic, type, message, time) as a bag; returns its path.
 
     A message may also be bytes, or None: then the topic is only declared.
@@ -101,7 +114,9 @@ def write_bag(path, messages, storage="mcap", compression=None):
     with writer:
         for topic, kind, message, at in messages:
             if topic not in connections:
-                connections[topic] = writer.add_connection(topic, kind, typestore=TYPES)
+                connections[topic] = writer.add_connection(
+                    topic, kind, typestore=TYPES, offered_qos_profiles=qos
+                )
             if message is not None:
                 raw = message if isinstance(message, bytes) else TYPES.serialize_cdr(message, kind)
                 writer.write(connections[topic], at, raw)

@@ -1,5 +1,6 @@
 """`zoerefine bag`: what the folder path gives, in a bag of its own, complete or not there."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from tests.ros.bags import (
     FRAME_NS,
     IMAGE,
     INFO,
+    SENSOR_DATA,
     START_NS,
     camera,
     camera_info,
@@ -164,6 +166,41 @@ def test_a_storage_file_without_its_folder_is_read(bag, frames, tmp_path, storag
     write_bag(tmp_path / "in", camera(frames), storage)
     assert bag(f"in/in.{suffix}", "--out", "out").code == 0
     assert len(read_bag(tmp_path / "out")[REFINED]) == 10
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_a_bag_that_was_split_into_files_is_read_to_its_end(bag, frames, tmp_path, storage):
+    messages = list(camera(frames))
+    write_bag(tmp_path / "in", messages[:16], storage)  # in the middle of a frame
+    write_bag(tmp_path / "rest", messages[16:], storage)
+    paths = [tmp_path / name / "metadata.yaml" for name in ("in", "rest")]
+    first, second = (yaml.safe_load(path.read_text()) for path in paths)
+    facts, others = (one["rosbag2_bagfile_information"] for one in (first, second))
+    file = others["relative_file_paths"][0]
+    (tmp_path / "rest" / file).rename(tmp_path / "in" / file)
+    facts["relative_file_paths"].append(file)
+    for topic, more in itertools.product(
+        facts["topics_with_message_count"], others["topics_with_message_count"]
+    ):
+        if topic["topic_metadata"] == more["topic_metadata"]:
+            topic["message_count"] += more["message_count"]
+    paths[0].write_text(yaml.safe_dump(first))
+    write_bag(tmp_path / "one", messages, storage)
+    for name in ("in", "one"):
+        assert bag(name, "--out", f"{name}.refined").code == 0
+    split, whole = (read_bag(tmp_path / f"{name}.refined")[REFINED] for name in ("in", "one"))
+    assert [at for at, _ in split] == [at for at, _ in whole]
+    for (_, found), (_, expected) in zip(split, whole, strict=True):
+        assert found.data.tobytes() == expected.data.tobytes()
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_the_quality_of_service_of_the_depth_is_kept(bag, frames, tmp_path, storage):
+    write_bag(tmp_path / "in", camera(frames), storage, qos=[SENSOR_DATA])
+    assert bag("in", "--out", "out", "--storage", storage).code == 0
+    with Reader(tmp_path / "out") as reader:
+        profiles = {one.topic: one.ext.offered_qos_profiles for one in reader.connections}
+    assert profiles == {REFINED: [SENSOR_DATA], INFO_OUT: [SENSOR_DATA]}
 
 
 def test_stamps_that_differ_need_a_tolerance_and_then_the_nearest_picture_is_used(

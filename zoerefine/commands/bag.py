@@ -129,12 +129,14 @@ def prepared(args: argparse.Namespace) -> "Iterator[BagJob]":
     from zoerefine.ros.bag_reader import open_bag
     from zoerefine.ros.refine_bag import BagJob
     from zoerefine.ros.topics import find_topics
+    from zoerefine.visible_text import visible
 
     with open_bag(args.bag) as bag:
         topics = find_topics(bag, args.image_topic, args.depth_topic, args.info_topic)
         engine = load_engine(args.bundle, args.trust)
         check_writable(args.out.resolve().parent)
-        say(f"pictures: {topics.picture}, depth: {topics.depth}, CameraInfo: {topics.info}")
+        found = f"pictures: {topics.picture}, depth: {topics.depth}, CameraInfo: {topics.info}"
+        say(visible(found))
         yield BagJob(
             engine, bag, topics, round(args.tolerance * 1e9), args.encoding, args.topic,
             info_topic(args.topic),

@@ -40,4 +40,8 @@ def naming_faults(path: Path) -> Iterator[None]:
     except Exception as error:
         if storage_fault(error):
             raise
-        raise UserError(f"{path} cannot be read as a ROS 2 bag: {damage(error)}") from None
+        reason = damage(error).removesuffix(".")
+        raise UserError(
+            f"{path} cannot be read as a ROS 2 bag: {reason}: copy it again, or repair it "
+            "(metadata: `ros2 bag reindex`; a cut file: `mcap recover`, `sqlite3 .recover`)"
+        ) from None

@@ -110,3 +110,10 @@ def check_is_bag(path: Path) -> None:
     if path.is_file() and path.suffix not in STORAGE_SUFFIXES:
         hint = "; convert a bag of ROS 1 with `rosbags-convert`" if path.suffix == ".bag" else ""
         raise UserError(f"{path} is no ROS 2 bag: give its folder, a .mcap or a .db3 file{hint}")
+    for log in sorted(path.glob("*.db3-wal")) if path.is_dir() else [Path(f"{path}-wal")]:
+        if log.exists() and log.stat().st_size:  # rosbags would read the database without it
+            database = str(log).removesuffix("-wal")
+            raise UserError(
+                f"{log} was not merged into its database: `sqlite3 {database} 'PRAGMA "
+                "wal_checkpoint(TRUNCATE)'` does that"
+            )

@@ -86,8 +86,9 @@ class NearestStamps:
         return self.left <= 0 or bool(self.messages and self.messages[-1].stamp_ns >= stamp_ns)
 
     def nearest(self, stamp_ns: int) -> StampedMessage | None:
-        """The message nearest to a stamp, the earlier one of two; None where there is none."""
-        return min(self.messages, key=lambda one: abs(one.stamp_ns - stamp_ns), default=None)
+        """The message nearest to a stamp, the later one of two; None where there is none."""
+        latest_first = reversed(self.messages)
+        return min(latest_first, key=lambda one: abs(one.stamp_ns - stamp_ns), default=None)
 
     def drop_before(self, stamp_ns: int) -> None:
         """Drop what is not needed for this stamp or a later one."""
