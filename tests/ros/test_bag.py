@@ -3,8 +3,10 @@
 import itertools
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import cv2
@@ -192,6 +194,28 @@ def test_a_bag_that_was_split_into_files_is_read_to_its_end(bag, frames, tmp_pat
     assert [at for at, _ in split] == [at for at, _ in whole]
     for (_, found), (_, expected) in zip(split, whole, strict=True):
         assert found.data.tobytes() == expected.data.tobytes()
+
+
+def test_a_bag_without_message_definitions_as_humble_records_it_is_read(bag, frames, tmp_path):
+    write_bag(tmp_path / "in", camera(frames), "sqlite3")
+    with closing(sqlite3.connect(tmp_path / "in/in.db3")) as database:
+        database.executescript(
+            "DROP TABLE message_definitions; DROP TABLE metadata;"
+            "UPDATE schema SET schema_version = 3, ros_distro = 'humble';"
+            "ALTER TABLE topics DROP COLUMN type_description_hash"
+        )
+    path = tmp_path / "in/metadata.yaml"
+    metadata = yaml.safe_load(path.read_text())
+    facts = metadata["rosbag2_bagfile_information"]
+    facts["version"] = 5
+    for newer in ("custom_data", "ros_distro"):
+        del facts[newer]
+    for topic in facts["topics_with_message_count"]:
+        del topic["topic_metadata"]["type_description_hash"]
+    path.write_text(yaml.safe_dump(metadata))
+    done = bag("in", "--out", "out")
+    assert done.code == 0, done.err
+    assert len(read_bag(tmp_path / "out")[REFINED]) == 10
 
 
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
