@@ -1,11 +1,14 @@
 """Pictures and depth of messages: every encoding, byte order and layout of rows."""
 
 import array
+from contextlib import suppress
 from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'zoerefine[ros]'")
 
@@ -106,6 +109,27 @@ def test_compressed_depth_is_read_with_and_without_the_header_of_its_transport()
         assert holds_depth(message) and not holds_picture(message)
         assert size_of(message) == (2, 2)
         assert np.array_equal(depth_of(message), np.rint(mm / 1000 * 256))
+
+
+SIZES = st.integers(0, 12) | st.sampled_from([2**16, 2**31, 2**32 - 1])
+
+
+@given(
+    st.sampled_from([*COLOR_ENCODINGS, "16UC1", "32FC1", "8UC1", "", "\x1b[0m"]),
+    st.tuples(SIZES, SIZES, SIZES | st.integers(0, 60)),
+    st.integers(0, 255),
+    st.none() | st.binary(max_size=300),
+)
+def test_any_fields_give_a_picture_of_the_stated_size_or_one_line(encoding, sizes, order, data):
+    height, width, step = sizes
+    if data is None:  # as many bytes as the fields state
+        data = bytes(min(height * step, 1000))
+    message = SimpleNamespace(
+        encoding=encoding, height=height, width=width, step=step, is_bigendian=order, data=data
+    )
+    for read in (rgb_of, depth_of):
+        with suppress(UserError):
+            assert read(message).shape[:2] == (height, width)
 
 
 @pytest.mark.parametrize(

@@ -182,9 +182,10 @@ def test_bad_options_are_refused(refused, frames, tmp_path):
         (("--tolerance", -1), "--tolerance must be 0 to 10 seconds, got -1"),
         (("--topic", "depth"), "--topic depth is no name of a topic"),
         (("--topic", "/a/camera_info"), "is the name of its CameraInfo"),
+        (("--out", "absent/.."), "--out absent/.. is no name of a new folder"),
         (("--out", "in"), "contain each other"),
         (("--out", "in/new"), "contain each other"),
-        (("--out", "."), "contain each other"),
+        (("--out", "../" + tmp_path.name), "contain each other"),
     ):
         assert reason in refused("in", "--out", "out", *words)
 

@@ -111,6 +111,8 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--topic {args.topic} is no name of a topic, such as /zoerefine/depth")
     if info_topic(args.topic) == args.topic:
         raise UserError(f"--topic {args.topic} is the name of its CameraInfo: give another one")
+    if args.out.name in ("", ".."):
+        raise UserError(f"--out {args.out} is no name of a new folder")
     source, out = args.bag.resolve(), args.out.resolve()
     if source.is_relative_to(out) or out.is_relative_to(source):
         raise UserError(f"--out {args.out} and {args.bag} contain each other: give another folder")
