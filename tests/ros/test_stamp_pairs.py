@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoerefine.ros import stamp_pairs
-from zoerefine.ros.stamp_pairs import CameraTopics, StampedMessage, paired
+from zoerefine.ros.stamp_pairs import FIELDS_BYTES, CameraTopics, StampedMessage, paired
 
 TOPICS = CameraTopics("/rgb", "/depth", "/info")
 STAMPS = st.lists(st.integers(0, 60), max_size=25).map(sorted)
@@ -58,7 +58,7 @@ def test_a_frame_is_known_as_soon_as_its_messages_have_come():
 
 
 def test_a_topic_that_pauses_holds_back_a_bounded_number_of_bytes(monkeypatch):
-    monkeypatch.setattr(stamp_pairs, "MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(stamp_pairs, "MAX_WAITING_BYTES", 10 * (100 + FIELDS_BYTES))
     read = 0
 
     def messages():
@@ -78,8 +78,8 @@ def test_a_topic_that_pauses_holds_back_a_bounded_number_of_bytes(monkeypatch):
 
 
 def test_pictures_without_depth_are_dropped(monkeypatch):
-    monkeypatch.setattr(stamp_pairs, "MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(stamp_pairs, "MAX_WAITING_BYTES", 10 * (100 + FIELDS_BYTES))
     stream = stamp_pairs.NearestStamps(10**6)
     for stamp in range(300):
         stream.add(message("/rgb", stamp, size=100))
-    assert len(stream.messages) == 10 and stream.nbytes == 1000
+    assert len(stream.messages) == 10 and stream.nbytes == stamp_pairs.MAX_WAITING_BYTES

@@ -14,6 +14,7 @@ from typing import Any
 # Messages of one topic that may wait. Beyond it, where a topic pauses, the oldest one waits no
 # longer: at 640x480 these are ten seconds.
 MAX_WAITING_BYTES = 2**28
+FIELDS_BYTES = 2**12  # that a message takes beside its serialized bytes, or less
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ class StampedMessage:
     content: Any
     raw: bytes
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return len(self.raw) + FIELDS_BYTES
+
 
 @dataclass(frozen=True)
 class DepthFrame:
@@ -77,7 +83,7 @@ class NearestStamps:
         """Add the next message of the topic."""
         self.left -= 1
         self.messages.append(message)
-        self.nbytes += len(message.raw)
+        self.nbytes += message.nbytes
         while self.nbytes > MAX_WAITING_BYTES and len(self.messages) > 1:
             self._drop_oldest()
 
@@ -96,7 +102,7 @@ class NearestStamps:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        self.nbytes -= len(self.messages.popleft().raw)
+        self.nbytes -= self.messages.popleft().nbytes
 
 
 def paired(
@@ -124,14 +130,14 @@ def paired(
     for message in messages:
         if message.topic == topics.depth:
             waiting.append(message)
-            waiting_bytes += len(message.raw)
+            waiting_bytes += message.nbytes
         else:
             by_topic[message.topic].add(message)
         while waiting and (
             waiting_bytes > MAX_WAITING_BYTES
             or all(stream.is_known(waiting[0].stamp_ns) for stream in streams)
         ):
-            waiting_bytes -= len(waiting[0].raw)
+            waiting_bytes -= waiting[0].nbytes
             yield next_frame()
     while waiting:
         yield next_frame()
