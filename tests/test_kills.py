@@ -49,9 +49,10 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_infer_writes_the_same_files_after_kills(exported_run, world, tmp_path):
+@pytest.mark.parametrize("option", ["--colors", "--stream"])
+def test_infer_writes_the_same_files_after_kills(exported_run, world, tmp_path, option):
     words = ["infer", exported_run.bundle, "--rgb", world / habitatdyn.RGB,
-             "--depth", world / habitatdyn.ZOE, "--colors"]  # fmt: skip
+             "--depth", world / habitatdyn.ZOE, option]  # fmt: skip
     seconds = complete(*words, "--out", tmp_path / "alone")
     kill_and_complete([*words, "--out", tmp_path / "killed"], seconds, seed=1)
     assert contents(tmp_path / "killed") == contents(tmp_path / "alone")

@@ -13,6 +13,7 @@ from zoerefine.errors import UserError
 if TYPE_CHECKING:
     from zoerefine.infer.inference import Inference
 
+BATCH = 4
 MAX_BATCH = 1024  # so many frames are in memory at once
 SLOWEST_FPS, FASTEST_FPS = 0.1, 240.0  # of a video
 
@@ -25,7 +26,7 @@ results, in the folder of --out:
   colors/NAME.png          --colors
   clouds/NAME.ply          --clouds
   metrics.json             --eval
-  outputs.json             the bundle, and what the values of depth/ and confidence/ are
+  outputs.json             the bundle, --stream, and what the values of depth/ and confidence/ are
 NAME is the path of a picture in its folder without the suffix, or the number of a video frame
 (000000, 000001, ...). Every file records the bundle, the commit and the inputs that it was made
 from. Finished files are kept, so the same command continues where it was stopped.
@@ -43,6 +44,9 @@ examples, after `make demo`:
       --rgb 'data/synthetic/habitat_sim_DAVIS/JPEGImages/480p/*/*0.jpg' \\
       --depth data/synthetic/zoe_depth_raw \\
       --eval data/synthetic/habitat_sim_DAVIS/Annotations/480p_depth
+  zoerefine infer runs/demo/latest/best --stream --out steady \\
+      --rgb data/synthetic/habitat_sim_DAVIS/JPEGImages/480p \\
+      --depth data/synthetic/zoe_depth_raw
   zoerefine infer --points points --out corrected_by_points_alone \\
       --rgb data/synthetic/habitat_sim_DAVIS/JPEGImages/480p \\
       --depth data/synthetic/zoe_depth_raw  # after `zoerefine data points`, as its --help shows
@@ -59,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
     job = prepare(args)
     with job.results.in_use():
         job.results.write_outputs_file()
-        summary = refine(job, args.batch)
+        summary = refine(job, 1 if args.stream else args.batch or BATCH)
         print(summary)
         left_out = len(summary.left_out)
         if not summary.done:
@@ -98,8 +102,9 @@ def parser() -> argparse.ArgumentParser:
         help="the ZoeDepth to run without --depth: a folder, or a name on the Hugging Face hub; "
         "default: %(default)s")  # fmt: skip
     add("--out", type=Path, required=True, metavar="DIR", help="the folder for all results")
-    add("--batch", type=int, default=4, metavar="N",
-        help="frames of one size that are refined at a time; default: %(default)s")  # fmt: skip
+    add("--batch", type=int, metavar="N",
+        help=f"frames of one size that are refined at a time; default: {BATCH}; always 1 with "
+        "--stream")  # fmt: skip
     add("--eval", type=Path, metavar="DIR",
         help="true depth with the names of the pictures: print metrics")  # fmt: skip
     add("--picture", type=Path, metavar="FILE",
@@ -117,6 +122,9 @@ def parser() -> argparse.ArgumentParser:
     add("--points", type=Path, metavar="DIR",
         help="metric points of the pictures, which correct the result: NAME.csv with x, y, metres "
         "and sigma, or a low-resolution NAME.png in millimetres")  # fmt: skip
+    add("--stream", action="store_true",
+        help="make depth steady from frame to frame: the pictures of each folder, in the order of "
+        "their names, or a video, are one camera's consecutive frames")  # fmt: skip
     add("--clouds", action="store_true", help="write refined depth as point clouds")
     camera = options.add_mutually_exclusive_group().add_argument
     camera("--fov", type=float, default=90.0, metavar="DEG",
@@ -136,8 +144,18 @@ def check(args: argparse.Namespace) -> None:
             "--confidence is the refiner's own, and does not hold for depth that --points correct: "
             "leave one of them out"
         )
-    if not 1 <= args.batch <= MAX_BATCH:
+    if args.confidence and args.stream:
+        raise UserError(
+            "--confidence is that of each frame alone, and does not hold for the depth of "
+            "--stream: leave one of them out"
+        )
+    if args.batch is not None and not 1 <= args.batch <= MAX_BATCH:
         raise UserError(f"--batch must be 1 to {MAX_BATCH}, got {args.batch}")
+    if args.stream and args.batch not in (None, 1):
+        raise UserError(
+            f"--batch {args.batch}: frames of a --stream are refined one at a time, so that the "
+            "result does not depend on where a batch ends: leave --batch out"
+        )
     if args.range and not 0 <= args.range[0] < args.range[1] < math.inf:
         near, far = args.range
         raise UserError(
@@ -190,6 +208,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
         CameraOptions(args.intrinsics, args.fov) if args.clouds else None,
         args.confidence,
         args.colors,
+        args.stream,
     )
     inputs = source.folders | {*filter(None, (args.depth, args.eval, args.points))}
     check_separate(args.out, source.root, inputs)
@@ -197,6 +216,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
     for option, path in (("--picture", args.picture), ("--video", args.video)):
         refuse_foreign(filter(None, [path]), option)
     results.refuse_foreign_files(source.names, bool(args.eval), not args.depth)
+    results.refuse_mixing()
     pseudo = (
         DepthFiles(args.depth) if args.depth else load_zoedepth(args.zoedepth, results.pseudo_depth)
     )

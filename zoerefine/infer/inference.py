@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zoerefine.exporting.bundle import Engine
+from zoerefine.infer.clips import Place
 from zoerefine.infer.pseudo import PseudoDepth
 from zoerefine.infer.results import ResultFolder, digest_of
 from zoerefine.infer.sources import FrameSource, SourceFrame, file_fingerprint
@@ -56,6 +57,7 @@ class FrameInWork:
         points: metric points that correct the engine's output.
         nbytes: that `FrameMemory` counts for it.
         zoe_is_new: True if ZoeDepth was run now, so its output must be written.
+        place: in its clip, with --stream.
     """
 
     name: str
@@ -65,6 +67,12 @@ class FrameInWork:
     points: MetricPoints
     nbytes: int
     zoe_is_new: bool = False
+    place: Place | None = None
+
+    @property
+    def all_inputs(self) -> str:
+        """The digest of what its results are made from: with --stream also the frames before."""
+        return self.place.inputs if self.place else self.inputs
 
 
 @dataclass

@@ -3,6 +3,8 @@
     reading thread    source -> the pool decodes, in order -> batches of one picture size
     ZoeDepth thread   adds pseudo depth to batches that have none
     engine threads    refine (`engine_threads.py`)
+    stream thread     with --stream: makes depth steady in the order of frames (`clips.py`); metric
+                      points correct before it, in the engine threads
     the pool          corrects by metric points, writes files
 
 Each stage runs a few frames ahead of the next one and no further, and all frames between reading
@@ -20,6 +22,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from zoerefine.infer.clips import ClipFilter
 from zoerefine.infer.engine_threads import BATCHES_AHEAD, EngineThreads
 from zoerefine.infer.frame_memory import FrameMemory
 from zoerefine.infer.inference import FrameInWork, Inference, InferenceSummary
@@ -32,6 +35,7 @@ from zoerefine.progress import Progress, bar
 
 MEMORY_SHARE = 0.25  # of the free memory, for frames between reading and writing
 
+S = TypeVar("S")
 T = TypeVar("T")
 # Writes the outputs of a frame, uint16 [H, W] each.
 WriteFrame = Callable[[FrameInWork, list[np.ndarray]], T]
@@ -55,8 +59,7 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
         batches = run_ahead(batches_of_one_size(frames, batch))
         if isinstance(job.pseudo, ZoeDepth):
             batches = run_ahead(with_pseudo_depth(batches, job.pseudo))
-        write = partial(write_frame, job=job, memory=memory)
-        for writing in refine_in_threads(engines, batches, pool, write):
+        for writing in start_writing(job, engines, batches, pool, memory):
             summary.written += [future.result() for future in writing]
             update_bar(progress, summary)
         update_bar(progress, summary)
@@ -79,6 +82,21 @@ def with_pseudo_depth(
         ]
 
 
+def start_writing(
+    job: Inference,
+    engines: EngineThreads,
+    batches: Iterator[list[FrameInWork]],
+    pool: ThreadPoolExecutor,
+    memory: FrameMemory,
+) -> Iterator[list[Future[str]]]:
+    """Refine batches a few ahead; yields for each the futures that write its files."""
+    if job.results.with_stream:
+        write = partial(write_frame, job=job, memory=memory)
+        return refine_as_stream(engines, batches, pool, write, ClipFilter(job.results))
+    write = partial(write_corrected, job=job, memory=memory)
+    return refine_in_threads(engines, batches, pool, write)
+
+
 def refine_in_threads(
     engines: EngineThreads,
     batches: Iterator[list[FrameInWork]],
@@ -86,15 +104,63 @@ def refine_in_threads(
     write: WriteFrame[T],
 ) -> Iterator[list[Future[T]]]:
     """Refine batches a few ahead; yields for each the futures that write its files."""
-    refining: deque[Future[list[Future[T]]]] = deque()
-    for batch in batches:
-        pictures = [frame.rgb for frame in batch]
-        depths = [frame.zoe for frame in batch if frame.zoe is not None]
+
+    def submit(batch: list[FrameInWork]) -> Future[list[Future[T]]]:
         then = partial(write_batch, batch, pool=pool, write=write)
-        refining.append(engines.submit(pictures, depths, then))
-        if len(refining) > engines.ahead:
-            yield refining.popleft().result()
-    for future in refining:
+        return engines.submit(*inputs_of(batch), then)
+
+    return a_few_ahead(batches, submit, engines.ahead)
+
+
+def refine_as_stream(
+    engines: EngineThreads,
+    batches: Iterator[list[FrameInWork]],
+    pool: ThreadPoolExecutor,
+    write: WriteFrame[T],
+    clips: ClipFilter,
+) -> Iterator[list[Future[T]]]:
+    """The same, with depth that one thread makes steady in the order of the batches."""
+    with ThreadPoolExecutor(1) as stream:
+
+        def submit(batch: list[FrameInWork]) -> Future[list[Future[T]]]:
+            refined = engines.submit(*inputs_of(batch), partial(corrected_by_points, batch))
+            return stream.submit(
+                lambda: write_batch(batch, [steady(batch, refined.result(), clips)], pool, write)
+            )
+
+        yield from a_few_ahead(batches, submit, engines.ahead)
+
+
+def corrected_by_points(batch: list[FrameInWork], outputs: list[np.ndarray]) -> list[np.ndarray]:
+    """Refined depth of each frame, uint16 [H, W], corrected by its metric points."""
+    return [
+        spread_points_u16(depth, frame.points) if len(frame.points) else depth
+        for frame, depth in zip(batch, outputs[0], strict=True)
+    ]
+
+
+def steady(batch: list[FrameInWork], depths: list[np.ndarray], clips: ClipFilter) -> np.ndarray:
+    """Steady depth of the next frames, uint16 [B, H, W]."""
+    frames = []
+    for frame, depth in zip(batch, depths, strict=True):
+        assert frame.place
+        frames.append(clips.steady(frame.place, frame.rgb, depth))
+    return np.stack(frames)
+
+
+def inputs_of(batch: list[FrameInWork]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The pictures and the pseudo depth of a batch."""
+    return [frame.rgb for frame in batch], [frame.zoe for frame in batch if frame.zoe is not None]
+
+
+def a_few_ahead(batches: Iterator[S], submit: Callable[[S], Future[T]], ahead: int) -> Iterator[T]:
+    """The results of what was submitted for each batch, in order."""
+    waiting: deque[Future[T]] = deque()
+    for batch in batches:
+        waiting.append(submit(batch))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    for future in waiting:
         yield future.result()
 
 
@@ -117,6 +183,15 @@ def update_bar(progress: Progress, summary: InferenceSummary) -> None:
     progress.update(progress.initial + len(summary.written) - progress.n)
 
 
+def write_corrected(
+    frame: FrameInWork, outputs: list[np.ndarray], job: Inference, memory: FrameMemory
+) -> str:
+    """`write_frame`, with depth that the frame's metric points correct."""
+    if len(frame.points):
+        outputs = [spread_points_u16(outputs[0], frame.points)]
+    return write_frame(frame, outputs, job, memory)
+
+
 def write_frame(
     frame: FrameInWork, outputs: list[np.ndarray], job: Inference, memory: FrameMemory
 ) -> str:
@@ -124,9 +199,7 @@ def write_frame(
     try:
         if frame.zoe_is_new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
             job.pseudo.write(frame.name, frame.inputs, frame.zoe)
-        if len(frame.points):
-            outputs = [spread_points_u16(outputs[0], frame.points)]
-        job.results.write(frame.name, frame.inputs, frame.rgb, outputs)
+        job.results.write(frame.name, frame.all_inputs, frame.rgb, outputs)
     finally:
         memory.free(frame.nbytes)
     return frame.name

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from zoerefine.errors import UserError
+from zoerefine.infer.clips import ClipOrder, Place
 from zoerefine.infer.frame_memory import BYTES_PER_PIXEL, FrameMemory
 from zoerefine.infer.inference import FrameInWork, Inference, InferenceSummary
 from zoerefine.infer.sources import FrameSource, SourceFrame
@@ -76,13 +77,18 @@ def read_ahead(
 
 def frames_to_read(job: Inference, summary: InferenceSummary) -> Iterator[FrameToRead]:
     """The frames of an inference that are not done yet, in order."""
+    clips = ClipOrder() if job.results.with_stream else None
     for frame in readable_frames(job.source, summary):
         inputs = job.inputs_of(frame)
-        if job.results.is_done(frame.name, inputs):
+        place = clips.place_of(frame, inputs) if clips else None
+        if job.results.is_done(frame.name, place.inputs if place else inputs):
             summary.kept.append(frame.name)
+            if clips:
+                clips.keep(frame)
             continue
         nbytes = frame.pixels() * BYTES_PER_PIXEL
-        yield FrameToRead(frame.name, nbytes, partial(read_frame, frame, inputs, job, nbytes))
+        read = partial(read_frame, frame, inputs, job, nbytes, place)
+        yield FrameToRead(frame.name, nbytes, read)
 
 
 def readable_frames(source: FrameSource, summary: InferenceSummary) -> Iterator[SourceFrame]:
@@ -93,14 +99,16 @@ def readable_frames(source: FrameSource, summary: InferenceSummary) -> Iterator[
         summary.leave_out(source.label, error)
 
 
-def read_frame(frame: SourceFrame, inputs: str, job: Inference, nbytes: int) -> FrameInWork:
+def read_frame(
+    frame: SourceFrame, inputs: str, job: Inference, nbytes: int, place: Place | None
+) -> FrameInWork:
     """Decode a frame. Raises `UserError` for a damaged file, or two different sizes."""
     rgb, zoe = frame.read(), job.pseudo.read(frame.name, inputs)
     if zoe is not None and zoe.shape != rgb.shape[:2]:
         sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
         raise UserError(f"the picture and {job.pseudo.path(frame.name)} differ in size: {sizes}")
     points = job.points_of(frame.name, *rgb.shape[:2])
-    return FrameInWork(frame.name, inputs, rgb, zoe, points, nbytes)
+    return FrameInWork(frame.name, inputs, rgb, zoe, points, nbytes, place=place)
 
 
 def batches_of_one_size(

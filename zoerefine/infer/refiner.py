@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # importing this file does not import torch
     from torch import Tensor
 
     from zoerefine.exporting.bundle import Engine
+    from zoerefine.infer.stream import Memory
 
 
 class Refiner:
@@ -94,6 +95,48 @@ class Refiner:
         depth, spread = self.engine.with_confidence(*batch(rgb, zoe))
         return like(zoe, depth, ZOE_UNIT_M), like(zoe, spread, 1 / SPREAD_UNITS)
 
+    def stream(self) -> "RefinerStream":
+        """A function of one camera's consecutive frames whose depth is steady over time."""
+        return RefinerStream(self)
+
+    def step(self, memory: "Memory | None", rgb: Any, zoe: Any) -> "tuple[Any, Memory]":
+        """Refined depth that is steady from frame to frame, with the state passed in and out.
+
+        Args:
+            memory: what the last step returned; None for the first frame.
+            rgb, zoe: as in a call. A batch is consecutive frames of one camera.
+
+        Returns:
+            The depth as from a call, but steady, and the memory for the next frame. Tensors on a
+            GPU are copied to the CPU and back.
+
+        Raises:
+            UserError: as a call.
+        """
+        from zoerefine.infer.stream import steps
+
+        if not isinstance(zoe, np.ndarray):
+            return self.step_of_tensors(memory, rgb, zoe)
+        rgb_u8, zoe_u16 = batch(rgb, zoe)
+        steady_u16, memory = steps(memory, rgb_u8, self.engine(rgb_u8, zoe_u16))
+        return like(zoe, steady_u16, ZOE_UNIT_M), memory
+
+    def step_of_tensors(
+        self, memory: "Memory | None", rgb: Any, zoe: Any
+    ) -> "tuple[Tensor, Memory]":
+        """The same for tensors."""
+        import torch
+
+        from zoerefine.infer.stream import steps
+        from zoerefine.infer.tensors import as_tensor, batch_of_tensors, outputs_like
+
+        rgb_u8, depth = as_tensor(rgb), as_tensor(zoe)
+        check(rgb_u8, depth)
+        pictures, zoe_u16 = batch_of_tensors(rgb_u8, depth)
+        refined_u16 = self.engine.outputs(pictures, zoe_u16)[0]
+        steady_u16, memory = steps(memory, pictures.cpu().numpy(), refined_u16.cpu().numpy())
+        return outputs_like(depth, [torch.from_numpy(steady_u16)])[0], memory
+
     def refine_tensors(self, rgb: Any, zoe: Any, with_confidence: bool) -> "list[Tensor]":
         """The same for tensors: depth, and spread if asked for."""
         from zoerefine.infer.tensors import as_tensor, batch_of_tensors, outputs_like
@@ -105,6 +148,29 @@ class Refiner:
             self.engine.require_confidence()
         outputs = self.engine.outputs(*inputs)
         return outputs_like(depth, outputs if with_confidence else outputs[:1])
+
+
+class RefinerStream:
+    """Called with a camera's frames one after the other, it returns depth that is steady over time.
+
+    Each camera needs its own. A cut in the pictures begins anew by itself.
+
+    Attributes:
+        memory: what is remembered of the last frame; None before the first one.
+    """
+
+    def __init__(self, refiner: Refiner) -> None:
+        self.refiner = refiner
+        self.memory: Memory | None = None
+
+    def __call__(self, rgb: Any, zoe: Any) -> Any:
+        """`Refiner.step` with the memory of the last call."""
+        depth, self.memory = self.refiner.step(self.memory, rgb, zoe)
+        return depth
+
+    def reset(self) -> None:
+        """Forget the last frame: the next one is the first of another recording."""
+        self.memory = None
 
 
 def batch(rgb: Any, zoe: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ outputs.json             the bundle, and what the values of depth/ and confidenc
 """
 
 import hashlib
+import json
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +31,7 @@ from zoerefine.locks import lock, try_lock
 from zoerefine.own_files import refuse_foreign
 
 BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"
+STREAM = "stream"  # in outputs.json: whether depth is steady over time
 SCALE = {"depth-scale": "metres = value / 256"}
 SPREAD_SCALE = {"confidence-scale": OUTPUTS["spread"]["meaning"]}
 DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, CLOUDS = (
@@ -50,6 +53,7 @@ class ResultFolder:
         camera: for point clouds; None: no point clouds.
         with_confidence: whether the spread of depth is written, too.
         with_colors: whether `color_pictures` draws the frames afterwards.
+        with_stream: whether depth is steady from frame to frame.
     """
 
     root: Path
@@ -58,6 +62,7 @@ class ResultFolder:
     camera: CameraOptions | None = None
     with_confidence: bool = False
     with_colors: bool = False
+    with_stream: bool = False
 
     @property
     def pseudo_depth(self) -> Path:
@@ -121,7 +126,8 @@ class ResultFolder:
             folder: {fact: OUTPUTS[name][fact] for fact in ("units", "meaning")}
             for folder, name in written.items()
         }
-        facts = {"bundle": self.bundle, "commit": self.commit, "outputs": outputs}
+        facts: dict[str, Any] = {"bundle": self.bundle, "commit": self.commit, "outputs": outputs}
+        facts |= {STREAM: True} if self.with_stream else {}
         write_json(self.root / OUTPUTS_FILE, facts)
 
     @contextmanager
@@ -165,6 +171,19 @@ class ResultFolder:
                 refuse_foreign([self.colors(name)], "--out")
             if runs_zoedepth:
                 refuse_foreign([self.pseudo_depth / f"{name}.png"], "--out")
+
+    def refuse_mixing(self) -> None:
+        """Raises `UserError` if the folder has depth with --stream, and it is made without, or so.
+
+        `refuse_foreign_files` has checked that outputs.json is ours.
+        """
+        file = self.root / OUTPUTS_FILE
+        if file.exists() and json.loads(file.read_bytes()).get(STREAM, False) != self.with_stream:
+            was, now = ("without", "with") if self.with_stream else ("with", "without")
+            raise UserError(
+                f"--out {self.root} has depth made {was} --stream, and this command is {now} it: "
+                "give another folder"
+            )
 
 
 def check_separate(out: Path, root: Path | None, folders: Iterable[Path]) -> None:

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -153,7 +154,7 @@ def open_source(rgb: str) -> FrameSource:
 def by_name(label: str, root: Path, paths: Iterable[Path]) -> dict[str, Path]:
     """The pictures among `paths` by name. Raises `UserError` for none, or two with one name."""
     files: dict[str, Path] = {}
-    for path in sorted(filter(is_picture, paths)):
+    for path in sorted(filter(is_picture, paths), key=in_order):
         name = str(path.relative_to(root).with_suffix(""))
         if ".." in Path(name).parts:
             raise UserError(
@@ -169,6 +170,13 @@ def by_name(label: str, root: Path, paths: Iterable[Path]) -> dict[str, Path]:
     if not files:
         raise UserError(f"--rgb {label} has no jpg or png pictures")
     return files
+
+
+def in_order(path: Path) -> tuple[object, ...]:
+    """A key that sorts files by folder, then by name, with numbers by their value: 9 before 10."""
+    folder, name = (re.split("([0-9]+)", text) for text in (str(path.parent), path.stem))
+    numbers = ([int(p) if n % 2 else p for n, p in enumerate(parts)] for parts in (folder, name))
+    return *numbers, path
 
 
 def is_picture(path: Path) -> bool:
