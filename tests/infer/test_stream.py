@@ -1,5 +1,8 @@
 """The filter over time: what it does to depth, and that `Refiner` offers it in two forms."""
 
+import subprocess
+import sys
+
 import cv2
 import numpy as np
 import pytest
@@ -47,6 +50,7 @@ def static_scene(frames=20):
     return rgb, u16(truth * scale), truth
 
 
+@pytest.mark.numeric
 def test_a_static_scene_with_a_noisy_scale_becomes_much_steadier():
     rgb, depth, truth = static_scene()
     steady = stream(rgb, depth) / 256
@@ -55,11 +59,22 @@ def test_a_static_scene_with_a_noisy_scale_becomes_much_steadier():
     assert np.abs(np.log(steady[10:] / truth[10:])).mean() < 0.1
 
 
+@pytest.mark.numeric
+@pytest.mark.parametrize("metres", [0.5, 2.0])
+def test_an_error_of_the_first_frame_is_forgotten_although_depth_is_rounded(metres):
+    rgb = [texture(0, 240, 320)] * 60
+    depth = np.full((60, 240, 320), u16(metres))
+    depth[0] = u16(metres * 1.08)
+    # With plain rounding five units would stay: 4% of 0.5 m.
+    assert stream(rgb, depth)[-1].mean() / depth[-1].mean() == pytest.approx(1, abs=0.015)
+
+
 def test_the_first_frame_is_the_refined_one_bit_for_bit():
     rgb, depth, _ = static_scene(2)
     np.testing.assert_array_equal(stream(rgb, depth)[0], depth[0])
 
 
+@pytest.mark.numeric
 def test_depth_moves_with_the_picture():
     wide, step_px = texture(2, width=WIDTH + 64), 2
     wide_m = np.where(np.arange(WIDTH + 64) // 32 % 2, 2.0, 3.0)
@@ -71,6 +86,7 @@ def test_depth_moves_with_the_picture():
     assert np.abs(np.log(steady[-1] / truth[-1])).mean() < 0.03
 
 
+@pytest.mark.numeric
 def test_an_approach_is_followed_without_delay():
     picture, frames, speed = texture(3, 4 * HEIGHT, 4 * WIDTH), 15, 0.02
     rgb, truth = [], []
@@ -101,6 +117,7 @@ def test_a_frame_of_another_size_begins_anew():
     np.testing.assert_array_equal(step(memory, rgb[1, ::2].copy(), half)[0], half)
 
 
+@pytest.mark.numeric
 def test_something_that_appears_is_seen_at_once():
     rgb, depth, _ = static_scene(8)
     rgb[6:, 30:70, 40:90], depth[6:, 30:70, 40:90] = 250, u16(np.array(1.0))
@@ -172,3 +189,19 @@ def test_a_batch_is_consecutive_frames_in_metres_too(kind):
     np.testing.assert_array_equal(np.asarray(first), expected[:3].astype(np.float32) / 256)
     np.testing.assert_array_equal(np.asarray(second), expected[3])
     np.testing.assert_array_equal(np.asarray(third), expected[4:])
+
+
+def test_a_stream_of_arrays_does_not_import_torch():
+    """Bundles of ONNX Runtime run on machines without it."""
+    program = """
+import sys
+import numpy as np
+from zoerefine.infer import Refiner
+from zoerefine.infer.points_alone import points_alone
+stream = Refiner(points_alone()).stream()
+for number in range(2):
+    stream(np.zeros((48, 64, 3), np.uint8), np.full((48, 64), 500 + number, np.uint16))
+print("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")

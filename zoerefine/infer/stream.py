@@ -32,6 +32,9 @@ LEAST_SHARE = 1e-3  # of valid pixels, where a mean of them is known
 # A cut: the new picture, and the last one moved to it, correlate less than this and differ by more.
 CUT_CORRELATION, CUT_CHANGE = 0.5, 6.0
 
+BAYER = np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]], np.float32)
+DITHER = (BAYER + np.float32(0.5)) / 16  # what is added before cutting off: 1/32 to 31/32
+
 Array = np.ndarray
 
 
@@ -199,8 +202,16 @@ def filled(correction: Array, known: Array) -> Array:
 
 
 def corrected(depth_u16: Array, correction: Array) -> Array:
-    """Depth times exp(correction), uint16 [H, W]; a valid pixel stays valid."""
-    factor = cv2.resize(np.exp(correction), depth_u16.shape[::-1], interpolation=cv2.INTER_LINEAR)
-    factor *= depth_u16
-    np.rint(np.minimum(factor, 65535, out=factor), out=factor)
-    return np.maximum(factor.astype(np.uint16), depth_u16 > 0)
+    """Depth times exp(correction), uint16 [H, W]; a valid pixel stays valid.
+
+    Rounding is dithered (Bayer, An optimum method for two-level rendition of continuous-tone
+    pictures, 1973), so that the means which are remembered are not rounded. Else an error of a few
+    units, which is centimetres, would stay for ever in a static scene: each step's decrease would
+    be rounded away. Where the correction is 0, depth keeps its bits.
+    """
+    height, width = depth_u16.shape
+    steady = cv2.resize(np.exp(correction), (width, height), interpolation=cv2.INTER_LINEAR)
+    steady *= depth_u16
+    steady += np.tile(DITHER, (height // 4 + 1, width // 4 + 1))[:height, :width]
+    np.minimum(steady, 65535, out=steady)
+    return np.maximum(steady.astype(np.uint16), depth_u16 > 0)
