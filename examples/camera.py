@@ -1,7 +1,7 @@
-"""The loop of a robot: read a camera, run ZoeDepth and the refiner, print the distance ahead.
+"""The loop of a robot: read a camera, run a depth network and the refiner, print distances.
 
 python examples/camera.py runs/demo/latest/best --camera 0
-python examples/camera.py refiner.ts --camera clip.mp4 --zoedepth folder-with-zoedepth
+python examples/camera.py refiner.ts --camera clip.mp4 --depth-model folder
 """
 
 import argparse
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import cv2
 import numpy as np
 
-from zoerefine.data.zoedepth import load_model, predict
+from zoerefine.data.depth_networks import load_network
 from zoerefine.infer import Refiner
 
 
@@ -21,9 +21,9 @@ def main() -> None:
     parser.add_argument("bundle", help="a bundle from `zoerefine export`")
     parser.add_argument("--camera", default="0", help="number of a camera (0), or a video file")
     parser.add_argument(
-        "--zoedepth",
+        "--depth-model",
         default="Intel/zoedepth-nyu-kitti",
-        help="a folder, or a name on the Hugging Face hub; default: %(default)s",
+        help="a folder, a name on the Hugging Face hub, or an ONNX file; default: %(default)s",
     )
     parser.add_argument(
         "--trust", action="store_true", help="accept a bundle from elsewhere that is a program"
@@ -31,15 +31,15 @@ def main() -> None:
     args = parser.parse_args()
 
     refiner = Refiner.load(args.bundle, args.trust)
-    zoedepth = load_model(args.zoedepth)
+    network = load_network(args.depth_model)
     for number, rgb in enumerate(pictures(args.camera)):
         start = time.perf_counter()
-        zoe_m = predict(zoedepth, rgb[None])[0]  # float32 [H, W], metres
+        zoe_m = network.predict(rgb[None])[0]  # float32 [H, W], metres
         refined_m = refiner(rgb, zoe_m)
         elapsed_ms = (time.perf_counter() - start) * 1000
         print(
             f"frame {number}: {distance_ahead(refined_m):.2f} m ahead "
-            f"(ZoeDepth {distance_ahead(zoe_m):.2f} m), {elapsed_ms:.0f} ms",
+            f"(pseudo depth {distance_ahead(zoe_m):.2f} m), {elapsed_ms:.0f} ms",
             flush=True,
         )
 

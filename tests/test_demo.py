@@ -15,5 +15,5 @@ def test_frames_without_pseudo_depth_stop_the_demo_at_once(tmp_path, monkeypatch
     assert main(["demo", "--data", str(tmp_path)]) == 2
     shown = capfd.readouterr()
     assert "1 of 1 frames" in shown.err
-    assert f"zoerefine data zoedepth {tmp_path}" in shown.err
+    assert f"zoerefine data pseudo {tmp_path}" in shown.err
     assert shown.out == ""

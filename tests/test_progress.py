@@ -16,7 +16,7 @@ from zoerefine.run_dir import RunDir
 WITH_PROGRESS = {
     "train": [], "search": [], "run": [], "reproduce": [], "export": [], "infer": [],
     "analyze": [], "check": [], "profile": [], "demo": [],
-    "data": ["synthesize", "inspect", "zoedepth", "split", "pack"],
+    "data": ["synthesize", "inspect", "pseudo", "split", "pack"],
 }  # fmt: skip
 
 

@@ -51,7 +51,7 @@ WRITERS = {
     "run": "run --repo {repo} --commit HEAD --module job.py --config {repo}/job.yaml",
     "reproduce": "reproduce {launched}",
     "profile": "profile --config {config} --steps 2",
-    "zoedepth": "data zoedepth bare --model {model}",
+    "zoedepth": "data pseudo bare --model {model}",
 }
 READERS = {
     "show a run": "show {run}",

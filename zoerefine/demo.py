@@ -73,7 +73,7 @@ def require_pseudo_depth(dataset: Dataset) -> None:
     if missing:
         raise UserError(
             f"{missing} of {len(dataset.frames)} frames in {dataset.root} have no pseudo depth: "
-            f"make it with `zoerefine data zoedepth {shlex.quote(str(dataset.root))}`, then run "
+            f"make it with `zoerefine data pseudo {shlex.quote(str(dataset.root))}`, then run "
             "the demo again"
         )
 

@@ -16,7 +16,11 @@ from zoerefine.image_files import PNG_START
 MADE_BY = "made by zoerefine"
 PNG_MARKS = b"tEXtzoerefine-", b"iTXtzoerefine-", f"tEXtSoftware\0{MADE_BY}".encode()
 PLY_MARK = b"\ncomment zoerefine-"
-JSON_KEYS = {"bundle", "commit", "outputs"}, {"frames", "left_out", "pseudo", "refined", "ratio"}
+JSON_KEYS = (
+    {"bundle", "commit", "outputs"},
+    {"frames", "left_out", "pseudo", "refined", "ratio"},
+    {"name", "digest"},
+)
 SEARCHED_BYTES = 2**13  # at each end of a file
 VIDEO_BOX = struct.pack(">I", 8 + len(MADE_BY)) + b"free" + MADE_BY.encode()
 

@@ -3,9 +3,12 @@
 import shutil
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from zoerefine.cli import main
+from zoerefine.data.depth_networks import DepthNetwork
+from zoerefine.data.pseudo_source import PseudoSource
 
 
 @pytest.fixture
@@ -13,6 +16,12 @@ def copied_world(world, tmp_path):
     """A copy of the world that a test may damage."""
     shutil.copytree(world, tmp_path / "world")
     return tmp_path / "world"
+
+
+def constant_network(depth_m=3.0, name="constant", digest="c0"):
+    """A depth network that predicts one depth."""
+    predict = lambda pictures: np.full(pictures.shape[:3], depth_m, np.float32)  # noqa: E731
+    return DepthNetwork(PseudoSource(name, digest), predict)
 
 
 @dataclass

@@ -8,8 +8,10 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.data.conftest import constant_network
 from zoerefine import registries
 from zoerefine.data import habitatdyn
+from zoerefine.data.add_pseudo import add_pseudo_depth
 from zoerefine.data.contact_sheet import contact_sheet
 from zoerefine.data.decode import read_depth, read_objects, read_zoe
 from zoerefine.data.depth_codec import HABITATDYN, MILLIMETRES, DepthEncoding
@@ -17,7 +19,6 @@ from zoerefine.data.inspection import inspect
 from zoerefine.data.intrinsics import Intrinsics
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset, stated_encoding
-from zoerefine.data.zoedepth import add_pseudo_depth
 from zoerefine.errors import UserError
 from zoerefine.image_files import read_rgb, write_png
 
@@ -161,7 +162,7 @@ def test_a_folder_of_depth_has_the_encoding_that_its_data_set_states(listed, wor
 def test_a_list_may_begin_with_a_byte_order_mark_which_is_kept(listed, encoding):
     folder = listed("clip,rgb,depth,pseudo", "Küche,a.png,d.png,", encoding=encoding)
     assert open_dataset(folder).frames[0].clip == "Küche"
-    add_pseudo_depth(open_dataset(folder), lambda rgb: rgb.mean(1, keepdim=True) + 3, 1)
+    add_pseudo_depth(open_dataset(folder), constant_network(), 1)
     assert open_dataset(folder).frames[0].zoe == folder / "pseudo" / "Küche" / "a.png"
     text = (folder / "frames.csv").read_bytes().decode(encoding)
     assert text.startswith("clip,rgb,depth,pseudo\r\n")
@@ -216,7 +217,7 @@ def test_a_list_that_cannot_be_used_is_one_error_with_its_line(listed, lines, wo
 @pytest.mark.parametrize("clip", ["../..", "/tmp", "a/../../b", ".."])
 def test_a_clip_never_leads_out_of_the_folder(listed, clip, data_command):
     folder = listed(HEADER, f"{clip},a.png,d.png,")
-    for words in (("zoedepth", folder), ("inspect", folder)):
+    for words in (("pseudo", folder), ("inspect", folder)):
         done = data_command(*words)
         assert (done.code, done.err.count("\n")) == (2, 1)
         assert f"the clip or scene {clip!r} leads out of the folder: rename it" in done.err
@@ -227,7 +228,7 @@ def test_pseudo_depth_is_never_written_through_a_link(listed, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (folder / "pseudo").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match=r"pseudo/k/a\.png leads out of .*: replace the link"):
-        add_pseudo_depth(open_dataset(folder), lambda rgb: rgb[:, :1] + 3, 1)
+        add_pseudo_depth(open_dataset(folder), constant_network(), 1)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -348,7 +349,7 @@ def test_a_third_layout_takes_one_file_and_one_row(tmp_path, monkeypatch):
     for name in "ab":
         write_png(folder / f"{name}.rgb.png", RGB)
         write_png(folder / f"{name}.depth.png", DEPTH // 10)  # 2000 mm as 200 cm
-    made = add_pseudo_depth(open_dataset(folder), lambda rgb: rgb[:, :1] * 0 + 3, batch=2)
+    made = add_pseudo_depth(open_dataset(folder), constant_network(), batch=2)
     dataset = open_dataset(folder)
     assert (made, dataset.layout) == (2, "flat")
     record = build_cache(dataset, 6, 8, tmp_path / "caches").read(1)

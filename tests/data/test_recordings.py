@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.data.conftest import constant_network
+from zoerefine.data.add_pseudo import add_pseudo_depth
 from zoerefine.data.dataset import Clip
 from zoerefine.data.decode import read_frame
 from zoerefine.data.inspection import inspect
@@ -12,7 +14,6 @@ from zoerefine.data.intrinsics import Intrinsics
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset, stated_encoding
 from zoerefine.data.tum import TUM, associate
-from zoerefine.data.zoedepth import add_pseudo_depth
 from zoerefine.errors import UserError
 from zoerefine.image_files import jpeg_bytes, write_png
 
@@ -108,7 +109,7 @@ def test_tum_pseudo_depth_may_be_listed_by_time_stamp(tum):
 @pytest.mark.parametrize("several", [False, True])
 def test_pseudo_depth_of_tum_recordings_is_found_after_it_was_made(tum, several):
     root = tum("a").parent if several else tum("a")
-    assert add_pseudo_depth(open_dataset(root), lambda rgb: rgb[:, :1] * 0 + 3, batch=2) == 2
+    assert add_pseudo_depth(open_dataset(root), constant_network(), batch=2) == 2
     cache = build_cache(open_dataset(root), 6, 8, root / "caches")
     np.testing.assert_array_equal(cache.read(1)["zoe"], PSEUDO)
     np.testing.assert_allclose(cache.read(1)["depth"] * cache.depth_scale, 2.0)
@@ -206,7 +207,7 @@ def test_scannet_recordings_of_one_place_are_clips_of_one_scene(scannet):
     assert [frame.rgb.stem for frame in dataset.frames] == ["0", "2", "10", "5", "1"]  # by number
     assert dataset.frames[0].intrinsics == Intrinsics(1169.6, 1167.1, 646.3, 489.9)
     assert dataset.frames[-1].zoe is None
-    assert add_pseudo_depth(dataset, lambda rgb: rgb[:, :1] * 0 + 3, batch=2) == 1
+    assert add_pseudo_depth(dataset, constant_network(), batch=2) == 1
     assert open_dataset(root).frames[-1].zoe == root / "scene0706_00" / "pseudo" / "1.png"
 
 

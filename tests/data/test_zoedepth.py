@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.data.conftest import constant_network
 from zoerefine.data import zoedepth
+from zoerefine.data.add_pseudo import add_pseudo_depth
 from zoerefine.data.decode import read_zoe
+from zoerefine.data.depth_networks import load_network
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.zoedepth import (
-    add_pseudo_depth,
-    in_half_precision,
-    load_model,
-    predict,
-    prepare,
-)
+from zoerefine.data.zoedepth import in_half_precision, model_of, predict, prepare
 from zoerefine.errors import UserError
 from zoerefine.image_files import read_rgb
 
@@ -39,35 +36,41 @@ def incomplete(copied_world):
     for clip in ("0000", "0108"):
         shutil.rmtree(copied_world / "zoe_depth_raw" / clip)
     (copied_world / "zoe_depth_raw" / "0054" / "00002.png").unlink()
+    (copied_world / "zoe_depth_raw" / "pseudo.json").unlink()
     return copied_world
 
 
 def test_frames_without_pseudo_depth_get_the_networks(model, incomplete, data_command):
     before = {frame.rgb: frame.zoe for frame in open_dataset(incomplete).frames}
     kept = {path: path.read_bytes() for path in before.values() if path}
-    done = data_command("zoedepth", incomplete, "--model", model, "--batch", 3)
+    done = data_command("pseudo", incomplete, "--model", model, "--batch", 3)
     assert done.code == 0, done.err
     assert "9 of 16 frames got pseudo depth" in done.out
     assert all(path.read_bytes() == data for path, data in kept.items())
-    network = load_model(str(model))
+    network = load_network(str(model))
     for frame in open_dataset(incomplete).frames:
         if before[frame.rgb] is None:
-            depth_m = predict(network, read_rgb(frame.rgb)[None])[0]
+            depth_m = network.predict(read_rgb(frame.rgb)[None])[0]
             np.testing.assert_allclose(read_zoe(frame.zoe) / 256, depth_m, atol=1 / 256)
-    again = data_command("zoedepth", incomplete, "--model", model)
+    again = data_command("pseudo", incomplete, "--model", model)
     assert "0 of 16 frames got pseudo depth" in again.out
 
 
 SLOW = """
 import sys, time
+from zoerefine.data.depth_networks import load_network
+from tests.data.conftest import constant_network
+from zoerefine.data.add_pseudo import add_pseudo_depth
+from zoerefine.data.depth_networks import DepthNetwork
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.zoedepth import add_pseudo_depth
 
-def model(pictures):
+network = constant_network()
+
+def predict(pictures):
     time.sleep(0.1)
-    return pictures[:, :1] + 3
+    return network.predict(pictures)
 
-add_pseudo_depth(open_dataset(sys.argv[1]), model, 1)
+add_pseudo_depth(open_dataset(sys.argv[1]), DepthNetwork(network.source, predict), 1)
 """
 
 
@@ -78,7 +81,7 @@ def test_a_kill_leaves_whole_files_and_the_same_call_goes_on(incomplete, wait_un
     process.wait()
     for path in incomplete.glob("zoe_depth_raw/*/?????.png"):
         assert read_zoe(path).shape == (48, 64)
-    assert add_pseudo_depth(open_dataset(incomplete), lambda pictures: pictures[:, :1] + 3, 4) > 0
+    assert add_pseudo_depth(open_dataset(incomplete), constant_network(), 4) > 0
     assert all(frame.zoe for frame in open_dataset(incomplete).frames)
 
 
@@ -87,7 +90,7 @@ def test_a_frames_csv_gets_the_paths_of_its_pseudo_depth(model, world, data_comm
     shutil.copy(frame.rgb, tmp_path / "a.jpg")
     cv2.imwrite(str(tmp_path / "d.png"), np.full((48, 64), 2000, np.uint16))
     (tmp_path / "frames.csv").write_text("clip,rgb,depth,pseudo\nk,a.jpg,d.png,\n")
-    done = data_command("zoedepth", tmp_path, "--model", model)
+    done = data_command("pseudo", tmp_path, "--model", model)
     assert done.code == 0, done.err
     assert open_dataset(tmp_path).frames[0].zoe == tmp_path / "pseudo" / "k" / "a.png"
 
@@ -105,8 +108,8 @@ def test_pictures_are_prepared_like_transformers_own_processor_does_it(size):
 
 
 def test_a_missing_model_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"no ZoeDepth in .*nothing.*give --model a folder"):
-        load_model(str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match=r"no depth network in .*nothing.*give a folder"):
+        load_network(str(tmp_path / "nothing"))
 
 
 def test_pictures_are_prepared_on_the_device(monkeypatch):
@@ -124,10 +127,13 @@ def test_pictures_are_prepared_on_the_device(monkeypatch):
 
 
 def test_half_precision_changes_depth_by_less_than_a_step_of_its_file(model):
-    network = load_model(str(model))
+    from transformers import ZoeDepthForDepthEstimation
+
+    device = torch.device("cpu")
+    network = model_of(ZoeDepthForDepthEstimation.from_pretrained(model).eval(), device)
     pictures = prepare(torch.rand(1, 3, 48, 64, generator=torch.Generator().manual_seed(0)))
     with torch.inference_mode():
-        half = in_half_precision(network, torch.device("cpu"))(pictures)
+        half = in_half_precision(network, device)(pictures)
         assert not torch.equal(half, network(pictures))
         torch.testing.assert_close(half, network(pictures), rtol=0, atol=1 / 256)
 

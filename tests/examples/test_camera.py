@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from zoerefine.data.zoedepth import load_model, predict
+from zoerefine.data.depth_networks import load_network
 from zoerefine.infer import Refiner
 
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -31,22 +31,22 @@ def test_it_prints_the_distance_ahead_for_each_frame(exported_run, small_zoedept
     for number in range(3):
         writer.write(np.full((48, 64, 3), 80 * number, np.uint8))
     writer.release()
-    done = run(tmp_path, bundle, "--camera", video, "--zoedepth", small_zoedepth)
+    done = run(tmp_path, bundle, "--camera", video, "--depth-model", small_zoedepth)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 3
-    refiner, model = Refiner.load(bundle), load_model(str(small_zoedepth))
+    refiner, network = Refiner.load(bundle), load_network(str(small_zoedepth))
     capture = cv2.VideoCapture(str(video))
     for line in lines:
         rgb = cv2.cvtColor(capture.read()[1], cv2.COLOR_BGR2RGB)
-        zoe_m = predict(model, rgb[None])[0]
+        zoe_m = network.predict(rgb[None])[0]
         expected = [np.percentile(d[16:-16, 21:-21], 5) for d in (refiner(rgb, zoe_m), zoe_m)]
         printed = [float(value) for value in re.findall(r"([\d.]+) m\b", line)]
         assert printed == pytest.approx(expected, abs=0.02)
 
 
 def test_a_missing_camera_is_named(exported_run, small_zoedepth, monkeypatch):
-    words = [exported_run.bundle, "--camera", "absent.mp4", "--zoedepth", small_zoedepth]
+    words = [exported_run.bundle, "--camera", "absent.mp4", "--depth-model", small_zoedepth]
     monkeypatch.setattr(sys, "argv", ["camera.py", *map(str, words)])
     with pytest.raises(SystemExit, match=r"error: there is no camera or video absent\.mp4"):
         runpy.run_path(str(CAMERA), run_name="__main__")

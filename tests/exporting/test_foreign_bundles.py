@@ -159,7 +159,7 @@ def test_a_field_of_another_type_is_one_line_or_is_shown(run, facts, tmp_path):
                 assert len(message) < 400
 
 
-@pytest.mark.parametrize("value", ["[" * 100_000, "[]", "7", "null", '{"schema": 5}', "\xff"])
+@pytest.mark.parametrize("value", ["[" * 100_000, "[]", "7", "null", '{"schema": 6}', "\xff"])
 def test_a_manifest_that_is_no_object_of_fields_is_one_line(run, tmp_path, value):
     path = with_manifest(run.bundle, tmp_path / "r.ts", value.encode("latin-1"))
     messages = outcome(path)

@@ -100,7 +100,7 @@ def test_zoedepths_output_never_overwrites_a_foreign_file(
     foreign.parent.mkdir(parents=True)
     shutil.copy(tmp_path / "zoe" / "0.png", foreign)
     before = foreign.read_bytes()
-    words = ("--rgb", "rgb", "--out", "out", "--zoedepth", "absent")
+    words = ("--rgb", "rgb", "--out", "out", "--depth-model", "absent")
     assert main(["infer", str(bundle), *words]) == 2  # before ZoeDepth is loaded
     assert "zoe_depth_raw/0.png was not written by zoerefine" in capsys.readouterr().err
     assert foreign.read_bytes() == before

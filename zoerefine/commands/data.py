@@ -43,10 +43,12 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(run: Any, text: str) -> Any:
+    def command(run: Any, text: str, older_names: Sequence[str] = ()) -> Any:
         """The function that adds an option to a new command."""
         description = f"{text[0].upper()}{text[1:]}."
-        added = commands.add_parser(run.__name__, help=text, description=description)
+        added = commands.add_parser(
+            run.__name__, help=text, description=description, aliases=older_names
+        )
         added.set_defaults(run=run)
         add_quiet_option(added)
         return added.add_argument
@@ -68,10 +70,13 @@ def parser() -> argparse.ArgumentParser:
     add("--farthest", type=metres, default=FARTHEST_M, metavar="M",
         help=f"the DATA.FARTHEST_M of a training, metres ({FARTHEST_M:g})")  # fmt: skip
 
-    add = command(zoedepth, "run ZoeDepth on the pictures without pseudo depth")
+    add = command(pseudo, "run a depth network on the pictures without pseudo depth",
+                  ["zoedepth"])  # fmt: skip
     add("folder", type=Path, help="the data set")
     add("--model", default=ZOEDEPTH_MODEL,
-        help=f"a folder, or a name on the Hugging Face hub ({ZOEDEPTH_MODEL})")  # fmt: skip
+        help="a metric depth network: a folder of transformers' format (ZoeDepth, Depth Anything "
+        "V2 metric, Depth Pro, ...), a name on the Hugging Face hub, or an ONNX file with its "
+        f"description beside it, see docs/loading.md ({ZOEDEPTH_MODEL})")  # fmt: skip
     add("--batch", type=at_most(1024), default=8, help="pictures per batch (8)")
 
     add = command(points, "simulate metric points of the frames, as sensors measure them")
@@ -166,14 +171,15 @@ def inspect(args: argparse.Namespace) -> int:
     return 1 if faults else 0
 
 
-def zoedepth(args: argparse.Namespace) -> None:
+def pseudo(args: argparse.Namespace) -> None:
     """Write the pseudo depth that is missing."""
+    from zoerefine.data.add_pseudo import add_pseudo_depth
+    from zoerefine.data.depth_networks import load_network
     from zoerefine.data.readers import open_dataset
-    from zoerefine.data.zoedepth import add_pseudo_depth, load_model
 
     dataset = open_dataset(args.folder)
     missing = any(frame.zoe is None for frame in dataset.frames)
-    made = add_pseudo_depth(dataset, load_model(args.model), args.batch) if missing else 0
+    made = add_pseudo_depth(dataset, load_network(args.model), args.batch) if missing else 0
     print(f"{made} of {len(dataset.frames)} frames got pseudo depth, the others had it")
 
 

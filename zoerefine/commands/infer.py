@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
+from zoerefine.data import ZOEDEPTH_MODEL
 from zoerefine.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ results, in the folder of --out:
   depth/NAME.png           refined depth, 16 bits, metres = value / 256
   confidence/NAME.png      --confidence: the spread of refined depth, 16 bits, value / 10000;
                            the truth lies within depth * exp(+-spread) at 90% of the pixels
-  zoe_depth_raw/NAME.png   ZoeDepth's output in the same format, without --depth
+  zoe_depth_raw/NAME.png   the depth network's output in the same format, without --depth
   colors/NAME.png          --colors
   clouds/NAME.ply          --clouds
   metrics.json             --eval
@@ -59,10 +60,13 @@ def main(argv: Sequence[str]) -> int:
     check(args)
 
     from zoerefine.infer.pipeline import refine
+    from zoerefine.infer.pseudo import NetworkDepth
 
     job = prepare(args)
     with job.results.in_use():
         job.results.write_outputs_file()
+        if isinstance(job.pseudo, NetworkDepth):
+            job.pseudo.state_source()
         summary = refine(job, 1 if args.stream else args.batch or BATCH)
         print(summary)
         left_out = len(summary.left_out)
@@ -97,10 +101,12 @@ def parser() -> argparse.ArgumentParser:
         help="a folder, searched recursively; a video; or a quoted glob pattern")  # fmt: skip
     add("--depth", type=Path, metavar="DIR",
         help="pseudo depth: 16-bit PNG files as ZoeDepth writes them, with the names of the "
-        "pictures; default: ZoeDepth is run")  # fmt: skip
-    add("--zoedepth", default="Intel/zoedepth-nyu-kitti", metavar="MODEL",
-        help="the ZoeDepth to run without --depth: a folder, or a name on the Hugging Face hub; "
+        "pictures; default: a depth network is run")  # fmt: skip
+    add("--depth-model", "--zoedepth", default=ZOEDEPTH_MODEL, metavar="MODEL",
+        help="the depth network to run without --depth, as --model of `zoerefine data pseudo`; "
         "default: %(default)s")  # fmt: skip
+    add("--any-pseudo", action="store_true",
+        help="accept pseudo depth of another network than the refiner was trained on")  # fmt: skip
     add("--out", type=Path, required=True, metavar="DIR", help="the folder for all results")
     add("--batch", type=int, metavar="N",
         help=f"frames of one size that are refined at a time; default: {BATCH}; always 1 with "
@@ -179,7 +185,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.infer.inference import Inference
     from zoerefine.infer.point_cloud import CameraOptions
     from zoerefine.infer.points_alone import points_alone
-    from zoerefine.infer.pseudo import DepthFiles, load_zoedepth
+    from zoerefine.infer.pseudo import DepthFiles, check_source, load_network_depth
     from zoerefine.infer.results import ResultFolder, check_separate, check_writable
     from zoerefine.infer.side_by_side import remove_parts
     from zoerefine.infer.side_video import check_encoder
@@ -218,8 +224,12 @@ def prepare(args: argparse.Namespace) -> "Inference":
     results.refuse_foreign_files(source.names, bool(args.eval), not args.depth)
     results.refuse_mixing()
     pseudo = (
-        DepthFiles(args.depth) if args.depth else load_zoedepth(args.zoedepth, results.pseudo_depth)
+        DepthFiles(args.depth)
+        if args.depth
+        else load_network_depth(args.depth_model, results.pseudo_depth)
     )
+    if bundle and not args.any_pseudo:
+        check_source(bundle, engine, pseudo.source(source.names))
     for folder in (*(path.parent for path in drawings), args.out):
         check_writable(folder)
     for path in drawings:

@@ -20,6 +20,7 @@ import numpy as np
 
 from zoerefine.data.cache_header import read_header
 from zoerefine.data.dataset import Clip
+from zoerefine.data.pseudo_source import UNKNOWN, PseudoSource, source_from_json
 from zoerefine.depth_limits import FARTHEST_M
 from zoerefine.errors import UserError
 from zoerefine.memory import free_memory
@@ -126,6 +127,7 @@ class Cache:
         complete: whether all frames were decoded, so that broken ones are known and left out.
         contents: `dataset_digest` as the header has it; empty without one.
         code: which code packed it: see `packing_code`.
+        pseudo: what predicted the pseudo depth; unknown in caches of earlier versions.
         farthest_m: metrics use true depths below this; of the config, not of the files.
     """
 
@@ -144,6 +146,7 @@ class Cache:
     complete: bool = True
     contents: str = ""
     code: str = ""
+    pseudo: PseudoSource = UNKNOWN
     farthest_m: float = FARTHEST_M
 
     def __len__(self) -> int:
@@ -250,6 +253,7 @@ def make_cache(
         folder=folder,
         contents=header.get("dataset_digest", ""),
         code=header.get("code", ""),
+        pseudo=source_from_json(header.get("pseudo")),
         fields=record_fields(header["height"], header["width"]),
         clips=tuple(
             Clip(**{**clip, "classes": tuple(clip["classes"])}) for clip in header["clips"]

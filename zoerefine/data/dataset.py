@@ -11,6 +11,7 @@ import numpy as np
 
 from zoerefine.data.depth_codec import DepthEncoding
 from zoerefine.data.intrinsics import Intrinsics
+from zoerefine.data.pseudo_source import PseudoSource, sources_of
 from zoerefine.errors import UserError
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ class Dataset:
     Attributes:
         layout: its reader's name in `registries.READERS`; `open_dataset` sets it.
         label: what the data are, for messages and reports.
-        pseudo_label: which network predicted the pseudo depth, for messages and reports.
+        pseudo_label: what the pseudo depth is called where no pseudo.json names its network.
         depth_encoding: of all its true depth files.
         frames: sorted by scene, clip and name.
         clips: all clips of the frames.
@@ -81,6 +82,11 @@ class Dataset:
     def scenes(self) -> tuple[str, ...]:
         """The names of the scenes, sorted."""
         return tuple(sorted({frame.scene for frame in self.frames}))
+
+    @property
+    def pseudo_sources(self) -> set[PseudoSource]:
+        """What predicted the pseudo depth of the frames. Raises `UserError`, see `read_source`."""
+        return sources_of(frame.zoe for frame in self.frames if frame.zoe is not None)
 
     def fingerprints(self) -> np.ndarray:
         """A number a frame, uint64 [N], that changes with its files' names, sizes and times."""

@@ -6,9 +6,17 @@ import cv2
 import numpy as np
 
 from zoerefine.data.dataset import Frame
-from zoerefine.data.depth_codec import HABITATDYN, MILLIMETRES, DepthEncoding, resize_depth
+from zoerefine.data.depth_codec import (
+    HABITATDYN,
+    SCALE,
+    ZOEDEPTH,
+    DepthEncoding,
+    resize_depth,
+    sixteen_bits,
+)
+from zoerefine.depth_limits import FARTHEST_M
 from zoerefine.errors import UserError
-from zoerefine.image_files import UPRIGHT, exif_orientation, read_rgb, read_values
+from zoerefine.image_files import UPRIGHT, exif_orientation, png_text, read_rgb, read_values
 
 ASPECT_TOLERANCE = 0.02  # 1296x968 and 640x480 differ by 0.004
 
@@ -23,16 +31,22 @@ def read_depth(path: Path, encoding: DepthEncoding) -> Array:
     return encoding.to_u16(_depth_values(path, encoding))
 
 
-def read_truth_m(path: Path, encoding: DepthEncoding | None = None) -> Array:
+def read_truth_m(
+    path: Path, encoding: DepthEncoding | None = None, farthest_m: float = FARTHEST_M
+) -> Array:
     """True depth, float64 [H, W], metres; 0 marks an invalid pixel.
 
     Args:
-        encoding: of the file. None: HabitatDyn's of 8 bits, millimetres of 16.
+        encoding: of the file. None: what its text states, else HabitatDyn's of 8 bits, and of 16
+            the one that reaches `farthest_m`.
     """
     if encoding is not None:
         return encoding.to_metres(_depth_values(path, encoding))
     values = read_values(path)
-    return (HABITATDYN if values.dtype == np.uint8 else MILLIMETRES).to_metres(values)
+    if values.dtype == np.uint8:
+        return HABITATDYN.to_metres(values)
+    is_stated = SCALE.items() <= png_text(path).items()
+    return (ZOEDEPTH if is_stated else sixteen_bits(farthest_m)).to_metres(values)
 
 
 def read_zoe(path: Path) -> Array:
@@ -61,7 +75,7 @@ def read_frame(frame: Frame, encoding: DepthEncoding, height: int, width: int) -
     """
     if frame.depth is None or frame.zoe is None:
         missing = "depth" if frame.depth is None else "pseudo depth"
-        hint = "" if frame.zoe else ": zoerefine data zoedepth makes it from the pictures"
+        hint = "" if frame.zoe else ": zoerefine data pseudo makes it from the pictures"
         raise UserError(f"frame {frame.name} of clip {frame.clip} has no {missing}{hint}")
     rgb, zoe = read_rgb(frame.rgb), read_zoe(frame.zoe)
     depth = read_depth(frame.depth, encoding)

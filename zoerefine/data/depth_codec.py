@@ -65,10 +65,16 @@ class DepthEncoding:
 HABITATDYN = DepthEncoding(8, 255, 10.0)
 MILLIMETRES = DepthEncoding(16, 1000, 1.0)
 ZOEDEPTH = DepthEncoding(16, 256, 1.0)
+SCALE = {"depth-scale": "metres = value / 256"}  # a PNG's text: its values are ZOEDEPTH's
 ZOE_UNIT_M = ZOEDEPTH.u16_unit_m  # 1/256 m, a power of two: multiplying by it is exact
 
 _VALUES = np.arange(256)
 WIDENED = np.where(_VALUES == SATURATED, 0, _VALUES * WIDEN).astype(np.uint16)
+
+
+def sixteen_bits(farthest_m: float) -> DepthEncoding:
+    """The usual encoding of 16 bits that reaches a depth: millimetres to 65.5 m, else 1/256 m."""
+    return MILLIMETRES if (2**16 - 1) * MILLIMETRES.u16_unit_m >= farthest_m else ZOEDEPTH
 
 
 def resize_depth(depth_u16: Array, height: int, width: int) -> Array:

@@ -13,6 +13,7 @@ from zoerefine.data.decode import read_frame
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.orientation import OrientationWarning
 from zoerefine.data.packing_code import packing_code
+from zoerefine.data.pseudo_source import SYNTHETIC, one_source
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
 
@@ -28,6 +29,7 @@ class FramePacker:
         frames: of `frame_dtype` [N], nothing packed yet.
         stride: bytes of a record.
         settings: all that decides the records besides the source files.
+        pseudo: what predicted the pseudo depth.
         digest: of sources and settings, 16 hex digits.
         faults: what is wrong with broken frames, by their number.
     """
@@ -49,7 +51,10 @@ class FramePacker:
         }
         clips = [dataclasses.asdict(clip) for clip in dataset.clips]
         sources = hashlib.sha256(self.frames["fingerprint"].tobytes()).hexdigest()
-        self.digest = digest_json([SCHEMA, self.settings, clips, sources])[:16]
+        self.pseudo = one_source(dataset.pseudo_sources, str(dataset.root))
+        # Data without a pseudo.json keep the digest that they had before there was this file.
+        pseudo = [self.pseudo.as_json()] if self.pseudo.is_known else []
+        self.digest = digest_json([SCHEMA, self.settings, clips, sources, *pseudo])[:16]
         self.faults: dict[int, str] = {}
         self._orientation = OrientationWarning()
 
@@ -60,12 +65,18 @@ class FramePacker:
             "digest": self.digest,
             "code": packing_code(),
             "label": self.dataset.label,
-            "pseudo_label": self.dataset.pseudo_label,
+            "pseudo_label": self._pseudo_label,
+            "pseudo": self.pseudo.as_json(),
             **self.settings,
             "stride": self.stride,
             "fields": [vars(field) for field in self.fields],
             "clips": [dataclasses.asdict(clip) for clip in self.dataset.clips],
         }
+
+    @property
+    def _pseudo_label(self) -> str:
+        named = self.pseudo.is_known and self.pseudo != SYNTHETIC
+        return self.pseudo.name if named else self.dataset.pseudo_label
 
     def pack(self, index: int, record: np.ndarray) -> int:
         """Write a frame to `record`, uint8 [stride]; returns its state.

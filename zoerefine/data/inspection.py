@@ -51,6 +51,7 @@ def inspect(dataset: Dataset, limit_m: float = FARTHEST_M) -> tuple[str, int]:
     Args:
         limit_m: metrics will use true depths below this, DATA.FARTHEST_M.
     """
+    networks = sorted(map(str, dataset.pseudo_sources))
     with ThreadPoolExecutor(usable_cores()) as pool:
         found = pool.map(lambda frame: read_and_report(frame, dataset, limit_m), dataset.frames)
         reports = list(track(found, len(dataset.frames), "reading", "frame"))
@@ -65,6 +66,7 @@ def inspect(dataset: Dataset, limit_m: float = FARTHEST_M) -> tuple[str, int]:
         f"  sizes: {', '.join(f'{size} ({n})' for size, n in sizes.most_common()) or 'unknown'}",
         f"  depth files: {encoding.bits} bits, {encoding.span_m / encoding.units:.4g} m a unit",
         f"  without pseudo depth: {_clips_without_zoe(dataset) or 'none'}",
+        f"  network of the pseudo depth: {', '.join(networks) or 'none'}",
         f"  intrinsics: {_intrinsics(dataset)}",
         *_depth_lines(dataset, reports),
         *_orientation_lines(dataset, reports),

@@ -13,6 +13,7 @@ from torch import Tensor
 from zoerefine import __version__
 from zoerefine.config import load_config, training_size
 from zoerefine.data import area_mean, depth_codec
+from zoerefine.data.pseudo_source import source_from_json
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import load_bundle, read_manifest, save_bundle
 from zoerefine.exporting.engine_kinds import (
@@ -180,6 +181,7 @@ def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:
         "weights": run.weights_digest_file.read_text().strip(),
         "data": results["data"],
         "pseudo_label": results["pseudo_label"],
+        "pseudo": source_from_json(results.get("pseudo")).as_json(),
         "farthest_m": load_config(run.config_file).DATA.FARTHEST_M,
         "metrics": results.get("test", {}).get("refined", {}),
         "warnings": warnings(results),

@@ -31,7 +31,7 @@ from zoerefine.processor_use import usable_cores
 from zoerefine.progress import say
 from zoerefine.run_dir import ENGINE, RunDir
 
-SCHEMA = 5
+SCHEMA = 6
 MANIFEST = "manifest.json"
 MODEL_CARD = "MODEL_CARD.md"
 MAX_BYTES = 2**31  # of a bundle's file; those of this project have 1 to 200 MB

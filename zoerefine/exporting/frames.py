@@ -46,7 +46,7 @@ def frames_with_zoe(root: str) -> list[Frame]:
     if not frames:
         raise UserError(
             f"no frame in {root} has pseudo depth, and an engine is compared on such frames: make "
-            f"it with `zoerefine data zoedepth {root}`"
+            f"it with `zoerefine data pseudo {root}`"
         )
     return frames
 

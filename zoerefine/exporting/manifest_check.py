@@ -50,6 +50,16 @@ def map_of(check: Check) -> Check:
     )
 
 
+def texts(*names: str) -> Check:
+    """A JSON object with texts of these names."""
+    return Check(
+        f"an object with the texts {' and '.join(map(repr, names))}",
+        lambda value: (
+            isinstance(value, dict) and all(TEXT.holds(value.get(name)) for name in names)
+        ),
+    )
+
+
 TEXT = Check("a text without control characters", _is_text)
 NUMBER = Check("a number", _is_number)
 COUNT = Check("a whole number of 1 or more", lambda value: type(value) is int and 0 < value < 2**31)
@@ -57,12 +67,8 @@ DEVICE = Check(
     '"cpu" or "cuda"',
     lambda value: isinstance(value, str) and bool(re.fullmatch(r"cpu|cuda(:\d{1,3})?", value)),
 )
-OUTPUT = Check(
-    'an object with the texts "type" and "meaning"',
-    lambda value: (
-        isinstance(value, dict) and all(TEXT.holds(value.get(name)) for name in ("type", "meaning"))
-    ),
-)
+OUTPUT = texts("type", "meaning")
+SOURCE = texts("name", "digest")
 CHOICE = Check(
     'an object with the text "processor" and the numbers "latency_ms"',
     lambda value: (
@@ -86,6 +92,7 @@ ORIGIN = {
     **dict.fromkeys(("weights", "data", "pseudo_label", "processor", "gpu", "compared"), TEXT),
     "metrics": map_of(NUMBER),
     "inputs": map_of(TEXT),
+    "pseudo": SOURCE,
     "farthest_m": NUMBER,
     "max_abs_err_m": NUMBER,
     "mean_rel_err": NUMBER,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.config import Config, load_config, training_size
+from zoerefine.data.pseudo_source import source_from_json
 from zoerefine.depth_limits import NEAREST_M
 from zoerefine.exporting.verify import tolerances
 from zoerefine.metrics import arrow
@@ -171,6 +172,7 @@ def origin(manifest: dict[str, Any], results: dict[str, Any], provenance: dict[s
         "parameters": f"{results['parameters']:,}" if "parameters" in results else "",
         "training data": results["data"],
         "data digest": results.get("data_digest", ""),
+        "network of the pseudo depth": str(source_from_json(manifest["pseudo"])),
         **{
             f"{part} scenes": f"{len(scenes)}: {listed(scenes)}"
             for part, scenes in results["scenes"].items()

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from zoerefine.data.pseudo_source import source_from_json
 from zoerefine.exporting.bundle import MODEL_CARD, read_file, read_manifest, rebuild_command
 from zoerefine.exporting.engine_kinds import EngineKind, engine_kind, unmet_requirements
 from zoerefine.exporting.manifest_check import ORIGIN, require_fields
@@ -43,6 +44,7 @@ def show_bundle(path: Path) -> str:
         "weights": manifest["weights"],
         "config": manifest["config_digest"],
         "data": f"{manifest['data']}; {manifest['pseudo_label']}",
+        "pseudo": str(source_from_json(manifest["pseudo"])),
         "built with": f"zoerefine {manifest['zoerefine']}, torch {manifest['torch']}",
         "built on": manifest["gpu"] or manifest["processor"],
         "inputs": ", ".join(f"{name} {what}" for name, what in manifest["inputs"].items()),

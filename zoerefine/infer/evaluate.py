@@ -11,6 +11,7 @@ from torch import Tensor
 from zoerefine.data.decode import read_truth_m, read_zoe
 from zoerefine.data.depth_codec import ZOE_UNIT_M, DepthEncoding
 from zoerefine.data.readers import stated_encoding
+from zoerefine.depth_limits import FARTHEST_M
 from zoerefine.errors import UserError
 from zoerefine.infer.inference import Inference
 from zoerefine.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
@@ -33,10 +34,12 @@ def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
         "points" is the pseudo depth that they alone correct.
     """
     compared = [name for name in sorted(done) if (truth / f"{name}.png").exists()]
+    farthest_m = job.engine.manifest.get("farthest_m", FARTHEST_M)
     names = ("pseudo", "points", "refined") if job.points else ("pseudo", "refined")
     sums = {name: DepthMetrics() for name in names}
     left_out = []
-    rows_of = partial(rows, job=job, truth=truth, encoding=stated_encoding(truth))
+    encoding = stated_encoding(truth)
+    rows_of = partial(rows, job=job, truth=truth, encoding=encoding, farthest_m=farthest_m)
     with ThreadPoolExecutor(usable_cores()) as pool:
         for name, found in track(
             zip(compared, pool.map(rows_of, compared), strict=True),
@@ -60,12 +63,12 @@ def evaluate(job: Inference, done: set[str], truth: Path) -> dict[str, Any]:
 
 
 def rows(
-    name: str, job: Inference, truth: Path, encoding: DepthEncoding | None
+    name: str, job: Inference, truth: Path, encoding: DepthEncoding | None, farthest_m: float
 ) -> list[Tensor] | UserError:
     """A frame's metrics of each side, or the error of a damaged file."""
     try:
         zoe, refined = read_zoe(job.pseudo.path(name)), read_zoe(job.results.depth(name))
-        truth_m = read_truth_m(truth / f"{name}.png", encoding)
+        truth_m = read_truth_m(truth / f"{name}.png", encoding, farthest_m)
         if truth_m.shape != zoe.shape:
             raise UserError(f"{truth / name}.png and {job.pseudo.path(name)} differ in size")
         points = job.points_of(name, *zoe.shape)
@@ -76,8 +79,8 @@ def rows(
         torch.from_numpy(depth_m)[None, None]  # [1, 1, H, W]
         for depth_m in (*(one * ZOE_UNIT_M for one in (zoe, *by_points, refined)), truth_m)
     )
-    mask = valid_pixels(true_m, zoe_m)
-    return [picture_metrics(depth_m, true_m, mask) for depth_m in (zoe_m, *others_m)]
+    mask = valid_pixels(true_m, zoe_m, farthest_m)
+    return [picture_metrics(one_m, true_m, mask, farthest_m) for one_m in (zoe_m, *others_m)]
 
 
 def table(report: dict[str, Any]) -> str:

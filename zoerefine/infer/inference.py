@@ -53,10 +53,10 @@ class FrameInWork:
         name: of its results.
         inputs: the digest of what it is refined from.
         rgb: uint8 [H, W, 3].
-        zoe: pseudo depth uint16 [H, W], metres * 256; None until ZoeDepth has been run.
+        zoe: pseudo depth uint16 [H, W], metres * 256; None until the network has been run.
         points: metric points that correct the engine's output.
         nbytes: that `FrameMemory` counts for it.
-        zoe_is_new: True if ZoeDepth was run now, so its output must be written.
+        zoe_is_new: True if the network was run now, so its output must be written.
         place: in its clip, with --stream.
     """
 

@@ -1,7 +1,7 @@
-"""Refine all frames of a source: reading, ZoeDepth, engine and writing overlap.
+"""Refine all frames of a source: reading, depth network, engine and writing overlap.
 
     reading thread    source -> the pool decodes, in order -> batches of one picture size
-    ZoeDepth thread   adds pseudo depth to batches that have none
+    network thread    adds pseudo depth to batches that have none
     engine threads    refine (`engine_threads.py`)
     stream thread     with --stream: makes depth steady in the order of frames (`clips.py`); metric
                       points correct before it, in the engine threads
@@ -26,7 +26,7 @@ from zoerefine.infer.clips import ClipFilter
 from zoerefine.infer.engine_threads import BATCHES_AHEAD, EngineThreads
 from zoerefine.infer.frame_memory import FrameMemory
 from zoerefine.infer.inference import FrameInWork, Inference, InferenceSummary
-from zoerefine.infer.pseudo import ZoeDepth
+from zoerefine.infer.pseudo import NetworkDepth
 from zoerefine.infer.read_ahead import batches_of_one_size, frames_to_read, read_ahead
 from zoerefine.memory import free_memory
 from zoerefine.points.spread import spread_points_u16
@@ -57,7 +57,7 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
     ):
         frames = read_ahead(frames_to_read(job, summary), pool, summary.leave_out, memory)
         batches = run_ahead(batches_of_one_size(frames, batch))
-        if isinstance(job.pseudo, ZoeDepth):
+        if isinstance(job.pseudo, NetworkDepth):
             batches = run_ahead(with_pseudo_depth(batches, job.pseudo))
         for writing in start_writing(job, engines, batches, pool, memory):
             summary.written += [future.result() for future in writing]
@@ -68,14 +68,14 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
 
 
 def with_pseudo_depth(
-    batches: Iterator[list[FrameInWork]], zoedepth: ZoeDepth
+    batches: Iterator[list[FrameInWork]], network: NetworkDepth
 ) -> Iterator[list[FrameInWork]]:
-    """The batches, with ZoeDepth's output added to those without pseudo depth."""
+    """The batches, with the network's output added to those without pseudo depth."""
     for batch in batches:
         if batch[0].zoe is not None:
             yield batch
             continue
-        depths = zoedepth.predict(np.stack([frame.rgb for frame in batch]))
+        depths = network.predict(np.stack([frame.rgb for frame in batch]))
         yield [
             replace(frame, zoe=zoe, zoe_is_new=True)
             for frame, zoe in zip(batch, depths, strict=True)
@@ -197,7 +197,7 @@ def write_frame(
 ) -> str:
     """Write the files of a frame with these outputs, uint16 [H, W]; returns its name."""
     try:
-        if frame.zoe_is_new and isinstance(job.pseudo, ZoeDepth) and frame.zoe is not None:
+        if frame.zoe_is_new and isinstance(job.pseudo, NetworkDepth) and frame.zoe is not None:
             job.pseudo.write(frame.name, frame.inputs, frame.zoe)
         job.results.write(frame.name, frame.all_inputs, frame.rgb, outputs)
     finally:

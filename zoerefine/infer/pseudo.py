@@ -1,5 +1,6 @@
-"""Where pseudo depth comes from: from files, or from ZoeDepth, whose output is kept in files."""
+"""Where pseudo depth comes from: from files, or from a network, whose output is kept in files."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,16 +8,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zoerefine.data.decode import read_zoe
-from zoerefine.data.depth_codec import ZOEDEPTH
+from zoerefine.data.depth_codec import SCALE, ZOEDEPTH
+from zoerefine.data.pseudo_source import (
+    PseudoSource,
+    one_source,
+    source_from_json,
+    sources_of,
+    write_source,
+)
+from zoerefine.errors import UserError
+from zoerefine.exporting.bundle import Engine
 from zoerefine.image_files import write_png
-from zoerefine.infer.results import INPUTS, SCALE, has_provenance
+from zoerefine.infer.results import INPUTS, has_provenance
 from zoerefine.infer.sources import file_fingerprint
 from zoerefine.own_files import refuse_foreign
+from zoerefine.progress import say
 
 if TYPE_CHECKING:
-    from zoerefine.data.zoedepth import Model
+    from zoerefine.data.depth_networks import DepthNetwork
 
-MODEL = "zoerefine-zoedepth"
+MODEL = "zoerefine-depth-network"
 
 
 @dataclass(frozen=True)
@@ -37,22 +48,25 @@ class DepthFiles:
         """uint16 [H, W], metres * 256. Raises `UserError` for a file that cannot be read."""
         return read_zoe(self.path(name))
 
+    def source(self, names: Iterable[str]) -> PseudoSource:
+        """What predicted the depth of these frames. Raises `UserError` for two networks."""
+        return one_source(sources_of(map(self.path, names)), str(self.folder))
+
 
 @dataclass(frozen=True)
-class ZoeDepth:
-    """ZoeDepth, run on the pictures. Its output is kept in a folder and used again.
+class NetworkDepth:
+    """A depth network, run on the pictures. Its output is kept in a folder and used again.
 
     Attributes:
         folder: for 16-bit PNG files, metres * 256.
-        name: of the model: a folder, or a name on the Hugging Face hub.
-        version: changes when the model changes.
-        model: from `zoerefine.data.zoedepth.load_model`.
+        name: of the network: a folder, a name on the Hugging Face hub, or an ONNX file.
+        version: changes when the network changes.
     """
 
     folder: Path
     name: str
     version: str
-    model: "Model"
+    network: "DepthNetwork"
 
     def path(self, name: str) -> Path:
         """The file of a frame."""
@@ -73,9 +87,15 @@ class ZoeDepth:
 
     def predict(self, rgb: np.ndarray) -> np.ndarray:
         """Pictures uint8 [B, H, W, 3] to pseudo depth uint16 [B, H, W], metres * 256."""
-        from zoerefine.data.zoedepth import predict
+        return ZOEDEPTH.encode(self.network.predict(rgb))
 
-        return ZOEDEPTH.encode(predict(self.model, rgb))
+    def source(self, names: Iterable[str]) -> PseudoSource:
+        """What predicts the depth."""
+        return self.network.source
+
+    def state_source(self) -> None:
+        """Write pseudo.json beside the output. Raises `UserError` where that is not possible."""
+        write_source(self.folder, self.network.source)
 
     def write(self, name: str, inputs: str, zoe: np.ndarray) -> None:
         """Keep the network's output. Raises `UserError` if it cannot be written."""
@@ -83,16 +103,30 @@ class ZoeDepth:
         write_png(self.path(name), zoe, self.provenance(inputs))
 
 
-PseudoDepth = DepthFiles | ZoeDepth
+PseudoDepth = DepthFiles | NetworkDepth
 
 
-def load_zoedepth(name: str, folder: Path) -> ZoeDepth:
-    """ZoeDepth from the hub or a folder; its output is kept in `folder`.
+def load_network_depth(name: str, folder: Path) -> NetworkDepth:
+    """A depth network by its name; its output is kept in `folder`.
 
-    Raises `UserError` if transformers is not installed, or there is no such model.
+    Raises as `zoerefine.data.depth_networks.load_network`.
     """
-    from zoerefine.data.zoedepth import load_model
+    from zoerefine.data.depth_networks import load_network
 
-    files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
-    version = "\n".join([name, *map(file_fingerprint, files)])
-    return ZoeDepth(folder, name, version, load_model(name))
+    network = load_network(name)
+    return NetworkDepth(folder, name, f"{name}\n{network.source.digest}", network)
+
+
+def check_source(bundle: Path, engine: Engine, given: PseudoSource) -> None:
+    """Say where it is unknown whether a bundle was trained on pseudo depth of this network.
+
+    Raises `UserError` where it was trained on that of another one.
+    """
+    trained = source_from_json(engine.manifest.get("pseudo"))
+    if not (trained.is_known and given.is_known):
+        say(f"{bundle} was trained on pseudo depth of: {trained}; it now refines that of: {given}")
+    elif not given.is_like(trained):
+        raise UserError(
+            f"{bundle} was trained on pseudo depth of {trained} and would refine that of {given}, "
+            "which has other errors: use the same network, or accept it with --any-pseudo"
+        )

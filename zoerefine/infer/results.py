@@ -2,7 +2,7 @@
 
 depth/NAME.png           refined depth, 16 bits, metres = value / 256
 confidence/NAME.png      the spread of refined depth, 16 bits, if asked for
-zoe_depth_raw/NAME.png   pseudo depth in the same format, if ZoeDepth was run
+zoe_depth_raw/NAME.png   pseudo depth in the same format, if a depth network was run
 colors/NAME.png          refined depth in colours, if asked for
 clouds/NAME.ply          refined depth as points in space, if asked for
 outputs.json             the bundle, and what the values of depth/ and confidence/ are
@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.data.depth_codec import ZOE_UNIT_M
+from zoerefine.data.depth_codec import SCALE, ZOE_UNIT_M
+from zoerefine.data.pseudo_source import FILE as PSEUDO_SOURCE_FILE
 from zoerefine.errors import UserError
 from zoerefine.exporting.outputs import OUTPUTS
 from zoerefine.files import write_json
@@ -32,7 +33,6 @@ from zoerefine.own_files import refuse_foreign
 
 BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"
 STREAM = "stream"  # in outputs.json: whether depth is steady over time
-SCALE = {"depth-scale": "metres = value / 256"}
 SPREAD_SCALE = {"confidence-scale": OUTPUTS["spread"]["meaning"]}
 DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, CLOUDS = (
     "depth", "confidence", "zoe_depth_raw", "colors", "clouds",
@@ -66,7 +66,7 @@ class ResultFolder:
 
     @property
     def pseudo_depth(self) -> Path:
-        """The folder for ZoeDepth's output, named as in HabitatDyn."""
+        """The folder for the depth network's output, named as in HabitatDyn."""
         return self.root / PSEUDO_DEPTH
 
     def depth(self, name: str) -> Path:
@@ -153,23 +153,23 @@ class ResultFolder:
             if TEMPORARY_NAME.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
-    def refuse_foreign_files(
-        self, names: Iterable[str], metrics: bool, runs_zoedepth: bool
-    ) -> None:
+    def refuse_foreign_files(self, names: Iterable[str], metrics: bool, runs_network: bool) -> None:
         """Raises `UserError` if a file of another program has the name of one to be written.
 
         Args:
             names: of all frames that are known before.
-            metrics, runs_zoedepth: whether metrics.json and pseudo depth are written.
+            metrics, runs_network: whether metrics.json and pseudo depth are written.
         """
         refuse_foreign([self.root / OUTPUTS_FILE], "--out")
         if metrics:
             refuse_foreign([self.root / METRICS_FILE], "--out")
+        if runs_network:
+            refuse_foreign([self.pseudo_depth / PSEUDO_SOURCE_FILE], "--out")
         for name in names:
             refuse_foreign(self.files(name, ""), "--out")
             if self.with_colors:
                 refuse_foreign([self.colors(name)], "--out")
-            if runs_zoedepth:
+            if runs_network:
                 refuse_foreign([self.pseudo_depth / f"{name}.png"], "--out")
 
     def refuse_mixing(self) -> None:

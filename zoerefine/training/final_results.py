@@ -33,6 +33,7 @@ def final_results(trainer: Trainer, run: RunDir, test: bool) -> dict[str, Any]:
         "schema": 1,
         "data": trainer.cache.label,
         "pseudo_label": trainer.cache.pseudo_label,
+        "pseudo": trainer.cache.pseudo.as_json(),
         "scenes": {"train": split.train, "val": split.val, "test": split.test},
         "parameters": sum(p.numel() for p in trainer.refiner.parameters()),
         "epochs": trainer.sampler.locate(trainer.step)[0],

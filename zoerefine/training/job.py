@@ -143,6 +143,7 @@ def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | N
         "config_digest": training_digest(identified(cfg)),
         "dataset_digest": cache.dataset_digest,
         "cache_digest": cache.digest,
+        "pseudo": cache.pseudo.as_json(),
         "processes": world_size(),
         **outside_network(cfg.MODEL.NAME),
         **weight_files(cfg),

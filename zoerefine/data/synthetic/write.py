@@ -14,6 +14,7 @@ import numpy as np
 
 from zoerefine.data import habitatdyn
 from zoerefine.data.depth_codec import HABITATDYN, ZOEDEPTH
+from zoerefine.data.pseudo_source import SYNTHETIC, write_source
 from zoerefine.data.synthetic.errors import (
     ClipErrors,
     SceneErrors,
@@ -155,6 +156,7 @@ def write_settings(
             for clip in range(settings["clips"])
         ]
         write_world(folder, plans, camera, workers)
+        write_source(folder / habitatdyn.ZOE, SYNTHETIC)
         write_json(folder / habitatdyn.SYNTHETIC_MARK, settings)
 
 
