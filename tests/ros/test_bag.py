@@ -69,6 +69,8 @@ def test_refined_depth_is_bit_for_bit_what_the_folder_path_writes(
     assert done.code == 0, done.err
     assert "10 depth messages refined, 0 without a picture, 0 left out, " in done.out
     assert "refining: 10/10 frame, " in done.err
+    assert "was trained on pseudo depth of: synthetic" in done.err
+    assert "; it now refines that of: unknown" in done.err
     depth_u16 = [np.rint(one / 1000 * 256).astype(np.uint16) for one in frames.depth_mm]
     expected = folder_path(exported_run.bundle, frames.rgb, depth_u16, batch, tmp_path / "files")
     refined = [depth_m(message) for _, message in read_bag(tmp_path / "out")[REFINED]]

@@ -147,12 +147,15 @@ def prepared(args: argparse.Namespace) -> "Iterator[BagJob]":
 
 def load_engine(path: Path, trusted: bool) -> "Engine":
     """The engine of a bundle or a run, with its warnings printed."""
+    from zoerefine.data.pseudo_source import UNKNOWN
     from zoerefine.exporting.bundle import bundle_of, load_bundle
     from zoerefine.exporting.processor import other_processor
+    from zoerefine.infer.pseudo import check_source
     from zoerefine.progress import say, warn
 
     bundle = bundle_of(path)
     engine = load_bundle(bundle, trusted)
+    check_source(bundle, engine, UNKNOWN)  # a bag does not state what made its depth
     if note := other_processor(engine.manifest):
         say(f"{bundle}: {note}")
     for warning in engine.manifest.get("warnings", []):
