@@ -158,6 +158,9 @@ SAMPLERS = Registry(
         "tpe": "zoerefine.searching.samplers:tpe",
         "random": "zoerefine.searching.samplers:random",
         "grid": "zoerefine.searching.samplers:grid",
+        "gp": "zoerefine.searching.samplers:gp",
+        "cmaes": "zoerefine.searching.samplers:cmaes",
+        "nsga2": "zoerefine.searching.samplers:nsga2",
     },
 )
 PRUNERS = Registry(

@@ -1,12 +1,14 @@
 """A study whose worker is killed at any write ends with the trials of one that was left alone."""
 
 import random
+import shutil
 import zlib
 from contextlib import suppress
 
 import pytest
 
 from tests.searching.test_claims import Killed, kill_at_write
+from zoerefine.searching.check import PACKAGES
 from zoerefine.searching.claims import claim_trial, complete, put_back
 from zoerefine.searching.lost_trials import requeue_trials_of
 from zoerefine.searching.trial_runner import TrialOutcome
@@ -31,11 +33,16 @@ def trials(study):
 
 @pytest.mark.parametrize(
     ("space", "sampler", "count", "kills"),
-    [(CONTINUOUS, "tpe", 12, 6), (FEW, "random", 8, 16)],
+    [
+        *((CONTINUOUS, "tpe", 12, 6), (FEW, "random", 8, 16)),
+        *((CONTINUOUS, "cmaes", 12, 6), (FEW, "nsga2", 8, 8)),
+    ],
 )
 def test_a_killed_study_ends_with_the_same_trials(
     open_study, monkeypatch, space, sampler, count, kills
 ):
+    if sampler in PACKAGES:
+        pytest.importorskip(PACKAGES[sampler], reason="of the extra `samplers`")
     words = ("STUDY.TRIALS", count, "STUDY.SAMPLER", sampler)
     expected = open_study(space, *words, folder="whole")
     run_trials(expected)
@@ -68,6 +75,28 @@ def test_each_write_of_a_claim_may_be_the_last_of_its_worker(open_study, monkeyp
         run_trials(study)
         assert trials(study) == trials(expected)
     assert count > 8
+
+
+def test_a_trial_of_gp_that_was_killed_while_it_got_its_values_gets_the_same(
+    open_study, monkeypatch, tmp_path
+):
+    """After ten trials, when the sampler no longer draws at random."""
+    pytest.importorskip("scipy", reason="of the extra `samplers`")
+    words = ("STUDY.SAMPLER", "gp", "STUDY.TRIALS")
+    run_trials(open_study(CONTINUOUS, *words, 10, folder="ten"))
+    shutil.copytree(tmp_path / "ten", tmp_path / "whole")
+    expected = open_study(CONTINUOUS, *words, 11, folder="whole")
+    run_trials(expected)
+    for count in range(1, 5):
+        shutil.copytree(tmp_path / "ten", tmp_path / str(count))
+        study = open_study(CONTINUOUS, *words, 11, folder=str(count))
+        with monkeypatch.context() as patch:
+            kill_at_write(study, count, patch)
+            with pytest.raises(Killed):
+                run_trials(study)
+        requeue_trials_of(study, "worker")
+        run_trials(study)
+        assert trials(study) == trials(expected)
 
 
 def test_the_end_of_a_driver_is_no_fault_of_its_workers_trial(open_study):

@@ -56,3 +56,12 @@ def test_searched_values_are_options_and_the_best_runs_again(user):
     assert log.splitlines()[-1] == "epoch 1 val_acc=0.76"
     assert "4 of 4 trials ended" in user(*command)  # and trains none of them again
     assert len(list((study / "trials").iterdir())) == 4
+
+
+def test_patience_ends_a_study_whose_script_no_longer_improves(user):
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
+    job += [r"--metric-pattern=val_acc=(\S+)", "--search", "epochs=1..50"]
+    printed = user("search", *job, "--trials", "9", "lr", "0.5", "STUDY.PATIENCE", "2")
+    assert "no better trial among the last 2 (STUDY.PATIENCE)" in printed
+    trials = list((user.folder / "runs" / "fit" / "study" / "trials").iterdir())
+    assert 3 <= len(trials) < 9

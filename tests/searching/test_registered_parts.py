@@ -28,8 +28,12 @@ def test_an_unknown_name_is_refused_with_the_known_ones(open_study, key):
 
 
 def test_every_name_loads_its_part():
+    pytest.importorskip("cmaes", reason="of the extra `samplers`")
     samplers = [type(SAMPLERS.load(name)(seed=0)).__name__ for name in SAMPLERS]
-    assert samplers == ["TPESampler", "RandomSampler", "RandomSampler"]
+    assert samplers == [
+        *("TPESampler", "RandomSampler", "RandomSampler"),
+        *("ResumableGP", "CmaEs", "NSGAIISampler"),
+    ]
     pruners = [type(PRUNERS.load(name)(steps=8)).__name__ for name in PRUNERS]
     assert pruners == ["MedianPruner", "SuccessiveHalvingPruner", "NopPruner"]
     directions = {name: OBJECTIVES.load(name).direction for name in OBJECTIVES}

@@ -23,6 +23,12 @@ class StudyKeys(KeyGroup):
         "no trial is started after this time; 0: no limit",
         "s",
     )
+    PATIENCE: int = key(
+        Integer(0, 1_000_000),
+        0,
+        "no trial is started after this many ended without a better one; 0: no limit",
+        "trials",
+    )
     EPOCHS: int = key(Integer(0, MOST_EPOCHS), 0, "epochs of a trial; 0: TRAIN.EPOCHS", "epochs")
     OBJECTIVES: list[str] = key(
         ListOf(OBJECTIVE, at_least=1, unique=True),
@@ -36,7 +42,8 @@ class StudyKeys(KeyGroup):
     )
     SAMPLER: str = key(
         OneOf(SAMPLERS), "tpe",
-        "how the values of a trial are chosen; grid: every combination of the lists",
+        "how the values of a trial are chosen; grid: every combination of the lists; gp and cmaes "
+        "need the extra `samplers`",
     )  # fmt: skip
     PRUNER: str = key(
         OneOf(PRUNERS), "median",

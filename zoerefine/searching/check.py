@@ -1,25 +1,59 @@
 """Checks what a config searches, before torch, Optuna or any data are loaded."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from zoerefine.config import Config
+from zoerefine.config.study_keys import StudyKeys
 from zoerefine.errors import UserError
-from zoerefine.searching.space import MAX_LISTED, Parameter, size_of
+from zoerefine.searching.space import MAX_LISTED, Parameter, Range, size_of
 from zoerefine.searching.space_reader import read_space
+
+PACKAGES = {"gp": "scipy", "cmaes": "cmaes"}  # that samplers need, from the extra `samplers`
 
 
 def check_search_space(cfg: Config) -> None:
-    """Raises `UserError` where there is nothing to search, or a grid is too large.
+    """Raises `UserError` where there is nothing to search, or STUDY.SAMPLER cannot search it.
 
     `load_config` has checked every single value.
     """
-    check_size(read_space(cfg.SEARCH), cfg.STUDY.SAMPLER)
+    check_sampler(cfg.STUDY, read_space(cfg.SEARCH))
 
 
-def check_size(space: Sequence[Parameter], sampler: str) -> None:
+def check_sampler(options: StudyKeys, space: Sequence[Parameter]) -> None:
+    """Raises `UserError` where STUDY.SAMPLER cannot search a space, or is not installed."""
+    sampler = options.SAMPLER
+    package = PACKAGES.get(sampler)
+    if package and find_spec(package) is None:
+        raise UserError(
+            f"STUDY.SAMPLER {sampler} needs {package}: "
+            "pip install 'zoerefine[samplers]' -c requirements.lock"
+        )
+    if sampler == "grid":
+        check_size(space)
+    if sampler == "cmaes":
+        check_ranges(options, space)
+
+
+def check_ranges(options: StudyKeys, space: Sequence[Parameter]) -> None:
+    """Raises `UserError` where there are not two ranges or not one objective, as CMA-ES needs."""
+    ranges = [one for one in space if isinstance(one, Range) and one.size > 1]
+    if len(ranges) < 2:
+        raise UserError(
+            f"STUDY.SAMPLER cmaes needs two ranges or more that every trial has, and SEARCH has "
+            f"{len(ranges)}: write {{low, high}} instead of lists, or take tpe"
+        )
+    if len(options.OBJECTIVES) > 1:
+        raise UserError(
+            "STUDY.SAMPLER cmaes has one objective, and STUDY.OBJECTIVES has "
+            f"{len(options.OBJECTIVES)}: take nsga2, gp or tpe"
+        )
+
+
+def check_size(space: Sequence[Parameter]) -> None:
     """Raises `UserError` where a grid would have too many combinations."""
     size = size_of(space)
-    if sampler == "grid" and size > MAX_LISTED:
+    if size > MAX_LISTED:
         largest = max(space, key=lambda parameter: parameter.size)
         raise UserError(
             f"STUDY.SAMPLER grid cannot try {size:,.0f} combinations, the limit is {MAX_LISTED:,}: "

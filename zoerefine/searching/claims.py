@@ -16,6 +16,7 @@ from zoerefine.run_dir import RunDir
 from zoerefine.searching.dashboard_notes import describe
 from zoerefine.searching.lost_trials import put_in_queue, requeue_lost_trials
 from zoerefine.searching.next_values import all_tried, next_trial
+from zoerefine.searching.patience import is_out_of_patience
 from zoerefine.searching.space import Values
 from zoerefine.searching.study import Study
 from zoerefine.searching.trial_record import reason_of, trial_run
@@ -53,7 +54,7 @@ def claim_trial(study: Study, worker: str) -> Claim | None:
         trials = study.trials()
         _raise_if_all_failed(trials)
         waiting = any(trial.state == TrialState.WAITING for trial in trials)
-        if not waiting and (len(trials) >= study.budget or all_tried(study, trials)):
+        if not waiting and has_enough_trials(study, trials):
             return None
         found = next_trial(study)
         if found is None:
@@ -64,6 +65,13 @@ def claim_trial(study: Study, worker: str) -> Claim | None:
         trial.set_user_attr("worker", worker)
         trial.set_user_attr("claim", claim.id)  # last: without it, the trial has not started
         return claim
+
+
+def has_enough_trials(study: Study, trials: Sequence[FrozenTrial]) -> bool:
+    """Whether no new trial is to begin."""
+    if len(trials) >= study.budget or all_tried(study, trials):
+        return True
+    return is_out_of_patience(study, trials)
 
 
 def is_held(study: Study, claim: Claim) -> bool:

@@ -16,6 +16,7 @@ from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.searching.best import publish_best
 from zoerefine.searching.enqueue import enqueue
 from zoerefine.searching.lost_trials import requeue_trials_of
+from zoerefine.searching.patience import is_out_of_patience
 from zoerefine.searching.study import Study
 from zoerefine.searching.study_progress import study_progress
 from zoerefine.searching.trial_record import trial_run
@@ -65,6 +66,8 @@ def run_study(
         enqueue(study, enqueued)
         with open_workers(study, executor, resources) as workers:
             Driver(study, workers).drive()
+        if is_out_of_patience(study, study.trials()):
+            say(f"no better trial among the last {study.options.PATIENCE} (STUDY.PATIENCE)")
         publish_best(study)
     return run
 

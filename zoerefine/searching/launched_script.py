@@ -17,7 +17,7 @@ from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
-from zoerefine.searching.check import check_size
+from zoerefine.searching.check import check_sampler
 from zoerefine.searching.config_values import set_value, value_at, with_values
 from zoerefine.searching.criteria import Criteria
 from zoerefine.searching.launched_study import LaunchedStudy, read_config, with_options
@@ -59,7 +59,7 @@ class LaunchedScript:
         self.space = read_space(study.search, TreeKeys(self.tree))
         if self.options.SAMPLER == "grid":
             check_grid(study.search)
-        check_size(self.space, self.options.SAMPLER)
+        check_sampler(self.options, self.space)
         self.criteria = Criteria({study.metric: study.direction})
 
     def identity(self) -> dict[str, Any]:

@@ -25,4 +25,7 @@ def planned_trials(space: Sequence[Parameter], options: StudyKeys) -> int:
 def budget_line(space: Sequence[Parameter], options: StudyKeys) -> str:
     """How many trials there are, and by what means."""
     trials = planned_trials(space, options)
-    return f"{trials} trials by {options.SAMPLER}, workers: {options.WORKERS}"
+    line = f"{trials} trials by {options.SAMPLER}, workers: {options.WORKERS}"
+    if options.PATIENCE:
+        line += f", fewer once {options.PATIENCE} ended without a better one"
+    return line

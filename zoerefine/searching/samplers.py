@@ -5,14 +5,18 @@ sampler, so the function must not keep state. To add one, write it here and add 
 `SAMPLERS` in `zoerefine/registries.py`.
 """
 
+import json
 from collections.abc import Callable
 from hashlib import sha256
+from itertools import count, takewhile
 from typing import Any
 
 from optuna import Study
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
+
+POPULATION = 20  # of `nsga2`; Optuna's 50 are more trials than most studies have
 
 
 def tpe(seed: int) -> BaseSampler:
@@ -21,6 +25,26 @@ def tpe(seed: int) -> BaseSampler:
     It is grouped, because the keys of a branch exist only in the trials that chose the branch.
     """
     return TPESampler(seed=seed, multivariate=True, group=True)
+
+
+def gp(seed: int) -> BaseSampler:
+    """Gaussian process, for few and slow trials of ranges. Needs SciPy.
+
+    The first ten trials are random, and so are the keys of branches.
+    """
+    return ResumableGP(seed=seed, warn_independent_sampling=False)
+
+
+def cmaes(seed: int) -> BaseSampler:
+    """Covariance matrix adaptation, for many trials of ranges. Needs the package `cmaes`."""
+    from zoerefine.searching.cma_es import CmaEs
+
+    return CmaEs(seed)
+
+
+def nsga2(seed: int) -> BaseSampler:
+    """The genetic algorithm NSGA-II, for many trials with several objectives."""
+    return NSGAIISampler(seed=seed, population_size=POPULATION)
 
 
 def random(seed: int) -> BaseSampler:
@@ -35,6 +59,23 @@ def grid(seed: int) -> BaseSampler:
     values and samples nothing.
     """
     return RandomSampler(seed=seed)
+
+
+class ResumableGP(GPSampler):
+    """A trial whose worker was killed while it got its values gets the same ones again.
+
+    Optuna's sampler records what it sampled, and keeps away from what running trials have. It would
+    keep away from the trial's own values.
+    """
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        recorded = (trial.system_attrs.get(f"gp:relative_params:{part}", "") for part in count())
+        if text := "".join(takewhile(bool, recorded)):
+            sampled: dict[str, Any] = json.loads(text)
+            return sampled
+        return super().sample_relative(study, trial, search_space)
 
 
 class TrialSampler(BaseSampler):
