@@ -125,6 +125,15 @@ def test_something_that_appears_is_seen_at_once():
     np.testing.assert_allclose(steady, 1.0, rtol=0.2)  # the wall behind it is at 3 m or more
 
 
+@pytest.mark.numeric
+def test_an_object_has_no_holes_where_its_picture_is_like_what_was_there_before():
+    rgb, depth = [texture(0) for _ in range(3)], np.full((3, HEIGHT, WIDTH), u16(3.5))
+    rgb[2][30:70, 40:90], depth[2, 30:70, 40:90] = 250, u16(2.9)
+    rgb[2][46:54, 60:68] = rgb[1][46:54, 60:68]
+    steady = stream(rgb, depth)[2, 46:54, 60:68] / 256
+    np.testing.assert_allclose(steady, 2.9, rtol=0.03)
+
+
 def test_invalid_pixels_stay_0_and_valid_ones_valid():
     rgb, depth, _ = static_scene(6)
     rng = np.random.default_rng(5)

@@ -26,7 +26,7 @@ GAIN_OF_OWN_MOTION = 30.0  # is added, times a pixel's difference from the usual
 PICTURE_CHANGE = 6.0  # grey levels: above, the gain rises; at three times as much it is 1
 DEPTH_CHANGE = 0.3  # in log depth: above, the gain rises; at twice as much it is 1
 LARGEST_APPROACH = 0.2  # in log depth a frame
-FLOW_BLUR, FILL_BLUR, PICTURE_BLUR = 25, 31, 5  # pixels of small pictures
+FLOW_BLUR, FILL_BLUR, PICTURE_BLUR, GAIN_BLUR, HOLE = 25, 31, 5, 5, 9  # small pictures' pixels
 LEAST_SHARE = 1e-3  # of valid pixels, where a mean of them is known
 
 # A cut: the new picture, and the last one moved to it, correlate less than this and differ by more.
@@ -176,11 +176,14 @@ def gain_of(flow: Array, difference: Array, change: Array) -> Array:
     usual = np.median(length(flow)) / longer
     own = length(flow - np.median(flow, axis=(0, 1))) / longer
     of_picture = np.abs(cv2.blur(difference, (PICTURE_BLUR, PICTURE_BLUR)))
-    return np.maximum.reduce([
+    gain = np.maximum.reduce([
         np.minimum(GAIN + GAIN_OF_MOTION * usual + GAIN_OF_OWN_MOTION * own, 1),
         ramp(of_picture, PICTURE_CHANGE, 3 * PICTURE_CHANGE),
         ramp(np.abs(change), DEPTH_CHANGE, 2 * DEPTH_CHANGE),
     ])  # fmt: skip
+    # Holes in something that moved would keep what was there before.
+    without_holes = cv2.morphologyEx(gain, cv2.MORPH_CLOSE, np.ones((HOLE, HOLE), np.uint8))
+    return cv2.blur(without_holes, (GAIN_BLUR, GAIN_BLUR))
 
 
 def length(flow: Array) -> Array:
