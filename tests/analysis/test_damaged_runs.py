@@ -140,7 +140,7 @@ def test_what_is_no_regular_file_is_named_at_once(runs, analyze, document):
 
 
 def test_manifests_with_fields_of_other_types_are_named(runs, analyze):
-    manifests = [{}, [], None, "x", {"schema": "5"}, {"schema": 5}, {"schema": 5, "latency_ms": []}]
+    manifests = [{}, [], None, "x", {"schema": "6"}, {"schema": 6}, {"schema": 6, "latency_ms": []}]
     for number, manifest in enumerate(manifests):
         folder = runs.add(f"bad{number}")
         (folder / "engine").mkdir()

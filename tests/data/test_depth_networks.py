@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from zoerefine.data import zoedepth
 from zoerefine.data.decode import read_zoe
@@ -175,6 +176,15 @@ def test_a_network_is_the_same_under_another_name_and_another_with_other_weights
     assert not load_network(str(copy)).source.is_like(source)
 
 
+def test_a_network_is_called_like_its_folder_wherever_it_is_named_from(
+    networks, tmp_path, monkeypatch
+):
+    copy = shutil.copytree(networks["glpn"], tmp_path / "net\x1b")
+    monkeypatch.chdir(copy)
+    for name in (".", str(copy)):
+        assert load_network(name).source.name == "net\\x1b"
+
+
 def test_code_in_a_networks_folder_is_never_run(networks, tmp_path):
     copy = shutil.copytree(networks["glpn"], tmp_path / "copied")
     config = json.loads((copy / "config.json").read_text())
@@ -192,6 +202,27 @@ def test_weights_that_may_hold_code_are_not_read(networks, tmp_path):
     torch.save({}, copy / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"no depth network in .*safetensors"):
         load_network(str(copy))
+
+
+@pytest.mark.parametrize("fault", ["cut", "empty", "another size", "without a head", "config"])
+def test_damaged_networks_are_one_line(networks, tmp_path, fault):
+    copy = shutil.copytree(networks["glpn"], tmp_path / "copied")
+    weights, config = copy / "model.safetensors", copy / "config.json"
+    tensors = load_file(weights)
+    match fault:
+        case "cut" | "empty":
+            weights.write_bytes(weights.read_bytes()[: 0 if fault == "empty" else 1000])
+        case "without a head":
+            kept = {name: tensor for name, tensor in tensors.items() if "head" not in name}
+            save_file(kept, weights, {"format": "pt"})
+        case "another size":
+            facts = json.loads(config.read_text()) | {"decoder_hidden_size": 16}
+            config.write_text(json.dumps(facts))
+        case "config":
+            config.write_text("{")
+    with pytest.raises(UserError, match="no depth network in") as caught:
+        load_network(str(copy))
+    assert "\n" not in str(caught.value)
 
 
 # ONNX files.

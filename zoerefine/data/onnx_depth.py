@@ -27,6 +27,7 @@ from zoerefine.data.depth_networks import DepthNetwork, no_network, relative_dep
 from zoerefine.data.pseudo_source import PseudoSource
 from zoerefine.data.text_files import read_text
 from zoerefine.errors import UserError
+from zoerefine.processor_use import usable_cores
 from zoerefine.yaml_text import YamlError, load_yaml
 
 SUFFIXES = ".json", ".yaml"
@@ -83,7 +84,9 @@ def load_onnx(name: str) -> DepthNetwork:
     try:
         # From bytes: the digest covers everything that is loaded, since bytes have no other files.
         data = path.read_bytes()
-        session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            data, session_options(onnxruntime), providers=["CPUExecutionProvider"]
+        )
     except OSError as error:
         raise no_network(name, str(error.strerror)) from None
     except Exception as error:  # ONNX Runtime's errors have no common class
@@ -92,6 +95,15 @@ def load_onnx(name: str) -> DepthNetwork:
     channels_first = is_channels_first(name, session.get_inputs(), description)
     run = partial(predict, session, description, channels_first)
     return DepthNetwork(PseudoSource(description.name, digest), run)
+
+
+def session_options(onnxruntime: Any) -> Any:
+    """All cores that this process may use, without threads that spin; only errors are logged."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = usable_cores()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    return options
 
 
 def description_file(path: Path) -> Path:

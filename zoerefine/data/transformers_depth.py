@@ -19,6 +19,7 @@ from zoerefine.data.pseudo_source import PseudoSource
 from zoerefine.device import pick_device
 from zoerefine.errors import UserError
 from zoerefine.files import digest_file
+from zoerefine.visible_text import one_line, visible
 
 METRIC = ("zoedepth", "depth_pro", "glpn")  # model types that predict metres, whatever the weights
 RELATIVE = ("dpt",)
@@ -34,7 +35,22 @@ def load_transformers(name: str) -> DepthNetwork:
         UserError: transformers is not installed, there is no such network, or its depth is
             relative.
     """
+    network, folder = load_metric(name)
+    device = pick_device()
+    network.to(device).eval()
+    source = PseudoSource(name_of(name), digest_of(folder))
+    if network.config.model_type == "zoedepth":
+        model = zoedepth.model_of(network, device)
+        return DepthNetwork(source, partial(zoedepth.predict, model))
+    if network.config.model_type == "depth_pro":
+        return DepthNetwork(source, partial(depth_pro.predict, network, device))
+    return DepthNetwork(source, partial(predict, network, image_processor(name), device))
+
+
+def load_metric(name: str) -> tuple[Any, Path]:
+    """A network and the folder with its files. Errors as `load_transformers`."""
     try:
+        from safetensors import SafetensorError
         from transformers import AutoConfig, AutoModelForDepthEstimation
         from transformers.utils import cached_file
     except ImportError:
@@ -42,31 +58,28 @@ def load_transformers(name: str) -> DepthNetwork:
             "depth networks need transformers: pip install 'zoerefine[zoedepth]' "
             "-c requirements.lock"
         ) from None
+    network: Any
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         refuse_relative(name, config)
-        network: Any = AutoModelForDepthEstimation.from_pretrained(
-            name, use_safetensors=True, trust_remote_code=False
+        network, loading = AutoModelForDepthEstimation.from_pretrained(
+            name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
         )
         folder = Path(cached_file(name, CONFIG)).parent
-    except (OSError, ValueError) as error:
-        raise no_network(name, str(error).strip().splitlines()[0]) from None
-    device = pick_device()
-    network.to(device).eval()
-    source = PseudoSource(Path(name).name if Path(name).is_dir() else name, digest_of(folder))
-    if config.model_type == "zoedepth":
-        model = zoedepth.model_of(network, device)
-        return DepthNetwork(source, partial(zoedepth.predict, model))
-    if config.model_type == "depth_pro":
-        return DepthNetwork(source, partial(depth_pro.predict, network, device))
-    return DepthNetwork(source, partial(predict, network, image_processor(name), device))
+    # Weights that do not fit are a RuntimeError.
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise no_network(visible(name), one_line(str(error))) from None
+    parameters = {parameter for parameter, _ in network.named_parameters()}
+    if missing := sorted(parameters & loading["missing_keys"]):
+        raise no_network(visible(name), f"its weights lack {missing[0]}")
+    return network, folder
 
 
 def refuse_relative(name: str, config: Any) -> None:
     """Raises `UserError` for a network that does not predict metres."""
     kind = config.model_type
     # Depth Anything V2 has weights of both kinds, and says which.
-    stated = getattr(config, "depth_estimation_type", None)
+    stated = config.depth_estimation_type if kind == "depth_anything" else ""
     if kind in RELATIVE or stated == "relative":
         raise relative_depth(name, kind)
     if kind not in METRIC and stated != "metric":
@@ -99,6 +112,12 @@ def predict(network: Any, processor: Any, device: torch.device, pictures: np.nda
     found = processor.post_process_depth_estimation(network(**inputs), target_sizes=sizes)
     depths = [one["predicted_depth"].float().reshape(height, width) for one in found]
     return torch.stack(depths).cpu().numpy()
+
+
+def name_of(name: str) -> str:
+    """What a network is called: its folder's name, or its name on the hub."""
+    own = Path(name).resolve().name if Path(name).is_dir() else ""
+    return visible(own or name)
 
 
 def digest_of(folder: Path) -> str:
