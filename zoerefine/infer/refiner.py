@@ -115,27 +115,11 @@ class Refiner:
         """
         from zoerefine.infer.stream import steps
 
-        if not isinstance(zoe, np.ndarray):
-            return self.step_of_tensors(memory, rgb, zoe)
-        rgb_u8, zoe_u16 = batch(rgb, zoe)
-        steady_u16, memory = steps(memory, rgb_u8, self.engine(rgb_u8, zoe_u16))
-        return like(zoe, steady_u16, ZOE_UNIT_M), memory
-
-    def step_of_tensors(
-        self, memory: "Memory | None", rgb: Any, zoe: Any
-    ) -> "tuple[Tensor, Memory]":
-        """The same for tensors."""
-        import torch
-
-        from zoerefine.infer.stream import steps
-        from zoerefine.infer.tensors import as_tensor, batch_of_tensors, outputs_like
-
-        rgb_u8, depth = as_tensor(rgb), as_tensor(zoe)
-        check(rgb_u8, depth)
-        pictures, zoe_u16 = batch_of_tensors(rgb_u8, depth)
-        refined_u16 = self.engine.outputs(pictures, zoe_u16)[0]
-        steady_u16, memory = steps(memory, pictures.cpu().numpy(), refined_u16.cpu().numpy())
-        return outputs_like(depth, [torch.from_numpy(steady_u16)])[0], memory
+        refined = self(rgb, zoe)
+        depth = as_array(refined)
+        steady_u16, memory = steps(memory, *batch(as_array(rgb), depth))
+        steady = like(depth, steady_u16, ZOE_UNIT_M)
+        return steady if refined is depth else tensor_like(refined, steady), memory
 
     def refine_tensors(self, rgb: Any, zoe: Any, with_confidence: bool) -> "list[Tensor]":
         """The same for tensors: depth, and spread if asked for."""
@@ -189,8 +173,20 @@ def batch(rgb: Any, zoe: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def as_array(values: Any) -> np.ndarray:
-    """A NumPy array, or a tensor on any device, as a NumPy array."""
-    return values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
+    """A NumPy array, or a tensor or another library's array on any device, as a NumPy array."""
+    if isinstance(values, np.ndarray):
+        return values
+    from zoerefine.infer.tensors import as_tensor
+
+    array: np.ndarray = as_tensor(values).cpu().numpy()
+    return array
+
+
+def tensor_like(tensor: "Tensor", values: np.ndarray) -> "Tensor":
+    """An array as a tensor on the device of another one."""
+    import torch
+
+    return torch.from_numpy(values).to(tensor.device)
 
 
 def like(zoe: np.ndarray, output: np.ndarray, unit: float) -> np.ndarray:
