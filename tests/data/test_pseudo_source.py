@@ -10,6 +10,7 @@ from tests.data.conftest import constant_network
 from zoerefine.data.add_pseudo import add_pseudo_depth
 from zoerefine.data.cache import open_cache
 from zoerefine.data.cache_header import write_header
+from zoerefine.data.inspection import inspect
 from zoerefine.data.pack import build_cache
 from zoerefine.data.pseudo_source import SYNTHETIC, UNKNOWN, PseudoSource, source_of, sources_of
 from zoerefine.data.readers import open_dataset
@@ -49,6 +50,7 @@ def test_the_source_travels_into_the_cache_and_its_digest(copied_world, tmp_path
     state(copied_world / ZOE, name="my network", digest="1234")
     named = pack(copied_world, tmp_path / "caches")
     assert (named.pseudo, named.pseudo_label) == (PseudoSource("my network", "1234"), "my network")
+    assert "  my network: AbsRel" in inspect(open_dataset(copied_world))[0]
     (copied_world / ZOE / "pseudo.json").unlink()
     unknown = pack(copied_world, tmp_path / "caches")
     assert unknown.pseudo == UNKNOWN

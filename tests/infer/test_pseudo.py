@@ -10,9 +10,10 @@ from PIL import Image
 from zoerefine.cli import main
 from zoerefine.data.decode import read_zoe
 from zoerefine.data.depth_networks import load_network
-from zoerefine.data.pseudo_source import PseudoSource, source_of, write_source
-from zoerefine.exporting.bundle import copy_bundle
+from zoerefine.data.pseudo_source import SYNTHETIC, PseudoSource, source_of, write_source
+from zoerefine.exporting.bundle import copy_bundle, read_manifest
 from zoerefine.image_files import read_rgb
+from zoerefine.training.checkpoint import load_checkpoint
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -113,6 +114,15 @@ def test_a_missing_zoedepth_is_one_line(infer, make_pair, tmp_path):
 
 def refine_files(infer, *words):
     return infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", *words)
+
+
+def test_the_network_travels_from_the_data_to_checkpoint_results_and_bundle(exported_run):
+    run = exported_run
+    for stated in (
+        load_checkpoint(run.checkpoints), run.results(), run.read_json(run.provenance_file),
+        read_manifest(run.bundle),
+    ):  # fmt: skip
+        assert stated["pseudo"] == SYNTHETIC.as_json()
 
 
 def test_depth_of_the_network_that_training_had_is_refined_without_a_word(infer, clips):

@@ -20,12 +20,12 @@ from zoerefine.image_files import write_png
 from zoerefine.training.job import prepare, run_training
 
 pytestmark = pytest.mark.numeric
-FACTOR = 8  # how much larger than the synthetic rooms this world is
+FACTOR = 12  # how much larger than the synthetic rooms this world is
 
 
 @pytest.fixture(scope="module")
 def outdoors(world, tmp_path_factory):
-    """A frames.csv with the world's pictures, true and pseudo depth 8 times as far."""
+    """A frames.csv with the world's pictures, true and pseudo depth 12 times as far."""
     root = tmp_path_factory.mktemp("outdoors")
     lines = ["clip,rgb,depth,pseudo,depth_unit_m"]
     for frame in open_dataset(world).frames:
@@ -46,7 +46,7 @@ def config(outdoors, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     (folder / "tiny.yaml").write_text(TINY)
     return load_config(folder / "tiny.yaml", [
-        "DATA.ROOT", str(outdoors), "DATA.FARTHEST_M", "80", "MODEL.TYPICAL_DEPTH_M", "19.68",
+        "DATA.ROOT", str(outdoors), "DATA.FARTHEST_M", "80", "MODEL.TYPICAL_DEPTH_M", "29.52",
         "RUN.ROOT", str(folder / "runs"), "CACHE.ROOT", str(folder / "caches"),
         "TRAIN.EPOCHS", "1",
     ])  # fmt: skip
@@ -63,6 +63,7 @@ def run(config):
 def test_no_depth_is_cut_on_the_way_to_the_cache(outdoors, config):
     cache, _ = prepare(config)
     assert cache.farthest_m == 80
+    assert max(read_zoe(frame.zoe).max() / 256 for frame in open_dataset(outdoors).frames) > 80
     for index in range(len(cache)):
         record = cache.read(index)
         assert (record["depth"] * cache.depth_scale).max() > 20
@@ -77,12 +78,12 @@ def test_metrics_are_those_of_the_smaller_world(run, exported_run):
     for metric in ("abs_rel", "silog", "delta1"):
         assert far["pseudo"][metric] == pytest.approx(near["pseudo"][metric], rel=0.01)
     assert far["pseudo"]["rmse"] == pytest.approx(FACTOR * near["pseudo"]["rmse"], rel=0.01)
-    assert {"8-16 m", "16-32 m"} <= set(far["detail"]["pseudo"]["ranges"])
+    assert {"8-16 m", "16-32 m", "32-80 m"} <= set(far["detail"]["pseudo"]["ranges"])
     assert "2-4 m" in near["detail"]["pseudo"]["ranges"]
 
 
 def test_a_network_learns_as_in_the_smaller_world(run, exported_run):
-    """The typical depth is 8 times as far, too, so the network sees the same numbers."""
+    """The typical depth is 12 times as far, too, so the network sees the same numbers."""
     far, near = (
         [row["refined"]["abs_rel"] for row in one.metrics() if row["phase"] == "val"]
         for one in (run, exported_run)

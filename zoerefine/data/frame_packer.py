@@ -13,7 +13,7 @@ from zoerefine.data.decode import read_frame
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.orientation import OrientationWarning
 from zoerefine.data.packing_code import packing_code
-from zoerefine.data.pseudo_source import SYNTHETIC, one_source
+from zoerefine.data.pseudo_source import label_of, one_source
 from zoerefine.errors import UserError
 from zoerefine.files import digest_json
 
@@ -65,18 +65,13 @@ class FramePacker:
             "digest": self.digest,
             "code": packing_code(),
             "label": self.dataset.label,
-            "pseudo_label": self._pseudo_label,
+            "pseudo_label": label_of(self.pseudo, self.dataset.pseudo_label),
             "pseudo": self.pseudo.as_json(),
             **self.settings,
             "stride": self.stride,
             "fields": [vars(field) for field in self.fields],
             "clips": [dataclasses.asdict(clip) for clip in self.dataset.clips],
         }
-
-    @property
-    def _pseudo_label(self) -> str:
-        named = self.pseudo.is_known and self.pseudo != SYNTHETIC
-        return self.pseudo.name if named else self.dataset.pseudo_label
 
     def pack(self, index: int, record: np.ndarray) -> int:
         """Write a frame to `record`, uint8 [stride]; returns its state.

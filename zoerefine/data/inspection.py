@@ -12,6 +12,7 @@ from zoerefine.data.decode import read_frame
 from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.edge_alignment import SHIFT_TO_WARN, edge_alignment
 from zoerefine.data.one_room import POINTS_OF_ONE_ROOM, compare_rooms
+from zoerefine.data.pseudo_source import PseudoSource, label_of
 from zoerefine.depth_limits import FARTHEST_M, NEAREST_M
 from zoerefine.errors import UserError
 from zoerefine.image_files import UPRIGHT, exif_orientation, read_rgb
@@ -51,7 +52,7 @@ def inspect(dataset: Dataset, limit_m: float = FARTHEST_M) -> tuple[str, int]:
     Args:
         limit_m: metrics will use true depths below this, DATA.FARTHEST_M.
     """
-    networks = sorted(map(str, dataset.pseudo_sources))
+    sources = sorted(dataset.pseudo_sources, key=str)
     with ThreadPoolExecutor(usable_cores()) as pool:
         found = pool.map(lambda frame: read_and_report(frame, dataset, limit_m), dataset.frames)
         reports = list(track(found, len(dataset.frames), "reading", "frame"))
@@ -66,9 +67,9 @@ def inspect(dataset: Dataset, limit_m: float = FARTHEST_M) -> tuple[str, int]:
         f"  sizes: {', '.join(f'{size} ({n})' for size, n in sizes.most_common()) or 'unknown'}",
         f"  depth files: {encoding.bits} bits, {encoding.span_m / encoding.units:.4g} m a unit",
         f"  without pseudo depth: {_clips_without_zoe(dataset) or 'none'}",
-        f"  network of the pseudo depth: {', '.join(networks) or 'none'}",
+        f"  network of the pseudo depth: {', '.join(map(str, sources)) or 'none'}",
         f"  intrinsics: {_intrinsics(dataset)}",
-        *_depth_lines(dataset, reports),
+        *_depth_lines(reports, _pseudo_label(dataset, sources)),
         *_orientation_lines(dataset, reports),
         *_alignment_lines(dataset),
         *_room_lines(dataset),
@@ -106,7 +107,12 @@ def read_and_report(frame: Frame, dataset: Dataset, limit_m: float) -> FrameRepo
     )
 
 
-def _depth_lines(dataset: Dataset, reports: list[FrameReport]) -> list[str]:
+def _pseudo_label(dataset: Dataset, sources: list[PseudoSource]) -> str:
+    several = "pseudo depth of several networks"
+    return label_of(sources[0], dataset.pseudo_label) if len(sources) == 1 else several
+
+
+def _depth_lines(reports: list[FrameReport], pseudo_label: str) -> list[str]:
     usable = [report for report in reports if report.valid_share]
     if not usable:
         return []
@@ -116,7 +122,7 @@ def _depth_lines(dataset: Dataset, reports: list[FrameReport]) -> list[str]:
     lines = [f"  depth: {nearest:.2f} to {farthest:.2f} m, {valid:.0%} of the pixels are valid"]
     errors = [report.abs_rel for report in usable if not math.isnan(report.abs_rel)]
     if errors:
-        lines.append(f"  {dataset.pseudo_label}: AbsRel {np.mean(errors):.3f} before refinement")
+        lines.append(f"  {pseudo_label}: AbsRel {np.mean(errors):.3f} before refinement")
     return lines
 
 

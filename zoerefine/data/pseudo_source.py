@@ -58,6 +58,11 @@ UNKNOWN = PseudoSource()
 SYNTHETIC = PseudoSource("synthetic", digest_json(["synthetic errors", 1]))
 
 
+def label_of(source: PseudoSource, otherwise: str) -> str:
+    """What pseudo depth is called: by its network, or as its layout says."""
+    return source.name if source.is_known and source != SYNTHETIC else otherwise
+
+
 def source_from_json(value: Any) -> PseudoSource:
     """A source as `as_json` gives it; unknown for anything else, as in older files."""
     if not isinstance(value, dict):

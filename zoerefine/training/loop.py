@@ -258,6 +258,7 @@ class Loop:
         if is_writer():
             state = self.trainer.state()
             state |= {"pruned": self.pruned, "log_offset": self.log.offset, "binding": self.bound}
+            state |= {"pseudo": self.trainer.cache.pseudo.as_json()}
             self.writer.save(self.trainer.step, state)
         if stop:
             self.writer.wait()
