@@ -295,6 +295,7 @@ def test_the_unit_and_the_layout_of_an_onnx_file_are_heeded(onnx_file, unit, met
         ({"height": 48}, "its description says one float32 of 3 channels, height 48"),
         ({"std": [1, 1, 0]}, "std must be three numbers above 0"),
         ({"mean": 0.5}, "mean must be three numbers"),
+        ({"mean": [0.5, 0.5, 10**400]}, "mean must be three numbers"),
         ({"extra": 1}, "must have exactly these keys"),
     ],
 )

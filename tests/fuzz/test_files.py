@@ -13,6 +13,8 @@ from tests.conftest import CHECKOUT
 from tests.fuzz.limits import bounded, damaged, fuzzed
 from zoerefine.config import load_config
 from zoerefine.data.inspection import inspect
+from zoerefine.data.onnx_depth import read_description
+from zoerefine.data.pseudo_source import source_of
 from zoerefine.data.readers import open_dataset
 from zoerefine.image_files import picture_size, png_is_intact, png_text, read_rgb, read_values
 
@@ -30,6 +32,11 @@ def picture(kind, mode):
 
 
 PICTURES = [picture("PNG", "RGB"), picture("PNG", "I;16"), picture("JPEG", "RGB")]
+PSEUDO = b'{"name": "Intel/zoedepth-nyu", "digest": "0123456789abcdef"}'
+DESCRIPTION = (
+    b'{"name": "a", "height": 224, "width": 224, "unit": "m", "mean": [0.5, 0.5, 0.5], '
+    b'"std": [0.2, 0.2, 0.2]}'
+)
 CELLS = st.sampled_from(
     [
         "a",
@@ -80,6 +87,18 @@ def test_any_damaged_picture(folder, data, suffix):
     for read in (read_rgb, read_values, picture_size, png_text, png_is_intact):
         with bounded(folder):
             read(path)
+
+
+@fuzzed
+@given(damaged(PSEUDO), damaged(DESCRIPTION))
+def test_any_damaged_statement_of_a_depth_network(folder, pseudo, description):
+    (folder / "pseudo.json").write_bytes(pseudo)
+    (folder / "depth.json").write_bytes(description)
+    with bounded(folder):
+        source_of(folder)
+    with bounded(folder):
+        read_description(folder / "depth.json")
+    (folder / "pseudo.json").unlink()
 
 
 @fuzzed

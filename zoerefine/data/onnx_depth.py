@@ -34,6 +34,7 @@ SUFFIXES = ".json", ".yaml"
 UNITS = ("m", "mm", "1/m", "relative")
 LEAST_INVERSE = 1 / 255  # of 1/m: farther depth does not fit into a file
 MOST_PIXELS = 8192  # of a side
+MOST = 1e6  # of a mean or standard deviation; NaN is not below it either
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,15 @@ class OnnxDescription:
                 return f"{side} must be pixels, 1 to {MOST_PIXELS}"
         for triple in ("mean", "std"):
             value = getattr(self, triple)
-            numbers = isinstance(value, list) and [type(one) in (int, float) for one in value]
-            if numbers != [True] * 3 or (triple == "std" and not all(one > 0 for one in value)):
+            least = 0 if triple == "std" else -MOST
+            if not is_triple(value) or not all(least < one < MOST for one in value):
                 return f"{triple} must be three numbers{' above 0' * (triple == 'std')}"
         return "" if self.unit in UNITS else f"unit must be one of {', '.join(UNITS)}"
+
+
+def is_triple(value: Any) -> bool:
+    """Whether a value is three numbers."""
+    return isinstance(value, list) and [type(one) in (int, float) for one in value] == [True] * 3
 
 
 def load_onnx(name: str) -> DepthNetwork:
