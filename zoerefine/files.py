@@ -4,9 +4,10 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,22 @@ def replacing(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # read-only storage says so before it looks for the file
             temporary.unlink()
+
+
+HALF_WRITTEN = ".*.????????.tmp"  # a glob of the names that `replacing` gives
+
+
+def remove_half_written(paths: Iterable[Path], names: str) -> None:
+    """Remove the temporary files that `replacing` left when it was killed.
+
+    Args:
+        paths: where they may be, such as what a folder's glob of HALF_WRITTEN finds.
+        names: a regular expression of the names of the files that were being written.
+    """
+    temporary = re.compile(rf"\.(?:{names})\.[0-9a-f]{{8}}\.tmp")
+    for path in paths:
+        if temporary.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 @contextmanager

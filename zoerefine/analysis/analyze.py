@@ -20,11 +20,12 @@ from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.settings_picture import draw_settings
 from zoerefine.analysis.table import difference_rows, group_rows, run_rows, scene_rows, write_csv
 from zoerefine.errors import UserError
+from zoerefine.files import HALF_WRITTEN, remove_half_written
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import read_metrics
 
 CACHE = "collected.json"
-HALF_WRITTEN = re.compile(r"\.\w+\.(png|svg|pdf|csv|tex|md|html|json)\.[0-9a-f]{8}\.tmp")
+WRITTEN = r"\w+\.(png|svg|pdf|csv|tex|md|html|json)"  # names of files
 LISTED = 30  # metrics in a message
 NAME_ONE = "give --metric NAME (and --maximize where higher is better), one of"
 COMPARED = 20  # the best groups that are compared pair by pair
@@ -72,7 +73,7 @@ def analyze(
         UserError: nothing to analyse, no run has one of the metrics, or no such group.
     """
     view = View(by, baseline, style)
-    remove_half_written(out)
+    remove_half_written(out.glob(HALF_WRITTEN), WRITTEN)
     keeps = parse_filter(where) if where else None
     cache = RunCache(out / CACHE, metrics)
     collection = collect(patterns, keeps, cache, metrics)
@@ -162,16 +163,9 @@ def find_group(groups: Sequence[RunGroup], name: str) -> RunGroup:
     return found
 
 
-def remove_half_written(out: Path) -> None:
-    """Remove the temporary files that a killed analysis left in its folder."""
-    for path in out.glob(".*.tmp"):
-        if HALF_WRITTEN.fullmatch(path.name):
-            path.unlink(missing_ok=True)
-
-
 def write_analysis(collection: Collection, measure: Measure, view: View, out: Path) -> list[Path]:
     """Group, compare and draw the runs by one measure; returns the files written."""
-    remove_half_written(out)
+    remove_half_written(out.glob(HALF_WRITTEN), WRITTEN)
     groups = make_groups(collection.runs, measure, view.by)
     baseline = find_group(groups, view.baseline) if view.baseline else None
     compared = groups if baseline else groups[:COMPARED]

@@ -6,6 +6,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from zoerefine.analysis.collect import RUN_FILES, Collection
 from zoerefine.analysis.figure_style import is_wide
 from zoerefine.analysis.group_names import distinct_texts, shortened
@@ -180,7 +182,7 @@ def setting_data(
             one |= {"values": found, "log": is_wide(found)}
         else:
             costs = [measure.sign * score for score in scores]
-            columns, names = columns_by_score(distinct_texts(values), _array(costs))
+            columns, names = columns_by_score(distinct_texts(values), np.array(costs, np.float64))
             one |= {"values": columns, "names": names}
         settings.append(one)
     points = [
@@ -188,12 +190,6 @@ def setting_data(
         for run, score in zip(scored, scores, strict=True)
     ]
     return {"settings": settings if len(scored) > 1 else [], "scores": points}
-
-
-def _array(values: Sequence[float]) -> Any:
-    import numpy as np
-
-    return np.array(values, np.float64)
 
 
 def settings_note(shares: Mapping[str, Share], runs: int, measure: Measure) -> str:

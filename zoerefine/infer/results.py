@@ -10,7 +10,6 @@ outputs.json             the bundle, and what the values of depth/ and confidenc
 
 import hashlib
 import json
-import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from zoerefine.data.depth_codec import SCALE, ZOE_UNIT_M
 from zoerefine.data.pseudo_source import FILE as PSEUDO_SOURCE_FILE
 from zoerefine.errors import UserError
 from zoerefine.exporting.outputs import OUTPUTS
-from zoerefine.files import write_json
+from zoerefine.files import HALF_WRITTEN, remove_half_written, write_json
 from zoerefine.image_files import png_is_intact, png_text, write_bytes, write_png
 from zoerefine.infer.point_cloud import CameraOptions, is_whole_ply, ply
 from zoerefine.locks import lock, try_lock
@@ -38,8 +37,7 @@ DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, CLOUDS = (
     "depth", "confidence", "zoe_depth_raw", "colors", "clouds",
 )  # fmt: skip
 OUTPUTS_FILE, METRICS_FILE = "outputs.json", "metrics.json"
-TEMPORARY = ".*.????????.tmp"  # the names that `files.replacing` gives
-TEMPORARY_NAME = re.compile(r"\..+\.(png|ply|json)\.[0-9a-f]{8}\.tmp")
+WRITTEN = r".+\.(png|ply|json)"  # names of files
 
 Provenance = Mapping[str, str]
 
@@ -146,12 +144,10 @@ class ResultFolder:
 
     def remove_temporary_files(self) -> None:
         """Remove what `files.replacing` left when it was killed."""
-        found = [self.root.glob(TEMPORARY)]
+        found = [self.root.glob(HALF_WRITTEN)]
         for folder in (DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, CLOUDS):
-            found.append((self.root / folder).rglob(TEMPORARY))
-        for path in chain.from_iterable(found):
-            if TEMPORARY_NAME.fullmatch(path.name):
-                path.unlink(missing_ok=True)
+            found.append((self.root / folder).rglob(HALF_WRITTEN))
+        remove_half_written(chain.from_iterable(found), WRITTEN)
 
     def refuse_foreign_files(self, names: Iterable[str], metrics: bool, runs_network: bool) -> None:
         """Raises `UserError` if a file of another program has the name of one to be written.

@@ -12,6 +12,7 @@ from zoerefine.data.depth_codec import ZOE_UNIT_M
 from zoerefine.data.readers import stated_encoding
 from zoerefine.errors import UserError
 from zoerefine.exporting.outputs import SPREAD_UNITS
+from zoerefine.files import HALF_WRITTEN, remove_half_written
 from zoerefine.image_files import read_values
 from zoerefine.infer.inference import Inference
 from zoerefine.infer.sources import FrameSource, SourceFrame
@@ -45,10 +46,7 @@ def read_spread(job: Inference, name: str) -> np.ndarray | None:
 
 def remove_parts(path: Path) -> None:
     """Remove what a killed command left of a drawing or video beside it."""
-    killed = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
-    for other in path.parent.iterdir():
-        if killed.fullmatch(other.name):
-            other.unlink(missing_ok=True)
+    remove_half_written(path.parent.glob(HALF_WRITTEN), re.escape(path.name))
 
 
 def finished_frames(source: FrameSource, done: set[str]) -> Iterator[SourceFrame]:
