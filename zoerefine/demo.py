@@ -22,6 +22,7 @@ STUDY = Path("runs/demo/latest")
 SYNTHETIC = Path("data/synthetic")
 SYNTHETIC_SIZE = ("--scenes", 20, "--clips", 1, "--frames", 12)
 FEW_SCENES = 8  # with fewer, shares of the scenes give no test scene
+DEPTHS = "pseudo", "global_scale", "points", "refined", "refined_points"
 SHOWN = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 
 
@@ -164,7 +165,7 @@ def summarize(
         "pseudo_label": results["pseudo_label"],
         "commit": made["commit"],
         "test_scenes": {name: values for name, values in results["test_scenes"].items()},
-        **{which: test[which] for which in ("pseudo", "global_scale", "refined", "shuffled")},
+        **{which: test[which] for which in (*DEPTHS, "shuffled")},
         "untrained_max_change_m": results["untrained_max_change_m"],
         "engine": {
             "kind": f"{made['engine']} {made['precision']}",
@@ -191,7 +192,9 @@ def print_tables(summary: dict[str, Any]) -> None:
     for which, title in (
         ("pseudo", label),
         ("global_scale", f"{label}, times the best factor for the training scenes"),
+        ("points", f"{label}, with metric points (docs/points.md)"),
         ("refined", "refined"),
+        ("refined_points", "refined, with metric points"),
         ("shuffled", f"refined from another scene's {label}"),
     ):
         table.add_row(title, *(f"{summary[which][name]:.3f}" for name in SHOWN))

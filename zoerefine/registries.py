@@ -152,6 +152,15 @@ EXECUTORS = Registry(
         "ray": "zoerefine.launch.executor.ray_cluster:ray_executor",
     },
 )
+POINT_KINDS = Registry(
+    "points of kind",
+    {
+        "random": "zoerefine.points.simulate:random",
+        "corners": "zoerefine.points.simulate:corners",
+        "zones": "zoerefine.points.simulate:zones",
+        "beam": "zoerefine.points.simulate:beam",
+    },
+)
 SAMPLERS = Registry(
     "sampler",
     {

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoerefine.config.schema import KEYS
-from zoerefine.data.augment import Augmentation, sample_draws
+from zoerefine.data.augment import DRAWS, Augmentation, uniform_numbers
 from zoerefine.data.batches import make_loader
 from zoerefine.data.loader import Loader
 from zoerefine.data.pack import build_cache
@@ -259,7 +259,7 @@ def test_a_cutout_paints_one_rectangle_of_rgb_in_the_mean_colour(cache):
 def test_colour_changes_are_brightness_then_contrast_then_saturation(cache):
     batch = next(iter(prefetcher(cache)))
     colored = Augmentation(color=0.1)(batch, 7, 3)
-    shares = 1 + 0.1 * (2 * sample_draws(batch.index.numpy(), 7, 3)[:, 1:4] - 1)
+    shares = 1 + 0.1 * (2 * uniform_numbers(batch.index.numpy(), 7, 3, DRAWS)[:, 1:4] - 1)
     for (brightness, contrast, saturation), before, after in zip(
         shares, batch.rgb01.numpy(), colored.rgb01.numpy(), strict=True
     ):
@@ -304,7 +304,7 @@ def test_resized_batches_have_no_depth_from_invalid_pixels(cache, size):
 
 
 def test_random_numbers_are_uniform_and_differ_between_frames():
-    draws = sample_draws(np.arange(20_000), seed=3, epoch=7)
+    draws = uniform_numbers(np.arange(20_000), seed=3, epoch=7, count=DRAWS)
     assert len(np.unique(draws[:, 0])) > 19_900
     np.testing.assert_allclose(draws.mean(0), 0.5, atol=0.01)
     np.testing.assert_allclose(draws.std(0), 12**-0.5, atol=0.01)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from zoerefine.errors import UserError
 from zoerefine.image_files import write_png
 from zoerefine.points.metric_points import MetricPoints, PointFiles, read_points
-from zoerefine.points.simulate import csv_text
+from zoerefine.points.write_points import csv_text
 
 
 @settings(max_examples=50, deadline=None)

@@ -7,7 +7,9 @@ from zoerefine.cli import main
 from zoerefine.data.readers import open_dataset
 from zoerefine.errors import UserError
 from zoerefine.points.metric_points import PointFiles
-from zoerefine.points.simulate import KINDS, PointSimulation, truth_and_picture
+from zoerefine.points.simulate import PointSimulation
+from zoerefine.points.write_points import simulated, truth_and_picture
+from zoerefine.registries import POINT_KINDS
 
 
 @pytest.fixture(scope="module")
@@ -16,10 +18,10 @@ def frame(world):
     return truth_and_picture(dataset, dataset.frames[0])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", POINT_KINDS)
 def test_points_without_noise_are_the_true_depth(frame, kind):
     truth_m, rgb = frame
-    points = PointSimulation(kind, count=20, noise=0).points(truth_m, rgb, "a")
+    points = simulated(PointSimulation(kind, count=20, noise=0), truth_m, rgb, "a")
     assert len(points) > 5
     if kind == "zones":
         assert len(points) <= 64
@@ -27,14 +29,14 @@ def test_points_without_noise_are_the_true_depth(frame, kind):
         assert ((points.depth_m > low - 1e-3) & (points.depth_m < high)).all()
     else:
         assert len(points) <= 20
-        at = truth_m[points.y.astype(int), points.x.astype(int)]
+        at = truth_m[points.y.astype(int), points.x.astype(int)].astype(np.float32)
         np.testing.assert_array_equal(points.depth_m, at)
 
 
 def test_noise_and_outliers_are_as_large_as_stated(frame):
     truth_m, rgb = frame
     simulation = PointSimulation(count=2000, noise=0.05, outliers=0.25)
-    points = simulation.points(truth_m, rgb, "a")
+    points = simulated(simulation, truth_m, rgb, "a")
     at = truth_m[points.y.astype(int), points.x.astype(int)]
     relative = points.depth_m / at - 1
     near = np.abs(relative) < 0.2  # four standard deviations

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,9 +87,9 @@ def test_more_points_than_the_limit_are_thinned(monkeypatch):
     truth_m, pseudo_m = scene()
     monkeypatch.setattr(spread, "MAX_POINTS", 40)
     points = points_of(truth_m, 2000)
-    used, _ = spread.usable(pseudo_m, points)
-    assert len(used) == 40
-    assert used.y.min() < 5 and used.y.max() > 42  # from the whole picture
+    rows = spread.tensor_of(points, pseudo_m)[0, :, 1]
+    assert len(rows) == 40
+    assert rows.min() < 5 and rows.max() > 42  # from the whole picture
     assert abs_rel(spread_points(pseudo_m, points), truth_m) < 0.03
 
 
@@ -111,7 +112,36 @@ def test_the_grid_gives_the_mean_of_the_gaussian_process():
     system = covariance(at_points, at_points) + spread.NOISE**2 * np.eye(20)
     mean = covariance(at_pixels, at_points) @ np.linalg.solve(system, error)
     expected = pseudo_m * np.exp(mean.reshape(pseudo_m.shape))
-    np.testing.assert_allclose(spread_points(pseudo_m, points), expected, rtol=0.02)
+    depth = torch.from_numpy(pseudo_m)[None, None]
+    found, _ = spread.spread(depth, spread.tensor_of(points, pseudo_m))
+    np.testing.assert_allclose(found[0, 0], expected, rtol=0.02)
+
+
+def test_a_picture_in_a_batch_is_corrected_as_alone():
+    pictures = [scene(seed=seed) for seed in range(3)]
+    depth = torch.from_numpy(np.stack([pseudo_m for _, pseudo_m in pictures]))[:, None]
+    points = torch.zeros(3, 30, 4)  # the second picture has none, the third fewer
+    for number, count in ((0, 30), (2, 12)):
+        truth_m, pseudo_m = pictures[number]
+        points[number, :count] = spread.tensor_of(points_of(truth_m, count), pseudo_m)[0]
+    together, known01 = spread.spread(depth, points)
+    assert (together[1] == depth[1]).all() and (known01[1] == 0).all()
+    for number, count in ((0, 30), (2, 12)):
+        alone, known_alone = spread.spread(depth[[number]], points[[number], :count])
+        torch.testing.assert_close(together[[number]], alone, rtol=1e-5, atol=0)
+        torch.testing.assert_close(known01[[number]], known_alone, rtol=1e-5, atol=1e-7)
+
+
+def test_more_is_known_near_points_and_with_more_of_them():
+    truth_m, pseudo_m = scene()
+    depth = torch.from_numpy(pseudo_m)[None, None]
+
+    def known_by(*places):
+        values = [[x, y, truth_m[y, x], 0.0] for x, y in places]
+        return spread.spread(depth, torch.tensor([values]))[1][0, 0]
+
+    one, two = known_by((10, 10)), known_by((10, 10), (12, 12))
+    assert 0 < one[40, 60] < one[10, 10] < two[10, 10] <= 1
 
 
 @settings(max_examples=60, deadline=None)

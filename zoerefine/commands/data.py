@@ -10,11 +10,11 @@ from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.data import ZOEDEPTH_MODEL
 from zoerefine.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.errors import UserError
+from zoerefine.registries import POINT_KINDS
 
 if TYPE_CHECKING:
     from zoerefine.data.split import Split
 
-POINT_KINDS = "random", "corners", "zones", "beam"  # of points/simulate.py
 
 EXAMPLES = """\
 examples:
@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     add("folder", type=Path, help="the data set")
     add("--out", type=Path, required=True, metavar="DIR",
         help="gets a CSV file of x, y, metres and sigma for every picture")  # fmt: skip
-    add("--kind", default="random", choices=POINT_KINDS,
+    add("--kind", default="random", choices=list(POINT_KINDS),
         help="random pixels, the picture's corners, 8x8 zones, or one row (random)")  # fmt: skip
     add("--count", type=at_most(10_000), default=50, help="points a picture, at most (50)")
     add("--noise", type=float, default=0.03, help="standard deviation, as a share of depth (0.03)")
@@ -186,7 +186,8 @@ def pseudo(args: argparse.Namespace) -> None:
 def points(args: argparse.Namespace) -> None:
     """Write simulated points."""
     from zoerefine.data.readers import open_dataset
-    from zoerefine.points.simulate import PointSimulation, write_points
+    from zoerefine.points.simulate import PointSimulation
+    from zoerefine.points.write_points import write_points
     from zoerefine.progress import track
 
     simulation = PointSimulation(args.kind, args.count, args.noise, args.outliers, args.seed)

@@ -1,4 +1,4 @@
-"""The keys of a run's place, its data, their cache, their loading and their augmentation."""
+"""The keys of a run's place, its data, their cache, loading, augmentation and metric points."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from zoerefine.config.declare import (
 )
 from zoerefine.config.value_types import Integer, Number, OneOf, Text
 from zoerefine.depth_limits import FARTHEST_M, MOST_FARTHEST_M
+from zoerefine.registries import POINT_KINDS
 from zoerefine.run_dir import run_name_fault
 
 MOST_PIXELS = 8192  # of a side
@@ -178,3 +179,25 @@ class AugmentKeys(KeyGroup):
     CUTOUT: float = key(
         SHARE, 0.0, "probability that a rectangle of RGB becomes the picture's mean colour"
     )
+
+
+@dataclass
+class PointKeys(KeyGroup):
+    """Metric points, simulated from the true depth."""
+
+    KINDS: list[str] = key(
+        ListOf(OneOf(POINT_KINDS), at_least=1), ["random", "corners", "zones", "beam"],
+        "MODEL.POINTS: kinds of points in training",
+    )  # fmt: skip
+    MOST: int = key(
+        Integer(1, 400), 128, "MODEL.POINTS: most points of a training frame; zones are 64"
+    )
+    NONE: float = key(SHARE, 0.4, "MODEL.POINTS: share of the training frames without points")
+    NOISE: float = key(
+        SHARE, 0.08, "MODEL.POINTS: largest standard deviation of points, as a share of depth"
+    )
+    OUTLIERS: float = key(SHARE, 0.2, "MODEL.POINTS: largest share of points of arbitrary depth")
+    EVALUATED: int = key(
+        Integer(0, 400), 50,
+        "random points of each evaluated frame, for the figures with points; 0: no such figures",
+    )  # fmt: skip

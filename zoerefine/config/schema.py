@@ -16,7 +16,14 @@ from collections.abc import Iterator
 from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.config.data_keys import AugmentKeys, CacheKeys, DataKeys, LoaderKeys, RunKeys
+from zoerefine.config.data_keys import (
+    AugmentKeys,
+    CacheKeys,
+    DataKeys,
+    LoaderKeys,
+    PointKeys,
+    RunKeys,
+)
 from zoerefine.config.declare import MOST_SEED, Key, KeyGroup, group, key
 from zoerefine.config.study_keys import StudyKeys
 from zoerefine.config.training_keys import LossKeys, ModelKeys, TrainKeys
@@ -36,6 +43,7 @@ class Config(KeyGroup):
     CACHE: CacheKeys = group()
     LOADER: LoaderKeys = group()
     AUGMENT: AugmentKeys = group()
+    POINTS: PointKeys = group()
     MODEL: ModelKeys = group()
     LOSS: LossKeys = group()
     TRAIN: TrainKeys = group()

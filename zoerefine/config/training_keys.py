@@ -39,6 +39,9 @@ class ModelKeys(KeyGroup):
     CONFIDENCE: bool = key(
         Flag(), True, "predict the error of depth beside depth, where the network offers it"
     )
+    POINTS: bool = key(
+        Flag(), False, "take metric points as an additional input: see docs/points.md"
+    )
     PREDICTS: str = key(
         OneOf(
             {

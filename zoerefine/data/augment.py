@@ -47,7 +47,7 @@ class Augmentation:
 
     def __call__(self, batch: DeviceBatch, seed: int, epoch: int) -> DeviceBatch:
         """Change a batch; all that is random is a function of seed, epoch and sample index."""
-        draws = torch.from_numpy(sample_draws(batch.index.numpy(), seed, epoch))
+        draws = torch.from_numpy(uniform_numbers(batch.index.numpy(), seed, epoch, DRAWS))
         uniform = draws.to(batch.zoe_m.device, non_blocking=True)
         signed = uniform * 2 - 1
         if self.flip:
@@ -67,14 +67,14 @@ class Augmentation:
         return DeviceBatch(rgb01, zoe_m, depth_m, batch.objects, batch.index)
 
 
-def sample_draws(index: np.ndarray, seed: int, epoch: int) -> np.ndarray:
-    """Uniform numbers in [0, 1), float32 [B, DRAWS]; a row is a function of (seed, epoch, index).
+def uniform_numbers(index: np.ndarray, seed: int, epoch: int, count: int) -> np.ndarray:
+    """Uniform numbers in [0, 1), float32 [B, count]; a row is a function of (seed, epoch, index).
 
     Source: the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
     generators", 2014), applied to one word after the other.
     """
-    state = np.zeros((len(index), DRAWS), np.uint64)
-    for word in (np.uint64(seed), np.uint64(epoch), index[:, None], np.arange(DRAWS)[None]):
+    state = np.zeros((len(index), count), np.uint64)
+    for word in (np.uint64(seed), np.uint64(epoch), index[:, None], np.arange(count)[None]):
         state = mix(state + np.asarray(word).astype(np.uint64))
     return (state >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
 

@@ -80,8 +80,8 @@ def read_frame(frame: Frame, encoding: DepthEncoding, height: int, width: int) -
     rgb, zoe = read_rgb(frame.rgb), read_zoe(frame.zoe)
     depth = read_depth(frame.depth, encoding)
     if frame.sizes_may_differ:
-        depth = _on_grid_of(rgb, depth, frame.depth, frame.rgb)
-        zoe = _on_grid_of(rgb, zoe, frame.zoe, frame.rgb)
+        depth = on_grid_of(rgb, depth, frame.depth, frame.rgb)
+        zoe = on_grid_of(rgb, zoe, frame.zoe, frame.rgb)
     objects = np.zeros_like(depth, np.uint8)
     if frame.objects is not None:
         objects = read_objects(frame.objects)
@@ -110,7 +110,7 @@ def _nearest(values: Array, height: int, width: int) -> Array:
     return cv2.resize(values, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
 
 
-def _on_grid_of(rgb: Array, depth: Array, path: Path, rgb_path: Path) -> Array:
+def on_grid_of(rgb: Array, depth: Array, path: Path, rgb_path: Path) -> Array:
     """Depth of the picture's field of view, on the picture's pixel grid, by nearest neighbour."""
     (height, width), (rows, columns) = rgb.shape[:2], depth.shape
     if abs(width * rows / (height * columns) - 1) > ASPECT_TOLERANCE:

@@ -10,6 +10,7 @@ from zoerefine.errors import UserError
 from zoerefine.registries import NETWORKS
 
 CONFIDENCE = "confidence"  # argument of a constructor that MODEL.CONFIDENCE sets
+POINTS = "points"  # the same for MODEL.POINTS
 
 
 class Backbone(Protocol):
@@ -26,6 +27,8 @@ class Backbone(Protocol):
     - With confidence, `forward` returns a pair (zoerefine/model/refiner.py). A network offers it by
       an argument `confidence` of its constructor, and predicts it with a `ScaleHead`; a network
       without this argument has none.
+    - To take metric points, a network offers an argument `points` of its constructor: its inputs
+      then have one channel more, how much the points say at a pixel.
     - Random numbers (dropout) come from torch's global generator, which each step seeds.
 
     Attributes:
@@ -40,8 +43,8 @@ class Backbone(Protocol):
 
         Args:
             base: MODEL.BASE, channels of the first level.
-            options: MODEL.OPTIONS, keyword arguments of this network alone; and `confidence`,
-                where the constructor has it.
+            options: MODEL.OPTIONS, keyword arguments of this network alone; and `confidence` and
+                `points`, where the constructor has them.
         """
 
     def forward(self, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
@@ -49,7 +52,7 @@ class Backbone(Protocol):
 
         Args:
             inputs: float [B, INPUTS, H, W]: RGB, log pseudo depth and row position, each
-                normalised.
+                normalised; with points one more channel.
 
         Returns:
             float32 [B, 1, H, W]. With confidence a pair: the second, of the same shape, is the
@@ -58,7 +61,9 @@ class Backbone(Protocol):
         ...
 
 
-def build_backbone(name: str, base: int, options: Mapping[str, Any], confidence: bool) -> nn.Module:
+def build_backbone(
+    name: str, base: int, options: Mapping[str, Any], confidence: bool, points: bool = False
+) -> nn.Module:
     """The network that MODEL.NAME names, with random weights.
 
     Args:
@@ -66,14 +71,23 @@ def build_backbone(name: str, base: int, options: Mapping[str, Any], confidence:
         base: channels of the first level.
         options: the network's own keyword arguments.
         confidence: whether to predict confidence, where the network offers it.
+        points: whether to take metric points.
 
     Raises:
-        UserError: there is no such network, it is no `Backbone`, or an option does not fit.
+        UserError: there is no such network, it is no `Backbone`, an option does not fit, or it
+            does not take points.
     """
     network = load_network(name)
     check_options(name, network, options)
-    if offers_confidence(network):
-        return network(base, confidence=confidence, **options)
+    if points and not offers(network, POINTS):
+        raise UserError(
+            f"MODEL.POINTS: the network {name} takes no metric points: it needs an argument "
+            "`points` (docs/extending.md)"
+        )
+    if offers(network, CONFIDENCE):
+        options = {**options, CONFIDENCE: confidence}
+    if points:
+        options = {**options, POINTS: True}
     return network(base, **options)
 
 
@@ -94,16 +108,18 @@ def load_network(name: str) -> type[nn.Module]:
 def check_options(name: str, network: type[nn.Module], options: Mapping[str, Any]) -> None:
     """Raise `UserError` where the constructor does not take `options` or needs others."""
     signature = inspect.signature(network)
-    own = [one for one in list(signature.parameters.values())[1:] if one.name != CONFIDENCE]
+    ours = CONFIDENCE, POINTS
+    own = [one for one in list(signature.parameters.values())[1:] if one.name not in ours]
     try:
-        if CONFIDENCE in options and offers_confidence(network):
-            raise TypeError("MODEL.CONFIDENCE sets confidence")
+        for name_of_ours in ours:
+            if name_of_ours in options and offers(network, name_of_ours):
+                raise TypeError(f"MODEL.{name_of_ours.upper()} sets {name_of_ours}")
         signature.bind(0, **options)
     except TypeError as error:
         known = f"its options are {', '.join(map(str, own))}" if own else "it has no options"
         raise UserError(f"MODEL.OPTIONS of {name}: {error}; {known}") from None
 
 
-def offers_confidence(network: type[nn.Module]) -> bool:
-    """Whether a network can predict confidence: its constructor has that argument."""
-    return CONFIDENCE in inspect.signature(network).parameters
+def offers(network: type[nn.Module], argument: str) -> bool:
+    """Whether a network's constructor has an argument: `confidence` or `points`."""
+    return argument in inspect.signature(network).parameters

@@ -23,9 +23,9 @@ class GuidedUNet(UNetBody):
 
     stride = 32
 
-    def __init__(self, base: int, confidence: bool = False) -> None:
+    def __init__(self, base: int, confidence: bool = False, points: bool = False) -> None:
         pixels = FACTOR * FACTOR
-        super().__init__(INPUTS * pixels, [base * w for w in WIDTHS])
+        super().__init__((INPUTS + points) * pixels, [base * w for w in WIDTHS])
         self.confidence = confidence
         self.head = DepthHead(base * WIDTHS[0])
         if confidence:

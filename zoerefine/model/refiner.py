@@ -24,6 +24,11 @@ With confidence, the backbone has a second output: the scale of a Laplace distri
 of log depth. It sees the features of depth and does not change them, so depth is trained exactly
 as without it.
 
+A refiner that takes metric points gets pseudo depth that the points have corrected, and one input
+more: how much the points say at a pixel (zoerefine/points/spread.py). So it takes any number of
+points, and a network of fixed inputs is all that an engine has to run. Frames with points have a
+calibration of their own, without a single factor: the points have corrected it.
+
 The row of a pixel is an input (as in CoordConv, Liu et al. 2018): a camera at a constant height
 sees the floor of a row at a constant distance, which gives the scale.
 """
@@ -43,6 +48,7 @@ INPUT_MEAN = (0.485, 0.456, 0.406, math.log(TYPICAL_M), 0.0)
 LOG_DEPTH = 3  # the channel of log depth
 INPUT_STD = (0.229, 0.224, 0.225, 0.6, 0.58)
 INPUTS = len(INPUT_MEAN)
+KNOWN_STD = 0.25  # of the input that says how much metric points say
 NEAREST_INPUT_M = 0.05  # the backbone sees nearer depths, and 0 (no measurement), as this depth
 SMALLEST_DEPTH_M = 1e-3  # smaller than the step of any depth file
 MEAN_LOG_SCALE = math.log(0.1)  # of the error of log depth; it is predicted within a factor e^5
@@ -51,6 +57,9 @@ BAND_SCALES = math.log(10)  # half-width of the 90% band of a Laplace distributi
 DEPTH, CORRECTION = "depth", "correction"  # what a backbone predicts
 # Buffers that the calibration sets, with their values before it.
 CALIBRATION = {"log_factor": 0.0, "strength": 1.0, "limit": math.inf, "spread_factor": 1.0}
+# The same for frames with metric points.
+POINT_CALIBRATION = {"point_strength": 1.0, "point_limit": math.inf, "point_spread_factor": 1.0}
+CALIBRATED = (*CALIBRATION, *POINT_CALIBRATION)  # names of the buffers
 
 
 class RefinerNetwork(nn.Module):
@@ -63,6 +72,7 @@ class RefinerNetwork(nn.Module):
 
     Attributes:
         has_confidence: whether `refine` gives the spread of depth.
+        takes_points: whether pictures may have `known01` as a fourth channel.
         log_factor, strength, limit, spread_factor: the calibration, float32 scalars.
     """
 
@@ -82,6 +92,7 @@ class RefinerNetwork(nn.Module):
         max_log: float,
         predicts: str = DEPTH,
         typical_depth_m: float = TYPICAL_M,
+        takes_points: bool = False,
     ) -> None:
         super().__init__()
         self.backbone = backbone
@@ -90,16 +101,22 @@ class RefinerNetwork(nn.Module):
         self.mean_log_depth = math.log(typical_depth_m)
         self.has_confidence = bool(getattr(backbone, "confidence", False))
         self.stride = int(backbone.stride)  # type: ignore[arg-type]
-        shape = (1, INPUTS, 1, 1)
-        mean = torch.tensor(INPUT_MEAN)
+        self.takes_points = takes_points
+        known_mean, known_std = ((0.0,), (KNOWN_STD,)) if takes_points else ((), ())
+        mean, std = torch.tensor(INPUT_MEAN + known_mean), torch.tensor(INPUT_STD + known_std)
         mean[LOG_DEPTH] = self.mean_log_depth
-        self.register_buffer("mean", mean.view(shape), persistent=False)
-        self.register_buffer("std", torch.tensor(INPUT_STD).view(shape), persistent=False)
+        self.register_buffer("mean", mean.view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("std", std.view(1, -1, 1, 1), persistent=False)
         self.register_buffer("trained", torch.tensor(False))
         self.register_buffer("rows", None, persistent=False)
         self.size = None
-        for name, value in CALIBRATION.items():
+        for name, value in self.uncalibrated.items():
             self.register_buffer(name, torch.tensor(value))
+
+    @property
+    def uncalibrated(self) -> dict[str, float]:
+        """The buffers of the calibration, with their values before it."""
+        return CALIBRATION | (POINT_CALIBRATION if self.takes_points else {})
 
     def fix_size(self, height: int, width: int) -> None:
         """Take pictures of this size only, so that a trace names no device and no branch.
@@ -114,13 +131,15 @@ class RefinerNetwork(nn.Module):
         """Refine a batch.
 
         Args:
-            rgb01: float [B, 3, H, W] in 0..1.
-            zoe_m: float32 [B, 1, H, W], metres; 0 means no measurement and stays 0.
+            rgb01: float [B, 3, H, W] in 0..1; of a refiner that takes points also [B, 4, H, W],
+                with `known01`.
+            zoe_m: float32 [B, 1, H, W], metres; 0 means no measurement and stays 0. With points,
+                corrected by them.
 
         Returns:
             float32 [B, 1, H, W], metres. Any H and W.
         """
-        return self.depth_of(zoe_m, self.predict(rgb01, zoe_m)[0])
+        return self.depth_of(zoe_m, self.predict(rgb01, zoe_m)[0], rgb01)
 
     def refine(self, rgb01: Tensor, zoe_m: Tensor) -> tuple[Tensor, Tensor]:
         """Depth and its spread, only where `has_confidence`.
@@ -137,8 +156,11 @@ class RefinerNetwork(nn.Module):
         """
         change, *log_scales = self.predict(rgb01, zoe_m)
         log_scale = MEAN_LOG_SCALE + log_scales[0].clamp(-MAX_LOG_SCALE, MAX_LOG_SCALE)
-        spread = log_scale.exp() * (BAND_SCALES * self.spread_factor)
-        return self.depth_of(zoe_m, change), torch.where(zoe_m > 0, spread, 0.0)
+        factor = self.spread_factor
+        if self.takes_points:
+            factor = torch.where(has_points(rgb01), self.get_buffer("point_spread_factor"), factor)
+        spread = log_scale.exp() * (BAND_SCALES * factor)
+        return self.depth_of(zoe_m, change, rgb01), torch.where(zoe_m > 0, spread, 0.0)
 
     def predict(self, rgb01: Tensor, zoe_m: Tensor) -> tuple[Tensor, ...]:
         """What the backbone predicts: one or, with confidence, two float32 [B, 1, H, W].
@@ -150,7 +172,12 @@ class RefinerNetwork(nn.Module):
         log_zoe = zoe_m.clamp(min=SMALLEST_DEPTH_M).log()
         log_input = log_zoe.clamp(min=math.log(NEAREST_INPUT_M))
         rows = row_positions(height, zoe_m.device) if self.rows is None else self.rows
-        inputs = torch.cat([rgb01, log_input, rows.expand_as(zoe_m)], 1)  # [B, INPUTS, H, W]
+        rows = rows.expand_as(zoe_m)
+        rgb01, known01 = rgb01[:, :3], rgb01[:, 3:]
+        inputs = torch.cat([rgb01, log_input, rows], 1)  # [B, INPUTS, H, W]
+        if self.takes_points:
+            known01 = known01 if known01.shape[1] else torch.zeros_like(zoe_m)
+            inputs = torch.cat([inputs, known01], 1)
         inputs = (inputs - self.mean) / self.std
         bottom, right = -height % self.stride, -width % self.stride
         if bottom or right:
@@ -164,20 +191,34 @@ class RefinerNetwork(nn.Module):
             outputs[0] = outputs[0] + self.mean_log_depth - log_zoe
         return tuple(outputs)
 
-    def depth_of(self, zoe_m: Tensor, change: Tensor) -> Tensor:
+    def depth_of(self, zoe_m: Tensor, change: Tensor, rgb01: Tensor) -> Tensor:
         """Refined depth [B, 1, H, W], metres, from the predicted change of log depth."""
         # Clamped before the exponential, which would overflow in a training that diverges.
         if self.training:
             self.trained.fill_(True)
             return zoe_m * ClampKeepingGradient.apply(change, self.max_log).exp()
-        change = self.calibrated(zoe_m, change.clamp(-self.max_log, self.max_log))
+        change = self.calibrated(zoe_m, change.clamp(-self.max_log, self.max_log), rgb01)
         return torch.where(self.trained, zoe_m * change.exp(), zoe_m)
 
-    def calibrated(self, zoe_m: Tensor, change: Tensor) -> Tensor:
+    def calibrated(self, zoe_m: Tensor, change: Tensor, rgb01: Tensor) -> Tensor:
         """The bounded change of log depth after calibration, both [B, 1, H, W]."""
-        correction = change - self.log_factor
+        log_factor, strength, limit = self.log_factor, self.strength, self.limit
+        if self.takes_points:
+            known = has_points(rgb01)
+            log_factor = torch.where(known, 0.0, log_factor)
+            strength = torch.where(known, self.get_buffer("point_strength"), strength)
+            limit = torch.where(known, self.get_buffer("point_limit"), limit)
+        correction = change - log_factor
         size = correction_size(zoe_m, correction)
-        return self.log_factor + self.strength * shrink(size, self.limit) * correction
+        return log_factor + strength * shrink(size, limit) * correction
+
+
+def has_points(rgb01: Tensor) -> Tensor:
+    """Which frames of a refiner that takes points have some, bool [B, 1, 1, 1]."""
+    known01 = rgb01[:, 3:]
+    if not known01.shape[1]:
+        return torch.zeros(len(rgb01), 1, 1, 1, dtype=torch.bool, device=rgb01.device)
+    return known01.amax((1, 2, 3), keepdim=True) > 0
 
 
 def correction_size(zoe_m: Tensor, correction: Tensor) -> Tensor:
@@ -207,7 +248,7 @@ class TrainedOutputs(nn.Module):
         """Depth in metres, and the log of the scale of the error of its log; both [B, 1, H, W]."""
         change, log_scale = self.refiner.predict(rgb01, zoe_m)
         log_scale = MEAN_LOG_SCALE + ClampKeepingGradient.apply(log_scale, MAX_LOG_SCALE)
-        return self.refiner.depth_of(zoe_m, change), log_scale
+        return self.refiner.depth_of(zoe_m, change, rgb01), log_scale
 
 
 class ClampKeepingGradient(torch.autograd.Function):

@@ -59,8 +59,8 @@ class SmallUNet(UNetBody):
 
     stride = 16
 
-    def __init__(self, base: int, confidence: bool = False) -> None:
-        super().__init__(INPUTS, [base * w for w in WIDTHS])
+    def __init__(self, base: int, confidence: bool = False, points: bool = False) -> None:
+        super().__init__(INPUTS + points, [base * w for w in WIDTHS])
         self.confidence = confidence
         self.head = DepthHead(base)
         if confidence:

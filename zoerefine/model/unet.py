@@ -38,10 +38,10 @@ class ResNetUNet(nn.Module):
 
     stride = 32
 
-    def __init__(self, base: int, confidence: bool = False) -> None:
+    def __init__(self, base: int, confidence: bool = False, points: bool = False) -> None:
         super().__init__()
         widths = [base, base, 2 * base, 4 * base, 8 * base]
-        self.conv1 = nn.Conv2d(INPUTS, base, 7, 2, 3, bias=False)
+        self.conv1 = nn.Conv2d(INPUTS + points, base, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(base)
         self.layer1 = stage(base, base, 1)
         self.layer2 = stage(base, 2 * base, 2)

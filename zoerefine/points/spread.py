@@ -13,10 +13,18 @@ is computed on a coarse grid over the three by matrix products, and interpolated
 
 Outliers: a point counts as one if it differs by more than OUTLIER standard deviations from what
 the others predict for it (leave-one-out, eq. 5.12 of the same book).
+
+Points are spread twice: what they still say of the corrected depth is spread again ("twicing",
+Tukey 1977, Exploratory Data Analysis, ch. 16). With a refiner that takes points, the refiner is
+between the two.
 """
 
-import cv2
+import math
+
 import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from zoerefine.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
 from zoerefine.points.metric_points import MetricPoints
@@ -32,6 +40,8 @@ IGNORED = 1e4  # the noise of a point that does not count
 MAX_POINTS = 400  # the effort grows with the third power
 GRID = 24, 32, 16  # rows, columns, depths
 NEAREST_M = 1e-2  # predicted depth below this counts as this
+KNOWN_LENGTH = 0.1  # of the longer side: how far a point makes depth known
+KNOWN_POINTS = 255  # as many at one place make `known01` 1
 
 Array = np.ndarray
 
@@ -47,112 +57,166 @@ def spread_points(depth_m: Array, points: MetricPoints) -> Array:
     Returns:
         Corrected depth, float32 [H, W], metres.
     """
-    depth_m = depth_m.astype(np.float32, copy=False)
-    points, predicted_m = usable(depth_m, points)
-    if not len(points):
-        return depth_m
-    z = np.log(predicted_m)
-    error = np.log(points.depth_m) - z
-    place = np.stack([points.y, points.x]) / max(depth_m.shape)
-    distance = sum(np.abs(a[:, None] - a[None]) for a in (*place, z))
-    covariance = SCALE**2 + LOCAL**2 * np.exp(-distance / LENGTH)
-    noise = NOISE**2 + (points.sigma_m / points.depth_m) ** 2
-    inside = without_outliers(covariance, noise, error)
-    system = covariance[np.ix_(inside, inside)] + np.diag(noise[inside])
-    weights = np.linalg.solve(system, error[inside])
-    return depth_m * np.exp(field(depth_m, place[:, inside], z[inside], weights))
+    depth = torch.from_numpy(np.ascontiguousarray(depth_m, np.float32))[None, None]
+    found: Array = spread_twice(depth, tensor_of(points, depth_m))[0, 0].numpy()
+    return found
 
 
 def spread_points_u16(zoe_u16: Array, points: MetricPoints) -> Array:
     """`spread_points` for depth in the format of files: uint16 [H, W], metres * 256."""
-    corrected_u16 = ZOEDEPTH.encode(spread_points(zoe_u16 * np.float32(ZOE_UNIT_M), points))
-    return np.maximum(corrected_u16, zoe_u16 > 0)  # a valid pixel stays valid
+    return encoded(spread_points(zoe_u16 * np.float32(ZOE_UNIT_M), points), zoe_u16)
 
 
-def usable(depth_m: Array, points: MetricPoints) -> tuple[MetricPoints, Array]:
-    """At most MAX_POINTS points where predicted depth is valid, and the depth there, float64 [N].
+def encoded(corrected_m: Array, zoe_u16: Array) -> Array:
+    """Corrected depth in metres * 256; a pixel that was valid before stays valid."""
+    return np.maximum(ZOEDEPTH.encode(corrected_m), zoe_u16 > 0)
+
+
+def tensor_of(points: MetricPoints, depth_m: Array) -> Tensor:
+    """Points as `spread` takes them, float32 [1, N, 4]: at most MAX_POINTS where depth is valid.
 
     Of more points every k-th is used, in the order of rows of the picture.
     """
     height, width = depth_m.shape
     rows = np.clip(np.rint(points.y).astype(int), 0, height - 1)
     columns = np.clip(np.rint(points.x).astype(int), 0, width - 1)
-    predicted_m = depth_m[rows, columns].astype(np.float64)
-    chosen = np.flatnonzero((predicted_m > 0) & np.isfinite(predicted_m))
+    there = depth_m[rows, columns]
+    chosen = np.flatnonzero((there > 0) & np.isfinite(there))
     if len(chosen) > MAX_POINTS:
         chosen = chosen[np.lexsort((columns[chosen], rows[chosen]))]
         chosen = chosen[np.linspace(0, len(chosen) - 1, MAX_POINTS).round().astype(int)]
-    return points.select(chosen), np.maximum(predicted_m[chosen], NEAREST_M)
+    used = points.select(chosen)
+    values = np.stack([used.x, used.y, used.depth_m, used.sigma_m], 1).astype(np.float32)
+    return torch.from_numpy(values)[None]
 
 
-def kernel(a: Array, b: Array) -> Array:
-    """exp(-|a_i - b_j| / LENGTH), float64 [len(a), len(b)]."""
-    distances: Array = np.abs(a[:, None] - b[None])
-    return np.exp(-distances / LENGTH)
+def spread_twice(depth_m: Tensor, points: Tensor) -> Tensor:
+    """Depth [B, 1, H, W] corrected by points [B, N, 4], as `spread` takes and returns them."""
+    return spread(spread(depth_m, points)[0], points)[0]
 
 
-def without_outliers(covariance: Array, noise: Array, error: Array) -> Array:
-    """The indices of the points that agree with the others.
+@torch.no_grad()
+def spread(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Correct predicted depth by metric points, once.
+
+    Args:
+        depth_m: float32 [B, 1, H, W], metres; 0 marks an invalid pixel and stays 0.
+        points: float32 [B, N, 4]: x, y, metres and sigma of each point. One with 0 metres is
+            absent. A picture without points keeps its depth bit for bit.
+
+    Returns:
+        Corrected depth, float32 [B, 1, H, W], and `known01` of the same shape: how much the points
+        say at a pixel, from 0 to 1, by their number nearby.
+    """
+    if not points.shape[1]:
+        return depth_m, torch.zeros_like(depth_m)
+    height, width = depth_m.shape[2:]
+    x, y, metres, sigma_m = points.double().unbind(-1)
+    predicted_m = at_points(depth_m, x, y)
+    there = (metres > 0) & (predicted_m > 0) & predicted_m.isfinite()
+    log_m = predicted_m.clamp(min=NEAREST_M).log()
+    error = torch.where(there, metres.clamp(min=1e-9).log() - log_m, 0.0)
+    noise = NOISE**2 + (sigma_m / metres.clamp(min=1e-9)) ** 2
+    noise = torch.where(there, noise, 1.0)
+    rows, columns = y / max(height, width), x / max(height, width)
+    alike = kernel(rows, rows) * kernel(columns, columns) * kernel(log_m, log_m)
+    covariance = (SCALE**2 + LOCAL**2 * alike) * pairs(there)
+    agree = without_outliers(covariance, noise, error, there)
+    system = covariance * pairs(agree) + torch.diag_embed(torch.where(agree, noise, 1.0))
+    weights = torch.linalg.solve(system, torch.where(agree, error, 0.0))
+    change = field(depth_m, rows, columns, log_m, weights)
+    return depth_m * change.exp(), known(depth_m, rows, columns, agree)
+
+
+def at_points(depth_m: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Depth [B, 1, H, W] at the pixels of points, float64 [B, N]."""
+    height, width = depth_m.shape[2:]
+    row, column = y.round().long().clamp(0, height - 1), x.round().long().clamp(0, width - 1)
+    return depth_m.flatten(1).gather(1, row * width + column).double()
+
+
+def kernel(a: Tensor, b: Tensor, length: float = LENGTH) -> Tensor:
+    """exp(-|a_i - b_j| / length) of [B, n] or [n], and [B, m]: [B, n, m]."""
+    return torch.exp(-(a[..., :, None] - b[:, None, :]).abs() / length)
+
+
+def pairs(chosen: Tensor) -> Tensor:
+    """Where both points of a pair are chosen: bool [B, N] to [B, N, N]."""
+    return chosen[:, :, None] & chosen[:, None, :]
+
+
+def without_outliers(covariance: Tensor, noise: Tensor, error: Tensor, there: Tensor) -> Tensor:
+    """The points that agree with the others, bool [B, N].
 
     Each round predicts every point from the others that agreed in the round before, so a point
     that was taken for an outlier because of one may return. At least half of all stay.
     """
-    agree = np.ones(len(error), bool)
+    agree = there
     for _ in range(OUTLIER_ROUNDS):
-        ignored = np.where(agree, noise, IGNORED)
-        inverse = np.linalg.inv(covariance + np.diag(ignored))
-        variance = 1 / np.diag(inverse)
+        ignored = torch.where(agree, noise, IGNORED)
+        inverse = torch.linalg.inv(covariance + torch.diag_embed(ignored))
+        variance = 1 / inverse.diagonal(dim1=1, dim2=2)
         # Of a point's error as the others predict it, with the point's own noise.
-        expected = np.maximum(variance - ignored, 0) + noise
-        deviation = np.abs(inverse @ error * variance) / np.sqrt(expected)
-        agreed, agree = agree, deviation <= max(OUTLIER, np.median(deviation))
-        if (agree == agreed).all():
-            break
-    return np.flatnonzero(agree)
+        expected = (variance - ignored).clamp(min=0) + noise
+        deviation = ((inverse @ error[..., None])[..., 0] * variance).abs() / expected.sqrt()
+        median = torch.where(there, deviation, torch.nan).nanmedian(1, keepdim=True).values
+        agree = there & (deviation <= median.nan_to_num(0.0).clamp(min=OUTLIER))
+    return agree
 
 
-def field(depth_m: Array, place: Array, z: Array, weights: Array) -> Array:
-    """The mean of the process at every pixel, float32 [H, W].
+def field(depth_m: Tensor, rows: Tensor, columns: Tensor, log_m: Tensor, weights: Tensor) -> Tensor:
+    """The mean of the process at every pixel, float32 [B, 1, H, W].
 
     Args:
-        place: rows and columns of the points in units of the longer side, [2, N].
-        z: log predicted depth of the points, [N].
-        weights: of the points, [N].
+        rows, columns: of the points in units of the longer side, [B, N].
+        log_m: log predicted depth of the points, [B, N].
+        weights: of the points, [B, N].
     """
-    height, width = depth_m.shape
-    log_m = np.log(np.maximum(depth_m, np.float32(NEAREST_M)))
-    nearest, farthest = float(log_m.min()), float(log_m.max())
-    rows, columns, depths = GRID
-    ends = (height - 1) / max(height, width), (width - 1) / max(height, width)
-    by_row = kernel(np.linspace(0, ends[0], rows), place[0]) * weights
-    by_column = kernel(np.linspace(0, ends[1], columns), place[1])
-    by_depth = kernel(np.linspace(nearest, farthest, depths), z)
+    of_pixels = depth_m[:, 0].clamp(min=NEAREST_M).log()  # [B, H, W]
+    nearest, farthest = of_pixels.amin((1, 2)), of_pixels.amax((1, 2))
+    of_rows, of_columns = grid_places(depth_m)
+    steps = torch.linspace(0, 1, GRID[2], dtype=torch.float64, device=depth_m.device)
+    of_depths = nearest[:, None] + (farthest - nearest)[:, None] * steps
+    by_row = kernel(of_rows, rows) * weights[:, None]
+    by_column, by_depth = kernel(of_columns, columns), kernel(of_depths, log_m)
     # One matrix product: [depths * columns, N] by [N, rows].
-    pairs = (by_depth[:, None] * by_column[None]).reshape(-1, len(z))
-    grid = (pairs @ by_row.T).reshape(depths, columns, rows).transpose(0, 2, 1)
-    grid = (SCALE**2 * weights.sum() + LOCAL**2 * grid).astype(np.float32)
-    step = (farthest - nearest) / (depths - 1) or 1.0
-    return interpolated(grid, (log_m - np.float32(nearest)) / np.float32(step))
+    together = (by_depth[:, :, None] * by_column[:, None]).flatten(1, 2) @ by_row.transpose(1, 2)
+    grid = together.unflatten(1, (GRID[2], GRID[1])).transpose(2, 3)
+    grid = (SCALE**2 * weights.sum(1)[:, None, None, None] + LOCAL**2 * grid).float()
+    level = (of_pixels - nearest[:, None, None]) / (farthest - nearest).clamp(min=1e-9)[
+        :, None, None
+    ]
+    return interpolated(grid, level)
 
 
-def interpolated(grid: Array, level: Array) -> Array:
-    """Trilinear values of a grid [depths, rows, columns] that covers a picture.
+def grid_places(depth_m: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns of the grid in units of the longer side, float64."""
+    height, width = depth_m.shape[2:]
+    ends = (height - 1) / max(height, width), (width - 1) / max(height, width)
+    found = [
+        torch.linspace(0, end, count, dtype=torch.float64, device=depth_m.device)
+        for end, count in zip(ends, GRID, strict=False)
+    ]
+    return found[0], found[1]
+
+
+def interpolated(grid: Tensor, level: Tensor) -> Tensor:
+    """Trilinear values of a grid [B, depths, rows, columns] that covers a picture, [B, 1, H, W].
 
     Args:
-        level: the place of each pixel along the first axis, float32 [H, W], 0 to depths - 1.
+        level: the place of each pixel along the first axis, float32 [B, H, W], 0 to 1.
     """
-    height, width = level.shape
-    depths, rows, columns = grid.shape
-    # The grid's levels lie one below the other in one picture, for OpenCV's bilinear `remap`.
-    atlas = np.ascontiguousarray(grid.reshape(depths * rows, columns))
-    x = np.linspace(0, columns - 1, width, dtype=np.float32)
-    y = np.linspace(0, rows - 1, height, dtype=np.float32)
-    x, y = np.broadcast_to(x, level.shape).copy(), np.broadcast_to(y[:, None], level.shape)
-    below = np.minimum(np.floor(level), depths - 2)
-    parts = [
-        cv2.remap(atlas, x, (y + one * rows).astype(np.float32), cv2.INTER_LINEAR)
-        for one in (below, below + 1)
-    ]
-    share = level - below
-    found: Array = parts[0] + (parts[1] - parts[0]) * share
-    return found
+    height, width = level.shape[1:]
+    y = torch.linspace(-1, 1, height, device=level.device)[:, None].expand_as(level)
+    x = torch.linspace(-1, 1, width, device=level.device).expand_as(level)
+    places = torch.stack([x, y, 2 * level - 1], -1)[:, None]
+    return F.grid_sample(grid[:, None], places, padding_mode="border", align_corners=True)[:, 0]
+
+
+def known(depth_m: Tensor, rows: Tensor, columns: Tensor, agree: Tensor) -> Tensor:
+    """How much the points say at a pixel, float32 [B, 1, H, W] in 0..1; 0 without points."""
+    of_rows, of_columns = grid_places(depth_m)
+    by_row = kernel(of_rows, rows, KNOWN_LENGTH) * agree[:, None]
+    nearby = by_row @ kernel(of_columns, columns, KNOWN_LENGTH).transpose(1, 2)
+    share = (nearby.log1p() / math.log1p(KNOWN_POINTS)).clamp(max=1).float()[:, None]
+    return F.interpolate(share, depth_m.shape[2:], mode="bilinear", align_corners=True)

@@ -11,8 +11,11 @@ refiner (zoerefine/model/refiner.py):
   smallest share that is worse by no more than one standard error of the difference over scenes
   (Breiman et al. 1984, section 3.4.3), because a weaker correction is the safer one; but by no
   more than MOST_WORSE, so that little is lost where corrections help much;
-- `spread_factor`: the factor on the predicted spread with which COVERAGE of the pixels lie inside
-  the band (split conformal prediction, Lei et al. 2018, with scaled residuals).
+- `point_strength` and `point_limit`, of a refiner that takes metric points: the same for frames
+  with points, whose single factor is 1;
+- `spread_factor`, `point_spread_factor`: the factor on the predicted spread with which COVERAGE of
+  the pixels lie inside the band (split conformal prediction, Lei et al. 2018, with scaled
+  residuals).
 """
 
 import math
@@ -29,7 +32,7 @@ from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.depth_limits import NEAREST_M
 from zoerefine.metrics import valid_pixels
 from zoerefine.model import RefinerNetwork
-from zoerefine.model.refiner import CALIBRATION, correction_size
+from zoerefine.model.refiner import correction_size
 from zoerefine.ranks import gather_from_all
 
 STRENGTHS = np.linspace(0, 1, 21)
@@ -64,7 +67,7 @@ class FrameErrors:
 
 def reset_calibration(refiner: RefinerNetwork) -> None:
     """Back to the values that change nothing."""
-    for name, value in CALIBRATION.items():
+    for name, value in refiner.uncalibrated.items():
         refiner.get_buffer(name).fill_(value)
 
 
@@ -92,13 +95,45 @@ def calibrate(
     frames = measure_frames(refiner, batches(), log_factor, cache, dtype)
     if not frames:
         return None
+    found = set_strength(refiner, frames, log_factor, "")
+    refiner.log_factor.fill_(log_factor)
+    if refiner.has_confidence:
+        found["spread_factor"] = fit_spread(refiner, batches(), cache, dtype)
+        refiner.spread_factor.fill_(found["spread_factor"])
+    return found
+
+
+@torch.no_grad()
+def calibrate_with_points(
+    refiner: RefinerNetwork, batches: Batches, cache: Cache, dtype: torch.dtype
+) -> dict[str, Any]:
+    """Set the calibration for frames with metric points, after `calibrate`.
+
+    Args:
+        batches: makes an iterator over the validation frames, corrected by points.
+
+    Returns:
+        As `calibrate`.
+    """
+    refiner.eval()
+    frames = measure_frames(refiner, batches(), 0.0, cache, dtype)
+    found = set_strength(refiner, frames, 0.0, "point_")
+    if refiner.has_confidence:
+        found["spread_factor"] = fit_spread(refiner, batches(), cache, dtype)
+        refiner.get_buffer("point_spread_factor").fill_(found["spread_factor"])
+    return found
+
+
+def set_strength(
+    refiner: RefinerNetwork, frames: Sequence[FrameErrors], log_factor: float, prefix: str
+) -> dict[str, Any]:
+    """Set strength and limit by validation frames; returns what results.json says of them."""
     limit = max(float(np.quantile([one.size for one in frames], LIMIT_QUANTILE)), 1e-6)
     table = scene_table(frames, limit)
     strength, errors = STRENGTHS[choose(table)], table.mean(0)
-    refiner.log_factor.fill_(log_factor)
-    refiner.limit.fill_(limit)
-    refiner.strength.fill_(strength)
-    found: dict[str, Any] = {
+    refiner.get_buffer(f"{prefix}limit").fill_(limit)
+    refiner.get_buffer(f"{prefix}strength").fill_(strength)
+    return {
         "scenes": len(table),
         "frames": len(frames),
         "log_factor": log_factor,
@@ -111,10 +146,6 @@ def calibrate(
             "full_strength": float(scene_table(frames, math.inf).mean(0)[-1]),
         },
     }
-    if refiner.has_confidence:
-        found["spread_factor"] = fit_spread(refiner, batches(), cache, dtype)
-        refiner.spread_factor.fill_(found["spread_factor"])
-    return found
 
 
 def measure_frames(
@@ -147,7 +178,7 @@ def measure_frames(
 def predict(refiner: RefinerNetwork, batch: DeviceBatch, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """The bounded change of log depth and, with confidence, the log of its error's scale."""
     with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
-        change, *others = refiner.predict(batch.rgb01, batch.zoe_m)
+        change, *others = refiner.predict(batch.picture01, batch.zoe_m)
     return (change.clamp(-refiner.max_log, refiner.max_log), *others)
 
 
@@ -193,7 +224,7 @@ def fit_spread(
     histograms: dict[str, Any] = {}
     for batch in batches:
         with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
-            depth_m, spread = refiner.refine(batch.rgb01, batch.zoe_m)
+            depth_m, spread = refiner.refine(batch.picture01, batch.zoe_m)
         mask = valid_pixels(batch.depth_m, batch.zoe_m, cache.farthest_m)
         for k, index in enumerate(batch.index.tolist()):
             error = (depth_m[k][mask[k]] / batch.depth_m[k][mask[k]]).log().abs()

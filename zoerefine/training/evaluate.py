@@ -1,4 +1,7 @@
-"""Held-out metrics of the pseudo depth, the globally scaled pseudo depth, and the refined depth."""
+"""Held-out metrics of the pseudo depth, the globally scaled one, and the refined depth.
+
+With metric points also of the depth that they alone correct, and of refined depth with them.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -21,8 +24,10 @@ from zoerefine.metrics import (
     valid_pixels,
 )
 from zoerefine.model import RefinerNetwork
+from zoerefine.points.spread import spread, spread_twice
 from zoerefine.ranks import each_rank_alone, gather_from_all
 from zoerefine.training.detailed_metrics import DetailedMetrics
+from zoerefine.training.point_inputs import correct, evaluated_points
 
 Depths = dict[str, Tensor]
 COVERAGE = "coverage90"  # share of the valid pixels inside the 90% band
@@ -37,6 +42,7 @@ def evaluate(
     dtype: torch.dtype,
     detail: bool = False,
     loss: Loss | None = None,
+    points: int = 0,
 ) -> dict[str, Any]:
     """Metrics over all pictures, over moving objects, and by scene.
 
@@ -50,22 +56,25 @@ def evaluate(
         dtype: the number format of the forward pass, as in training.
         detail: whether to add `DetailedMetrics`.
         loss: also computed for the refined depth, as in training; with invalid pixels masked.
+        points: random metric points of each picture.
 
     Returns:
         {"pseudo": metrics, "global_scale": metrics, "refined": metrics (with COVERAGE where the
-         refiner has confidence),
-         "ratio": {metric: refined / pseudo}, "objects": {the same four},
-         "scenes": {scene: {the same four}}, with detail "detail": {the same four},
+         refiner has confidence), with points "points" and "refined_points": metrics,
+         "ratio": {metric: refined / pseudo}, "objects": {the same},
+         "scenes": {scene: {the same}}, with detail "detail": {the same},
          with a loss "losses": {"loss": number, term: number}, means over pictures}
     """
     refiner.eval()
     sums = EvaluationSums(detail, cache.farthest_m)
     for batch in batches:
         clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
-        depths, spread = predict_all(refiner, batch, log_scale, dtype)
+        depths, band = predict_all(refiner, batch, log_scale, dtype)
+        if points:
+            depths |= predict_with_points(refiner, batch, depths["refined"], points, dtype)
         sums.add(depths, batch, clips)
-        if spread is not None:
-            sums.add_coverage(depths["refined"], spread, batch, clips)
+        if band is not None:
+            sums.add_coverage(depths["refined"], band, batch, clips)
         if loss:
             sums.add_losses(loss, depths["refined"], batch)
     sums.release_last_frames()
@@ -182,18 +191,36 @@ def predict_all(
     refiner: nn.Module, batch: DeviceBatch, log_scale: float, dtype: torch.dtype
 ) -> tuple[Depths, Tensor | None]:
     """The three depths that are compared, each float32 [B, 1, H, W], metres, and the spread."""
-    spread = None
+    band = None
     with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
         if isinstance(refiner, RefinerNetwork) and refiner.has_confidence:
-            refined, spread = refiner.refine(batch.rgb01, batch.zoe_m)
+            refined, band = refiner.refine(batch.picture01, batch.zoe_m)
         else:
-            refined = refiner(batch.rgb01, batch.zoe_m)
+            refined = refiner(batch.picture01, batch.zoe_m)
     depths = {
         "pseudo": batch.zoe_m,
         "global_scale": batch.zoe_m * math.exp(log_scale),
         "refined": refined,
     }
-    return depths, spread
+    return depths, band
+
+
+def predict_with_points(
+    refiner: nn.Module, batch: DeviceBatch, refined_m: Tensor, count: int, dtype: torch.dtype
+) -> Depths:
+    """The depth that simulated points alone correct, and the refined depth with them.
+
+    Without an input for points they are spread over the refined depth.
+    """
+    points = evaluated_points(batch, count)
+    if isinstance(refiner, RefinerNetwork) and refiner.takes_points:
+        seen = correct(batch, points)
+        with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
+            refined_m = refiner(seen.picture01, seen.zoe_m)
+    return {
+        "points": spread_twice(batch.zoe_m, points),
+        "refined_points": spread(refined_m.float(), points)[0],
+    }
 
 
 @torch.no_grad()

@@ -4,7 +4,6 @@ import math
 import shutil
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor
 
 from zoerefine.config import Config
-from zoerefine.data.augment import Augmentation
 from zoerefine.data.cache import Cache
 from zoerefine.data.measured import check_measured
 from zoerefine.data.split import Split, write_or_check_split
@@ -40,6 +38,7 @@ from zoerefine.training.checkpoint import (
 )
 from zoerefine.training.failures import GRAD_NORM, WatchedStep, explained_failures
 from zoerefine.training.final_results import final_results
+from zoerefine.training.point_inputs import training_transform
 from zoerefine.training.run_log import RunLog
 from zoerefine.training.step_timer import StepTimer
 from zoerefine.training.stop_signals import StopSignals
@@ -152,8 +151,7 @@ class Loop:
 
     def run_epoch(self, epoch: int) -> None:
         """Train on the remaining batches of an epoch."""
-        augmentation = Augmentation.configured(self.cfg.AUGMENT)
-        transform = partial(augmentation, seed=self.cfg.SEED, epoch=epoch)
+        transform = training_transform(self.cfg, epoch)
         batches = self.trainer.prefetch(self.trainer.loader, transform)
         end = min(self.trainer.steps, self.trainer.sampler.steps(epoch + 1))
         previous: WatchedStep | None = None

@@ -13,7 +13,7 @@ from torch import Tensor
 from zoerefine.config import Config, load_config
 from zoerefine.errors import UserError
 from zoerefine.model import RefinerNetwork
-from zoerefine.model.refiner import CALIBRATION
+from zoerefine.model.refiner import CALIBRATED
 from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import weights_digest
 
@@ -114,7 +114,7 @@ def load_start_weights(refiner: RefinerNetwork, start: StartWeights) -> None:
     weights do not fit.
     """
     own = refiner.state_dict()
-    kept = {name: own[name] for name in (*CALIBRATION, "trained")}
+    kept = {name: own[name] for name in (*CALIBRATED, "trained") if name in own}
     try:
         refiner.load_state_dict(start.weights | kept)
     except RuntimeError as error:

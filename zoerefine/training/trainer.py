@@ -25,12 +25,13 @@ from zoerefine.model.refiner import ScaleHead, TrainedOutputs
 from zoerefine.pictures import strip
 from zoerefine.ranks import max_over_ranks, rank, world_size
 from zoerefine.timeline import Timeline
-from zoerefine.training.calibration import calibrate
+from zoerefine.training.calibration import calibrate, calibrate_with_points
 from zoerefine.training.distributed import data_parallel
 from zoerefine.training.evaluate import evaluate, evaluate_shuffled
 from zoerefine.training.global_scale import fit_log_scale
 from zoerefine.training.memory_use import refuse_too_large
 from zoerefine.training.optimizer import make_optimizer
+from zoerefine.training.point_inputs import correct, evaluated_points
 from zoerefine.training.pretrained import load_pretrained
 from zoerefine.training.schedule import make_schedule
 from zoerefine.training.start_weights import find_start_weights, load_start_weights
@@ -39,6 +40,7 @@ from zoerefine.training.weight_average import WeightAverage
 MIN_LOSS_SCALE = 2.0**-16  # of fp16; reached from the initial 2^16 by 32 skipped steps in a row
 SCALE_PICTURES = 512  # training pictures to which the global scale is fitted
 WEIGHTED_DRAWS = 4
+CALIBRATION_POINTS = 50  # where POINTS.EVALUATED is 0
 
 
 class Trainer:
@@ -191,7 +193,7 @@ class Trainer:
     def loss_of(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Forward pass; returns the loss of depth and its terms, with that of confidence."""
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            outputs = self.forward(batch.rgb01, batch.zoe_m)
+            outputs = self.forward(batch.picture01, batch.zoe_m)
         refined_m, log_scale = outputs if self.has_confidence else (outputs, None)
         return self.loss(
             refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01, log_scale
@@ -208,7 +210,10 @@ class Trainer:
         """Metrics of the averaged weights on some scenes; each rank evaluates its own clips."""
         batches = self.frames_of(scenes)
         loss = self.loss if losses else None
-        return evaluate(self.weights, batches, self.log_scale, self.cache, self.dtype, detail, loss)
+        points = self.cfg.POINTS.EVALUATED if detail else 0  # each epoch would take longer
+        return evaluate(
+            self.weights, batches, self.log_scale, self.cache, self.dtype, detail, loss, points
+        )
 
     def frames_of(self, scenes: tuple[str, ...]) -> Iterable[DeviceBatch]:
         """The frames of some scenes in their order, of this rank's clips."""
@@ -223,7 +228,16 @@ class Trainer:
         """Calibrate the averaged weights on the validation scenes; each rank has its own clips."""
         assert isinstance(self.weights, RefinerNetwork)
         batches = partial(self.frames_of, self.split.val)
-        return calibrate(self.weights, batches, self.log_scale, self.cache, self.dtype)
+        found = calibrate(self.weights, batches, self.log_scale, self.cache, self.dtype)
+        if found and self.weights.takes_points:
+            count = self.cfg.POINTS.EVALUATED or CALIBRATION_POINTS
+            found["points"] = calibrate_with_points(
+                self.weights,
+                lambda: (correct(one, evaluated_points(one, count)) for one in batches()),
+                self.cache,
+                self.dtype,
+            )
+        return found
 
     @torch.no_grad()
     def pictures(self, scenes: tuple[str, ...]) -> Iterator[tuple[str, np.ndarray]]:
@@ -235,7 +249,7 @@ class Trainer:
             return
         sampler = Sampler(self.cache, chosen, count, 0, OrderOptions("sequential"))
         batch = next(iter(self.prefetch(Loader(self.cache, sampler))))
-        refined_m = self.weights.eval()(batch.rgb01, batch.zoe_m).float()
+        refined_m = self.weights.eval()(batch.picture01, batch.zoe_m).float()
         for k, index in enumerate(batch.index.tolist()):
             rgb = (batch.rgb01[k].permute(1, 2, 0) * 255).byte().cpu().numpy()
             depths = (one[k, 0].cpu().numpy() for one in (batch.zoe_m, refined_m, batch.depth_m))

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from zoerefine.config import Config
-from zoerefine.data.augment import Augmentation
 from zoerefine.data.prefetch import DeviceBatch
 from zoerefine.training.check_drawings import draw_batch, draw_rates
 from zoerefine.training.check_pace import measure_pace
 from zoerefine.training.job import prepare
 from zoerefine.training.memory_use import kept_for_gradients, largest_batch
+from zoerefine.training.point_inputs import training_transform
 from zoerefine.training.schedule import GeometricSchedule, Schedule
 from zoerefine.training.step_timer import StepTimer
 from zoerefine.training.trainer import Trainer
@@ -109,9 +109,8 @@ class TrainingChecks:
 
     def draw(self) -> Result:
         """Draw a batch as the refiner sees it, augmented."""
-        augment = Augmentation.configured(self.cfg.AUGMENT)
         path = self.out / "batch.png"
-        draw_batch(augment(self.full_batch, self.cfg.SEED, 0), path)
+        draw_batch(training_transform(self.cfg, 0)(self.full_batch), path)
         return GOOD, f"look at {path}: do the three rows show the same scene?"
 
     @torch.no_grad()

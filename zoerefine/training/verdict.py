@@ -12,7 +12,9 @@ SHOWN_METRICS = (SELECTION_METRIC, "silog", "delta1")
 DEPTHS = {
     "pseudo": "pseudo depth",
     "global_scale": "pseudo depth times a single factor",
+    "points": "pseudo depth with metric points",
     "refined": "refined",
+    "refined_points": "refined, with metric points",
     "shuffled": "refined, from another scene's pseudo depth",
 }
 

@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from zoerefine.model.refiner import CALIBRATION
+from zoerefine.model.refiner import CALIBRATED
 
 
 class WeightAverage:
@@ -24,7 +24,7 @@ class WeightAverage:
         # `load_state_dict` copies into these tensors, so the references stay valid.
         ours, theirs = self.network.state_dict(), network.state_dict()
         # Not of the calibration: a mean of infinite limits would be NaN.
-        means = [n for n, v in ours.items() if v.is_floating_point() and n not in CALIBRATION]
+        means = [n for n, v in ours.items() if v.is_floating_point() and n not in CALIBRATED]
         self._means = [ours[name] for name in means], [theirs[name] for name in means]
         self._others = [(ours[name], theirs[name]) for name in ours if name not in means]
 
