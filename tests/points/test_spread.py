@@ -124,12 +124,13 @@ def test_a_picture_in_a_batch_is_corrected_as_alone():
     for number, count in ((0, 30), (2, 12)):
         truth_m, pseudo_m = pictures[number]
         points[number, :count] = spread.tensor_of(points_of(truth_m, count), pseudo_m)[0]
-    together, known01 = spread.spread(depth, points)
-    assert (together[1] == depth[1]).all() and (known01[1] == 0).all()
+    together, hints01 = spread.spread(depth, points)
+    assert (together[1] == depth[1]).all()
+    assert (hints01[1] == spread.no_hints(depth[[1]])).all()
     for number, count in ((0, 30), (2, 12)):
-        alone, known_alone = spread.spread(depth[[number]], points[[number], :count])
+        alone, hints_alone = spread.spread(depth[[number]], points[[number], :count])
         torch.testing.assert_close(together[[number]], alone, rtol=1e-5, atol=0)
-        torch.testing.assert_close(known01[[number]], known_alone, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(hints01[[number]], hints_alone, rtol=1e-5, atol=1e-7)
 
 
 def test_more_is_known_near_points_and_with_more_of_them():

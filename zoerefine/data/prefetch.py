@@ -45,8 +45,8 @@ class DeviceBatch:
             pixel.
         objects: ids of moving objects, uint8 [B, 1, H, W]; 0 is the background.
         index: the records' numbers in the cache, int64 [B], on the CPU.
-        known01: for a refiner that takes metric points, how much they say at a pixel, float32
-            [B, 1, H, W] in 0..1; `zoe_m` is then corrected by them.
+        hints01: for a refiner that takes metric points, what they say at a pixel, float32
+            [B, 2, H, W] (zoerefine/points/spread.py); `zoe_m` is then corrected by them.
     """
 
     rgb01: Tensor
@@ -54,17 +54,17 @@ class DeviceBatch:
     depth_m: Tensor
     objects: Tensor
     index: Tensor
-    known01: Tensor | None = None
+    hints01: Tensor | None = None
 
     @property
     def picture01(self) -> Tensor:
-        """What a refiner sees beside `zoe_m`: RGB and, if there is one, `known01`."""
-        return self.rgb01 if self.known01 is None else torch.cat([self.rgb01, self.known01], 1)
+        """What a refiner sees beside `zoe_m`: RGB and, if there is one, `hints01`."""
+        return self.rgb01 if self.hints01 is None else torch.cat([self.rgb01, self.hints01], 1)
 
     def split(self, count: int) -> "list[DeviceBatch]":
         """`count` parts of nearly equal size; a part may be empty."""
         fields = [self.rgb01, self.zoe_m, self.depth_m, self.objects, self.index]
-        fields += [] if self.known01 is None else [self.known01]
+        fields += [] if self.hints01 is None else [self.hints01]
         parts = zip(*(field.tensor_split(count) for field in fields), strict=True)
         return [DeviceBatch(*part) for part in parts]
 

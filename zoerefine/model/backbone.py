@@ -28,7 +28,7 @@ class Backbone(Protocol):
       an argument `confidence` of its constructor, and predicts it with a `ScaleHead`; a network
       without this argument has none.
     - To take metric points, a network offers an argument `points` of its constructor: its inputs
-      then have one channel more, how much the points say at a pixel.
+      then have HINTS channels more, what the points say at a pixel.
     - Random numbers (dropout) come from torch's global generator, which each step seeds.
 
     Attributes:
@@ -52,7 +52,7 @@ class Backbone(Protocol):
 
         Args:
             inputs: float [B, INPUTS, H, W]: RGB, log pseudo depth and row position, each
-                normalised; with points one more channel.
+                normalised; with points HINTS more channels.
 
         Returns:
             float32 [B, 1, H, W]. With confidence a pair: the second, of the same shape, is the

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
+from zoerefine.model.refiner import HINTS, INPUTS, DepthHead, ScaleHead
 from zoerefine.model.small import UNetBody
 
 FACTOR = 4  # picture resolution over feature resolution
@@ -25,7 +25,7 @@ class GuidedUNet(UNetBody):
 
     def __init__(self, base: int, confidence: bool = False, points: bool = False) -> None:
         pixels = FACTOR * FACTOR
-        super().__init__((INPUTS + points) * pixels, [base * w for w in WIDTHS])
+        super().__init__((INPUTS + HINTS * points) * pixels, [base * w for w in WIDTHS])
         self.confidence = confidence
         self.head = DepthHead(base * WIDTHS[0])
         if confidence:

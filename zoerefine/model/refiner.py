@@ -24,10 +24,10 @@ With confidence, the backbone has a second output: the scale of a Laplace distri
 of log depth. It sees the features of depth and does not change them, so depth is trained exactly
 as without it.
 
-A refiner that takes metric points gets pseudo depth that the points have corrected, and one input
-more: how much the points say at a pixel (zoerefine/points/spread.py). So it takes any number of
-points, and a network of fixed inputs is all that an engine has to run. Frames with points have a
-calibration of their own, without a single factor: the points have corrected it.
+A refiner that takes metric points gets pseudo depth that the points have corrected, and two inputs
+more: how much the points say at a pixel, and their correction (zoerefine/points/spread.py). So it
+takes any number of points, and a network of fixed inputs is all that an engine has to run. Frames
+with points have a calibration of their own, without a single factor: the points have corrected it.
 
 The row of a pixel is an input (as in CoordConv, Liu et al. 2018): a camera at a constant height
 sees the floor of a row at a constant distance, which gives the scale.
@@ -41,6 +41,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoerefine.depth_limits import TYPICAL_M
+from zoerefine.points.spread import HINT_UNITS, NO_CHANGE, no_hints
 
 # ImageNet statistics for RGB in 0..1, indoor statistics for log depth, those of rows in -1..1.
 # The mean of log depth is log typical_depth_m.
@@ -48,7 +49,9 @@ INPUT_MEAN = (0.485, 0.456, 0.406, math.log(TYPICAL_M), 0.0)
 LOG_DEPTH = 3  # the channel of log depth
 INPUT_STD = (0.229, 0.224, 0.225, 0.6, 0.58)
 INPUTS = len(INPUT_MEAN)
-KNOWN_STD = 0.25  # of the input that says how much metric points say
+# Of what metric points say at a pixel: how much, and the change of log depth.
+HINT_MEAN, HINT_STD = (0.0, NO_CHANGE / 255), (0.25, 0.25 * HINT_UNITS / 255)
+HINTS = len(HINT_MEAN)
 NEAREST_INPUT_M = 0.05  # the backbone sees nearer depths, and 0 (no measurement), as this depth
 SMALLEST_DEPTH_M = 1e-3  # smaller than the step of any depth file
 MEAN_LOG_SCALE = math.log(0.1)  # of the error of log depth; it is predicted within a factor e^5
@@ -72,7 +75,7 @@ class RefinerNetwork(nn.Module):
 
     Attributes:
         has_confidence: whether `refine` gives the spread of depth.
-        takes_points: whether pictures may have `known01` as a fourth channel.
+        takes_points: whether pictures may have `hints01` as channels after RGB.
         log_factor, strength, limit, spread_factor: the calibration, float32 scalars.
     """
 
@@ -102,8 +105,8 @@ class RefinerNetwork(nn.Module):
         self.has_confidence = bool(getattr(backbone, "confidence", False))
         self.stride = int(backbone.stride)  # type: ignore[arg-type]
         self.takes_points = takes_points
-        known_mean, known_std = ((0.0,), (KNOWN_STD,)) if takes_points else ((), ())
-        mean, std = torch.tensor(INPUT_MEAN + known_mean), torch.tensor(INPUT_STD + known_std)
+        hint_mean, hint_std = (HINT_MEAN, HINT_STD) if takes_points else ((), ())
+        mean, std = torch.tensor(INPUT_MEAN + hint_mean), torch.tensor(INPUT_STD + hint_std)
         mean[LOG_DEPTH] = self.mean_log_depth
         self.register_buffer("mean", mean.view(1, -1, 1, 1), persistent=False)
         self.register_buffer("std", std.view(1, -1, 1, 1), persistent=False)
@@ -131,8 +134,8 @@ class RefinerNetwork(nn.Module):
         """Refine a batch.
 
         Args:
-            rgb01: float [B, 3, H, W] in 0..1; of a refiner that takes points also [B, 4, H, W],
-                with `known01`.
+            rgb01: float [B, 3, H, W] in 0..1; of a refiner that takes points also [B, 5, H, W],
+                with `hints01`.
             zoe_m: float32 [B, 1, H, W], metres; 0 means no measurement and stays 0. With points,
                 corrected by them.
 
@@ -173,11 +176,10 @@ class RefinerNetwork(nn.Module):
         log_input = log_zoe.clamp(min=math.log(NEAREST_INPUT_M))
         rows = row_positions(height, zoe_m.device) if self.rows is None else self.rows
         rows = rows.expand_as(zoe_m)
-        rgb01, known01 = rgb01[:, :3], rgb01[:, 3:]
+        rgb01, hints01 = rgb01[:, :3], rgb01[:, 3:]
         inputs = torch.cat([rgb01, log_input, rows], 1)  # [B, INPUTS, H, W]
         if self.takes_points:
-            known01 = known01 if known01.shape[1] else torch.zeros_like(zoe_m)
-            inputs = torch.cat([inputs, known01], 1)
+            inputs = torch.cat([inputs, hints01 if hints01.shape[1] else no_hints(zoe_m)], 1)
         inputs = (inputs - self.mean) / self.std
         bottom, right = -height % self.stride, -width % self.stride
         if bottom or right:
@@ -215,7 +217,7 @@ class RefinerNetwork(nn.Module):
 
 def has_points(rgb01: Tensor) -> Tensor:
     """Which frames of a refiner that takes points have some, bool [B, 1, 1, 1]."""
-    known01 = rgb01[:, 3:]
+    known01 = rgb01[:, 3:4]
     if not known01.shape[1]:
         return torch.zeros(len(rgb01), 1, 1, 1, dtype=torch.bool, device=rgb01.device)
     return known01.amax((1, 2, 3), keepdim=True) > 0

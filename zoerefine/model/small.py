@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
+from zoerefine.model.refiner import HINTS, INPUTS, DepthHead, ScaleHead
 
 WIDTHS = (1, 2, 4, 6, 8)  # channels of each level, in units of the base
 
@@ -60,7 +60,7 @@ class SmallUNet(UNetBody):
     stride = 16
 
     def __init__(self, base: int, confidence: bool = False, points: bool = False) -> None:
-        super().__init__(INPUTS + points, [base * w for w in WIDTHS])
+        super().__init__(INPUTS + HINTS * points, [base * w for w in WIDTHS])
         self.confidence = confidence
         self.head = DepthHead(base)
         if confidence:

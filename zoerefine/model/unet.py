@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
+from zoerefine.model.refiner import HINTS, INPUTS, DepthHead, ScaleHead
 
 BLOCKS = 2  # residual blocks of a stage, as in ResNet18
 
@@ -41,7 +41,7 @@ class ResNetUNet(nn.Module):
     def __init__(self, base: int, confidence: bool = False, points: bool = False) -> None:
         super().__init__()
         widths = [base, base, 2 * base, 4 * base, 8 * base]
-        self.conv1 = nn.Conv2d(INPUTS + points, base, 7, 2, 3, bias=False)
+        self.conv1 = nn.Conv2d(INPUTS + HINTS * points, base, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(base)
         self.layer1 = stage(base, base, 1)
         self.layer2 = stage(base, 2 * base, 2)

@@ -41,7 +41,8 @@ MAX_POINTS = 400  # the effort grows with the third power
 GRID = 24, 32, 16  # rows, columns, depths
 NEAREST_M = 1e-2  # predicted depth below this counts as this
 KNOWN_LENGTH = 0.1  # of the longer side: how far a point makes depth known
-KNOWN_POINTS = 255  # as many at one place make `known01` 1
+KNOWN_POINTS = 255  # as many at one place make what is known 1
+HINT_UNITS, NO_CHANGE = 64, 128  # of the change of log depth as a byte
 
 Array = np.ndarray
 
@@ -105,11 +106,12 @@ def spread(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
             absent. A picture without points keeps its depth bit for bit.
 
     Returns:
-        Corrected depth, float32 [B, 1, H, W], and `known01` of the same shape: how much the points
-        say at a pixel, from 0 to 1, by their number nearby.
+        Corrected depth, float32 [B, 1, H, W], and `hints01`, float32 [B, 2, H, W] in 0..1, which a
+        refiner sees beside the picture: how much the points say at a pixel, by their number
+        nearby, and the change of log depth, (NO_CHANGE + HINT_UNITS change) / 255.
     """
     if not points.shape[1]:
-        return depth_m, torch.zeros_like(depth_m)
+        return depth_m, no_hints(depth_m)
     height, width = depth_m.shape[2:]
     x, y, metres, sigma_m = points.double().unbind(-1)
     predicted_m = at_points(depth_m, x, y)
@@ -125,7 +127,14 @@ def spread(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     system = covariance * pairs(agree) + torch.diag_embed(torch.where(agree, noise, 1.0))
     weights = torch.linalg.solve(system, torch.where(agree, error, 0.0))
     change = field(depth_m, rows, columns, log_m, weights)
-    return depth_m * change.exp(), known(depth_m, rows, columns, agree)
+    change01 = ((NO_CHANGE + HINT_UNITS * change) / 255).clamp(0, 1)
+    hints01 = torch.cat([known(depth_m, rows, columns, agree), change01], 1)
+    return depth_m * change.exp(), hints01
+
+
+def no_hints(depth_m: Tensor) -> Tensor:
+    """`hints01` of pictures without points."""
+    return torch.cat([torch.zeros_like(depth_m), torch.full_like(depth_m, NO_CHANGE / 255)], 1)
 
 
 def at_points(depth_m: Tensor, x: Tensor, y: Tensor) -> Tensor:

@@ -34,8 +34,8 @@ def training_transform(cfg: Config, epoch: int) -> Transform:
 
 def correct(batch: DeviceBatch, points: Tensor) -> DeviceBatch:
     """A batch as a refiner with points sees it: `zoe_m` corrected by points [B, N, 4]."""
-    corrected_m, known01 = spread(batch.zoe_m, points)
-    return replace(batch, zoe_m=corrected_m, known01=known01)
+    corrected_m, hints01 = spread(batch.zoe_m, points)
+    return replace(batch, zoe_m=corrected_m, hints01=hints01)
 
 
 def evaluated_points(batch: DeviceBatch, count: int) -> Tensor:
