@@ -45,8 +45,8 @@ from zoerefine.exporting.shipped_module import ShippedModule, core_of
 from zoerefine.infer.stream import flow_to_last, remember, step
 from zoerefine.metrics import log_error, picture_metrics, valid_pixels
 from zoerefine.model import RefinerNetwork
+from zoerefine.points.for_engines import corrected, points_alone_u16
 from zoerefine.points.simulate import PointSimulation, truth_and_picture
-from zoerefine.points.spread import spread_points_u16
 from zoerefine.progress import say, track
 
 Array = np.ndarray
@@ -231,10 +231,10 @@ def add_recording(
         found = {name: side(rgb, zoe) for name, side in sides.items()}
         found |= {f"{name}, stream": steady(name, rgb, found[name]) for name in with_stream(sides)}
         points = POINTS.points(truth_m, rgb, f"{clip}/{number}")
-        spread = spread_points_u16(zoe, points)
+        spread = points_alone_u16(zoe, points)
         found["points"] = spread
         found["points, then stream"] = steady("points", rgb, spread)
-        found["stream, then points"] = spread_points_u16(found[f"{PSEUDO}, stream"], points)
+        found["stream, then points"] = corrected(found[f"{PSEUDO}, stream"], points)
         for name, depth in found.items():
             means.add(name, clip, depth, zoe, truth_m)
 

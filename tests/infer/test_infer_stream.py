@@ -152,7 +152,7 @@ def test_a_video_is_one_clip(infer, make_video, refiner):
 def test_points_correct_the_depth_before_it_becomes_steady(infer, recordings, refiner):
     from zoerefine.infer.stream import step
     from zoerefine.points import PointFiles
-    from zoerefine.points.spread import spread_points_u16
+    from zoerefine.points.for_engines import corrected
 
     Path("points/a").mkdir(parents=True)
     for number in (0, 2, 3):
@@ -162,6 +162,6 @@ def test_points_correct_the_depth_before_it_becomes_steady(infer, recordings, re
     points, memory = PointFiles(Path("points")), None
     for number in range(7):
         rgb, zoe = read_rgb(Path(f"rgb/a/{number}.jpg")), read_zoe(Path(f"zoe/a/{number}.png"))
-        corrected = spread_points_u16(refiner(rgb, zoe), points.read(f"a/{number}", *zoe.shape))
-        steady, memory = step(memory, rgb, corrected)
+        depth = corrected(refiner(rgb, zoe), points.read(f"a/{number}", *zoe.shape))
+        steady, memory = step(memory, rgb, depth)
         np.testing.assert_array_equal(read_zoe(Path(f"out/depth/a/{number}.png")), steady)

@@ -10,7 +10,8 @@ import pytest
 from zoerefine.cli import main
 from zoerefine.data import habitatdyn
 from zoerefine.data.decode import read_zoe
-from zoerefine.points import PointFiles, spread_points
+from zoerefine.points import PointFiles
+from zoerefine.points.for_engines import corrected, points_alone_u16
 
 SOURCES = ("--rgb", "rgb", "--depth", "zoe")
 NAMES = 16
@@ -36,27 +37,25 @@ def alone(tmp_path, monkeypatch, capsys):
     return run
 
 
-def spread_over(folder, points):
-    """What points make of every depth file of a folder: path -> metres."""
+def by_points(folder, points, correct):
+    """What points make of every depth file of a folder: path -> metres * 256."""
     found = {}
     for path in sorted(Path(folder).rglob("*.png")):
-        zoe_m = read_zoe(path).astype(np.float32) / 256
-        name = str(path.relative_to(folder).with_suffix(""))
-        found[name] = spread_points(zoe_m, points.read(name, *zoe_m.shape))
+        zoe, name = read_zoe(path), str(path.relative_to(folder).with_suffix(""))
+        found[name] = correct(zoe, points.read(name, *zoe.shape))
     return found
 
 
 def assert_depth(folder, expected):
-    for name, depth_m in expected.items():
-        found = read_zoe(Path(folder) / f"{name}.png") / 256
-        np.testing.assert_allclose(found, depth_m, atol=0.5 / 256 + 1e-6)
+    for name, depth in expected.items():
+        np.testing.assert_array_equal(read_zoe(Path(folder) / f"{name}.png"), depth)
 
 
 def test_points_correct_the_output_of_a_refiner(infer, points):
     assert infer(*SOURCES, "--out", "plain").code == 0
     done = infer(*SOURCES, "--out", "out", "--points", "given")
     assert done.code == 0, done.err
-    expected = spread_over("plain/depth", points)
+    expected = by_points("plain/depth", points, corrected)
     assert len(expected) == NAMES
     assert_depth("out/depth", expected)
 
@@ -64,7 +63,7 @@ def test_points_correct_the_output_of_a_refiner(infer, points):
 def test_points_alone_correct_the_pseudo_depth_without_a_refiner(alone, points):
     code, out, err = alone(*SOURCES, "--out", "out", "--points", "given", "--eval", "truth")
     assert code == 0, err
-    assert_depth("out/depth", spread_over("zoe", points))
+    assert_depth("out/depth", by_points("zoe", points, points_alone_u16))
     report = json.loads(Path("out/metrics.json").read_text())
     assert report["points"] == report["refined"]
     assert report["refined"]["abs_rel"] < 0.5 * report["pseudo"]["abs_rel"]

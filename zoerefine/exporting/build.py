@@ -22,7 +22,7 @@ from zoerefine.exporting.engine_kinds import (
     Forward,
     unmet_requirements,
 )
-from zoerefine.exporting.export_source import ExportSource
+from zoerefine.exporting.export_source import RGB_CHANNELS, ExportSource
 from zoerefine.exporting.frames import FRAMES, calibration_batches, sample_frames
 from zoerefine.exporting.processor import describe_processor
 from zoerefine.exporting.shipped_module import ShippedModule, core_of
@@ -58,13 +58,16 @@ class EngineBuilder:
         self.run = run
         self.folder = run.engine / "builds"
         self.root, self.farthest_m = cfg.DATA.ROOT, cfg.DATA.FARTHEST_M
-        calibration = partial(calibration_batches, run, self.root, height, width)
-        self.source = ExportSource(load_refiner(run), height, width, calibration)
+        refiner = load_refiner(run)
+        calibration = partial(
+            calibration_batches, run, self.root, height, width, refiner.takes_points
+        )
+        self.source = ExportSource(refiner, height, width, calibration)
 
     @cached_property
     def frames(self) -> tuple[Tensor, Tensor]:
-        """Real frames to compare on: uint8 [N, H, W, 3], uint16 [N, H, W]."""
-        return sample_frames(self.root)
+        """Real frames to compare on: uint8 [N, H, W, C], uint16 [N, H, W]."""
+        return sample_frames(self.root, self.source.refiner.takes_points)
 
     def eager(self, device: torch.device) -> ShippedModule:
         """The refiner as it was trained, float32, with the same pre- and post-processing."""
@@ -90,7 +93,7 @@ class EngineBuilder:
         """Build a bundle, check it, and remove outdated ones of its kind and precision."""
         say(f"building {kind.NAME} in {precision}")
         built = kind.build(self.source, precision)
-        manifest = make_manifest(self.run, kind.NAME, precision)
+        manifest = make_manifest(self.run, kind.NAME, precision, self.source.channels)
         unchecked = path.with_suffix(".unchecked")
         try:
             save_bundle(built, manifest, unchecked)
@@ -166,7 +169,7 @@ def can_be_used(path: Path, kind: EngineKind) -> bool:
     return not kind.CONTAINER.is_code or is_trusted(digest)
 
 
-def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:
+def make_manifest(run: RunDir, engine: str, precision: str, channels: int) -> dict[str, Any]:
     """Where a bundle comes from, and what its inputs are."""
     provenance = run.read_json(run.provenance_file)
     results = run.read_json(run.results_file)
@@ -185,7 +188,11 @@ def make_manifest(run: RunDir, engine: str, precision: str) -> dict[str, Any]:
         "farthest_m": load_config(run.config_file).DATA.FARTHEST_M,
         "metrics": results.get("test", {}).get("refined", {}),
         "warnings": warnings(results),
-        "inputs": {"rgb": "uint8 [B, H, W, 3]", "zoe": "uint16 [B, H, W], metres * 256"},
+        "inputs": {
+            "rgb": f"uint8 [B, H, W, {channels}]",
+            "zoe": "uint16 [B, H, W], metres * 256",
+        },
+        "takes_points": channels > RGB_CHANNELS,
         "torch": torch.__version__.split("+")[0],
         "processor": describe_processor(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",

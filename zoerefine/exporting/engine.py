@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from zoerefine.exporting.engine_kinds import ArrayForward, Forward
 
+RGB = 3  # channels
+NO_HINTS = 0, 128  # the bytes of `hints01` without points: see zoerefine/points/spread.py
+HINTS = len(NO_HINTS)
 A = TypeVar("A", bound="Array")
 
 
@@ -42,6 +45,9 @@ class Engine:
     Call it with NumPy arrays: RGB uint8 [B, H, W, 3] and pseudo depth uint16 [B, H, W] in
     metres * 256. It returns refined depth uint16 [B, H, W] in the same units. Any B, H and W.
 
+    If it takes metric points, a picture may have what they say as channels after RGB, and pseudo
+    depth is then corrected by them: see `zoerefine.infer.with_points`.
+
     Attributes:
         forward: tensors on `device` to all outputs, for batches up to `max(manifest["batches"])`.
         on_arrays: the same for NumPy arrays.
@@ -60,6 +66,11 @@ class Engine:
     def has_confidence(self) -> bool:
         """Whether `with_confidence` works."""
         return "spread" in self.manifest["outputs"]
+
+    @property
+    def takes_points(self) -> bool:
+        """Whether pictures may have what metric points say as channels after RGB."""
+        return bool(self.manifest.get("takes_points"))
 
     def __call__(self, rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> np.ndarray:
         return self.arrays(rgb_u8, zoe_u16)[0]
@@ -82,6 +93,9 @@ class Engine:
 
     def arrays(self, rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> list[np.ndarray]:
         """All outputs, for NumPy arrays. Raises `UserError` for other types or shapes."""
+        if self.takes_points and rgb_u8.shape[-1] == RGB:
+            hints = np.broadcast_to(np.array(NO_HINTS, np.uint8), (*rgb_u8.shape[:-1], HINTS))
+            rgb_u8 = np.concatenate([rgb_u8, hints], -1)
         parts = [self.on_arrays(*part) for part in self.parts(rgb_u8, zoe_u16)]
         return joined(parts, np.concatenate)
 
@@ -96,6 +110,9 @@ class Engine:
         """All outputs on `device`, for tensors on any device. A GPU's work is only queued."""
         import torch
 
+        if self.takes_points and rgb_u8.shape[-1] == RGB:
+            hints = torch.tensor(NO_HINTS, dtype=torch.uint8, device=rgb_u8.device)
+            rgb_u8 = torch.cat([rgb_u8, hints.expand(*rgb_u8.shape[:-1], HINTS)], -1)
         with torch.inference_mode():
             parts = [
                 self.forward(rgb.to(self.device), zoe.to(self.device))
@@ -105,7 +122,7 @@ class Engine:
 
     def parts(self, rgb_u8: A, zoe_u16: A) -> Iterator[tuple[A, A]]:
         """The inputs as batches that the engine takes. Raises `UserError` for wrong inputs."""
-        check_inputs(rgb_u8, zoe_u16)
+        check_inputs(rgb_u8, zoe_u16, RGB + HINTS * self.takes_points)
         largest = max(self.manifest.get("batches") or [len(rgb_u8)])
         for start in range(0, len(rgb_u8), largest):
             rows = slice(start, start + largest)
@@ -119,13 +136,13 @@ def joined(parts: list[list[A]], concatenate: Callable[[Any], A]) -> list[A]:
     return [concatenate(output) for output in zip(*parts, strict=True)]
 
 
-def check_inputs(rgb_u8: Array, zoe_u16: Array) -> None:
+def check_inputs(rgb_u8: Array, zoe_u16: Array, channels: int) -> None:
     """Raises `UserError` for types or shapes that engines do not take."""
     valid = (
         dtype_name(rgb_u8) == "uint8"
         and dtype_name(zoe_u16) == "uint16"
         and len(rgb_u8.shape) == 4
-        and tuple(rgb_u8.shape) == (*zoe_u16.shape, 3)
+        and tuple(rgb_u8.shape) == (*zoe_u16.shape, channels)
         and 0 not in rgb_u8.shape
     )
     if not valid:

@@ -11,6 +11,9 @@ from zoerefine.exporting.int8_operator import OperatorInt8Conv
 from zoerefine.exporting.precision import Int8Conv, RefinerInputs, to_precision
 from zoerefine.exporting.shipped_module import ShippedModule, core_of
 from zoerefine.model import RefinerNetwork
+from zoerefine.model.refiner import HINTS
+
+RGB_CHANNELS = 3
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,14 @@ class ExportSource:
     calibration: Callable[[], Iterator[RefinerInputs]]
 
     def example(self, batch: int) -> RefinerInputs:
-        """A random batch of plausible inputs on the CPU: [B, 3, h, w] and [B, 1, h, w]."""
+        """A random batch of plausible inputs on the CPU: [B, channels, h, w] and [B, 1, h, w]."""
         size = self.height, self.width
-        return torch.rand(batch, 3, *size), torch.rand(batch, 1, *size) + 1
+        return torch.rand(batch, self.channels, *size), torch.rand(batch, 1, *size) + 1
+
+    @property
+    def channels(self) -> int:
+        """Of a picture: RGB, and what metric points say if the refiner takes them."""
+        return RGB_CHANNELS + HINTS * self.refiner.takes_points
 
     def core(self, precision: str, int8_conv: type[Int8Conv] = OperatorInt8Conv) -> nn.Module:
         """What engines are built from: the refiner in `precision`, for this size only.

@@ -99,7 +99,13 @@ ORIGIN = {
     "frames": COUNT,
 }
 TIMED = {"latency_ms": NUMBER, "eager_ms": NUMBER, "height": COUNT, "width": COUNT}
-OPTIONAL = {"warnings": list_of(TEXT), "choice": CHOICE, "mean_spread_err": NUMBER}
+FLAG = Check("true or false", lambda value: isinstance(value, bool))
+OPTIONAL = {
+    "takes_points": FLAG,
+    "warnings": list_of(TEXT),
+    "choice": CHOICE,
+    "mean_spread_err": NUMBER,
+}
 
 FIELDS = NEEDED | ORIGIN | TIMED | OPTIONAL
 

@@ -20,11 +20,12 @@ FLOAT, UINT16 = ir.DataType.FLOAT, ir.DataType.UINT16
 def add_processing(core: ir.Model, height: int, width: int) -> None:
     """Put the nodes around a core, a graph with the inputs and outputs of a `ShippedModule`'s core.
 
-    Afterwards the model takes rgb, uint8 [B, H, W, 3], and zoe, uint16 [B, H, W], and gives depth
-    and, if the core has a second output, spread, uint16 [B, H, W].
+    Afterwards the model takes rgb, uint8 [B, H, W, channels], and zoe, uint16 [B, H, W], and gives
+    depth and, if the core has a second output, spread, uint16 [B, H, W].
     """
     graph = core.graph
-    rgb = picture("rgb", ir.DataType.UINT8, "B", "H", "W", 3)
+    channels = graph.inputs[0].shape[1]
+    rgb = picture("rgb", ir.DataType.UINT8, "B", "H", "W", channels)
     zoe = picture("zoe", UINT16, "B", "H", "W")
     before, after = Nodes(), Nodes()
     zoe_u16 = before.Unsqueeze(before.Cast(zoe, to=FLOAT), [1])  # [B, 1, H, W]
@@ -53,18 +54,20 @@ def picture(name: str, dtype: ir.DataType, *shape: int | str) -> ir.Value:
 def resized_inputs(
     op: Nodes, rgb: ir.Value, zoe_u16: ir.Value, size: ir.Value, new_size: tuple[int, int]
 ) -> tuple[ir.Value, ir.Value]:
-    """`PrePostProcessing.before`: rgb01 [B, 3, h, w] and zoe_m [B, 1, h, w].
+    """`PrePostProcessing.before`: rgb01 [B, channels, h, w] and zoe_m [B, 1, h, w].
 
     Both are sums over the pixels of each new pixel, divided by numbers of pixels. So sums of bytes
     are exact.
     """
     planes = op.Transpose(op.Cast(rgb, to=FLOAT), perm=[0, 3, 1, 2])
     measured = op.Cast(op.Greater(zoe_u16, 0.0), to=FLOAT)
-    planes = op.Concat(planes, zoe_u16, measured, axis=1)  # [B, 5, H, W]
+    planes = op.Concat(planes, zoe_u16, measured, axis=1)  # [B, channels + 2, H, W]
     rows, columns = (area_weights(op, size, axis, new_size[axis]) for axis in (0, 1))
-    sums = op.MatMul(op.MatMul(rows[0], planes), op.Transpose(columns[0]))  # [B, 5, h, w]
+    sums = op.MatMul(
+        op.MatMul(rows[0], planes), op.Transpose(columns[0])
+    )  # [B, channels + 2, h, w]
     pixels = op.Mul(rows[1], op.Transpose(columns[1]))  # [h, w]
-    rgb_sum, zoe_sum, count = op.Split(sums, [3, 1, 1], axis=1, outputs=3)
+    rgb_sum, zoe_sum, count = op.Split(sums, [rgb.shape[3], 1, 1], axis=1, outputs=3)
     rgb01 = op.Div(op.Div(rgb_sum, pixels), 255.0)
     zoe_m = op.Mul(op.Div(zoe_sum, op.Max(count, 1.0)), ZOE_UNIT_M)
     enough = op.GreaterOrEqual(op.Div(count, pixels), VALID_SHARE)

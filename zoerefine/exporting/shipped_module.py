@@ -39,9 +39,12 @@ class PrePostProcessing(nn.Module):
 
     @torch.jit.export
     def before(self, rgb_u8: Tensor, zoe_u16: Tensor) -> tuple[Tensor, Tensor]:
-        """uint8 [B, H, W, 3], uint16 [B, H, W] to rgb01 [B, 3, h, w] and zoe_m [B, 1, h, w]."""
+        """uint8 [B, H, W, C], uint16 [B, H, W] to rgb01 [B, C, h, w] and zoe_m [B, 1, h, w].
+
+        The C channels are RGB and, of a refiner that takes metric points, `hints01` in bytes.
+        """
         size = [self.height, self.width]
-        rgb01 = rgb_u8.permute(0, 3, 1, 2).to(torch.float32) / 255.0  # [B, 3, H, W]
+        rgb01 = rgb_u8.permute(0, 3, 1, 2).to(torch.float32) / 255.0  # [B, C, H, W]
         zoe_m = floats(zoe_u16).unsqueeze(1) * self.unit_m  # [B, 1, H, W]
         if not self.resizes([zoe_m.size(2), zoe_m.size(3)]):
             return rgb01.contiguous(), zoe_m
@@ -76,12 +79,12 @@ class PrePostProcessing(nn.Module):
 
 
 class ShippedModule(nn.Module):
-    """RGB uint8 [B, H, W, 3] and depth uint16 [B, H, W] in metres * 256 to a list of outputs.
+    """Pictures uint8 [B, H, W, C] and depth uint16 [B, H, W] in metres * 256 to a list of outputs.
 
     The outputs are uint16 [B, H, W]: refined depth in metres * 256 and, with confidence, spread in
     log depth * 10000.
 
-    `core` refines (rgb01 [B, 3, h, w], zoe_m [B, 1, h, w]) to depth_m [B, 1, h, w]; with confidence
+    `core` refines (rgb01 [B, C, h, w], zoe_m [B, 1, h, w]) to depth_m [B, 1, h, w]; with confidence
     to depth_m and spread, both [B, 1, h, w].
     """
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import read_manifest
+from zoerefine.exporting.engine import HINTS, RGB
 from zoerefine.files import replacing, write_text
 
 MODEL = "refiner"  # its name in the repository
 MOST_FRAMES = 16  # of a batch: what engines are checked at
 MOST_WAIT_US = 2000  # for further requests of a batch; a frame at 24 Hz has 41,667
-INPUTS = {"rgb": ("TYPE_UINT8", [-1, -1, 3]), "zoe": ("TYPE_UINT16", [-1, -1])}
-OUTPUT = ("TYPE_UINT16", [-1, -1])
+DEPTH = ("TYPE_UINT16", [-1, -1])
 
 
 def write_model_repository(bundle: Path, folder: Path) -> Path:
@@ -38,8 +38,9 @@ def write_model_repository(bundle: Path, folder: Path) -> Path:
 
 def config(manifest: dict[str, Any]) -> str:
     """The model's configuration. Sizes have no batch: Triton adds it where batches are allowed."""
-    inputs = ",\n".join(tensor(name, *INPUTS[name]) for name in INPUTS)
-    outputs = ",\n".join(tensor(name, *OUTPUT) for name in manifest["outputs"])
+    rgb = ("TYPE_UINT8", [-1, -1, RGB + HINTS * manifest.get("takes_points", False)])
+    inputs = ",\n".join([tensor("rgb", *rgb), tensor("zoe", *DEPTH)])
+    outputs = ",\n".join(tensor(name, *DEPTH) for name in manifest["outputs"])
     return f"""\
 # Depth refiner, bundle {manifest["digest"]}.
 # rgb is 8-bit RGB. zoe and depth are metres * 256, and 0 is an invalid pixel.

@@ -15,7 +15,7 @@ from zoerefine.depth_limits import FARTHEST_M
 from zoerefine.errors import UserError
 from zoerefine.infer.inference import Inference
 from zoerefine.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
-from zoerefine.points.spread import spread_points_u16
+from zoerefine.points.for_engines import points_alone_u16
 from zoerefine.processor_use import usable_cores
 from zoerefine.progress import say, track
 
@@ -74,7 +74,7 @@ def rows(
         points = job.points_of(name, *zoe.shape)
     except UserError as error:
         return error
-    by_points = [spread_points_u16(zoe, points)] if job.points else []
+    by_points = [points_alone_u16(zoe, points)] if job.points else []
     zoe_m, *others_m, true_m = (
         torch.from_numpy(depth_m)[None, None]  # [1, 1, H, W]
         for depth_m in (*(one * ZOE_UNIT_M for one in (zoe, *by_points, refined)), truth_m)

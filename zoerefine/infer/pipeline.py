@@ -5,7 +5,8 @@
     engine threads    refine (`engine_threads.py`)
     stream thread     with --stream: makes depth steady in the order of frames (`clips.py`); metric
                       points correct before it, in the engine threads
-    the pool          corrects by metric points, writes files
+    the pool          corrects by metric points, before the engine if it takes them, and after it;
+                      writes files
 
 Each stage runs a few frames ahead of the next one and no further, and all frames between reading
 and writing take a bounded part of the memory. A frame that cannot be read is named and left out;
@@ -22,6 +23,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from zoerefine.exporting.engine import Engine
 from zoerefine.infer.clips import ClipFilter
 from zoerefine.infer.engine_threads import BATCHES_AHEAD, EngineThreads
 from zoerefine.infer.frame_memory import FrameMemory
@@ -29,7 +31,7 @@ from zoerefine.infer.inference import FrameInWork, Inference, InferenceSummary
 from zoerefine.infer.pseudo import NetworkDepth
 from zoerefine.infer.read_ahead import batches_of_one_size, frames_to_read, read_ahead
 from zoerefine.memory import free_memory
-from zoerefine.points.spread import spread_points_u16
+from zoerefine.points.for_engines import corrected, hinted
 from zoerefine.processor_use import usable_cores
 from zoerefine.progress import Progress, bar
 
@@ -107,7 +109,7 @@ def refine_in_threads(
 
     def submit(batch: list[FrameInWork]) -> Future[list[Future[T]]]:
         then = partial(write_batch, batch, pool=pool, write=write)
-        return engines.submit(*inputs_of(batch), then)
+        return engines.submit(*inputs_of(batch, engines.engine, pool), then)
 
     return a_few_ahead(batches, submit, engines.ahead)
 
@@ -123,7 +125,8 @@ def refine_as_stream(
     with ThreadPoolExecutor(1) as stream:
 
         def submit(batch: list[FrameInWork]) -> Future[list[Future[T]]]:
-            refined = engines.submit(*inputs_of(batch), partial(corrected_by_points, batch))
+            inputs = inputs_of(batch, engines.engine, pool)
+            refined = engines.submit(*inputs, partial(corrected_by_points, batch))
             return stream.submit(
                 lambda: write_batch(batch, [steady(batch, refined.result(), clips)], pool, write)
             )
@@ -134,7 +137,7 @@ def refine_as_stream(
 def corrected_by_points(batch: list[FrameInWork], outputs: list[np.ndarray]) -> list[np.ndarray]:
     """Refined depth of each frame, uint16 [H, W], corrected by its metric points."""
     return [
-        spread_points_u16(depth, frame.points) if len(frame.points) else depth
+        corrected(depth, frame.points) if len(frame.points) else depth
         for frame, depth in zip(batch, outputs[0], strict=True)
     ]
 
@@ -148,9 +151,17 @@ def steady(batch: list[FrameInWork], depths: list[np.ndarray], clips: ClipFilter
     return np.stack(frames)
 
 
-def inputs_of(batch: list[FrameInWork]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The pictures and the pseudo depth of a batch."""
-    return [frame.rgb for frame in batch], [frame.zoe for frame in batch if frame.zoe is not None]
+def inputs_of(
+    batch: list[FrameInWork], engine: Engine, pool: ThreadPoolExecutor
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The pictures and the pseudo depth of a batch, with metric points if the engine takes them."""
+    pictures = [frame.rgb for frame in batch]
+    depths = [frame.zoe for frame in batch if frame.zoe is not None]
+    if not engine.takes_points or not any(len(frame.points) for frame in batch):
+        return pictures, depths
+    found = pool.map(hinted, pictures, depths, [frame.points for frame in batch])
+    pictures, depths = map(list, zip(*found, strict=True))
+    return pictures, depths
 
 
 def a_few_ahead(batches: Iterator[S], submit: Callable[[S], Future[T]], ahead: int) -> Iterator[T]:
@@ -188,7 +199,7 @@ def write_corrected(
 ) -> str:
     """`write_frame`, with depth that the frame's metric points correct."""
     if len(frame.points):
-        outputs = [spread_points_u16(outputs[0], frame.points)]
+        outputs = [corrected(outputs[0], frame.points)]
     return write_frame(frame, outputs, job, memory)
 
 

@@ -9,10 +9,10 @@ LABEL = "none: metric points alone"  # in the place of a bundle's digest
 
 
 def points_alone() -> Engine:
-    """An engine that leaves pseudo depth as it is; points are spread over any engine's output."""
+    """An engine that takes points and leaves depth as it is: points correct before and after."""
 
     def pseudo_depth(rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> list[np.ndarray]:
         return [zoe_u16]
 
-    manifest = {"outputs": ["depth"], "commit": "none"}
+    manifest = {"outputs": ["depth"], "commit": "none", "takes_points": True}
     return Engine(tensors_by_arrays(pseudo_depth), pseudo_depth, manifest, LABEL, "cpu", 1)

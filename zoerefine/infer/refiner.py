@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # importing this file does not import torch
 
     from zoerefine.exporting.bundle import Engine
     from zoerefine.infer.stream import Memory
+    from zoerefine.points import MetricPoints
 
 
 class Refiner:
@@ -49,7 +50,7 @@ class Refiner:
 
         return cls(load_bundle(bundle_of(path), trust))
 
-    def __call__(self, rgb: Any, zoe: Any) -> Any:
+    def __call__(self, rgb: Any, zoe: Any, points: "MetricPoints | None" = None) -> Any:
         """Refine the depth of one picture or of a batch.
 
         Args:
@@ -57,6 +58,7 @@ class Refiner:
                 DLPack, such as CuPy's.
             zoe: pseudo depth [H, W] or [B, H, W]: uint16 in metres * 256, or floats in metres.
                 Pixels that are 0, negative or non-finite are invalid.
+            points: metric points of one picture, which correct its depth; not for batches.
 
         Returns:
             The refined depth with the shape and unit of `zoe`: a NumPy array where `zoe` is one,
@@ -67,10 +69,35 @@ class Refiner:
         Raises:
             UserError: other shapes or types.
         """
+        if points is not None:
+            return self.with_points(rgb, zoe, points)
         if not isinstance(zoe, np.ndarray):
             return self.refine_tensors(rgb, zoe, with_confidence=False)[0]
         depth = self.engine(*batch(rgb, zoe))
         return like(zoe, depth, ZOE_UNIT_M)
+
+    def with_points(self, rgb: Any, zoe: Any, points: "MetricPoints") -> Any:
+        """Refined depth of one picture with metric points: before the engine and after it.
+
+        An engine that takes no points is only corrected after it.
+        """
+        from zoerefine.points.for_engines import corrected, hinted
+
+        is_array = isinstance(zoe, np.ndarray)
+        pictures, depths = batch(rgb, zoe if is_array else as_array(zoe))
+        if len(pictures) > 1:
+            raise UserError("metric points are of one picture: call once for each of a batch")
+        picture, depth = pictures[0], depths[0]
+        if self.engine.takes_points:
+            picture, depth = hinted(picture, depth, points)
+        refined = corrected(self.engine(picture[None], depth[None])[0], points)
+        if is_array:
+            return like(zoe, refined, ZOE_UNIT_M)
+        import torch
+
+        from zoerefine.infer.tensors import outputs_like
+
+        return outputs_like(zoe, [torch.from_numpy(refined)])[0]
 
     @property
     def has_confidence(self) -> bool:

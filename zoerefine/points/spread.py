@@ -26,7 +26,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoerefine.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
 from zoerefine.points.metric_points import MetricPoints
 
 # Chosen by the mean error in the rooms of benchmarks/points.py at 5 to 300 points.
@@ -61,16 +60,6 @@ def spread_points(depth_m: Array, points: MetricPoints) -> Array:
     depth = torch.from_numpy(np.ascontiguousarray(depth_m, np.float32))[None, None]
     found: Array = spread_twice(depth, tensor_of(points, depth_m))[0, 0].numpy()
     return found
-
-
-def spread_points_u16(zoe_u16: Array, points: MetricPoints) -> Array:
-    """`spread_points` for depth in the format of files: uint16 [H, W], metres * 256."""
-    return encoded(spread_points(zoe_u16 * np.float32(ZOE_UNIT_M), points), zoe_u16)
-
-
-def encoded(corrected_m: Array, zoe_u16: Array) -> Array:
-    """Corrected depth in metres * 256; a pixel that was valid before stays valid."""
-    return np.maximum(ZOEDEPTH.encode(corrected_m), zoe_u16 > 0)
 
 
 def tensor_of(points: MetricPoints, depth_m: Array) -> Tensor:

@@ -120,7 +120,7 @@ def to_program(
     shipped.processing = AnySizeProcessing(source.height, source.width)
     # Sizes of 1, equal sizes and the core's own would be taken for constants.
     batch, height, width = 2, source.height + 1, source.width + 2
-    rgb_u8 = torch.zeros(batch, height, width, 3, dtype=torch.uint8, device=device)
+    rgb_u8 = torch.zeros(batch, height, width, source.channels, dtype=torch.uint8, device=device)
     zoe_u16 = torch.zeros(batch, height, width, dtype=torch.uint16, device=device)
     sizes = {
         i: torch.export.Dim(name, min=1) for i, name in enumerate(("batch", "height", "width"))

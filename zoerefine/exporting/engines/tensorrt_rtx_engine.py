@@ -143,15 +143,18 @@ def load(path: Path, read_file: Callable[[str], bytes], manifest: dict[str, Any]
         outputs: list[Tensor] = module.after(zoe_u16, zoe_m, found)
         return outputs
 
-    forward(*black_picture(module.height, module.width))  # compiles the kernels of one picture
+    channels = engine.get_tensor_shape(INPUTS[0])[1]
+    forward(
+        *black_picture(module.height, module.width, channels)
+    )  # compiles the kernels of one picture
     save_kernels()
     atexit.register(save_kernels)  # with the kernels of other batch sizes
     return forward
 
 
-def black_picture(height: int, width: int) -> tuple[Tensor, Tensor]:
-    """uint8 [1, H, W, 3] and uint16 [1, H, W] on the device, all 0."""
-    rgb_u8 = torch.zeros(1, height, width, 3, dtype=torch.uint8, device=DEVICE)
+def black_picture(height: int, width: int, channels: int) -> tuple[Tensor, Tensor]:
+    """uint8 [1, H, W, C] and uint16 [1, H, W] on the device, all 0."""
+    rgb_u8 = torch.zeros(1, height, width, channels, dtype=torch.uint8, device=DEVICE)
     zoe_u16 = torch.zeros(1, height, width, dtype=torch.int16, device=DEVICE).view(torch.uint16)
     return rgb_u8, zoe_u16
 

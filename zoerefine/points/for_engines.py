@@ -1,0 +1,47 @@
+"""Metric points around an engine: what it gets for them, and what they still say of its output.
+
+The number of points does not matter to an engine. Its inputs are pictures of one shape.
+"""
+
+import numpy as np
+import torch
+
+from zoerefine.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
+from zoerefine.points.metric_points import MetricPoints
+from zoerefine.points.spread import spread, tensor_of
+
+Array = np.ndarray
+
+
+def hinted(rgb_u8: Array, zoe_u16: Array, points: MetricPoints) -> tuple[Array, Array]:
+    """The inputs of an engine that takes points.
+
+    Args:
+        rgb_u8: uint8 [H, W, 3].
+        zoe_u16: pseudo depth, uint16 [H, W], metres * 256.
+
+    Returns:
+        The picture with `hints01` in bytes as two more channels, uint8 [H, W, 5], and the pseudo
+        depth corrected by the points, uint16 [H, W]. Without points it is the same.
+    """
+    corrected_u16, hints01 = spread_u16(zoe_u16, points)
+    hints_u8 = (hints01[0] * 255).round().byte().permute(1, 2, 0).numpy()
+    return np.concatenate([rgb_u8, hints_u8], 2), corrected_u16
+
+
+def points_alone_u16(zoe_u16: Array, points: MetricPoints) -> Array:
+    """Pseudo depth that points alone correct, as `zoerefine infer --points` without a refiner."""
+    return corrected(corrected(zoe_u16, points), points)
+
+
+def corrected(refined_u16: Array, points: MetricPoints) -> Array:
+    """An engine's output, corrected by what the points still say of it."""
+    return spread_u16(refined_u16, points)[0]
+
+
+def spread_u16(depth_u16: Array, points: MetricPoints) -> tuple[Array, torch.Tensor]:
+    """Depth corrected once, in metres * 256, where a valid pixel stays valid; and `hints01`."""
+    depth_m = depth_u16 * np.float32(ZOE_UNIT_M)
+    found, hints01 = spread(torch.from_numpy(depth_m)[None, None], tensor_of(points, depth_m))
+    encoded: Array = np.maximum(ZOEDEPTH.encode(found[0, 0].numpy()), depth_u16 > 0)
+    return encoded, hints01
