@@ -49,6 +49,7 @@ INPUT_MEAN = (0.485, 0.456, 0.406, math.log(TYPICAL_M), 0.0)
 LOG_DEPTH = 3  # the channel of log depth
 INPUT_STD = (0.229, 0.224, 0.225, 0.6, 0.58)
 INPUTS = len(INPUT_MEAN)
+RGB = 3  # channels
 # Of what metric points say at a pixel: how much, and the change of log depth.
 HINT_MEAN, HINT_STD = (0.0, NO_CHANGE / 255), (0.25, 0.25 * HINT_UNITS / 255)
 HINTS = len(HINT_MEAN)
@@ -161,7 +162,9 @@ class RefinerNetwork(nn.Module):
         log_scale = MEAN_LOG_SCALE + log_scales[0].clamp(-MAX_LOG_SCALE, MAX_LOG_SCALE)
         factor = self.spread_factor
         if self.takes_points:
-            factor = torch.where(has_points(rgb01), self.get_buffer("point_spread_factor"), factor)
+            factor = torch.where(
+                self.has_points(rgb01), self.get_buffer("point_spread_factor"), factor
+            )
         spread = log_scale.exp() * (BAND_SCALES * factor)
         return self.depth_of(zoe_m, change, rgb01), torch.where(zoe_m > 0, spread, 0.0)
 
@@ -176,10 +179,10 @@ class RefinerNetwork(nn.Module):
         log_input = log_zoe.clamp(min=math.log(NEAREST_INPUT_M))
         rows = row_positions(height, zoe_m.device) if self.rows is None else self.rows
         rows = rows.expand_as(zoe_m)
-        rgb01, hints01 = rgb01[:, :3], rgb01[:, 3:]
-        inputs = torch.cat([rgb01, log_input, rows], 1)  # [B, INPUTS, H, W]
+        inputs = torch.cat([rgb01[:, :RGB], log_input, rows], 1)  # [B, INPUTS, H, W]
         if self.takes_points:
-            inputs = torch.cat([inputs, hints01 if hints01.shape[1] else no_hints(zoe_m)], 1)
+            hints01 = rgb01[:, RGB:]
+            inputs = torch.cat([inputs, no_hints(zoe_m) if self.lacks_hints(rgb01) else hints01], 1)
         inputs = (inputs - self.mean) / self.std
         bottom, right = -height % self.stride, -width % self.stride
         if bottom or right:
@@ -192,6 +195,16 @@ class RefinerNetwork(nn.Module):
         if self.predicts == DEPTH:
             outputs[0] = outputs[0] + self.mean_log_depth - log_zoe
         return tuple(outputs)
+
+    def lacks_hints(self, rgb01: Tensor) -> bool:
+        """Whether pictures are RGB alone. A trace has no branch and is of pictures with hints."""
+        return self.size is None and rgb01.shape[1] == RGB
+
+    def has_points(self, rgb01: Tensor) -> Tensor:
+        """Which frames have metric points, bool [B, 1, 1, 1]."""
+        if self.lacks_hints(rgb01):
+            return torch.zeros(len(rgb01), 1, 1, 1, dtype=torch.bool, device=rgb01.device)
+        return rgb01[:, RGB : RGB + 1].amax((1, 2, 3), keepdim=True) > 0
 
     def depth_of(self, zoe_m: Tensor, change: Tensor, rgb01: Tensor) -> Tensor:
         """Refined depth [B, 1, H, W], metres, from the predicted change of log depth."""
@@ -206,21 +219,13 @@ class RefinerNetwork(nn.Module):
         """The bounded change of log depth after calibration, both [B, 1, H, W]."""
         log_factor, strength, limit = self.log_factor, self.strength, self.limit
         if self.takes_points:
-            known = has_points(rgb01)
+            known = self.has_points(rgb01)
             log_factor = torch.where(known, 0.0, log_factor)
             strength = torch.where(known, self.get_buffer("point_strength"), strength)
             limit = torch.where(known, self.get_buffer("point_limit"), limit)
         correction = change - log_factor
         size = correction_size(zoe_m, correction)
         return log_factor + strength * shrink(size, limit) * correction
-
-
-def has_points(rgb01: Tensor) -> Tensor:
-    """Which frames of a refiner that takes points have some, bool [B, 1, 1, 1]."""
-    known01 = rgb01[:, 3:4]
-    if not known01.shape[1]:
-        return torch.zeros(len(rgb01), 1, 1, 1, dtype=torch.bool, device=rgb01.device)
-    return known01.amax((1, 2, 3), keepdim=True) > 0
 
 
 def correction_size(zoe_m: Tensor, correction: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
         warnings.simplefilter("ignore")  # torch's, about functions of its own
         model = openvino.convert_model(source.program(core), extension=[int8_extension()])
     size = source.height, source.width
-    shapes = [openvino.PartialShape([-1, channels, *size]) for channels in (3, 1)]
+    shapes = [openvino.PartialShape([-1, channels, *size]) for channels in (source.channels, 1)]
     model.reshape(dict(zip(model.inputs, shapes, strict=True)))
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder) / XML
