@@ -29,8 +29,9 @@ from zoerefine.data.synthetic import synthesize
 from zoerefine.depth_limits import FARTHEST_M, NEAREST_M
 from zoerefine.errors import run_command
 from zoerefine.points.metric_points import MetricPoints
-from zoerefine.points.simulate import PointSimulation, truth_and_picture
-from zoerefine.points.spread import spread_points, usable
+from zoerefine.points.simulate import PointSimulation
+from zoerefine.points.spread import spread_points, tensor_of
+from zoerefine.points.write_points import simulated, truth_and_picture
 from zoerefine.progress import say, track
 
 Array = np.ndarray
@@ -99,15 +100,17 @@ def corrected(
     pixels = (torch.from_numpy(one[valid]) for one in (truth_m, pseudo_m))
     yield "best factor of each frame", pseudo_m * best_factor(*pixels)
     for case, simulation in CASES.items():
-        points = simulation.points(truth_m, rgb, name)
+        points = simulated(simulation, truth_m, rgb, name)
         yield f"{case}: median factor", pseudo_m * median_factor(pseudo_m, points)
         yield f"{case}: spread", spread_points(pseudo_m, points)
 
 
 def median_factor(pseudo_m: Array, points: MetricPoints) -> float:
     """The median of true / pseudo depth over the points: the usual way to use them."""
-    points, predicted_m = usable(pseudo_m, points)
-    return float(np.median(points.depth_m / predicted_m)) if len(points) else 1.0
+    x, y, depth_m, _ = tensor_of(points, pseudo_m)[0].double().numpy().T
+    if not len(x):
+        return 1.0
+    return float(np.median(depth_m / pseudo_m[np.rint(y).astype(int), np.rint(x).astype(int)]))
 
 
 def abs_rel(depth_m: Array, truth_m: Array) -> float:

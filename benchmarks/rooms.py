@@ -7,8 +7,9 @@ some of those rooms are kept for validation and calibration. Sides: the pseudo d
 single factor of the other rooms; a scale and a shift for each picture by ridge regression on its
 statistics; the first implementation's network; the refiner, also with its correction at full
 strength and with another room's pseudo depth; and, for reference, the best factor of each room and
-of each frame, which need the truth. Each refiner is then fine-tuned on 20 labelled frames of every
-room of its fold with enough frames. `--unseen` adds data of another camera, tested with refiners
+of each frame, which need the truth. With `--points`, also depth that simulated metric points
+correct: alone, after the refiner, and with a refiner that takes them. Each refiner is then
+fine-tuned on 20 labelled frames of every room of its fold with enough frames. `--unseen` adds data of another camera, tested with refiners
 trained on the split of `--config`.
 
 A figure of a room is the mean over its frames; the macro mean is over rooms. Intervals are over
@@ -29,6 +30,7 @@ from common.baselines import Direct
 from common.report import Row, options, report, row
 from common.rooms.folds import Fold, folds_in_turn, read_folds
 from common.rooms.jobs import Data, Job, Result, run_job, start_worker
+from common.rooms.point_sides import point_rows
 from common.rooms.sides import FIRST, REFINED
 from common.rooms.tables import (
     aim_rows,
@@ -88,6 +90,10 @@ def parse_arguments() -> argparse.Namespace:
         "--refiner-only", action="store_true",
         help="leave out the first implementation's network and fine-tuning",
     )  # fmt: skip
+    parser.add_argument(
+        "--points", action="store_true",
+        help="also train refiners that take metric points, and test both with points",
+    )  # fmt: skip
     parser.add_argument("--only-folds", type=int, help="use the first folds only; --quick: 2")
     parser.add_argument("--processes", type=int, default=2, help="trainings at a time (2)")
     parser.add_argument(
@@ -140,12 +146,13 @@ def list_jobs(args: argparse.Namespace, cfg: Config, scenes: tuple[str, ...]) ->
         first = not (args.quick or args.refiner_only) and seed < args.first_seeds
         label = not args.refiner_only and seed == 0
         jobs += [
-            Job(split_without(fold, scenes, cfg, seed), seed, None, first, label) for fold in folds
+            Job(split_without(fold, scenes, cfg, seed), seed, None, first, label, args.points)
+            for fold in folds
         ]
         if args.unseen:
             fractions = cfg.DATA.VAL_FRACTION, cfg.DATA.TEST_FRACTION
             split = split_scenes(scenes, *fractions, cfg.DATA.SPLIT_SEED)
-            jobs.append(Job(split, seed, args.unseen, first))
+            jobs.append(Job(split, seed, args.unseen, first, points=args.points))
     return jobs
 
 
@@ -162,13 +169,17 @@ def summarize(results: list[Result]) -> tuple[list[Row], list[Row]]:
     sides = mean_over_trainings([one.figures for one in folds])
     print(macro_table(sides))
     strength = sum(one.strength for one in folds) / len(folds)
-    rows = [row("trainings", len(folds), "trainings"), *aim_rows(sides),
+    of_points = point_rows(sides, REFINED) if folds[0].job.points else []
+    rows = [row("trainings", len(folds), "trainings"), *aim_rows(sides), *of_points,
             row("strength of the correction, mean", strength, "share"),
             *fine_tuning_rows([tuned for one in folds for tuned in one.fine_tuned])]  # fmt: skip
     details = [*macro_rows(sides), *room_rows(sides)]
     if len(folds) < len(results):
         unseen = mean_over_trainings([one.figures for one in results if one.job.unseen])
         print(f"another camera, {macro_table(unseen)}")
+        if of_points:
+            rows += [{**one, "measure": f"another camera, {one['measure']}"}
+                     for one in point_rows(unseen, REFINED)]  # fmt: skip
         details += [{**one, "measure": f"another camera, {one['measure']}"}
                     for one in (*macro_rows(unseen), *room_rows(unseen))]  # fmt: skip
     return rows, details

@@ -46,7 +46,8 @@ from zoerefine.infer.stream import flow_to_last, remember, step
 from zoerefine.metrics import log_error, picture_metrics, valid_pixels
 from zoerefine.model import RefinerNetwork
 from zoerefine.points.for_engines import corrected, points_alone_u16
-from zoerefine.points.simulate import PointSimulation, truth_and_picture
+from zoerefine.points.simulate import PointSimulation
+from zoerefine.points.write_points import simulated, truth_and_picture
 from zoerefine.progress import say, track
 
 Array = np.ndarray
@@ -230,7 +231,7 @@ def add_recording(
     for number, (rgb, zoe, truth_m) in enumerate(pictures):
         found = {name: side(rgb, zoe) for name, side in sides.items()}
         found |= {f"{name}, stream": steady(name, rgb, found[name]) for name in with_stream(sides)}
-        points = POINTS.points(truth_m, rgb, f"{clip}/{number}")
+        points = simulated(POINTS, truth_m, rgb, f"{clip}/{number}")
         spread = points_alone_u16(zoe, points)
         found["points"] = spread
         found["points, then stream"] = steady("points", rgb, spread)

@@ -12,6 +12,7 @@ from common.baselines import ScaleAndShift
 from common.rooms import sides
 from common.rooms.figures import Side, figures_of
 from common.rooms.fine_tuning import CHOICES, FineTuned, fine_tune, rooms_to_label
+from common.rooms.point_sides import point_sides
 from common.rooms.tables import Rooms
 from common.rooms.training import every_room_equally, train_first, train_refiner
 
@@ -50,6 +51,7 @@ class Job:
         unseen: a folder of other data to test with, instead of `test`.
         first: whether the first implementation's network is trained.
         label: whether the refiner is fine-tuned in the test rooms.
+        points: whether a refiner that takes metric points is trained, too.
     """
 
     split: Split
@@ -57,6 +59,7 @@ class Job:
     unseen: Path | None = None
     first: bool = False
     label: bool = False
+    points: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,12 @@ def run_job(job: Job, tree: dict[str, Any], folder: Path, quick: bool) -> Result
         sides.UNCALIBRATED: sides.without_calibration(refiner),
         sides.OTHER: sides.from_other(refiner, sides.pseudo_depths(data.cache, job.split.train)),
     }
+    if job.points:
+        with_points = load_config(tree, {"SEED": job.seed, "MODEL.POINTS": True})
+        other = train_refiner(
+            with_points, data.cache, job.split, folder.parent / f"{folder.name}-points"
+        )
+        compared |= point_sides(refiner, other)
     tested = Data.at(job.unseen, cfg) if job.unseen else data
     scenes = tested.cache.scenes if job.unseen else job.split.test
     compared[sides.BEST_OF_ROOM] = sides.best_of_each_room(tested.cache, scenes)

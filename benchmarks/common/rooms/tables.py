@@ -45,7 +45,7 @@ def mean_over_trainings(found: Sequence[Rooms]) -> Rooms:
 def macro_rows(sides: Rooms) -> list[Row]:
     """Of each side and measure: the mean over rooms and half of its 95% interval."""
     rows = []
-    for side in (name for name in NAMES if name in sides):
+    for side in names_of(sides):
         for measure, unit in MEASURES.items():
             values = column(sides[side], measure)
             if values:
@@ -58,14 +58,20 @@ def macro_rows(sides: Rooms) -> list[Row]:
 
 def macro_table(sides: Rooms) -> str:
     """The means over rooms as a table: a line for each side, a column for each measure."""
-    width = max(map(len, NAMES))
+    width = max(map(len, sides))
     heads = (measure.partition(" of ")[0] for measure in MEASURES)
     lines = ["mean over rooms".ljust(width) + "".join(f"{head:>13}" for head in heads)]
-    for side in (name for name in NAMES if name in sides):
+    for side in names_of(sides):
         cells = (column(sides[side], measure) for measure in MEASURES)
         figures = (f"{statistics.mean(cell):13.3f}" if cell else " " * 13 for cell in cells)
         lines.append(side.ljust(width) + "".join(figures))
     return "\n".join(lines)
+
+
+def names_of(sides: Rooms) -> list[str]:
+    """The sides in the order of the tables."""
+    first = [name for name in NAMES if name in sides]
+    return [*first, *(name for name in sides if name not in first)]
 
 
 def column(rooms: Figures, measure: str) -> list[float]:
@@ -149,7 +155,7 @@ def room_rows(sides: Rooms) -> list[Row]:
     """AbsRel of every side in every room, and the refiner's other measures there."""
     rows = []
     for room in sides[REFINED]:
-        for side in (name for name in NAMES if name in sides):
+        for side in names_of(sides):
             for measure, value in sides[side].get(room, {}).items():
                 if measure == "AbsRel" or side == REFINED:
                     rows.append(row(f"{room}: {side}: {measure}", value, MEASURES[measure]))
