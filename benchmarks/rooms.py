@@ -9,8 +9,8 @@ statistics; the first implementation's network; the refiner, also with its corre
 strength and with another room's pseudo depth; and, for reference, the best factor of each room and
 of each frame, which need the truth. With `--points`, also depth that simulated metric points
 correct: alone, after the refiner, and with a refiner that takes them. Each refiner is then
-fine-tuned on 20 labelled frames of every room of its fold with enough frames. `--unseen` adds data of another camera, tested with refiners
-trained on the split of `--config`.
+fine-tuned on 20 labelled frames of every room of its fold with enough frames. `--unseen` adds data
+of another camera, tested with refiners trained on the split of `--config`.
 
 A figure of a room is the mean over its frames; the macro mean is over rooms. Intervals are over
 rooms, so they hold for other rooms of the same kind. Trailing KEY VALUE pairs change the config.

@@ -40,7 +40,7 @@ from zoerefine.training.weight_average import WeightAverage
 MIN_LOSS_SCALE = 2.0**-16  # of fp16; reached from the initial 2^16 by 32 skipped steps in a row
 SCALE_PICTURES = 512  # training pictures to which the global scale is fitted
 WEIGHTED_DRAWS = 4
-CALIBRATION_POINTS = 50  # where POINTS.EVALUATED is 0
+CALIBRATION_POINTS = 50
 
 
 class Trainer:
@@ -230,10 +230,11 @@ class Trainer:
         batches = partial(self.frames_of, self.split.val)
         found = calibrate(self.weights, batches, self.log_scale, self.cache, self.dtype)
         if found and self.weights.takes_points:
-            count = self.cfg.POINTS.EVALUATED or CALIBRATION_POINTS
             found["points"] = calibrate_with_points(
                 self.weights,
-                lambda: (correct(one, evaluated_points(one, count)) for one in batches()),
+                lambda: (
+                    correct(one, evaluated_points(one, CALIBRATION_POINTS)) for one in batches()
+                ),
                 self.cache,
                 self.dtype,
             )
