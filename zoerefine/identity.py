@@ -41,6 +41,7 @@ class Role(Enum):
 ROLES: Mapping[str, Role] = {
     "RUN": Role.PLACE,
     "DATA.ROOT": Role.DATA,
+    "DATA.POINTS": Role.DATA,
     "CACHE.ROOT": Role.PLACE,
     "CACHE.WORKERS": Role.SPEED,
     "LOADER.TIER": Role.SPEED,

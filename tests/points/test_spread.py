@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoerefine.points import spread
+from zoerefine.points import metric_points, spread
 from zoerefine.points.metric_points import NO_POINTS, MetricPoints
 from zoerefine.points.spread import spread_points
 
@@ -85,7 +85,7 @@ def test_points_at_invalid_pixels_are_not_used_and_these_stay_invalid():
 
 def test_more_points_than_the_limit_are_thinned(monkeypatch):
     truth_m, pseudo_m = scene()
-    monkeypatch.setattr(spread, "MAX_POINTS", 40)
+    monkeypatch.setattr(metric_points, "MAX_POINTS", 40)
     points = points_of(truth_m, 2000)
     rows = spread.tensor_of(points, pseudo_m)[0, :, 1]
     assert len(rows) == 40

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from zoerefine.training import checkpoint, final_results
-from zoerefine.training.calibration import STRENGTHS, FrameErrors, choose, scene_table
+from zoerefine.training.calibration import MOST_WORSE, STRENGTHS, FrameErrors, choose, scene_table
 from zoerefine.training.checkpoint import load_refiner
 from zoerefine.training.evaluate import COVERAGE
 from zoerefine.training.verdict import calibration_line
@@ -21,7 +21,7 @@ def frame(index, scene, best, size=0.1):
 
 
 def chosen(*frames, limit=math.inf):
-    return STRENGTHS[choose(scene_table(frames, limit))]
+    return STRENGTHS[choose(scene_table(frames, limit), MOST_WORSE)]
 
 
 def test_the_strength_with_the_least_error_is_used_with_few_scenes():

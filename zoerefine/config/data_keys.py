@@ -37,6 +37,9 @@ class DataKeys(KeyGroup):
     """Which frames are used, and how scenes are split."""
 
     ROOT: str = path("", "folder of frames: HabitatDyn, frames.csv, TUM or ScanNet layout")
+    POINTS: str = path(
+        "", "folder of metric points, NAME.csv or NAME.png for each picture: see docs/points.md"
+    )
     SCENES: list[str] = key(NAMES, [], "use only these scenes; []: all")
     CLASSES: list[str] = key(
         NAMES, [], "use only clips with any of these moving objects, e.g. [dog, toy car]; []: all"

@@ -54,7 +54,7 @@ class Augmentation:
             batch = flip(batch, draws[:, 0] < self.flip)
         if self.crop:
             batch = crop(batch, 1 - self.crop * uniform[:, 5], signed[:, 6:8])
-        rgb01, zoe_m, depth_m = batch.rgb01, batch.zoe_m, batch.depth_m
+        rgb01, zoe_m, depth_m, points = batch.rgb01, batch.zoe_m, batch.depth_m, batch.points
         if self.color:
             rgb01 = jitter_color(rgb01, self.color * signed[:, 1:4])
         if self.cutout:
@@ -64,7 +64,9 @@ class Augmentation:
         if self.depth_scale:
             factors = random_factors(self.depth_scale, signed[:, 8])
             zoe_m, depth_m = zoe_m * factors, depth_m * factors
-        return DeviceBatch(rgb01, zoe_m, depth_m, batch.objects, batch.index)
+            if points is not None:
+                points = torch.cat([points[..., :2], points[..., 2:] * factors[:, 0]], -1)
+        return DeviceBatch(rgb01, zoe_m, depth_m, batch.objects, batch.index, points)
 
 
 def uniform_numbers(index: np.ndarray, seed: int, epoch: int, count: int) -> np.ndarray:
@@ -99,7 +101,11 @@ def flip(batch: DeviceBatch, flipped: Tensor) -> DeviceBatch:
 
     fields = (batch.rgb01, batch.zoe_m, batch.depth_m, batch.objects)
     rgb01, zoe_m, depth_m, objects = map(mirrored, fields)
-    return DeviceBatch(rgb01, zoe_m, depth_m, objects, batch.index)
+    points = batch.points
+    if points is not None:
+        points = points.clone()
+        points[samples, :, 0] = batch.zoe_m.shape[3] - 1 - points[samples, :, 0]
+    return DeviceBatch(rgb01, zoe_m, depth_m, objects, batch.index, points)
 
 
 def crop(batch: DeviceBatch, size: Tensor, place: Tensor) -> DeviceBatch:
@@ -120,7 +126,19 @@ def crop(batch: DeviceBatch, size: Tensor, place: Tensor) -> DeviceBatch:
     near = F.grid_sample(fields, grid, "nearest", "border", align_corners=False)
     rgb01 = F.grid_sample(batch.rgb01, grid, "bilinear", "border", align_corners=False)
     rgb01 = rgb01.contiguous(memory_format=torch.channels_last)
-    return DeviceBatch(rgb01, near[:, :1], near[:, 1:2], near[:, 2:].byte(), batch.index)
+    points = cropped_points(batch.points, batch.zoe_m.shape[2:], theta)
+    return DeviceBatch(rgb01, near[:, :1], near[:, 1:2], near[:, 2:].byte(), batch.index, points)
+
+
+def cropped_points(points: Tensor | None, size: torch.Size, theta: Tensor) -> Tensor | None:
+    """Metric points in the enlarged windows; those outside are left out."""
+    if points is None:
+        return None
+    sides = torch.tensor([size[1], size[0]], device=points.device)
+    old = (2 * points[..., :2] + 1) / sides - 1  # -1..1 over the picture, as in affine_grid
+    new = (old - theta[:, None, :, 2]) / theta[:, None, [0, 1], [0, 1]]
+    inside = (new.abs() < 1).all(-1, keepdim=True)
+    return torch.cat([((new + 1) * sides - 1) / 2, points[..., 2:]], -1) * inside
 
 
 def jitter_color(rgb01: Tensor, change: Tensor) -> Tensor:

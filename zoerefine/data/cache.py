@@ -24,6 +24,7 @@ from zoerefine.data.pseudo_source import UNKNOWN, PseudoSource, source_from_json
 from zoerefine.depth_limits import FARTHEST_M
 from zoerefine.errors import UserError
 from zoerefine.memory import free_memory
+from zoerefine.points.metric_points import MAX_POINTS
 
 PAGE = 4096
 WORD_BYTES = 8  # rows are gathered as int64 words, which np.take copies fastest
@@ -48,11 +49,15 @@ class Field:
         return record[self.offset : self.offset + self.nbytes].view(self.dtype).reshape(self.shape)
 
 
-def record_fields(height: int, width: int) -> tuple[Field, ...]:
-    """The fields of a record. 16-bit fields come first, so they are aligned at any size."""
+def record_fields(height: int, width: int, points: bool = False) -> tuple[Field, ...]:
+    """The fields of a record, with metric points where the data have them.
+
+    Fields with the most bits a value come first, so they are aligned at any size.
+    """
     fields: list[Field] = []
     offset = 0
     for name, dtype, shape in (
+        *([("points", "float32", (MAX_POINTS, 4))] if points else []),
         ("zoe", "uint16", (height, width)),
         ("depth", "uint16", (height, width)),
         ("rgb", "uint8", (height, width, 3)),
@@ -254,7 +259,7 @@ def make_cache(
         contents=header.get("dataset_digest", ""),
         code=header.get("code", ""),
         pseudo=source_from_json(header.get("pseudo")),
-        fields=record_fields(header["height"], header["width"]),
+        fields=record_fields(header["height"], header["width"], header.get("points", False)),
         clips=tuple(
             Clip(**{**clip, "classes": tuple(clip["classes"])}) for clip in header["clips"]
         ),

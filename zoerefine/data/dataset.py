@@ -23,6 +23,7 @@ class Frame:
 
     Attributes:
         intrinsics: of the camera that took the picture; None where they are unknown.
+        points: metric points of the picture, a CSV or PNG file (zoerefine/points).
         sizes_may_differ: depth and pseudo depth show the picture's field of view, but their files
             may have another size.
     """
@@ -36,11 +37,12 @@ class Frame:
     objects: Path | None
     intrinsics: Intrinsics | None = None
     sizes_may_differ: bool = False
+    points: Path | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The existing files: RGB first, then depth, pseudo depth and object ids."""
-        fields = (self.rgb, self.depth, self.zoe, self.objects)
+        """The existing files: RGB first, then depth, pseudo depth, object ids and points."""
+        fields = (self.rgb, self.depth, self.zoe, self.objects, self.points)
         return tuple(path for path in fields if path is not None)
 
 

@@ -17,6 +17,7 @@ from zoerefine.data.depth_codec import (
 from zoerefine.depth_limits import FARTHEST_M
 from zoerefine.errors import UserError
 from zoerefine.image_files import UPRIGHT, exif_orientation, png_text, read_rgb, read_values
+from zoerefine.points.metric_points import read_point_rows
 
 ASPECT_TOLERANCE = 0.02  # 1296x968 and 640x480 differ by 0.004
 
@@ -66,8 +67,8 @@ def read_objects(path: Path) -> Array:
 
 
 def read_frame(frame: Frame, encoding: DepthEncoding, height: int, width: int) -> dict[str, Array]:
-    """A frame's four fields at one size: rgb [H, W, 3] uint8, zoe and depth uint16 [H, W],
-    objects uint8 [H, W] (zeros where the data set has none).
+    """A frame's fields at one size: rgb [H, W, 3] uint8, zoe and depth uint16 [H, W], objects
+    uint8 [H, W] (zeros where the data set has none), points float32 [MAX_POINTS, 4].
 
     Where the frame allows other sizes, depth and pseudo depth are first brought to the picture's
     size by nearest neighbour. Raises `UserError` for a missing or damaged file, or fields of
@@ -85,7 +86,11 @@ def read_frame(frame: Frame, encoding: DepthEncoding, height: int, width: int) -
     objects = np.zeros_like(depth, np.uint8)
     if frame.objects is not None:
         objects = read_objects(frame.objects)
-    for path, field in zip(frame.files[1:], (depth, zoe, objects), strict=False):
+    for path, field in zip(
+        (frame.depth, frame.zoe, frame.objects), (depth, zoe, objects), strict=True
+    ):
+        if path is None:
+            continue
         if field.shape != rgb.shape[:2]:
             raise UserError(_different_sizes(path, field, frame.rgb, rgb))
     return {
@@ -93,6 +98,7 @@ def read_frame(frame: Frame, encoding: DepthEncoding, height: int, width: int) -
         "zoe": resize_depth(zoe, height, width),
         "depth": resize_depth(depth, height, width),
         "objects": resize_ids(objects, height, width),
+        "points": read_point_rows(frame.points, rgb.shape[:2], (height, width)),
     }
 
 

@@ -39,7 +39,8 @@ class FramePacker:
     ) -> None:
         self.dataset, self.height, self.width = dataset, height, width
         self.workers, self.max_broken = workers, max_broken
-        self.fields = record_fields(height, width)
+        has_points = any(frame.points for frame in dataset.frames)
+        self.fields = record_fields(height, width, has_points)
         self.stride = record_stride(self.fields)
         self.frames = frame_table(dataset)
         self.settings = {
@@ -48,6 +49,7 @@ class FramePacker:
             "depth_scale": dataset.depth_encoding.u16_unit_m,
             "zoe_scale": ZOE_UNIT_M,
             "source": str(dataset.root),
+            **({"points": True} if has_points else {}),
         }
         clips = [dataclasses.asdict(clip) for clip in dataset.clips]
         sources = hashlib.sha256(self.frames["fingerprint"].tobytes()).hexdigest()

@@ -1,8 +1,9 @@
 """A folder with a `frames.csv`, one line a frame, in UTF-8.
 
-Columns: clip, rgb, depth, pseudo; optional: objects, scene, classes (of the clip's moving
-objects, `dog+toy car`), speed (of these, whole m/s), depth_unit_m, and the camera's intrinsics
-fx, fy, cx, cy (all four or none, in pixels of the picture file).
+Columns: clip, rgb, depth, pseudo; optional: objects, points (metric points, see docs/points.md),
+scene, classes (of the clip's moving objects, `dog+toy car`), speed (of these, whole m/s),
+depth_unit_m, and the camera's intrinsics fx, fy, cx, cy (all four or none, in pixels of the
+picture file).
 
 Paths are relative to the folder. Depth is a PNG in millimetres, of 16 bits; with `depth_unit_m`
 (metres for one unit, the same in every line) it is in that unit, and all files have 8 bits or all
@@ -186,6 +187,7 @@ def _frame(root: Path, row: Row, line: int) -> Frame:
         path("pseudo"),
         path("objects"),
         _intrinsics(root, row, line),
+        points=path("points"),
     )
 
 

@@ -58,6 +58,12 @@ class Batch:
         """uint8 [B, 1, H, W]."""
         return self._view("objects")[:, None]
 
+    @property
+    def points(self) -> Tensor | None:
+        """Metric points, float32 [B, MAX_POINTS, 4], where the data have some."""
+        has_points = any(field.name == "points" for field in self.fields)
+        return self._view("points") if has_points else None
+
     def _view(self, name: str) -> Tensor:
         field = next(field for field in self.fields if field.name == name)
         part = self.rows.view(torch.uint8)[:, field.offset : field.offset + field.nbytes]

@@ -45,6 +45,8 @@ class DeviceBatch:
             pixel.
         objects: ids of moving objects, uint8 [B, 1, H, W]; 0 is the background.
         index: the records' numbers in the cache, int64 [B], on the CPU.
+        points: metric points of the data, float32 [B, MAX_POINTS, 4]: x, y, metres and sigma; 0
+            metres: none.
         hints01: for a refiner that takes metric points, what they say at a pixel, float32
             [B, 2, H, W] (zoerefine/points/spread.py); `zoe_m` is then corrected by them.
     """
@@ -54,6 +56,7 @@ class DeviceBatch:
     depth_m: Tensor
     objects: Tensor
     index: Tensor
+    points: Tensor | None = None
     hints01: Tensor | None = None
 
     @property
@@ -63,10 +66,12 @@ class DeviceBatch:
 
     def split(self, count: int) -> "list[DeviceBatch]":
         """`count` parts of nearly equal size; a part may be empty."""
-        fields = [self.rgb01, self.zoe_m, self.depth_m, self.objects, self.index]
-        fields += [] if self.hints01 is None else [self.hints01]
-        parts = zip(*(field.tensor_split(count) for field in fields), strict=True)
-        return [DeviceBatch(*part) for part in parts]
+        fields = {name: field for name, field in vars(self).items() if field is not None}
+        parts = {name: field.tensor_split(count) for name, field in fields.items()}
+        return [
+            DeviceBatch(**{name: part[number] for name, part in parts.items()})
+            for number in range(count)
+        ]
 
 
 T = TypeVar("T")
@@ -182,6 +187,7 @@ class Prefetcher:
             depth_m=batch.depth.float().mul_(cache.depth_scale),
             objects=batch.objects.clone(),
             index=batch.index.clone(),
+            points=None if batch.points is None else batch.points.clone(),
         )
         if self.size and self.size != converted.zoe_m.shape[2:]:
             converted = resize(converted, self.size)
@@ -194,7 +200,18 @@ def resize(batch: DeviceBatch, size: tuple[int, int]) -> DeviceBatch:
     sides = list(size)
     objects = F.interpolate(batch.objects.float(), sides, mode="nearest-exact").byte()
     zoe_m, depth_m = (valid_area_mean(depth, sides) for depth in (batch.zoe_m, batch.depth_m))
-    return DeviceBatch(area_mean(batch.rgb01, sides), zoe_m, depth_m, objects, batch.index)
+    points = batch.points
+    if points is not None:
+        height, width = batch.zoe_m.shape[2:]
+        points = moved_points(points, (size[1] / width, size[0] / height))
+    rgb01 = area_mean(batch.rgb01, sides)
+    return DeviceBatch(rgb01, zoe_m, depth_m, objects, batch.index, points)
+
+
+def moved_points(points: Tensor, scale: tuple[float, float]) -> Tensor:
+    """Points on the pixel grid of a resized picture; `scale` is new / old of width and height."""
+    factors = torch.tensor(scale, device=points.device)
+    return torch.cat([(points[..., :2] + 0.5) * factors - 0.5, points[..., 2:]], -1)
 
 
 class _Slot:

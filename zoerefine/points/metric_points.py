@@ -24,6 +24,7 @@ from zoerefine.image_files import read_values
 NEEDED, OPTIONAL = ("x", "y", "metres"), "sigma"
 SUFFIXES = ".csv", ".png"
 FARTHEST_POINT_M = 1000.0
+MAX_POINTS = 400  # of a picture that are used: the effort grows with the third power
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,35 @@ def read_points(path: Path, height: int, width: int) -> MetricPoints:
     if path.suffix == ".png":
         return zones(read_values(path), path, height, width)
     return table(path, height, width)
+
+
+def read_point_rows(
+    path: Path | None, size: tuple[int, int], new_size: tuple[int, int]
+) -> np.ndarray:
+    """The points in a file as a table of a fixed size, float32 [MAX_POINTS, 4].
+
+    A row is x, y, metres and sigma, on the pixel grid of `new_size`; rows of zeros fill it up. Of
+    more points every k-th is used, in the order of rows of the picture.
+
+    Args:
+        size, new_size: height and width of the picture, and of what it is resized to.
+    """
+    rows = np.zeros((MAX_POINTS, 4), np.float32)
+    if path is None:
+        return rows
+    points = thinned(read_points(path, *size))
+    scale_y, scale_x = (new / old for new, old in zip(new_size, size, strict=True))
+    x, y = (points.x + 0.5) * scale_x - 0.5, (points.y + 0.5) * scale_y - 0.5
+    rows[: len(points)] = np.stack([x, y, points.depth_m, points.sigma_m], 1)
+    return rows
+
+
+def thinned(points: MetricPoints) -> MetricPoints:
+    """At most MAX_POINTS of the points: every k-th, in the order of rows of the picture."""
+    if len(points) <= MAX_POINTS:
+        return points
+    in_order = np.lexsort((np.rint(points.x), np.rint(points.y)))
+    return points.select(in_order[np.linspace(0, len(points) - 1, MAX_POINTS).round().astype(int)])
 
 
 def zones(values: np.ndarray, path: Path, height: int, width: int) -> MetricPoints:

@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoerefine.points.metric_points import MetricPoints
+from zoerefine.points.metric_points import MetricPoints, thinned
 
 # Chosen by the mean error in the rooms of benchmarks/points.py at 5 to 300 points.
 SCALE = 0.6  # standard deviation of the log error of a whole picture
@@ -36,7 +36,6 @@ NOISE = 0.05  # standard deviation of a point's log depth, beside its own sigma
 OUTLIER = 2.5
 OUTLIER_ROUNDS = 3
 IGNORED = 1e4  # the noise of a point that does not count
-MAX_POINTS = 400  # the effort grows with the third power
 GRID = 24, 32, 16  # rows, columns, depths
 NEAREST_M = 1e-2  # predicted depth below this counts as this
 KNOWN_LENGTH = 0.1  # of the longer side: how far a point makes depth known
@@ -63,19 +62,12 @@ def spread_points(depth_m: Array, points: MetricPoints) -> Array:
 
 
 def tensor_of(points: MetricPoints, depth_m: Array) -> Tensor:
-    """Points as `spread` takes them, float32 [1, N, 4]: at most MAX_POINTS where depth is valid.
-
-    Of more points every k-th is used, in the order of rows of the picture.
-    """
+    """Points as `spread` takes them, float32 [1, N, 4]: at most MAX_POINTS where depth is valid."""
     height, width = depth_m.shape
     rows = np.clip(np.rint(points.y).astype(int), 0, height - 1)
     columns = np.clip(np.rint(points.x).astype(int), 0, width - 1)
     there = depth_m[rows, columns]
-    chosen = np.flatnonzero((there > 0) & np.isfinite(there))
-    if len(chosen) > MAX_POINTS:
-        chosen = chosen[np.lexsort((columns[chosen], rows[chosen]))]
-        chosen = chosen[np.linspace(0, len(chosen) - 1, MAX_POINTS).round().astype(int)]
-    used = points.select(chosen)
+    used = thinned(points.select((there > 0) & np.isfinite(there)))
     values = np.stack([used.x, used.y, used.depth_m, used.sigma_m], 1).astype(np.float32)
     return torch.from_numpy(values)[None]
 

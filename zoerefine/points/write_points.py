@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.decode import on_grid_of, read_truth_m
 from zoerefine.errors import UserError
 from zoerefine.image_files import read_rgb, write_bytes
+from zoerefine.points.data_points import picture_names
 from zoerefine.points.metric_points import NEEDED, OPTIONAL, MetricPoints
 from zoerefine.points.simulate import PointSimulation
 
@@ -24,11 +24,10 @@ def write_points(dataset: Dataset, simulation: PointSimulation, folder: Path) ->
     A file has its picture's path below the folder that all pictures have in common. Raises
     `UserError` where there is a file with other points: they may have been measured.
     """
-    root = os.path.commonpath([frame.rgb.parent for frame in dataset.frames])
-    for frame in dataset.frames:
+    for frame, name in picture_names(dataset):
         if frame.depth is None:
             continue
-        path = (folder / frame.rgb.relative_to(root)).with_suffix(".csv")
+        path = folder / f"{name}.csv"
         truth_m, rgb = truth_and_picture(dataset, frame)
         table = csv_text(simulated(simulation, truth_m, rgb, f"{frame.clip}/{frame.name}")).encode()
         if path.exists() and path.read_bytes() != table:

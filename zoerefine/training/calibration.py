@@ -12,7 +12,8 @@ refiner (zoerefine/model/refiner.py):
   (Breiman et al. 1984, section 3.4.3), because a weaker correction is the safer one; but by no
   more than MOST_WORSE, so that little is lost where corrections help much;
 - `point_strength` and `point_limit`, of a refiner that takes metric points: the same for frames
-  with points, whose single factor is 1;
+  with points, whose single factor is 1. The strength is the best one: without a correction the
+  points are followed, which is safe, too;
 - `spread_factor`, `point_spread_factor`: the factor on the predicted spread with which COVERAGE of
   the pixels lie inside the band (split conformal prediction, Lei et al. 2018, with scaled
   residuals).
@@ -95,7 +96,7 @@ def calibrate(
     frames = measure_frames(refiner, batches(), log_factor, cache, dtype)
     if not frames:
         return None
-    found = set_strength(refiner, frames, log_factor, "")
+    found = set_strength(refiner, frames, log_factor, "", MOST_WORSE)
     refiner.log_factor.fill_(log_factor)
     if refiner.has_confidence:
         found["spread_factor"] = fit_spread(refiner, batches(), cache, dtype)
@@ -117,7 +118,7 @@ def calibrate_with_points(
     """
     refiner.eval()
     frames = measure_frames(refiner, batches(), 0.0, cache, dtype)
-    found = set_strength(refiner, frames, 0.0, "point_")
+    found = set_strength(refiner, frames, 0.0, "point_", 0.0)
     if refiner.has_confidence:
         found["spread_factor"] = fit_spread(refiner, batches(), cache, dtype)
         refiner.get_buffer("point_spread_factor").fill_(found["spread_factor"])
@@ -125,12 +126,17 @@ def calibrate_with_points(
 
 
 def set_strength(
-    refiner: RefinerNetwork, frames: Sequence[FrameErrors], log_factor: float, prefix: str
+    refiner: RefinerNetwork,
+    frames: Sequence[FrameErrors],
+    log_factor: float,
+    prefix: str,
+    most_worse: float,
 ) -> dict[str, Any]:
     """Set strength and limit by validation frames; returns what results.json says of them."""
     limit = max(float(np.quantile([one.size for one in frames], LIMIT_QUANTILE)), 1e-6)
     table = scene_table(frames, limit)
-    strength, errors = STRENGTHS[choose(table)], table.mean(0)
+    chosen = choose(table, most_worse)
+    strength, errors = STRENGTHS[chosen], table.mean(0)
     refiner.get_buffer(f"{prefix}limit").fill_(limit)
     refiner.get_buffer(f"{prefix}strength").fill_(strength)
     return {
@@ -142,7 +148,7 @@ def set_strength(
         "spread_factor": 1.0,
         "abs_rel": {
             "single_factor": float(errors[0]),
-            "calibrated": float(errors[choose(table)]),
+            "calibrated": float(errors[chosen]),
             "full_strength": float(scene_table(frames, math.inf).mean(0)[-1]),
         },
     }
@@ -202,15 +208,15 @@ def scene_table(frames: Sequence[FrameErrors], limit: float) -> np.ndarray:
     return np.array([np.mean(rows, axis=0) for _, rows in sorted(of_scene.items())])
 
 
-def choose(table: np.ndarray) -> int:
-    """The column of the strength to use, from `scene_table`."""
+def choose(table: np.ndarray, most_worse: float) -> int:
+    """The column of the strength to use, from `scene_table`; see the top of this file."""
     logs = np.log(np.maximum(table, LEAST_ABS_REL))
     best = int(logs.mean(0).argmin())
     if len(table) < LEAST_SCENES:
         return best
     worse = logs - logs[:, [best]]
     error = worse.std(0, ddof=1) / math.sqrt(len(table))
-    return int(np.argmax(worse.mean(0) <= np.minimum(error, MOST_WORSE)))
+    return int(np.argmax(worse.mean(0) <= np.minimum(error, most_worse)))
 
 
 def fit_spread(

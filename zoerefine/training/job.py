@@ -15,6 +15,7 @@ from zoerefine.identity import TRAINING, Role, differences, training_digest
 from zoerefine.launch import provenance
 from zoerefine.launch.git_commands import head_commit
 from zoerefine.launch.launcher import link_latest
+from zoerefine.points.data_points import with_points
 from zoerefine.progress import say, warn
 from zoerefine.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.run_dir import RunDir, run_from_launcher
@@ -116,7 +117,8 @@ def configured_data(cfg: Config) -> Dataset:
     """The data set with the clips that DATA selects."""
     data = cfg.DATA
     selection = Selection(data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
-    return select(open_dataset(data.ROOT), selection)
+    dataset = select(open_dataset(data.ROOT), selection)
+    return with_points(dataset, Path(data.POINTS)) if data.POINTS else dataset
 
 
 def configured_split(cfg: Config, dataset: Dataset) -> Split:

@@ -1,4 +1,4 @@
-"""Metric points of training and validation batches, simulated from their true depth."""
+"""Metric points of training and validation batches: the data's, else simulated ones."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +39,12 @@ def correct(batch: DeviceBatch, points: Tensor) -> DeviceBatch:
 
 
 def evaluated_points(batch: DeviceBatch, count: int) -> Tensor:
-    """The points that a batch is evaluated with, [B, count, 4]: the same at every call."""
+    """The points that a batch is evaluated with, [B, N, 4]: the data's, or `count` simulated ones.
+
+    They are the same at every call.
+    """
+    if batch.points is not None:
+        return batch.points
     simulation = PointSimulation("random", count, EVALUATED_NOISE)
     return simulation(batch.depth_m, batch.rgb01, batch.index.numpy())
 
@@ -74,6 +79,8 @@ class TrainingPoints:
         numbers = uniform_numbers(batch.index.numpy(), seed + STREAM, epoch, count)
         draws = torch.from_numpy(numbers).to(batch.depth_m.device, non_blocking=True)
         of_frames, draws = draws[:, :FRAME_DRAWS], draws[:, FRAME_DRAWS:]
+        if batch.points is not None:
+            return self.some_of(batch.points, of_frames)
         chosen = (of_frames[:, 1] * len(self.kinds)).long()
         noise, outliers = self.noise * of_frames[:, 3], self.outliers * of_frames[:, 4]
         found = batch.depth_m.new_zeros(len(draws), draws_of(self.most) // 3, 4)
@@ -85,6 +92,12 @@ class TrainingPoints:
             found[:, : points.shape[1]] += points * kept[:, None, None]
             longest = max(longest, points.shape[1])
         return found[:, :longest]
+
+    def some_of(self, points: Tensor, draws: Tensor) -> Tensor:
+        """The data's points [B, N, 4], all of them or fewer, in the share of frames with points."""
+        there = (points[..., 2] > 0).sum(1)
+        kept = thinned(points, (there + 1) ** draws[:, 2] * points.shape[1] / there.clamp(min=1))
+        return kept * (draws[:, 0] >= self.none)[:, None, None]
 
 
 def thinned(points: Tensor, counts: Tensor) -> Tensor:
