@@ -1,14 +1,18 @@
 """Metric points around an engine: what it gets for them, and what they still say of its output.
 
-The number of points does not matter to an engine. Its inputs are pictures of one shape.
+The number of points does not matter to an engine. Its inputs are pictures of one shape. Importing
+this file does not import torch; a frame with points does.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 
 from zoerefine.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
 from zoerefine.points.metric_points import MetricPoints
-from zoerefine.points.spread import spread, tensor_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Array = np.ndarray
 
@@ -39,8 +43,12 @@ def corrected(refined_u16: Array, points: MetricPoints) -> Array:
     return spread_u16(refined_u16, points)[0]
 
 
-def spread_u16(depth_u16: Array, points: MetricPoints) -> tuple[Array, torch.Tensor]:
+def spread_u16(depth_u16: Array, points: MetricPoints) -> "tuple[Array, Tensor]":
     """Depth corrected once, in metres * 256, where a valid pixel stays valid; and `hints01`."""
+    import torch
+
+    from zoerefine.points.spread import spread, tensor_of
+
     depth_m = depth_u16 * np.float32(ZOE_UNIT_M)
     found, hints01 = spread(torch.from_numpy(depth_m)[None, None], tensor_of(points, depth_m))
     encoded: Array = np.maximum(ZOEDEPTH.encode(found[0, 0].numpy()), depth_u16 > 0)
