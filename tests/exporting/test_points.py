@@ -10,6 +10,7 @@ from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.exporting.build import EngineBuilder
 from zoerefine.exporting.bundle import load_bundle
+from zoerefine.exporting.engine import HINTS, RGB
 from zoerefine.exporting.engine_kinds import engine_kind
 from zoerefine.infer import Refiner
 from zoerefine.points import MetricPoints
@@ -34,8 +35,8 @@ def builder(world, tmp_path_factory):
     torch.manual_seed(0)
     torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.3)
     calibration = {
-        "log_factor": 0.2, "strength": 0.5, "limit": 0.1, "spread_factor": 1.0,
-        "point_strength": 1.0, "point_limit": 0.3, "point_spread_factor": 3.0,
+        "log_factor": 0.2, "strength": 0.5, "limit": 0.1, "spread_factor": 2.0,
+        "point_strength": 1.0, "point_limit": 0.3,
     }  # fmt: skip
     for name, value in calibration.items():
         refiner.get_buffer(name).fill_(value)
@@ -70,7 +71,7 @@ def test_it_agrees_with_eager_with_and_without_points(engine, builder, frames, s
     eager = builder.eager(torch.device("cpu"))
     for points in (POINTS, NO_POINTS):
         picture, depth = hinted(rgb, zoe, points)
-        assert picture.shape == (*size, 5)
+        assert picture.shape == (*size, RGB + HINTS)
         with torch.inference_mode():
             inputs = torch.from_numpy(picture)[None], torch.from_numpy(depth)[None]
             expected = [one.numpy().astype(float) for one in eager(*inputs)]

@@ -48,7 +48,7 @@ class DeviceBatch:
         points: metric points of the data, float32 [B, MAX_POINTS, 4]: x, y, metres and sigma; 0
             metres: none.
         hints01: for a refiner that takes metric points, what they say at a pixel, float32
-            [B, 2, H, W] (zoerefine/points/spread.py); `zoe_m` is then corrected by them.
+            [B, HINTS, H, W] (zoerefine/points/spread.py); `zoe_m` is then corrected by them.
     """
 
     rgb01: Tensor

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoerefine.exporting.engine_kinds import ArrayForward, Forward
 
 RGB = 3  # channels
-NO_HINTS = 0, 128  # the bytes of `hints01` without points: see zoerefine/points/spread.py
+NO_HINTS = 0, 128, 0, 128  # the bytes of `hints01` without points: see zoerefine/points/spread.py
 HINTS = len(NO_HINTS)
 A = TypeVar("A", bound="Array")
 

@@ -11,7 +11,7 @@ from zoerefine.exporting.int8_operator import OperatorInt8Conv
 from zoerefine.exporting.precision import Int8Conv, RefinerInputs, to_precision
 from zoerefine.exporting.shipped_module import ShippedModule, core_of
 from zoerefine.model import RefinerNetwork
-from zoerefine.model.refiner import HINTS
+from zoerefine.points.spread import HINTS
 
 RGB_CHANNELS = 3
 

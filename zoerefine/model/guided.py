@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import HINTS, INPUTS, DepthHead, ScaleHead
+from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
 from zoerefine.model.small import UNetBody
+from zoerefine.points.spread import HINTS
 
 FACTOR = 4  # picture resolution over feature resolution
 WIDTHS = (2, 4, 6, 8)  # channels of each level, in units of the base

@@ -24,9 +24,9 @@ With confidence, the backbone has a second output: the scale of a Laplace distri
 of log depth. It sees the features of depth and does not change them, so depth is trained exactly
 as without it.
 
-A refiner that takes metric points gets pseudo depth that the points have corrected, and two inputs
-more: how much the points say at a pixel, and their correction (zoerefine/points/spread.py). So it
-takes any number of points, and a network of fixed inputs is all that an engine has to run. Frames
+A refiner that takes metric points gets pseudo depth that the points have corrected, and inputs
+that say where points are and what they say (zoerefine/points/spread.py). So it takes any number of
+points, and a network of fixed inputs is all that an engine has to run. Frames
 with points have a calibration of their own, without a single factor: the points have corrected it.
 
 The row of a pixel is an input (as in CoordConv, Liu et al. 2018): a camera at a constant height
@@ -41,7 +41,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoerefine.depth_limits import TYPICAL_M
-from zoerefine.points.spread import HINT_UNITS, NO_CHANGE, no_hints
+from zoerefine.points.spread import CHANGE_UNITS, NO_CHANGE, no_hints
 
 # ImageNet statistics for RGB in 0..1, indoor statistics for log depth, those of rows in -1..1.
 # The mean of log depth is log typical_depth_m.
@@ -50,9 +50,9 @@ LOG_DEPTH = 3  # the channel of log depth
 INPUT_STD = (0.229, 0.224, 0.225, 0.6, 0.58)
 INPUTS = len(INPUT_MEAN)
 RGB = 3  # channels
-# Of what metric points say at a pixel: how much, and the change of log depth.
-HINT_MEAN, HINT_STD = (0.0, NO_CHANGE / 255), (0.25, 0.25 * HINT_UNITS / 255)
-HINTS = len(HINT_MEAN)
+# Of what metric points say at a pixel: see `hints_of` in zoerefine/points/spread.py.
+HINT_MEAN = (0.0, NO_CHANGE / 255, 0.0, NO_CHANGE / 255)
+HINT_STD = (0.25, 0.25 * CHANGE_UNITS[0] / 255, 0.25, 0.2 * CHANGE_UNITS[1] / 255)
 NEAREST_INPUT_M = 0.05  # the backbone sees nearer depths, and 0 (no measurement), as this depth
 SMALLEST_DEPTH_M = 1e-3  # smaller than the step of any depth file
 MEAN_LOG_SCALE = math.log(0.1)  # of the error of log depth; it is predicted within a factor e^5
@@ -62,7 +62,7 @@ DEPTH, CORRECTION = "depth", "correction"  # what a backbone predicts
 # Buffers that the calibration sets, with their values before it.
 CALIBRATION = {"log_factor": 0.0, "strength": 1.0, "limit": math.inf, "spread_factor": 1.0}
 # The same for frames with metric points.
-POINT_CALIBRATION = {"point_strength": 1.0, "point_limit": math.inf, "point_spread_factor": 1.0}
+POINT_CALIBRATION = {"point_strength": 1.0, "point_limit": math.inf}
 CALIBRATED = (*CALIBRATION, *POINT_CALIBRATION)  # names of the buffers
 
 
@@ -135,7 +135,8 @@ class RefinerNetwork(nn.Module):
         """Refine a batch.
 
         Args:
-            rgb01: float [B, 3, H, W] in 0..1; of a refiner that takes points also [B, 5, H, W],
+            rgb01: float [B, 3, H, W] in 0..1; of a refiner that takes points also
+                [B, RGB + HINTS, H, W],
                 with `hints01`.
             zoe_m: float32 [B, 1, H, W], metres; 0 means no measurement and stays 0. With points,
                 corrected by them.
@@ -160,12 +161,7 @@ class RefinerNetwork(nn.Module):
         """
         change, *log_scales = self.predict(rgb01, zoe_m)
         log_scale = MEAN_LOG_SCALE + log_scales[0].clamp(-MAX_LOG_SCALE, MAX_LOG_SCALE)
-        factor = self.spread_factor
-        if self.takes_points:
-            factor = torch.where(
-                self.has_points(rgb01), self.get_buffer("point_spread_factor"), factor
-            )
-        spread = log_scale.exp() * (BAND_SCALES * factor)
+        spread = log_scale.exp() * (BAND_SCALES * self.spread_factor)
         return self.depth_of(zoe_m, change, rgb01), torch.where(zoe_m > 0, spread, 0.0)
 
     def predict(self, rgb01: Tensor, zoe_m: Tensor) -> tuple[Tensor, ...]:

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import HINTS, INPUTS, DepthHead, ScaleHead
+from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
+from zoerefine.points.spread import HINTS
 
 WIDTHS = (1, 2, 4, 6, 8)  # channels of each level, in units of the base
 

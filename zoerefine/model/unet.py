@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.model.refiner import HINTS, INPUTS, DepthHead, ScaleHead
+from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
+from zoerefine.points.spread import HINTS
 
 BLOCKS = 2  # residual blocks of a stage, as in ResNet18
 

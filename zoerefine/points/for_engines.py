@@ -25,8 +25,8 @@ def hinted(rgb_u8: Array, zoe_u16: Array, points: MetricPoints) -> tuple[Array, 
         zoe_u16: pseudo depth, uint16 [H, W], metres * 256.
 
     Returns:
-        The picture with `hints01` in bytes as two more channels, uint8 [H, W, 5], and the pseudo
-        depth corrected by the points, uint16 [H, W]. Without points it is the same.
+        The picture with `hints01` in bytes as more channels, uint8 [H, W, 3 + HINTS], and the
+        pseudo depth corrected by the points, uint16 [H, W]. Without points it is the same.
     """
     corrected_u16, hints01 = spread_u16(zoe_u16, points)
     hints_u8 = (hints01[0] * 255).round().byte().permute(1, 2, 0).numpy()

@@ -40,7 +40,11 @@ GRID = 24, 32, 16  # rows, columns, depths
 NEAREST_M = 1e-2  # predicted depth below this counts as this
 KNOWN_LENGTH = 0.1  # of the longer side: how far a point makes depth known
 KNOWN_POINTS = 255  # as many at one place make what is known 1
-HINT_UNITS, NO_CHANGE = 64, 128  # of the change of log depth as a byte
+NEAR_LENGTH = 0.025  # of the longer side: standard deviation of a point's surroundings
+NEAR_POINTS = 2  # as many at one place make `near01` 1
+NEAR_FLOOR = 0.1  # far from all points nothing is left to say
+NO_CHANGE, CHANGE_UNITS = 128, (64, 127)  # bytes: changes of log depth, what is left of them
+HINTS = 4  # channels
 
 Array = np.ndarray
 
@@ -87,9 +91,8 @@ def spread(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
             absent. A picture without points keeps its depth bit for bit.
 
     Returns:
-        Corrected depth, float32 [B, 1, H, W], and `hints01`, float32 [B, 2, H, W] in 0..1, which a
-        refiner sees beside the picture: how much the points say at a pixel, by their number
-        nearby, and the change of log depth, (NO_CHANGE + HINT_UNITS change) / 255.
+        Corrected depth, float32 [B, 1, H, W], and `hints01`, float32 [B, HINTS, H, W], which a
+        refiner sees beside the picture; see `hints_of`.
     """
     if not points.shape[1]:
         return depth_m, no_hints(depth_m)
@@ -108,14 +111,32 @@ def spread(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     system = covariance * pairs(agree) + torch.diag_embed(torch.where(agree, noise, 1.0))
     weights = torch.linalg.solve(system, torch.where(agree, error, 0.0))
     change = field(depth_m, rows, columns, log_m, weights)
-    change01 = ((NO_CHANGE + HINT_UNITS * change) / 255).clamp(0, 1)
-    hints01 = torch.cat([known(depth_m, rows, columns, agree), change01], 1)
-    return depth_m * change.exp(), hints01
+    corrected_m = depth_m * change.exp()
+    left = metres.clamp(min=1e-9).log() - at_points(corrected_m, x, y).clamp(min=NEAREST_M).log()
+    near01, left_nearby = nearby(depth_m, rows, columns, there, left)
+    known01 = known(depth_m, rows, columns, agree)
+    return corrected_m, hints_of(known01, change, near01, left_nearby)
+
+
+def hints_of(known01: Tensor, change: Tensor, near01: Tensor, left: Tensor) -> Tensor:
+    """`hints01`: what points say at a pixel, in 0..1, as bytes hold it.
+
+    Args:
+        known01: how much they say, by the number of points nearby that agree, 0..1.
+        change: of log depth, as they were spread.
+        near01: how near the next points are, 0..1.
+        left: mean of what points nearby still say of the corrected log depth, -1..1.
+    """
+    signed = [(NO_CHANGE + units * one) / 255 for one, units in zip(
+        (change, left), CHANGE_UNITS, strict=True
+    )]  # fmt: skip
+    return torch.cat([known01, signed[0], near01, signed[1]], 1).clamp(0, 1)
 
 
 def no_hints(depth_m: Tensor) -> Tensor:
     """`hints01` of pictures without points."""
-    return torch.cat([torch.zeros_like(depth_m), torch.full_like(depth_m, NO_CHANGE / 255)], 1)
+    zeros = torch.zeros_like(depth_m)
+    return hints_of(zeros, zeros, zeros, zeros)
 
 
 def at_points(depth_m: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -210,3 +231,25 @@ def known(depth_m: Tensor, rows: Tensor, columns: Tensor, agree: Tensor) -> Tens
     nearby = by_row @ kernel(of_columns, columns, KNOWN_LENGTH).transpose(1, 2)
     share = (nearby.log1p() / math.log1p(KNOWN_POINTS)).clamp(max=1).float()[:, None]
     return F.interpolate(share, depth_m.shape[2:], mode="bilinear", align_corners=True)
+
+
+def nearby(
+    depth_m: Tensor, rows: Tensor, columns: Tensor, there: Tensor, left: Tensor
+) -> tuple[Tensor, Tensor]:
+    """How near points are to a pixel, and the mean of their values [B, N], clamped to -1..1.
+
+    Points that were taken for outliers count, too: a network may know better.
+    """
+    height, width = depth_m.shape[2:]
+
+    def closeness(count: int, places: Tensor) -> Tensor:  # [B, count, N]
+        pixels = torch.arange(count, device=depth_m.device) / max(height, width)
+        distance = (pixels[None, :, None] - places.float()[:, None]) / NEAR_LENGTH
+        return torch.exp(-distance.square() / 2)
+
+    by_row, by_column = closeness(height, rows), closeness(width, columns)
+    values = torch.where(there, left.clamp(-1, 1), 0.0).float()
+    weight = (by_row * there[:, None]) @ by_column.transpose(1, 2)
+    total = (by_row * values[:, None]) @ by_column.transpose(1, 2)
+    mean = total / (weight + NEAR_FLOOR)
+    return (weight / NEAR_POINTS).clamp(max=1)[:, None], mean[:, None]

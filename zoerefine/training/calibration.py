@@ -12,11 +12,10 @@ refiner (zoerefine/model/refiner.py):
   (Breiman et al. 1984, section 3.4.3), because a weaker correction is the safer one; but by no
   more than MOST_WORSE, so that little is lost where corrections help much;
 - `point_strength` and `point_limit`, of a refiner that takes metric points: the same for frames
-  with points, whose single factor is 1. The strength is the best one: without a correction the
-  points are followed, which is safe, too;
-- `spread_factor`, `point_spread_factor`: the factor on the predicted spread with which COVERAGE of
-  the pixels lie inside the band (split conformal prediction, Lei et al. 2018, with scaled
-  residuals).
+  with points of several kinds. Depth is measured after the points have corrected it again. The
+  strength is the best one: without a correction the points are followed, which is safe, too;
+- `spread_factor`: the factor on the predicted spread with which COVERAGE of the pixels lie inside
+  the band (split conformal prediction, Lei et al. 2018, with scaled residuals).
 """
 
 import math
@@ -34,9 +33,11 @@ from zoerefine.depth_limits import NEAREST_M
 from zoerefine.metrics import valid_pixels
 from zoerefine.model import RefinerNetwork
 from zoerefine.model.refiner import correction_size
+from zoerefine.points.spread import spread
 from zoerefine.ranks import gather_from_all
 
 STRENGTHS = np.linspace(0, 1, 21)
+POINT_STRENGTHS = np.linspace(0, 1, 5)  # with points, a frame takes longer
 LIMIT_QUANTILE = 0.99
 COVERAGE = 0.9
 LEAST_ABS_REL = 1e-4  # a smaller error counts as this one
@@ -98,6 +99,7 @@ def calibrate(
         return None
     found = set_strength(refiner, frames, log_factor, "", MOST_WORSE)
     refiner.log_factor.fill_(log_factor)
+    found["spread_factor"] = 1.0
     if refiner.has_confidence:
         found["spread_factor"] = fit_spread(refiner, batches(), cache, dtype)
         refiner.spread_factor.fill_(found["spread_factor"])
@@ -106,23 +108,19 @@ def calibrate(
 
 @torch.no_grad()
 def calibrate_with_points(
-    refiner: RefinerNetwork, batches: Batches, cache: Cache, dtype: torch.dtype
+    refiner: RefinerNetwork, batches: Iterable[DeviceBatch], cache: Cache, dtype: torch.dtype
 ) -> dict[str, Any]:
     """Set the calibration for frames with metric points, after `calibrate`.
 
     Args:
-        batches: makes an iterator over the validation frames, corrected by points.
+        batches: the validation frames as `point_inputs.correct` returns them.
 
     Returns:
         As `calibrate`.
     """
     refiner.eval()
-    frames = measure_frames(refiner, batches(), 0.0, cache, dtype)
-    found = set_strength(refiner, frames, 0.0, "point_", 0.0)
-    if refiner.has_confidence:
-        found["spread_factor"] = fit_spread(refiner, batches(), cache, dtype)
-        refiner.get_buffer("point_spread_factor").fill_(found["spread_factor"])
-    return found
+    frames = measure_frames(refiner, batches, 0.0, cache, dtype)
+    return set_strength(refiner, frames, 0.0, "point_", 0.0)
 
 
 def set_strength(
@@ -145,7 +143,6 @@ def set_strength(
         "log_factor": log_factor,
         "strength": float(strength),
         "limit": limit,
-        "spread_factor": 1.0,
         "abs_rel": {
             "single_factor": float(errors[0]),
             "calibrated": float(errors[chosen]),
@@ -168,15 +165,17 @@ def measure_frames(
         correction = change - log_factor
         mask = valid_pixels(batch.depth_m, batch.zoe_m, cache.farthest_m)
         sizes = correction_size(batch.zoe_m, correction).flatten().tolist()
+        strengths = STRENGTHS if batch.hints01 is None else POINT_STRENGTHS
         columns = [
             abs_rel(batch, mask, log_factor + float(share) * correction, cache.farthest_m)
-            for share in STRENGTHS
+            for share in strengths
         ]
         rows = torch.stack(columns, 1).tolist()
         for k, index in enumerate(batch.index.tolist()):
             if not math.isnan(rows[k][0]):
                 scene = cache.clips[cache.frames["clip"][index]].scene
-                found.append(FrameErrors(index, scene, sizes[k], tuple(rows[k])))
+                errors = np.interp(STRENGTHS, strengths, rows[k])
+                found.append(FrameErrors(index, scene, sizes[k], tuple(errors)))
     everything = [one for part in gather_from_all(found) for one in part]
     return sorted(everything, key=lambda one: one.index)
 
@@ -190,7 +189,10 @@ def predict(refiner: RefinerNetwork, batch: DeviceBatch, dtype: torch.dtype) -> 
 
 def abs_rel(batch: DeviceBatch, mask: Tensor, change: Tensor, farthest_m: float) -> Tensor:
     """AbsRel of each picture when log depth changes by `change`, [B]; NaN without a valid pixel."""
-    depth_m = (batch.zoe_m * change.exp()).clamp(NEAREST_M, farthest_m)
+    depth_m = batch.zoe_m * change.exp()
+    if batch.hints01 is not None and batch.points is not None:
+        depth_m, _ = spread(depth_m, batch.points)
+    depth_m = depth_m.clamp(NEAREST_M, farthest_m)
     errors = torch.where(mask, (depth_m - batch.depth_m).abs() / batch.depth_m, 0.0)
     return errors.sum((1, 2, 3), dtype=torch.float64) / mask.sum((1, 2, 3))
 

@@ -1,5 +1,6 @@
 """Metric points of training and validation batches: the data's, else simulated ones."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,6 +17,13 @@ from zoerefine.points.spread import spread
 STREAM = 0x706F696E7473  # added to the seed: other random numbers than the augmentation's
 FRAME_DRAWS = 5  # whether there are points, their kind, their number, noise, outliers
 EVALUATED_NOISE = 0.03
+CALIBRATION = (
+    PointSimulation("random", 50),
+    PointSimulation("random", 5),
+    PointSimulation("corners", 50),
+    PointSimulation("zones"),
+    PointSimulation("beam", 50),
+)
 
 
 def training_transform(cfg: Config, epoch: int) -> Transform:
@@ -35,7 +43,17 @@ def training_transform(cfg: Config, epoch: int) -> Transform:
 def correct(batch: DeviceBatch, points: Tensor) -> DeviceBatch:
     """A batch as a refiner with points sees it: `zoe_m` corrected by points [B, N, 4]."""
     corrected_m, hints01 = spread(batch.zoe_m, points)
-    return replace(batch, zoe_m=corrected_m, hints01=hints01)
+    return replace(batch, zoe_m=corrected_m, hints01=hints01, points=points)
+
+
+def with_all_points(batches: Iterable[DeviceBatch]) -> Iterator[DeviceBatch]:
+    """Each batch as a refiner sees it with the data's points, or with every kind of CALIBRATION."""
+    for batch in batches:
+        if batch.points is not None:
+            yield correct(batch, batch.points)
+            continue
+        for simulation in CALIBRATION:
+            yield correct(batch, simulation(batch.depth_m, batch.rgb01, batch.index.numpy()))
 
 
 def evaluated_points(batch: DeviceBatch, count: int) -> Tensor:

@@ -31,7 +31,7 @@ from zoerefine.training.evaluate import evaluate, evaluate_shuffled
 from zoerefine.training.global_scale import fit_log_scale
 from zoerefine.training.memory_use import refuse_too_large
 from zoerefine.training.optimizer import make_optimizer
-from zoerefine.training.point_inputs import correct, evaluated_points
+from zoerefine.training.point_inputs import with_all_points
 from zoerefine.training.pretrained import load_pretrained
 from zoerefine.training.schedule import make_schedule
 from zoerefine.training.start_weights import find_start_weights, load_start_weights
@@ -40,7 +40,6 @@ from zoerefine.training.weight_average import WeightAverage
 MIN_LOSS_SCALE = 2.0**-16  # of fp16; reached from the initial 2^16 by 32 skipped steps in a row
 SCALE_PICTURES = 512  # training pictures to which the global scale is fitted
 WEIGHTED_DRAWS = 4
-CALIBRATION_POINTS = 50
 
 
 class Trainer:
@@ -231,12 +230,7 @@ class Trainer:
         found = calibrate(self.weights, batches, self.log_scale, self.cache, self.dtype)
         if found and self.weights.takes_points:
             found["points"] = calibrate_with_points(
-                self.weights,
-                lambda: (
-                    correct(one, evaluated_points(one, CALIBRATION_POINTS)) for one in batches()
-                ),
-                self.cache,
-                self.dtype,
+                self.weights, with_all_points(batches()), self.cache, self.dtype
             )
         return found
 
