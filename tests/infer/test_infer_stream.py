@@ -159,9 +159,11 @@ def test_points_correct_the_depth_before_it_becomes_steady(infer, recordings, re
         Path(f"points/a/{number}.csv").write_text("x,y,metres\n10,10,2.5\n50,30,3\n")
     done = infer(*STREAM, "--points", "points", "--out", "out")
     assert done.code == 0, done.err
-    points, memory = PointFiles(Path("points")), None
+    points, memory, stream = PointFiles(Path("points")), None, refiner.stream()
     for number in range(7):
         rgb, zoe = read_rgb(Path(f"rgb/a/{number}.jpg")), read_zoe(Path(f"zoe/a/{number}.png"))
         depth = corrected(refiner(rgb, zoe), points.read(f"a/{number}", *zoe.shape))
         steady, memory = step(memory, rgb, depth)
         np.testing.assert_array_equal(read_zoe(Path(f"out/depth/a/{number}.png")), steady)
+        by_call = stream(rgb, zoe, points.read(f"a/{number}", *zoe.shape))
+        np.testing.assert_array_equal(by_call, steady)

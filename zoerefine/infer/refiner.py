@@ -126,12 +126,14 @@ class Refiner:
         """A function of one camera's consecutive frames whose depth is steady over time."""
         return RefinerStream(self)
 
-    def step(self, memory: "Memory | None", rgb: Any, zoe: Any) -> "tuple[Any, Memory]":
+    def step(
+        self, memory: "Memory | None", rgb: Any, zoe: Any, points: "MetricPoints | None" = None
+    ) -> "tuple[Any, Memory]":
         """Refined depth that is steady from frame to frame, with the state passed in and out.
 
         Args:
             memory: what the last step returned; None for the first frame.
-            rgb, zoe: as in a call. A batch is consecutive frames of one camera.
+            rgb, zoe, points: as in a call. A batch is consecutive frames of one camera.
 
         Returns:
             The depth as from a call, but steady, and the memory for the next frame. Tensors on a
@@ -142,7 +144,7 @@ class Refiner:
         """
         from zoerefine.infer.stream import steps
 
-        refined = self(rgb, zoe)
+        refined = self(rgb, zoe, points)
         depth = as_array(refined)
         steady_u16, memory = steps(memory, *batch(as_array(rgb), depth))
         steady = like(depth, steady_u16, ZOE_UNIT_M)
@@ -174,9 +176,9 @@ class RefinerStream:
         self.refiner = refiner
         self.memory: Memory | None = None
 
-    def __call__(self, rgb: Any, zoe: Any) -> Any:
+    def __call__(self, rgb: Any, zoe: Any, points: "MetricPoints | None" = None) -> Any:
         """`Refiner.step` with the memory of the last call."""
-        depth, self.memory = self.refiner.step(self.memory, rgb, zoe)
+        depth, self.memory = self.refiner.step(self.memory, rgb, zoe, points)
         return depth
 
     def reset(self) -> None:
