@@ -60,7 +60,9 @@ def test_a_picture_without_a_file_has_no_points(tmp_path):
         ("x,y,metres\n1,2,0\n", "line 2: metres must be above 0"),
         ("x,y,metres\n1,2,nan\n", "line 2: metres must be above 0"),
         ("x,y,metres\n1,2,inf\n", "line 2: metres must be above 0"),
-        ("x,y,metres,sigma\n1,2,1,-1\n", "line 2: sigma must be a number of metres, 0 or more"),
+        ("x,y,metres,sigma\n1,2,1,-1\n", "line 2: sigma must be from 0 to 1000 metres"),
+        ("x,y,metres,sigma\n1,2,1,1e300\n", "line 2: sigma must be from 0 to 1000 metres"),
+        ("x,y,metres," + "a" * 200_000 + "\n1,2,1,1\n", "is no CSV (field larger than"),
     ],
 )
 def test_a_wrong_table_is_named_with_its_line(tmp_path, text, words):
@@ -85,3 +87,9 @@ def test_two_files_of_one_picture_are_refused(tmp_path):
     (tmp_path / "0.csv").write_text("x,y,metres\n")
     with pytest.raises(UserError, match="points of one picture: remove one"):
         PointFiles(tmp_path).path("0")
+
+
+@pytest.mark.parametrize("values", [([1], [1, 2], [1], [0]), (1, 1, 1, 0), ([[1]],) * 4])
+def test_points_of_different_shapes_are_refused(values):
+    with pytest.raises(UserError, match="give four sequences of one length"):
+        MetricPoints(*values)

@@ -73,3 +73,10 @@ def test_an_impossible_simulation_is_refused():
         PointSimulation("stars")
     with pytest.raises(UserError, match="shares, 0 to 1"):
         PointSimulation(noise=float("nan"))
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**63)])
+def test_a_wrong_seed_is_one_line(tmp_path, capsys, seed):
+    with pytest.raises(SystemExit):
+        main(["data", "points", "any", "--out", str(tmp_path), "--seed", seed])
+    assert f"argument --seed: must be from 0 to 2^63 - 1, got {seed}" in capsys.readouterr().err

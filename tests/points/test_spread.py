@@ -83,6 +83,29 @@ def test_points_at_invalid_pixels_are_not_used_and_these_stay_invalid():
     np.testing.assert_array_equal(found, spread_points(pseudo_m, kept))
 
 
+@pytest.mark.parametrize("wrong", [
+    (np.nan, 4, 2, 0), (4, np.inf, 2, 0), (64, 4, 2, 0), (4, -1, 2, 0),
+    (4, 4, np.nan, 0), (4, 4, np.inf, 0), (4, 4, -2, 0), (4, 4, 2, np.nan), (4, 4, 2, np.inf),
+])  # fmt: skip
+def test_points_outside_the_picture_or_without_a_value_are_not_used(wrong):
+    _, pseudo_m = scene()
+    good = 10, 20, 3.0, 0
+    both = MetricPoints(*zip(good, wrong, strict=True))
+    alone = spread_points(pseudo_m, MetricPoints(*([value] for value in good)))
+    np.testing.assert_array_equal(spread_points(pseudo_m, both), alone)
+    assert not np.array_equal(alone, pseudo_m)
+
+
+@pytest.mark.parametrize("invalid", [np.nan, np.inf, -1])
+def test_non_finite_and_negative_depth_is_invalid(invalid):
+    truth_m, pseudo_m = scene()
+    points = points_of(truth_m[10:], 20)
+    points = MetricPoints(points.x, points.y + 10, points.depth_m, points.sigma_m)
+    zero_m, wrong_m = pseudo_m.copy(), pseudo_m.copy()
+    zero_m[:10], wrong_m[:10] = 0, invalid
+    np.testing.assert_array_equal(spread_points(wrong_m, points), spread_points(zero_m, points))
+
+
 def test_more_points_than_the_limit_are_thinned(monkeypatch):
     truth_m, pseudo_m = scene()
     monkeypatch.setattr(metric_points, "MAX_POINTS", 40)

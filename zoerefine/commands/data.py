@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
+from zoerefine.config.declare import MOST_SEED
 from zoerefine.data import ZOEDEPTH_MODEL
 from zoerefine.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.errors import UserError
@@ -58,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     add("--scenes", type=at_most(10_000), default=12, help="number of rooms (12)")
     add("--clips", type=positive, default=2, help="clips per scene (2)")
     add("--frames", type=at_most(100_000), default=16, help="frames per clip (16)")
-    add("--seed", type=int, default=0, help="random seed; the same seed gives the same bytes (0)")
+    add("--seed", type=seed, default=0, help="random seed; the same seed gives the same bytes (0)")
     add("--family-b", type=int, default=0, metavar="N",
         help="give the last N scenes another kind of depth error (0)")  # fmt: skip
     add("--height", type=at_most(8192), default=480, help="picture height in pixels (480)")
@@ -88,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     add("--count", type=at_most(10_000), default=50, help="points a picture, at most (50)")
     add("--noise", type=float, default=0.03, help="standard deviation, as a share of depth (0.03)")
     add("--outliers", type=float, default=0.0, help="share of points of arbitrary depth (0)")
-    add("--seed", type=int, default=0, help="the same seed gives the same points (0)")
+    add("--seed", type=seed, default=0, help="the same seed gives the same points (0)")
 
     add = command(split, "split scenes into training, validation and test")
     add("folder", type=Path, help="the data set")
@@ -97,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     add("--test", type=float, default=0.15, help="share of test scenes (0.15)")
     add("--test-scenes", nargs="*", default=[], metavar="SCENE",
         help="test scenes in addition to the random ones")  # fmt: skip
-    add("--seed", type=int, default=0, help="seed of the random split (0)")
+    add("--seed", type=seed, default=0, help="seed of the random split (0)")
 
     add = command(pack, "pack a config's data set into the cache that its training will use")
     add("--config", "--cfg_path", required=True, metavar="FILE", help="a YAML config")
@@ -121,6 +122,14 @@ def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
+    return number
+
+
+def seed(text: str) -> int:
+    """A seed of random numbers; argparse names the option of any other text."""
+    number = int(text)
+    if not 0 <= number <= MOST_SEED:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 2^63 - 1, got {text}")
     return number
 
 

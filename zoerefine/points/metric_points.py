@@ -9,7 +9,6 @@ each of its pixels is the mean depth of a zone, as a time-of-flight sensor of 8x
 
 import csv
 import io
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ MAX_POINTS = 400  # of a picture that are used: the effort grows with the third 
 
 @dataclass(frozen=True)
 class MetricPoints:
-    """Depth measured at some pixels of a picture; float64 [N] each.
+    """Depth measured at some pixels of a picture; float64 [N] each, made from any sequences.
 
     Attributes:
         x, y: pixels of the picture; whole numbers are the pixels' centres.
@@ -42,8 +41,25 @@ class MetricPoints:
     depth_m: np.ndarray
     sigma_m: np.ndarray
 
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "depth_m", "sigma_m"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
+        shapes = [one.shape for one in (self.x, self.y, self.depth_m, self.sigma_m)]
+        if self.x.ndim != 1 or len(set(shapes)) > 1:
+            raise UserError(
+                f"x, y, depth_m and sigma_m of points have the shapes {shapes}: give four "
+                "sequences of one length"
+            )
+
     def __len__(self) -> int:
         return len(self.x)
+
+    def usable(self, height: int, width: int) -> "MetricPoints":
+        """Those inside a picture of this size with finite values and a depth above 0."""
+        values = np.stack([self.x, self.y, self.depth_m, self.sigma_m])
+        inside = (self.x >= -0.5) & (self.x < width - 0.5)
+        inside &= (self.y >= -0.5) & (self.y < height - 0.5)
+        return self.select(inside & np.isfinite(values).all(0) & (self.depth_m > 0))
 
     def select(self, chosen: np.ndarray) -> "MetricPoints":
         """The points of a mask or an index."""
@@ -146,11 +162,11 @@ def zones(values: np.ndarray, path: Path, height: int, width: int) -> MetricPoin
 def table(path: Path, height: int, width: int) -> MetricPoints:
     """The points of a CSV file."""
     reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
-    columns = reader.fieldnames or ()
-    missing = [name for name in NEEDED if name not in columns]
-    if missing:
-        raise UserError(f"{path} line 1 has no column {', '.join(missing)}")
     try:
+        columns = reader.fieldnames or ()
+        missing = [name for name in NEEDED if name not in columns]
+        if missing:
+            raise UserError(f"{path} line 1 has no column {', '.join(missing)}")
         rows = [point(row, f"{path} line {reader.line_num}", height, width) for row in reader]
     except csv.Error as error:
         raise UserError(f"{path} line {reader.reader.line_num} is no CSV ({error})") from None
@@ -173,6 +189,8 @@ def point(row: dict[str, str], where: str, height: int, width: int) -> tuple[flo
         raise UserError(
             f"{where}: metres must be above 0 and at most {FARTHEST_POINT_M:g}, got {depth_m:g}"
         )
-    if not 0 <= sigma_m < math.inf:
-        raise UserError(f"{where}: sigma must be a number of metres, 0 or more, got {sigma_m:g}")
+    if not 0 <= sigma_m <= FARTHEST_POINT_M:
+        raise UserError(
+            f"{where}: sigma must be from 0 to {FARTHEST_POINT_M:g} metres, got {sigma_m:g}"
+        )
     return x, y, depth_m, sigma_m

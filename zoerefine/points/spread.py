@@ -53,25 +53,27 @@ def spread_points(depth_m: Array, points: MetricPoints) -> Array:
     """Correct predicted depth by metric points.
 
     Args:
-        depth_m: float [H, W], metres; 0 marks an invalid pixel and stays 0.
-        points: where the predicted depth is valid; others are not used. Without points the depth
-            stays as it is.
+        depth_m: float [H, W], metres. Pixels that are 0, negative or non-finite are invalid; they
+            are 0 in the result.
+        points: those at invalid pixels or outside the picture, and those with a value that is not
+            finite, are not used. Without points the depth stays as it is.
 
     Returns:
         Corrected depth, float32 [H, W], metres.
     """
-    depth = torch.from_numpy(np.ascontiguousarray(depth_m, np.float32))[None, None]
-    found: Array = spread_twice(depth, tensor_of(points, depth_m))[0, 0].numpy()
+    valid_m = np.where(np.isfinite(depth_m) & (depth_m > 0), depth_m, 0).astype(np.float32)
+    depth = torch.from_numpy(valid_m)[None, None]
+    found: Array = spread_twice(depth, tensor_of(points, valid_m))[0, 0].numpy()
     return found
 
 
 def tensor_of(points: MetricPoints, depth_m: Array) -> Tensor:
     """Points as `spread` takes them, float32 [1, N, 4]: at most MAX_POINTS where depth is valid."""
     height, width = depth_m.shape
+    points = points.usable(height, width)
     rows = np.clip(np.rint(points.y).astype(int), 0, height - 1)
     columns = np.clip(np.rint(points.x).astype(int), 0, width - 1)
-    there = depth_m[rows, columns]
-    used = thinned(points.select((there > 0) & np.isfinite(there)))
+    used = thinned(points.select(depth_m[rows, columns] > 0))
     values = np.stack([used.x, used.y, used.depth_m, used.sigma_m], 1).astype(np.float32)
     return torch.from_numpy(values)[None]
 

@@ -18,7 +18,7 @@ from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import weights_digest
 
 # Keys that decide what a network's weights mean. MAX_LOG is none: a fine-tuning may change it.
-NETWORK_KEYS = ("NAME", "BASE", "PREDICTS", "CONFIDENCE", "OPTIONS")
+NETWORK_KEYS = ("NAME", "BASE", "PREDICTS", "CONFIDENCE", "POINTS", "OPTIONS")
 
 
 @dataclass(frozen=True)
