@@ -152,6 +152,13 @@ EXECUTORS = Registry(
         "ray": "zoerefine.launch.executor.ray_cluster:ray_executor",
     },
 )
+ENVIRONMENTS = Registry(
+    "environment",
+    {
+        "venv": "zoerefine.launch.environment_venv",
+        "uv": "zoerefine.launch.environment_uv",
+    },
+)
 POINT_KINDS = Registry(
     "points of kind",
     {

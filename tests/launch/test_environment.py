@@ -2,24 +2,12 @@
 
 import json
 import sys
-import zipfile
 from pathlib import Path
 
-from zoerefine.launch.environment import job_environment, lock_file_digest, packages
+from tests.launch.local_packages import make_wheel
+from zoerefine.launch.environment import job_environment, packages
+from zoerefine.launch.environment_build import lock_file_digest
 from zoerefine.run_dir import RunDir
-
-
-def make_wheel(folder, version):
-    """A package of one module."""
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"tinything-{version}"
-    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("tinything.py", f"VERSION = '{version}'\n")
-        about = f"Metadata-Version: 2.1\nName: tinything\nVersion: {version}\n"
-        wheel.writestr(f"{name}.dist-info/METADATA", about)
-        tag = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        wheel.writestr(f"{name}.dist-info/WHEEL", tag)
-        wheel.writestr(f"{name}.dist-info/RECORD", "")
 
 
 def test_a_virtual_environment_is_made_from_the_lock_file_once(

@@ -12,12 +12,14 @@ from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.errors import UserError
 from zoerefine.identity import OWN_MODULES
+from zoerefine.launch.environment_build import CURRENT
 from zoerefine.launch.executor import NO_RESOURCES
 from zoerefine.launch.job_words import NO_CONFIG, usual_overrides
 from zoerefine.launch.launch_plan import Job
 from zoerefine.launch.launcher import home_folder, launch
 from zoerefine.launch.left import GIB, LIMIT_BYTES
 from zoerefine.progress import is_quiet
+from zoerefine.registries import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from zoerefine.launch.housekeeping import StoredFolder
@@ -161,9 +163,10 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--allow-dirty", action="store_true",
         help="record the uncommitted changes of a local repository with the run, and apply them; "
         "otherwise they are refused")  # fmt: skip
-    add("--environment", choices=["current", "venv"], default="current",
+    add("--environment", choices=[CURRENT, *ENVIRONMENTS], default=CURRENT,
         help="current: the packages of this Python (default); venv: a virtual environment made "
-        "from the commit's requirements.lock, kept for later runs")  # fmt: skip
+        "from the commit's requirements.lock, kept for later runs; uv: the same in seconds, also "
+        "from uv.lock or pylock.toml")  # fmt: skip
     add("--caller", type=Path, default=Path.cwd(), metavar="DIR",
         help="your folder (default: the current one): --config and zoerefine's own configs are "
         "relative to it, other jobs find it in ZOEREFINE_CALLER_FOLDER or with --cwd "

@@ -1,41 +1,32 @@
 """What a job runs in: its Python interpreter and its environment variables.
 
-<home>/environments/<digest>/          a virtual environment made from a commit's lock file
-<home>/environments/<digest>/.ready    written when it is complete
-<home>/environments/<digest>.lock      held while it is made; held, shared, while it is used
+`environment_build.py` says where virtual environments are and makes them.
 """
 
-import hashlib
 import os
-import platform
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from zoerefine.errors import UserError
-from zoerefine.files import write_text
+from zoerefine.launch.environment_build import (
+    CURRENT,
+    build_environment,
+    environment_name,
+    environments_folder,
+    find_lock_file,
+    is_ready,
+)
 from zoerefine.launch.repository_address import LOGIN_VARIABLES
 from zoerefine.locks import lock
-from zoerefine.progress import say
 from zoerefine.run_dir import ATTEMPT, CALLER_FOLDER, RUN_FOLDER, SEED, RunDir
 
-LOCK_FILES = ("requirements.lock", "requirements.txt")
-# Lines that refer to other files, so that the lock file alone does not fix the packages.
-REFERENCES = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable", ".", "/", "file:")
 # Variables that would change what the job runs, and those that an outer launch has set.
 REMOVED_VARIABLES = {
     *("PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONPLATLIBDIR", "PYTHONOPTIMIZE"),
     *("PYTHONWARNINGS", "PYTHONDEBUG", "PYTHONSAFEPATH", "PYTHONNOUSERSITE", "__PYVENV_LAUNCHER__"),
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", *LOGIN_VARIABLES),
 }
-
-
-def environments_folder(home: Path) -> Path:
-    """The folder of all virtual environments."""
-    return home / "environments"
 
 
 def job_environment(
@@ -87,62 +78,28 @@ def job_python(kind: str, workspace: Path, commit: str, home: Path) -> Iterator[
     """Hold the job's Python interpreter.
 
     Args:
-        kind: `current`, the interpreter of this process, or `venv`, a virtual environment made
-            from the commit's lock file.
+        kind: `current`, the interpreter of this process, or a name of `registries.ENVIRONMENTS`: a
+            virtual environment made from the commit's lock file.
 
     Raises:
         UserError: the commit has no lock file, or it cannot be installed.
     """
-    if kind == "current":
+    if kind == CURRENT:
         yield Path(sys.executable)
         return
-    file = find_lock_file(workspace)
-    folder = environments_folder(home) / lock_file_digest(file.read_bytes(), commit)
-    stamp = folder / ".ready"
-    if not stamp.exists():
-        with lock(Path(f"{folder}.lock")):
-            if not stamp.exists():
-                build_environment(folder, file, workspace)
-    with lock(Path(f"{folder}.lock"), shared=True):
-        os.utime(folder)  # --clean reads the time of the last use here
-        yield folder / "bin" / "python"
-
-
-def find_lock_file(workspace: Path) -> Path:
-    """The file that pins a commit's packages."""
-    for name in LOCK_FILES:
-        path = workspace / name
-        if path.is_file() and path.resolve().is_relative_to(workspace.resolve()):
-            return path
-    raise UserError(f"the commit has no {' or '.join(LOCK_FILES)} for --environment venv")
-
-
-def lock_file_digest(data: bytes, commit: str) -> str:
-    """The digest that names a virtual environment: of the lock file and of our Python version.
-
-    A lock file that refers to other files counts together with its commit.
-    """
-    lines = data.decode(errors="replace").splitlines()
-    has_references = any(line.strip().startswith(REFERENCES) or " @ ." in line for line in lines)
-    about = f"{sys.version}\n{platform.machine()}\n{commit if has_references else ''}\n"
-    return hashlib.sha256(about.encode() + data).hexdigest()[:16]
-
-
-def build_environment(folder: Path, file: Path, workspace: Path) -> None:
-    """Make a virtual environment from a lock file. What a killed launch left is removed first."""
-    say(f"installing {file.name} into {folder} (once for this lock file)")
-    shutil.rmtree(folder, ignore_errors=True)
-    install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", file)
-    steps = ((sys.executable, "-m", "venv", folder), (folder / "bin" / "python", *install))
-    for command in steps:
-        words = list(map(str, command))
-        done = subprocess.run(words, cwd=workspace, capture_output=True, text=True, check=False)
-        if done.returncode:
-            shutil.rmtree(folder, ignore_errors=True)
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            reason = next((line for line in lines if line.startswith("ERROR")), lines[-1])
-            raise UserError(f"{file.name} of the commit cannot be installed: {reason}")
-    write_text(folder / ".ready", f"{file.name}\n")
+    file = find_lock_file(kind, workspace)
+    folder = environments_folder(home) / environment_name(kind, file, commit)
+    lock_file = Path(f"{folder}.lock")
+    while True:
+        if not is_ready(folder):
+            with lock(lock_file) as lock_fd:
+                if not is_ready(folder):
+                    build_environment(kind, folder, file, lock_fd)
+        with lock(lock_file, shared=True):
+            if is_ready(folder):  # a clean-up may have removed it before it was held
+                os.utime(folder)  # --clean reads the time of the last use here
+                yield folder / "bin" / "python"
+                return
 
 
 def package_folders(python: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.launch.changes import shortened_list
-from zoerefine.launch.environment import environments_folder
+from zoerefine.launch.environment_build import environments_folder
 from zoerefine.launch.left import rescue
 from zoerefine.launch.mirror import mirrors_folder
 from zoerefine.launch.workspace import delete_folder, delete_workspace, last_run, workspaces_folder

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
+from zoerefine.launch.environment_build import CURRENT
 from zoerefine.launch.git_commands import git
 from zoerefine.launch.git_objects import GITLINK, LINK
 
@@ -64,7 +65,7 @@ def check_commit_has(
         environment: a module may come from a virtual environment, which is made later.
     """
     check_name(module)
-    if not is_script(module) and environment == "venv":
+    if not is_script(module) and environment != CURRENT:
         return
     names = [os.path.normpath(module)] if is_script(module) else module_files(module)
     parents = {str(parent) for name in names for parent in Path(name).parents} - {".", "/"}
@@ -113,7 +114,7 @@ def check_origin(
     Args:
         program: Python's words for the script, as `job_program` gives them.
         folder: the workspace.
-        environment: with `venv` the module may come from the commit's virtual environment.
+        environment: unless `current`, the module may come from the commit's virtual environment.
     """
     if program[0] != "-m":
         return
@@ -125,14 +126,14 @@ def check_origin(
     if done.returncode or not files[0]:
         raise UserError(f"the commit has no module {program[1]}: check --module")
     allowed = [folder.resolve()]
-    if environment == "venv":
+    if environment != CURRENT:
         allowed.append(python.parents[1].resolve())
     for file in files:
         if not any(Path(file).is_relative_to(place) for place in allowed):
             raise UserError(
                 f"--module {program[1]} would run {file}, which is not in the commit: give a "
-                "script or module of the commit, or --environment venv for a module of its lock "
-                "file"
+                "script or module of the commit, or --environment venv or uv for a module of its "
+                "lock file"
             )
 
 

@@ -10,6 +10,7 @@ from zoerefine.files import digest_json
 from zoerefine.identity import OWN_MODULES, launch_settings
 from zoerefine.launch.changes import Changes, read_changes
 from zoerefine.launch.config_merge import NEW_KEY, YAML_SUFFIXES, merge_overrides
+from zoerefine.launch.environment_build import check_environment
 from zoerefine.launch.job_config import (
     Setting,
     check_own_words,
@@ -44,7 +45,8 @@ class Job:
         config_flag: the module's option for its config; empty if the config is its first word.
         branch: if not empty, the commit must be on this branch.
         allow_dirty: record uncommitted changes of a local repository, and apply them.
-        environment: `current`, or `venv`: made from the commit's own lock file.
+        environment: `current`, or a name of `registries.ENVIRONMENTS`: made from the commit's own
+            lock file.
         caller: the user's folder. Relative paths of zoerefine's config keys start here.
         cwd: the job's working directory: `workspace`, `caller` or `run` (the run directory).
         overrides_in: how the job gets the overrides: `arguments`, as its last words; `options`, as
@@ -177,6 +179,7 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
         raise UserError(f"--caller {job.caller} is not an existing folder")
     if job.overrides_in == "file" and job.overrides and job.config == NO_CONFIG:
         raise UserError("there is no config to merge KEY VALUE into: give --config FILE")
+    check_environment(job.environment)
     check_storage(Document({}, {}), job.overrides)  # before the search for any secret
     if job.module.startswith(OWN_MODULES):
         check_own_words(job.overrides)

@@ -139,8 +139,6 @@ def launch_command(run: RunDir, recorded: dict[str, Any]) -> str:
         words.append(f"--config-flag={recorded['config_flag']}")
     if recorded.get("dirty_digest"):
         words.append("--allow-dirty")
-    if recorded.get("environment_kind") == "venv":
-        words += ["--environment", "venv"]
     words += ["--caller", recorded.get("caller", "."), "--runs", str(run.path.parents[1])]
     words += ["--name", run.path.parent.name, *added_words(recorded)]
     words += recorded.get("overrides", [])
@@ -152,6 +150,7 @@ def launch_command(run: RunDir, recorded: dict[str, Any]) -> str:
 def added_words(recorded: dict[str, Any]) -> list[str]:
     """The words for options that are not at their defaults."""
     options = {
+        "environment_kind": ("--environment", "current"),
         "cwd": ("--cwd", "workspace"),
         "overrides_in": ("--overrides", usual_overrides(Path(recorded["config"]))),
         "seed_key": ("--seed-key", "SEED"),
