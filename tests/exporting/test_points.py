@@ -8,10 +8,11 @@ from tests.conftest import TINY
 from tests.exporting.test_engines import BUILT_HERE
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
-from zoerefine.exporting.build import EngineBuilder
+from zoerefine.exporting.build import EngineBuilder, make_manifest
 from zoerefine.exporting.bundle import load_bundle
 from zoerefine.exporting.engine import HINTS, RGB
 from zoerefine.exporting.engine_kinds import engine_kind
+from zoerefine.exporting.model_card import inputs_and_outputs
 from zoerefine.infer import Refiner
 from zoerefine.points import MetricPoints
 from zoerefine.points.for_engines import corrected, hinted
@@ -91,6 +92,14 @@ def test_a_picture_without_hints_is_one_without_points(engine, frames):
     np.testing.assert_array_equal(plain, tensors.numpy())
 
 
+def test_the_model_card_states_the_channels_of_points(builder):
+    run = builder.run
+    manifest = make_manifest(run, "torchscript", "fp32", RGB + HINTS)
+    assert "0, 128, 0, 128" in inputs_and_outputs(
+        load_config(run.config_file), manifest | {"outputs": {}}
+    )
+
+
 def test_a_refiner_takes_points_of_one_picture(engine, frames):
     rgb, zoe = one_frame(frames)
     refiner = Refiner(engine)
@@ -100,5 +109,7 @@ def test_a_refiner_takes_points_of_one_picture(engine, frames):
     in_metres = refiner(rgb, torch.from_numpy(zoe / np.float32(256)), POINTS)
     np.testing.assert_allclose(in_metres, expected / 256, atol=1e-6)
     assert (expected != refiner(rgb, zoe)).mean() > 0.9
+    with pytest.raises(UserError, match="points are a ndarray; give"):
+        refiner(rgb, zoe, np.array([[5, 6, 2.5]]))
     with pytest.raises(UserError, match="metric points are of one picture"):
         refiner(rgb[None].repeat(2, 0), zoe[None].repeat(2, 0), POINTS)

@@ -18,6 +18,7 @@ from zoerefine.visible_text import visible
 
 FILE = "pseudo.json"
 MOST_BYTES = 2**16  # of the file
+MOST_CHARACTERS = 200  # of a name or a digest
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,11 @@ def source_from_json(value: Any) -> PseudoSource:
     name, digest = value.get("name", ""), value.get("digest", "")
     if not isinstance(name, str) or not isinstance(digest, str):
         return UNKNOWN
-    return UNKNOWN if name == UNKNOWN_NAME else PseudoSource(visible(name), visible(digest))
+    return (
+        UNKNOWN
+        if name == UNKNOWN_NAME
+        else PseudoSource(visible(name.strip()), visible(digest.strip()))
+    )
 
 
 def write_source(folder: Path, source: PseudoSource) -> None:
@@ -98,6 +103,8 @@ def read_source(path: Path) -> PseudoSource | None:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is no JSON ({error})") from None
     source = source_from_json(found)
+    if max(len(source.name), len(source.digest)) > MOST_CHARACTERS:
+        raise UserError(f"{path}: name and digest have at most {MOST_CHARACTERS} characters")
     if not source.name:
         raise UserError(
             f'{path} states no network: it should be {{"name": "...", "digest": "..."}}; the '

@@ -8,6 +8,7 @@ from typing import Any
 from zoerefine.config import Config, load_config, training_size
 from zoerefine.data.pseudo_source import source_from_json
 from zoerefine.depth_limits import NEAREST_M
+from zoerefine.exporting.engine import NO_HINTS
 from zoerefine.exporting.verify import tolerances
 from zoerefine.metrics import arrow
 from zoerefine.run_dir import RunDir
@@ -106,6 +107,10 @@ camera height or kind of scene was not evaluated, unless the table above says so
 def inputs_and_outputs(cfg: Config, manifest: dict[str, Any]) -> str:
     """Types, units and ranges."""
     height, width = training_size(cfg)
+    channels = "0 to 255, in the order red, green, blue"
+    if manifest["takes_points"]:
+        no_points = ", ".join(map(str, NO_HINTS))
+        channels += f", then what metric points say; without points these are {no_points}"
     bound = math.exp(cfg.MODEL.MAX_LOG)
     outputs = "\n".join(
         f"| output: {name} | {one['type']} | {one['meaning']} |"
@@ -115,7 +120,7 @@ def inputs_and_outputs(cfg: Config, manifest: dict[str, Any]) -> str:
 
 | | type | values |
 |---|---|---|
-| rgb | {manifest["inputs"]["rgb"]} | 0 to 255, in the order red, green, blue |
+| rgb | {manifest["inputs"]["rgb"]} | {channels} |
 | zoe (pseudo depth) | {manifest["inputs"]["zoe"]} | 0 (invalid pixel) to 65535 (256 m) |
 {outputs}
 

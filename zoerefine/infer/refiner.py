@@ -81,8 +81,13 @@ class Refiner:
 
         An engine that takes no points is only corrected after it.
         """
+        from zoerefine.points import MetricPoints
         from zoerefine.points.for_engines import corrected, hinted
 
+        if not isinstance(points, MetricPoints):
+            raise UserError(
+                f"points are a {type(points).__name__}; give zoerefine.points.MetricPoints"
+            )
         is_array = isinstance(zoe, np.ndarray)
         pictures, depths = batch(rgb, zoe if is_array else as_array(zoe))
         if len(pictures) > 1:
