@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -139,3 +139,18 @@ def digest_json(value: Any) -> str:
     """SHA-256 of a JSON value in canonical form (sorted keys, no spaces), in hex."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_pairs(
+    folder: Path, names: Sequence[str], what: str, suffixes: Sequence[str] = (".png",)
+) -> None:
+    """Raises `UserError` if a folder has a file for none of the names (if any are known)."""
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder} with {what}")
+    files = ([folder / f"{name}{suffix}" for suffix in suffixes] for name in names)
+    if names and not any(path.exists() for paths in files for path in paths):
+        first = " or ".join(str(folder / f"{names[0]}{suffix}") for suffix in suffixes)
+        raise UserError(
+            f"{folder} has no {what} for any of {len(names)} pictures: the names must be the same, "
+            f"the first would be {first}"
+        )

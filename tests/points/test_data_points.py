@@ -90,5 +90,5 @@ def test_other_points_are_other_data(world, folder, tmp_path, capsys):
 
 def test_a_folder_of_other_pictures_is_refused(world, tmp_path):
     (tmp_path / "other.csv").write_text("x,y,metres\n")
-    with pytest.raises(UserError, match="has no points of any of 16 pictures"):
+    with pytest.raises(UserError, match="has no points for any of 16 pictures"):
         with_points(open_dataset(world), tmp_path)

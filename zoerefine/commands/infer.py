@@ -182,6 +182,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.exporting.bundle import bundle_of, load_bundle
     from zoerefine.exporting.outputs import NO_CONFIDENCE
     from zoerefine.exporting.processor import other_processor
+    from zoerefine.files import check_pairs
     from zoerefine.infer.inference import Inference
     from zoerefine.infer.point_cloud import CameraOptions
     from zoerefine.infer.points_alone import points_alone
@@ -189,7 +190,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.infer.results import ResultFolder, check_separate, check_writable
     from zoerefine.infer.side_by_side import remove_parts
     from zoerefine.infer.side_video import check_encoder
-    from zoerefine.infer.sources import check_pairs, open_source
+    from zoerefine.infer.sources import open_source
     from zoerefine.own_files import refuse_foreign
     from zoerefine.points.metric_points import PointFiles
     from zoerefine.progress import say, warn

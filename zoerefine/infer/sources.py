@@ -225,14 +225,3 @@ def file_fingerprint(path: Path) -> str:
     except OSError:
         return ""
     return f"{path.name} {stat.st_size} {stat.st_mtime_ns}"
-
-
-def check_pairs(folder: Path, names: Sequence[str], what: str) -> None:
-    """Raises `UserError` if a folder has a file for none of the names (if any are known)."""
-    if not folder.is_dir():
-        raise UserError(f"there is no folder {folder} with {what}")
-    if names and not any((folder / f"{name}.png").exists() for name in names):
-        raise UserError(
-            f"{folder} has no {what} for any of {len(names)} pictures: the names must be the same, "
-            f"the first would be {folder / names[0]}.png"
-        )

@@ -18,6 +18,7 @@ import numpy as np
 from zoerefine.data.depth_codec import MILLIMETRES
 from zoerefine.data.text_files import read_text
 from zoerefine.errors import UserError
+from zoerefine.files import check_pairs
 from zoerefine.image_files import read_values
 
 NEEDED, OPTIONAL = ("x", "y", "metres"), "sigma"
@@ -87,14 +88,7 @@ class PointFiles:
 
     def check(self, names: Sequence[str]) -> None:
         """Raises `UserError` if the folder has points of none of these pictures."""
-        if not self.folder.is_dir():
-            raise UserError(f"there is no folder {self.folder} with points")
-        if names and not any(self.path(name) for name in names):
-            first = self.folder / names[0]
-            raise UserError(
-                f"{self.folder} has no points of any of {len(names)} pictures: the names must be "
-                f"the same, the first would be {first}.csv or {first}.png"
-            )
+        check_pairs(self.folder, names, "points", SUFFIXES)
 
     def read(self, name: str, height: int, width: int) -> MetricPoints:
         """A picture's points; none without a file. Raises `UserError` for a damaged file."""
