@@ -1,6 +1,7 @@
 """What predicted pseudo depth: it is stated beside the files and travels into the packed cache."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -35,6 +36,12 @@ def test_the_nearest_pseudo_json_above_a_file_states_its_source(tmp_path):
     assert source_of(tmp_path / "a") == outer
     assert source_of(tmp_path / "a" / "b" / "c") == inner  # a folder that is not there yet
     assert sources_of([tmp_path / "a" / "0.png", tmp_path / "a" / "b" / "0.png"]) == {outer, inner}
+
+
+def test_a_pipe_in_the_place_of_the_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pseudo.json")
+    with pytest.raises(UserError, match="is not a regular file"):
+        source_of(tmp_path)
 
 
 def test_names_are_compared_where_a_digest_is_unknown():

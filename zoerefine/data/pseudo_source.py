@@ -93,6 +93,8 @@ def read_source(path: Path) -> PseudoSource | None:
     Raises `UserError` for a file that states no name.
     """
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise UserError(f"{path} is not a regular file")
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES)
         found = json.loads(data)
