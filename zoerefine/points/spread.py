@@ -111,7 +111,8 @@ def spread(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     covariance = (SCALE**2 + LOCAL**2 * alike) * pairs(there)
     agree = without_outliers(covariance, noise, error, there)
     system = covariance * pairs(agree) + torch.diag_embed(torch.where(agree, noise, 1.0))
-    weights = torch.linalg.solve(system, torch.where(agree, error, 0.0))
+    # The checks of `solve` and `inv` would wait for a GPU; noise keeps the matrices regular.
+    weights = torch.linalg.solve_ex(system, torch.where(agree, error, 0.0)).result
     change = field(depth_m, rows, columns, log_m, weights)
     corrected_m = depth_m * change.exp()
     left = metres.clamp(min=1e-9).log() - at_points(corrected_m, x, y).clamp(min=NEAREST_M).log()
@@ -167,7 +168,7 @@ def without_outliers(covariance: Tensor, noise: Tensor, error: Tensor, there: Te
     agree = there
     for _ in range(OUTLIER_ROUNDS):
         ignored = torch.where(agree, noise, IGNORED)
-        inverse = torch.linalg.inv(covariance + torch.diag_embed(ignored))
+        inverse = torch.linalg.inv_ex(covariance + torch.diag_embed(ignored)).inverse
         variance = 1 / inverse.diagonal(dim1=1, dim2=2)
         # Of a point's error as the others predict it, with the point's own noise.
         expected = (variance - ignored).clamp(min=0) + noise

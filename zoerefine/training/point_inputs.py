@@ -11,7 +11,7 @@ from zoerefine.config import Config
 from zoerefine.config.data_keys import PointKeys
 from zoerefine.data.augment import Augmentation, uniform_numbers
 from zoerefine.data.prefetch import DeviceBatch, Transform
-from zoerefine.points.simulate import PointSimulation, draws_of, measured
+from zoerefine.points.simulate import ZONES, PointSimulation, draws_of, measured
 from zoerefine.points.spread import spread
 
 STREAM = 0x706F696E7473  # added to the seed: other random numbers than the augmentation's
@@ -101,24 +101,22 @@ class TrainingPoints:
             return self.some_of(batch.points, of_frames)
         chosen = (of_frames[:, 1] * len(self.kinds)).long()
         noise, outliers = self.noise * of_frames[:, 3], self.outliers * of_frames[:, 4]
-        found = batch.depth_m.new_zeros(len(draws), draws_of(self.most) // 3, 4)
-        longest = 0
+        found = batch.depth_m.new_zeros(len(draws), max(self.most, ZONES**2), 4)
         for number, kind in enumerate(self.kinds):
             points = measured(kind, batch.depth_m, batch.rgb01, self.most, draws, noise, outliers)
-            points = thinned(points, (self.most + 1) ** of_frames[:, 2])
+            points = spaced(points, (self.most + 1) ** of_frames[:, 2])
             kept = (chosen == number) & (of_frames[:, 0] >= self.none)
             found[:, : points.shape[1]] += points * kept[:, None, None]
-            longest = max(longest, points.shape[1])
-        return found[:, :longest]
+        return found
 
     def some_of(self, points: Tensor, draws: Tensor) -> Tensor:
         """The data's points [B, N, 4], all of them or fewer, in the share of frames with points."""
         there = (points[..., 2] > 0).sum(1)
-        kept = thinned(points, (there + 1) ** draws[:, 2] * points.shape[1] / there.clamp(min=1))
+        kept = spaced(points, (there + 1) ** draws[:, 2] * points.shape[1] / there.clamp(min=1))
         return kept * (draws[:, 0] >= self.none)[:, None, None]
 
 
-def thinned(points: Tensor, counts: Tensor) -> Tensor:
+def spaced(points: Tensor, counts: Tensor) -> Tensor:
     """About so many of each frame's points, evenly spaced: [B, N, 4], counts [B]."""
     size = points.shape[1]
     steps = torch.arange(size + 1, device=points.device) * (counts.clamp(max=size) / size)[:, None]
