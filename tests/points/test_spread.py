@@ -136,7 +136,7 @@ def test_the_grid_gives_the_mean_of_the_gaussian_process():
     mean = covariance(at_pixels, at_points) @ np.linalg.solve(system, error)
     expected = pseudo_m * np.exp(mean.reshape(pseudo_m.shape))
     depth = torch.from_numpy(pseudo_m)[None, None]
-    found, _ = spread.spread(depth, spread.tensor_of(points, pseudo_m))
+    found = spread.spread(depth, spread.tensor_of(points, pseudo_m))
     np.testing.assert_allclose(found[0, 0], expected, rtol=0.02)
 
 
@@ -147,11 +147,11 @@ def test_a_picture_in_a_batch_is_corrected_as_alone():
     for number, count in ((0, 30), (2, 12)):
         truth_m, pseudo_m = pictures[number]
         points[number, :count] = spread.tensor_of(points_of(truth_m, count), pseudo_m)[0]
-    together, hints01 = spread.spread(depth, points)
+    together, hints01 = spread.spread_with_hints(depth, points)
     assert (together[1] == depth[1]).all()
     assert (hints01[1] == spread.no_hints(depth[[1]])).all()
     for number, count in ((0, 30), (2, 12)):
-        alone, hints_alone = spread.spread(depth[[number]], points[[number], :count])
+        alone, hints_alone = spread.spread_with_hints(depth[[number]], points[[number], :count])
         torch.testing.assert_close(together[[number]], alone, rtol=1e-5, atol=0)
         torch.testing.assert_close(hints01[[number]], hints_alone, rtol=1e-5, atol=1e-7)
 
@@ -162,7 +162,7 @@ def test_more_is_known_near_points_and_with_more_of_them():
 
     def known_by(*places):
         values = [[x, y, truth_m[y, x], 0.0] for x, y in places]
-        return spread.spread(depth, torch.tensor([values]))[1][0, 0]
+        return spread.spread_with_hints(depth, torch.tensor([values]))[1][0, 0]
 
     one, two = known_by((10, 10)), known_by((10, 10), (12, 12))
     assert 0 < one[40, 60] < one[10, 10] < two[10, 10] <= 1

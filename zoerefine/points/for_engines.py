@@ -28,9 +28,11 @@ def hinted(rgb_u8: Array, zoe_u16: Array, points: MetricPoints) -> tuple[Array, 
         The picture with `hints01` in bytes as more channels, uint8 [H, W, 3 + HINTS], and the
         pseudo depth corrected by the points, uint16 [H, W]. Without points it is the same.
     """
-    corrected_u16, hints01 = spread_u16(zoe_u16, points)
+    from zoerefine.points.spread import spread_with_hints
+
+    corrected_m, hints01 = spread_with_hints(*tensors(zoe_u16, points))
     hints_u8 = (hints01[0] * 255).round().byte().permute(1, 2, 0).numpy()
-    return np.concatenate([rgb_u8, hints_u8], 2), corrected_u16
+    return np.concatenate([rgb_u8, hints_u8], 2), encoded(corrected_m, zoe_u16)
 
 
 def points_alone_u16(zoe_u16: Array, points: MetricPoints) -> Array:
@@ -40,16 +42,22 @@ def points_alone_u16(zoe_u16: Array, points: MetricPoints) -> Array:
 
 def corrected(refined_u16: Array, points: MetricPoints) -> Array:
     """An engine's output, corrected by what the points still say of it."""
-    return spread_u16(refined_u16, points)[0]
+    from zoerefine.points.spread import spread
+
+    return encoded(spread(*tensors(refined_u16, points)), refined_u16)
 
 
-def spread_u16(depth_u16: Array, points: MetricPoints) -> "tuple[Array, Tensor]":
-    """Depth corrected once, in metres * 256, where a valid pixel stays valid; and `hints01`."""
+def tensors(depth_u16: Array, points: MetricPoints) -> "tuple[Tensor, Tensor]":
+    """Depth in metres [1, 1, H, W] and points [1, N, 4], as `spread` takes them."""
     import torch
 
-    from zoerefine.points.spread import spread, tensor_of
+    from zoerefine.points.spread import tensor_of
 
     depth_m = depth_u16 * np.float32(ZOE_UNIT_M)
-    found, hints01 = spread(torch.from_numpy(depth_m)[None, None], tensor_of(points, depth_m))
-    encoded: Array = np.maximum(ZOEDEPTH.encode(found[0, 0].numpy()), depth_u16 > 0)
-    return encoded, hints01
+    return torch.from_numpy(depth_m)[None, None], tensor_of(points, depth_m)
+
+
+def encoded(corrected_m: "Tensor", depth_u16: Array) -> Array:
+    """Corrected depth [1, 1, H, W] in metres * 256; a pixel that was valid stays valid."""
+    found: Array = np.maximum(ZOEDEPTH.encode(corrected_m[0, 0].numpy()), depth_u16 > 0)
+    return found

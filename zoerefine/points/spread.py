@@ -20,6 +20,7 @@ between the two.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -79,12 +80,11 @@ def tensor_of(points: MetricPoints, depth_m: Array) -> Tensor:
 
 
 def spread_twice(depth_m: Tensor, points: Tensor) -> Tensor:
-    """Depth [B, 1, H, W] corrected by points [B, N, 4], as `spread` takes and returns them."""
-    return spread(spread(depth_m, points)[0], points)[0]
+    """Depth [B, 1, H, W] corrected by points alone, as `spread` takes and returns them."""
+    return spread(spread(depth_m, points), points)
 
 
-@torch.no_grad()
-def spread(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+def spread(depth_m: Tensor, points: Tensor) -> Tensor:
     """Correct predicted depth by metric points, once.
 
     Args:
@@ -93,32 +93,80 @@ def spread(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
             absent. A picture without points keeps its depth bit for bit.
 
     Returns:
-        Corrected depth, float32 [B, 1, H, W], and `hints01`, float32 [B, HINTS, H, W], which a
-        refiner sees beside the picture; see `hints_of`.
+        Corrected depth, float32 [B, 1, H, W].
     """
+    return Spreading.of(depth_m, points).corrected_m if points.shape[1] else depth_m
+
+
+def spread_with_hints(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """`spread`, and what a refiner sees beside the picture: `hints01` [B, HINTS, H, W]."""
     if not points.shape[1]:
         return depth_m, no_hints(depth_m)
-    height, width = depth_m.shape[2:]
-    x, y, metres, sigma_m = points.double().unbind(-1)
-    predicted_m = at_points(depth_m, x, y)
-    there = (metres > 0) & (predicted_m > 0) & predicted_m.isfinite()
-    log_m = predicted_m.clamp(min=NEAREST_M).log()
-    error = torch.where(there, metres.clamp(min=1e-9).log() - log_m, 0.0)
-    noise = NOISE**2 + (sigma_m / metres.clamp(min=1e-9)) ** 2
-    noise = torch.where(there, noise, 1.0)
-    rows, columns = y / max(height, width), x / max(height, width)
-    alike = kernel(rows, rows) * kernel(columns, columns) * kernel(log_m, log_m)
-    covariance = (SCALE**2 + LOCAL**2 * alike) * pairs(there)
-    agree = without_outliers(covariance, noise, error, there)
-    system = covariance * pairs(agree) + torch.diag_embed(torch.where(agree, noise, 1.0))
-    # The checks of `solve` and `inv` would wait for a GPU; noise keeps the matrices regular.
-    weights = torch.linalg.solve_ex(system, torch.where(agree, error, 0.0)).result
-    change = field(depth_m, rows, columns, log_m, weights)
-    corrected_m = depth_m * change.exp()
-    left = metres.clamp(min=1e-9).log() - at_points(corrected_m, x, y).clamp(min=NEAREST_M).log()
-    near01, left_nearby = nearby(depth_m, rows, columns, there, left)
-    known01 = known(depth_m, rows, columns, agree)
-    return corrected_m, hints_of(known01, change, near01, left_nearby)
+    found = Spreading.of(depth_m, points)
+    return found.corrected_m, found.hints01()
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """What points say of predicted depth.
+
+    Attributes:
+        depth_m: before, [B, 1, H, W].
+        change: of log depth, [B, 1, H, W].
+        points: float64 [B, N, 4].
+        there: which of them are used, bool [B, N].
+        agree: which of these are no outliers.
+    """
+
+    depth_m: Tensor
+    change: Tensor
+    points: Tensor
+    there: Tensor
+    agree: Tensor
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, depth_m: Tensor, points: Tensor) -> "Spreading":
+        """Solve the Gaussian process for the points."""
+        points = points.double()
+        x, y, metres, sigma_m = points.unbind(-1)
+        predicted_m = at_points(depth_m, x, y)
+        there = (metres > 0) & (predicted_m > 0) & predicted_m.isfinite()
+        log_m = predicted_m.clamp(min=NEAREST_M).log()
+        error = torch.where(there, metres.clamp(min=1e-9).log() - log_m, 0.0)
+        noise = NOISE**2 + (sigma_m / metres.clamp(min=1e-9)) ** 2
+        noise = torch.where(there, noise, 1.0)
+        rows, columns = places(points, depth_m)
+        alike = kernel(rows, rows) * kernel(columns, columns) * kernel(log_m, log_m)
+        covariance = (SCALE**2 + LOCAL**2 * alike) * pairs(there)
+        agree = without_outliers(covariance, noise, error, there)
+        system = covariance * pairs(agree) + torch.diag_embed(torch.where(agree, noise, 1.0))
+        # The checks of `solve` and `inv` would wait for a GPU; noise keeps the matrices regular.
+        weights = torch.linalg.solve_ex(system, torch.where(agree, error, 0.0)).result
+        change = field(depth_m, rows, columns, log_m, weights)
+        return cls(depth_m, change, points, there, agree)
+
+    @property
+    def corrected_m(self) -> Tensor:
+        """Depth with this change."""
+        return self.depth_m * self.change.exp()
+
+    @torch.no_grad()
+    def hints01(self) -> Tensor:
+        """What the points say at a pixel; see `hints_of`."""
+        x, y, metres, _ = self.points.unbind(-1)
+        predicted_m = at_points(self.corrected_m, x, y).clamp(min=NEAREST_M)
+        left = metres.clamp(min=1e-9).log() - predicted_m.log()
+        rows, columns = places(self.points, self.depth_m)
+        near01, left_nearby = nearby(self.depth_m, rows, columns, self.there, left)
+        known01 = known(self.depth_m, rows, columns, self.agree)
+        return hints_of(known01, self.change, near01, left_nearby)
+
+
+def places(points: Tensor, depth_m: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns of points in units of the picture's longer side, [B, N] each."""
+    longer = max(depth_m.shape[2:])
+    return points[..., 1] / longer, points[..., 0] / longer
 
 
 def hints_of(known01: Tensor, change: Tensor, near01: Tensor, left: Tensor) -> Tensor:
@@ -223,8 +271,8 @@ def interpolated(grid: Tensor, level: Tensor) -> Tensor:
     height, width = level.shape[1:]
     y = torch.linspace(-1, 1, height, device=level.device)[:, None].expand_as(level)
     x = torch.linspace(-1, 1, width, device=level.device).expand_as(level)
-    places = torch.stack([x, y, 2 * level - 1], -1)[:, None]
-    return F.grid_sample(grid[:, None], places, padding_mode="border", align_corners=True)[:, 0]
+    at = torch.stack([x, y, 2 * level - 1], -1)[:, None]
+    return F.grid_sample(grid[:, None], at, padding_mode="border", align_corners=True)[:, 0]
 
 
 def known(depth_m: Tensor, rows: Tensor, columns: Tensor, agree: Tensor) -> Tensor:
@@ -245,9 +293,9 @@ def nearby(
     """
     height, width = depth_m.shape[2:]
 
-    def closeness(count: int, places: Tensor) -> Tensor:  # [B, count, N]
+    def closeness(count: int, at: Tensor) -> Tensor:  # [B, count, N]
         pixels = torch.arange(count, device=depth_m.device) / max(height, width)
-        distance = (pixels[None, :, None] - places.float()[:, None]) / NEAR_LENGTH
+        distance = (pixels[None, :, None] - at.float()[:, None]) / NEAR_LENGTH
         return torch.exp(-distance.square() / 2)
 
     by_row, by_column = closeness(height, rows), closeness(width, columns)

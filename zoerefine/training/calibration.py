@@ -191,7 +191,7 @@ def abs_rel(batch: DeviceBatch, mask: Tensor, change: Tensor, farthest_m: float)
     """AbsRel of each picture when log depth changes by `change`, [B]; NaN without a valid pixel."""
     depth_m = batch.zoe_m * change.exp()
     if batch.hints01 is not None and batch.points is not None:
-        depth_m, _ = spread(depth_m, batch.points)
+        depth_m = spread(depth_m, batch.points)
     depth_m = depth_m.clamp(NEAREST_M, farthest_m)
     errors = torch.where(mask, (depth_m - batch.depth_m).abs() / batch.depth_m, 0.0)
     return errors.sum((1, 2, 3), dtype=torch.float64) / mask.sum((1, 2, 3))

@@ -219,7 +219,7 @@ def predict_with_points(
             refined_m = refiner(seen.picture01, seen.zoe_m)
     return {
         "points": spread_twice(batch.zoe_m, points),
-        "refined_points": spread(refined_m.float(), points)[0],
+        "refined_points": spread(refined_m.float(), points),
     }
 
 

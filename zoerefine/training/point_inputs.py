@@ -12,7 +12,7 @@ from zoerefine.config.data_keys import PointKeys
 from zoerefine.data.augment import Augmentation, uniform_numbers
 from zoerefine.data.prefetch import DeviceBatch, Transform
 from zoerefine.points.simulate import ZONES, PointSimulation, draws_of, measured
-from zoerefine.points.spread import spread
+from zoerefine.points.spread import spread_with_hints
 
 STREAM = 0x706F696E7473  # added to the seed: other random numbers than the augmentation's
 FRAME_DRAWS = 5  # whether there are points, their kind, their number, noise, outliers
@@ -42,7 +42,7 @@ def training_transform(cfg: Config, epoch: int) -> Transform:
 
 def correct(batch: DeviceBatch, points: Tensor) -> DeviceBatch:
     """A batch as a refiner with points sees it: `zoe_m` corrected by points [B, N, 4]."""
-    corrected_m, hints01 = spread(batch.zoe_m, points)
+    corrected_m, hints01 = spread_with_hints(batch.zoe_m, points)
     return replace(batch, zoe_m=corrected_m, hints01=hints01, points=points)
 
 

@@ -35,14 +35,14 @@ def point_sides(plain: RefinerNetwork, with_input: RefinerNetwork) -> dict[str, 
 
     def after(case: str) -> Side:
         return lambda batch: Predicted(
-            spread(plain(batch.rgb01, batch.zoe_m), points_of(case, batch))[0]
+            spread(plain(batch.rgb01, batch.zoe_m), points_of(case, batch))
         )
 
     def as_input(case: str) -> Side:
         def side(batch: DeviceBatch) -> Predicted:
             points = points_of(case, batch)
             seen = correct(batch, points)
-            return Predicted(spread(with_input(seen.picture01, seen.zoe_m), points)[0])
+            return Predicted(spread(with_input(seen.picture01, seen.zoe_m), points))
 
         return side
 
