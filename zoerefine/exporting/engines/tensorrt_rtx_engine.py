@@ -18,6 +18,7 @@ from torch import Tensor
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.containers import TORCHSCRIPT
+from zoerefine.exporting.engine import HINTS, RGB
 from zoerefine.exporting.engine_kinds import (
     NOT_INSTALLED,
     BuiltEngine,
@@ -143,7 +144,7 @@ def load(path: Path, read_file: Callable[[str], bytes], manifest: dict[str, Any]
         outputs: list[Tensor] = module.after(zoe_u16, zoe_m, found)
         return outputs
 
-    channels = engine.get_tensor_shape(INPUTS[0])[1]
+    channels = RGB + HINTS * bool(manifest.get("takes_points"))
     forward(
         *black_picture(module.height, module.width, channels)
     )  # compiles the kernels of one picture
