@@ -1,5 +1,8 @@
 """The number format of `TRAIN.PRECISION auto`: bf16 only where it is faster. Determinism."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -62,3 +65,13 @@ def test_determinism_does_not_fill_new_tensors():
         assert not torch.utils.deterministic.fill_uninitialized_memory
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(
+    "module", ["zoerefine.exporting.engines.torchscript_engine", "zoerefine.points.spread",
+               "zoerefine.infer.evaluate", "zoerefine.training.trainer"],
+)  # fmt: skip
+def test_vector_functions_are_ready_before_threads_can_call_them(module):
+    """Otherwise the first calls of two threads sometimes differ from later ones."""
+    code = f"import sys, {module}; sys.exit('zoerefine.vector_math' not in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,6 +5,7 @@ import random
 
 import torch
 
+from zoerefine import vector_math  # noqa: F401  (importing it makes them ready)
 from zoerefine.cpu_features import onednn_may_use
 from zoerefine.memory import free_memory
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from zoerefine import vector_math  # noqa: F401  (called from several threads)
 from zoerefine.depth_limits import FARTHEST_M, NEAREST_M
 
 MIN_OBJECT_PIXELS = 8  # a smaller object has no distance

@@ -27,6 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from zoerefine import vector_math  # noqa: F401  (called from several threads)
 from zoerefine.points.metric_points import MetricPoints, thinned
 
 # Chosen by the mean error in the rooms of benchmarks/points.py at 5 to 300 points.
