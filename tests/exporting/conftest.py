@@ -1,25 +1,15 @@
 """Runs and frames to export with, and the command in this process."""
 
 import shutil
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from zoerefine.cli import main
+from tests.finished import run_here
 from zoerefine.exporting.auto import candidates
 from zoerefine.exporting.build import EngineBuilder
 from zoerefine.exporting.engine_kinds import engine_kind
 from zoerefine.run_dir import RunDir
-
-
-@dataclass
-class Finished:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -28,9 +18,7 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
-        capsys.readouterr()
-        code = main([str(word) for word in words])
-        return Finished(code, *capsys.readouterr())
+        return run_here(capsys, *words)
 
     return run
 

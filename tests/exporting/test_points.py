@@ -10,11 +10,11 @@ from zoerefine.config import load_config
 from zoerefine.errors import UserError
 from zoerefine.exporting.build import EngineBuilder, make_manifest
 from zoerefine.exporting.bundle import load_bundle
-from zoerefine.exporting.engine import HINTS, RGB
 from zoerefine.exporting.engine_kinds import engine_kind
 from zoerefine.exporting.model_card import inputs_and_outputs
 from zoerefine.infer import Refiner
 from zoerefine.points import MetricPoints
+from zoerefine.points.channels import HINTS, RGB
 from zoerefine.points.for_engines import corrected, hinted
 from zoerefine.points.metric_points import NO_POINTS
 from zoerefine.training.checkpoint import load_refiner, save_best

@@ -1,25 +1,15 @@
 """The command in this process, a bundle, and pictures to refine."""
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
-from zoerefine.cli import main
+from tests.finished import run_here
 from zoerefine.data import habitatdyn
 from zoerefine.exporting.bundle import load_bundle
-
-
-@dataclass
-class Finished:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(scope="session")
@@ -40,9 +30,7 @@ def infer(bundle, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
-        capsys.readouterr()
-        code = main(["infer", str(bundle), *map(str, words)])
-        return Finished(code, *capsys.readouterr())
+        return run_here(capsys, "infer", bundle, *words)
 
     return run
 

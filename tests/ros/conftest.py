@@ -1,19 +1,8 @@
 """Frames of a depth camera, and `zoerefine bag` in this process."""
 
-from dataclasses import dataclass
-
 import pytest
 
-from zoerefine.cli import main
-
-
-@dataclass
-class Finished:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
+from tests.finished import run_here
 
 
 @pytest.fixture(scope="session")
@@ -30,9 +19,7 @@ def bag(exported_run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
-        capsys.readouterr()
-        code = main(["bag", str(exported_run.bundle), *map(str, words)])
-        return Finished(code, *capsys.readouterr())
+        return run_here(capsys, "bag", exported_run.bundle, *words)
 
     return run
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoerefine.commands.bundle_option import add_trust_option, print_notes
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.infer import MAX_BATCH
 from zoerefine.commands.quiet_option import add_quiet_option
@@ -92,9 +93,7 @@ def parser() -> argparse.ArgumentParser:
         help="of the new bag; default: %(default)s")  # fmt: skip
     add("--batch", type=int, default=4, metavar="N",
         help="frames of one size that are refined at a time; default: %(default)s")  # fmt: skip
-    add("--trust", action="store_true",
-        help="accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it: "
-        "loading it runs it with your rights")  # fmt: skip
+    add_trust_option(options)
     add_quiet_option(options)
     return options
 
@@ -149,17 +148,12 @@ def load_engine(path: Path, trusted: bool) -> "Engine":
     """The engine of a bundle or a run, with its warnings printed."""
     from zoerefine.data.pseudo_source import UNKNOWN
     from zoerefine.exporting.bundle import bundle_of, load_bundle
-    from zoerefine.exporting.processor import other_processor
     from zoerefine.infer.pseudo import check_source
-    from zoerefine.progress import say, warn
 
     bundle = bundle_of(path)
     engine = load_bundle(bundle, trusted)
     check_source(bundle, engine, UNKNOWN)  # a bag does not state what made its depth
-    if note := other_processor(engine.manifest):
-        say(f"{bundle}: {note}")
-    for warning in engine.manifest.get("warnings", []):
-        warn(f"{bundle}: {warning}")
+    print_notes(bundle, engine.manifest)
     return engine
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoerefine.commands.bundle_option import add_trust_option, print_notes
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.data import ZOEDEPTH_MODEL
@@ -94,9 +95,7 @@ def parser() -> argparse.ArgumentParser:
     add("bundle", type=Path, nargs="?", metavar="BUNDLE|RUN",
         help="a bundle from `zoerefine export`, or a run: its last bundle; without one, --points "
         "alone correct the pseudo depth")  # fmt: skip
-    add("--trust", action="store_true",
-        help="accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it: "
-        "loading it runs it with your rights")  # fmt: skip
+    add_trust_option(options)
     add("--rgb", required=True, metavar="DIR|VIDEO|GLOB",
         help="a folder, searched recursively; a video; or a quoted glob pattern")  # fmt: skip
     add("--depth", type=Path, metavar="DIR",
@@ -181,7 +180,6 @@ def prepare(args: argparse.Namespace) -> "Inference":
     """Open and check all inputs; nothing is written before."""
     from zoerefine.exporting.bundle import bundle_of, load_bundle
     from zoerefine.exporting.outputs import NO_CONFIDENCE
-    from zoerefine.exporting.processor import other_processor
     from zoerefine.files import check_pairs
     from zoerefine.infer.inference import Inference
     from zoerefine.infer.point_cloud import CameraOptions
@@ -193,7 +191,6 @@ def prepare(args: argparse.Namespace) -> "Inference":
     from zoerefine.infer.sources import open_source
     from zoerefine.own_files import refuse_foreign
     from zoerefine.points.metric_points import PointFiles
-    from zoerefine.progress import say, warn
 
     if args.video:
         check_encoder()
@@ -235,10 +232,7 @@ def prepare(args: argparse.Namespace) -> "Inference":
         check_writable(folder)
     for path in drawings:
         remove_parts(path)
-    if note := other_processor(engine.manifest):
-        say(f"{bundle}: {note}")
-    for warning in engine.manifest.get("warnings", []):
-        warn(f"{bundle}: {warning}")
+    print_notes(bundle, engine.manifest)
     return Inference(engine, source, pseudo, results, points)
 
 

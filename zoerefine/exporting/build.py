@@ -22,7 +22,7 @@ from zoerefine.exporting.engine_kinds import (
     Forward,
     unmet_requirements,
 )
-from zoerefine.exporting.export_source import RGB_CHANNELS, ExportSource
+from zoerefine.exporting.export_source import ExportSource
 from zoerefine.exporting.frames import FRAMES, calibration_batches, sample_frames
 from zoerefine.exporting.processor import describe_processor
 from zoerefine.exporting.shipped_module import ShippedModule, core_of
@@ -36,12 +36,13 @@ from zoerefine.exporting.verify import (
 from zoerefine.files import digest_file, digest_json
 from zoerefine.locks import lock
 from zoerefine.model import RefinerNetwork
+from zoerefine.points import channels as point_channels
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.training.checkpoint import load_refiner
 from zoerefine.training.verdict import warnings
 
-# The code that decides what an engine computes, with two modules of zoerefine.data.
+# The code that decides what an engine computes, with three modules outside these.
 CODE_FOLDERS = Path(__file__).parent, Path(inspect.getfile(RefinerNetwork)).parent
 MEASURED_ENGINE, MEASURED_IN_TORCH = "the engine", "the same arithmetic in torch"
 
@@ -108,7 +109,8 @@ class EngineBuilder:
         """Named by the digest of all that decides the bundle's content and its measurements."""
         network = inspect.getfile(type(self.source.refiner.backbone))  # may be outside the package
         code = [path for folder in CODE_FOLDERS for path in folder.rglob("*.py")]
-        code += map(Path, [network, inspect.getfile(area_mean), inspect.getfile(depth_codec)])
+        modules = area_mean, depth_codec, point_channels
+        code += map(Path, [network, *map(inspect.getfile, modules)])
         facts = {
             "weights": self.run.weights_digest_file.read_text().strip(),
             "size": [self.source.height, self.source.width],
@@ -192,7 +194,7 @@ def make_manifest(run: RunDir, engine: str, precision: str, channels: int) -> di
             "rgb": f"uint8 [B, H, W, {channels}]",
             "zoe": "uint16 [B, H, W], metres * 256",
         },
-        "takes_points": channels > RGB_CHANNELS,
+        "takes_points": channels > point_channels.RGB,
         "torch": torch.__version__.split("+")[0],
         "processor": describe_processor(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",

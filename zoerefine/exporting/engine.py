@@ -11,6 +11,7 @@ import numpy as np
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.outputs import NO_CONFIDENCE
+from zoerefine.points.channels import HINTS, NO_HINTS, RGB, channels_of
 
 if TYPE_CHECKING:
     import torch
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     from zoerefine.exporting.engine_kinds import ArrayForward, Forward
 
-RGB = 3  # channels
-NO_HINTS = 0, 128, 0, 128  # the bytes of `hints01` without points: see zoerefine/points/spread.py
-HINTS = len(NO_HINTS)
 A = TypeVar("A", bound="Array")
 
 
@@ -111,8 +109,9 @@ class Engine:
         import torch
 
         if self.takes_points and rgb_u8.shape[-1] == RGB:
-            hints = torch.tensor(NO_HINTS, dtype=torch.uint8, device=rgb_u8.device)
-            rgb_u8 = torch.cat([rgb_u8, hints.expand(*rgb_u8.shape[:-1], HINTS)], -1)
+            # Filled on the device: a copy from the CPU's memory would wait for a GPU.
+            hints = [torch.full_like(rgb_u8[..., :1], byte) for byte in NO_HINTS]
+            rgb_u8 = torch.cat([rgb_u8, *hints], -1)
         with torch.inference_mode():
             parts = [
                 self.forward(rgb.to(self.device), zoe.to(self.device))
@@ -122,7 +121,7 @@ class Engine:
 
     def parts(self, rgb_u8: A, zoe_u16: A) -> Iterator[tuple[A, A]]:
         """The inputs as batches that the engine takes. Raises `UserError` for wrong inputs."""
-        check_inputs(rgb_u8, zoe_u16, RGB + HINTS * self.takes_points)
+        check_inputs(rgb_u8, zoe_u16, channels_of(self.takes_points))
         largest = max(self.manifest.get("batches") or [len(rgb_u8)])
         for start in range(0, len(rgb_u8), largest):
             rows = slice(start, start + largest)

@@ -11,9 +11,7 @@ from zoerefine.exporting.int8_operator import OperatorInt8Conv
 from zoerefine.exporting.precision import Int8Conv, RefinerInputs, to_precision
 from zoerefine.exporting.shipped_module import ShippedModule, core_of
 from zoerefine.model import RefinerNetwork
-from zoerefine.points.spread import HINTS
-
-RGB_CHANNELS = 3
+from zoerefine.points.channels import channels_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class ExportSource:
     @property
     def channels(self) -> int:
         """Of a picture: RGB, and what metric points say if the refiner takes them."""
-        return RGB_CHANNELS + HINTS * self.refiner.takes_points
+        return channels_of(self.refiner.takes_points)
 
     def core(self, precision: str, int8_conv: type[Int8Conv] = OperatorInt8Conv) -> nn.Module:
         """What engines are built from: the refiner in `precision`, for this size only.

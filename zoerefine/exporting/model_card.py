@@ -8,9 +8,9 @@ from typing import Any
 from zoerefine.config import Config, load_config, training_size
 from zoerefine.data.pseudo_source import source_from_json
 from zoerefine.depth_limits import NEAREST_M
-from zoerefine.exporting.engine import NO_HINTS
 from zoerefine.exporting.verify import tolerances
 from zoerefine.metrics import arrow
+from zoerefine.points.channels import NO_HINTS
 from zoerefine.run_dir import RunDir
 from zoerefine.training.verdict import DEPTHS, calibration_line, factor, warnings
 from zoerefine.yaml_dump import dump_yaml

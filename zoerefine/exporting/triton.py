@@ -6,8 +6,8 @@ from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.bundle import read_manifest
-from zoerefine.exporting.engine import HINTS, RGB
 from zoerefine.files import replacing, write_text
+from zoerefine.points.channels import channels_of
 
 MODEL = "refiner"  # its name in the repository
 MOST_FRAMES = 16  # of a batch: what engines are checked at
@@ -38,7 +38,7 @@ def write_model_repository(bundle: Path, folder: Path) -> Path:
 
 def config(manifest: dict[str, Any]) -> str:
     """The model's configuration. Sizes have no batch: Triton adds it where batches are allowed."""
-    rgb = ("TYPE_UINT8", [-1, -1, RGB + HINTS * manifest.get("takes_points", False)])
+    rgb = ("TYPE_UINT8", [-1, -1, channels_of(manifest.get("takes_points", False))])
     inputs = ",\n".join([tensor("rgb", *rgb), tensor("zoe", *DEPTH)])
     outputs = ",\n".join(tensor(name, *DEPTH) for name in manifest["outputs"])
     return f"""\

@@ -88,21 +88,16 @@ class Refiner:
             raise UserError(
                 f"points are a {type(points).__name__}; give zoerefine.points.MetricPoints"
             )
-        is_array = isinstance(zoe, np.ndarray)
-        pictures, depths = batch(rgb, zoe if is_array else as_array(zoe))
+        zoe_array = as_array(zoe)
+        pictures, depths = batch(rgb, zoe_array)
         if len(pictures) > 1:
             raise UserError("metric points are of one picture: call once for each of a batch")
         picture, depth = pictures[0], depths[0]
         if self.engine.takes_points:
             picture, depth = hinted(picture, depth, points)
-        refined = corrected(self.engine(picture[None], depth[None])[0], points)
-        if is_array:
-            return like(zoe, refined, ZOE_UNIT_M)
-        import torch
-
-        from zoerefine.infer.tensors import outputs_like
-
-        return outputs_like(zoe, [torch.from_numpy(refined)])[0]
+        refined_u16 = corrected(self.engine(picture[None], depth[None])[0], points)
+        refined = like(zoe_array, refined_u16, ZOE_UNIT_M)
+        return refined if zoe_array is zoe else tensor_like(zoe, refined)
 
     @property
     def has_confidence(self) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
 from zoerefine.model.small import UNetBody
-from zoerefine.points.spread import HINTS
+from zoerefine.points.channels import HINTS
 
 FACTOR = 4  # picture resolution over feature resolution
 WIDTHS = (2, 4, 6, 8)  # channels of each level, in units of the base

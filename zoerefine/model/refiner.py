@@ -41,7 +41,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoerefine.depth_limits import TYPICAL_M
-from zoerefine.points.spread import CHANGE_UNITS, NO_CHANGE, no_hints
+from zoerefine.points.channels import CHANGE_UNITS, NO_CHANGE, RGB
+from zoerefine.points.spread import no_hints
 
 # ImageNet statistics for RGB in 0..1, indoor statistics for log depth, those of rows in -1..1.
 # The mean of log depth is log typical_depth_m.
@@ -49,7 +50,6 @@ INPUT_MEAN = (0.485, 0.456, 0.406, math.log(TYPICAL_M), 0.0)
 LOG_DEPTH = 3  # the channel of log depth
 INPUT_STD = (0.229, 0.224, 0.225, 0.6, 0.58)
 INPUTS = len(INPUT_MEAN)
-RGB = 3  # channels
 # Of what metric points say at a pixel: see `hints_of` in zoerefine/points/spread.py.
 HINT_MEAN = (0.0, NO_CHANGE / 255, 0.0, NO_CHANGE / 255)
 HINT_STD = (0.25, 0.25 * CHANGE_UNITS[0] / 255, 0.25, 0.2 * CHANGE_UNITS[1] / 255)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
-from zoerefine.points.spread import HINTS
+from zoerefine.points.channels import HINTS
 
 WIDTHS = (1, 2, 4, 6, 8)  # channels of each level, in units of the base
 

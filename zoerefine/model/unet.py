@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoerefine.model.refiner import INPUTS, DepthHead, ScaleHead
-from zoerefine.points.spread import HINTS
+from zoerefine.points.channels import HINTS
 
 BLOCKS = 2  # residual blocks of a stage, as in ResNet18
 

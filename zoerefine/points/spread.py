@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zoerefine import vector_math  # noqa: F401  (called from several threads)
+from zoerefine.points.channels import CHANGE_UNITS, NO_CHANGE
 from zoerefine.points.metric_points import MetricPoints, thinned
 
 # Chosen by the mean error in the rooms of benchmarks/points.py at 5 to 300 points.
@@ -45,8 +46,6 @@ KNOWN_POINTS = 255  # as many at one place make what is known 1
 NEAR_LENGTH = 0.025  # of the longer side: standard deviation of a point's surroundings
 NEAR_POINTS = 2  # as many at one place make `near01` 1
 NEAR_FLOOR = 0.1  # far from all points nothing is left to say
-NO_CHANGE, CHANGE_UNITS = 128, (64, 127)  # bytes: changes of log depth, what is left of them
-HINTS = 4  # channels
 
 Array = np.ndarray
 
@@ -112,14 +111,14 @@ class Spreading:
     """What points say of predicted depth.
 
     Attributes:
-        depth_m: before, [B, 1, H, W].
+        corrected_m: depth with this change, [B, 1, H, W].
         change: of log depth, [B, 1, H, W].
         points: float64 [B, N, 4].
         there: which of them are used, bool [B, N].
         agree: which of these are no outliers.
     """
 
-    depth_m: Tensor
+    corrected_m: Tensor
     change: Tensor
     points: Tensor
     there: Tensor
@@ -145,12 +144,7 @@ class Spreading:
         # The checks of `solve` and `inv` would wait for a GPU; noise keeps the matrices regular.
         weights = torch.linalg.solve_ex(system, torch.where(agree, error, 0.0)).result
         change = field(depth_m, rows, columns, log_m, weights)
-        return cls(depth_m, change, points, there, agree)
-
-    @property
-    def corrected_m(self) -> Tensor:
-        """Depth with this change."""
-        return self.depth_m * self.change.exp()
+        return cls(depth_m * change.exp(), change, points, there, agree)
 
     @torch.no_grad()
     def hints01(self) -> Tensor:
@@ -158,9 +152,9 @@ class Spreading:
         x, y, metres, _ = self.points.unbind(-1)
         predicted_m = at_points(self.corrected_m, x, y).clamp(min=NEAREST_M)
         left = metres.clamp(min=1e-9).log() - predicted_m.log()
-        rows, columns = places(self.points, self.depth_m)
-        near01, left_nearby = nearby(self.depth_m, rows, columns, self.there, left)
-        known01 = known(self.depth_m, rows, columns, self.agree)
+        rows, columns = places(self.points, self.corrected_m)
+        near01, left_nearby = nearby(self.corrected_m, rows, columns, self.there, left)
+        known01 = known(self.corrected_m, rows, columns, self.agree)
         return hints_of(known01, self.change, near01, left_nearby)
 
 

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from zoerefine.errors import UserError
 from zoerefine.exporting.containers import TORCHSCRIPT
-from zoerefine.exporting.engine import HINTS, RGB
 from zoerefine.exporting.engine_kinds import (
     NOT_INSTALLED,
     BuiltEngine,
@@ -31,6 +30,7 @@ from zoerefine.exporting.onnx_graph import INPUTS, OUTPUTS, to_onnx
 from zoerefine.exporting.shipped_module import PrePostProcessing
 from zoerefine.exporting.user_cache import cache_file, read_cache, write_cache
 from zoerefine.exporting.verify import check_size
+from zoerefine.points.channels import channels_of
 
 NAME = "tensorrt-rtx"
 INSTALL = "pip install 'zoerefine[tensorrt-rtx]' -c requirements.lock"
@@ -144,7 +144,7 @@ def load(path: Path, read_file: Callable[[str], bytes], manifest: dict[str, Any]
         outputs: list[Tensor] = module.after(zoe_u16, zoe_m, found)
         return outputs
 
-    channels = RGB + HINTS * bool(manifest.get("takes_points"))
+    channels = channels_of(bool(manifest.get("takes_points")))
     forward(
         *black_picture(module.height, module.width, channels)
     )  # compiles the kernels of one picture
