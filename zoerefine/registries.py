@@ -182,6 +182,7 @@ SAMPLERS = Registry(
 PRUNERS = Registry(
     "pruner",
     {
+        "auto": "zoerefine.searching.pruning:auto",
         "median": "zoerefine.searching.pruning:median",
         "halving": "zoerefine.searching.pruning:halving",
         "none": "zoerefine.searching.pruning:none",

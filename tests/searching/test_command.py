@@ -43,7 +43,7 @@ LR = ("SEARCH", "{TRAIN: {LR: [0.001]}}")
         ([*LR, "STUDY.CONSTRAINTS", "[{name: x, at_most: 1}]"],
          "STUDY.CONSTRAINTS.0.name must be one of abs_rel"),
         ([*LR, "STUDY.SAMPLER", "best"], "STUDY.SAMPLER must be one of tpe, random, grid"),
-        ([*LR, "STUDY.PRUNER", "axe"], "STUDY.PRUNER must be one of median"),
+        ([*LR, "STUDY.PRUNER", "axe"], "STUDY.PRUNER must be one of auto, median"),
         ([*LR, "--workers", "0"], "STUDY.WORKERS must be an integer from 1"),
         ([*LR, "--storage", "mysql://h/d"], "must be empty, sqlite"),
         ([*LR, "--storage", "postgresql://me:hunter2@h/d"], "set PGPASSWORD"),

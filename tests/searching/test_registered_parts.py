@@ -35,7 +35,9 @@ def test_every_name_loads_its_part():
         *("ResumableGP", "CmaEs", "NSGAIISampler"),
     ]
     pruners = [type(PRUNERS.load(name)(steps=8)).__name__ for name in PRUNERS]
-    assert pruners == ["MedianPruner", "SuccessiveHalvingPruner", "NopPruner"]
+    assert pruners == [
+        *("SingleObjectiveMedian", "MedianPruner", "SuccessiveHalvingPruner", "NopPruner")
+    ]
     directions = {name: OBJECTIVES.load(name).direction for name in OBJECTIVES}
     assert directions == {
         "abs_rel": "minimize",
@@ -51,21 +53,3 @@ def test_the_best_trial_of_an_objective_to_maximize_has_its_largest_value(open_s
         complete(study, claim_trial(study, "a"), TrialOutcome({"delta1": value}))
     (best,) = study.best()
     assert best.value == 0.9
-
-
-def above_half(steps):
-    """A pruner that stops a trial above 0.5."""
-    return optuna.pruners.ThresholdPruner(upper=0.5)
-
-
-def test_a_trial_is_pruned_only_where_abs_rel_is_the_single_objective(open_study, monkeypatch):
-    monkeypatch.setitem(PRUNERS._places, "above_half", f"{__name__}:above_half")
-
-    def is_pruned(objectives):
-        words = ("STUDY.OBJECTIVES", objectives, "STUDY.PRUNER", "above_half")
-        study = open_study("{TRAIN: {LR: [0.1]}}", *words, folder=objectives)
-        return study.is_pruned(claim_trial(study, "a").trial, "abs_rel", 0, 0.9)
-
-    assert not is_pruned("[latency_ms]")
-    assert not is_pruned("[abs_rel, parameters]")
-    assert is_pruned("[abs_rel]")

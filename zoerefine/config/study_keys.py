@@ -46,8 +46,9 @@ class StudyKeys(KeyGroup):
         "need the extra `samplers`",
     )  # fmt: skip
     PRUNER: str = key(
-        OneOf(PRUNERS), "median",
-        "which trials are stopped early; only where abs_rel is the single objective",
+        OneOf(PRUNERS), "auto",
+        "which trials are stopped early, by the first objective; auto: median where it is the only "
+        "one, else none",
     )  # fmt: skip
     STORAGE: str = key(
         Text("empty, sqlite:///FILE or postgresql://USER@HOST/DATABASE", storage_fault, True), "",

@@ -139,8 +139,10 @@ class InProcessRunner:
         if reason := prune_reason_before_training(criteria, known):
             return TrialOutcome(known, reason)
 
-        def report(epoch: int, abs_rel: float) -> bool:
-            return monitor.is_pruned(SELECTION_METRIC, epoch, abs_rel)
+        def report(epoch: int, metrics: Mapping[str, float]) -> bool:
+            first = criteria.objectives[0]
+            name = first if first in metrics else SELECTION_METRIC
+            return monitor.is_pruned(name, epoch, metrics[name])
 
         results = train_for_study(self.study, run, cfg, *self.data, report, test=False)
         note = training_note(results)

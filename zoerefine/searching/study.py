@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 import optuna
 from optuna.trial import FrozenTrial
@@ -12,6 +13,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch import provenance
 from zoerefine.registries import PRUNERS
 from zoerefine.run_dir import RunDir
+from zoerefine.searching.first_objective import FirstObjective
 from zoerefine.searching.space import knows, size_of
 from zoerefine.searching.storage import open_storage, storage_url, study_lock
 from zoerefine.searching.trial_record import exceeded_limits, longest_trial, without_duplicates
@@ -127,14 +129,22 @@ class Study:
     def is_pruned(self, trial: optuna.Trial, name: str, step: int, value: float) -> bool:
         """Report an objective's value at a step to STUDY.PRUNER; whether to stop the trial.
 
-        Only a study with this single objective is pruned: Optuna does not prune several.
+        Only the first objective counts: the others are not known before a trial ends.
         """
-        if self.criteria.objectives != (name,):
+        if self.criteria.objectives[0] != name:
             return False
-        trial.report(value, step)
         steps = self.subject.steps or longest_trial(self.trials())
-        self.optuna.pruner = PRUNERS.load(self.options.PRUNER)(steps)
+        pruner = PRUNERS.load(self.options.PRUNER)(steps)
+        if len(self.criteria.objectives) > 1:
+            return self.first_objective.is_pruned(trial._trial_id, step, value, pruner)
+        trial.report(value, step)
+        self.optuna.pruner = pruner
         return trial.should_prune()
+
+    @cached_property
+    def first_objective(self) -> FirstObjective:
+        """The study as a pruner sees it."""
+        return FirstObjective(self.optuna, self.storage)
 
     def trials(self) -> list[FrozenTrial]:
         """The trials that count, in the order of their numbers."""

@@ -14,7 +14,13 @@ from rich.table import Table
 
 from zoerefine.progress import is_hidden, say
 from zoerefine.searching.study import Study
-from zoerefine.searching.trial_record import exceeded_limits, format_values, is_claimed, reason_of
+from zoerefine.searching.trial_record import (
+    exceeded_limits,
+    format_values,
+    is_claimed,
+    reason_of,
+    values_at_steps,
+)
 
 BEST_ROWS, FAILED_ROWS = 8, 2  # of the table
 REFRESH_S = 1.0
@@ -174,7 +180,7 @@ def cells(study: Study, trial: FrozenTrial) -> list[str]:
     name = trial.state.name
     figures = [f"{value:.4g}" for value in trial.values or []]
     figures += [""] * (len(study.criteria.objectives) - len(figures))
-    steps = trial.intermediate_values
+    steps = values_at_steps(trial)
     epochs = str(max(steps) + (study.subject.steps > 0)) if steps else ""  # epochs count from 0
     text = reason_of(trial) if name == "FAIL" else format_values(trial.params)
     state = f"[{COLORS.get(name, 'green')}]{WORDS[name]}[/]"

@@ -3,12 +3,13 @@
 A trial keeps its number, and so its run directory, when another worker continues it. Its user
 attributes are:
 
-    worker        name of the worker that runs it, or ran it last
-    claim         id of that worker's claim; empty while the trial waits for a worker
-    lost_claims   claims whose workers died
-    figures       what was measured, by objective
-    reason        why it was pruned or failed
-    duplicate_of  number of an earlier trial with the same values; a duplicate is not run
+    worker           name of the worker that runs it, or ran it last
+    claim            id of that worker's claim; empty while the trial waits for a worker
+    lost_claims      claims whose workers died
+    figures          what was measured, by objective
+    values_at_steps  the first objective at each step, where there are several objectives
+    reason           why it was pruned or failed
+    duplicate_of     number of an earlier trial with the same values; a duplicate is not run
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.run_dir import RunDir
 
+VALUES_AT_STEPS = "values_at_steps"
 SCRIPT_STUDY = "study.yaml"  # of a study whose trials are launches of a script
 
 
@@ -46,7 +48,15 @@ def is_duplicate(trial: FrozenTrial) -> bool:
 def longest_trial(trials: Sequence[FrozenTrial]) -> int:
     """The highest step that a completed trial has reported; 0 where none has."""
     completed = (one for one in trials if one.state == TrialState.COMPLETE)
-    return max((max(one.intermediate_values, default=0) for one in completed), default=0)
+    return max((max(values_at_steps(one), default=0) for one in completed), default=0)
+
+
+def values_at_steps(trial: FrozenTrial) -> dict[int, float]:
+    """The first objective at each step that a trial has reported."""
+    kept = trial.user_attrs.get(VALUES_AT_STEPS)
+    if kept is None:  # of a single objective
+        return trial.intermediate_values
+    return {int(step): value for step, value in kept.items()}
 
 
 def is_claimed(trial: FrozenTrial) -> bool:

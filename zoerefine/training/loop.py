@@ -3,7 +3,7 @@
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,8 @@ from zoerefine.training.step_timer import StepTimer
 from zoerefine.training.stop_signals import StopSignals
 from zoerefine.training.trainer import Trainer
 
-# Called with (epoch, validation SELECTION_METRIC) after each evaluation; True ends the run.
-Report = Callable[[int, float], bool]
+# Called with the epoch and the validation metrics after each evaluation; True ends the run.
+Report = Callable[[int, Mapping[str, float]], bool]
 
 SHOWN_METRICS = (SELECTION_METRIC, "rmse", "delta1")
 
@@ -198,7 +198,7 @@ class Loop:
             if better:
                 save_best(self.run, trainer.weights.state_dict())
             self.log_evaluation(epoch, metrics, better)
-            self.pruned = bool(self.report and self.report(epoch, score))
+            self.pruned = bool(self.report and self.report(epoch, metrics["refined"]))
         self.pruned = broadcast_from_writer(self.pruned)
 
     def log_evaluation(self, epoch: int, metrics: dict[str, Any], better: bool) -> None:
