@@ -234,6 +234,21 @@ def test_nothing_to_analyse_is_one_line(tmp_path, capsys):
     assert not (tmp_path / "report" / "report.html").exists()
 
 
+@pytest.mark.parametrize("name", ["runs.csv", "val.refined.rmse/frames.csv"])
+def test_tables_of_something_else_are_never_overwritten(runs, tmp_path, capsys, name):
+    out = tmp_path / "out"
+    path = out / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    metrics = ("--metric", "val.refined.rmse", "--metric", "val.refined.abs_rel")
+    assert analyze(runs.add("a"), "--out", out, *metrics) == 2
+    error = capsys.readouterr().err
+    assert f"{path} could be overwritten" in error
+    assert (error.count("\n"), "give another --out" in error) == (1, True)
+    assert [p for p in out.rglob("*") if p.is_file()] == [path]
+    assert path.read_text() == "mine"
+
+
 def test_two_runs_side_by_side(study, tmp_path, capsys):
     from zoerefine.analysis.diff import diff_runs
     from zoerefine.errors import UserError

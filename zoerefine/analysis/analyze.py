@@ -70,9 +70,11 @@ def analyze(
         style: a row of `figure_style.LAYOUTS`: the size of the graph and of its texts.
 
     Raises:
-        UserError: nothing to analyse, no run has one of the metrics, or no such group.
+        UserError: nothing to analyse, no run has one of the metrics, no such group, or the folder
+            has files of something else.
     """
     view = View(by, baseline, style)
+    refuse_foreign_folder(out, metrics)
     remove_half_written(out.glob(HALF_WRITTEN), WRITTEN)
     keeps = parse_filter(where) if where else None
     cache = RunCache(out / CACHE, metrics)
@@ -90,6 +92,22 @@ def analyze(
         folder = out / folder_name(name) if len(metrics) > 1 else out
         paths += write_analysis(collection, Measure("", name, maximize), view, folder)
     return collection, paths
+
+
+def refuse_foreign_folder(out: Path, metrics: Sequence[str]) -> None:
+    """Raises `UserError` where files like those of an analysis are no analysis's.
+
+    Tables carry no mark, but an analysis writes `CACHE` before any other file.
+    """
+    if (out / CACHE).is_file():
+        return
+    for folder in (out, *(out / folder_name(name) for name in metrics)):
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if re.fullmatch(WRITTEN, path.name):
+                raise UserError(
+                    f"{path} could be overwritten, and {out} is no folder of an earlier analysis: "
+                    "give another --out"
+                )
 
 
 def without_foreign_runs(
