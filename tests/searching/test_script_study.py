@@ -17,10 +17,12 @@ from zoerefine.errors import UserError
 from zoerefine.registries import PRUNERS
 from zoerefine.run_dir import RunDir
 from zoerefine.searching import trial_watch
-from zoerefine.searching.dashboard import find_study
+from zoerefine.searching.earlier_study import open_earlier
 from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.existing_study import find_study
+from zoerefine.searching.known_trials import take_trials
 from zoerefine.searching.study import Study
-from zoerefine.searching.trial_record import reason_of, trial_run, without_duplicates
+from zoerefine.searching.trial_record import is_known, reason_of, trial_run, without_duplicates
 from zoerefine.searching.trial_worker import run_worker
 from zoerefine.yaml_text import read_yaml
 
@@ -268,6 +270,24 @@ def test_configs_and_best_trials_of_another_study_are_tried_first(
     enqueued = ("--enqueue", known, first.run.path, "--trials", 4, "--name", "second")
     second = open_script_study(repository, *enqueued, epochs=2)
     assert [trial.params["lr"] for trial in run_trials(second)] == [0.03, 0.02, 0.1, 0.001]
+
+
+def test_trials_of_an_earlier_study_are_known(foreign_repository, open_script_study):
+    repository = foreign_repository("plain_prints")
+    first = open_script_study(repository, "--grid", space="[0.1, 0.02]", epochs=2)
+    done = run_trials(first)
+    words = ("--grid", "--name", "second")
+    second = open_script_study(repository, *words, space="[0.02, 0.1, 0.05]", epochs=2)
+    second.bind_data()
+    take_trials(second, [open_earlier(first.run.path, second.subject, second.run)])
+    tried = run_trials(second)
+    for ours, theirs in zip(filter(is_known, tried), done, strict=True):
+        assert (ours.params, ours.value) == (theirs.params, theirs.value)
+    assert [path.name for path in (second.run.path / "trials").iterdir()] == ["0002"]
+    longer = open_script_study(repository, "--grid", "--name", "third", space="[0.1]", epochs=3)
+    longer.bind_data()
+    take_trials(longer, [open_earlier(first.run.path, longer.subject, longer.run)])
+    assert [trial.state.name for trial in longer.trials()] == ["WAITING"]  # the grid's own
 
 
 def test_a_worker_that_joins_runs_trials_from_what_the_folder_says(

@@ -83,7 +83,9 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
     from zoerefine.searching.driver import run_study
     from zoerefine.searching.own_training import OwnTraining
 
-    return run_study(OwnTraining(cfg), args.enqueue, args.executor, resources_of(args))
+    return run_study(
+        OwnTraining(cfg), args.enqueue, args.executor, resources_of(args), args.earlier
+    )
 
 
 def training_config(args: argparse.Namespace) -> Config:
@@ -126,6 +128,9 @@ def parser() -> argparse.ArgumentParser:
     add("--enqueue", type=Path, nargs="+", default=[], metavar="PATH",
         help="try these first: configs, or another study's run for its best five "
         "trials")  # fmt: skip
+    add("--from", dest="earlier", action="append", type=Path, default=[], metavar="RUN",
+        help="another study's run, whose trials are known here and not run again; where their "
+        "values are not comparable, its best five are tried first; may be repeated")  # fmt: skip
     add("--storage", metavar="URL",
         help="database of the study, postgresql://USER@HOST/DATABASE, with the password in "
         "PGPASSWORD or ~/.pgpass, or 'postgresql://USER:$VARIABLE@HOST/DATABASE'; default: a "

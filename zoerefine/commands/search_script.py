@@ -31,7 +31,7 @@ def search_script(
         return None
     from zoerefine.searching.driver import run_study
 
-    return run_study(subject, args.enqueue, args.executor, resources_of(args))
+    return run_study(subject, args.enqueue, args.executor, resources_of(args), args.earlier)
 
 
 def make_subject(

@@ -19,7 +19,7 @@ from zoerefine.searching.next_values import all_tried, next_trial
 from zoerefine.searching.patience import is_out_of_patience
 from zoerefine.searching.space import Values
 from zoerefine.searching.study import Study
-from zoerefine.searching.trial_record import reason_of, trial_run
+from zoerefine.searching.trial_record import is_known, reason_of, trial_run
 from zoerefine.searching.trial_runner import TrialOutcome
 
 MAX_FAILURES = 5  # the study ends if this many trials fail and none succeeds
@@ -69,7 +69,8 @@ def claim_trial(study: Study, worker: str) -> Claim | None:
 
 def has_enough_trials(study: Study, trials: Sequence[FrozenTrial]) -> bool:
     """Whether no new trial is to begin."""
-    if len(trials) >= study.budget or all_tried(study, trials):
+    own = [trial for trial in trials if not is_known(trial)]
+    if len(own) >= study.budget or all_tried(study, trials):
         return True
     return is_out_of_patience(study, trials)
 
@@ -135,7 +136,7 @@ def _write_facts(study: Study, claim: Claim, outcome: TrialOutcome) -> None:
 
 def _raise_if_all_failed(trials: Sequence[FrozenTrial]) -> None:
     failed = [trial for trial in trials if trial.state == TrialState.FAIL]
-    ended = [trial for trial in trials if trial.state.is_finished()]
+    ended = [trial for trial in trials if trial.state.is_finished() and not is_known(trial)]
     if len(failed) >= MAX_FAILURES and len(failed) == len(ended):
         raise UserError(
             f"the first {len(failed)} trials all failed; the last one: {reason_of(failed[-1])}"

@@ -14,7 +14,9 @@ from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.progress import say, warn
 from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.searching.best import publish_best
+from zoerefine.searching.earlier_study import open_earlier
 from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.known_trials import take_trials
 from zoerefine.searching.lost_trials import requeue_trials_of
 from zoerefine.searching.patience import is_out_of_patience
 from zoerefine.searching.study import Study
@@ -42,6 +44,7 @@ def run_study(
     enqueued: Sequence[Path] = (),
     executor: str = "local",
     resources: Resources = NO_RESOURCES,
+    earlier: Sequence[Path] = (),
 ) -> RunDir:
     """Run the remaining trials, then what STUDY.THEN says; returns the study's run.
 
@@ -50,6 +53,7 @@ def run_study(
         enqueued: configs, or runs of other studies, whose values are tried first.
         executor: where workers run, a name of `registries.EXECUTORS`.
         resources: what a cluster reserves for each worker.
+        earlier: runs of studies whose trials are known here.
 
     Raises:
         UserError: the study belongs to another commit or configuration; there is nothing to
@@ -57,12 +61,14 @@ def run_study(
         KeyboardInterrupt: a signal asked to stop; the same command resumes the study.
     """
     run = run_from_launcher() or RunDir(subject.folder)
+    sources = [open_earlier(path, subject, run) for path in earlier]
     study = Study(subject, run)  # first: it may belong to another configuration
     if run_from_launcher() is None:
         say(f"writing to {run.path}")
     with run.writing(), kept_log(run):
         study.bind_data()
         subject.save(run)
+        take_trials(study, sources)
         enqueue(study, enqueued)
         with open_workers(study, executor, resources) as workers:
             Driver(study, workers).drive()

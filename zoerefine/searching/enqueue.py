@@ -22,7 +22,7 @@ def enqueue(study: Study, sources: Sequence[Path]) -> None:
             if params is None:
                 raise UserError(f"{source}: its values lie outside what SEARCH lists")
             with study.locked():
-                _enqueue_untried(study, [params])
+                enqueue_untried(study, [params])
     if study.is_grid:
         enqueue_grid(study)
 
@@ -30,10 +30,11 @@ def enqueue(study: Study, sources: Sequence[Path]) -> None:
 def enqueue_grid(study: Study) -> None:
     """Queue every combination of a finite space."""
     with study.locked():
-        _enqueue_untried(study, list(combinations(study.space)))
+        enqueue_untried(study, list(combinations(study.space)))
 
 
-def _enqueue_untried(study: Study, candidates: Sequence[Mapping[str, Any]]) -> None:
+def enqueue_untried(study: Study, candidates: Sequence[Mapping[str, Any]]) -> None:
+    """Queue parameters that were neither queued nor tried; the caller holds the study's lock."""
     trials = study.optuna.get_trials(deepcopy=False)
     known = {params_key(one.system_attrs.get("fixed_params", one.params)) for one in trials}
     for params in candidates:

@@ -135,10 +135,7 @@ def open_study(run: RunDir) -> LaunchedStudy:
     """The study in a folder, its commit fetched to this machine."""
     document = read_yaml(run.path / SCRIPT_STUDY).tree
     fields = document["JOB"]
-    suffix = Path(fields["config"]).suffix
-    name = "input.yaml" if suffix in YAML_SUFFIXES else f"input{suffix}"
-    has_config = Path(fields["config"]) != NO_CONFIG
-    fields["config"] = run.path / name if has_config else NO_CONFIG
+    fields["config"] = config_in(run, fields)
     fields["caller"] = Path(fields["caller"])
     fields |= {name: tuple(fields[name]) for name in ("overrides", "arguments")}
     job, home = Job(**fields), default_home()
@@ -151,6 +148,23 @@ def open_study(run: RunDir) -> LaunchedStudy:
     metric = document["METRIC"]
     options = load_config({"STUDY": document["STUDY"]}).STUDY
     return LaunchedStudy(plan, document[SEARCH], metric["NAME"], metric["DIRECTION"], options)
+
+
+def config_in(run: RunDir, job: Mapping[str, Any]) -> Path:
+    """Where a study's folder has the script's config."""
+    given = Path(job["config"])
+    if given == NO_CONFIG:
+        return NO_CONFIG
+    return run.path / ("input.yaml" if given.suffix in YAML_SUFFIXES else f"input{given.suffix}")
+
+
+def recorded_tree(run: RunDir) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The config and the SEARCH tree of a study, as its folder has them."""
+    document = read_yaml(run.path / SCRIPT_STUDY).tree
+    job, search = document["JOB"], document[SEARCH]
+    file = config_in(run, job)
+    tree = {} if file == NO_CONFIG else dict(read_config(file, file.read_bytes()).tree)
+    return (with_options(tree, search) if job["overrides_in"] == "options" else tree), search
 
 
 def with_options(config: Mapping[str, Any], search: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,12 @@ from zoerefine.registries import SAMPLERS
 from zoerefine.searching.samplers import TrialSampler
 from zoerefine.searching.space import MAX_LISTED, Values, combinations, size_of, suggest
 from zoerefine.searching.study import Study
-from zoerefine.searching.trial_record import is_duplicate, params_key, without_duplicates
+from zoerefine.searching.trial_record import (
+    is_duplicate,
+    params_key,
+    skipped_numbers,
+    without_duplicates,
+)
 
 FAIL = TrialState.FAIL
 MAX_DUPLICATES = 3  # samples in a row that were tried before; then an untried combination is taken
@@ -53,8 +58,9 @@ def _ask(study: Study) -> tuple[optuna.Trial, Values] | None:
     """A queued trial or a sampled one; None where its values were tried before."""
     earlier = study.optuna.get_trials(deepcopy=False)
     waiting = (one.number for one in earlier if one.state == TrialState.WAITING)
+    number = next(waiting, len(earlier)) + skipped_numbers(study.optuna)
     study.optuna.sampler = TrialSampler(
-        SAMPLERS.load(study.options.SAMPLER), study.subject.seed, next(waiting, len(earlier))
+        SAMPLERS.load(study.options.SAMPLER), study.subject.seed, number
     )
     trial = study.optuna.ask()
     values = suggest(study.space, trial)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.searching.study import Study
-from zoerefine.searching.trial_record import exceeded_limits
+from zoerefine.searching.trial_record import exceeded_limits, is_known
 
 
 def is_out_of_patience(study: Study, trials: Sequence[FrozenTrial]) -> bool:
@@ -18,13 +18,14 @@ def trials_since_better(trials: Sequence[FrozenTrial], directions: Sequence[str]
     """How many trials have ended since the last better one, by their numbers.
 
     A trial is better if it is within the limits and no earlier one is as good in every objective.
-    With several objectives it is a new point of the Pareto front.
+    With several objectives it is a new point of the Pareto front. Trials of an earlier study are
+    not counted, and the others must be better than they.
     """
     signs = [-1 if direction == "maximize" else 1 for direction in directions]
     front: list[list[float]] = []
     since = 0
     for trial in (one for one in trials if one.state.is_finished()):
-        since += 1
+        since += not is_known(trial)
         if trial.state != TrialState.COMPLETE or exceeded_limits(trial):
             continue
         values = [sign * value for sign, value in zip(signs, trial.values, strict=True)]

@@ -179,6 +179,18 @@ def all_names(space: Sequence[Parameter]) -> list[str]:
     return names
 
 
+def all_keys(space: Sequence[Parameter]) -> set[str]:
+    """The keys that a trial of this space can set, inside lists as `LOSS.TERMS.1.weight`."""
+    keys: set[str] = set()
+    for parameter in space:
+        if isinstance(parameter, Range):
+            keys.add(parameter.key)
+            continue
+        for option in parameter.options:
+            keys |= {*option.fixed, *all_keys(option.inner)}
+    return keys
+
+
 def knows(space: Sequence[Parameter], name: str, value: Scalar) -> bool:
     """Whether a trial of this space can have a parameter of this name, or this option of it."""
     for parameter in space:

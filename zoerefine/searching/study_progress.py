@@ -18,6 +18,7 @@ from zoerefine.searching.trial_record import (
     exceeded_limits,
     format_values,
     is_claimed,
+    is_known,
     reason_of,
     values_at_steps,
 )
@@ -105,8 +106,10 @@ def start_of(study: Study, trials: Sequence[FrozenTrial], trial: FrozenTrial) ->
 
 
 def planned(study: Study, trials: Sequence[FrozenTrial]) -> int:
-    """How many trials there will be; configs that were enqueued may exceed STUDY.TRIALS."""
-    return max(study.budget, len(trials))
+    """How many trials will run here; configs that were enqueued may exceed STUDY.TRIALS."""
+    known = sum(map(is_known, trials))
+    budget = study.budget - known if study.is_grid else study.budget
+    return max(budget, len(trials) - known)
 
 
 def outcome(trial: FrozenTrial) -> str:
@@ -135,9 +138,11 @@ def best_first(study: Study, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]
 
 def summary(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
     """A study in one line."""
-    states = [trial.state.name for trial in trials]
-    ended = sum(trial.state.is_finished() for trial in trials)
+    own = [trial for trial in trials if not is_known(trial)]
+    states = [trial.state.name for trial in own]
+    ended = sum(trial.state.is_finished() for trial in own)
     parts = [f"{ended} of {planned(study, trials)} trials ended"]
+    parts += [f"{len(trials) - len(own)} known before"] if len(own) < len(trials) else []
     parts += [
         f"{states.count(name)} {WORDS[name]}"
         for name in ("RUNNING", "PRUNED", "FAIL")
@@ -149,7 +154,8 @@ def summary(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
 
 def time_left(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
     """How long the remaining trials will take, by the median of the others; empty if unknown."""
-    durations = [t.duration.total_seconds() for t in trials if t.duration is not None]
+    own = [trial for trial in trials if not is_known(trial)]
+    durations = [t.duration.total_seconds() for t in own if t.duration is not None]
     left = planned(study, trials) - len(durations)
     if not durations or left <= 0:
         return ""

@@ -9,6 +9,8 @@ attributes are:
     figures          what was measured, by objective
     values_at_steps  the first objective at each step, where there are several objectives
     reason           why it was pruned or failed
+    known_from       of a trial that ended in an earlier study: that study's id, its number there,
+                     and its run directory
     duplicate_of     number of an earlier trial with the same values; a duplicate is not run
 """
 
@@ -16,10 +18,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from optuna import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.run_dir import RunDir
 
+TAKEN_FROM = "taken from "  # and an earlier study's id: an attribute of a study
 VALUES_AT_STEPS = "values_at_steps"
 SCRIPT_STUDY = "study.yaml"  # of a study whose trials are launches of a script
 
@@ -43,6 +47,20 @@ def without_duplicates(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
 def is_duplicate(trial: FrozenTrial) -> bool:
     """Whether an earlier trial has the same values."""
     return "duplicate_of" in trial.user_attrs
+
+
+def is_known(trial: FrozenTrial) -> bool:
+    """Whether a trial was taken from an earlier study, where it ended."""
+    return "known_from" in trial.user_attrs
+
+
+def skipped_numbers(study: Study) -> int:
+    """How many numbers of earlier studies have no trial in a study that knows their trials.
+
+    Values follow from a trial's number: with these added, no trial repeats an earlier one.
+    """
+    taken = [one for key, one in study.user_attrs.items() if key.startswith(TAKEN_FROM)]
+    return sum(one["numbers"] - len(one["known"]) for one in taken)
 
 
 def longest_trial(trials: Sequence[FrozenTrial]) -> int:

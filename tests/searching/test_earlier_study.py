@@ -1,0 +1,287 @@
+"""A study that knows the trials of an earlier one: --from."""
+
+import shutil
+
+import pytest
+
+from zoerefine.config import load_config
+from zoerefine.errors import UserError
+from zoerefine.progress import heard_by
+from zoerefine.searching.claims import claim_trial, complete, fail, prune
+from zoerefine.searching.earlier_study import open_earlier
+from zoerefine.searching.known_trials import take_trials
+from zoerefine.searching.trial_record import is_known, values_at_steps, without_duplicates
+from zoerefine.searching.trial_runner import TrialOutcome
+
+WIDE = "{TRAIN: {LR: {low: 0.0001, high: 0.1}}}"
+NARROW = "{TRAIN: {LR: {low: 0.0001, high: 0.08}}}"
+RANDOM = ("STUDY.SAMPLER", "random")
+FAILED, LIMIT = "failed", "above its limit"
+
+
+@pytest.fixture
+def begun(open_study):
+    """A study with its files, as the command makes it before its first trial."""
+
+    def make(*words, **options):
+        study = open_study(*words, **options)
+        study.subject.save(study.run)
+        study.bind_data()
+        return study
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def kept_study(tmp_path_factory):
+    """Where the first test leaves its earlier study for the others."""
+    return tmp_path_factory.mktemp("kept") / "earlier"
+
+
+@pytest.fixture
+def earlier(begun, open_study, kept_study, tmp_path):
+    """Twelve ended trials: the second failed, the third was pruned by its values at steps, the
+    fourth by a limit before it was trained. The AbsRel of the others is ten times their rate."""
+    words = (WIDE, *RANDOM, "STUDY.TRIALS", 12)
+    if kept_study.exists():
+        shutil.copytree(kept_study, tmp_path / "earlier")
+        return open_study(*words, folder="earlier")
+    study = begun(*words, folder="earlier")
+    end_trials(study, {1: FAILED, 2: [0.5, 0.9], 3: LIMIT})
+    shutil.copytree(study.run.path, kept_study)
+    return study
+
+
+def end_trials(study, outcomes=None):
+    """End all trials; returns how many began."""
+    count = 0
+    while claim := claim_trial(study, "worker"):
+        outcome = (outcomes or {}).get(claim.number)
+        score = 10 * claim.values.get("TRAIN.LR", 0.01)
+        figures = dict.fromkeys(study.criteria.measured | {"parameters"}, score)
+        if outcome is FAILED:
+            fail(study, claim, "out of memory")
+        elif outcome is LIMIT:
+            prune(study, claim, TrialOutcome({"parameters": 9e9}, "too many parameters"))
+        elif outcome:
+            for step, value in enumerate(outcome):
+                study.is_pruned(claim.trial, study.criteria.objectives[0], step, value)
+            prune(study, claim, TrialOutcome({"abs_rel": outcome[-1]}, "pruned"))
+        else:
+            complete(study, claim, TrialOutcome(figures))
+        count += 1
+    return count
+
+
+def take(study, *sources):
+    """Take the trials of other studies; returns the lines that are printed."""
+    lines = []
+    opened = [open_earlier(one.run.path, study.subject, study.run) for one in sources]
+    with heard_by(lines.append):
+        take_trials(study, opened)
+    return [line.partition(": ")[2] for line in lines]
+
+
+def rates(trials):
+    return [trial.params["TRAIN.LR"] for trial in trials]
+
+
+def known(study):
+    return [trial for trial in study.trials() if is_known(trial)]
+
+
+def test_trials_inside_the_space_are_known_and_the_others_are_counted(begun, earlier):
+    study = begun(NARROW, "STUDY.TRIALS", 4)
+    lines = take(study, earlier)
+    inside = [
+        trial
+        for trial in earlier.trials()
+        if trial.params["TRAIN.LR"] <= 0.08 and trial.number not in (1, 3)
+    ]
+    outside = 10 - len(inside)
+    assert sorted(lines) == sorted(
+        [
+            f"{len(inside)} trials known here",
+            "1 trial left out: failed",
+            "1 trial left out: not trained, since a limit was exceeded",
+            f"{outside} trials left out: values outside what SEARCH lists",
+        ]
+    )
+    assert 1 < outside < 9
+    for ours, theirs in zip(known(study), inside, strict=True):
+        assert (ours.state, ours.params, ours.values) == (
+            theirs.state,
+            theirs.params,
+            theirs.values,
+        )
+        assert values_at_steps(ours) == values_at_steps(theirs)
+        assert ours.user_attrs.get("figures") == theirs.user_attrs.get("figures")
+        assert (ours.datetime_start, ours.duration) == (theirs.datetime_start, theirs.duration)
+    assert end_trials(study) == 4
+    tried = rates(study.trials())
+    assert len(set(tried)) == len(tried) == len(inside) + 4
+    assert study.best()[0].value == min(one.value for one in study.trials() if one.value)
+
+
+def test_known_trials_are_added_once_wherever_the_command_is_killed(
+    begun, earlier, open_study, monkeypatch
+):
+    whole = begun(NARROW, *RANDOM, "STUDY.TRIALS", 2, folder="whole")
+    take(whole, earlier)
+    end_trials(whole)
+    for written in (0, 3):
+        name = f"killed-{written}"
+        study = begun(NARROW, *RANDOM, "STUDY.TRIALS", 2, folder=name)
+        add, count = study.optuna.add_trial, 0
+
+        def add_or_die(trial):
+            nonlocal count
+            if count == written:  # noqa: B023
+                raise KeyboardInterrupt
+            count += 1
+            add(trial)  # noqa: B023
+
+        monkeypatch.setattr(study.optuna, "add_trial", add_or_die)
+        with pytest.raises(KeyboardInterrupt):
+            take(study, earlier)
+        again = open_study(NARROW, *RANDOM, "STUDY.TRIALS", 2, folder=name)
+        assert take(again, earlier) == take(whole, earlier)
+        end_trials(again)
+        assert rates(again.optuna.trials) == rates(whole.optuna.trials)
+        assert len(known(again)) == len(known(whole)) > 3
+
+
+def test_what_is_known_does_not_grow_with_the_earlier_study(begun, earlier, open_study):
+    study = begun(WIDE, "STUDY.TRIALS", 1)
+    take(study, earlier)
+    before = rates(study.trials())
+    assert end_trials(open_study(WIDE, *RANDOM, "STUDY.TRIALS", 15, folder="earlier")) == 3
+    take(study, earlier)
+    assert rates(study.trials()) == before
+
+
+def test_new_trials_do_not_repeat_those_that_an_earlier_study_sampled(begun):
+    """Values follow from seed and number. Without care the third to fifth would be the same."""
+    first = begun(WIDE, *RANDOM, "STUDY.TRIALS", 7, folder="first")
+    end_trials(first, dict.fromkeys(range(3), FAILED))
+    study = begun(WIDE, *RANDOM, "STUDY.TRIALS", 4)
+    take(study, first)
+    assert end_trials(study) == 4
+    assert without_duplicates(study.optuna.trials) == study.optuna.trials
+    third = begun(WIDE, *RANDOM, "STUDY.TRIALS", 4, folder="third")
+    assert take(third, study)[0] == "8 trials known here"
+    end_trials(third)
+    sampled = rates(first.trials())[:3] + rates(third.trials())
+    assert len(set(sampled)) == 3 + 8 + 4
+
+
+@pytest.mark.parametrize(
+    ("words", "difference"),
+    [
+        (("SEED", 1), "SEED is 0 there and 1 here"),
+        (("STUDY.EPOCHS", 2), "STUDY.EPOCHS is 0 there and 2 here"),
+    ],
+)
+def test_trials_that_cannot_be_compared_are_tried_again(begun, earlier, words, difference):
+    study = begun(WIDE, *RANDOM, "STUDY.TRIALS", 6, *words)
+    first, *_ = take(study, earlier)
+    assert first == f"values cannot be compared ({difference}): the best 5 are tried again"
+    assert not known(study)
+    assert take(study, earlier)[0] == first
+    assert end_trials(study) == 6
+    done = [trial for trial in earlier.trials() if trial.state.name == "COMPLETE"]
+    assert rates(study.trials())[:5] == sorted(rates(done))[:5]
+
+
+def test_trials_of_other_data_or_another_commit_cannot_be_compared(begun, earlier):
+    earlier.optuna.set_user_attr("data", "0" * 64)
+    identity = earlier.optuna.user_attrs["identity"]
+    earlier.optuna.set_user_attr("identity", identity | {"commit": "f" * 40})
+    first, *_ = take(begun(WIDE), earlier)
+    assert first.startswith("values cannot be compared (commit is ffffffffffff there and ")
+    assert ", the digest of the data is 000000000000 there and " in first
+
+
+def test_a_key_that_only_one_study_searches_is_compared_trial_by_trial(begun):
+    both = "{TRAIN: {LR: {low: 0.001, high: 0.1}}, MODEL: {MAX_LOG: [0.5, 1.0]}}"
+    first = begun(both, *RANDOM, "STUDY.TRIALS", 8, folder="first")
+    end_trials(first)
+    ours = [one for one in first.trials() if one.params["MODEL.MAX_LOG"] == 1.0]
+    fixed = begun("{TRAIN: {LR: {low: 0.001, high: 0.1}}}", "MODEL.MAX_LOG", 1.0, folder="fixed")
+    assert take(fixed, first)[0] == f"{len(ours)} trials known here"
+    assert rates(fixed.trials()) == rates(ours)
+    assert 0 < len(ours) < 8
+    wider = "{TRAIN: {LR: {low: 0.001, high: 0.1}}, MODEL: {MAX_LOG: [1.0, 2.0]}}"
+    assert take(begun(wider, folder="wider"), fixed)[0] == f"{len(ours)} trials known here"
+
+
+def test_values_between_the_steps_of_a_range_lie_outside(begun, earlier):
+    stepped = begun("{TRAIN: {LR: {low: 0.0001, high: 0.1001, step: 0.01}}}")
+    assert take(stepped, earlier)[0] == "0 trials known here"
+
+
+def test_limits_are_those_of_the_new_study(begun, earlier):
+    limits = "[{name: parameters, at_most: 0.3}]"
+    study = begun(WIDE, "STUDY.CONSTRAINTS", limits)
+    take(study, earlier)
+    assert study.best()[0].value == min(one.value for one in known(study) if one.value)
+    assert {one.constraints["parameters"] > 0 for one in known(study) if one.constraints} == {
+        True,
+        False,
+    }
+    latency = begun(WIDE, "STUDY.CONSTRAINTS", "[{name: latency_ms, at_most: 9}]", folder="latency")
+    missing = "9 trials left out: no figure of latency_ms, which STUDY.CONSTRAINTS limits"
+    assert missing in take(latency, earlier)
+
+
+def test_known_trials_use_up_no_patience_and_no_budget(begun, earlier):
+    study = begun(WIDE, *RANDOM, "STUDY.PATIENCE", 2, "STUDY.TRIALS", 6)
+    take(study, earlier)
+    best = study.best()[0].value
+    count = end_trials(study)
+    assert count >= 2
+    assert count == 2 or study.best()[0].value < best
+
+
+def test_a_grid_runs_only_what_is_not_known(begun, open_study):
+    first = begun("{TRAIN: {LR: [0.01, 0.02]}}", "STUDY.SAMPLER", "grid", folder="first")
+    end_trials(first)
+    study = begun("{TRAIN: {LR: [0.01, 0.02, 0.03]}}", "STUDY.SAMPLER", "grid")
+    take(study, first)
+    assert end_trials(study) == 1
+    assert sorted(rates(study.trials())) == [0.01, 0.02, 0.03]
+
+
+def test_a_study_with_other_objectives_is_refused(begun, earlier, tmp_path):
+    for objectives, ours in (
+        ("[delta1]", "maximize delta1"),
+        ("[abs_rel, parameters]", "minimize abs_rel, minimize parameters"),
+    ):
+        study = begun(WIDE, "STUDY.OBJECTIVES", objectives, folder=ours[:5])
+        there = "has other objectives: minimize abs_rel there"
+        with pytest.raises(UserError, match=f"{there}, {ours} here"):
+            take(study, earlier)
+
+
+def test_a_folder_without_a_study_and_the_study_itself_are_refused(begun, earlier, tmp_path):
+    with pytest.raises(UserError, match="is this study itself"):
+        take(earlier, earlier)
+    with pytest.raises(UserError, match="is not a study"):
+        open_earlier(tmp_path / "none", earlier.subject, earlier.run)
+    shutil.rmtree(earlier.run.path / "trials", ignore_errors=True)
+    (earlier.run.path / "study.db").unlink()
+    with pytest.raises(UserError, match="there is no database"):
+        take(begun(WIDE), earlier)
+
+
+def test_the_command_goes_on_from_a_study_and_publishes_its_best(earlier, tiny, script, tmp_path):
+    words = ("SEARCH", WIDE, "STUDY.TRIALS", 1, "RUN.NAME", "second", "TRAIN.PICTURES", 0)
+    done = script("search", "--config", tiny, "--from", earlier.run.path, *map(str, words))
+    assert done.returncode == 0, done.stderr
+    assert f"--from {earlier.run.path}: 10 trials known here" in done.stderr
+    assert "1 of 1 trials ended, 10 known before" in done.stderr
+    folder = tmp_path / "runs" / "second" / "study"
+    assert [path.name for path in (folder / "trials").iterdir()] == ["0010"]
+    best = min((one for one in earlier.trials() if one.value), key=lambda one: one.value)
+    assert f"({earlier.run.path}/trials/{best.number:04d})" in done.stderr
+    assert best.params["TRAIN.LR"] == load_config(folder / "best.yaml").TRAIN.LR
