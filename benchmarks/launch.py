@@ -19,18 +19,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from common.mlflow_program import STORE_VARIABLES, install_mlflow
 from common.report import Row, options, report, row
 from common.trials import trial_rows
 
 from zoerefine.launch.housekeeping import size
-from zoerefine.launch.launcher import default_home
 from zoerefine.launch.left import collect
-from zoerefine.progress import say, track
+from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 
 LAUNCHER = Path(__file__).resolve().parents[1] / "platform" / "run_from_commit.py"
 FILES, COMMITS = 2000, 500
-MLFLOW = "mlflow-skinny==3.17.2"
 LEFT_FILES, LEFT_BYTES = 1000, 20_000
 TIMES_MLFLOW, OVER_SCRIPT_S, OF_A_CLONE = 5.0, 0.5, 1.0
 SCRIPT = """
@@ -100,22 +99,6 @@ def served(folder: Path) -> Iterator[str]:
     finally:
         os.killpg(daemon.pid, 15)
         daemon.wait()
-
-
-def install_mlflow() -> Path | None:
-    """Install mlflow in its own environment; None where it cannot be installed."""
-    folder = default_home() / "benchmarks" / MLFLOW
-    program = folder / "bin" / "mlflow"
-    if not (folder / ".ready").exists():
-        say(f"installing {MLFLOW} into {folder}, once")
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", MLFLOW]
-        if subprocess.run(pip, stderr=subprocess.DEVNULL, check=False).returncode:
-            say("mlflow cannot be installed here: its rows are left out")
-            return None
-        (folder / ".ready").touch()
-    return program
 
 
 class Sides:
@@ -217,9 +200,8 @@ class Sides:
         self.run("bash", "-c", f"{git} && exec {sys.executable} job.py")
 
     def run_mlflow(self) -> None:
-        store = {"MLFLOW_TRACKING_URI": f"file://{self.root}/mlruns"}
+        variables = STORE_VARIABLES | {"MLFLOW_TRACKING_URI": f"file://{self.root}/mlruns"}
         choices = ("--version", self.commits[-2], "--env-manager", "local")
-        variables = store | {"MLFLOW_ALLOW_FILE_STORE": "true", "GIT_PYTHON_REFRESH": "quiet"}
         assert self.mlflow is not None
         self.run(self.mlflow, "run", self.url, *choices, **variables)
 

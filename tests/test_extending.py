@@ -22,6 +22,8 @@ import cv2
 import numpy as np
 
 import zoerefine as zr
+from tests.launch.local_packages import make_wheel
+from zoerefine.launch.environment import job_python, packages
 from zoerefine.launch.executor import open_executor
 
 world = Path(sys.argv[1])
@@ -64,6 +66,12 @@ if __name__ == "__main__":
         ticket = executor.submit(["--help"])
         while executor.poll(ticket) is None:
             time.sleep(0.05)
+
+    workspace, home = Path("workspace").resolve(), Path("home").resolve()
+    make_wheel(workspace / "wheels", "1.0")
+    (workspace / "requirements.lock").write_text("tinything==1.0")
+    with job_python("wheelhouse", workspace, "", home) as python:
+        assert "tinything==1.0" in packages(python)
     print("all used")
 """
 
@@ -104,7 +112,7 @@ def extended(tmp_path_factory):
 
 def test_the_page_shows_every_kind_of_part():
     assert {"NETWORKS", "LOSS_TERMS", "SCHEDULES", "METRICS", "READERS", "SAMPLERS", "EXECUTORS",
-            "ENGINES"} <= set(blocks())  # fmt: skip
+            "ENVIRONMENTS", "ENGINES"} <= set(blocks())  # fmt: skip
 
 
 def test_every_example_takes_one_file_and_one_row_and_works(extended, world, tmp_path):
@@ -113,7 +121,7 @@ def test_every_example_takes_one_file_and_one_row_and_works(extended, world, tmp
     done = subprocess.run(
         [sys.executable, str(program), str(world)],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(extended)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (extended, ROOT)))},
         capture_output=True,
         text=True,
     )

@@ -65,6 +65,14 @@ def project(wheels):
     return f"[project]\n{about}dependencies = ['tinything==1.0']\n[tool.uv]\n{settings}"
 
 
+def lock_project(folder, wheels):
+    """Write pyproject.toml, and let uv write uv.lock; returns the latter's text."""
+    (folder / "pyproject.toml").write_text(project(wheels))
+    lock = [uv_program(), "lock", "--quiet", "--offline", "--python", sys.executable]
+    subprocess.run(lock, cwd=folder, check=True)
+    return (folder / "uv.lock").read_text()
+
+
 def pylock(wheel, digest):
     facts = f"url = '{wheel.as_uri()}', hashes = {{ sha256 = '{digest}' }}"
     about = "name = 'tinything'\nversion = '1.0'\n"
@@ -130,9 +138,7 @@ def test_each_lock_file_gives_the_digest_of_the_venv_kind(
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     commits = {"requirements.lock": commit_with("requirements.lock", requirements(wheels))}
     commits["pylock.toml"] = commit_with("pylock.toml", pylock(wheel, digest))
-    (repository.folder / "pyproject.toml").write_text(project(wheels))
-    lock = [uv_program(), "lock", "--quiet", "--offline", "--python", sys.executable]
-    subprocess.run(lock, cwd=repository.folder, check=True)
+    lock_project(repository.folder, wheels)
     commits["uv.lock"] = commit_with()
     digests = set()
     jobs = [("venv", "requirements.lock"), *(("uv", name) for name in commits)]
@@ -149,9 +155,9 @@ def test_each_lock_file_gives_the_digest_of_the_venv_kind(
 
 
 @needs_uv
-@pytest.mark.parametrize("name", ["requirements.lock", "pylock.toml"])
+@pytest.mark.parametrize("name", ["requirements.lock", "pylock.toml", "uv.lock"])
 def test_uv_refuses_a_package_with_another_hash(
-    launch, commit_with, home, wheels, monkeypatch, name
+    launch, commit_with, repository, home, wheels, monkeypatch, name
 ):
     wheel = make_wheel(wheels, "1.0")
     wrong = "0" * 64
@@ -159,6 +165,9 @@ def test_uv_refuses_a_package_with_another_hash(
         "requirements.lock": requirements(wheels, f"tinything==1.0 --hash=sha256:{wrong}"),
         "pylock.toml": pylock(wheel, wrong),
     }
+    if name == "uv.lock":  # uv records hashes of packages on servers only, but checks each one
+        locked = lock_project(repository.folder, wheels)
+        texts[name] = locked.replace(f'{wheel.name}"', f'{wheel.name}", hash = "sha256:{wrong}"')
     monkeypatch.setenv("UV_NO_VERIFY_HASHES", "1")
     commit = commit_with(name, texts[name])
     failed = launch("--environment", "uv", "--module", "uses.py", commit=commit)
