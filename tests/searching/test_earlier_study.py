@@ -1,5 +1,6 @@
 """A study that knows the trials of an earlier one: --from."""
 
+import json
 import shutil
 
 import pytest
@@ -276,8 +277,12 @@ def test_a_folder_without_a_study_and_the_study_itself_are_refused(begun, earlie
 
 def test_the_command_goes_on_from_a_study_and_publishes_its_best(earlier, tiny, script, tmp_path):
     words = ("SEARCH", WIDE, "STUDY.TRIALS", 1, "RUN.NAME", "second", "TRAIN.PICTURES", 0)
-    done = script("search", "--config", tiny, "--from", earlier.run.path, *map(str, words))
+    options = ("--config", tiny, "--from", earlier.run.path, "--notify", "tee notified.json")
+    done = script("search", *options, *map(str, words))
     assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "notified.json").read_text())
+    assert (told["what"], told["state"]) == ("search", "finished")
+    assert told["run"] == done.stdout.strip()
     assert f"--from {earlier.run.path}: 10 trials known here" in done.stderr
     assert "1 of 1 trials ended, 10 known before" in done.stderr
     folder = tmp_path / "runs" / "second" / "study"

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from zoerefine.commands.config_option import add_config_option
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.commands.help_format import HelpFormat
+from zoerefine.commands.notify_option import add_notify_option
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.errors import UserError
 from zoerefine.identity import OWN_MODULES
@@ -18,6 +20,7 @@ from zoerefine.launch.job_words import NO_CONFIG, usual_overrides
 from zoerefine.launch.launch_plan import Job
 from zoerefine.launch.launcher import home_folder, launch
 from zoerefine.launch.left import GIB, LIMIT_BYTES
+from zoerefine.launch.notification import notifying
 from zoerefine.progress import is_quiet
 from zoerefine.registries import ENVIRONMENTS
 
@@ -75,7 +78,9 @@ def main(argv: Sequence[str]) -> int:
     cluster = args.executor != "local" or resources_of(args) != NO_RESOURCES
     if args.commits or args.configs or args.seeds or cluster:
         return queue(args, job, home)
-    run, code = launch(job, args.runs, home, args.again)
+    with notifying(args.notify, "launch") as ending:
+        run, code = launch(job, args.runs, home, args.again)
+        ending.run, ending.code, ending.message = run.path, code, run.status().reason
     if code and is_quiet():  # the job's output is in the log only
         print(f"error: {run.status().reason}; see {run.log_file}", file=sys.stderr)
     print(run.path)
@@ -101,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
     add("--parallel", type=positive, default=1, metavar="N",
         help="run N jobs at a time (default: 1)")  # fmt: skip
     add_executor_options(many)
+    add_notify_option(made)
     add_quiet_option(made)
     add = made.add_argument_group("disk space").add_argument
     add("--list", action="store_true",
@@ -264,9 +270,13 @@ def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
 
     commits = args.commits or [job.ref]
     configs = [Path(name) for name in args.configs or [job.config]]
-    jobs = make_queue(job, commits, configs, args.seeds or [], args.runs, home, args.again)
-    with open_executor(args.executor, resources_of(args)) as executor:
-        return run_queue(jobs, executor, args.parallel)
+    with notifying(args.notify, "queue") as ending:
+        jobs = make_queue(job, commits, configs, args.seeds or [], args.runs, home, args.again)
+        with open_executor(args.executor, resources_of(args)) as executor:
+            ending.code = run_queue(jobs, executor, args.parallel)
+        states = Counter(one.state for one in jobs)
+        ending.message = ", ".join(f"{count} {state}" for state, count in states.items())
+    return ending.code
 
 
 def print_stored(folders: "Sequence[StoredFolder]", what: str, home: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.commands.help_format import HelpFormat
+from zoerefine.commands.notify_option import add_notify_option
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.commands.run import add_job_options, split_arguments, uses_older_spellings
 from zoerefine.config import Config, load_config
@@ -15,6 +16,7 @@ from zoerefine.config.searched_keys import OWN_KEYS
 from zoerefine.errors import UserError
 from zoerefine.identity import OWN_MODULES
 from zoerefine.launch.launch_plan import Job
+from zoerefine.launch.notification import notifying
 from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.searching.check import check_search_space
 from zoerefine.searching.search_sources import combined, space_in_file, space_of_words
@@ -83,9 +85,11 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
     from zoerefine.searching.driver import run_study
     from zoerefine.searching.own_training import OwnTraining
 
-    return run_study(
-        OwnTraining(cfg), args.enqueue, args.executor, resources_of(args), args.earlier
-    )
+    place = (args.executor, resources_of(args))
+    with notifying(args.notify, "search") as ending:
+        run = run_study(OwnTraining(cfg), args.enqueue, *place, args.earlier)
+        ending.run = run.path
+    return run
 
 
 def training_config(args: argparse.Namespace) -> Config:
@@ -137,6 +141,7 @@ def parser() -> argparse.ArgumentParser:
         "SQLite file in the study's run "
         "(STUDY.STORAGE)")  # fmt: skip
     add_executor_options(made)
+    add_notify_option(made)
     add_quiet_option(made)
     add("--then", choices=["train", "train,export"], metavar="WHAT",
         help="after the last trial; train: train the best at full length; train,export: also "

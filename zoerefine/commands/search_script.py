@@ -9,6 +9,7 @@ from zoerefine.commands.run import job_of
 from zoerefine.config.schema import SEARCH
 from zoerefine.errors import UserError
 from zoerefine.launch.launcher import home_folder
+from zoerefine.launch.notification import notifying
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.launched_script import LaunchedScript
 from zoerefine.searching.launched_study import plan_study
@@ -31,7 +32,11 @@ def search_script(
         return None
     from zoerefine.searching.driver import run_study
 
-    return run_study(subject, args.enqueue, args.executor, resources_of(args), args.earlier)
+    place = (args.executor, resources_of(args))
+    with notifying(args.notify, "search") as ending:
+        run = run_study(subject, args.enqueue, *place, args.earlier)
+        ending.run = run.path
+    return run
 
 
 def make_subject(
