@@ -50,11 +50,12 @@ ENTRYPOINT ["zoerefine", "infer"]
 
 FROM base AS full
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility,video
-# Compilers for torch.compile and the C++ example; a browser and PostgreSQL for tests.
+# Compilers for torch.compile and the C++ example; a browser, PostgreSQL and Slurm for tests.
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
-      chromium chromium-driver cmake g++ gcc git git-lfs make npm postgresql python3-dev \
+      chromium chromium-driver cmake g++ gcc git git-lfs make munge npm postgresql python3-dev \
+      slurm-client slurmctld slurmd \
  && rm -rf /var/lib/apt/lists/* \
  && mkdir /opt/zoerefine \
  && chown zoerefine:zoerefine /opt/zoerefine

@@ -16,6 +16,7 @@ from hypothesis import settings
 from tests.cluster import three_nodes
 from tests.foreign import ForeignRepository
 from tests.machine_faults import OtherUser, SmallDisk
+from tests.slurm import slurm_on_this_machine
 from zoerefine.config import load_config
 from zoerefine.data.synthetic import synthesize
 from zoerefine.exporting.bundle import read_manifest
@@ -156,6 +157,21 @@ def cluster(tmp_path_factory):
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'zoerefine[cluster]'")
     with three_nodes(tmp_path_factory.mktemp("nodes")) as nodes:
         yield nodes
+
+
+@pytest.fixture(scope="module")
+def slurm_cluster(tmp_path_factory):
+    """A real Slurm with two nodes. Tests that kill a node start it again."""
+    with slurm_on_this_machine(tmp_path_factory.mktemp("slurm")) as made:
+        yield made
+
+
+@pytest.fixture
+def slurm(slurm_cluster, monkeypatch):
+    """That Slurm, for this process and the commands that it starts."""
+    for name in ("SLURM_CONF", "PATH"):
+        monkeypatch.setenv(name, slurm_cluster.environment[name])
+    return slurm_cluster
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ if __name__ == "__main__":
     assert abs(batch.depth_m.mean().item() - 2) < 1e-3
 
     with open_executor("talkative") as executor:
-        ticket = executor.submit(["--help"])
+        ticket = executor.submit(["--help"], Path("launch"))
         while executor.poll(ticket) is None:
             time.sleep(0.05)
 

@@ -150,6 +150,7 @@ EXECUTORS = Registry(
     {
         "local": "zoerefine.launch.executor.local:local_executor",
         "ray": "zoerefine.launch.executor.ray_cluster:ray_executor",
+        "slurm": "zoerefine.launch.executor.slurm_cluster:slurm_executor",
     },
 )
 ENVIRONMENTS = Registry(

@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 
 from tests.cluster import kill_tree
+from tests.slurm import needs_slurm
 from zoerefine.cli import main
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import JobOutcome, Resources, open_executor
@@ -25,9 +26,14 @@ needs_ray = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=[pytest.param(n, marks=needs_ray if n == "ray" else ()) for n in EXECUTORS])
+NEEDS = {"ray": needs_ray, "slurm": needs_slurm}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=NEEDS.get(name, ())) for name in EXECUTORS])
 def executor(request, monkeypatch):
     """Each executor in turn."""
+    if request.param == "slurm":
+        request.getfixturevalue("slurm")
     if request.param == "ray":
         monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("cluster")[0])
     with open_executor(request.param) as opened:
@@ -42,7 +48,7 @@ def submit(executor, repository, config, home, tmp_path, wait_until):
         where = ("--repo", repository.folder, "--commit", repository.first, "--config", config)
         folders = ("--runs", tmp_path / "runs", "--caller", tmp_path)
         words = (*where, *folders, "--module", "job.py", *words)
-        return executor.submit([str(word) for word in words])
+        return executor.submit([str(word) for word in words], tmp_path / "launch")
 
     def wait(ticket):
         outcomes = []
@@ -169,7 +175,9 @@ class InstantExecutor:
 
     submitted: ClassVar[list] = []
 
-    def submit(self, words):
+    keeps_jobs = False
+
+    def submit(self, words, folder):
         self.submitted.append(words)
 
     def poll(self, ticket):

@@ -14,13 +14,16 @@ def add_executor_options(add: "argparse._ActionsContainer") -> None:
         choices=list(EXECUTORS),
         default="local",
         help="where jobs run. local: on this machine (default); ray: on the Ray cluster whose "
-        "head node RAY_ADDRESS names",
+        "head node RAY_ADDRESS names; slurm: as jobs of this machine's Slurm cluster",
     )
     for one in fields(Resources):
         add.add_argument(
-            f"--{one.name}", type=type(one.default), default=one.default, metavar="N",
+            f"--{one.name}",
+            type=type(one.default),
+            default=one.default,
+            metavar="VALUE" if isinstance(one.default, str) else "N",
             help=f"clusters only: {one.metadata['help']}",
-        )  # fmt: skip
+        )
 
 
 def resources_of(args: argparse.Namespace) -> Resources:

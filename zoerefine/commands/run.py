@@ -21,7 +21,7 @@ from zoerefine.launch.launch_plan import Job
 from zoerefine.launch.launcher import home_folder, launch
 from zoerefine.launch.left import GIB, LIMIT_BYTES
 from zoerefine.launch.notification import notifying
-from zoerefine.progress import is_quiet
+from zoerefine.progress import is_quiet, warn
 from zoerefine.registries import ENVIRONMENTS
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def main(argv: Sequence[str]) -> int:
         else:
             shown = stored_folders(home)
         print_stored(shown, "removed from" if args.clean else "kept in", home)
+        if args.list:
+            print_cluster_jobs()
         return 0
     if not args.repo:
         raise UserError("--repo is missing: give a folder or a git URL")
@@ -103,8 +105,8 @@ def parser() -> argparse.ArgumentParser:
     add("--commits", type=listed, metavar="A,B,...", help="commits, tags or branches")
     add("--configs", type=listed, metavar="X,Y,...", help="config files")
     add("--seeds", type=seeds, metavar="SEEDS", help="0:5 for 0, 1, 2, 3, 4; or a list: 1,3")
-    add("--parallel", type=positive, default=1, metavar="N",
-        help="run N jobs at a time (default: 1)")  # fmt: skip
+    add("--parallel", type=positive, default=0, metavar="N",
+        help="run N jobs at a time (default: 1; with slurm all at once)")  # fmt: skip
     add_executor_options(many)
     add_notify_option(made)
     add_quiet_option(made)
@@ -295,3 +297,29 @@ def print_stored(folders: "Sequence[StoredFolder]", what: str, home: Path) -> No
         table.add_row(one.kind, name, *numbers, user.strip())
     # A pipe gets whole rows, however long.
     Console(width=None if sys.stdout.isatty() else 1000).print(table)
+
+
+def print_cluster_jobs() -> None:
+    """A table of this user's jobs in Slurm; nothing where there is no Slurm, or no job."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from zoerefine.launch.executor.slurm_commands import SlurmError, list_jobs, missing_program
+
+    if missing_program():
+        return
+    try:
+        jobs = list_jobs()
+    except SlurmError as error:
+        warn(str(error))
+        return
+    table = Table(title="jobs in Slurm", title_justify="left")
+    for column in ("job", "state", "time", "node", "run"):
+        table.add_column(column, overflow="fold")
+    for job in jobs:
+        state = job.state.lower() + (f" ({job.reason})" if job.state == "PENDING" else "")
+        cells = (job.id, state, job.elapsed, job.nodes, str(job.folder.parent))
+        table.add_row(*map(escape, cells))
+    if jobs:
+        Console(width=None if sys.stdout.isatty() else 1000).print(table)

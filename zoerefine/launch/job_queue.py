@@ -1,9 +1,11 @@
 """A queue: every combination of commits, configs and seeds, N jobs at a time."""
 
 import os
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -103,9 +105,13 @@ def run_queue(jobs: Sequence[QueuedJob], executor: Executor, parallel: int) -> i
     """Run what is not finished, `parallel` jobs at a time; 0 only if all finish.
 
     Ctrl-C asks every job to save a checkpoint and stop; a second Ctrl-C kills them. The same
-    command resumes the queue.
+    command resumes the queue. Jobs that a cluster keeps go on after a logout.
+
+    Args:
+        parallel: 0: one at a time, or all at once where the cluster queues them.
     """
-    stops = StopForwarding(lambda *_: cancel_running(jobs, executor))
+    parallel = parallel or (len(jobs) if executor.keeps_jobs else 1)
+    stops = StopForwarding(partial(stop_queue, jobs, executor))
     with live_table(jobs) as show, stops:
         while any(job.state in ("waiting", "running") for job in jobs):
             advance(jobs, executor, 0 if stops.count else parallel)
@@ -125,7 +131,7 @@ def advance(jobs: Sequence[QueuedJob], executor: Executor, parallel: int) -> Non
             update(job, executor)
     free = parallel - sum(job.state == "running" for job in jobs)
     for job in [job for job in jobs if job.state == "waiting"][: max(0, free)]:
-        job.ticket = executor.submit(job.words)
+        job.ticket = executor.submit(job.words, job.run.path)
         job.state, job.started_s = "running", time.monotonic()
 
 
@@ -133,10 +139,29 @@ def update(job: QueuedJob, executor: Executor) -> None:
     """Record how long a running job has run, and whether it has ended."""
     job.seconds = time.monotonic() - job.started_s
     outcome = executor.poll(job.ticket)
+    job.note = getattr(job.ticket, "note", "")
     if outcome is None:
         return
     code, job.message = outcome.code, outcome.message
     job.state = "finished" if code == 0 else "killed" if code > 128 else "failed"
+
+
+def stop_queue(jobs: Sequence[QueuedJob], executor: Executor, number: int, count: int) -> None:
+    """Pass a stop signal on to the running jobs; leave them where the cluster keeps them.
+
+    Raises `KeyboardInterrupt` where they are left.
+    """
+    leave_to_cluster(executor.keeps_jobs, number)
+    cancel_running(jobs, executor)
+
+
+def leave_to_cluster(keeps_jobs: bool, number: int) -> None:
+    """End this command, and not its jobs, after a logout or where its machine stops.
+
+    Raises `KeyboardInterrupt` where the cluster keeps jobs, and the signal is not Ctrl-C.
+    """
+    if keeps_jobs and number != signal.SIGINT:
+        raise KeyboardInterrupt
 
 
 def cancel_running(jobs: Sequence[QueuedJob], executor: Executor) -> None:

@@ -34,6 +34,7 @@ class QueueRow:
         state: waiting, running, finished, finished before, failed or killed.
         seconds: how long it has run.
         message: the launcher's last line, once the job has ended.
+        note: what a cluster says of the job.
         result: the final metrics, once they were read.
     """
 
@@ -42,6 +43,7 @@ class QueueRow:
     state: str = "waiting"
     seconds: float = 0.0
     message: str = ""
+    note: str = ""
     result: str = ""
 
 
@@ -105,7 +107,7 @@ def progress_of(row: QueueRow) -> str:
         status = row.run.status()
         return (status.reason if status.started else "") or row.message
     if row.state == "running":
-        return last_metrics(row.run) or last_line(row.run.log_file)[:80]
+        return last_metrics(row.run) or last_line(row.run.log_file)[:80] or row.note
     if not row.result:  # read once: a large run has many files
         row.result = final_metrics(row.run) or last_line(row.run.log_file)[:80]
     return row.result

@@ -10,6 +10,7 @@ from typing import Any
 
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import NO_RESOURCES, Resources, open_executor
+from zoerefine.launch.job_queue import leave_to_cluster
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.progress import say, warn
 from zoerefine.run_dir import RunDir, run_from_launcher
@@ -107,7 +108,7 @@ class Driver:
         self.until = time.time() + options.TIMEOUT_S if options.TIMEOUT_S else 0.0
         self.slots = [WorkerSlot(number) for number in range(options.WORKERS)]
         self.restarts = RESTARTS * options.WORKERS
-        self.stops = StopForwarding(self._cancel_all)
+        self.stops = StopForwarding(self._stop)
 
     def drive(self) -> None:
         """Run until every worker has found nothing left to do."""
@@ -152,7 +153,11 @@ class Driver:
         if outcome is None:
             return
         slot.ticket = None
-        if outcome.code == 0 or self.stops.count:
+        if self.stops.count:
+            return
+        if outcome.code == 0:
+            if not self._is_over():  # an earlier driver's worker, with a smaller budget
+                self._start(slot)
             return
         requeue_trials_of(self.study, slot.name)
         if outcome.code == USER_ERROR:
@@ -168,6 +173,14 @@ class Driver:
         say(f"worker {slot.name} died with exit code {outcome.code}: another is started")
         self._start(slot)
 
+    def _is_over(self) -> bool:
+        return self.study.is_over() or bool(self.until and time.time() >= self.until)
+
+    def _stop(self, number: int, _: int) -> None:
+        """Pass a stop signal on, or leave workers to a cluster that keeps them."""
+        leave_to_cluster(self.workers.keeps_jobs, number)
+        self._cancel_all()
+
     def _stop_all(self) -> None:
         """Ask every worker to stop, and wait until all have."""
         self._cancel_all()
@@ -176,7 +189,7 @@ class Driver:
                 time.sleep(POLL_S)
             slot.ticket = None
 
-    def _cancel_all(self, *_: object) -> None:
+    def _cancel_all(self) -> None:
         """Ask every worker to save a checkpoint and stop; a second call kills them."""
         for slot in self.slots:
             if slot.ticket:

@@ -27,6 +27,10 @@ SCRIPT = CHECKOUT / "platform" / "search.py"
 class Workers(Protocol):
     """Starts, polls and cancels workers, as an executor does jobs."""
 
+    @property
+    def keeps_jobs(self) -> bool:
+        """Whether workers go on when their driver has ended."""
+
     def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
         """Start a worker and return its ticket."""
 
@@ -48,6 +52,8 @@ class WorkerTicket:
 
 class LocalWorkers:
     """`count` workers on this machine; they share its cores, and each has one of its GPUs."""
+
+    keeps_jobs = False
 
     def __init__(self, run: RunDir, count: int, gpus: Sequence[str]) -> None:
         self.folder, self.count, self.gpus = run.path / "workers", count, gpus
@@ -112,11 +118,15 @@ class ClusterWorkers:
     def __init__(self, run: RunDir, commit: str, executor: Executor) -> None:
         self.run, self.commit, self.executor = run, commit, executor
 
+    @property
+    def keeps_jobs(self) -> bool:
+        return self.executor.keeps_jobs
+
     def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
         launch = ["--repo", str(CHECKOUT), "--commit", self.commit, "--module",
                   "platform/search.py", "--config", str(settings_file(self.run)),
                   "--runs", str(self.run.path / "workers"), "--", *words]  # fmt: skip
-        return self.executor.submit(launch)
+        return self.executor.submit(launch, self.run.path / "workers" / f"slot-{number}")
 
     def poll(self, ticket: Any) -> JobOutcome | None:
         return self.executor.poll(ticket)

@@ -7,10 +7,14 @@ take the ticket. To add a kind of cluster, write one file with a context manager
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Protocol
 
+from zoerefine.errors import UserError
 from zoerefine.registries import EXECUTORS
+
+BOUNDS = (("gpus", 0, 1024), ("cpus", 1, 4096), ("grace", 0, 65535), ("requeues", 0, 10**6))
 
 
 @dataclass(frozen=True)
@@ -18,15 +22,54 @@ class Resources:
     """What a cluster reserves for each job. Each field is an option of `run` and `search`.
 
     Attributes:
-        gpus: a fraction lets jobs share a GPU.
+        gpus: a fraction lets jobs share a GPU, on Ray.
+        grace: seconds.
     """
 
     gpus: float = field(
-        default=0.0, metadata={"help": "GPUs reserved for each job; 0.5: two jobs share one"}
+        default=0.0,
+        metadata={"help": "GPUs reserved for each job; with ray, 0.5: two jobs share one"},
     )
+    cpus: int = field(default=1, metadata={"help": "CPU cores reserved for each job (default: 1)"})
+    memory: str = field(default="", metadata={"help": "slurm: memory of each job, such as 32G"})
+    partition: str = field(
+        default="", metadata={"help": "slurm: the partition, or several: gpu,long"}
+    )
+    time: str = field(
+        default="",
+        metadata={
+            "help": "slurm: the time limit of a job: 90 (minutes), 12:00:00 or 2-00 (days-hours). "
+            "A job that reaches it saves a checkpoint and is queued again"
+        },
+    )
+    grace: int = field(
+        default=120,
+        metadata={"help": "slurm: seconds before its limit at which a job stops (default: 120)"},
+    )
+    requeues: int = field(
+        default=50,
+        metadata={"help": "slurm: how often a job is queued again at its time limit (default: 50)"},
+    )
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` for a number that nothing can reserve."""
+        for name, least, most in BOUNDS:
+            if not least <= getattr(self, name) <= most:
+                raise UserError(f"--{name} {getattr(self, name)} is not in {least} to {most}")
 
 
 NO_RESOURCES = Resources()
+
+
+def refuse_resources(executor: str, resources: Resources, known: Sequence[str]) -> None:
+    """Raises `UserError`, naming the option, where an executor cannot reserve what is asked for.
+
+    Args:
+        known: the fields of `Resources` that it reserves.
+    """
+    for one in fields(Resources):
+        if one.name not in known and getattr(resources, one.name) != one.default:
+            raise UserError(f"--executor {executor} has no use for --{one.name}: leave it out")
 
 
 @dataclass(frozen=True)
@@ -43,10 +86,25 @@ class JobOutcome:
 
 
 class Executor(Protocol):
-    """Runs launches somewhere."""
+    """Runs launches somewhere.
 
-    def submit(self, words: Sequence[str]) -> Any:
-        """Start `zoerefine run WORDS...` and return its ticket."""
+    Attributes:
+        keeps_jobs: whether launches go on when the command that submitted them has ended. They
+            are submitted all at once, since the cluster queues them.
+    """
+
+    keeps_jobs: bool
+
+    def submit(self, words: Sequence[str], folder: Path) -> Any:
+        """Start `zoerefine run WORDS...` and return its ticket.
+
+        Where launches go on by themselves, one that an earlier command started in this folder is
+        found and not started twice. A ticket may have a `note`, which the queue shows until the
+        run has written something.
+
+        Args:
+            folder: the launch's own, for files of the executor: a run directory.
+        """
 
     def poll(self, ticket: Any) -> JobOutcome | None:
         """How the launch ended; None while it runs."""

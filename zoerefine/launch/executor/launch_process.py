@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -19,7 +20,13 @@ LIBRARY = Path(__file__).resolve().parents[3]
 class LaunchProcess:
     """A running `zoerefine run`, with its messages. The job's output is in the run's log.txt."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], ignores_sigterm: bool = False) -> None:
+        """Start it.
+
+        Args:
+            ignores_sigterm: for a cluster that sends SIGTERM to the job itself, too, and the
+                launcher would pass on a second one.
+        """
         paths = [str(LIBRARY), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         self._messages: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with us)
@@ -29,7 +36,7 @@ class LaunchProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._messages,
-            preexec_fn=child_setup(),
+            preexec_fn=partial(prepare, child_setup(), ignores_sigterm),
             start_new_session=True,
         )
 
@@ -52,7 +59,18 @@ class LaunchProcess:
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGINT)
 
-    def _last_message(self) -> str:
+    def messages(self) -> str:
+        """What it has printed, once it has ended."""
         self._messages.seek(0)
-        lines = self._messages.read().decode(errors="replace").strip().splitlines()
+        return self._messages.read().decode(errors="replace").strip()
+
+    def _last_message(self) -> str:
+        lines = self.messages().splitlines()
         return lines[-1] if lines else ""
+
+
+def prepare(setup: Callable[[], None], ignores_sigterm: bool) -> None:
+    """In the new process, before the launcher starts."""
+    setup()
+    if ignores_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)

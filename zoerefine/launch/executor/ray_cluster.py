@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.launch.executor import JobOutcome, Resources
+from zoerefine.launch.executor import JobOutcome, Resources, refuse_resources
 from zoerefine.launch.executor.launch_process import LaunchProcess
 
 RETRIES = 20  # nodes that may die under one job
@@ -24,7 +25,11 @@ POLL_S = 0.2
 
 @contextmanager
 def ray_executor(resources: Resources) -> Iterator["RayExecutor"]:
-    """Connected to the cluster at RAY_ADDRESS. Raises `UserError` where there is none."""
+    """Connected to the cluster at RAY_ADDRESS.
+
+    Raises `UserError` where there is none, or Ray cannot reserve these resources.
+    """
+    refuse_resources("ray", resources, ("gpus", "cpus"))
     address = os.environ.get("RAY_ADDRESS")
     if not address:
         raise UserError(
@@ -57,12 +62,14 @@ class RayTicket:
 class RayExecutor:
     """Each ticket is a task that runs the launcher to its end."""
 
+    keeps_jobs = False
+
     def __init__(self, ray: Any, resources: Resources) -> None:
         self._ray = ray
-        options = {"num_cpus": 1, "num_gpus": resources.gpus, "max_retries": RETRIES}
+        options = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_retries": RETRIES}
         self._task = ray.remote(**options)(run_launch)
 
-    def submit(self, words: Sequence[str]) -> RayTicket:
+    def submit(self, words: Sequence[str], folder: Path) -> RayTicket:
         return RayTicket(self._task.remote(list(words)))
 
     def poll(self, ticket: RayTicket) -> JobOutcome | None:

@@ -1,0 +1,164 @@
+"""A real Slurm for tests: slurmctld and two nodes on this machine, with ports of their own."""
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import free_port
+
+PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch")
+PLACES = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+MISSING = [name for name in PROGRAMS if shutil.which(name, path=PLACES) is None]
+needs_slurm = pytest.mark.skipif(
+    bool(MISSING),
+    reason=f"no Slurm here ({', '.join(MISSING)}): apt install munge slurmctld slurmd slurm-client",
+)
+
+# Jobs of `low` make room for those of `high`. A job that is queued again waits for `cred_expire`.
+CONFIGURATION = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmdSpoolDir={folder}/%n
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+MailProg=/bin/true
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmdTimeout=6
+KillWait=20
+ReturnToService=2
+NodeName=one NodeHostname={host} NodeAddr=127.0.0.1 Port={one} CPUs=2 RealMemory=500
+NodeName=two NodeHostname={host} NodeAddr=127.0.0.1 Port={two} CPUs=2 RealMemory=500
+PartitionName=low Nodes=ALL Default=YES PriorityTier=1
+PartitionName=high Nodes=ALL PriorityTier=10
+"""
+
+
+class SlurmCluster:
+    """The folder of a running Slurm, and its nodes by name."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.configuration = folder / "slurm.conf"
+        self.environment = os.environ | {"SLURM_CONF": str(self.configuration), "PATH": PLACES}
+        self.processes = {}
+
+    def start(self):
+        (self.folder / "state").mkdir()
+        ports = {name: free_port() for name in ("port", "one", "two")}
+        names = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": self.folder}
+        self.configuration.write_text(CONFIGURATION.format(**ports, **names))
+        key = self.folder / "munge.key"
+        self.run("mungekey", "--create", f"--keyfile={key}")
+        files = {"key-file": key, "socket": self.folder / "munge.socket",
+                 "pid-file": self.folder / "munge.pid", "log-file": self.folder / "munge.log",
+                 "seed-file": self.folder / "munge.seed"}  # fmt: skip
+        words = [f"--{name}={path}" for name, path in files.items()]
+        self.start_one("munged", "munged", "--foreground", "--force", *words)
+        wait(lambda: (self.folder / "munge.socket").exists())
+        self.start_one("slurmctld", "slurmctld", "-D")
+        wait(lambda: self.has_answered("scontrol", "ping"))
+        for node in ("one", "two"):
+            self.start_node(node)
+        wait(lambda: self.run("sinfo", "--noheader", "--Node", "--partition=low",
+                              "--format=%T").split() == ["idle", "idle"])  # fmt: skip
+
+    def start_one(self, name, *command):
+        with open(self.folder / f"{name}.out", "ab") as output:
+            self.processes[name] = subprocess.Popen(
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output, start_new_session=True,
+            )  # fmt: skip
+
+    def start_node(self, node):
+        self.start_one(node, "slurmd", "-D", "-N", node)
+
+    def run(self, *command):
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, (command, done.stderr)
+        return done.stdout
+
+    def has_answered(self, *command):
+        return subprocess.run(command, env=self.environment, capture_output=True).returncode == 0
+
+    def kill_node(self, node):
+        """Kill all processes of a node at once, as a power cut does."""
+        found = [self.processes.pop(node), *self.job_processes(node)]
+        for one in found:
+            with suppress(ProcessLookupError):
+                os.kill(one if isinstance(one, int) else one.pid, signal.SIGKILL)
+        found[0].wait()
+
+    def job_processes(self, node=""):
+        """Processes of jobs on a node (without a name: on all), slurmstepd before them."""
+        wanted = f"SLURM_CONF={self.configuration}".encode(), f"SLURMD_NODENAME={node}".encode()
+        jobs = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                variables = (folder / "environ").read_bytes().split(b"\0")
+                if wanted[0] in variables and any(one.startswith(wanted[1]) for one in variables):
+                    jobs.append(int(folder.name))
+        parents = {parent_of(job) for job in jobs} - set(jobs)
+        return [one for one in parents if command_of(one).startswith("slurmstepd")] + jobs
+
+    def stop(self):
+        for one in (self.job_processes(), [one.pid for one in self.processes.values()]):
+            for pid in one:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for process in self.processes.values():
+            process.wait()
+
+
+def parent_of(pid):
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def command_of(pid):
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
+
+
+def wait(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "Slurm did not start"
+        time.sleep(0.05)
+
+
+@contextmanager
+def slurm_on_this_machine(folder):
+    """A `SlurmCluster` with both nodes idle."""
+    made = SlurmCluster(folder)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
