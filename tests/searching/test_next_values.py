@@ -1,9 +1,11 @@
 """Which values are tried: given ones first, no combination twice, the same for the same seed."""
 
+import optuna
 import pytest
 
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
+from zoerefine.registries import SAMPLERS
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.claims import claim_trial, complete
 from zoerefine.searching.enqueue import enqueue
@@ -28,6 +30,19 @@ def test_no_combination_is_tried_twice(open_study):
             earlier = everything[trial.user_attrs["duplicate_of"]]
             assert earlier.params == trial.params
             assert trial.user_attrs["reason"] == f"same values as trial {earlier.number}: not run"
+
+
+def corner(seed):
+    """A sampler that always takes the upper bound, as a model may that has found its optimum."""
+    return optuna.samplers.PartialFixedSampler({"TRAIN.LR": 0.5}, optuna.samplers.RandomSampler())
+
+
+def test_a_sampler_that_repeats_itself_does_not_end_a_study(open_study, monkeypatch):
+    monkeypatch.setitem(SAMPLERS._places, "corner", f"{__name__}:corner")
+    words = ("STUDY.SAMPLER", "corner", "STUDY.TRIALS", 4)
+    tried = run_trials(open_study("{TRAIN: {LR: {low: 0.1, high: 0.5}}}", *words))
+    assert tried[0]["TRAIN.LR"] == 0.5
+    assert len({one["TRAIN.LR"] for one in tried}) == 4
 
 
 def test_a_whole_logarithmic_range_ends_when_every_integer_was_tried(open_study):

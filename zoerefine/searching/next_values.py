@@ -20,6 +20,7 @@ from zoerefine.searching.trial_record import (
 
 FAIL = TrialState.FAIL
 MAX_DUPLICATES = 3  # samples in a row that were tried before; then an untried combination is taken
+MAX_RANDOM = 100  # random samples of a space that is too large to list
 
 
 def next_trial(study: Study) -> tuple[optuna.Trial, Values] | None:
@@ -28,18 +29,19 @@ def next_trial(study: Study) -> tuple[optuna.Trial, Values] | None:
     Returns None where every combination has been tried. A worker that is killed here and called
     again ends with the same trial: duplicates are counted in the database, not by the worker.
     """
-    is_listed = size_of(study.space) <= MAX_LISTED
     for _ in range(MAX_DUPLICATES):
-        if is_listed and _duplicates_at_end(study) >= MAX_DUPLICATES:
+        if _duplicates_at_end(study) >= MAX_DUPLICATES:
             break
-        found = _ask(study)
-        if found:
+        if found := _ask(study, study.options.SAMPLER):
             return found
+    if size_of(study.space) > MAX_LISTED:  # a sampler may stay at one point, such as a corner
+        attempts = (_ask(study, "random") for _ in range(MAX_RANDOM))
+        return next(filter(None, attempts), None)
     untried = _untried(study)
     if untried is None:
         return None
     study.optuna.enqueue_trial(untried)
-    return _ask(study)
+    return _ask(study, study.options.SAMPLER)
 
 
 def all_tried(study: Study, trials: Sequence[FrozenTrial]) -> bool:
@@ -54,14 +56,12 @@ def _duplicates_at_end(study: Study) -> int:
     return sum(1 for _ in takewhile(lambda one: one.state == FAIL and is_duplicate(one), last))
 
 
-def _ask(study: Study) -> tuple[optuna.Trial, Values] | None:
-    """A queued trial or a sampled one; None where its values were tried before."""
+def _ask(study: Study, sampler: str) -> tuple[optuna.Trial, Values] | None:
+    """A queued trial, or one by a sampler; None where its values were tried before."""
     earlier = study.optuna.get_trials(deepcopy=False)
     waiting = (one.number for one in earlier if one.state == TrialState.WAITING)
     number = next(waiting, len(earlier)) + skipped_numbers(study.optuna)
-    study.optuna.sampler = TrialSampler(
-        SAMPLERS.load(study.options.SAMPLER), study.subject.seed, number
-    )
+    study.optuna.sampler = TrialSampler(SAMPLERS.load(sampler), study.subject.seed, number)
     trial = study.optuna.ask()
     values = suggest(study.space, trial)
     key = params_key(trial.params)
@@ -75,9 +75,7 @@ def _ask(study: Study) -> tuple[optuna.Trial, Values] | None:
 
 
 def _untried(study: Study) -> Values | None:
-    """A random combination that was not tried; None where there is none or too many to list."""
-    if size_of(study.space) > MAX_LISTED:
-        return None
+    """A random combination of a listed space that was not tried; None where there is none."""
     tried = {params_key(trial.params) for trial in study.trials()}
     left = [one for one in combinations(study.space) if params_key(one) not in tried]
     return random.Random(len(tried)).choice(left) if left else None
