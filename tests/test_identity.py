@@ -27,7 +27,7 @@ def test_the_table_names_only_keys_that_exist():
 def test_every_training_key_decides_results_unless_the_table_names_it():
     others = [key for key in KEYS if role_of(key) is not Role.RESULT]
     assert {key.partition(".")[0] for key in others} == {
-        "RUN", "DATA", "CACHE", "LOADER", "POINTS", "TRAIN", "STUDY"}  # fmt: skip
+        "RUN", "DATA", "CACHE", "LOADER", "POINTS", "TRAIN", "STUDY", "CLUSTER"}  # fmt: skip
     for key in ("SEED", "DATA.SPLIT", "CACHE.MODE", "TRAIN.PRECISION", "MODEL.OPTIONS.depth"):
         assert role_of(key) is Role.RESULT
     assert role_of("OF.ANOTHER.VERSION") is Role.RESULT
@@ -42,6 +42,7 @@ def test_every_training_key_decides_results_unless_the_table_names_it():
         ("LOADER.THREADS", "1"),
         ("TRAIN.LOG_EVERY", "1"),
         ("STUDY.TRIALS", "7"),
+        ("CLUSTER.TIME", "2-00"),
         ("SEARCH.TRAIN.LR", "[0.1, 0.2]"),
     ],
 )

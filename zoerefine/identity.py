@@ -35,6 +35,7 @@ class Role(Enum):
     REPORT = "what is recorded while it runs"
     SEARCH = "what a search tries and compares"
     BUDGET = "how much a search tries, and by what means"
+    CLUSTER = "what a cluster reserves for a job"
 
 
 # By key, or by group for all of its keys that are not named themselves.
@@ -57,6 +58,7 @@ ROLES: Mapping[str, Role] = {
     "STUDY.OBJECTIVES": Role.SEARCH,
     "STUDY.CONSTRAINTS": Role.SEARCH,
     "SEARCH": Role.SEARCH,
+    "CLUSTER": Role.CLUSTER,
 }
 
 TRAINING = {Role.RESULT}

@@ -6,13 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
+from typing import ClassVar
 
 import pytest
 
 from tests.slurm import needs_slurm
+from zoerefine.cli import main
 from zoerefine.errors import UserError
-from zoerefine.launch.executor import Resources, open_executor
+from zoerefine.launch.executor import JobOutcome, Resources, open_executor
 from zoerefine.launch.executor.slurm_commands import job_variables, sbatch_options
+from zoerefine.registries import EXECUTORS
 from zoerefine.run_dir import RunDir
 
 # A training of thirty steps whose weights follow from the seed. After ten steps it waits for a
@@ -240,20 +244,60 @@ def test_resources_become_options_of_sbatch():
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"partition": "gpu --wrap=id"}, "--partition 'gpu --wrap=id' cannot be given to Slurm"),
-        ({"partition": "gpu\n#SBATCH --uid=0"}, "cannot be given to Slurm"),
-        ({"partition": "-x"}, "cannot be given to Slurm"),
-        ({"memory": "lots"}, "--memory 'lots'.*32G"),
-        ({"time": "tomorrow"}, "--time 'tomorrow' is no time limit of Slurm"),
+        ({"partition": "gpu --wrap=id"}, "--partition must be the name of a partition"),
+        ({"partition": "gpu\n#SBATCH --uid=0"}, "--partition must be the name of a partition"),
+        ({"partition": "-x"}, "--partition must be the name of a partition"),
+        ({"memory": "lots"}, "--memory must be a size.*32G"),
+        ({"time": "tomorrow"}, "--time must be minutes"),
         ({"time": "2"}, "--time 2 leaves no time before --grace 120"),
         ({"gpus": 0.5}, "Slurm reserves whole GPUs"),
-        ({"cpus": 0}, "--cpus 0 is not in 1 to 4096"),
-        ({"grace": -1}, "--grace -1 is not in 0 to 65535"),
+        ({"cpus": 0}, "--cpus must be an integer from 1 to 4096"),
+        ({"grace": -1}, "--grace must be an integer from 0 to 65535"),
     ],
 )
 def test_wrong_resources_are_refused_in_one_line(asked, reason):
     with pytest.raises(UserError, match=reason):
         sbatch_options(Resources(**asked))
+
+
+class RecordingExecutor:
+    """An executor that runs nothing and records what it was asked to reserve."""
+
+    keeps_jobs = False
+    opened: ClassVar[list] = []
+
+    def submit(self, words, folder):
+        return None
+
+    def poll(self, ticket):
+        return JobOutcome(0)
+
+
+def recording_executor(resources):
+    RecordingExecutor.opened.append(resources)
+    return nullcontext(RecordingExecutor())
+
+
+def test_a_queue_of_our_own_training_reads_its_resources_from_the_config(
+    repository, config, home, monkeypatch, capsys
+):
+    monkeypatch.setitem(EXECUTORS._places, "recording", f"{__name__}:recording_executor")
+    (repository.folder / "zoerefine").mkdir()
+    for name in ("__init__.py", "train.py"):
+        (repository.folder / "zoerefine" / name).touch()
+    repository.commit("three")
+    other = config.with_name("other.yaml")
+    other.touch()
+    config.write_text("CLUSTER: {TIME: 12:00:00, GPUS: 1, PARTITION: long}\n")
+    words = ["run", "--repo", str(repository.folder), "--commit", "HEAD", "--executor", "recording"]
+    assert main([*words, "--config", str(config), "--partition", "gpu", "CLUSTER.CPUS", "4"]) == 0
+    asked = Resources(time="12:00:00", gpus=1, partition="gpu", cpus=4)
+    assert RecordingExecutor.opened == [asked]
+    assert main([*words, "--configs", f"{config},{other}"]) == 2
+    assert "differ in CLUSTER.GPUS" in capsys.readouterr().err
+    config.write_text("CLUSTER: {GPUS: many}\n")
+    assert main([*words, "--config", str(config)]) == 2
+    assert "CLUSTER.GPUS must be a number" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

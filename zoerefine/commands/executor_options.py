@@ -1,10 +1,15 @@
 """The options that choose where jobs run, shared by `run` and `search`."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from zoerefine.launch.executor import Resources
 from zoerefine.registries import EXECUTORS
+
+if TYPE_CHECKING:
+    from zoerefine.config import Config
 
 
 def add_executor_options(add: "argparse._ActionsContainer") -> None:
@@ -20,12 +25,22 @@ def add_executor_options(add: "argparse._ActionsContainer") -> None:
         add.add_argument(
             f"--{one.name}",
             type=type(one.default),
-            default=one.default,
             metavar="VALUE" if isinstance(one.default, str) else "N",
             help=f"clusters only: {one.metadata['help']}",
         )
 
 
-def resources_of(args: argparse.Namespace) -> Resources:
-    """The resources that the options ask for."""
-    return Resources(**{one.name: getattr(args, one.name) for one in fields(Resources)})
+def resources_of(args: argparse.Namespace, settings: Mapping[str, Any] | None = None) -> Resources:
+    """The resources that the options ask for.
+
+    Args:
+        settings: the fields that a config sets. They are for clusters; options come before them.
+    """
+    given = {one.name: getattr(args, one.name) for one in fields(Resources)}
+    options = {name: value for name, value in given.items() if value is not None}
+    return Resources(**(options if args.executor == "local" else {**(settings or {}), **options}))
+
+
+def settings_of(cfg: "Config") -> dict[str, Any]:
+    """The fields of `Resources` by the keys of CLUSTER in a config."""
+    return {one.name: getattr(cfg.CLUSTER, one.metadata["key"]) for one in fields(Resources)}

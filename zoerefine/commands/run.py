@@ -268,13 +268,15 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
 def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
     """Launch every combination of commits, configs and seeds."""
     from zoerefine.launch.executor import open_executor
+    from zoerefine.launch.executor.cluster_settings import agreed_settings
     from zoerefine.launch.job_queue import make_queue, run_queue
 
     commits = args.commits or [job.ref]
     configs = [Path(name) for name in args.configs or [job.config]]
     with notifying(args.notify, "queue") as ending:
         jobs = make_queue(job, commits, configs, args.seeds or [], args.runs, home, args.again)
-        with open_executor(args.executor, resources_of(args)) as executor:
+        agreed = agreed_settings([one.cluster for one in jobs]) if args.executor != "local" else {}
+        with open_executor(args.executor, resources_of(args, agreed)) as executor:
             ending.code = run_queue(jobs, executor, args.parallel)
         states = Counter(one.state for one in jobs)
         ending.message = ", ".join(f"{count} {state}" for state, count in states.items())

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoerefine.commands.executor_options import add_executor_options, resources_of
+from zoerefine.commands.executor_options import add_executor_options, resources_of, settings_of
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.notify_option import add_notify_option
 from zoerefine.commands.quiet_option import add_quiet_option
@@ -85,7 +85,7 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
     from zoerefine.searching.driver import run_study
     from zoerefine.searching.own_training import OwnTraining
 
-    place = (args.executor, resources_of(args))
+    place = (args.executor, resources_of(args, settings_of(cfg)))
     with notifying(args.notify, "search") as ending:
         run = run_study(OwnTraining(cfg), args.enqueue, *place, args.earlier)
         ending.run = run.path

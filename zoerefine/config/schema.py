@@ -1,11 +1,11 @@
 """Every config key: its default, type, range or choices, unit and meaning.
 
-A group of keys is a dataclass, a key one of its fields: data_keys.py, training_keys.py and
-study_keys.py declare them, and this module joins them. The code that reads a config is given a
-YACS tree (`cfg.TRAIN.LR`), built from this declaration; type checkers see `Config`, so they find
-a misspelt key. To add a key, add a line in its group; the checks, `zoerefine config` and
-docs/configuration.md follow from it. A key that does not decide a run's results is also named in
-zoerefine/identity.py.
+A group of keys is a dataclass, a key one of its fields: data_keys.py, training_keys.py,
+study_keys.py and cluster_keys.py declare them, and this module joins them. The code that reads a
+config is given a YACS tree (`cfg.TRAIN.LR`), built from this declaration; type checkers see
+`Config`, so they find a misspelt key. To add a key, add a line in its group; the checks,
+`zoerefine config` and docs/configuration.md follow from it. A key that does not decide a run's
+results is also named in zoerefine/identity.py.
 
 Plain dataclasses rather than pydantic: YACS stays the face, so of pydantic only the bounds would be
 used, and a few small classes (value_types.py) give those with messages of our own and no import
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from zoerefine.config.cluster_keys import ClusterKeys
 from zoerefine.config.data_keys import (
     AugmentKeys,
     CacheKeys,
@@ -48,6 +49,7 @@ class Config(KeyGroup):
     LOSS: LossKeys = group()
     TRAIN: TrainKeys = group()
     STUDY: StudyKeys = group()
+    CLUSTER: ClusterKeys = group()
 
 
 def keys_of(group: type = Config, prefix: str = "") -> Iterator[Key]:

@@ -11,7 +11,7 @@ from zoerefine.config.schema import GROUPS, KEYS
 from zoerefine.config.value_types import Integer, Number, Text, ValueType
 from zoerefine.trees import flatten
 
-FIXED_GROUPS = ("RUN", "STUDY")
+FIXED_GROUPS = ("RUN", "STUDY", "CLUSTER")
 OPTIONS = "MODEL.OPTIONS"
 
 

@@ -4,15 +4,17 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
+from zoerefine.identity import OWN_MODULES
 from zoerefine.launch.changes import warn_of_untracked_files
 from zoerefine.launch.executor import Executor
+from zoerefine.launch.executor.cluster_settings import cluster_settings
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
 from zoerefine.launch.left import GIB
@@ -26,9 +28,14 @@ POLL_S = 0.25
 
 @dataclass
 class QueuedJob(QueueRow):
-    """A job of the queue: its row in the table, the launcher's arguments, and its ticket."""
+    """A job of the queue: its row in the table, the launcher's arguments, and its ticket.
+
+    Attributes:
+        cluster: the fields of `Resources` that its config sets.
+    """
 
     words: tuple[str, ...] = ()
+    cluster: dict[str, Any] = field(default_factory=dict)
     ticket: Any = None
     started_s: float = 0.0
 
@@ -66,9 +73,11 @@ def make_queue(
         if again:
             plan = next_execution(plan, runs)
         run = plan.run(runs)
+        ours = job.module.startswith(OWN_MODULES)
+        cluster = cluster_settings(plan.document, plan.override_arguments) if ours else {}
         what = job.module if config == NO_CONFIG else config.name
         title = " ".join(filter(None, [commit[:12], what, seed_title(seed)]))
-        queued = QueuedJob(title, run, words=launcher_words(plan, run))
+        queued = QueuedJob(title, run, words=launcher_words(plan, run), cluster=cluster)
         if run.status().state == "finished":
             queued.state = "finished before"
         jobs.setdefault(run.path, queued)

@@ -11,51 +11,53 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
+from zoerefine.config.schema import KEYS
+from zoerefine.config.value_types import WrongValue
 from zoerefine.errors import UserError
 from zoerefine.registries import EXECUTORS
 
-BOUNDS = (("gpus", 0, 1024), ("cpus", 1, 4096), ("grace", 0, 65535), ("requeues", 0, 10**6))
+
+def reserved(key: str, default: Any, help: str) -> Any:
+    """Declare a field of `Resources`: its key in the group CLUSTER, and its option's help."""
+    return field(default=default, metadata={"key": key, "help": help})
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a cluster reserves for each job. Each field is an option of `run` and `search`.
+    """What a cluster reserves for each job. Each field is an option of `run` and `search`, and a
+    key of CLUSTER, whose declaration has the bounds.
 
     Attributes:
         gpus: a fraction lets jobs share a GPU, on Ray.
         grace: seconds.
     """
 
-    gpus: float = field(
-        default=0.0,
-        metadata={"help": "GPUs reserved for each job; with ray, 0.5: two jobs share one"},
+    gpus: float = reserved(
+        "GPUS", 0.0, "GPUs reserved for each job; with ray, 0.5: two jobs share one"
     )
-    cpus: int = field(default=1, metadata={"help": "CPU cores reserved for each job (default: 1)"})
-    memory: str = field(default="", metadata={"help": "slurm: memory of each job, such as 32G"})
-    partition: str = field(
-        default="", metadata={"help": "slurm: the partition, or several: gpu,long"}
+    cpus: int = reserved("CPUS", 1, "CPU cores reserved for each job (default: 1)")
+    memory: str = reserved("MEMORY", "", "slurm: memory of each job, such as 32G")
+    partition: str = reserved("PARTITION", "", "slurm: the partition, or several: gpu,long")
+    time: str = reserved(
+        "TIME", "",
+        "slurm: the time limit of a job: 90 (minutes), 12:00:00 or 2-00 (days-hours). A job that "
+        "reaches it saves a checkpoint and is queued again",
+    )  # fmt: skip
+    grace: int = reserved(
+        "GRACE_S", 120, "slurm: seconds before its limit at which a job stops (default: 120)"
     )
-    time: str = field(
-        default="",
-        metadata={
-            "help": "slurm: the time limit of a job: 90 (minutes), 12:00:00 or 2-00 (days-hours). "
-            "A job that reaches it saves a checkpoint and is queued again"
-        },
-    )
-    grace: int = field(
-        default=120,
-        metadata={"help": "slurm: seconds before its limit at which a job stops (default: 120)"},
-    )
-    requeues: int = field(
-        default=50,
-        metadata={"help": "slurm: how often a job is queued again at its time limit (default: 50)"},
+    requeues: int = reserved(
+        "REQUEUES", 50, "slurm: how often a job is queued again at its time limit (default: 50)"
     )
 
     def __post_init__(self) -> None:
-        """Raises `UserError` for a number that nothing can reserve."""
-        for name, least, most in BOUNDS:
-            if not least <= getattr(self, name) <= most:
-                raise UserError(f"--{name} {getattr(self, name)} is not in {least} to {most}")
+        """Raises `UserError` for a value that nothing can reserve."""
+        for one in fields(self):
+            key = KEYS[f"CLUSTER.{one.metadata['key']}"]
+            try:
+                key.type.read(getattr(self, one.name), f"--{one.name}")
+            except WrongValue as error:
+                raise UserError(str(error)) from None
 
 
 NO_RESOURCES = Resources()

@@ -1,7 +1,7 @@
 """Slurm's commands: what they are given, and what they print.
 
-No word of a user becomes part of a shell command. Partition, time and memory are checked for their
-form before they become options; the paths of a job are its working directory and its data.
+No word of a user becomes part of a shell command. `Resources` checks the form of partition, time
+and memory before they become options; the paths of a job are its working directory and its data.
 """
 
 import os
@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoerefine.config.cluster_keys import TIME
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import Resources
 from zoerefine.launch.redaction import secret_names
@@ -22,9 +23,6 @@ from zoerefine.run_dir import ATTEMPT, CALLER_FOLDER, RUN_FOLDER, SEED
 PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol")
 PREFIX = "zoerefine-"  # of the names of our jobs
 TIMEOUT_S = 60.0  # for an answer; Slurm's own commands try for about 10 s
-PARTITION = re.compile(r"[A-Za-z0-9_][\w.,-]*", re.ASCII)
-MEMORY = re.compile(r"[1-9]\d*[KMGT]?", re.ASCII)
-TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
 VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Options of sbatch that users and sites set in the environment. Others would change our jobs.
 KEPT = {"SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_ACCOUNT", "SBATCH_QOS", "SBATCH_RESERVATION",
@@ -100,12 +98,7 @@ def submit_script(script: Path, name: str, resources: Resources, library: Path) 
 
 
 def sbatch_options(resources: Resources) -> list[str]:
-    """The options of sbatch for a job.
-
-    Raises `UserError` for resources that Slurm cannot reserve or that have another form.
-    """
-    check_form("--partition", resources.partition, PARTITION, "gpu or gpu,long")
-    check_form("--memory", resources.memory, MEMORY, "32G")
+    """The options of sbatch for a job. Raises `UserError` for what Slurm cannot reserve."""
     if resources.gpus != int(resources.gpus):
         raise UserError(f"--gpus {resources.gpus}: Slurm reserves whole GPUs: give 1, 2, ...")
     if resources.time and seconds_of(resources.time) <= resources.grace:
@@ -121,20 +114,10 @@ def sbatch_options(resources: Resources) -> list[str]:
     return words + ([f"--gres=gpu:{resources.gpus:.0f}"] if resources.gpus else [])
 
 
-def check_form(option: str, value: str, form: re.Pattern[str], example: str) -> None:
-    """Raises `UserError` for a value of another form."""
-    if value and not form.fullmatch(value):
-        raise UserError(f"{option} {value!r} cannot be given to Slurm: write it as {example}")
-
-
 def seconds_of(time: str) -> int:
-    """A time limit of Slurm in seconds: MIN, MIN:SEC, HOURS:MIN:SEC, or DAYS-HOURS[:MIN[:SEC]].
-
-    Raises `UserError` for another form.
-    """
+    """A time limit of Slurm in seconds: MIN, MIN:SEC, HOURS:MIN:SEC, or DAYS-HOURS[:MIN[:SEC]]."""
     match = TIME.fullmatch(time)
-    if match is None:
-        raise UserError(f"--time {time!r} is no time limit of Slurm: write 90, 12:00:00 or 2-00")
+    assert match is not None, time
     days, *parts = match.groups()
     numbers = [int(part) for part in parts if part is not None]
     if days is None and len(numbers) < 3:  # minutes come first
