@@ -129,6 +129,23 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def bytes_on_disk(folder: str | Path) -> int:
+    """The size on disk of a folder's files. Links are not followed.
+
+    What is removed meanwhile, or may not be read, does not count.
+    """
+    total, folders = 0, [os.fspath(folder)]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    with suppress(FileNotFoundError):
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+    return total
+
+
 def digest_file(path: str | Path) -> str:
     """SHA-256 of a file's bytes, in hex."""
     with open(path, "rb") as file:

@@ -53,6 +53,11 @@ class Status:
     host: str = ""
 
 
+STATUS_KINDS: dict[str, tuple[type, ...]] = {
+    name: (int, float) if default == 0 else (str,) for name, default in asdict(Status("")).items()
+}
+
+
 @dataclass(frozen=True)
 class RunDir:
     """A run's folder and the paths of its files."""
@@ -150,8 +155,8 @@ class RunDir:
         try:
             require_file(self.status_file)
             status = Status(**json.loads(self.status_file.read_text()))
-            for name, default in asdict(Status("")).items():
-                if not isinstance(getattr(status, name), int | float if default == 0 else str):
+            for name, kinds in STATUS_KINDS.items():
+                if not isinstance(getattr(status, name), kinds):
                     raise ValueError(f"{name} is {getattr(status, name)!r}")
             if status.state not in STATES:
                 raise ValueError(f"there is no state {status.state}")

@@ -1,13 +1,12 @@
 """Collect runs from folders, studies and globs; a damaged run is named and stops no other."""
 
-import glob
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zoerefine.analysis.find_runs import matches, runs_at
 from zoerefine.analysis.run_cache import RunCache, as_entry
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.sources import Found, RunFolder, Source, TrackerSource, printable
@@ -16,7 +15,6 @@ from zoerefine.progress import track
 from zoerefine.trackers.stores import find_stores, local_path
 from zoerefine.visible_text import one_line
 
-RUN_FILES = ("provenance.json", "config.yaml")  # a run has one of them
 REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a run's name
 FILTERED = "does not match --where"  # why a run was left out
 
@@ -121,55 +119,3 @@ def find_sources(pattern: str) -> list[Source]:
         stores = [] if folders else find_stores(path)
         found += [RunFolder(folder) for folder in folders] or map(TrackerSource, stores)
     return found
-
-
-def find_runs(pattern: str) -> list[Path]:
-    """Run directories behind a path or glob, see `runs_at`."""
-    return [run for path in matches(pattern) for run in runs_at(path)]
-
-
-def matches(pattern: str) -> list[Path]:
-    """The paths that a glob matches, without links; the text itself where there are none."""
-    found = sorted(glob.glob(pattern)) or [pattern]
-    return [Path(os.path.realpath(match)) for match in found]
-
-
-def runs_at(path: Path) -> list[Path]:
-    """The run directory at a path, or those in it; for a study, its trials and its best run.
-
-    Links that lead nowhere and folders without permission are returned too, so that they are
-    listed.
-    """
-    if path.is_symlink():
-        path = Path(os.path.realpath(path))
-    best = path / "best"
-    inner = _runs_in(path / "trials") + ([best] if _is_run(best) else [])
-    if inner:
-        return [Path(os.path.realpath(run)) for run in inner]
-    if _is_run(path) or _is_unreadable(path):
-        return [path]
-    folders = _runs_in(path) or _folders_of_runs(path)
-    return [run for folder in folders for run in runs_at(folder)]
-
-
-def _runs_in(folder: Path) -> list[Path]:
-    """The run directories directly in a folder, and its unreadable entries."""
-    if _is_unreadable(folder):
-        return [folder]
-    if not folder.is_dir():
-        return []
-    return [path for path in sorted(folder.iterdir()) if _is_run(path) or _is_unreadable(path)]
-
-
-def _folders_of_runs(path: Path) -> list[Path]:
-    """The folders in a folder such as `runs`, each with the runs of one name."""
-    folders = sorted(path.iterdir()) if path.is_dir() else []
-    return [one for one in folders if one.is_dir() and not one.is_symlink() and _runs_in(one)]
-
-
-def _is_run(path: Path) -> bool:
-    return any(os.path.lexists(path / name) for name in RUN_FILES)
-
-
-def _is_unreadable(path: Path) -> bool:
-    return os.path.lexists(path) and not os.access(path, os.R_OK)

@@ -5,7 +5,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from zoerefine.analysis.collect import find_runs
+from zoerefine.analysis.find_runs import find_runs
 from zoerefine.analysis.group_names import group_names, shortened
 from zoerefine.analysis.read_run import read_run
 from zoerefine.analysis.run_record import Run, differing_keys

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.analysis.collect import RUN_FILES, Collection
+from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.figure_style import is_wide
+from zoerefine.analysis.find_runs import RUN_FILES
 from zoerefine.analysis.group_names import distinct_texts, shortened
 from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.importance import (

@@ -2,31 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from zoerefine.analysis.reading_code import reading_code
 from zoerefine.analysis.run_record import Curve, Run
 from zoerefine.analysis.sources import Found
 from zoerefine.files import write_text
-
-PACKAGE = Path(__file__).resolve().parents[1]
-# What reads a run. An entry that another version of this code made is not used.
-READERS = (
-    "analysis/*run*.py",
-    "analysis/collect.py",
-    "analysis/documents.py",
-    "analysis/sources.py",
-    "run_metrics/*.py",
-    "trackers/*.py",
-    "exporting/bundle.py",
-    "exporting/containers/*.py",
-    "identity.py",
-    "run_dir.py",
-    "trees.py",
-    "yaml_text.py",
-)
 
 
 class RunCache:
@@ -103,13 +85,3 @@ def run_from(fields: dict[str, Any]) -> Run:
     curve = Curve(**fields["curve"]) if fields["curve"] else None
     curves = {name: Curve(**found) for name, found in fields["curves"].items()}
     return Run(**(fields | {"curve": curve, "curves": curves}))
-
-
-@cache
-def reading_code() -> str:
-    """A digest of the modules that read runs."""
-    digest = sha256()
-    for pattern in READERS:
-        for path in sorted(PACKAGE.glob(pattern)):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()

@@ -5,10 +5,10 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoerefine.files import bytes_on_disk
 from zoerefine.launch.changes import shortened_list
 from zoerefine.launch.environment_build import environments_folder
 from zoerefine.launch.left import rescue
@@ -73,17 +73,9 @@ def _describe(kind: str, folder: Path, lock_file: Path) -> StoredFolder:
     used_s = max(last_touched(folder), last_touched(folder.with_name(f"{folder.name}.lock")))
     run = last_run(folder) if kind == "workspace" else ""
     age_s = time.time() - used_s
-    return StoredFolder(kind, folder, lock_file, run, age_s, size(folder), is_locked(lock_file))
-
-
-def size(folder: Path) -> int:
-    """Bytes of a folder's files on disk."""
-    total = 0
-    for place, _, names in os.walk(folder):  # skips folders that are removed meanwhile
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += os.lstat(os.path.join(place, name)).st_blocks * 512
-    return total
+    return StoredFolder(
+        kind, folder, lock_file, run, age_s, bytes_on_disk(folder), is_locked(lock_file)
+    )
 
 
 def last_touched(path: Path) -> float:

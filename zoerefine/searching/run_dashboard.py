@@ -11,7 +11,7 @@ from math import isnan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from zoerefine.analysis.collect import find_runs
+from zoerefine.analysis.find_runs import find_runs
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import RunMetrics, read_metrics
