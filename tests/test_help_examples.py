@@ -14,8 +14,8 @@ from zoerefine.cli import COMMANDS, main, run_named
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 NO_EXAMPLE = {"doctor", "demo"}  # they need no arguments
-RUN_HERE = ("config", "show", "diff", "analyze", "infer", "data inspect", "data points",
-            "data split",
+RUN_HERE = ("config", "show", "runs --where", "runs --remove", "diff", "analyze", "infer",
+            "data inspect", "data points", "data split",
             "search --config configs/search.yaml --plan")  # fmt: skip
 
 

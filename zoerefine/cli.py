@@ -12,6 +12,7 @@ from zoerefine.progress import be_quiet
 COMMANDS = {
     "run": "run a job from a git commit and a config, or a queue of jobs",
     "show": "print a page about a run or an engine bundle",
+    "runs": "list, tag, archive and remove runs",
     "reproduce": "run a recorded job again and compare the results",
     "train": "train a refiner from this working tree",
     "search": "search hyper-parameters",

@@ -1,0 +1,296 @@
+"""zoerefine runs: what is listed, selected, sorted and labelled, and the index behind it."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from zoerefine.listing import run_index
+
+INDEX = "runs/.runs-index"
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """Runs that were just written are stored, as if some seconds had passed."""
+    monkeypatch.setattr(run_index, "FRESH_S", -60.0)
+
+
+@pytest.fixture
+def three(runs):
+    """Three runs of two names."""
+    runs.add("unet/a", 0.3, started=1.7e9, lr=1e-3, commit="aa" * 20)
+    runs.add("unet/b", 0.1, started=1.8e9, lr=1e-4, commit="bb" * 20)
+    runs.add("other/c", None, "failed", started=1.75e9, lr=1e-2, commit="ab" * 20)
+    return runs
+
+
+def test_the_runs_of_every_name_are_listed_newest_first(three):
+    output = three.run()
+    lines = output.out.splitlines()
+    assert [line.split()[-1] for line in lines[1:]] == ["unet/b", "other/c", "unet/a"]
+    assert lines[0].split() == ["state", "started", "size", "abs_rel", "run"]
+    assert lines[1].split()[0] == "finished" and "0.1" in lines[1].split()
+    assert "3 runs (2 finished, 1 failed)" in output.err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--state", "failed"], ["other/c"]),
+        (["--state", "failed", "--state", "finished"], ["unet/b", "other/c", "unet/a"]),
+        (["--commit", "bb"], ["unet/b"]),
+        (["--name", "un*"], ["unet/b", "unet/a"]),
+        (["--where", "TRAIN.LR>=1e-3"], ["other/c", "unet/a"]),
+        (["--where", "state=='finished' and val.refined.abs_rel<0.2"], ["unet/b"]),
+        (["--where", "name=='other' or commit=='" + "aa" * 20 + "'"], ["other/c", "unet/a"]),
+        (["runs/unet"], ["unet/b", "unet/a"]),
+        (["runs/*/a", "runs/other"], ["other/c", "unet/a"]),
+        (["--limit", "1"], ["unet/b"]),
+    ],
+)
+def test_filters_select_runs(three, words, found):
+    assert three.listed(*words) == found
+    assert three.listed(*words) == found  # from the index
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--sort", "val.refined.abs_rel"], ["unet/b", "unet/a", "other/c"]),
+        (["--sort", "TRAIN.LR"], ["unet/b", "unet/a", "other/c"]),
+        (["--sort", "TRAIN.LR", "--reverse"], ["other/c", "unet/a", "unet/b"]),
+        (["--sort", "name"], ["other/c", "unet/a", "unet/b"]),
+        (["--reverse"], ["unet/a", "other/c", "unet/b"]),
+    ],
+)
+def test_runs_are_sorted_by_columns_metrics_and_config_keys(three, words, found):
+    assert three.listed(*words) == found
+
+
+def test_runs_are_sorted_by_size_on_disk(three):
+    (three.folder / "other/c/checkpoints").mkdir()
+    (three.folder / "other/c/checkpoints/last.pt").write_bytes(b"1" * 3_000_000)
+    assert three.listed("--sort", "size", "--reverse")[0] == "other/c"
+    assert "2.9 MiB" in three.run("--state", "failed").out
+
+
+def test_what_cannot_be_sorted_by_or_compared_is_one_line(three):
+    assert "no run has it" in three.run("--sort", "TRAIN.NOTHING", code=2).err
+    assert "not a comparison" in three.run("--where", "import os", code=2).err
+    assert "cannot be applied to 3 runs" in three.run("--where", "TRAIN.NOTHING>1").err
+
+
+def test_a_folder_without_runs_and_a_missing_one_are_one_line(runs):
+    assert "does not exist" in runs.run(code=2).err
+    runs.folder.mkdir()
+    assert "no run in runs" in runs.run(code=2).err
+
+
+def test_tags_and_notes_are_kept_in_the_run(three):
+    three.run("runs/unet/a", "--tag", "paper", "--tag", "best", "--note", "table 2")
+    assert "unet/a [best] [paper] table 2" in three.run().out
+    assert three.listed("--tagged", "paper") == ["unet/a"]
+    assert three.listed("--where", "'best' in tags") == ["unet/a"]
+    three.run("--tagged", "paper", "--untag", "paper", "--note", "")
+    assert "unet/a [best]\n" in three.run().out
+
+
+def test_archived_runs_are_listed_only_when_asked_for(three):
+    three.run("--state", "failed", "--archive")
+    assert three.listed() == ["unet/b", "unet/a"]
+    assert three.listed("--archived") == ["other/c"]
+    three.run("--archived", "--unarchive")
+    assert len(three.listed()) == 3
+
+
+@pytest.mark.parametrize("tag", ["", "a b", "a,b", "\x1b[31m", "x" * 41])
+def test_what_cannot_be_a_tag_is_refused_before_anything_is_written(three, tag):
+    assert "cannot be a tag" in three.run("runs/unet/a", "--tag", tag, code=2).err
+    assert not (three.folder / "unet/a/.labels.json").exists()
+
+
+def test_labels_of_every_run_are_changed_only_with_a_filter_or_names(three):
+    assert "would change every run" in three.run("--tag", "paper", code=2).err
+    three.run("runs", "--tag", "paper")
+    assert len(three.listed("--tagged", "paper")) == 3
+
+
+def test_a_run_keeps_the_tags_that_two_commands_give_at_once(three):
+    folder = three.folder / "unet/a"
+    command = [sys.executable, "-m", "zoerefine", "runs", str(folder), "--quiet", "--tag"]
+    started = [subprocess.Popen([*command, f"t{n}"], stdout=subprocess.DEVNULL) for n in range(4)]
+    assert [process.wait() for process in started] == [0] * 4
+    assert json.loads((folder / ".labels.json").read_text())["tags"] == ["t0", "t1", "t2", "t3"]
+
+
+@pytest.mark.parametrize("name", ["status.json", "provenance.json", "results.json", ".labels.json"])
+@pytest.mark.parametrize("content", ["{", "[]", '{"val": 3, "tags": 3, "state": 3}', "[" * 10**5])
+def test_a_damaged_run_is_listed_with_the_reason_and_stops_no_other(three, name, content):
+    if name == "provenance.json" and content.startswith('{"val'):
+        pytest.skip("a provenance.json may hold anything")
+    (three.folder / "unet/a" / name).write_text(content)
+    lines = {line[49:].split()[0]: line for line in three.run().out.splitlines()[1:]}
+    assert lines["unet/a"].startswith("damaged") and name in lines["unet/a"]
+    assert lines["unet/b"].startswith("finished")
+    assert three.listed("--state", "damaged") == ["unet/a"]
+
+
+def test_control_characters_never_reach_the_terminal(runs):
+    runs.add("na\x1b[31mme/\x1b]0;title\x07", 0.1)
+    folder = runs.add("bidi\u202ename/new\nline", 0.1)
+    (folder / ".labels.json").write_text(json.dumps({"tags": ["\x1b[2J"], "note": "\x9bA\r"}))
+    failed = runs.add("plain/c", state="failed")
+    reason = {"state": "failed", "reason": "\x1b[2J \x07 bell"}
+    (failed / "status.json").write_text(json.dumps(reason))
+    for words in ([], ["--where", "TRAIN.NO>1"], ["--tag", "x", "runs"], ["--metric", "\x1b[1m"],
+                  ["--sort", "\x1b[1m"], ["--remove", "--keep-best", "0"]):  # fmt: skip
+        printed = subprocess.run(
+            [sys.executable, "-m", "zoerefine", "runs", *words], capture_output=True
+        )
+        text = (printed.stdout + printed.stderr).decode()
+        assert all(char.isprintable() or char == "\n" for char in text), words
+        assert len(text.splitlines()) < 12
+
+
+def test_trials_and_the_best_run_of_a_study_are_listed(runs):
+    runs.add("demo/study/trials/0000", 0.2)
+    runs.add("demo/study/trials/0001", 0.1)
+    runs.add("demo/study/best", 0.05)
+    runs.add("demo/study", state="finished")
+    found = ["demo/study/best", "demo/study/trials/0001", "demo/study/trials/0000"]
+    assert runs.listed("--sort", "val.refined.abs_rel") == found
+    assert len(runs.listed("--name", "demo")) == 3
+
+
+def test_the_metrics_of_a_script_are_listed(runs):
+    folder = runs.add("script/a", module="train.py")
+    (folder / "results.json").write_text('{"val_acc": 0.91}')
+    assert runs.run("--metric", "val_acc").out.splitlines()[1].split()[-2] == "0.91"
+    assert runs.listed("--where", "val_acc>0.9") == ["script/a"]
+
+
+def test_a_running_run_is_killed_once_its_process_is_gone(runs, writer, settled):
+    folder = runs.add("unet/a", state="killed")
+    process = writer(folder)
+    assert runs.listed("--state", "running") == ["unet/a"]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert runs.listed("--state", "killed") == ["unet/a"]
+    process = writer(folder)  # started again
+    assert runs.listed("--state", "running") == ["unet/a"]
+    process.communicate(b"")
+    assert runs.listed("--state", "finished") == ["unet/a"]
+
+
+def test_a_running_run_shows_its_latest_metrics(runs, writer, settled):
+    folder = runs.add("unet/a")
+    writer(folder)
+    for value in (0.5, 0.4):
+        with open(folder / "metrics.jsonl", "a") as file:
+            row = {"phase": "val", "step": 10 - 10 * value, "refined": {"abs_rel": value}}
+            file.write(json.dumps(row) + "\n")
+        assert f" {value} " in runs.run().out
+
+
+def test_the_index_may_be_deleted_or_damaged_at_any_time(three, settled):
+    first = three.run().out
+    stored = (three.root / INDEX).read_bytes()
+    for damaged in (b"", stored[:-20], stored.replace(b"finished", b"finisheD"), b"\xff" * 100):
+        (three.root / INDEX).write_bytes(damaged)
+        assert three.run().out == first
+        assert (three.root / INDEX).read_bytes() == stored
+    (three.root / INDEX).unlink()
+    assert three.run().out == first
+
+
+def test_what_a_killed_command_left_half_written_is_removed(three, settled):
+    folder = three.folder / "unet/a"
+    for path in (three.folder / "..runs-index.01234567.tmp", folder / "..labels.json.01234567.tmp"):
+        path.touch()
+    three.run(folder, "--tag", "x")
+    three.run()
+    assert not list(three.folder.rglob("*.tmp"))
+
+
+def test_only_runs_whose_folder_has_changed_are_read_again(three, settled):
+    first = three.run().out
+    results = three.folder / "unet/a/results.json"
+    results.write_text(results.read_text().replace("0.3", "0.4"))  # in place
+    assert three.run().out == first
+    os.replace(results, results.with_suffix(".new"))
+    os.replace(results.with_suffix(".new"), results)
+    assert "0.4" in three.run().out
+
+
+def test_the_list_with_an_index_is_the_list_without_one(runs, settled):
+    draw = random.Random(5)
+    for number in range(12):
+        runs.add(f"n{number % 3}/{number:02d}", draw.random(), started=1.7e9 + number)
+    for turn in range(12):
+        folder = draw.choice(sorted(runs.folder.glob("n*/*/config.yaml"))).parent
+        change = draw.choice(["tag", "archive", "state", "remove", "rename", "add"])
+        if change in ("tag", "archive"):
+            runs.run(
+                folder, "--tag" if change == "tag" else "--archive", *["t"] * (change == "tag")
+            )
+        elif change == "state":
+            (folder / "new").write_text('{"state": "failed", "reason": "no memory"}')
+            (folder / "new").rename(folder / "status.json")
+        elif change == "remove":
+            (folder / "provenance.json").unlink()
+            (folder / "config.yaml").unlink()
+        elif change == "rename":
+            folder.rename(folder.with_name(f"moved{turn}"))
+        else:
+            runs.add(f"n0/new{turn}", draw.random(), started=1.8e9 + turn)
+        with_index = [runs.run().out, runs.run("--where", "TRAIN.LR>0").out]
+        (runs.root / INDEX).unlink()
+        assert [runs.run().out, runs.run("--where", "TRAIN.LR>0").out] == with_index, change
+
+
+def test_a_run_that_was_just_written_is_not_taken_from_the_index(runs):
+    """Two changes within a clock tick of the file system have the same time."""
+    folder = runs.add("unet/a", 0.3)
+    runs.run()
+    assert runs.listed("--where", "val.refined.abs_rel==0.3") == ["unet/a"]
+    results = folder / "results.json"
+    results.write_text(results.read_text().replace("0.3", "0.4"))  # the folder has its old time
+    assert runs.listed("--where", "val.refined.abs_rel==0.4") == ["unet/a"]
+
+
+def test_runs_that_may_only_be_read_are_listed(three, other_user):
+    folder = other_user.copy(three.folder)
+    subprocess.run(["chown", "-R", "root", folder], check=True)
+    done = other_user.run([sys.executable, "-m", "zoerefine", "runs", folder])
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 4
+    assert not (folder / ".runs-index").exists()
+
+
+def test_listing_does_not_load_torch(three):
+    code = """
+import sys
+from zoerefine.cli import main
+assert main(["runs", "--where", "TRAIN.LR>0"]) == 0
+assert not {"torch", "numpy", "rich"} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_links_that_lead_in_circles_or_nowhere_do_not_stop_the_list(three):
+    (three.folder / "unet/latest").symlink_to("b")
+    (three.folder / "unet/round").symlink_to(".")
+    (three.folder / "unet/nowhere").symlink_to("gone")
+    (three.folder / "unet/loop").symlink_to("loop")
+    (three.folder / "loop").symlink_to("loop")
+    (three.folder / "up").symlink_to("..")
+    begun = time.monotonic()
+    assert three.listed("--state", "finished") == ["unet/b", "unet/a"]
+    assert time.monotonic() - begun < 60

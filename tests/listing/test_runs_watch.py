@@ -1,0 +1,77 @@
+"""zoerefine runs --watch: a page of 80 columns in a real terminal."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from contextlib import suppress
+
+CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
+
+
+class Terminal:
+    """A command in a terminal of 80 x 24 characters."""
+
+    def __init__(self, folder, *words):
+        self.leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "zoerefine", "runs", *words], cwd=folder,
+            stdin=follower, stdout=follower, stderr=follower, start_new_session=True,
+            env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "", "LINES": ""},
+        )  # fmt: skip
+        os.close(follower)
+        self.text = ""
+
+    def read_until(self, *wanted):
+        """Everything printed so far, once all of these texts were printed after the last call."""
+        new, deadline = "", time.monotonic() + 60
+        while not all(text in CODES.sub("", new) for text in wanted):
+            assert time.monotonic() < deadline, CODES.sub("", new)
+            if select.select([self.leader], [], [], 0.1)[0]:
+                new += os.read(self.leader, 65536).decode()
+        self.text += new
+        return CODES.sub("", new)
+
+    def stop(self):
+        """Ctrl-C; returns the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        end = time.monotonic() + 60
+        while self.process.poll() is None and time.monotonic() < end:
+            with suppress(OSError):  # the process has closed the terminal
+                if select.select([self.leader], [], [], 0.1)[0]:
+                    self.text += os.read(self.leader, 65536).decode()
+        os.close(self.leader)
+        return self.process.wait(1)
+
+
+def test_the_page_fits_80_columns_follows_changes_and_ends_with_ctrl_c(runs, writer):
+    folder = runs.add("unet/a", state="killed", started=1.6e9)
+    for number in range(40):
+        runs.add(f"{'long' * 20}/{number:04d}", 0.1, started=1.7e9 + number)
+    hostile = runs.add("odd/x", 0.2, started=1.79e9)
+    (hostile / ".labels.json").write_text('{"note": "\\u001b[2J 深度深度深度深度深度深度深度深度"}')
+    terminal = Terminal(runs.root, "--watch")
+    try:
+        page = terminal.read_until("42 runs", "Ctrl-C ends")
+        lines = page.replace("\r", "").splitlines()
+        assert max(map(len, lines)) <= 80 and len(lines) <= 25
+        assert "21 more" in page and "\\x1b[2J" in page
+        process = writer(folder)
+        page = terminal.read_until("(1 running", "Ctrl-C ends")
+        assert page.index("unet/a") < page.index("odd/x")  # running runs come first
+        process.communicate(b"")
+        terminal.read_until("42 runs (42 finished)", "Ctrl-C ends")
+        assert terminal.stop() == 0
+        assert "Traceback" not in terminal.text
+        assert "\x1b[?1049l" in terminal.text  # the screen from before comes back
+    finally:
+        terminal.process.kill()
+        terminal.process.wait()

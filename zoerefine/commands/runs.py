@@ -1,0 +1,222 @@
+"""zoerefine runs: list, tag, archive and remove runs."""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zoerefine.commands.help_format import HelpFormat
+from zoerefine.commands.quiet_option import add_quiet_option
+from zoerefine.errors import UserError
+
+if TYPE_CHECKING:
+    from zoerefine.listing.run_row import RunRow
+
+DESCRIPTION = """\
+List runs with state, start, size and a metric. Filters select runs; --tag, --note, --archive and
+--remove change the selected ones. Archived runs are listed only with --archived.
+
+--remove never removes a run that is running, damaged or tagged, that belongs to a study, that an
+engine bundle was exported from, or whose files another run or a study uses. It prints what it would
+remove, and removes it with --yes.
+"""
+EXAMPLES = """\
+examples, after `make demo`:
+  zoerefine runs
+  zoerefine runs --where "state=='finished' and TRAIN.LR>1e-4" --sort val.refined.abs_rel
+  zoerefine runs runs/demo/latest/best --tag paper --note "table 2"
+  zoerefine runs --remove --keep-best 5 --older-than 30
+  zoerefine runs --watch
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """List runs, or change the selected ones."""
+    args = options().parse_args(argv)
+    check_options(args)
+    if args.watch:
+        from zoerefine.listing.watch_page import watch
+
+        watch(lambda: selected(args)[1][: args.limit], args.metric)
+        return 0
+    if args.remove and args.yes:
+        delete_trash(args.runs or ["runs"])
+    found, rows, left_out = selected(args)
+    report_left_out(left_out)
+    if changes_labels(args):
+        return change(rows, args)
+    if args.remove:
+        return remove(found, rows, args)
+    return show(rows, args)
+
+
+def selected(args: argparse.Namespace) -> "tuple[list[RunRow], list[RunRow], dict[str, str]]":
+    """All runs, the selected ones in order, and what `--where` could not be applied to."""
+    from zoerefine.listing.run_index import find_rows
+    from zoerefine.listing.selection import Selection, select, sort_rows
+
+    selection = Selection(
+        args.where, tuple(args.state), args.commit, args.name, args.tagged, args.archived
+    )
+    if changes_labels(args) and not args.runs and selection.is_everything:
+        raise UserError("this would change every run: name runs, or give a filter such as --state")
+    found, index = find_rows(args.runs or ["runs"])
+    chosen, left_out = select(found, index, selection)
+    rows = sort_rows(chosen, index, args.sort, args.reverse != (args.sort == "started"))
+    index.save()
+    return found, rows, left_out
+
+
+def changes_labels(args: argparse.Namespace) -> bool:
+    """Whether tags, notes or the archived mark are changed."""
+    asked = args.tag or args.untag or args.note is not None or args.archive or args.unarchive
+    return bool(asked)
+
+
+def options() -> argparse.ArgumentParser:
+    """The command's options."""
+    parser = argparse.ArgumentParser(
+        prog="zoerefine runs",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=HelpFormat,
+    )
+    add = parser.add_argument
+    add("runs", nargs="*", metavar="RUN", help="folders of runs, runs, studies, or globs of them "
+        "(default: runs)")  # fmt: skip
+    add("--where", default="", metavar="FILTER", help="only runs that match: comparisons of config "
+        "keys, metrics, state, seed, commit, name and tags, joined by and, or, not")  # fmt: skip
+    add("--state", action="append", default=[],
+        choices=("running", "finished", "failed", "killed", "damaged"),
+        help="only runs in this state; may be repeated")  # fmt: skip
+    add("--commit", default="", metavar="HASH", help="only runs of this commit, by its beginning")
+    add("--name", default="", metavar="GLOB", help="only runs of this name, such as 'unet*'")
+    add("--tagged", default="", metavar="TAG", help="only runs with this tag")
+    add("--archived", action="store_true", help="archived runs in the place of the others")
+    add("--sort", default="started", metavar="KEY", help="started (newest first, the default), "
+        "state, name, size, commit, seed, a metric or a config key")  # fmt: skip
+    add("--reverse", action="store_true", help="sort in the other direction")
+    add("--limit", type=int, metavar="N", help="list at most N runs")
+    add("--metric", default="val.refined.abs_rel", metavar="NAME", help="the metric that is listed "
+        "and that --keep-best compares (default: %(default)s)")  # fmt: skip
+    add("--tag", action="append", default=[], metavar="TAG", help="add a tag; may be repeated")
+    add("--untag", action="append", default=[], metavar="TAG", help="take a tag away")
+    add("--note", metavar="TEXT", help="write a note; an empty text removes it")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--archive", action="store_true", help="list the runs no longer by default")
+    one.add_argument("--unarchive", action="store_true", help="list them again; needs --archived")
+    one.add_argument("--remove", action="store_true", help="remove runs; needs a rule")
+    one.add_argument("--watch", action="store_true", help="redraw the list until Ctrl-C")
+    add("--keep-best", type=int, metavar="N", help="rule: not among the N best of their name; runs "
+        "without the metric stay")  # fmt: skip
+    add("--maximize", action="store_true", help="higher values of the metric are better")
+    add("--older-than", type=float, metavar="DAYS", help="rule: ended more than DAYS days ago")
+    add("--yes", action="store_true", help="remove, do not only print")
+    add_quiet_option(parser)
+    return parser
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raises `UserError` for options that do not fit together."""
+    from zoerefine.listing.labels import check_note, check_tag
+
+    for tag in [*args.tag, *args.untag]:
+        check_tag(tag)
+    check_note(args.note or "")
+    rule = args.keep_best is not None or args.older_than is not None
+    if args.remove and not rule:
+        raise UserError("--remove needs a rule: --keep-best N, --older-than DAYS, or both")
+    if (rule or args.yes or args.maximize) and not args.remove:
+        raise UserError("--keep-best, --older-than, --maximize and --yes belong to --remove")
+    if args.remove and (args.tag or args.untag or args.note is not None):
+        raise UserError("--remove cannot be given with --tag, --untag or --note")
+    if (args.keep_best or 0) < 0 or (args.limit or 0) < 0:
+        raise UserError("--keep-best and --limit must not be negative")
+    if args.older_than is not None and not 0 <= args.older_than < math.inf:
+        raise UserError(f"--older-than {args.older_than:g} is not a number of days")
+    if args.watch and changes_labels(args):
+        raise UserError("--watch changes nothing: leave out the other options")
+    if args.watch and not sys.stdout.isatty():
+        raise UserError("--watch needs a terminal")
+
+
+def report_left_out(left_out: dict[str, str]) -> None:
+    """Say how many runs the filter could not be applied to, with the first reason."""
+    from zoerefine.progress import say
+    from zoerefine.visible_text import visible
+
+    if left_out:
+        path, reason = next(iter(left_out.items()))
+        count = len(left_out)
+        say(visible(f"--where cannot be applied to {count:,} runs, such as {path}: {reason}"))
+
+
+def show(rows: "list[RunRow]", args: argparse.Namespace) -> int:
+    """Print the list."""
+    from zoerefine.listing.run_table import header, line_of, summary
+    from zoerefine.progress import say
+
+    shown = rows if args.limit is None else rows[: args.limit]
+    print("\n".join([header(args.metric), *(line_of(row, args.metric) for row in shown)]))
+    say(summary(rows))
+    return 0
+
+
+def change(rows: "list[RunRow]", args: argparse.Namespace) -> int:
+    """Change the labels of the selected runs."""
+    from zoerefine.listing.labels import Labels, change_labels, with_tags
+    from zoerefine.visible_text import visible
+
+    def new(old: Labels) -> Labels:
+        labels = with_tags(old, args.tag, args.untag)
+        if args.note is not None:
+            labels = replace(labels, note=args.note)
+        return replace(labels, archived=args.archive or (labels.archived and not args.unarchive))
+
+    for row in rows:
+        change_labels(Path(row.path), new)
+        print(visible(row.path))
+    return 0
+
+
+def delete_trash(patterns: list[str]) -> None:
+    """Delete what removals that were killed have left."""
+    from zoerefine.listing.protection import roots_of
+    from zoerefine.listing.removal import empty_all_trash
+    from zoerefine.progress import say
+    from zoerefine.visible_text import visible
+
+    roots = [Path(root) for pattern in patterns for root in roots_of(pattern)]
+    for path in empty_all_trash(roots):
+        say(visible(f"{path} cannot be deleted completely"))
+
+
+def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace) -> int:
+    """Remove what the rule names, or print what would be removed."""
+    from zoerefine.listing.protection import Protection
+    from zoerefine.listing.removal import Rule, remove_run, to_remove
+    from zoerefine.listing.run_row import shown_size
+    from zoerefine.progress import say
+    from zoerefine.visible_text import visible
+
+    rule = Rule(args.keep_best, args.older_than, args.metric, args.maximize)
+    protection = Protection(args.runs or ["runs"], found)
+    kept: dict[str, list[str]] = {}
+    removed = []
+    for row in to_remove(rows, rule):
+        reason = remove_run(row, protection) if args.yes else protection.now(row)
+        if reason:
+            kept.setdefault(reason, []).append(row.path)
+            continue
+        print(visible(f"{'removed' if args.yes else 'would remove'} {row.path}"))
+        removed.append(row)
+    for reason, paths in kept.items():
+        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        say(visible(f"stays: {paths[0]}{more}: {reason}"))
+    size = shown_size(sum(row.bytes for row in removed))
+    done = "removed" if args.yes else "--yes removes"
+    say(f"{done} {len(removed):,} of {len(rows):,} runs, {size}")
+    return 0

@@ -1,0 +1,1 @@
+"""The list of runs: filter, sort, tag, note, archive and remove run directories."""

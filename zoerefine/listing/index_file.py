@@ -1,0 +1,98 @@
+"""The text of `.runs-index`: a line with digests, a line with lists of names, and a line a run.
+
+The line of a run has columns with tabs between them. Only those that are needed are parsed.
+"""
+
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zoerefine.analysis.reading_code import reading_code
+from zoerefine.files import HALF_WRITTEN, remove_half_written, write_text
+from zoerefine.listing.run_row import RunRow
+from zoerefine.listing.stored_values import NameTable, StoredMetrics
+
+
+class Entry(NamedTuple):
+    """A stored run.
+
+    Attributes:
+        stamp: that of its folder when it was read.
+        row: the fields of its row without path and metrics, as JSON.
+        names, values: the number of its metrics' names in the table, and their values.
+        keys, settings: the number of its config keys in the table, and their values as JSON; empty
+            until a filter has asked for them.
+    """
+
+    stamp: str
+    row: str
+    names: str
+    values: str
+    keys: str = ""
+    settings: str = ""
+
+
+def entry_of(row: RunRow, stamp: str, table: NameTable) -> Entry:
+    """What is stored of a row."""
+    values = " ".join(map(repr, row.metrics.values()))
+    return Entry(stamp, json.dumps(row[2:]), table.number(row.metrics), values)
+
+
+def with_settings(entry: Entry, settings: dict[str, Any], table: NameTable) -> Entry:
+    """The same with config keys and their values."""
+    values = json.dumps(list(settings.values()))
+    return entry._replace(keys=table.number(settings), settings=values)
+
+
+def settings_of(entry: Entry, table: NameTable) -> dict[str, Any] | None:
+    """The config keys with their values; None where they are not stored."""
+    if not entry.keys:
+        return None
+    return dict(zip(table.places[entry.keys], json.loads(entry.settings), strict=True))
+
+
+def row_of(path: str, entry: Entry, table: NameTable) -> RunRow:
+    """The row that was stored."""
+    metrics = StoredMetrics(table.places[entry.names], entry.values)
+    return RunRow(path, metrics, *json.loads(entry.row))
+
+
+def load_index(file: Path) -> tuple[dict[str, Entry], NameTable]:
+    """The stored runs; none where the file is missing, damaged or another version's."""
+    try:
+        text = file.read_bytes()
+        head, _, body = text.partition(b"\n")
+        if head != digests(body):
+            return {}, NameTable()
+        names, *lines = body.decode().split("\n")
+        columns = (line.split("\t") for line in lines)
+        return {path_from(path): Entry(*entry) for path, *entry in columns}, NameTable(
+            json.loads(names)
+        )
+    except (OSError, ValueError, TypeError):
+        return {}, NameTable()
+
+
+def save_index(file: Path, entries: dict[str, Entry], table: NameTable) -> None:
+    """Write the index. Raises `OSError` where the folder cannot be written."""
+    remove_half_written(file.parent.glob(HALF_WRITTEN), re.escape(file.name))
+    lines = ["\t".join([path_text(path), *entry]) for path, entry in entries.items()]
+    body = "\n".join([json.dumps(table.lists), *lines])
+    write_text(file, f"{digests(body.encode()).decode()}\n{body}")
+
+
+def digests(body: bytes) -> bytes:
+    """The first line: digests of the reading code, and of the other lines."""
+    return f"{reading_code('listing/*.py')} {zlib.crc32(body):08x}".encode()
+
+
+def path_text(path: str) -> str:
+    """A path as a column: as it is where it can be, else as JSON."""
+    return path if path.isprintable() else json.dumps(path)
+
+
+def path_from(text: str) -> str:
+    """The path that `path_text` wrote."""
+    return text if text.startswith("/") else str(json.loads(text))

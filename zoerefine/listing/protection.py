@@ -1,0 +1,140 @@
+"""Which runs are never removed, and why."""
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+from zoerefine.errors import UserError
+from zoerefine.listing.run_index import find_rows
+from zoerefine.listing.run_row import DAMAGED, RUNNING, RunRow
+from zoerefine.locks import is_locked
+from zoerefine.run_dir import LARGEST_DOCUMENT, RunDir
+
+STUDY_FILES = ("trials", "study.db", "study.yaml", ".study.lock")
+STUDY_CONFIGS = ("config.yaml", "input.yaml", "study.yaml")
+PATH_WORD = re.compile(r"[^\s'\"=,\[\]{}]*/[^\s'\"=,\[\]{}]*")
+
+
+class Protection:
+    """Why runs may not be removed. An empty reason allows it."""
+
+    def __init__(self, patterns: Sequence[str], rows: Sequence[RunRow]) -> None:
+        """Find what refers to runs.
+
+        Args:
+            patterns: the folders of runs, as the user named them.
+            rows: all runs in them.
+        """
+        self.roots = {root for pattern in patterns for root in roots_of(pattern)}
+        self.users: dict[str, set[str]] = {}  # `NAME/ID` or a digest: the paths of its users
+        around = {row.path: row for row in (*rows, *rows_around(rows))}
+        for path, row in around.items():
+            self._add(path, row.uses)
+        for study in {study for path in around if (study := study_of(Path(path)))}:
+            self._add(str(study), words_of_study(study))
+
+    def _add(self, user: str, texts: Sequence[str]) -> None:
+        for text in texts:
+            for key in keys_of(text):
+                self.users.setdefault(key, set()).add(user)
+
+    def of_place(self, path: Path) -> str:
+        """Why a run may not be removed for where it is."""
+        if os.path.realpath(path) != str(path) or not any(map(path.is_relative_to, self.roots)):
+            return "a link leads to it: name the path without links"
+        return ""
+
+    def of_run(self, row: RunRow) -> str:
+        """Why a run may not be removed for what it is. Looks at its files of now."""
+        path = Path(row.path)
+        if row.state == DAMAGED:
+            return f"it cannot be read: {row.reason}"
+        if row.state == RUNNING:
+            return "it is running"
+        if row.tags:
+            return "it is tagged"
+        if study_of(path):
+            return "it belongs to a study"
+        if has_files(RunDir(path).engine):
+            return "an engine bundle was exported from it"
+        if self._is_used(path):
+            return "a study or another run uses its files"
+        return ""
+
+    def now(self, row: RunRow) -> str:
+        """Why a run would stay."""
+        in_use = is_locked(RunDir(Path(row.path)).lock_file)
+        return (
+            self.of_place(Path(row.path))
+            or self.of_run(row)
+            or ("a process is using it" if in_use else "")
+        )
+
+    def _is_used(self, path: Path) -> bool:
+        keys = {f"{path.parent.name}/{path.name}"}
+        if os.path.realpath(path.parent / "latest") == str(path):
+            keys.add(f"{path.parent.name}/latest")
+        with suppress(OSError, UnicodeError):
+            keys |= set(RunDir(path).weights_digest_file.read_text()[:1000].split())
+        return any(self.users.get(key, set()) - {str(path)} for key in keys)
+
+
+def roots_of(pattern: str) -> Iterator[str]:
+    """The folders below which a removal stays: those that were named without any link."""
+    for match in glob.glob(pattern) or [pattern]:
+        if os.path.realpath(match) == os.path.abspath(match):
+            yield os.path.abspath(match)
+
+
+def rows_around(rows: Sequence[RunRow]) -> Iterator[RunRow]:
+    """The runs in the folders that hold the runs of several names, such as `runs`."""
+    for root in {runs_root(Path(row.path)) for row in rows}:
+        with suppress(UserError):  # no run is there
+            yield from find_rows([glob.escape(str(root))], keep_index=False)[0]
+
+
+def runs_root(path: Path) -> Path:
+    """The folder `runs` of runs/NAME/ID, also for a run of a study there."""
+    study = study_of(path)
+    return (study or path).parent.parent
+
+
+def study_of(path: Path) -> Path | None:
+    """The folder of the study that a run belongs to or is; None for another run."""
+    places = [path, path.parent] + ([path.parent.parent] if path.parent.name == "trials" else [])
+    for place in places:
+        if any(os.path.lexists(place / name) for name in STUDY_FILES):
+            return place
+    return None
+
+
+def words_of_study(study: Path) -> list[str]:
+    """What looks like a path in the configs of a study, such as weights to start from."""
+    words: list[str] = []
+    for name in STUDY_CONFIGS:
+        with suppress(OSError, UnicodeError):
+            if (study / name).stat().st_size <= LARGEST_DOCUMENT:
+                words += PATH_WORD.findall((study / name).read_text(encoding="utf-8"))
+    return words
+
+
+def keys_of(text: str) -> Iterator[str]:
+    """A digest, and each two consecutive parts of a path, such as `NAME/ID`."""
+    yield text
+    parts = [part for part in text.split("/") if part]
+    for pair in pairwise(parts):
+        yield "/".join(pair)
+
+
+def has_files(folder: Path) -> bool:
+    """Whether there is something in a folder, or it cannot be read."""
+    try:
+        return any(folder.iterdir())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True

@@ -1,0 +1,169 @@
+"""`.runs-index`: the rows of a folder's runs, so that only changed runs are read again.
+
+It is derived from the runs and may be deleted at any time. A run is read again when its folder
+has changed: a file in it was created, replaced or removed, as every command of ours does it. A
+running run is always read.
+"""
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from zoerefine.analysis.find_runs import RUN_FILES, matches, run_paths
+from zoerefine.errors import UserError
+from zoerefine.listing.index_file import (
+    Entry,
+    entry_of,
+    load_index,
+    row_of,
+    save_index,
+    settings_of,
+    with_settings,
+)
+from zoerefine.listing.run_row import RUNNING, RunRow, current_row, read_row
+from zoerefine.listing.stored_values import NameTable
+from zoerefine.progress import track
+from zoerefine.run_dir import RunDir
+
+INDEX_FILE = ".runs-index"
+FRESH_S = 2.0  # a change this young may have the same time as the next one
+READERS = 4
+MANY = 500  # runs to read from which on progress is shown
+
+
+class RunIndex:
+    """The rows and settings of the runs in some folders."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Open the index of a folder; None: without an index."""
+        self.file = folder / INDEX_FILE if folder else None
+        self.old, self.table = load_index(self.file) if self.file else ({}, NameTable())
+        self.entries: dict[str, Entry] = {}
+        self.stamps: dict[str, tuple[str, float]] = {}
+        self.changed = False
+
+    def is_unchanged(self, path: str) -> bool:
+        """Whether a run is stored and its folder has not changed since."""
+        known = self.old.get(path)
+        return known is not None and known.stamp == self._stamp(path)[0]
+
+    def rows(self, paths: list[str]) -> list[RunRow]:
+        """The rows of runs: stored ones where nothing has changed."""
+        found = {path: self._stored(path) for path in paths}
+        to_read = [path for path, row in found.items() if row is None]
+        for path in to_read:
+            self._stamp(path)
+        for path, row in zip(to_read, read_rows(to_read), strict=True):
+            self._put(path, row)
+            found[path] = row
+        return [row for row in found.values() if row]
+
+    def settings(self, path: str) -> dict[str, Any]:
+        """The config keys of a run with their values. Raises where they are damaged."""
+        entry = self.entries.get(path)
+        stored = settings_of(entry, self.table) if entry else None
+        if stored is not None:
+            return stored
+        settings = read_settings(Path(path))
+        if entry:
+            self.entries[path] = with_settings(entry, settings, self.table)
+            self.changed = True
+        return settings
+
+    def save(self) -> None:
+        """Write the index if a run has changed. A folder that cannot be written stays without."""
+        if self.file is None or not (self.changed or self.entries.keys() != self.old.keys()):
+            return
+        with suppress(OSError):
+            save_index(self.file, self.entries, self.table)
+        self.old, self.changed = dict(self.entries), False
+
+    def _stored(self, path: str) -> RunRow | None:
+        """The stored row, with its state of now; None where the run must be read."""
+        if not self.is_unchanged(path):
+            return None
+        row = current_row(row_of(path, self.old[path], self.table))
+        if row.state == RUNNING:
+            return None
+        self.entries[path] = self.old[path]
+        return row
+
+    def _put(self, path: str, row: RunRow) -> None:
+        stamp, time_s = self._stamp(path)
+        if row.state != RUNNING and time_s + FRESH_S < time.time():
+            self.entries[path] = entry_of(row, stamp, self.table)
+            self.changed = True
+
+    def _stamp(self, path: str) -> tuple[str, float]:
+        """Identity and time of the last change of a folder, from before it was read."""
+        known = self.stamps.get(path)
+        if known is None:
+            known = self.stamps[path] = stamp_of(path)
+        return known
+
+
+def stamp_of(path: str) -> tuple[str, float]:
+    """What changes with the entries of a folder, and the time of the last change in seconds.
+
+    The change time counts, since programs that copy folders set the modification time.
+    """
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return "", time.time()
+    return f"{found.st_ino}.{found.st_ctime_ns}", found.st_ctime
+
+
+def read_rows(paths: list[str]) -> list[RunRow]:
+    """Read runs, several at a time."""
+    if len(paths) < READERS:
+        return [read_row(path) for path in paths]
+    with ThreadPoolExecutor(READERS) as pool:
+        rows = pool.map(read_row, paths)
+        return list(rows if len(paths) < MANY else track(rows, len(paths), "reading runs", "run"))
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """What `--where` compares: the config keys of a run, as `zoerefine analyze` reads them."""
+    from zoerefine.analysis.documents import read_document, read_tree
+    from zoerefine.analysis.foreign_run import is_foreign
+    from zoerefine.analysis.read_run import read_run
+    from zoerefine.identity import compared_settings
+
+    run = RunDir(folder)
+    if is_foreign(run, read_document(run, run.provenance_file)):
+        return read_run(folder).settings
+    return compared_settings(read_tree(run.config_file))
+
+
+def find_rows(patterns: list[str], keep_index: bool = True) -> tuple[list[RunRow], RunIndex]:
+    """The runs in folders, studies and globs, each once, and the index that they came from.
+
+    Args:
+        keep_index: write it, into the folder where one folder of runs is named.
+
+    Raises:
+        UserError: a path does not exist, or there is no run.
+    """
+    places = [path for pattern in patterns for path in matches(pattern)]
+    for place in places:
+        if not place.exists():
+            raise UserError(f"{place} does not exist: name a folder of runs")
+    index = RunIndex(index_folder(places))
+    found = [run for place in places for run in run_paths(str(place), index.is_unchanged)]
+    if not found:
+        raise UserError(f"no run in {', '.join(patterns)}: every run has a provenance.json")
+    rows = index.rows(list(dict.fromkeys(found)))
+    if keep_index:
+        index.save()
+    return rows, index
+
+
+def index_folder(places: list[Path]) -> Path | None:
+    """Where the index of some places is kept: in the only one, unless that is a run."""
+    if len(places) != 1 or not places[0].is_dir():
+        return None
+    return None if any((places[0] / name).exists() for name in RUN_FILES) else places[0]

@@ -1,0 +1,162 @@
+"""A run as a row of the list: its state, times, size, metrics and labels."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zoerefine.errors import UserError, damage
+from zoerefine.files import bytes_on_disk
+from zoerefine.listing.labels import read_labels
+from zoerefine.run_dir import RunDir
+
+DAMAGED = "damaged"  # the state of a run whose documents cannot be read
+RUNNING = "running"
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class RunRow(NamedTuple):
+    """One run.
+
+    Attributes:
+        path: without links.
+        metrics: final ones by name, such as `val.refined.abs_rel`; of a running run the latest.
+        state: a state of `status.json`, or DAMAGED.
+        reason: why it failed or was killed, or what is damaged.
+        started, ended: seconds since the epoch; 0 where unknown.
+        bytes: size of its files on disk.
+        uses: paths and SHA-256 of weights that it started from, and paths among its words.
+        tags, note, archived: see `Labels`.
+    """
+
+    path: str
+    metrics: Mapping[str, float]
+    state: str
+    reason: str
+    started: float
+    ended: float
+    bytes: int
+    commit: str
+    seed: int | None
+    uses: list[str]
+    tags: list[str]
+    note: str
+    archived: bool
+
+    @property
+    def parts(self) -> list[str]:
+        """The last parts of its path, from `RUN.NAME` on: name and id, or those in a study."""
+        parts = self.path.split("/")
+        if len(parts) > 3 and parts[-2] == "trials":
+            return parts[-4:]
+        return parts[-3:] if parts[-1] == "best" else parts[-2:]
+
+    @property
+    def name(self) -> str:
+        """`RUN.NAME`, which is the name of the folder of its run or study."""
+        return self.parts[0]
+
+    @property
+    def title(self) -> str:
+        """The last parts of its path: `name/id`, or `name/study/trials/0003`."""
+        return "/".join(self.parts)
+
+
+def read_row(path: str) -> RunRow:
+    """Read a run. A damaged one gets the state DAMAGED."""
+    try:
+        row = read_sound_row(Path(path))
+    except Exception as error:  # whatever is in its files, the other runs are listed
+        row = RunRow(path, {}, DAMAGED, damage(error), 0, 0, 0, "", None, [], [], "", False)
+    return row._replace(bytes=bytes_on_disk(path))
+
+
+def read_sound_row(folder: Path) -> RunRow:
+    """Read a run, without its size. Raises where a document is damaged."""
+    from zoerefine.analysis.documents import read_document
+
+    run = RunDir(folder)
+    recorded = read_document(run, run.provenance_file)
+    status, labels = run.status(), read_labels(folder)
+    seed = recorded.get("seed", recorded.get("hash_seed"))
+    return RunRow(
+        path=str(folder),
+        metrics=final_metrics(run, recorded, status.state),
+        state=status.state,
+        reason=status.reason,
+        started=status.started,
+        ended=status.ended,
+        bytes=0,
+        commit=str(recorded.get("commit") or ""),
+        seed=seed if isinstance(seed, int) else None,
+        uses=used_files(recorded),
+        tags=list(labels.tags),
+        note=labels.note,
+        archived=labels.archived,
+    )
+
+
+def final_metrics(run: RunDir, recorded: dict[str, Any], state: str) -> dict[str, float]:
+    """The metrics by name: those of the splits, not of scenes; of a script, all of them."""
+    from zoerefine.analysis.foreign_run import MOST_METRICS, is_foreign
+    from zoerefine.analysis.run_record import finite_number
+    from zoerefine.run_metrics import read_metrics
+
+    if state == RUNNING or is_foreign(run, recorded):
+        found: dict[str, Any] = dict(list(read_metrics(run).final.items())[:MOST_METRICS])
+    else:
+        found = split_metrics(run)
+    numbers = ((name, finite_number(value)) for name, value in found.items())
+    return {name: number for name, number in numbers if number is not None}
+
+
+def split_metrics(run: RunDir) -> dict[str, Any]:
+    """What `results.json` holds of the validation and test scenes together.
+
+    Raises `UserError` where something is not a mapping that should be one.
+    """
+    from zoerefine.analysis.documents import read_document
+    from zoerefine.trees import flatten
+
+    results = read_document(run, run.results_file)
+    found: dict[str, Any] = {}
+    for split in ("val", "test"):
+        metrics = results.get(split, {})
+        for which in ("refined", "pseudo"):
+            values = metrics.get(which, {}) if isinstance(metrics, dict) else None
+            if not isinstance(values, dict):
+                raise UserError(f"{run.results_file} is damaged: {split} has no metrics by name")
+            found |= flatten(values, prefix=f"{split}.{which}")
+    return found
+
+
+def used_files(recorded: dict[str, Any]) -> list[str]:
+    """Files that a run may need of others.
+
+    These are paths and digests of the weights that `TRAIN.FROM` and `MODEL.PRETRAINED` named, and
+    the words of its command line that are paths.
+    """
+    weights = [recorded.get(name) for name in ("started_from", "pretrained")]
+    found = [str(text) for one in weights if isinstance(one, dict) for text in one.values()]
+    for name in ("overrides", "arguments"):
+        words = recorded.get(name)
+        for word in words if isinstance(words, list) else []:
+            if "/" in str(word):
+                found.append(str(word))
+    return found
+
+
+def current_row(row: RunRow) -> RunRow:
+    """The row with its state of now: a kill changes no file."""
+    if row.state != RUNNING:
+        return row
+    status = RunDir(Path(row.path)).status()
+    return row._replace(state=status.state, reason=status.reason)
+
+
+def shown_size(count: float) -> str:
+    """A number of bytes in words: `860 MiB`."""
+    for unit in UNITS:
+        if count < 1000 or unit == UNITS[-1]:
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
