@@ -67,7 +67,7 @@ RUN python3 -m venv .venv \
  && .venv/bin/pip install --requirement requirements.lock \
  && .venv/bin/pip install --constraint requirements.lock torch-tensorrt==2.13.0
 RUN for list in requirements-extras.lock requirements-engines.lock requirements-docs.lock \
-      requirements-trackers.lock; do \
+      requirements-trackers.lock requirements-archive.lock; do \
       .venv/bin/pip install --constraint requirements.lock --requirement "$list" || exit 1; \
     done
 COPY --chown=1000:1000 . .

@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
-EXTRAS := requirements-extras.lock requirements-engines.lock requirements-docs.lock requirements-trackers.lock
+EXTRAS := requirements-extras.lock requirements-engines.lock requirements-docs.lock requirements-trackers.lock requirements-archive.lock
 READY := $(VENV)/.installed
 # Not a package of the environment: without TensorRT it cannot be imported, only read.
 TORCH_TENSORRT := $(VENV)/torch-tensorrt

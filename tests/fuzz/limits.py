@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from zoerefine.errors import UserError, storage_fault
 
-TESTS = 10
+TESTS = 14
 FEW = 10  # examples of a test, in `make test`
 MANY = int(os.environ.get("ZOEREFINE_FUZZ") or "0")
 MAX_CPU_S = 10

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
+from zoerefine.commands.runs_archive import ARCHIVE_COMMANDS
 from zoerefine.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ List runs with state, start, size and a metric. Filters select runs; --tag, --no
 --remove never removes a run that is running, damaged or tagged, that belongs to a study, that an
 engine bundle was exported from, or whose files another run or a study uses. It prints what it would
 remove, and removes it with --yes.
+
+`zoerefine runs push` and `zoerefine runs pull` copy runs to an object store or another disk, and
+back. Each has its own --help.
 """
 EXAMPLES = """\
 examples, after `make demo`:
@@ -30,11 +34,14 @@ examples, after `make demo`:
   zoerefine runs runs/demo/latest/best --tag paper --note "table 2"
   zoerefine runs --remove --keep-best 5 --older-than 30
   zoerefine runs --watch
+  zoerefine runs push runs/demo/latest s3://bucket/runs
 """
 
 
 def main(argv: Sequence[str]) -> int:
     """List runs, or change the selected ones."""
+    if argv and argv[0] in ARCHIVE_COMMANDS:
+        return ARCHIVE_COMMANDS[argv[0]](argv[1:])
     args = options().parse_args(argv)
     check_options(args)
     if args.watch:
