@@ -15,6 +15,7 @@ from tests.slurm import needs_slurm
 from zoerefine.cli import main
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import JobOutcome, Resources, open_executor
+from zoerefine.launch.executor.slurm_cluster import is_in_slurm
 from zoerefine.launch.executor.slurm_commands import job_variables, sbatch_options
 from zoerefine.registries import EXECUTORS
 from zoerefine.run_dir import RunDir
@@ -188,11 +189,13 @@ def test_after_a_logout_the_same_command_finds_its_job(
 
 
 @needs_slurm
-def test_a_job_that_waits_in_slurm_is_shown_and_cancelled(slurm, training, launch, wait_until):
+def test_a_job_that_waits_in_slurm_is_shown_and_cancelled(
+    slurm, training, launch, the_run, wait_until
+):
     slurm.run("scontrol", "update", "PartitionName=low", "State=DOWN")
     try:
         running = launch(*training("at stop"), background=True)
-        wait_until(lambda: "PENDING" in slurm.run("squeue", "--noheader", "--format=%T"), running)
+        wait_until(lambda: is_in_slurm(the_run().path), running)
         listed = launch("--list").stdout
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=60)
@@ -201,6 +204,7 @@ def test_a_job_that_waits_in_slurm_is_shown_and_cancelled(slurm, training, launc
     assert "pending" in listed
     assert "runs/job/" in listed
     assert running.returncode == 130, errors
+    assert not is_in_slurm(the_run().path)
     assert slurm.run("squeue", "--noheader") == ""
 
 

@@ -5,7 +5,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zoerefine.commands.config_option import add_config_option
 from zoerefine.commands.executor_options import add_executor_options, resources_of
@@ -21,11 +20,8 @@ from zoerefine.launch.launch_plan import Job
 from zoerefine.launch.launcher import home_folder, launch
 from zoerefine.launch.left import GIB, LIMIT_BYTES
 from zoerefine.launch.notification import notifying
-from zoerefine.progress import is_quiet, warn
+from zoerefine.progress import is_quiet
 from zoerefine.registries import ENVIRONMENTS
-
-if TYPE_CHECKING:
-    from zoerefine.launch.housekeeping import StoredFolder
 
 OLDER_SPELLINGS = (
     *("--repo_url", "--branch_name", "--commit_hash", "--cfg_path", "--cfg_path_arg_name"),
@@ -59,6 +55,7 @@ def main(argv: Sequence[str]) -> int:
     args.cwd = args.cwd or ("caller" if uses_older_spellings(words) else Job.cwd)
     home = home_folder(args.home)
     if args.list or args.clean:
+        from zoerefine.commands.stored_tables import print_cluster_jobs, print_stored
         from zoerefine.launch.housekeeping import clean, stored_folders
 
         if args.clean:
@@ -281,47 +278,3 @@ def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
         states = Counter(one.state for one in jobs)
         ending.message = ", ".join(f"{count} {state}" for state, count in states.items())
     return ending.code
-
-
-def print_stored(folders: "Sequence[StoredFolder]", what: str, home: Path) -> None:
-    """A table of what is kept on disk, or was removed."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{what} {home}", title_justify="left")
-    for column in ("kind", "name", "MB", "hours since use", "last used by"):
-        numeric = column in ("MB", "hours since use")
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for one in folders:
-        name = one.folder.relative_to(home).as_posix().partition("/")[2]
-        user = f"{one.run} (in use)" if one.in_use else one.run
-        numbers = f"{one.bytes / 2**20:.1f}", f"{one.age_s / 3600:.1f}"
-        table.add_row(one.kind, name, *numbers, user.strip())
-    # A pipe gets whole rows, however long.
-    Console(width=None if sys.stdout.isatty() else 1000).print(table)
-
-
-def print_cluster_jobs() -> None:
-    """A table of this user's jobs in Slurm; nothing where there is no Slurm, or no job."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from zoerefine.launch.executor.slurm_commands import SlurmError, list_jobs, missing_program
-
-    if missing_program():
-        return
-    try:
-        jobs = list_jobs()
-    except SlurmError as error:
-        warn(str(error))
-        return
-    table = Table(title="jobs in Slurm", title_justify="left")
-    for column in ("job", "state", "time", "node", "run"):
-        table.add_column(column, overflow="fold")
-    for job in jobs:
-        state = job.state.lower() + (f" ({job.reason})" if job.state == "PENDING" else "")
-        cells = (job.id, state, job.elapsed, job.nodes, str(job.folder.parent))
-        table.add_row(*map(escape, cells))
-    if jobs:
-        Console(width=None if sys.stdout.isatty() else 1000).print(table)

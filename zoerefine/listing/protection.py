@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from zoerefine.errors import UserError
+from zoerefine.launch.executor.slurm_cluster import is_in_slurm
 from zoerefine.listing.run_index import find_rows
 from zoerefine.listing.run_row import DAMAGED, RUNNING, RunRow
 from zoerefine.locks import is_locked
@@ -55,6 +56,8 @@ class Protection:
             return f"it cannot be read: {row.reason}"
         if row.state == RUNNING:
             return "it is running"
+        if is_in_slurm(path):
+            return "a job in Slurm will go on with it"
         if row.tags:
             return "it is tagged"
         if study_of(path):

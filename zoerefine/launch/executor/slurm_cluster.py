@@ -33,7 +33,7 @@ from zoerefine.launch.executor.slurm_commands import (
     sbatch_options,
     submit_script,
 )
-from zoerefine.launch.executor.slurm_files import FOLDER, SlurmFiles
+from zoerefine.launch.executor.slurm_files import FOLDER, SlurmFiles, read
 from zoerefine.launch.redaction import find_secret
 from zoerefine.locks import lock
 from zoerefine.progress import warn
@@ -87,19 +87,12 @@ class SlurmExecutor:
         check_job(words, files.folder)
         files.folder.mkdir(parents=True, exist_ok=True)
         with lock(files.lock_file):
-            number = self._find(files)
+            number = active_job(files)
             if not number:
                 files.write_job(words, self.resources.grace, self.resources.requeues)
                 number = submit_script(files.script_file, files.job_name, self.resources, LIBRARY)
             write_json(files.number_file, {"job": number, "name": files.job_name})
         return SlurmTicket(number, files, f"Slurm job {number}")
-
-    def _find(self, files: SlurmFiles) -> str:
-        """The number of a job of this folder that has not ended; empty where there is none."""
-        for job in list_jobs():
-            if job.name == files.job_name and job.is_active and not files.outcome(job.id):
-                return job.id
-        return ""
 
     def poll(self, ticket: SlurmTicket) -> JobOutcome | None:
         if outcome := ticket.files.outcome(ticket.number):
@@ -141,6 +134,26 @@ class SlurmExecutor:
             interrupt(ticket.number) if ticket.cancelled == 1 else kill(ticket.number)
         except SlurmError as error:
             warn(f"Slurm job {ticket.number}: {error}")
+
+
+def active_job(files: SlurmFiles) -> str:
+    """The number of a job of this folder that has not ended; empty where there is none."""
+    for job in list_jobs():
+        if job.name == files.job_name and job.is_active and not files.outcome(job.id):
+            return job.id
+    return ""
+
+
+def is_in_slurm(folder: Path) -> bool:
+    """Whether a job of this run directory waits or runs, or Slurm cannot say so."""
+    files = SlurmFiles(folder.resolve() / FOLDER)
+    number = read(files.number_file).get("job", "")
+    if not number or files.outcome(number):
+        return False
+    try:
+        return bool(active_job(files))
+    except SlurmError:
+        return True
 
 
 def check_job(words: Sequence[str], folder: Path) -> None:

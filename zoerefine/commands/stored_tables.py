@@ -1,0 +1,48 @@
+"""The tables of `zoerefine run --list`: what is kept on disk, and jobs in Slurm."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from zoerefine.launch.executor.slurm_commands import SlurmError, list_jobs, missing_program
+from zoerefine.launch.housekeeping import StoredFolder
+from zoerefine.progress import warn
+
+
+def print_stored(folders: Sequence[StoredFolder], what: str, home: Path) -> None:
+    """A table of what is kept on disk, or was removed."""
+    table = Table(title=f"{what} {home}", title_justify="left")
+    for column in ("kind", "name", "MB", "hours since use", "last used by"):
+        numeric = column in ("MB", "hours since use")
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for one in folders:
+        name = one.folder.relative_to(home).as_posix().partition("/")[2]
+        user = f"{one.run} (in use)" if one.in_use else one.run
+        numbers = f"{one.bytes / 2**20:.1f}", f"{one.age_s / 3600:.1f}"
+        table.add_row(one.kind, name, *numbers, user.strip())
+    # A pipe gets whole rows, however long.
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)
+
+
+def print_cluster_jobs() -> None:
+    """A table of this user's jobs in Slurm; nothing where there is no Slurm, or no job."""
+    if missing_program():
+        return
+    try:
+        jobs = list_jobs()
+    except SlurmError as error:
+        warn(str(error))
+        return
+    table = Table(title="jobs in Slurm", title_justify="left")
+    for column in ("job", "state", "time", "node", "run"):
+        table.add_column(column, overflow="fold")
+    for job in jobs:
+        state = job.state.lower() + (f" ({job.reason})" if job.state == "PENDING" else "")
+        cells = (job.id, state, job.elapsed, job.nodes, str(job.folder.parent))
+        table.add_row(*map(escape, cells))
+    if jobs:
+        Console(width=None if sys.stdout.isatty() else 1000).print(table)
