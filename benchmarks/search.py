@@ -16,15 +16,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from common.report import Row, options, report, row
+from common.searched import config, silence, with_interval
 from optuna.trial import TrialState
-from yacs.config import CfgNode
 
-from zoerefine.analysis.seed_statistics import half_width
-from zoerefine.config import defaults, merge, save_config
+from zoerefine.config import save_config
 from zoerefine.data.synthetic import synthesize
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
@@ -36,14 +35,6 @@ from zoerefine.training.job import prepare
 CHECKOUT = Path(__file__).resolve().parents[1]
 RANDOM = ("random", "none")
 SIDES = (RANDOM, ("random", "median"), ("tpe", "none"), ("tpe", "median"))
-SPACE = {
-    "TRAIN": {
-        "LR": {"low": 1e-4, "high": 3e-2, "log": True},
-        "WEIGHT_DECAY": {"low": 1e-6, "high": 1e-1, "log": True},
-    },
-    "MODEL": {"MAX_LOG": [1.0, 1.5, 2.0]},
-    "LOSS": {"OBJECT_WEIGHT": {"low": 0.2, "high": 0.8}},
-}
 
 
 class Found(NamedTuple):
@@ -64,19 +55,6 @@ def main() -> None:
         rows = samplers(root, sides, range(seeds), trials, epochs)
         rows += command(root, 4 if args.quick else 8, 10 if args.quick else 60)
     report(rows, args.json)
-
-
-def config(root: Path, tree: dict[str, Any]) -> CfgNode:
-    """The searched configuration."""
-    cfg = defaults()
-    merge(cfg, {
-        "DATA": {"ROOT": str(root / "world"), "VAL_FRACTION": 0.3, "TEST_FRACTION": 0.0},
-        "CACHE": {"ROOT": str(root / "caches"), "HEIGHT": 48, "WIDTH": 64},
-        "LOADER": {"BATCH": 6}, "MODEL": {"BASE": 8}, "SEARCH": SPACE,
-    }, "benchmark")  # fmt: skip
-    merge(cfg, tree, "benchmark")
-    cfg.freeze()
-    return cfg
 
 
 def samplers(
@@ -107,19 +85,6 @@ def samplers(
         share = statistics.mean(one.epochs for one in results) / whole
         rows.append(row(f"{name}: epochs relative to random", share, "x"))
     return rows
-
-
-def with_interval(measure: str, values: Sequence[float]) -> list[Row]:
-    """A mean over seeds, and half of its 95% interval."""
-    return [
-        row(measure, statistics.mean(values), "AbsRel"),
-        row(f"{measure}, +- (95%)", half_width(values), "AbsRel"),
-    ]
-
-
-def silence() -> None:
-    """Suppress the output of trials."""
-    sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (as long as the process lives)
 
 
 def search(job: tuple[Path, tuple[str, str], int, int, int]) -> Found:
