@@ -26,7 +26,7 @@ def add_executor_options(add: "argparse._ActionsContainer") -> None:
             f"--{one.name}",
             type=type(one.default),
             metavar="VALUE" if isinstance(one.default, str) else "N",
-            help=f"clusters only: {one.metadata['help']}",
+            help=one.metadata["help"],
         )
 
 

@@ -33,9 +33,9 @@ class Resources:
     """
 
     gpus: float = reserved(
-        "GPUS", 0.0, "GPUs reserved for each job; with ray, 0.5: two jobs share one"
+        "GPUS", 0.0, "clusters: GPUs reserved for each job; with ray, 0.5: two jobs share one"
     )
-    cpus: int = reserved("CPUS", 1, "CPU cores reserved for each job (default: 1)")
+    cpus: int = reserved("CPUS", 1, "clusters: CPU cores reserved for each job (default: 1)")
     memory: str = reserved("MEMORY", "", "slurm: memory of each job, such as 32G")
     partition: str = reserved("PARTITION", "", "slurm: the partition, or several: gpu,long")
     time: str = reserved(
