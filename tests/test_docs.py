@@ -66,8 +66,9 @@ def test_the_notebook_runs(world, tmp_path, monkeypatch):
     (tmp_path / "data" / "synthetic").symlink_to(world)
     notebook = nbformat.read(ROOT / "examples/quickstart.ipynb", as_version=4)
     nbclient.NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
-    ).execute()
+        notebook, timeout=900, startup_timeout=300, kernel_name="python3",
+        resources={"metadata": {"path": tmp_path}},
+    ).execute()  # fmt: skip
 
 
 def test_the_site_builds_without_a_warning(tmp_path):
