@@ -294,3 +294,14 @@ def test_links_that_lead_in_circles_or_nowhere_do_not_stop_the_list(three):
     begun = time.monotonic()
     assert three.listed("--state", "finished") == ["unet/b", "unet/a"]
     assert time.monotonic() - begun < 60
+
+
+def test_runs_that_several_processes_read_are_all_listed(runs):
+    for number in range(run_index.MANY):
+        folder = runs.folder / "many" / f"{number:04d}"
+        folder.mkdir(parents=True)
+        status = {"state": "finished", "started": 1.7e9 + number, "ended": 1.8e9}
+        (folder / "status.json").write_text(json.dumps(status) if number != 7 else "{")
+    listed = runs.listed("--sort", "name")
+    assert sorted(listed) == [f"many/{number:04d}" for number in range(run_index.MANY)]
+    assert "1 damaged" in runs.run().out

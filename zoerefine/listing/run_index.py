@@ -5,9 +5,11 @@ has changed: a file in it was created, replaced or removed, as every command of 
 running run is always read.
 """
 
+import multiprocessing
 import os
+import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,13 +27,14 @@ from zoerefine.listing.index_file import (
 )
 from zoerefine.listing.run_row import RUNNING, RunRow, current_row, read_row
 from zoerefine.listing.stored_values import NameTable
+from zoerefine.processor_use import usable_cores
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 
 INDEX_FILE = ".runs-index"
 FRESH_S = 2.0  # a change this young may have the same time as the next one
-READERS = 4
-MANY = 500  # runs to read from which on progress is shown
+MANY = 500  # runs to read from which on several processes read them, and progress is shown
+CHUNK = 50  # runs that a process reads at a time
 
 
 class RunIndex:
@@ -118,12 +121,19 @@ def stamp_of(path: str) -> tuple[str, float]:
 
 
 def read_rows(paths: list[str]) -> list[RunRow]:
-    """Read runs, several at a time."""
-    if len(paths) < READERS:
+    """Read runs; many of them in a process per core, since only one thread of Python parses."""
+    if len(paths) < MANY:
         return [read_row(path) for path in paths]
-    with ThreadPoolExecutor(READERS) as pool:
-        rows = pool.map(read_row, paths)
-        return list(rows if len(paths) < MANY else track(rows, len(paths), "reading runs", "run"))
+    with ProcessPoolExecutor(
+        usable_cores(), multiprocessing.get_context("fork"), ignore_interrupt
+    ) as pool:
+        rows = pool.map(read_row, paths, chunksize=CHUNK)
+        return list(track(rows, len(paths), "reading runs", "run"))
+
+
+def ignore_interrupt() -> None:
+    """Ctrl-C reaches every process; the one that started these ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
