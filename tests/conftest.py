@@ -34,8 +34,10 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 settings.register_profile("machines differ", deadline=None)  # no test measures time
 settings.load_profile("machines differ")
 
-# A shell starts background processes with SIGINT ignored, and child processes inherit that.
+# A shell starts background processes with SIGINT ignored, and nohup does so with SIGHUP. Child
+# processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Frames of 64x48 pixels packed at 32x24: a whole training takes about a second.
 TINY = """

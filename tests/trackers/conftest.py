@@ -5,6 +5,7 @@ Values are exact in float32, which is what TensorBoard stores.
 
 import json
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,13 +129,19 @@ def log_wandb(folder):
     return folder
 
 
+@contextmanager
 def start_wandb(wandb, folder, run):
-    """An offline run of W&B."""
+    """An offline run of W&B, whose file is whole at the end.
+
+    W&B's own process writes it, and may still do so when the run has finished.
+    """
     quiet = wandb.Settings(disable_git=True, x_disable_stats=True, console="off", silent=True)
-    return wandb.init(
+    with wandb.init(
         project="six", name=run.name, config=run.settings, dir=str(folder), mode="offline",
         settings=quiet,
-    )  # fmt: skip
+    ) as started:  # fmt: skip
+        yield started
+    wandb.teardown()
 
 
 WAYS = {

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
-from zoerefine.config.schema import KEYS
-from zoerefine.config.value_types import WrongValue
 from zoerefine.errors import UserError
 from zoerefine.registries import EXECUTORS
 
@@ -52,7 +50,13 @@ class Resources:
 
     def __post_init__(self) -> None:
         """Raises `UserError` for a value that nothing can reserve."""
-        for one in fields(self):
+        given = [one for one in fields(self) if getattr(self, one.name) != one.default]
+        if not given:
+            return
+        from zoerefine.config.schema import KEYS
+        from zoerefine.config.value_types import WrongValue
+
+        for one in given:
             key = KEYS[f"CLUSTER.{one.metadata['key']}"]
             try:
                 key.type.read(getattr(self, one.name), f"--{one.name}")
