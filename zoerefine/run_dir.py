@@ -245,18 +245,19 @@ class RunDir:
             yield descriptor
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[int]:
         """Hold the lock and record the state: running, then finished, failed or killed.
 
-        In the job of a launcher this does nothing, since the launcher does both.
+        Yields the lock's file descriptor. In the job of a launcher this does nothing and yields
+        -1, since the launcher does both.
         """
         if run_from_launcher() == self:
-            yield
+            yield -1
             return
-        with self.locked():
+        with self.locked() as descriptor:
             self.set_status("running")
             try:
-                yield
+                yield descriptor
             except KeyboardInterrupt:
                 self.set_status("killed", "interrupted")
                 raise

@@ -28,6 +28,7 @@ OLDER_SPELLINGS = (
     *("--copies_base_path", "--module_path"),
 )
 MOST_SEEDS = 10_000
+MOST_PROCESSES = 1024
 EPILOG = """\
 examples, after `zoerefine data synthesize data/synthetic`; --repo may be any git URL:
   zoerefine run --repo . --commit HEAD --config configs/demo.yaml DATA.ROOT data/synthetic
@@ -154,6 +155,9 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
         f"first; the others stay there (default: {LIMIT_BYTES // GIB})")  # fmt: skip
     add("--metric-pattern", default="", metavar="REGEX",
         help="finds metrics in the job's output, e.g. 'val_acc=(\\S+)'")  # fmt: skip
+    add("--processes", type=processes, default=1, metavar="N",
+        help="start the job N times by torchrun, which lets the processes train together "
+        "(default: 1, without torchrun)")  # fmt: skip
     add("--name", default="", help="the name of the run (default: RUN.NAME, or the config's "
         "file name)")  # fmt: skip
     add("--again", action="store_true",
@@ -225,6 +229,13 @@ def seeds(text: str) -> list[int]:
     return list(found)
 
 
+def processes(text: str) -> int:
+    """A number of processes on one machine."""
+    if not 1 <= int(text) <= MOST_PROCESSES:
+        raise argparse.ArgumentTypeError(f"{text} is not from 1 to {MOST_PROCESSES}")
+    return int(text)
+
+
 def positive(text: str) -> int:
     """A number of at least one."""
     if int(text) < 1:
@@ -259,6 +270,7 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
         seed_key=args.seed_key,
         name=args.name,
         left_limit_bytes=args.left_limit,
+        processes=args.processes,
     )
 
 

@@ -105,7 +105,7 @@ def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
     words += ["--environment", job.environment, "--runs", str(run.path.parents[1])]
     words += ["--caller", str(job.caller), "--cwd", job.cwd, "--overrides", job.overrides_in]
     words += ["--name", plan.name, f"--seed-key={job.seed_key}", "--again-number", str(job.again)]
-    words += [f"--metric-pattern={job.metric_pattern}"]
+    words += [f"--metric-pattern={job.metric_pattern}", "--processes", str(job.processes)]
     words += ["--left-limit", str(job.left_limit_bytes / GIB), *job.overrides]
     return (*words, "--", *job.arguments) if job.arguments else tuple(words)
 

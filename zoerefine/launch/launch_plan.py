@@ -54,6 +54,7 @@ class Job:
         again: 0 for the first execution of the job, N for the N-th further one.
         metric_pattern: a regular expression that finds metrics in the job's output.
         seed_key: the config key of the seed.
+        processes: that torchrun starts on this machine; 1: the job starts without torchrun.
         left_limit_bytes: the most bytes that are collected from the workspace into the run.
         name: the name of the run; if empty, RUN.NAME of the config, else the config file's name.
     """
@@ -76,6 +77,7 @@ class Job:
     seed_key: str = "SEED"
     name: str = ""
     left_limit_bytes: int = LIMIT_BYTES
+    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,9 @@ class LaunchPlan:
         what = [self.commit, self.changes.digest, settings, job.module]
         what += [job.config_flag, job.arguments, job.environment]
         # Only where they are set, so that the identities of earlier runs stay.
-        chosen = {"cwd": job.cwd, "again": job.again, "seed_key": job.seed_key}
-        usual = {"cwd": Job.cwd, "again": Job.again, "seed_key": Job.seed_key}
+        names = ("cwd", "again", "seed_key", "processes")
+        chosen = {name: getattr(job, name) for name in names}
+        usual = {name: getattr(Job, name) for name in names}
         if job.overrides_in == "options" and job.overrides:
             chosen["overrides_in"] = job.overrides_in
         if chosen != usual:

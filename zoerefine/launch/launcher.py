@@ -33,7 +33,9 @@ from zoerefine.launch.left import (
     put_back,
 )
 from zoerefine.launch.mirror import OTHER_HOME, mirrors_in_use
+from zoerefine.launch.several_processes import end_processes, job_command
 from zoerefine.launch.workspace import workspace
+from zoerefine.processor_use import share_cores
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 
@@ -113,12 +115,16 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
         environment = (plan.job.environment, place.folder, plan.commit, plan.home)
         python = stack.enter_context(job_python(*environment))
         program = job_program(plan.job.module, place.folder)
-        command = [str(python), *program, *job_words(plan, run)]
+        start_words = job_command(python, program, plan.job.processes)
+        command = [*start_words, *job_words(plan, run)]
         attempt = attempts(run) + 1
         folder = working_folder(plan.job, place.folder, run)
         facts = (plan.seed, plan.job.caller, python, attempt)
         variables = job_environment(place.folder, run, *facts)
         variables |= import_variables(plan.job.cwd, place.folder, program)
+        if plan.job.processes > 1:
+            share_cores(variables, plan.job.processes)
+            end_processes(run)  # of a launcher that was killed together with its torchrun
         origin = (folder, variables, place.folder, plan.job.environment)
         check_origin(program, python, *origin)
         library = library_facts(place.folder, variables, package_folders(python))
@@ -131,6 +137,8 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
         watching = partial(watch, place.folder) if watch else unwatched
         locks = (run_lock, place.lock_fd)
         code = run_child(command, folder, variables, run, locks, watching)
+        if plan.job.processes > 1:
+            end_processes(run)
         collect_after(run, place.folder)
         return code
 
@@ -279,6 +287,7 @@ def record(
         attempt=attempt,
         left_limit_bytes=job.left_limit_bytes,
         metric_pattern=job.metric_pattern,
+        processes=job.processes,
         seed_key=job.seed_key,
         launch_argv=sys.argv,
         command=shlex.join(command),

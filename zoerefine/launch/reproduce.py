@@ -96,7 +96,8 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
 
 def added_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a job that runs of earlier versions have not recorded."""
-    names = ("cwd", "overrides_in", "again", "metric_pattern", "seed_key", "left_limit_bytes")
+    names = ("cwd", "overrides_in", "again", "metric_pattern", "seed_key", "left_limit_bytes",
+             "processes")  # fmt: skip
     return {name: recorded[name] for name in names if name in recorded}
 
 

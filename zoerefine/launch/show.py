@@ -156,6 +156,7 @@ def added_words(recorded: dict[str, Any]) -> list[str]:
         "seed_key": ("--seed-key", "SEED"),
         "metric_pattern": ("--metric-pattern", ""),
         "again": ("--again-number", 0),
+        "processes": ("--processes", 1),
     }
     return [
         f"{option}={recorded[name]}"

@@ -1,0 +1,173 @@
+"""--processes: torchrun starts a job's script several times, and nothing of it stays behind."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+JOB = """
+import argparse, json, os, signal, sys, time
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--config"), parser.add_argument("rest", nargs="*")
+text = Path(parser.parse_args().config).read_text()
+rank, run = int(os.environ["RANK"]), Path(os.environ["ZOEREFINE_RUN_FOLDER"])
+(run / f"rank-{rank}").write_text(str(os.getpid()))
+while len([*run.glob("rank-?")]) < int(os.environ["WORLD_SIZE"]):
+    time.sleep(0.01)
+if "fail" in text and rank == 1:
+    sys.exit("rank 1 went wrong")
+if "wait" in text or "fail" in text:
+    if "stubborn" in text:
+        signal.signal(signal.SIGINT, lambda *_: print("asked to stop", flush=True))
+    try:
+        print("waiting", flush=True)
+        time.sleep(600)
+    except KeyboardInterrupt:
+        (run / f"stopped-{rank}").touch()
+        sys.exit(130)
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+if rank == 0:
+    threads = os.environ["OMP_NUM_THREADS"]
+    (run / "results.json").write_text(json.dumps({"total": total.item(), "threads": threads}))
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def ranks(repository):
+    """The repository's job in this form, committed."""
+    (repository.folder / "job.py").write_text(JOB)
+    repository.git("commit", "--quiet", "-am", "ranks")
+    repository.first = repository.git("rev-parse", "HEAD")
+
+
+@pytest.fixture
+def two(launch, ranks):
+    """Launch it with two processes."""
+
+    def run(**options):
+        return launch("--processes", "2", **options)
+
+    return run
+
+
+def wait_for(found):
+    deadline = time.monotonic() + 120
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def pids_of(run):
+    """The processes of a run that have met."""
+    return [int((run.path / f"rank-{rank}").read_text()) for rank in (0, 1)]
+
+
+def waiting_pids_of(run):
+    """The processes of a run, once all of them wait."""
+    wait_for(lambda: run.log_file.exists() and run.log_file.read_text().count("waiting") == 2)
+    return pids_of(run)
+
+
+def stat_of(pid):
+    """What the system says of a process: state, parent and so on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def is_alive(pid):
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return stat_of(pid)[0] != "Z"
+    except OSError:
+        return False
+
+
+def find(only_run, process):
+    """The run of a launch in the background."""
+    found = []
+
+    def is_there():
+        assert process.poll() is None, process.communicate()
+        try:
+            found[:] = [only_run()]
+        except (OSError, ValueError):
+            return False
+        return True
+
+    wait_for(is_there)
+    return found[0]
+
+
+def test_the_processes_work_together_in_a_run_of_their_own(two, launch, only_run, tmp_path):
+    done = two(env={"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    run = only_run()
+    assert json.loads(run.results_file.read_text()) == {"total": 3.0, "threads": "1"}
+    assert run.read_json(run.provenance_file)["processes"] == 2
+    assert "nothing to do" in two().stderr
+    assert launch("--processes", "1").returncode != 0  # without torchrun there is no RANK
+    assert len([p for p in (tmp_path / "runs" / "job").iterdir() if p.name != "latest"]) == 2
+
+
+def test_a_failed_process_ends_all_with_its_message(two, only_run, config):
+    config.write_text("DO: fail\n")
+    done = two()
+    assert done.returncode == 1
+    run = only_run()
+    assert run.status().state == "failed"
+    assert "rank 1 went wrong" in run.log_file.read_text()
+    assert not any(is_alive(pid) for pid in pids_of(run))
+
+
+@pytest.mark.parametrize("kind", ["stop", "stop twice", "torchrun killed"])
+def test_no_process_outlives_its_launch(two, only_run, config, kind):
+    config.write_text("DO: wait stubborn\n" if kind == "stop twice" else "DO: wait\n")
+    process = two(background=True)
+    run = find(only_run, process)
+    pids = waiting_pids_of(run)
+    assert all(map(is_alive, pids))
+    if kind == "torchrun killed":
+        parent = int(stat_of(pids[0])[1])
+        os.kill(parent, signal.SIGKILL)
+    else:
+        process.send_signal(signal.SIGINT)
+    if kind == "stop twice":
+        wait_for(lambda: "asked to stop" in run.log_file.read_text())
+        process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert run.status().state == "killed"
+    assert not any(map(is_alive, pids))
+    assert kind != "stop" or (run.path / "stopped-0").exists()
+
+
+def test_processes_of_a_killed_launch_end_before_the_next_attempt(two, only_run, config):
+    config.write_text("DO: wait\n")
+    process = two(background=True)
+    run = find(only_run, process)
+    pids = waiting_pids_of(run)
+    parent = int(stat_of(pids[0])[1])
+    os.kill(parent, signal.SIGSTOP)  # it cannot pass on that its launcher has died
+    process.kill()
+    os.kill(parent, signal.SIGKILL)
+    process.communicate()
+    assert any(map(is_alive, pids))
+    again = two(background=True)
+    wait_for(lambda: not any(map(is_alive, pids)))
+    again.send_signal(signal.SIGINT)
+    again.communicate(timeout=120)
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "100000"])
+def test_a_number_of_processes_that_cannot_be_is_refused(launch, number):
+    done = launch("--processes", number)
+    assert done.returncode == 2
+    assert "--processes" in done.stderr
