@@ -215,14 +215,31 @@ def test_the_link_to_the_latest_run_goes_with_it(runs):
     assert not os.path.lexists(runs.folder / "unet/latest")
 
 
+# Deletes half of a run, and then waits to be killed.
+HALF_DELETED = """
+import os, shutil, sys, time
+
+def rmtree(path, ignore_errors):
+    for number in range(50):
+        os.unlink(path / "tb" / str(number))
+    print("half deleted", flush=True)
+    time.sleep(600)
+
+shutil.rmtree = rmtree
+from zoerefine.cli import main
+main(["runs", *sys.argv[1:]])
+"""
+
+
 def test_a_kill_while_a_run_is_deleted_leaves_it_in_the_trash_which_the_next_removal_empties(runs):
-    add_large(runs, "unet/a", files=20_000)
+    add_large(runs, "unet/a", files=100)
     trash = runs.folder / "unet/.trash"
-    process = start(runs.root, *ALL, "--yes")
-    while not trash.exists() or not list(trash.iterdir()):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HALF_DELETED, *ALL, "--yes"], cwd=runs.root,
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "half deleted\n"
+    process.kill()
     process.communicate()
     assert list(trash.glob("a.*")) and not (runs.folder / "unet/a").exists()
     assert "no run in runs" in runs.run(code=2).err

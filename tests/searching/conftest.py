@@ -4,14 +4,16 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import optuna
 import pytest
 
 from tests.conftest import CHECKOUT
+from tests.searching.gated_network import GATE
 from zoerefine.config import load_config
 from zoerefine.run_dir import RunDir
-from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.own_training import OwnTraining
 from zoerefine.searching.storage import open_storage, storage_url
 from zoerefine.searching.study import Study
@@ -37,10 +39,10 @@ def open_study(tiny, tmp_path):
 def searched(open_study):
     """A study trained here by one worker: searched("{TRAIN: ...}", "STUDY.TRIALS", 2) -> Study."""
 
-    def search(space, *words, enqueued=()):
-        study = open_study(space, "TRAIN.EPOCHS", 1, *words)
+    def search(space, *words, enqueued=(), folder="study"):
+        study = open_study(space, "TRAIN.EPOCHS", 1, *words, folder=folder)
         study.subject.save(study.run)
-        enqueue(study, enqueued)
+        enqueue(study, params_to_try(study.subject, enqueued))
         run_worker(study.run, "here")
         return study
 
@@ -57,6 +59,18 @@ def slow(tiny):
     )
     words = ["TRAIN.EPOCHS", "10", "TRAIN.CHECKPOINT_S", "0.0", "TRAIN.PICTURES", "0"]
     return ["--config", tiny, *words]
+
+
+@pytest.fixture
+def gated(slow, tmp_path, monkeypatch):
+    """That search; a training waits after two steps until `gated.open()`."""
+    paths = [str(CHECKOUT), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    gate = tmp_path / "gate"
+    monkeypatch.setenv(GATE, str(gate))
+    network = "tests.searching.gated_network:Gated"
+    words = [*slow, "MODEL.NAME", network, "STUDY.HEARTBEAT_S", "20"]
+    return SimpleNamespace(words=words, open=gate.touch)
 
 
 @pytest.fixture

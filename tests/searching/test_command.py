@@ -22,6 +22,7 @@ def modules_loaded_by(code):
     return done.stdout.splitlines()[-1]
 
 
+DEMO = CHECKOUT / "configs" / "demo.yaml"
 LR = ("SEARCH", "{TRAIN: {LR: [0.001]}}")
 
 
@@ -47,6 +48,11 @@ LR = ("SEARCH", "{TRAIN: {LR: [0.001]}}")
         ([*LR, "--workers", "0"], "STUDY.WORKERS must be an integer from 1"),
         ([*LR, "--storage", "mysql://h/d"], "must be empty, sqlite"),
         ([*LR, "--storage", "postgresql://me:hunter2@h/d"], "set PGPASSWORD"),
+        ([*LR, "--enqueue", "nowhere.yaml"], "nowhere.yaml"),
+        ([*LR, "--enqueue", str(CHECKOUT / "Makefile")], "Makefile"),
+        ([*LR, "--enqueue", str(CHECKOUT)], "is not a study with completed trials"),
+        (["SEARCH", "{TRAIN: {LR: [3.0]}}", "--enqueue", str(DEMO)], "demo.yaml: its values lie"),
+        ([*LR, "--from", "nowhere"], "nowhere is not a study"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("plan", [[], ["--plan"]], ids=["run", "plan"])

@@ -2,12 +2,17 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
+from zoerefine.cli import main
+from zoerefine.commands import search
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
+from zoerefine.launch import provenance
 from zoerefine.progress import heard_by
+from zoerefine.run_dir import RunDir
 from zoerefine.searching.claims import claim_trial, complete, fail, prune
 from zoerefine.searching.earlier_study import open_earlier
 from zoerefine.searching.known_trials import take_trials
@@ -290,3 +295,28 @@ def test_the_command_goes_on_from_a_study_and_publishes_its_best(earlier, tiny, 
     best = min((one for one in earlier.trials() if one.value), key=lambda one: one.value)
     assert f"({earlier.run.path}/trials/{best.number:04d})" in done.stderr
     assert best.params["TRAIN.LR"] == load_config(folder / "best.yaml").TRAIN.LR
+
+
+def test_the_run_of_a_known_trial_is_not_removed(begun, earlier, capsys):
+    """Its earlier study keeps it, even without a database."""
+    later = begun(WIDE, folder="later")
+    take(later, earlier)
+    run = RunDir(Path(known(later)[0].user_attrs["known_from"]["run"]))
+    provenance.add(run, commit="")
+    run.set_status("finished")
+    for name in ("study.db", "config.yaml", "provenance.json", ".study.lock"):
+        (earlier.run.path / name).unlink(missing_ok=True)
+    for place in (earlier.run.path, run.path):
+        assert main(["runs", str(place), "--remove", "--older-than", "0", "--yes"]) == 0
+        assert "it belongs to a study" in capsys.readouterr().err
+        assert run.status().state == "finished"
+
+
+def test_a_plan_refuses_what_the_search_refuses_and_counts_what_is_there(earlier, tiny, capsys):
+    words = ["--config", str(tiny), "SEARCH", WIDE, "--from", str(earlier.run.path)]
+    for plan in ([], ["--plan"]):
+        with pytest.raises(UserError, match="minimize abs_rel there, maximize delta1 here"):
+            search.main([*words, *plan, "STUDY.OBJECTIVES", "[delta1]"])
+    assert search.main([*words, "--plan"]) == 0
+    assert f"--from {earlier.run.path}: trials there: 12\n" in capsys.readouterr().out
+    assert not (tiny.parent / "runs").exists()

@@ -80,14 +80,16 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
     if args.plan:
         from zoerefine.searching.plan import plan
 
-        print("\n".join(plan(cfg)))
+        print("\n".join(plan(cfg, args.enqueue, args.earlier)))
         return None
     from zoerefine.searching.driver import run_study
     from zoerefine.searching.own_training import OwnTraining
+    from zoerefine.searching.worker_resources import worker_settings
 
-    place = (args.executor, resources_of(args, settings_of(cfg)))
     with notifying(args.notify, "search") as ending:
-        run = run_study(OwnTraining(cfg), args.enqueue, *place, args.earlier)
+        subject = OwnTraining(cfg)
+        place = (args.executor, resources_of(args, worker_settings(settings_of(cfg), subject)))
+        run = run_study(subject, args.enqueue, *place, args.earlier)
         ending.run = run.path
     return run
 
@@ -117,7 +119,8 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("--plan", action="store_true",
-        help="print the search space, its size and the time it takes; train nothing")  # fmt: skip
+        help="print the search space, its size and the time it takes, and check --enqueue and "
+        "--from; train nothing")  # fmt: skip
     add("--space", type=Path, metavar="FILE",
         help="a YAML file with the search space, instead of SEARCH in the config")  # fmt: skip
     add("--search", action="append", default=[], metavar="KEY=VALUES",

@@ -13,7 +13,7 @@ from zoerefine.launch.notification import notifying
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.launched_script import LaunchedScript
 from zoerefine.searching.launched_study import plan_study
-from zoerefine.searching.plan_lines import budget_line, space_lines
+from zoerefine.searching.plan_lines import budget_line, first_lines, space_lines
 from zoerefine.searching.search_sources import space_in_file, space_of_words
 
 
@@ -28,11 +28,12 @@ def search_script(
     """
     subject = make_subject(args, arguments, study_words)
     if args.plan:
-        print("\n".join(plan_lines(subject)))
+        print("\n".join(plan_lines(subject, args)))
         return None
     from zoerefine.searching.driver import run_study
+    from zoerefine.searching.worker_resources import worker_settings
 
-    place = (args.executor, resources_of(args))
+    place = (args.executor, resources_of(args, worker_settings({}, subject)))
     with notifying(args.notify, "search") as ending:
         run = run_study(subject, args.enqueue, *place, args.earlier)
         ending.run = run.path
@@ -83,12 +84,14 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return ours, script
 
 
-def plan_lines(subject: LaunchedScript) -> list[str]:
+def plan_lines(subject: LaunchedScript, args: argparse.Namespace) -> list[str]:
     """What a study would do."""
     study = subject.study
+    has_sources = args.enqueue or args.earlier
     return [
         *space_lines(subject.space),
         f"{study.direction}: {study.metric}",
         f"each trial: {study.plan.job.module} at commit {study.plan.commit[:12]}",
         budget_line(subject.space, subject.options),
+        *(first_lines(subject, args.enqueue, args.earlier) if has_sources else []),
     ]

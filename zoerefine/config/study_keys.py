@@ -54,7 +54,14 @@ class StudyKeys(KeyGroup):
         Text("empty, sqlite:///FILE or postgresql://USER@HOST/DATABASE", storage_fault, True), "",
         "the study's database; empty: a SQLite file beside the trials",
     )  # fmt: skip
-    WORKERS: int = key(Integer(1, 4096), 1, "processes that run trials; one GPU each")
+    WORKERS: int = key(
+        Integer(1, 4096), 1, "processes that run trials; each has STUDY.DEVICES GPUs"
+    )
+    DEVICES: int = key(
+        Integer(1, 1024), 1,
+        "GPUs of a trial: our own training starts a process for each of them (without GPUs: as "
+        "many processes); a script sees them",
+    )  # fmt: skip
     HEARTBEAT_S: int = key(
         Integer(1, 86_400),
         20,

@@ -7,6 +7,7 @@ from zoerefine.errors import UserError
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.config_values import with_values
+from zoerefine.searching.trial_processes import in_processes
 from zoerefine.training.job import train_for_study
 
 
@@ -37,7 +38,8 @@ def train_fully(study: RunDir, cfg: Config, run: RunDir, cache: Cache, split: Sp
     if run.status().state != "finished":
         say(f"training {run.path.name} at full length, validation scenes included")
     everything = Split(tuple(sorted(split.train + split.val)), (), split.test)
-    train_for_study(study, run, cfg, cache, everything)
+    elsewhere = in_processes(study, cfg.STUDY.DEVICES)
+    train_for_study(study, run, cfg, cache, everything, elsewhere=elsewhere)
 
 
 def export_run(run: RunDir) -> None:

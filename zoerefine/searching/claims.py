@@ -20,13 +20,9 @@ from zoerefine.searching.patience import is_out_of_patience
 from zoerefine.searching.space import Values
 from zoerefine.searching.study import Study
 from zoerefine.searching.trial_record import is_known, reason_of, trial_run
-from zoerefine.searching.trial_runner import TrialOutcome
+from zoerefine.searching.trial_runner import ClaimLost, TrialOutcome
 
 MAX_FAILURES = 5  # the study ends if this many trials fail and none succeeds
-
-
-class ClaimLost(Exception):
-    """Another worker has this trial now, because this one's heartbeat was late."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from zoerefine.progress import say, warn
 from zoerefine.run_dir import RunDir, run_from_launcher
 from zoerefine.searching.best import publish_best
 from zoerefine.searching.earlier_study import open_earlier
-from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.known_trials import take_trials
 from zoerefine.searching.lost_trials import requeue_trials_of
 from zoerefine.searching.patience import is_out_of_patience
@@ -24,14 +24,15 @@ from zoerefine.searching.study import Study
 from zoerefine.searching.study_progress import study_progress
 from zoerefine.searching.trial_record import trial_run
 from zoerefine.searching.trial_runner import Subject
+from zoerefine.searching.visible_gpus import refuse_too_few, visible_gpus
 from zoerefine.searching.waiting import waits_for_run
 from zoerefine.searching.worker_pool import (
     ClusterWorkers,
     LocalWorkers,
     Workers,
     clean_commit,
-    visible_gpus,
 )
+from zoerefine.searching.worker_resources import refuse_other_gpus
 from zoerefine.training.kept_log import kept_log
 
 POLL_S = 0.3
@@ -63,6 +64,7 @@ def run_study(
     """
     run = run_from_launcher() or RunDir(subject.folder)
     sources = [open_earlier(path, subject, run) for path in earlier]
+    tried_first = params_to_try(subject, enqueued)
     study = Study(subject, run)  # first: it may belong to another configuration
     if run_from_launcher() is None:
         say(f"writing to {run.path}")
@@ -70,7 +72,7 @@ def run_study(
         study.bind_data()
         subject.save(run)
         take_trials(study, sources)
-        enqueue(study, enqueued)
+        enqueue(study, tried_first)
         with open_workers(study, executor, resources) as workers:
             Driver(study, workers).drive()
         if is_out_of_patience(study, study.trials()):
@@ -82,12 +84,18 @@ def run_study(
 @contextmanager
 def open_workers(study: Study, executor: str, resources: Resources) -> Iterator[Workers]:
     """The place where workers are started: this machine, or a cluster."""
+    devices, subject = study.options.DEVICES, study.subject
+    refuse_other_gpus(resources, devices)
     commit = "" if executor == "local" else clean_commit()
     with open_executor(executor, resources) as opened:
         if commit:
+            if subject.devices > 1:
+                say(f"reserved for each worker: {resources.gpus:g} GPUs, {resources.cpus} cores")
             yield ClusterWorkers(study.run, commit, opened)
         else:
-            yield LocalWorkers(study.run, study.options.WORKERS, visible_gpus())
+            gpus, count = visible_gpus(), study.options.WORKERS
+            refuse_too_few(gpus, devices)
+            yield LocalWorkers(study.run, count, gpus, subject.devices, subject.processes)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from zoerefine.searching.space import Parameter, all_keys, params_of, suggest
 from zoerefine.searching.storage import silence_optuna
 from zoerefine.searching.study import Study
 from zoerefine.searching.subjects import recorded_space
-from zoerefine.searching.trial_record import settings_file
+from zoerefine.searching.trial_record import settings_file, without_duplicates
 from zoerefine.searching.trial_runner import Subject
 
 NAMED = 3  # differences that a message lists
@@ -48,6 +48,10 @@ class EarlierStudy:
     @property
     def id(self) -> str:
         return str(self.optuna.user_attrs["id"])
+
+    def trials(self) -> list[FrozenTrial]:
+        """The trials that count."""
+        return without_duplicates(self.optuna.get_trials(deepcopy=False))
 
     def tree_of(self, trial: FrozenTrial) -> Mapping[str, Any]:
         """The config of one of its trials."""

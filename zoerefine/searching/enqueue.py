@@ -5,24 +5,32 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.searching.space import combinations, params_of
+from zoerefine.searching.space import Values, combinations, params_of
 from zoerefine.searching.study import Study
 from zoerefine.searching.trial_record import params_key
+from zoerefine.searching.trial_runner import Subject
 
 
-def enqueue(study: Study, sources: Sequence[Path]) -> None:
-    """Queue the configs and the best trials of the studies given, then a grid's combinations.
+def params_to_try(subject: Subject, sources: Sequence[Path]) -> list[Values]:
+    """The parameters of configs and of the best trials of other studies.
 
-    What was queued or tried before is left out. Raises `UserError` for a source that is neither a
-    config nor a study's run, or whose values lie outside the search space.
+    Raises `UserError` for a source that is neither a config nor a study's run, or whose values lie
+    outside the search space.
     """
+    found = []
     for source in sources:
-        for tree in study.subject.trees(source):
-            params = params_of(study.space, tree)
+        for tree in subject.trees(source):
+            params = params_of(subject.space, tree)
             if params is None:
                 raise UserError(f"{source}: its values lie outside what SEARCH lists")
-            with study.locked():
-                enqueue_untried(study, [params])
+            found.append(params)
+    return found
+
+
+def enqueue(study: Study, candidates: Sequence[Values]) -> None:
+    """Queue parameters, then a grid's combinations, unless they were queued or tried before."""
+    with study.locked():
+        enqueue_untried(study, candidates)
     if study.is_grid:
         enqueue_grid(study)
 
@@ -38,5 +46,6 @@ def enqueue_untried(study: Study, candidates: Sequence[Mapping[str, Any]]) -> No
     trials = study.optuna.get_trials(deepcopy=False)
     known = {params_key(one.system_attrs.get("fixed_params", one.params)) for one in trials}
     for params in candidates:
-        if params_key(params) not in known:
+        if (key := params_key(params)) not in known:
+            known.add(key)
             study.optuna.enqueue_trial(dict(params))

@@ -61,11 +61,15 @@ class LaunchedScript:
             check_grid(study.search)
         check_sampler(self.options, self.space)
         self.criteria = Criteria({study.metric: study.direction})
+        self.processes = self.plan.job.processes
+        self.devices = max(self.options.DEVICES, self.processes)  # torchrun's jobs take one each
 
     def identity(self) -> dict[str, Any]:
         """Commit, script, metric, the config's keys and the space."""
         job, study = self.plan.job, self.study
-        found = {option: getattr(job, name) for name, option in JOB_OPTIONS.items()}
+        found: dict[str, Any] = {option: getattr(job, name) for name, option in JOB_OPTIONS.items()}
+        if job.processes > 1:  # only then, so that earlier studies stay the same
+            found["--processes"] = job.processes
         found |= {
             "commit": self.plan.commit,
             "--metric": f"{study.metric}, {study.direction}",
@@ -134,7 +138,8 @@ class LaunchedScript:
             config = study.path / self.plan.input_name
             command += ["--config", str(config), "--overrides=options"]
         usual = {one.name: one.default for one in fields(Job)}
-        chosen = {option: getattr(job, key) for key, option in JOB_OPTIONS.items()
+        options = {**JOB_OPTIONS, "processes": "--processes"}
+        chosen = {option: getattr(job, key) for key, option in options.items()
                   if key != "overrides_in" and getattr(job, key) != usual[key]}  # fmt: skip
         command += [f"{option}={value}" for option, value in chosen.items()]
         command += [

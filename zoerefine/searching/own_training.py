@@ -1,6 +1,7 @@
 """Our own training as what a study searches: trials train in the worker's process.
 
-They stay in that process because a new one would import torch for seconds before each trial
+Only a trial of several STUDY.DEVICES has processes of its own (`trial_processes`). The others stay
+in the worker because a new one would import torch for seconds before each trial
 (`benchmarks/launch.py` measures it).
 """
 
@@ -24,13 +25,15 @@ from zoerefine.registries import OBJECTIVES
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.best_training import publish_training
 from zoerefine.searching.check import check_search_space
-from zoerefine.searching.config_values import with_values
+from zoerefine.searching.config_values import value_at, with_values
 from zoerefine.searching.criteria import Criteria, Limit
 from zoerefine.searching.objectives import measure, measure_config
 from zoerefine.searching.pruning import prune_reason_before_training
 from zoerefine.searching.space import Values
 from zoerefine.searching.space_reader import read_space
+from zoerefine.searching.trial_processes import in_processes
 from zoerefine.searching.trial_runner import TrialMonitor, TrialOutcome
+from zoerefine.searching.visible_gpus import refuse_too_few, visible_gpus
 from zoerefine.selection_metric import SELECTION_METRIC
 from zoerefine.training.binding import data_digest, identified
 from zoerefine.training.job import (
@@ -40,6 +43,7 @@ from zoerefine.training.job import (
     record_provenance,
     train_for_study,
 )
+from zoerefine.training.loop import Report
 
 ALWAYS_MEASURED = {"abs_rel", "parameters"}  # results.json has them
 FROM_A_STUDY = 5  # best trials that another study gives
@@ -63,6 +67,7 @@ class OwnTraining:
         self.space = read_space(cfg.SEARCH)
         self.criteria = read_criteria(cfg)
         self.steps = cfg.STUDY.EPOCHS or cfg.TRAIN.EPOCHS
+        self.devices = self.processes = cfg.STUDY.DEVICES
 
     @cached_property
     def data(self) -> tuple[Cache, Split]:
@@ -88,7 +93,7 @@ class OwnTraining:
         record_provenance(run, self.cfg, self.data[0])
 
     def runner(self, run: RunDir) -> "InProcessRunner":
-        """Trains in this process."""
+        """Trains in this process, or in several where STUDY.DEVICES says so."""
         return InProcessRunner(self, run)
 
     def trees(self, source: Path) -> list[Config]:
@@ -117,17 +122,23 @@ def best_configs(run: RunDir) -> list[Path]:
     for results in run.path.glob("trials/*/results.json"):
         trial = RunDir(results.parent)
         found = trial.read_json(results)
-        if not found["pruned"]:
-            scored.append((found["val"]["refined"][SELECTION_METRIC], trial.config_file))
+        value = value_at(found, f"val.refined.{SELECTION_METRIC}")  # a script's has none
+        if value is not None and not found["pruned"]:
+            scored.append((value, trial.config_file))
     if not scored:
         raise UserError(f"{run.path} is not a study with completed trials: give a study's run")
     return [config for _, config in sorted(scored)[:FROM_A_STUDY]]
 
 
 class InProcessRunner:
-    """Trains the trials of a study in this process."""
+    """Trains the trials of a study in this process, or starts the processes that train them.
+
+    Raises `UserError` where this machine has GPUs, but fewer than a trial needs.
+    """
 
     def __init__(self, subject: OwnTraining, study: RunDir) -> None:
+        if subject.devices > 1:
+            refuse_too_few(visible_gpus(), subject.devices)  # here: it may be a cluster's node
         self.subject, self.study = subject, study
         self.data = subject.data
 
@@ -139,12 +150,10 @@ class InProcessRunner:
         if reason := prune_reason_before_training(criteria, known):
             return TrialOutcome(known, reason)
 
-        def report(epoch: int, metrics: Mapping[str, float]) -> bool:
-            first = criteria.objectives[0]
-            name = first if first in metrics else SELECTION_METRIC
-            return monitor.is_pruned(name, epoch, metrics[name])
-
-        results = train_for_study(self.study, run, cfg, *self.data, report, test=False)
+        results = train_for_study(
+            self.study, run, cfg, *self.data, reporting(criteria, monitor), test=False,
+            elsewhere=in_processes(self.study, self.subject.processes, monitor),
+        )  # fmt: skip
         note = training_note(results)
         if results["pruned"]:
             reason = f"pruned after epoch {results['epochs']}"
@@ -159,6 +168,17 @@ class InProcessRunner:
         cfg.freeze()
         check_combinations(cfg)
         return cfg
+
+
+def reporting(criteria: Criteria, monitor: TrialMonitor) -> Report:
+    """What a training calls after each evaluation; it ends early where this returns True."""
+
+    def report(epoch: int, metrics: Mapping[str, float]) -> bool:
+        first = criteria.objectives[0]
+        name = first if first in metrics else SELECTION_METRIC
+        return monitor.is_pruned(name, epoch, metrics[name])
+
+    return report
 
 
 def searched_config(cfg: Config, values: Mapping[str, Any]) -> Config:

@@ -1,6 +1,8 @@
 """What a search would do: its space, how many combinations that is, and about how long it takes."""
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
@@ -8,21 +10,30 @@ from zoerefine.config import Config, training_size
 from zoerefine.device import compute_dtype, pick_device
 from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
-from zoerefine.searching.own_training import read_criteria
-from zoerefine.searching.plan_lines import budget_line, planned_trials, space_lines
+from zoerefine.searching.own_training import OwnTraining, read_criteria
+from zoerefine.searching.plan_lines import budget_line, first_lines, planned_trials, space_lines
 from zoerefine.searching.space_reader import read_space
 from zoerefine.training.job import configured_data, configured_split
 
 TIMED_STEPS = 4  # after one that is not timed
 
 
-def plan(cfg: Config) -> list[str]:
-    """The plan, line by line. Raises `UserError` for a fault of the space or the data."""
+def plan(cfg: Config, enqueued: Sequence[Path], earlier: Sequence[Path]) -> list[str]:
+    """The plan, line by line.
+
+    Args:
+        enqueued, earlier: what --enqueue and --from name.
+
+    Raises:
+        UserError: a fault of the space, of the data, or of what --enqueue and --from name.
+    """
     space, criteria = read_space(cfg.SEARCH), read_criteria(cfg)
     lines = space_lines(space)
     lines += [f"{direction}: {name}" for name, direction in criteria.directions.items()]
     lines += [f"limit: {limit.name} at most {limit.at_most:g}" for limit in criteria.limits]
     lines.append(budget_line(space, cfg.STUDY))
+    if enqueued or earlier:
+        lines += first_lines(OwnTraining(cfg), enqueued, earlier)
     if cfg.DATA.ROOT:
         lines += time_lines(cfg, planned_trials(space, cfg.STUDY))
     return lines

@@ -29,8 +29,16 @@ class TrialOutcome:
     note: str = ""
 
 
+class ClaimLost(Exception):
+    """Another worker has this trial now, because this one's heartbeat was late."""
+
+
 class TrialMonitor(Protocol):
     """What a running trial reports to its study."""
+
+    @property
+    def claim_words(self) -> Sequence[str]:
+        """The trial's number and the claim's id, for another process that reports."""
 
     def check_held(self) -> None:
         """Raises `ClaimLost` where another worker has taken the trial over."""
@@ -64,6 +72,8 @@ class Subject(Protocol):
         seed: all values follow from it and from the earlier trials.
         options: the keys of STUDY.
         steps: how many steps a trial reports; 0 where it is not known.
+        devices: GPUs of a trial, where there are any.
+        processes: that train a trial together.
     """
 
     name: str
@@ -74,6 +84,8 @@ class Subject(Protocol):
     space: tuple[Parameter, ...]
     criteria: Criteria
     steps: int
+    devices: int
+    processes: int
 
     def identity(self) -> dict[str, Any]:
         """What decides the trials. A study is refused where this differs from its own."""

@@ -2,14 +2,13 @@
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.claims import (
     Claim,
-    ClaimLost,
     claim_trial,
     complete,
     fail,
@@ -21,7 +20,7 @@ from zoerefine.searching.lost_trials import requeue_trials_of
 from zoerefine.searching.study import Study
 from zoerefine.searching.subjects import open_subject
 from zoerefine.searching.trial_record import format_values
-from zoerefine.searching.trial_runner import TrialRunner
+from zoerefine.searching.trial_runner import ClaimLost, TrialRunner
 from zoerefine.searching.waiting import waits_for_run
 
 POLL_S = 0.5  # between looks at a study in which others still run, or at a run that is locked
@@ -75,7 +74,8 @@ class Worker:
         except Exception as error:  # a failed trial does not stop the others
             reason = str(error) or type(error).__name__
             say(f"trial {claim.number} failed: {reason}")
-            fail(self.study, claim, reason)
+            with suppress(ClaimLost):
+                fail(self.study, claim, reason)
 
     def _run(self, claim: Claim) -> None:
         monitor = Monitor(self.study, claim)
@@ -95,6 +95,10 @@ class Monitor:
 
     def __init__(self, study: Study, claim: Claim) -> None:
         self.study, self.claim = study, claim
+
+    @property
+    def claim_words(self) -> Sequence[str]:
+        return str(self.claim.number), self.claim.id
 
     def check_held(self) -> None:
         """Raises `ClaimLost` where another worker has taken the trial over."""

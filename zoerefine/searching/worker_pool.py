@@ -15,7 +15,6 @@ from zoerefine.launch.child_process import child_setup
 from zoerefine.launch.executor import Executor, JobOutcome
 from zoerefine.launch.executor.launch_process import LIBRARY as CHECKOUT
 from zoerefine.launch.git_commands import head_commit, uncommitted_files
-from zoerefine.launch.provenance import query_gpus
 from zoerefine.launch.queue_table import last_line
 from zoerefine.processor_use import share_cores
 from zoerefine.run_dir import RUN_FOLDER, RunDir
@@ -51,12 +50,21 @@ class WorkerTicket:
 
 
 class LocalWorkers:
-    """`count` workers on this machine; they share its cores, and each has one of its GPUs."""
+    """`count` workers on this machine; they share its cores, and each has some of its GPUs.
+
+    Args:
+        gpus: that all workers together may use.
+        devices: GPUs of each worker, if there are so many.
+        processes: that train a trial together.
+    """
 
     keeps_jobs = False
 
-    def __init__(self, run: RunDir, count: int, gpus: Sequence[str]) -> None:
-        self.folder, self.count, self.gpus = run.path / "workers", count, gpus
+    def __init__(
+        self, run: RunDir, count: int, gpus: Sequence[str], devices: int = 1, processes: int = 1
+    ) -> None:
+        self.folder, self.gpus = run.path / "workers", gpus
+        self.devices, self.processes = min(devices, len(gpus)), count * processes
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> WorkerTicket:
         self.folder.mkdir(exist_ok=True)
@@ -75,10 +83,13 @@ class LocalWorkers:
 
     def _environment(self, number: int) -> dict[str, str]:
         environment = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
-        if self.count > 1:
-            share_cores(environment, self.count)
+        if self.processes > 1:
+            share_cores(environment, self.processes)
         if len(self.gpus) > 1:
-            environment["CUDA_VISIBLE_DEVICES"] = self.gpus[number % len(self.gpus)]
+            groups = len(self.gpus) // self.devices
+            first = number % groups * self.devices
+            chosen = self.gpus[first : first + self.devices]
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(chosen)
         return environment
 
     def poll(self, ticket: WorkerTicket) -> JobOutcome | None:
@@ -91,14 +102,6 @@ class LocalWorkers:
         with suppress(ProcessLookupError):
             ticket.process.send_signal(signal.SIGKILL if ticket.cancelled else signal.SIGINT)
         ticket.cancelled = True
-
-
-def visible_gpus() -> list[str]:
-    """The GPUs that a job may use, as CUDA_VISIBLE_DEVICES names them."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return [one for one in chosen.split(",") if one]
-    return query_gpus("index")
 
 
 def clean_commit() -> str:

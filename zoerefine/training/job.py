@@ -1,5 +1,6 @@
 """A training job: config -> data set -> cache -> run."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from zoerefine.data.cache import Cache
 from zoerefine.data.dataset import Dataset, Selection, select
 from zoerefine.data.pack import build_cache
 from zoerefine.data.readers import open_dataset
-from zoerefine.data.split import Split, read_split, split_scenes
+from zoerefine.data.split import Split, read_split, split_scenes, write_or_check_split
 from zoerefine.errors import UserError
 from zoerefine.identity import TRAINING, Role, differences, training_digest
 from zoerefine.launch import provenance
@@ -171,8 +172,13 @@ def train_for_study(
     split: Split,
     report: Report | None = None,
     test: bool = True,
+    elsewhere: Callable[[RunDir, bool, int], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Train in a folder of a study, or return the results of the finished run there.
+
+    Args:
+        elsewhere: trains the config and split that it finds in the run, in other processes; takes
+            `test` and the descriptor of the run's lock, which these processes keep.
 
     Raises `UserError` where the folder holds a run of another study, or of other values.
     """
@@ -181,9 +187,12 @@ def train_for_study(
         return run.results()
     run.path.mkdir(parents=True, exist_ok=True)
     save_config(cfg, run.config_file)
-    with run.writing():
+    with run.writing() as lock_fd:
         record_provenance(run, cfg, cache, parent=study)
-        return train(cfg, run, cache, split, report, test)
+        if elsewhere is None:
+            return train(cfg, run, cache, split, report, test)
+        write_or_check_split(split, run.split_file)
+        return elsewhere(run, test, lock_fd)
 
 
 def has_results(run: RunDir) -> bool:

@@ -1,0 +1,193 @@
+"""A training of a study in several processes, one for each of STUDY.DEVICES.
+
+The worker holds the trial and the lock of its run. It starts this file by torchrun and waits for
+it. Rank 0 reports to the study. A process that fails ends the training, not the worker.
+
+A run never has two writers: torchrun keeps the run's lock where its worker is killed, and ends the
+processes. Where torchrun itself is killed, the system kills them.
+"""
+
+import argparse
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from zoerefine.errors import UserError
+from zoerefine.files import write_text
+from zoerefine.launch.child_process import PR_SET_PDEATHSIG, child_setup, stop_group
+from zoerefine.launch.executor.launch_process import LIBRARY
+from zoerefine.launch.several_processes import end_processes, job_command
+from zoerefine.launch.stop_forwarding import StopForwarding
+from zoerefine.processor_use import share_cores
+from zoerefine.progress import say
+from zoerefine.run_dir import RUN_FOLDER, RunDir
+from zoerefine.searching.trial_runner import ClaimLost, TrialMonitor
+
+KILLED = 137
+BY_ANOTHER = re.compile(r"gloo|nccl", re.IGNORECASE)  # errors of a lost connection
+FAILURES = ".failure-of-rank-{}"
+
+
+Training = Callable[[RunDir, bool, int], dict[str, Any]]
+
+
+def in_processes(
+    study: RunDir, processes: int, monitor: TrialMonitor | None = None
+) -> Training | None:
+    """What trains a run of a study in several processes; None where this process trains."""
+    return partial(train_in_processes, study, processes, monitor) if processes > 1 else None
+
+
+def train_in_processes(
+    study: RunDir,
+    processes: int,
+    monitor: TrialMonitor | None,
+    run: RunDir,
+    test: bool,
+    lock_fd: int,
+) -> dict[str, Any]:
+    """Train the config and split in `run`, whose lock the caller holds; returns the results.
+
+    Args:
+        monitor: of the trial; None for a best config.
+        test: whether to evaluate on the test scenes at the end.
+        lock_fd: the descriptor of the lock.
+
+    Raises:
+        UserError: the training failed; the message is that of the process that failed first.
+        ClaimLost: another worker has the trial now.
+        KeyboardInterrupt: a signal stopped it; a checkpoint has been written.
+        SystemExit: a process was killed; as if this one was, another worker can go on.
+    """
+    program = ["-m", "zoerefine.searching.trial_processes"]
+    command = job_command(Path(sys.executable), program, processes)
+    command += [str(study.path), str(run.path), *(["--test"] if test else [])]
+    command += ["--claim", *(monitor.claim_words if monitor else ())]
+    end_processes(run)  # of a worker that was killed together with its torchrun
+    take_failure(run)
+    code, stopped = run_to_end(command, process_variables(run, processes), lock_fd)
+    end_processes(run)
+    failure = take_failure(run)
+    if stopped:
+        raise KeyboardInterrupt
+    if code and monitor:
+        monitor.check_held()
+    if failure:
+        raise UserError(failure)
+    if code:
+        say(f"the training's processes were killed or lost each other: torchrun exited with {code}")
+        raise SystemExit(KILLED)
+    return run.results()
+
+
+def process_variables(run: RunDir, processes: int) -> dict[str, str]:
+    """The environment of the processes; they share the cores of this one."""
+    paths = [str(LIBRARY), os.environ.get("PYTHONPATH", "")]
+    variables = {RUN_FOLDER: str(run.path), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    environment = os.environ | variables
+    share_cores(environment, processes)
+    return environment
+
+
+def run_to_end(
+    command: Sequence[str], environment: Mapping[str, str], lock_fd: int
+) -> tuple[int, bool]:
+    """Run torchrun, and pass stop signals on; its exit code, and whether a signal came."""
+    child = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
+        pass_fds=(lock_fd,), preexec_fn=child_setup(),
+    )  # fmt: skip
+    try:
+        with StopForwarding(partial(stop_group, child)) as stops:
+            code = child.wait()
+    finally:
+        child.kill()  # a signal came before it was forwarded
+    return code, stops.count > 0
+
+
+def take_failure(run: RunDir) -> str:
+    """Remove the messages of failed processes; returns the first one."""
+    paths = sorted(run.path.glob(FAILURES.format("*")), key=lambda path: path.stat().st_mtime_ns)
+    messages = [path.read_text(encoding="utf-8") for path in paths]
+    for path in paths:
+        path.unlink()
+    return messages[0] if messages else ""
+
+
+def main(argv: Sequence[str]) -> int:
+    """One of the processes."""
+    # Killed with torchrun, which alone keeps the run's lock. A checkpoint is whole at any moment.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("study", type=Path)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--test", action="store_true")
+    parser.add_argument("--claim", nargs="*", default=[])
+    args = parser.parse_args(argv)
+    run = RunDir(args.run)
+    try:
+        train_here(RunDir(args.study), run, args.claim, args.test)
+    except KeyboardInterrupt:
+        return 130
+    except ClaimLost:  # its worker finds that, too
+        return 1
+    except Exception as error:
+        if not isinstance(error, UserError):
+            traceback.print_exc()
+        if BY_ANOTHER.search(str(error)):  # its message, or its death, says why
+            return 1
+        with suppress(OSError):
+            name = FAILURES.format(os.environ.get("RANK", "0"))
+            write_text(run.path / name, str(error) or type(error).__name__)
+        return 1
+    return 0
+
+
+def train_here(study: RunDir, run: RunDir, claim: Sequence[str], test: bool) -> None:
+    """Train as one of the processes; all of them call this."""
+    from zoerefine.config import load_config
+    from zoerefine.data.split import read_split
+    from zoerefine.launch import provenance
+    from zoerefine.ranks import is_writer, process_group, world_size
+    from zoerefine.training.job import find_data, pack
+    from zoerefine.training.loop import train
+
+    with process_group():
+        cfg = load_config(run.config_file)
+        dataset, _ = find_data(cfg)
+        split = read_split(run.split_file, dataset.scenes)
+        report = None
+        if is_writer():
+            provenance.add(run, processes=world_size())
+            report = report_to(study, run, claim) if claim else None
+        train(cfg, run, pack(cfg, dataset), split, report, test)
+
+
+def report_to(study: RunDir, run: RunDir, claim: Sequence[str]) -> Any:
+    """The function that reports to the trial of a claim; see `training.loop.train`."""
+    import optuna
+
+    from zoerefine.searching.claims import Claim
+    from zoerefine.searching.own_training import reporting
+    from zoerefine.searching.study import Study
+    from zoerefine.searching.subjects import open_subject
+    from zoerefine.searching.trial_worker import Monitor
+
+    opened = Study(open_subject(study), study)
+    number, identifier = claim
+    trials = opened.optuna.get_trials(deepcopy=False)
+    trial = optuna.Trial(opened.optuna, trials[int(number)]._trial_id)
+    return reporting(opened.criteria, Monitor(opened, Claim(trial, {}, run, identifier)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
