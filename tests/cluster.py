@@ -9,11 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from tests.ports import reserved_port
 
 
 def ray_start(home, name, *words):
@@ -68,9 +64,13 @@ while sum(node["Alive"] for node in ray.nodes()) < 3:
 @contextmanager
 def three_nodes(tmp_path):
     """The head's address, the three nodes by name, and the folder of their homes."""
-    port = free_port()
+    with reserved_port() as port, reserved_port() as client_port:
+        yield from start_nodes(tmp_path, port, client_port)
+
+
+def start_nodes(tmp_path, port, client_port):
     address = f"127.0.0.1:{port}"
-    ports = ("--include-dashboard=false", f"--ray-client-server-port={free_port()}")
+    ports = ("--include-dashboard=false", f"--ray-client-server-port={client_port}")
     nodes = {}
 
     def start(name, *words):

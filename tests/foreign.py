@@ -7,7 +7,11 @@
 Every script "trains" for some epochs: `val_acc` depends on the learning rate (best at 0.01), the
 seed and the epoch. After each epoch it writes a checkpoint, from which it resumes. It writes into
 its working directory, as such scripts do. At the end it leaves `model.txt`, the final `val_acc`.
-An epoch takes `EPOCH_S` (`epoch_s`) seconds, so that tests can stop a script in the middle.
+An epoch takes `EPOCH_S` (`epoch_s`) seconds. Tests can stop a script in the middle:
+
+    gate = Gate(tmp_path, monkeypatch)   from now on, every script waits after its first epoch
+    gate.waiting()                       whether a script has come there since the last call
+    gate.open()                          all go on
 """
 
 import json
@@ -33,7 +37,11 @@ def train(out, lr, seed, epochs, epoch_s, log):
     out.mkdir(parents=True, exist_ok=True)
     checkpoint = out / "checkpoint.json"
     done = json.loads(checkpoint.read_text())["epoch"] if checkpoint.exists() else 0
+    gate = os.environ.get("TEST_GATE")
     for epoch in range(done + 1, epochs + 1):
+        while gate and epoch > 1 and not Path(gate).exists():
+            Path(f"{gate}.waiting").touch()
+            time.sleep(0.02)
         time.sleep(epoch_s)
         noise = random.Random(f"{seed} {epoch}").uniform(0, 0.01)
         best = 1 - abs(math.log10(lr) + 2) / 4
@@ -197,6 +205,23 @@ STYLES = {
     ),
 }
 KINDS = tuple(STYLES)
+
+
+class Gate:
+    """A file for which scripts wait."""
+
+    def __init__(self, folder, monkeypatch):
+        self.path = folder / "gate"
+        self.marker = folder / "gate.waiting"
+        monkeypatch.setenv("TEST_GATE", str(self.path))
+
+    def waiting(self):
+        there = self.marker.exists()
+        self.marker.unlink(missing_ok=True)
+        return there
+
+    def open(self):
+        self.path.touch()
 
 
 class ForeignRepository:

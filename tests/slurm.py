@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import free_port
+from tests.ports import reserved_port
 
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch")
 PLACES = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -67,9 +67,8 @@ class SlurmCluster:
         self.environment = os.environ | {"SLURM_CONF": str(self.configuration), "PATH": PLACES}
         self.processes = {}
 
-    def start(self):
+    def start(self, ports):
         (self.folder / "state").mkdir()
-        ports = {name: free_port() for name in ("port", "one", "two")}
         names = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": self.folder}
         self.configuration.write_text(CONFIGURATION.format(**ports, **names))
         key = self.folder / "munge.key"
@@ -147,7 +146,7 @@ def command_of(pid):
 
 
 def wait(condition):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end, "Slurm did not start"
         time.sleep(0.05)
@@ -157,8 +156,8 @@ def wait(condition):
 def slurm_on_this_machine(folder):
     """A `SlurmCluster` with both nodes idle."""
     made = SlurmCluster(folder)
-    try:
-        made.start()
+    with ExitStack() as stack:
+        ports = {name: stack.enter_context(reserved_port()) for name in ("port", "one", "two")}
+        stack.callback(made.stop)
+        made.start(ports)
         yield made
-    finally:
-        made.stop()

@@ -36,8 +36,9 @@ def test_the_threads_error_is_raised_after_the_items_before_it():
 
 
 def test_leaving_early_ends_a_thread_that_waits_to_put():
-    before = threading.active_count()
+    before = set(threading.enumerate())
     items = iter(BackgroundIterator(count_to(10**9, []), capacity=1))
     next(items)
+    assert set(threading.enumerate()) - before
     items.close()
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before

@@ -177,7 +177,7 @@ def test_after_a_logout_the_same_command_finds_its_job(
     wait_until(lambda: is_waiting(the_run()), first)
     job = the_run().read_json(the_run().path / "slurm/submitted.json")["job"]
     first.send_signal(number)
-    first.communicate(timeout=60)
+    first.communicate(timeout=180)
     assert first.returncode == (130 if number == signal.SIGHUP else -number)
     # As if it was killed before it had recorded the number.
     (the_run().path / "slurm/submitted.json").unlink()
@@ -198,7 +198,7 @@ def test_a_job_that_waits_in_slurm_is_shown_and_cancelled(
         wait_until(lambda: is_in_slurm(the_run().path), running)
         listed = launch("--list").stdout
         running.send_signal(signal.SIGINT)
-        _, errors = running.communicate(timeout=60)
+        _, errors = running.communicate(timeout=180)
     finally:
         slurm.run("scontrol", "update", "PartitionName=low", "State=UP")
     assert "pending" in listed
@@ -221,7 +221,7 @@ def test_secrets_reach_neither_slurms_files_nor_the_runs(
     stored = [path.read_bytes() for path in (slurm.folder / "state").rglob("*") if path.is_file()]
     written = [path.read_bytes() for path in tmp_path.glob("runs/**/*") if path.is_file()]
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=60)
+    running.communicate(timeout=180)
     assert any(b"ordinary-value" in data for data in stored)  # the files of the environment
     assert not any(secret.encode() in data for data in stored + written)
     refused = launch("--executor", "slurm", "--", f"--key={secret}")

@@ -5,6 +5,7 @@ import os
 import py_compile
 import shutil
 import subprocess
+import sys
 import time
 import zlib
 from contextlib import ExitStack
@@ -170,7 +171,7 @@ def test_planted_bytecode_is_removed(enter, repository):
     enter.leave()
     again = enter("b", commit)
     assert again == place
-    words = ["python", "-c", "import helper; print(helper.VALUE)"]
+    words = [sys.executable, "-c", "import helper; print(helper.VALUE)"]
     done = subprocess.run(words, cwd=again, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "the commit"
 

@@ -119,7 +119,7 @@ def serve(start_script):
 
 def until(condition):
     """Wait for a condition and return its value: pages are drawn step by step."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while not (found := condition()):
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.1)
@@ -197,7 +197,7 @@ def test_no_process_or_port_is_left_when_it_ends(filled, serve, number):
     process, page, tensorboard = serve(filled.run.path, "--port", 0)
     inner = children(process.pid)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == (0 if number == signal.SIGINT else -number)
     assert errors == ""
     until(lambda: not any(map(is_alive, inner)))
@@ -220,7 +220,7 @@ def address(url):
 
 def request(url, method="GET", token=True, **headers):
     """The status and the headers of an answer; redirects are not followed."""
-    client = http.client.HTTPConnection(*address(url), timeout=60)
+    client = http.client.HTTPConnection(*address(url), timeout=180)
     place = urlsplit(url)
     client.putrequest(method, place.path + (f"?{place.query}" if token else ""), skip_host=True)
     for name, value in ({"Host": place.netloc} | headers).items():

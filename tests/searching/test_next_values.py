@@ -8,14 +8,14 @@ from zoerefine.errors import UserError
 from zoerefine.registries import SAMPLERS
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.claims import claim_trial, complete
-from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.trial_record import without_duplicates
 from zoerefine.searching.trial_runner import TrialOutcome
 
 
 def run_trials(study, *enqueued):
     """End every trial with a figure; returns their parameters in turn."""
-    enqueue(study, enqueued)
+    enqueue(study, params_to_try(study.subject, enqueued))
     while claim := claim_trial(study, "worker"):
         complete(study, claim, TrialOutcome({"abs_rel": 0.1 + claim.number}))
     return [trial.params for trial in study.trials()]
@@ -101,7 +101,15 @@ def test_a_config_outside_the_space_cannot_be_enqueued(open_study, tmp_path):
     config.write_text("TRAIN: {LR: 3.0}\n")
     study = open_study("{TRAIN: {LR: {low: 0.0001, high: 0.01}}}")
     with pytest.raises(UserError, match=r"far\.yaml: its values lie outside"):
-        enqueue(study, [config])
+        params_to_try(study.subject, [config])
+
+
+def test_a_config_that_is_named_twice_is_queued_once(open_study, tmp_path):
+    config = tmp_path / "good.yaml"
+    config.write_text("TRAIN: {LR: 0.003}\n")
+    study = open_study("{TRAIN: {LR: {low: 0.0001, high: 0.01}}}")
+    enqueue(study, params_to_try(study.subject, [config, config]))
+    assert len(study.optuna.trials) == 1
 
 
 def test_the_values_follow_from_the_seed(open_study):

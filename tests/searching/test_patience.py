@@ -3,7 +3,7 @@
 import pytest
 
 from zoerefine.searching.claims import claim_trial, complete, fail, prune
-from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.trial_runner import TrialOutcome
 
 SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
@@ -80,5 +80,5 @@ def test_configs_that_were_enqueued_are_tried_in_any_case(open_study, tmp_path):
     for number in range(5):
         configs.append(tmp_path / f"{number}.yaml")
         configs[-1].write_text(f"TRAIN: {{LR: 0.00{number + 2}}}\n")
-    enqueue(study, configs)
+    enqueue(study, params_to_try(study.subject, configs))
     assert end_trials(study, [0.5] * 9) == 5

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.cluster import free_port
+from tests.ports import reserved_port
 from tests.searching.conftest import check_finished_study, training_runs
 from zoerefine.errors import UserError
 from zoerefine.searching.claims import ClaimLost, claim_trial, complete
@@ -33,7 +33,6 @@ def server():
     user = next((u for u in ("postgres", "nobody") if os.getuid() == 0 and exists(u)), None)
     programs = PROGRAMS[-1].parent
     folder = Path(tempfile.mkdtemp(prefix="pg"))
-    port = free_port()
     (folder / "password").write_text(PASSWORD)
     if user:
         for path in (folder, folder / "password"):
@@ -45,14 +44,15 @@ def server():
         [programs / "initdb", "-D", folder / "data", "-U", "tester", "-A", "scram-sha-256",
          "--pwfile", folder / "password", "--no-sync"], **options,
     )  # fmt: skip
-    settings = f"-h 127.0.0.1 -p {port} -k {folder} -F"
-    control = [programs / "pg_ctl", "-D", folder / "data", "-w", "-l", folder / "log"]
-    subprocess.run([*control, "-o", settings, "start"], **options)
-    try:
-        yield f"postgresql://tester@127.0.0.1:{port}/postgres"
-    finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], **options)
-        shutil.rmtree(folder, ignore_errors=True)
+    control = [programs / "pg_ctl", "-D", folder / "data", "-w", "-t", "300", "-l", folder / "log"]
+    with reserved_port() as port:
+        settings = f"-h 127.0.0.1 -p {port} -k {folder} -F"
+        subprocess.run([*control, "-o", settings, "start"], **options)
+        try:
+            yield f"postgresql://tester@127.0.0.1:{port}/postgres"
+        finally:
+            subprocess.run([*control, "-m", "immediate", "stop"], **options)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def exists(user):
@@ -132,13 +132,14 @@ def test_a_variable_that_is_not_set_is_named(server, tiny, script, tmp_path):
 
 
 def test_workers_in_postgresql_lose_nothing_when_one_is_killed(
-    server, tmp_path, slow, start_script, wait_until, monkeypatch
+    server, tmp_path, gated, start_script, wait_until, monkeypatch
 ):
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    driver = start_script("search", *slow, "--storage", server, "--workers", "2")
+    driver = start_script("search", *gated.words, "--storage", server, "--workers", "2")
     wait_until(lambda: training_runs(tmp_path), driver)
     os.kill(training_runs(tmp_path)[0].status().pid, signal.SIGKILL)
+    gated.open()
     out, errors = driver.communicate(timeout=240)
     assert driver.returncode == 0, errors
     check_finished_study(tmp_path)

@@ -5,11 +5,12 @@ import random
 import re
 import signal
 import time
+from contextlib import suppress
 
 import optuna
 import pytest
 
-from tests.foreign import KINDS
+from tests.foreign import KINDS, Gate
 from tests.searching.conftest import children, is_alive
 from zoerefine.cli import load
 from zoerefine.commands import search, search_script
@@ -18,7 +19,7 @@ from zoerefine.registries import PRUNERS
 from zoerefine.run_dir import RunDir
 from zoerefine.searching import trial_watch
 from zoerefine.searching.earlier_study import open_earlier
-from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.existing_study import find_study
 from zoerefine.searching.known_trials import take_trials
 from zoerefine.searching.study import Study
@@ -75,18 +76,23 @@ def running_trials(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_worker_changes_no_number(
-    kind, foreign_repository, tmp_path, start_script, wait_until
+    kind, foreign_repository, tmp_path, start_script, wait_until, monkeypatch
 ):
     repository = foreign_repository(kind)
-    settings = repository.set(epochs=3, epoch_s=0.4)
-    words = ("--trials", 4, "--workers", 2, "STUDY.PRUNER", "none")
-    driver = start_script("search", *search_words(repository, *words, *settings))
+    words = ("--trials", 4, "--workers", 2, "STUDY.PRUNER", "none", *repository.set(epochs=3))
+    gate = Gate(tmp_path, monkeypatch)
+    driver = start_script("search", *search_words(repository, *words))
     wait_until(lambda: len(running_trials(tmp_path)) == 2, driver)
-    os.kill(running_trials(tmp_path)[0].status().pid, signal.SIGKILL)  # its worker
+    run = running_trials(tmp_path)[0]
+    worker = run.status().pid
+    os.kill(worker, signal.SIGKILL)
+    # Its script ends with it. Before that, nobody would read what the script prints.
+    wait_until(lambda: run.status().state != "running" or run.status().pid != worker, driver)
+    gate.open()
     _, errors = driver.communicate(timeout=180)
     assert driver.returncode == 0, errors
     assert "died with exit code 137: another is started" in errors
-    trials = check_trials(repository, tmp_path, 4, epochs=3, epoch_s=0.0)
+    trials = check_trials(repository, tmp_path, 4, epochs=3)
     assert sum(bool(trial.user_attrs.get("lost_claims")) for trial in trials) == 1
     best = max(trials, key=lambda trial: trial.value)
     assert f"best: trial {best.number}, val_acc {best.value:.4g}" in errors
@@ -107,7 +113,8 @@ def test_after_kills_at_any_moment_no_trial_is_counted_twice(
         time.sleep(moments.uniform(0, 6))
         workers = children(driver.pid) if driver.poll() is None else []
         if kill % 2 and workers:
-            os.kill(moments.choice(workers), signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may just have ended
+                os.kill(moments.choice(workers), signal.SIGKILL)
             time.sleep(moments.uniform(0, 1))
         driver.send_signal(signal.SIGKILL)
         driver.wait()
@@ -118,19 +125,21 @@ def test_after_kills_at_any_moment_no_trial_is_counted_twice(
 
 
 def test_ctrl_c_stops_the_scripts_and_the_same_command_goes_on(
-    foreign_repository, tmp_path, start_script, script, wait_until
+    foreign_repository, tmp_path, start_script, script, wait_until, monkeypatch
 ):
     repository = foreign_repository("plain_prints")
-    words = search_words(repository, "--trials", 2, *repository.set(epochs=4, epoch_s=0.4))
+    words = search_words(repository, "--trials", 2, *repository.set(epochs=4))
+    gate = Gate(tmp_path, monkeypatch)
     driver = start_script("search", *words)
-    wait_until(lambda: running_trials(tmp_path), driver)
+    wait_until(gate.waiting, driver)
     driver.send_signal(signal.SIGINT)
-    _, errors = driver.communicate(timeout=60)
+    _, errors = driver.communicate(timeout=180)
     assert driver.returncode == 130, errors
     assert not running_trials(tmp_path)
+    gate.open()
     done = script("search", *words)
     assert done.returncode == 0, done.stderr
-    trials = check_trials(repository, tmp_path, 2, epochs=4, epoch_s=0.0)
+    trials = check_trials(repository, tmp_path, 2, epochs=4)
     assert not any(trial.user_attrs.get("lost_claims") for trial in trials)
 
 
@@ -149,7 +158,7 @@ def open_script_study(tmp_path):
         subject = search_script.make_subject(args, (), search.study_words(args))
         study = Study(subject, RunDir(subject.folder))
         subject.save(study.run)
-        enqueue(study, args.enqueue)
+        enqueue(study, params_to_try(subject, args.enqueue))
         return study
 
     return make
@@ -376,4 +385,25 @@ def test_a_plan_is_printed_and_nothing_is_run(foreign_repository, tmp_path, caps
         f"each trial: main.py at commit {repository.commit[:12]}",
         "7 trials by tpe, workers: 1",
     ]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_plan_and_the_search_refuse_wrong_configs_and_studies_before_anything_is_written(
+    foreign_repository, tmp_path, capsys
+):
+    repository = foreign_repository("plain_prints")
+    far, near = tmp_path / "far.yaml", tmp_path / "near.yaml"
+    far.write_text("lr: 3.0\nseed: 0\n")
+    near.write_text("lr: 0.03\nseed: 0\n")
+    for plan in ([], ["--plan"]):
+        for words, fault in (
+            (["--enqueue", far], "far.yaml: its values lie outside"),
+            (["--enqueue", tmp_path / "none.yaml"], "none.yaml"),
+            (["--enqueue", tmp_path], "is not a study with completed trials"),
+            (["--from", tmp_path], "is not a study"),
+        ):
+            with pytest.raises(UserError, match=fault):
+                search.main(search_words(repository, *plan, *words))
+    assert search.main(search_words(repository, "--plan", "--enqueue", near)) == 0
+    assert capsys.readouterr().out.endswith("tried first (--enqueue): 1\n")
     assert not (tmp_path / "runs").exists()

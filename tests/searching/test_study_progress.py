@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from zoerefine.searching.claims import claim_trial, complete, fail, prune
-from zoerefine.searching.enqueue import enqueue
+from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.lost_trials import requeue_trials_of
 from zoerefine.searching.study_progress import live_table, log, log_changes, make_table
 from zoerefine.searching.trial_runner import TrialOutcome
@@ -58,7 +58,7 @@ def test_no_trial_is_started_beyond_the_number_that_is_planned(open_study, tmp_p
         configs.append(tmp_path / f"{rate}.yaml")
         configs[-1].write_text(f"TRAIN: {{LR: {rate}}}\n")
     study = open_study("{TRAIN: {LR: [0.1, 0.2, 0.3, 0.4]}}", "STUDY.TRIALS", 2)
-    enqueue(study, configs)
+    enqueue(study, params_to_try(study.subject, configs))
     logged = {}
     while claim := claim_trial(study, "a"):
         log_changes(study, logged)

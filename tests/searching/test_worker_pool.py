@@ -29,18 +29,27 @@ def logs_of(study):
     return "\n".join(path.read_text() for path in (study.run.path / "workers").glob("*.log"))
 
 
+def busy_workers(study):
+    """The workers that run a trial now."""
+    running = [one for one in study.trials() if one.state.name == "RUNNING"]
+    return {one.user_attrs["worker"] for one in running if one.user_attrs.get("claim")}
+
+
 def test_workers_share_the_trials_and_a_killed_one_is_replaced(
-    tmp_path, slow, start_script, wait_until
+    tmp_path, gated, start_script, wait_until
 ):
-    driver = start_script("search", *slow, "--workers", "2")
+    driver = start_script("search", *gated.words, "--workers", "2")
     wait_until(lambda: len(training_runs(tmp_path)) == 2, driver)
+    first = busy_workers(StudyOnDisk(tmp_path))
+    assert len(first) == 2
     os.kill(training_runs(tmp_path)[0].status().pid, signal.SIGKILL)
+    wait_until(lambda: busy_workers(StudyOnDisk(tmp_path)) - first, driver)
+    gated.open()
     _, errors = driver.communicate(timeout=180)
     assert driver.returncode == 0, errors
     assert "died with exit code 137: another is started" in errors
     study = check_finished_study(tmp_path)
     (continued,) = study.continued()
-    assert len({trial.user_attrs["worker"] for trial in study.trials()}) >= 2
     assert "going on from step" in logs_of(study)
     assert re.search(rf"^trial {continued.number} continued by another worker: TRAIN\.LR", errors,
                      re.MULTILINE)  # fmt: skip
@@ -50,12 +59,12 @@ def test_workers_share_the_trials_and_a_killed_one_is_replaced(
 
 
 def test_after_ctrl_c_and_after_a_kill_the_same_command_resumes_the_study(
-    tmp_path, slow, start_script, script, wait_until
+    tmp_path, gated, start_script, script, wait_until
 ):
-    driver = start_script("search", *slow)
+    driver = start_script("search", *gated.words)
     wait_until(lambda: training_runs(tmp_path), driver)
     driver.send_signal(signal.SIGINT)
-    _, errors = driver.communicate(timeout=60)
+    _, errors = driver.communicate(timeout=180)
     assert driver.returncode == 130, errors
     assert "run the same command again" in errors
     study = StudyOnDisk(tmp_path)
@@ -65,24 +74,22 @@ def test_after_ctrl_c_and_after_a_kill_the_same_command_resumes_the_study(
 
     moments = random.Random(0)
     for kill in range(KILLS):
-        driver = start_script("search", *slow)
+        driver = start_script("search", *gated.words)
         if kill == 0:
             wait_until(lambda: training_runs(tmp_path)[0].status().state == "running", driver)
+            gated.open()
         else:
             wait_until(lambda d=driver: children(d.pid), driver)
             time.sleep(moments.uniform(0, 5))
         workers = children(driver.pid)
         driver.send_signal(signal.SIGKILL)
         driver.wait()
-        end = time.monotonic() + 60
-        while any(map(is_alive, workers)):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until(lambda w=workers: not any(map(is_alive, w)))
 
-    done = script("search", *slow)
+    done = script("search", *gated.words)
     assert done.returncode == 0, done.stderr
     killed = check_finished_study(tmp_path)
-    alone = script("search", *slow, "RUN.NAME", "alone")
+    alone = script("search", *gated.words, "RUN.NAME", "alone")
     assert alone.returncode == 0, alone.stderr
     assert killed.outcomes() == StudyOnDisk(tmp_path, "alone").outcomes()
 
@@ -104,11 +111,13 @@ def stop_between_writes(process, database):
 
 
 @pytest.mark.skipif(KILLS < 2, reason="set ZOEREFINE_TEST_KILLS=2 or more to run it")
-def test_a_suspended_worker_loses_its_trial_to_another(tmp_path, slow, start_script, wait_until):
-    driver = start_script("search", *slow, "--workers", "2", "--trials", "2")
+def test_a_suspended_worker_loses_its_trial_to_another(tmp_path, gated, start_script, wait_until):
+    words = (*gated.words, "STUDY.HEARTBEAT_S", "1", "--workers", "2", "--trials", "2")
+    driver = start_script("search", *words)
     wait_until(lambda: len(training_runs(tmp_path)) == 2, driver)
     suspended = training_runs(tmp_path)[0].status().pid
     stop_between_writes(suspended, tmp_path / "runs" / "tiny" / "study" / "study.db")
+    gated.open()
     study = StudyOnDisk(tmp_path)
     wait_until(study.continued, driver)
     os.kill(suspended, signal.SIGCONT)
@@ -146,14 +155,15 @@ def test_a_cluster_refuses_a_tree_with_uncommitted_changes(tree, monkeypatch):
         clean_commit()
 
 
-def test_a_study_says_which_stopped_process_it_waits_for(tmp_path, slow, start_script, wait_until):
-    driver = start_script("search", *slow, "--trials", "1")
+def test_a_study_says_which_stopped_process_it_waits_for(tmp_path, gated, start_script, wait_until):
+    words = ("search", *gated.words, "--trials", "1")
+    driver = start_script(*words)
     wait_until(lambda: training_runs(tmp_path), driver)
     stopped = training_runs(tmp_path)[0].status().pid
     stop_between_writes(stopped, tmp_path / "runs" / "tiny" / "study" / "study.db")
     driver.send_signal(signal.SIGKILL)
     driver.wait()
-    again = start_script("search", *slow, "--trials", "1")
+    again = start_script(*words)
     try:
         lines = iter(again.stderr.readline, "")
         said = next(line for line in lines if str(stopped) in line)
@@ -162,19 +172,26 @@ def test_a_study_says_which_stopped_process_it_waits_for(tmp_path, slow, start_s
         assert "trial 0 cannot go on yet" in said or "waiting for the lock of study" in said
     finally:
         os.kill(stopped, signal.SIGCONT)  # it has a SIGTERM to obey
+        gated.open()
     _, errors = again.communicate(timeout=180)
     assert again.returncode == 0, errors
     check_finished_study(tmp_path, trials=1)
 
 
-def test_waiting_for_a_studys_lock_names_its_holder(open_study, capsys, monkeypatch):
+def test_waiting_for_a_studys_lock_names_its_holder(open_study, capsys, monkeypatch, wait_until):
     monkeypatch.setattr("zoerefine.searching.waiting.SAID_AFTER_S", 0.1)
     study = open_study("{TRAIN: {LR: [0.1]}}")
+    said = ""
+
+    def has_said():
+        nonlocal said
+        said += capsys.readouterr().err
+        return said.endswith("\n")
+
     with study.locked():
         waiting = threading.Thread(target=lambda: study.locked().__enter__(), daemon=True)
         waiting.start()
-        time.sleep(1)
-    waiting.join(timeout=60)
-    said = capsys.readouterr().err
+        wait_until(has_said)
+    waiting.join()
     assert "waiting for the lock of study tiny, which is held by process" in said
     assert f"process {os.getpid()} on {socket.gethostname()}" in said

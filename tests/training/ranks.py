@@ -3,9 +3,11 @@
 import multiprocessing
 import os
 import signal
-import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+
+from tests.ports import reserved_port
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -16,9 +18,8 @@ class Ranks:
     def __init__(self, folder, count, words):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["zoerefine.training.job"])
-        with socket.socket() as probe:
-            probe.bind(("localhost", 0))
-            port = probe.getsockname()[1]
+        self.reserved = ExitStack()
+        port = self.reserved.enter_context(reserved_port())
         self.outputs = [folder / f"rank{rank}.txt" for rank in range(count)]
         self.processes = [
             context.Process(
@@ -42,6 +43,7 @@ class Ranks:
         alive = [process for process in self.processes if process.is_alive()]
         for process in alive:
             process.kill()
+        self.reserved.close()
         assert not alive, self.output
         return [process.exitcode for process in self.processes]
 
