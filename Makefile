@@ -13,7 +13,8 @@ DATA ?=
 PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
   $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 # One thread for each of the two test processes: more would only wait for one another.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# A test process that crashes ends the run: with a new one in its place pytest-xdist may never end.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --max-worker-restart 0
 # What oneDNN may use of the processor. A processor that has less ignores the rest.
 PROCESSORS := AVX2 AVX512_CORE AVX512_CORE_BF16
 

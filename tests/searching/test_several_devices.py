@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.searching.conftest import is_alive
+from tests.searching.gated_network import GATE
 from zoerefine.commands import search
 from zoerefine.commands.executor_options import resources_of, settings_of
 from zoerefine.errors import UserError
@@ -61,11 +62,17 @@ def test_the_first_process_reports_to_the_trial_while_its_worker_holds_it(open_s
 
 
 @pytest.fixture
-def study(open_study):
-    """A study of one trial of two processes, which write a checkpoint after each of many steps."""
-    words = ("TRAIN.EPOCHS", 16, "TRAIN.EVAL_EVERY", 16, "TRAIN.CHECKPOINT_S", 0.0)
-    made = open_study(ONE, *GRID, *words, "TRAIN.PICTURES", 0, "STUDY.DEVICES", 2)
+def study(open_study, monkeypatch, tmp_path):
+    """A study of one trial of two processes, which write a checkpoint after each step.
+
+    Whenever they are started, they wait after two steps, until `study.open_gate()`.
+    """
+    monkeypatch.setenv(GATE, str(tmp_path / "gate"))
+    words = ("TRAIN.EPOCHS", 4, "TRAIN.EVAL_EVERY", 4, "TRAIN.CHECKPOINT_S", 0.0)
+    words += ("TRAIN.PICTURES", 0, "MODEL.NAME", "tests.searching.gated_network:Gated")
+    made = open_study(ONE, *GRID, *words, "STUDY.DEVICES", 2)
     made.subject.save(made.run)
+    made.open_gate = (tmp_path / "gate").touch
     return made
 
 
@@ -110,13 +117,14 @@ def test_a_trial_goes_on_after_a_stop_and_after_a_kill_of_one_process(
     assert ended.value.code == 137  # as if the worker had been killed
     assert not any(map(is_alive, ranks))
 
+    study.open_gate()
     run_worker(study.run, "here")
     (trial,) = study.trials()
     assert trial.state.name == "COMPLETE"
     assert len(trial.user_attrs["lost_claims"]) == 1  # a stop is no death
     assert capfd.readouterr().err.count("going on from step") == 2
     rows = trial_run(study.run, 0).metrics()
-    assert [row["step"] for row in rows if row["phase"] == "train"] == [*range(1, 33)]
+    assert [row["step"] for row in rows if row["phase"] == "train"] == [*range(1, 9)]
 
 
 def test_after_a_kill_of_its_worker_a_run_never_has_two_writers(
