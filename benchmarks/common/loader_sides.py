@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from zoerefine.files import digest_json
-from zoerefine.launch.launcher import default_home
+from zoerefine.launch.home import default_home
 from zoerefine.progress import say
 
 PEERS = Path(__file__).parents[1] / "peers"

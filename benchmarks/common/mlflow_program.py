@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from zoerefine.launch.launcher import default_home
+from zoerefine.launch.home import default_home
 from zoerefine.progress import say
 
 MLFLOW = "mlflow-skinny==3.17.2"

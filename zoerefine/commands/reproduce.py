@@ -6,7 +6,8 @@ from pathlib import Path
 
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.launch.launcher import home_folder, start
+from zoerefine.launch.home import home_folder
+from zoerefine.launch.launcher import start
 from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.reproduce import (
     DIFFERS,

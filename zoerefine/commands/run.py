@@ -15,9 +15,10 @@ from zoerefine.errors import UserError
 from zoerefine.identity import OWN_MODULES
 from zoerefine.launch.environment_build import CURRENT
 from zoerefine.launch.executor import NO_RESOURCES
+from zoerefine.launch.home import home_folder
 from zoerefine.launch.job_words import NO_CONFIG, usual_overrides
 from zoerefine.launch.launch_plan import Job
-from zoerefine.launch.launcher import home_folder, launch
+from zoerefine.launch.launcher import launch
 from zoerefine.launch.left import GIB, LIMIT_BYTES
 from zoerefine.launch.notification import notifying
 from zoerefine.progress import is_quiet
@@ -156,8 +157,8 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--metric-pattern", default="", metavar="REGEX",
         help="finds metrics in the job's output, e.g. 'val_acc=(\\S+)'")  # fmt: skip
     add("--processes", type=processes, default=1, metavar="N",
-        help="start the job N times by torchrun, which lets the processes train together "
-        "(default: 1, without torchrun)")  # fmt: skip
+        help="start the job N times by torchrun, on all --nodes together; the processes can train "
+        "together (default: 1, without torchrun)")  # fmt: skip
     add("--name", default="", help="the name of the run (default: RUN.NAME, or the config's "
         "file name)")  # fmt: skip
     add("--again", action="store_true",
@@ -230,7 +231,7 @@ def seeds(text: str) -> list[int]:
 
 
 def processes(text: str) -> int:
-    """A number of processes on one machine."""
+    """A number of processes."""
     if not 1 <= int(text) <= MOST_PROCESSES:
         raise argparse.ArgumentTypeError(f"{text} is not from 1 to {MOST_PROCESSES}")
     return int(text)
@@ -274,6 +275,14 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
     )
 
 
+def check_spread(processes: int, nodes: int) -> None:
+    """Raises `UserError` where each node cannot have as many processes."""
+    if processes % nodes:
+        raise UserError(
+            f"--processes {processes} cannot be divided among --nodes {nodes}: give a multiple"
+        )
+
+
 def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
     """Launch every combination of commits, configs and seeds."""
     from zoerefine.launch.executor import open_executor
@@ -285,7 +294,9 @@ def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
     with notifying(args.notify, "queue") as ending:
         jobs = make_queue(job, commits, configs, args.seeds or [], args.runs, home, args.again)
         agreed = agreed_settings([one.cluster for one in jobs]) if args.executor != "local" else {}
-        with open_executor(args.executor, resources_of(args, agreed)) as executor:
+        resources = resources_of(args, agreed)
+        check_spread(job.processes, resources.nodes)
+        with open_executor(args.executor, resources) as executor:
             ending.code = run_queue(jobs, executor, args.parallel)
         states = Counter(one.state for one in jobs)
         ending.message = ", ".join(f"{count} {state}" for state, count in states.items())

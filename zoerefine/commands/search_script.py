@@ -8,7 +8,7 @@ from zoerefine.commands.executor_options import resources_of
 from zoerefine.commands.run import job_of
 from zoerefine.config.schema import SEARCH
 from zoerefine.errors import UserError
-from zoerefine.launch.launcher import home_folder
+from zoerefine.launch.home import home_folder
 from zoerefine.launch.notification import notifying
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.launched_script import LaunchedScript

@@ -28,12 +28,13 @@ def time_fault(text: str) -> str:
 
 @dataclass
 class ClusterKeys(KeyGroup):
-    """What a cluster reserves for each job or worker (`--executor ray` or `slurm`)."""
+    """What a cluster reserves for each job or worker, on each node (`--executor ray`, `slurm`)."""
 
     GPUS: float = key(
         Number(at_least=0, at_most=1024), 0.0, "GPUs; with ray, 0.5: two jobs share one"
     )
     CPUS: int = key(Integer(1, 4096), 1, "CPU cores")
+    NODES: int = key(Integer(1, 1024), 1, "nodes of a job that torchrun starts (`run`)")
     MEMORY: str = key(Text("a size such as 32G", memory_fault), "", "slurm: memory")
     PARTITION: str = key(
         Text("the name of a partition", partition_fault), "",

@@ -64,7 +64,8 @@ def run_child(
         with forwarding, following_terminal_size(outputs), watching(forwarding):
             outputs.copy_until_end(lambda: child.poll() is not None)
             code = child.wait()
-    return record_end(run, code, forwarding.count, log.last_error or log.last_line)
+    code = code or (1 if forwarding.failure else 0)
+    return record_end(run, code, forwarding.count, log.reason(forwarding.failure))
 
 
 def record_end(run: RunDir, code: int, signals: int, reason: str) -> int:

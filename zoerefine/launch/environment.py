@@ -17,26 +17,23 @@ from zoerefine.launch.environment_build import (
     find_lock_file,
     is_ready,
 )
+from zoerefine.launch.node_place import NODE
 from zoerefine.launch.repository_address import LOGIN_VARIABLES
 from zoerefine.locks import lock
-from zoerefine.run_dir import ATTEMPT, CALLER_FOLDER, RUN_FOLDER, SEED, RunDir
+from zoerefine.run_dir import CALLER_FOLDER, RUN_FOLDER, SEED, RunDir
 
 # Variables that would change what the job runs, and those that an outer launch has set.
 REMOVED_VARIABLES = {
     *("PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONPLATLIBDIR", "PYTHONOPTIMIZE"),
     *("PYTHONWARNINGS", "PYTHONDEBUG", "PYTHONSAFEPATH", "PYTHONNOUSERSITE", "__PYVENV_LAUNCHER__"),
-    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", *LOGIN_VARIABLES),
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", *LOGIN_VARIABLES, NODE),
 }
 
 
 def job_environment(
-    workspace: Path, run: RunDir, seed: int, caller: Path, python: Path, attempt: int = 1
+    workspace: Path, run: RunDir, seed: int, caller: Path, python: Path
 ) -> dict[str, str]:
-    """The job's environment variables: the user's, with the workspace first on PYTHONPATH.
-
-    Args:
-        attempt: 1 for the run's first start, 2 for the second, ...
-    """
+    """The job's environment variables: the user's, with the workspace first on PYTHONPATH."""
     environment = {key: value for key, value in os.environ.items() if key not in REMOVED_VARIABLES}
     paths = [str(workspace), environment.get("PYTHONPATH", "")]
     bin_folder = str(python.parent)
@@ -49,7 +46,6 @@ def job_environment(
         CALLER_FOLDER: str(caller),
         RUN_FOLDER: str(run.path),
         SEED: str(seed),
-        ATTEMPT: str(attempt),
     }
     if (python.parent.parent / "pyvenv.cfg").exists():
         environment["VIRTUAL_ENV"] = str(python.parent.parent)

@@ -19,28 +19,48 @@ MAX_LINE_BYTES = 2**20
 POLL_S = 0.1  # how often to check whether a job has ended while its output is still open
 ESCAPES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[()][A-Z0-9]")
 ERROR_LINE = re.compile(r"(error\b.*|[\w.]*(Error|Exception|Interrupt)\b(: .*)?)", re.IGNORECASE)
+# Errors of a process whose connection to another one is lost. The other's error says why.
+LOST_CONNECTION = re.compile(r"gloo|nccl", re.IGNORECASE)
+RANK = re.compile(r"\[rank\d+\]: ")  # PyTorch puts it before the errors of a process of several
+# The first line of torchrun's report on a process that has failed.
+REPORT = re.compile(r"(E|W(?=.* (closing|death) signal))\d{4} .*torch/distributed/elastic/.*")
 
 
 class OutputLog:
-    """Writes log.txt: only the last state of a progress bar, no colours, no secrets.
-
-    Attributes:
-        last_line: the last line that was not empty.
-        last_error: the last line that names an error; empty where none does.
-    """
+    """Writes log.txt: only the last state of a progress bar, no colours, no secrets."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.last_line = self.last_error = ""
+        self._last_line = self._last_error = ""
+        self._reported = False
 
     def write_line(self, line: bytes) -> None:
         """Write one complete line."""
         shown = ESCAPES.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
         text = hide_secrets(shown.decode(errors="surrogateescape"))
         self.file.write(text.encode(errors="surrogateescape") + b"\n")
-        self.last_line = text.strip() or self.last_line
-        if ERROR_LINE.fullmatch(text.strip()):
-            self.last_error = text.strip()
+        self._note(RANK.sub("", text.strip(), count=1))
+
+    def _note(self, text: str) -> None:
+        self._reported = self._reported or REPORT.fullmatch(text) is not None
+        if self._reported:
+            return
+        self._last_line = text or self._last_line
+        is_first = not self._last_error or not LOST_CONNECTION.search(text)
+        if is_first and ERROR_LINE.fullmatch(text):
+            self._last_error = text
+
+    def reason(self, elsewhere: str = "") -> str:
+        """Why the job has failed, by its last line that names an error, or else its last line.
+
+        Args:
+            elsewhere: why it has failed on another node. It comes before a lost connection.
+        """
+        error = self._last_error
+        if not elsewhere or LOST_CONNECTION.search(elsewhere):
+            return error or self._last_line or elsewhere
+        is_effect = LOST_CONNECTION.search(error) or "KeyboardInterrupt" in error
+        return elsewhere if is_effect else error or elsewhere
 
 
 class OutputStream:

@@ -20,6 +20,7 @@ from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execut
 from zoerefine.launch.left import GIB
 from zoerefine.launch.mirror import mirrors_in_use
 from zoerefine.launch.queue_table import QueueRow, live_table
+from zoerefine.launch.run_hold import create_run_root
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.run_dir import RunDir
 
@@ -140,6 +141,7 @@ def advance(jobs: Sequence[QueuedJob], executor: Executor, parallel: int) -> Non
             update(job, executor)
     free = parallel - sum(job.state == "running" for job in jobs)
     for job in [job for job in jobs if job.state == "waiting"][: max(0, free)]:
+        create_run_root(job.run)  # here: several nodes of a job would do it at the same time
         job.ticket = executor.submit(job.words, job.run.path)
         job.state, job.started_s = "running", time.monotonic()
 

@@ -54,7 +54,7 @@ class Job:
         again: 0 for the first execution of the job, N for the N-th further one.
         metric_pattern: a regular expression that finds metrics in the job's output.
         seed_key: the config key of the seed.
-        processes: that torchrun starts on this machine; 1: the job starts without torchrun.
+        processes: that torchrun starts, on all nodes together; 1: the job starts without it.
         left_limit_bytes: the most bytes that are collected from the workspace into the run.
         name: the name of the run; if empty, RUN.NAME of the config, else the config file's name.
     """

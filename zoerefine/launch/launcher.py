@@ -3,16 +3,14 @@
 import os
 import shlex
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from zoerefine.errors import UserError
-from zoerefine.files import create_ignored_folder, replacing
+from zoerefine.files import replacing
 from zoerefine.launch import provenance
 from zoerefine.launch.changes import warn_of_untracked_files
 from zoerefine.launch.child_process import Watch, run_child, unwatched
@@ -32,43 +30,22 @@ from zoerefine.launch.left import (
     pending_workspace,
     put_back,
 )
-from zoerefine.launch.mirror import OTHER_HOME, mirrors_in_use
+from zoerefine.launch.mirror import mirrors_in_use
+from zoerefine.launch.run_hold import (
+    create_run_root,
+    leaving_nothing_unless_started,
+    refuse_another_job,
+    wait_for_lock,
+)
+from zoerefine.launch.several_nodes import OneNode, node_of
 from zoerefine.launch.several_processes import end_processes, job_command
+from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.launch.workspace import workspace
 from zoerefine.processor_use import share_cores
 from zoerefine.progress import say
-from zoerefine.run_dir import RunDir
+from zoerefine.run_dir import ATTEMPT, RunDir
 
-MADE_BY_LAUNCH = (
-    *(".lock", ".provenance.lock", "provenance.json", "environment.txt", "uncommitted.patch"),
-)
-LOCK_WAIT_S = 15.0  # for a job to end whose launcher was killed
-
-
-def home_folder(given: Path | None) -> Path:
-    """The folder that --home names, else the default. Raises `UserError` for an unknown user's."""
-    return expanded(given, "--home") if given else default_home()
-
-
-def default_home() -> Path:
-    """The folder of mirrors and workspaces: $ZOEREFINE_HOME, or zoerefine in the user's cache.
-
-    Raises `UserError` where the user has no home folder, or the variable names an unknown user's.
-    """
-    if home := os.environ.get("ZOEREFINE_HOME"):
-        return expanded(Path(home), "ZOEREFINE_HOME")
-    if cache := os.environ.get("XDG_CACHE_HOME"):
-        return Path(cache).resolve() / "zoerefine"
-    return expanded(Path("~/.cache/zoerefine"), "the home folder")
-
-
-def expanded(folder: Path, source: str) -> Path:
-    """A folder with its `~` replaced. Raises `UserError` where there is no such user."""
-    try:
-        return folder.expanduser().resolve()
-    except (RuntimeError, OSError) as error:
-        reason = getattr(error, "strerror", None) or "there is no such user"
-        raise UserError(f"{source} {folder}: {reason}; {OTHER_HOME}") from None
+STOPPED = 130  # the exit code after Ctrl-C
 
 
 def launch(job: Job, runs: Path | None, home: Path, again: bool = False) -> tuple[RunDir, int]:
@@ -100,67 +77,62 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
         latest: let the link runs/<name>/latest name this run.
         watch: entered while the job runs.
     """
-    refuse_another_job(plan, run)
-    if pending_workspace(run) is None and is_finished(run):
+    node = node_of(run, plan.job.processes)
+    own = node.own
+    refuse_another_job(plan, own)
+    if pending_workspace(own) is None and is_finished(run):
         return 0
     with ExitStack() as stack:
-        had_lock = run.lock_file.exists()
-        run_lock = stack.enter_context(wait_for_lock(run))
-        stack.enter_context(leaving_nothing_unless_started(run, plan.input_name, had_lock))
-        complete_collection(run)
+        stack.enter_context(node.taking_part())
+        had_lock = own.lock_file.exists()
+        run_lock = stack.enter_context(wait_for_lock(own, patient=node.place.nodes > 1))
+        stack.enter_context(leaving_nothing_unless_started(own, plan.input_name, had_lock))
+        complete_collection(own)
         if is_finished(run):  # by the process that held the lock
             return 0
         source = (plan.address, plan.mirror, plan.commit, plan.changes, plan.home)
-        place = stack.enter_context(workspace(*source, run.path))
+        place = stack.enter_context(workspace(*source, own.path))
         environment = (plan.job.environment, place.folder, plan.commit, plan.home)
         python = stack.enter_context(job_python(*environment))
         program = job_program(plan.job.module, place.folder)
-        start_words = job_command(python, program, plan.job.processes)
-        command = [*start_words, *job_words(plan, run)]
-        attempt = attempts(run) + 1
         folder = working_folder(plan.job, place.folder, run)
-        facts = (plan.seed, plan.job.caller, python, attempt)
-        variables = job_environment(place.folder, run, *facts)
+        variables = job_environment(place.folder, run, plan.seed, plan.job.caller, python)
         variables |= import_variables(plan.job.cwd, place.folder, program)
-        if plan.job.processes > 1:
-            share_cores(variables, plan.job.processes)
-            end_processes(run)  # of a launcher that was killed together with its torchrun
+        if node.with_torchrun:
+            share_cores(variables, node.processes)
+            end_processes(run, node.place.number)  # of a launcher killed with its torchrun
         origin = (folder, variables, place.folder, plan.job.environment)
         check_origin(program, python, *origin)
         library = library_facts(place.folder, variables, package_folders(python))
-        record(plan, run, place.folder, python, command, attempt, library)
-        put_back(run, place.folder)
+        meeting = node.meet(attempts(own) + 1)
+        variables[ATTEMPT] = str(meeting.attempt)
+        start_words = job_command(python, program, node.processes, meeting.words)
+        command = [*start_words, *job_words(plan, own)]
+        record(plan, node, place.folder, python, command, meeting.attempt, library)
+        put_back(own, place.folder)
         say(f"running commit {plan.commit[:12]} of {plan.address.url} in {place.folder}")
-        say(f"writing to {run.path}")
-        if latest:
+        say(f"writing to {own.path}")
+        if latest and own == run:
             link_latest(run)
-        watching = partial(watch, place.folder) if watch else unwatched
         locks = (run_lock, place.lock_fd)
-        code = run_child(command, folder, variables, run, locks, watching)
-        if plan.job.processes > 1:
-            end_processes(run)
-        collect_after(run, place.folder)
+        watching = partial(watching_all, node, partial(watch, place.folder) if watch else unwatched)
+        code = run_child(command, folder, variables, own, locks, watching)
+        if node.with_torchrun:
+            end_processes(run, node.place.number)
+            if code and own.status().state == "killed":
+                code = max(code, STOPPED)  # torchrun has its own
+        collect_after(own, place.folder)
         return code
 
 
-def refuse_another_job(plan: LaunchPlan, run: RunDir) -> None:
-    """Raises `UserError` where the folder holds the run of another job."""
-    if not run.provenance_file.exists():
-        return
-    recorded = run.read_json(run.provenance_file).get("identity")
-    if recorded is not None and recorded != plan.identity:
-        raise UserError(
-            f"{run.path} belongs to another job: its commit, config or words differ; remove that "
-            "folder, or give another --name"
-        )
-
-
-def create_run_root(run: RunDir) -> None:
-    """Create the folders above a run. Git ignores the outermost one that we create."""
-    folder, root = run.path.parent, run.path.parents[1]
-    create_ignored_folder(root)
-    if not (root / ".gitignore").exists():  # it is the user's
-        create_ignored_folder(folder)
+@contextmanager
+def watching_all(
+    node: OneNode, watching: Callable[[StopForwarding], AbstractContextManager[None]],
+    stops: StopForwarding,
+) -> Iterator[None]:  # fmt: skip
+    """Watch a job for its caller and for the other nodes."""
+    with node.watching(stops), watching(stops):
+        yield
 
 
 def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:
@@ -176,66 +148,6 @@ def is_finished(run: RunDir) -> bool:
     return finished
 
 
-@contextmanager
-def leaving_nothing_unless_started(run: RunDir, input_name: str, had_lock: bool) -> Iterator[None]:
-    """Remove what the launch made in the run directory if it ends before the job starts.
-
-    Files that were there before stay. The caller holds the run's lock.
-
-    Args:
-        had_lock: whether the lock's file was there before the launch.
-    """
-    before = set(os.listdir(run.path)) - (set() if had_lock else {run.lock_file.name})
-    made = {*MADE_BY_LAUNCH, input_name} - before
-    state = read_bytes(run.status_file)
-    try:
-        yield
-    except BaseException:
-        if read_bytes(run.status_file) == state:
-            for name in made:
-                (run.path / name).unlink(missing_ok=True)
-            with suppress(OSError):  # it is not empty
-                run.path.rmdir()
-        raise
-
-
-def read_bytes(path: Path) -> bytes | None:
-    """A file's bytes; None where there is none."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
-@contextmanager
-def wait_for_lock(run: RunDir) -> Iterator[int]:
-    """Hold the run's lock. Where its launcher was killed, its job gets a moment to end.
-
-    Raises `UserError` where another launcher runs it.
-    """
-    deadline = time.monotonic() + LOCK_WAIT_S
-    with ExitStack() as stack:
-        while True:
-            try:
-                lock_fd = stack.enter_context(run.locked())
-                break
-            except UserError:
-                if _is_alive(run.status().pid) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        yield lock_fd
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return pid > 0
-
-
 def job_words(plan: LaunchPlan, run: RunDir) -> list[str]:
     """The job's own words: its config, its arguments, the overrides."""
     job = plan.job
@@ -246,7 +158,7 @@ def job_words(plan: LaunchPlan, run: RunDir) -> list[str]:
 
 def record(
     plan: LaunchPlan,
-    run: RunDir,
+    node: OneNode,
     folder: Path,
     python: Path,
     command: Sequence[str],
@@ -254,7 +166,7 @@ def record(
     library: Mapping[str, Any],
 ) -> None:
     """Write what is about to run: the config, the changes, the packages, provenance.json."""
-    job = plan.job
+    job, run = plan.job, node.own
     with replacing(run.path / plan.input_name) as path:
         path.write_bytes(plan.config)
     if plan.changes.patch:
@@ -288,6 +200,7 @@ def record(
         left_limit_bytes=job.left_limit_bytes,
         metric_pattern=job.metric_pattern,
         processes=job.processes,
+        nodes=node.place.nodes,
         seed_key=job.seed_key,
         launch_argv=sys.argv,
         command=shlex.join(command),

@@ -15,11 +15,14 @@ class StopForwarding:
 
     Attributes:
         count: how many stop signals came.
+        failure: why the job has failed elsewhere; empty where it has not.
     """
 
     def __init__(self, forward: Callable[[int, int], None]) -> None:
         self.count = 0
+        self.failure = ""
         self._forward = forward
+        self._failures = 0
 
     def __enter__(self) -> "StopForwarding":
         self._previous = {
@@ -37,6 +40,12 @@ class StopForwarding:
         """Do what Ctrl-C would; from any thread."""
         self._receive(signal.SIGINT, None)
 
+    def fail(self, reason: str) -> None:
+        """Do what Ctrl-C would, for a job that has failed elsewhere; from any thread."""
+        self.failure = reason
+        self._failures += 1
+        self._forward(signal.SIGINT, self.count + self._failures)
+
     def _receive(self, number: int, _: object) -> None:
         self.count += 1
-        self._forward(number, self.count)
+        self._forward(number, self.count + self._failures)

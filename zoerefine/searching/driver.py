@@ -32,7 +32,7 @@ from zoerefine.searching.worker_pool import (
     Workers,
     clean_commit,
 )
-from zoerefine.searching.worker_resources import refuse_other_gpus
+from zoerefine.searching.worker_resources import refuse_unfit
 from zoerefine.training.kept_log import kept_log
 
 POLL_S = 0.3
@@ -85,7 +85,7 @@ def run_study(
 def open_workers(study: Study, executor: str, resources: Resources) -> Iterator[Workers]:
     """The place where workers are started: this machine, or a cluster."""
     devices, subject = study.options.DEVICES, study.subject
-    refuse_other_gpus(resources, devices)
+    refuse_unfit(resources, devices)
     commit = "" if executor == "local" else clean_commit()
     with open_executor(executor, resources) as opened:
         if commit:

@@ -19,10 +19,10 @@ from zoerefine.errors import UserError
 from zoerefine.files import replacing, write_text
 from zoerefine.launch.changes import Changes
 from zoerefine.launch.config_merge import YAML_SUFFIXES, merge_overrides
+from zoerefine.launch.home import default_home
 from zoerefine.launch.job_config import parse_config
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan
-from zoerefine.launch.launcher import default_home
 from zoerefine.launch.mirror import fetch_commit, mirrors_in_use
 from zoerefine.launch.repository_address import parse_address
 from zoerefine.run_dir import RunDir

@@ -10,7 +10,6 @@ processes. Where torchrun itself is killed, the system kills them.
 import argparse
 import ctypes
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from zoerefine.errors import UserError
 from zoerefine.files import write_text
 from zoerefine.launch.child_process import PR_SET_PDEATHSIG, child_setup, stop_group
 from zoerefine.launch.executor.launch_process import LIBRARY
+from zoerefine.launch.job_output import LOST_CONNECTION
 from zoerefine.launch.several_processes import end_processes, job_command
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.processor_use import share_cores
@@ -33,7 +33,6 @@ from zoerefine.run_dir import RUN_FOLDER, RunDir
 from zoerefine.searching.trial_runner import ClaimLost, TrialMonitor
 
 KILLED = 137
-BY_ANOTHER = re.compile(r"gloo|nccl", re.IGNORECASE)  # errors of a lost connection
 FAILURES = ".failure-of-rank-{}"
 
 
@@ -143,7 +142,7 @@ def main(argv: Sequence[str]) -> int:
     except Exception as error:
         if not isinstance(error, UserError):
             traceback.print_exc()
-        if BY_ANOTHER.search(str(error)):  # its message, or its death, says why
+        if LOST_CONNECTION.search(str(error)):  # its message, or its death, says why
             return 1
         with suppress(OSError):
             name = FAILURES.format(os.environ.get("RANK", "0"))

@@ -22,7 +22,12 @@ def worker_settings(settings: Mapping[str, Any], subject: Subject) -> dict[str, 
     return found | {"cpus": max(found["cpus"], subject.processes)}
 
 
-def refuse_other_gpus(resources: Resources, devices: int) -> None:
-    """Raises `UserError` where GPUs are reserved, but not STUDY.DEVICES."""
+def refuse_unfit(resources: Resources, devices: int) -> None:
+    """Raises `UserError` for several nodes, and for GPUs that are not STUDY.DEVICES."""
+    if resources.nodes > 1:
+        raise UserError(
+            f"--nodes {resources.nodes} (CLUSTER.NODES): each worker of a search runs on one node; "
+            "set --workers for how many run at a time"
+        )
     if devices > 1 and resources.gpus not in (0, devices):
         raise UserError(f"--gpus {resources.gpus:g} and STUDY.DEVICES {devices} differ")

@@ -23,7 +23,7 @@ def reserved(key: str, default: Any, help: str) -> Any:
 @dataclass(frozen=True)
 class Resources:
     """What a cluster reserves for each job. Each field is an option of `run` and `search`, and a
-    key of CLUSTER, whose declaration has the bounds.
+    key of CLUSTER, whose declaration has the bounds. Each node has what is reserved.
 
     Attributes:
         gpus: a fraction lets jobs share a GPU, on Ray.
@@ -34,6 +34,10 @@ class Resources:
         "GPUS", 0.0, "clusters: GPUs reserved for each job; with ray, 0.5: two jobs share one"
     )
     cpus: int = reserved("CPUS", 1, "clusters: CPU cores reserved for each job (default: 1)")
+    nodes: int = reserved(
+        "NODES", 1,
+        "clusters: nodes of each job; --processes is for all of them together (default: 1)",
+    )  # fmt: skip
     memory: str = reserved("MEMORY", "", "slurm: memory of each job, such as 32G")
     partition: str = reserved("PARTITION", "", "slurm: the partition, or several: gpu,long")
     time: str = reserved(

@@ -13,6 +13,7 @@ from typing import IO
 
 from zoerefine.launch.child_process import child_setup
 from zoerefine.launch.executor import JobOutcome
+from zoerefine.launch.node_place import ONLY, NodePlace
 
 LIBRARY = Path(__file__).resolve().parents[3]
 
@@ -20,15 +21,19 @@ LIBRARY = Path(__file__).resolve().parents[3]
 class LaunchProcess:
     """A running `zoerefine run`, with its messages. The job's output is in the run's log.txt."""
 
-    def __init__(self, words: Sequence[str], ignores_sigterm: bool = False) -> None:
+    def __init__(
+        self, words: Sequence[str], ignores_sigterm: bool = False, place: NodePlace = ONLY
+    ) -> None:
         """Start it.
 
         Args:
+            place: of this node in a job of several.
             ignores_sigterm: for a cluster that sends SIGTERM to the job itself, too, and the
                 launcher would pass on a second one.
         """
         paths = [str(LIBRARY), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        environment |= place.variables()
         self._messages: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with us)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "zoerefine", "run", *words],

@@ -13,14 +13,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import JobOutcome, Resources, refuse_resources
 from zoerefine.launch.executor.launch_process import LaunchProcess
+from zoerefine.launch.node_place import ONLY, NodePlace
 
 RETRIES = 20  # nodes that may die under one job
-KILLED = 137
+CANCELLED, KILLED = 130, 137
 POLL_S = 0.2
+ENDING_S = 120.0  # for all nodes to end where one has failed
+STOP_S = 10.0  # for the others to save a checkpoint where one has died
+FREE_S = 5.0
 
 
 @contextmanager
@@ -29,7 +34,7 @@ def ray_executor(resources: Resources) -> Iterator["RayExecutor"]:
 
     Raises `UserError` where there is none, or Ray cannot reserve these resources.
     """
-    refuse_resources("ray", resources, ("gpus", "cpus"))
+    refuse_resources("ray", resources, ("gpus", "cpus", "nodes"))
     address = os.environ.get("RAY_ADDRESS")
     if not address:
         raise UserError(
@@ -53,46 +58,134 @@ def ray_executor(resources: Resources) -> Iterator["RayExecutor"]:
 
 @dataclass
 class RayTicket:
-    """A task of the cluster."""
+    """The tasks of a launch: one, or one on each of several nodes.
 
-    reference: Any
+    Attributes:
+        references: Ray's, node 0's first.
+        group: the placement group that puts them on different nodes; None for a single task.
+        deaths: how often the launch was started again because a node had died.
+        ended_s: when a part of the launch ended that the others must follow; 0 before that.
+    """
+
+    words: list[str]
+    references: list[Any]
+    group: Any = None
+    deaths: int = 0
+    ended_s: float = 0.0
     cancelled: int = 0
 
 
+class LostTask(JobOutcome):
+    """The node of a task, or its process there, has died."""
+
+
 class RayExecutor:
-    """Each ticket is a task that runs the launcher to its end."""
+    """Each ticket is a task that runs the launcher to its end, or such a task on each node."""
 
     keeps_jobs = False
 
     def __init__(self, ray: Any, resources: Resources) -> None:
-        self._ray = ray
-        options = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_retries": RETRIES}
+        self._ray, self._resources = ray, resources
+        options = {"num_cpus": resources.cpus, "num_gpus": resources.gpus}
         self._task = ray.remote(**options)(run_launch)
 
     def submit(self, words: Sequence[str], folder: Path) -> RayTicket:
-        return RayTicket(self._task.remote(list(words)))
+        ticket = RayTicket(list(words), [])
+        self._start(ticket)
+        return ticket
+
+    def _start(self, ticket: RayTicket) -> None:
+        if self._resources.nodes == 1:
+            task = self._task.options(max_retries=RETRIES)
+            ticket.references = [task.remote(ticket.words, {})]
+            return
+        from ray.util.placement_group import placement_group
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        nodes = self._resources.nodes
+        bundle = {"CPU": self._resources.cpus, "GPU": self._resources.gpus}
+        bundle = {name: count for name, count in bundle.items() if count}
+        ticket.group = placement_group([bundle] * nodes, strategy="STRICT_SPREAD")
+        name = uuid4().hex
+        ticket.ended_s = 0.0
+        ticket.references = [
+            self._task.options(
+                max_retries=0,  # all of them start again together
+                scheduling_strategy=PlacementGroupSchedulingStrategy(ticket.group, number),
+            ).remote(ticket.words, {"group": name, "number": number, "nodes": nodes})
+            for number in range(nodes)
+        ]
 
     def poll(self, ticket: RayTicket) -> JobOutcome | None:
-        ready, _ = self._ray.wait([ticket.reference], timeout=0)
+        outcomes = [self._outcome(reference) for reference in ticket.references]
+        if ticket.group is None:
+            return outcomes[0]
+        is_lost = any(isinstance(one, LostTask) for one in outcomes)
+        if is_lost and ticket.deaths < RETRIES and not ticket.cancelled:
+            self._restart(ticket, running=None in outcomes)
+            return None
+        first = outcomes[0]
+        if first is None:
+            return None
+        if first.code and None in outcomes and not ticket.cancelled:
+            ticket.ended_s = ticket.ended_s or time.monotonic()
+            if time.monotonic() - ticket.ended_s < ENDING_S:
+                return None  # Ray may say that the other node has died
+        self._free(ticket)
+        return first
+
+    def _outcome(self, reference: Any) -> JobOutcome | None:
+        """How a task ended; None while it runs."""
+        ready, _ = self._ray.wait([reference], timeout=0)
         if not ready:
             return None
         try:
-            outcome: JobOutcome = self._ray.get(ticket.reference)
+            outcome: JobOutcome = self._ray.get(reference)
         except (self._ray.exceptions.TaskCancelledError, self._ray.exceptions.RayTaskError):
-            return JobOutcome(130)
+            return JobOutcome(CANCELLED)
         except self._ray.exceptions.RayError as error:
-            return JobOutcome(KILLED, str(error).splitlines()[0])
+            return LostTask(KILLED, str(error).splitlines()[0])
         return outcome
 
+    def _restart(self, ticket: RayTicket, running: bool) -> None:
+        """Stop what still runs of a launch whose node has died; then start all of it again."""
+        if not ticket.ended_s:
+            ticket.ended_s = time.monotonic()
+            first, *others = ticket.references
+            # Node 0's launch passes the wish on, unless it is node 0 that has died.
+            is_first_lost = isinstance(self._outcome(first), LostTask)
+            for reference in others if is_first_lost else [first]:
+                self._ray.cancel(reference)
+        if running and time.monotonic() - ticket.ended_s < STOP_S:
+            return
+        self._free(ticket)
+        ticket.deaths += 1
+        self._start(ticket)
+
+    def _free(self, ticket: RayTicket) -> None:
+        """Give the nodes of a launch back; what still runs is killed."""
+        from ray.util.placement_group import remove_placement_group
+
+        self._ray.wait(ticket.references, num_returns=len(ticket.references), timeout=FREE_S)
+        for reference in ticket.references:
+            with suppress(self._ray.exceptions.RayError):
+                self._ray.cancel(reference, force=True)
+        remove_placement_group(ticket.group)
+
     def cancel(self, ticket: RayTicket) -> None:
+        """Node 0's launch passes the wish on to the others."""
         ticket.cancelled += 1
         with suppress(self._ray.exceptions.RayError):
-            self._ray.cancel(ticket.reference, force=ticket.cancelled > 1)
+            self._ray.cancel(ticket.references[0], force=ticket.cancelled > 1)
 
 
-def run_launch(words: list[str]) -> JobOutcome:
-    """The task: run the launcher on this node to its end."""
-    launch = LaunchProcess(words)
+def run_launch(words: list[str], place: dict[str, Any]) -> JobOutcome:
+    """The task: run the launcher on this node to its end.
+
+    Args:
+        place: the node's `NodePlace` without its address; empty for a job on one node.
+    """
+    launch = LaunchProcess(words, place=place_of(place))
     while True:
         try:
             outcome = launch.poll()
@@ -102,3 +195,12 @@ def run_launch(words: list[str]) -> JobOutcome:
         except KeyboardInterrupt:  # this is how Ray cancels a task
             launch.stop()
             return launch.wait()
+
+
+def place_of(place: dict[str, Any]) -> NodePlace:
+    """A node's place with the address by which Ray reaches this node."""
+    if not place:
+        return ONLY
+    from ray.util import get_node_ip_address
+
+    return NodePlace(**place, address=get_node_ip_address())

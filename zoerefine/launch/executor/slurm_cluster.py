@@ -89,7 +89,7 @@ class SlurmExecutor:
         with lock(files.lock_file):
             number = active_job(files)
             if not number:
-                files.write_job(words, self.resources.grace, self.resources.requeues)
+                files.write_job(words, self.resources)
                 number = submit_script(files.script_file, files.job_name, self.resources, LIBRARY)
             write_json(files.number_file, {"job": number, "name": files.job_name})
         return SlurmTicket(number, files, f"Slurm job {number}")

@@ -107,8 +107,9 @@ def sbatch_options(resources: Resources) -> list[str]:
             "give a longer time or a shorter grace"
         )
     # B: the signal goes to the script alone, which asks its launcher to stop.
-    words = ["--nodes=1", "--ntasks=1", "--requeue", "--open-mode=append"]
-    words += [f"--cpus-per-task={resources.cpus}", f"--signal=B:USR1@{resources.grace}"]
+    words = [f"--nodes={resources.nodes}", f"--ntasks={resources.nodes}", "--ntasks-per-node=1"]
+    words += ["--requeue", "--open-mode=append", f"--cpus-per-task={resources.cpus}"]
+    words += [f"--signal=B:USR1@{resources.grace}"]
     given = {"partition": resources.partition, "time": resources.time, "mem": resources.memory}
     words += [f"--{name}={value}" for name, value in given.items() if value]
     return words + ([f"--gres=gpu:{resources.gpus:.0f}"] if resources.gpus else [])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.files import write_json, write_text
-from zoerefine.launch.executor import JobOutcome
+from zoerefine.launch.executor import JobOutcome, Resources
 from zoerefine.launch.executor.slurm_commands import PREFIX
 
 FOLDER = "slurm"
@@ -37,7 +37,7 @@ class SlurmFiles:
 
     @property
     def job_file(self) -> Path:
-        """The words of `zoerefine run`, and how long before its limit the job stops."""
+        """The words of `zoerefine run`, and the resources that the job itself must know."""
         return self.folder / "job.json"
 
     @property
@@ -64,11 +64,13 @@ class SlurmFiles:
         """The launcher's messages. The job's output is in the run's log.txt."""
         return self.folder / f"{number}.log"
 
-    def write_job(self, words: Sequence[str], grace_s: int, requeues: int) -> None:
+    def write_job(self, words: Sequence[str], resources: Resources) -> None:
         """Write the script and its data, and remove what an earlier job left."""
         for path in (self.outcome_file, self.limits_file):
             path.unlink(missing_ok=True)
-        write_json(self.job_file, {"words": list(words), "grace_s": grace_s, "requeues": requeues})
+        names = ("nodes", "grace", "requeues")
+        kept = {name: getattr(resources, name) for name in names}
+        write_json(self.job_file, {"words": list(words), **kept})
         python, folder = shlex.quote(sys.executable), shlex.quote(str(self.folder))
         text = SCRIPT.format(python=python, program=NODE_PROGRAM, folder=folder)
         write_text(self.script_file, text)

@@ -19,6 +19,8 @@ from zoerefine.launch.executor import JobOutcome
 from zoerefine.launch.executor.launch_process import LaunchProcess
 from zoerefine.launch.executor.slurm_commands import SlurmError, requeue
 from zoerefine.launch.executor.slurm_files import SlurmFiles
+from zoerefine.launch.executor.slurm_nodes import OtherNodes, first_place
+from zoerefine.launch.node_place import ONLY
 
 POLL_S = 0.1
 MARGIN_S = 10.0  # before the limit, in which a job that did not stop is killed and queued again
@@ -38,7 +40,8 @@ class NodeJob:
         self.files, self.number = files, number
         job = json.loads(files.job_file.read_text(encoding="utf-8"))
         self.words: list[str] = job["words"]
-        self.grace_s: int = job["grace_s"]
+        self.nodes: int = job["nodes"]
+        self.grace_s: int = job["grace"]
         self.requeues: int = job["requeues"]
         self.came: Counter[int] = Counter()  # signals, by number
         self.asked = 0  # how often the launch was asked to stop; the second time kills it
@@ -49,13 +52,19 @@ class NodeJob:
         for number in (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._note)
         print(f"job {self.number} on {os.uname().nodename}", file=sys.stderr, flush=True)
-        launch = LaunchProcess(self.words, ignores_sigterm=True)
+        place = first_place(self.number, self.nodes) if self.nodes > 1 else ONLY
+        launch = LaunchProcess(self.words, ignores_sigterm=True, place=place)
+        others = OtherNodes(self.files, place) if self.nodes > 1 else None
         while (outcome := launch.poll()) is None:
-            while self.asked < self._wanted_stops():
+            while self.asked < self._wanted_stops(others):
                 self.asked += 1
                 launch.stop()
             time.sleep(POLL_S)
         print(launch.messages(), file=sys.stderr, flush=True)
+        if others and others.wanted_stops():
+            outcome = JobOutcome(1, "the other nodes' launches have ended; see the job's log")
+        if others:
+            others.wait()
         return self._end(outcome)
 
     def _note(self, number: int, _: object) -> None:
@@ -63,13 +72,13 @@ class NodeJob:
         if number == signal.SIGUSR1 and not self.limit_s:
             self.limit_s = time.monotonic() + self.grace_s
 
-    def _wanted_stops(self) -> int:
+    def _wanted_stops(self, others: OtherNodes | None) -> int:
         """0: go on; 1: save a checkpoint and stop; 2: end at once."""
         if self.came[signal.SIGINT]:
             return 2 if self.came[signal.SIGINT] > 1 or self.came[signal.SIGTERM] else 1
         if self.limit_s:
             return 2 if time.monotonic() > self.limit_s - MARGIN_S else 1
-        return 0
+        return others.wanted_stops() if others else 0
 
     def _end(self, outcome: JobOutcome) -> int:
         if outcome.code == 0 or self.came[signal.SIGINT]:

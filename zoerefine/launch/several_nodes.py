@@ -1,0 +1,315 @@
+"""A job on several nodes: the executor starts the same launch on each of them.
+
+Node 0 has the run: its lock, its state and its results. Node k has a launch of its own, whose log,
+state and provenance are in the run's folder `node-k`. The nodes meet in a folder that all of them
+see, and write there:
+
+    <run>/.nodes/<group>/k.json        what node k does: it is ready, asked to stop, has ended
+    <run>/.nodes/<group>/start.json    by node 0, once all are ready: where torchrun's processes
+                                       find one another
+
+Node 0 passes stop signals on, so an executor tells node 0 alone. Where one node fails, all end.
+"""
+
+import json
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from zoerefine.errors import UserError
+from zoerefine.files import write_json
+from zoerefine.launch.job_output import LOST_CONNECTION
+from zoerefine.launch.node_place import NodePlace, place_here
+from zoerefine.launch.several_processes import ALONE
+from zoerefine.launch.stop_forwarding import StopForwarding
+from zoerefine.progress import say
+from zoerefine.run_dir import RunDir
+
+FOLDER = ".nodes"
+POLL_S = 0.2
+SAY_S = 30.0  # between messages that say for whom a node waits
+LOST_S = 10.0  # for processes to end by themselves where those of another node have ended
+GRACE_S = 30.0  # that a job has to stop
+ENDING_S = 90.0  # for the other nodes to end after node 0; more than both together
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """How the processes of all nodes find one another.
+
+    Attributes:
+        words: torchrun's options.
+        attempt: how often the run was started, this time included.
+    """
+
+    words: tuple[str, ...]
+    attempt: int
+
+
+class OneNode:
+    """The launch of a job on one machine.
+
+    Attributes:
+        own: the run directory that this launch writes to.
+        processes: on this machine.
+    """
+
+    def __init__(self, run: RunDir, place: NodePlace, processes: int) -> None:
+        self.run, self.place = run, place
+        self.own = run
+        self.processes = processes // place.nodes
+
+    @property
+    def with_torchrun(self) -> bool:
+        return self.processes > 1 or self.place.nodes > 1
+
+    def taking_part(self) -> AbstractContextManager[None]:
+        """Entered before the launch prepares anything, left when it has ended."""
+        return nullcontext()
+
+    def meet(self, attempt: int) -> Meeting:
+        """Wait until every node has prepared the job.
+
+        Args:
+            attempt: how often this node's launch was started; node 0 decides.
+
+        Raises:
+            UserError: another node cannot start it.
+        """
+        return Meeting(ALONE, attempt)
+
+    def watching(self, stops: StopForwarding) -> AbstractContextManager[None]:
+        """Entered while the job runs; stops it where it has failed or is stopped on others."""
+        return nullcontext()
+
+
+class SeveralNodes(OneNode):
+    """What node 0 and the others have in common."""
+
+    def __init__(self, run: RunDir, place: NodePlace, processes: int) -> None:
+        super().__init__(run, place, processes)
+        self.folder = run.path / FOLDER / place.group
+        self._state: dict[str, Any] = {"host": socket.gethostname()}
+        self._stop_s = 0.0  # when the job is stopped because it has ended elsewhere
+
+    def _tell(self, **facts: Any) -> None:
+        """Add facts to what the other nodes see of this one."""
+        if facts.items() <= self._state.items():
+            return
+        self._state |= facts
+        write_json(self.folder / f"{self.place.number}.json", self._state)
+
+    def _seen(self, name: int | str) -> dict[str, Any]:
+        """What a node has told; empty before it has told anything."""
+        with suppress(FileNotFoundError, ValueError):
+            found = json.loads((self.folder / f"{name}.json").read_bytes())
+            return dict(found)
+        return {}
+
+    @contextmanager
+    def taking_part(self) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            yield
+        except BaseException as error:
+            reason = str(error) if isinstance(error, UserError) else type(error).__name__
+            self._end(1, reason)
+            raise
+        else:
+            status = self.own.status()
+            code = 0 if status.state == "finished" else 1
+            self._end(code, status.reason)
+
+    def _end(self, code: int, reason: str) -> None:
+        self._tell(ended=code, reason=reason)
+
+    @contextmanager
+    def watching(self, stops: StopForwarding) -> Iterator[None]:
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(POLL_S):
+                self._watch(stops)
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            self._after(stops)
+
+    def _watch(self, stops: StopForwarding) -> None:
+        raise NotImplementedError
+
+    def _after(self, stops: StopForwarding) -> None:
+        """Called when the job has ended here, before its end is recorded."""
+
+    def _stop_for(self, reason: str, stops: StopForwarding) -> None:
+        """Stop the job here because it has ended elsewhere; kill it after the grace time."""
+        now = time.monotonic()
+        self._stop_s = self._stop_s or now + LOST_S
+        if now > self._stop_s:
+            self._stop_s = now + GRACE_S
+            stops.fail(reason)
+
+
+class FirstNode(SeveralNodes):
+    """Node 0, which has the run."""
+
+    _has_waited = False
+
+    @contextmanager
+    def taking_part(self) -> Iterator[None]:
+        try:
+            with super().taking_part():
+                yield
+        finally:
+            self._wait_for_ends()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(OSError):  # not empty: other groups have begun, or the job has started
+                self.folder.parent.rmdir()
+                self.run.path.rmdir()
+
+    def meet(self, attempt: int) -> Meeting:
+        for other in set(self.folder.parent.iterdir()) - {self.folder}:
+            shutil.rmtree(other, ignore_errors=True)  # of a launch that was killed
+        self._wait_until_ready()
+        port = free_port()
+        write_json(
+            self.folder / "start.json",
+            {"address": self.place.address, "port": port, "attempt": attempt},
+        )
+        return meeting_at(self.place, self._seen("start"))
+
+    def _wait_until_ready(self) -> None:
+        waiting = Waiting()
+        while True:
+            states = {number: self._seen(number) for number in self._others}
+            for number, state in states.items():
+                if "ended" in state:
+                    raise UserError(f"{name_of(number, state)}: {state['reason']}")
+            missing = [number for number, state in states.items() if "ready" not in state]
+            if not missing:
+                return
+            waiting.say_for(f"{len(missing)} of {self.place.nodes} nodes to prepare the job")
+
+    @property
+    def _others(self) -> range:
+        return range(1, self.place.nodes)
+
+    def _watch(self, stops: StopForwarding) -> None:
+        self._tell(stops=stops.count)
+        if reason := self._failure_elsewhere():
+            self._stop_for(reason, stops)
+
+    def _after(self, stops: StopForwarding) -> None:
+        self._tell(stops=stops.count, left=True)
+        self._wait_for_ends(stops)
+        stops.failure = self._failure_elsewhere()
+
+    def _failure_elsewhere(self) -> str:
+        """Why the job has failed on another node; empty where it has not."""
+        states = {number: self._seen(number) for number in self._others}
+        failed = {name_of(number, state): state["reason"]
+                  for number, state in states.items() if state.get("ended")}  # fmt: skip
+        causes = [f"{name}: {reason}" for name, reason in failed.items()
+                  if not LOST_CONNECTION.search(reason)]  # fmt: skip
+        return (causes or [f"{name}: {reason}" for name, reason in failed.items()] or [""])[0]
+
+    def _wait_for_ends(self, stops: StopForwarding | None = None) -> None:
+        """Wait once for the other nodes that have taken part; one that is dead does not answer.
+
+        Args:
+            stops: a signal ends the wait.
+        """
+        count = stops.count if stops else 0
+        deadline = time.monotonic() + ENDING_S
+        while not self._has_waited and time.monotonic() < deadline:
+            states = [self._seen(number) for number in self._others]
+            if all("ended" in state for state in states if state):
+                break
+            if stops and stops.count > count:
+                break
+            time.sleep(POLL_S)
+        self._has_waited = True
+
+
+class OtherNode(SeveralNodes):
+    """A node that takes part in the run of node 0."""
+
+    def __init__(self, run: RunDir, place: NodePlace, processes: int) -> None:
+        super().__init__(run, place, processes)
+        self.own = RunDir(run.path / f"node-{place.number}")
+
+    def meet(self, attempt: int) -> Meeting:
+        self._tell(ready=True)
+        waiting = Waiting()
+        while not (start := self._seen("start")):
+            if "ended" in (first := self._seen(0)):
+                raise UserError(f"{name_of(0, first)}: {first['reason']}")
+            waiting.say_for("node 0 to prepare the job")
+        return meeting_at(self.place, start)
+
+    def _watch(self, stops: StopForwarding) -> None:
+        first = self._seen(0)
+        for _ in range(stops.count, first.get("stops", 0)):
+            stops.stop()
+        if first.get("left"):
+            self._stop_for(f"{name_of(0, first)} has ended", stops)
+
+
+class Waiting:
+    """A wait for other nodes that says so now and then."""
+
+    def __init__(self) -> None:
+        self._said_s = time.monotonic() - SAY_S + 2  # the first time after two seconds
+
+    def say_for(self, whom: str) -> None:
+        """Wait a moment."""
+        if time.monotonic() - self._said_s > SAY_S:
+            say(f"waiting for {whom}")
+            self._said_s = time.monotonic()
+        time.sleep(POLL_S)
+
+
+def node_of(run: RunDir, processes: int) -> OneNode:
+    """This machine's part in a launch.
+
+    Args:
+        processes: on all nodes together.
+    """
+    place = place_here()
+    kind: Callable[[RunDir, NodePlace, int], OneNode] = OneNode
+    if place.nodes > 1:
+        kind = OtherNode if place.number else FirstNode
+    return kind(run, place, processes)
+
+
+def name_of(number: int, state: Mapping[str, Any]) -> str:
+    """A node as messages name it."""
+    return f"node {number} ({state['host']})"
+
+
+def meeting_at(place: NodePlace, start: Mapping[str, Any]) -> Meeting:
+    """The meeting that node 0 has announced."""
+    words = (
+        f"--nnodes={place.nodes}",
+        f"--node-rank={place.number}",
+        f"--master-addr={start['address']}",
+        f"--master-port={start['port']}",
+    )
+    return Meeting(words, start["attempt"])
+
+
+def free_port() -> int:
+    """A TCP port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
