@@ -10,13 +10,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.ports import reserved_port
+from tests.searching.gated_network import GATE
+
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def ray_start(home, name, *words):
-    """Start a node in the foreground of its own session; killing that process ends the node."""
+    """Start a node in the foreground of its own session; killing that process ends the node.
+
+    Gated networks of trials wait there for the file `gate` in `home`.
+    """
     environment = os.environ | {
         "ZOEREFINE_HOME": str(home / name),
         "ZOEREFINE_TEST_NODE": name,
+        GATE: str(home / "gate"),
+        "PYTHONPATH": os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")]),
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "RAY_health_check_period_ms": "1000",
         "RAY_health_check_timeout_ms": "20000",

@@ -1,4 +1,5 @@
-"""A study on a real Ray cluster of three nodes, one of which dies."""
+"""A study on a real Ray cluster of three nodes, one of which dies. Each trial is trained by two
+processes."""
 
 import os
 import shutil
@@ -13,11 +14,13 @@ from tests.searching.conftest import check_finished_study, training_runs
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'zoerefine[cluster]'")
 
 
-def test_a_node_dies_and_the_study_finishes(cluster, tree, slow, tmp_path, wait_until):
-    address, nodes, _ = cluster
-    command = [sys.executable, tree / "platform" / "search.py", *slow, "--workers", "3"]
+def test_a_node_dies_and_the_study_finishes(cluster, tree, gated, tmp_path, wait_until):
+    address, nodes, homes = cluster
+    command = [sys.executable, tree / "platform" / "search.py", *gated.words, "--workers", "3"]
+    command += ["--executor", "ray", "--cpus", "1", "--gpus", "0"]
     driver = subprocess.Popen(
-        [*command, "--executor", "ray", "STUDY.TRIALS", "4"], cwd=tmp_path, text=True,
+        [*command, "STUDY.TRIALS", "4", "STUDY.DEVICES", "2", "STUDY.HEARTBEAT_S", "5"],
+        cwd=tmp_path, text=True,
         env=os.environ | {"RAY_ADDRESS": address, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -25,6 +28,7 @@ def test_a_node_dies_and_the_study_finishes(cluster, tree, slow, tmp_path, wait_
     try:
         wait_until(lambda: len(training_runs(tmp_path)) >= 3, driver, seconds=240)
         kill_tree(nodes["third"])
+        (homes / "gate").touch()
         _, errors = driver.communicate(timeout=300)
     finally:
         driver.kill()
