@@ -1,18 +1,12 @@
 """A job on several nodes: the executor starts the same launch on each of them.
 
 Node 0 has the run: its lock, its state and its results. Node k has a launch of its own, whose log,
-state and provenance are in the run's folder `node-k`. The nodes meet in a folder that all of them
-see, and write there:
-
-    <run>/.nodes/<group>/k.json        what node k does: it is ready, asked to stop, has ended
-    <run>/.nodes/<group>/start.json    by node 0, once all are ready: where torchrun's processes
-                                       find one another
+state and provenance are in the run's folder `node-k`. The nodes tell one another what they do
+(`node_board.py`).
 
 Node 0 passes stop signals on, so an executor tells node 0 alone. Where one node fails, all end.
 """
 
-import json
-import shutil
 import socket
 import threading
 import time
@@ -22,15 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.files import write_json
 from zoerefine.launch.job_output import LOST_CONNECTION
+from zoerefine.launch.node_board import NodeBoard, name_of
 from zoerefine.launch.node_place import NodePlace, place_here
 from zoerefine.launch.several_processes import ALONE
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 
-FOLDER = ".nodes"
 POLL_S = 0.2
 SAY_S = 30.0  # between messages that say for whom a node waits
 LOST_S = 10.0  # for processes to end by themselves where those of another node have ended
@@ -93,27 +86,12 @@ class SeveralNodes(OneNode):
 
     def __init__(self, run: RunDir, place: NodePlace, processes: int) -> None:
         super().__init__(run, place, processes)
-        self.folder = run.path / FOLDER / place.group
-        self._state: dict[str, Any] = {"host": socket.gethostname()}
+        self.board = NodeBoard(run, place)
         self._stop_s = 0.0  # when the job is stopped because it has ended elsewhere
-
-    def _tell(self, **facts: Any) -> None:
-        """Add facts to what the other nodes see of this one."""
-        if facts.items() <= self._state.items():
-            return
-        self._state |= facts
-        write_json(self.folder / f"{self.place.number}.json", self._state)
-
-    def _seen(self, name: int | str) -> dict[str, Any]:
-        """What a node has told; empty before it has told anything."""
-        with suppress(FileNotFoundError, ValueError):
-            found = json.loads((self.folder / f"{name}.json").read_bytes())
-            return dict(found)
-        return {}
 
     @contextmanager
     def taking_part(self) -> Iterator[None]:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.board.create()
         try:
             yield
         except BaseException as error:
@@ -126,7 +104,7 @@ class SeveralNodes(OneNode):
             self._end(code, status.reason)
 
     def _end(self, code: int, reason: str) -> None:
-        self._tell(ended=code, reason=reason)
+        self.board.tell(ended=code, reason=reason)
 
     @contextmanager
     def watching(self, stops: StopForwarding) -> Iterator[None]:
@@ -134,7 +112,8 @@ class SeveralNodes(OneNode):
 
         def watch() -> None:
             while not ended.wait(POLL_S):
-                self._watch(stops)
+                with suppress(OSError):  # of a shared folder; it is tried again
+                    self._watch(stops)
 
         thread = threading.Thread(target=watch, daemon=True)
         thread.start()
@@ -152,7 +131,12 @@ class SeveralNodes(OneNode):
         """Called when the job has ended here, before its end is recorded."""
 
     def _stop_for(self, reason: str, stops: StopForwarding) -> None:
-        """Stop the job here because it has ended elsewhere; kill it after the grace time."""
+        """Stop the job here because it has ended elsewhere; kill it after the grace time.
+
+        Not where it was asked to stop: torchrun kills what does not.
+        """
+        if stops.count:
+            return
         now = time.monotonic()
         self._stop_s = self._stop_s or now + LOST_S
         if now > self._stop_s:
@@ -172,26 +156,19 @@ class FirstNode(SeveralNodes):
                 yield
         finally:
             self._wait_for_ends()
-            shutil.rmtree(self.folder, ignore_errors=True)
-            with suppress(OSError):  # not empty: other groups have begun, or the job has started
-                self.folder.parent.rmdir()
-                self.run.path.rmdir()
+            self.board.remove()
 
     def meet(self, attempt: int) -> Meeting:
-        for other in set(self.folder.parent.iterdir()) - {self.folder}:
-            shutil.rmtree(other, ignore_errors=True)  # of a launch that was killed
+        self.board.remove_others()
         self._wait_until_ready()
-        port = free_port()
-        write_json(
-            self.folder / "start.json",
-            {"address": self.place.address, "port": port, "attempt": attempt},
-        )
-        return meeting_at(self.place, self._seen("start"))
+        start = {"address": self.place.address, "port": free_port(), "attempt": attempt}
+        self.board.announce(start)
+        return meeting_at(self.place, start)
 
     def _wait_until_ready(self) -> None:
         waiting = Waiting()
         while True:
-            states = {number: self._seen(number) for number in self._others}
+            states = {number: self.board.seen(number) for number in self._others}
             for number, state in states.items():
                 if "ended" in state:
                     raise UserError(f"{name_of(number, state)}: {state['reason']}")
@@ -205,18 +182,19 @@ class FirstNode(SeveralNodes):
         return range(1, self.place.nodes)
 
     def _watch(self, stops: StopForwarding) -> None:
-        self._tell(stops=stops.count)
+        self.board.tell(stops=stops.count)
         if reason := self._failure_elsewhere():
             self._stop_for(reason, stops)
 
     def _after(self, stops: StopForwarding) -> None:
-        self._tell(stops=stops.count, left=True)
+        self.board.tell(stops=stops.count, left=True)
         self._wait_for_ends(stops)
-        stops.failure = self._failure_elsewhere()
+        if not stops.count:
+            stops.failure = self._failure_elsewhere()
 
     def _failure_elsewhere(self) -> str:
         """Why the job has failed on another node; empty where it has not."""
-        states = {number: self._seen(number) for number in self._others}
+        states = {number: self.board.seen(number) for number in self._others}
         failed = {name_of(number, state): state["reason"]
                   for number, state in states.items() if state.get("ended")}  # fmt: skip
         causes = [f"{name}: {reason}" for name, reason in failed.items()
@@ -232,7 +210,7 @@ class FirstNode(SeveralNodes):
         count = stops.count if stops else 0
         deadline = time.monotonic() + ENDING_S
         while not self._has_waited and time.monotonic() < deadline:
-            states = [self._seen(number) for number in self._others]
+            states = [self.board.seen(number) for number in self._others]
             if all("ended" in state for state in states if state):
                 break
             if stops and stops.count > count:
@@ -249,16 +227,16 @@ class OtherNode(SeveralNodes):
         self.own = RunDir(run.path / f"node-{place.number}")
 
     def meet(self, attempt: int) -> Meeting:
-        self._tell(ready=True)
+        self.board.tell(ready=True)
         waiting = Waiting()
-        while not (start := self._seen("start")):
-            if "ended" in (first := self._seen(0)):
+        while not (start := self.board.announced()):
+            if "ended" in (first := self.board.seen(0)):
                 raise UserError(f"{name_of(0, first)}: {first['reason']}")
             waiting.say_for("node 0 to prepare the job")
         return meeting_at(self.place, start)
 
     def _watch(self, stops: StopForwarding) -> None:
-        first = self._seen(0)
+        first = self.board.seen(0)
         for _ in range(stops.count, first.get("stops", 0)):
             stops.stop()
         if first.get("left"):
@@ -290,11 +268,6 @@ def node_of(run: RunDir, processes: int) -> OneNode:
     if place.nodes > 1:
         kind = OtherNode if place.number else FirstNode
     return kind(run, place, processes)
-
-
-def name_of(number: int, state: Mapping[str, Any]) -> str:
-    """A node as messages name it."""
-    return f"node {number} ({state['host']})"
 
 
 def meeting_at(place: NodePlace, start: Mapping[str, Any]) -> Meeting:
