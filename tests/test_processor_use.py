@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from zoerefine.cgroup_limits import cpu_quota, memory_left
-from zoerefine.processor_use import SPINS, choose_openmp, share_cores, usable_cores
+from zoerefine.processor_use import (
+    SPINS,
+    choose_openmp,
+    share_cores,
+    usable_cores,
+    use_reserved_cores,
+)
 
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 
@@ -120,6 +126,23 @@ def test_workers_share_the_cores_and_keep_their_share(monkeypatch):
     choose_openmp(environment)  # in the worker
     assert (environment["OMP_NUM_THREADS"], environment["GOMP_SPINCOUNT"]) == ("2", SPINS)
     of_user = {"OMP_NUM_THREADS": "3"}
+    share_cores(of_user, 2)
+    assert of_user["OMP_NUM_THREADS"] == "3"
+
+
+@pytest.mark.parametrize(("processes", "threads"), [(1, "4"), (2, "2"), (8, "1")])
+def test_the_processes_of_a_job_on_ray_share_the_reserved_cores(monkeypatch, processes, threads):
+    monkeypatch.setattr("zoerefine.processor_use.usable_cores", lambda: 12)
+    monkeypatch.setattr("zoerefine.processor_use.visible_cores", lambda: 12)
+    environment = {"OMP_NUM_THREADS": "4"}  # as Ray sets it
+    choose_openmp(environment)
+    use_reserved_cores(environment, 4)
+    choose_openmp(environment)  # in the launcher
+    assert environment["OMP_NUM_THREADS"] == "4"
+    share_cores(environment, processes)
+    assert environment["OMP_NUM_THREADS"] == threads
+    of_user = {"OMP_NUM_THREADS": "3"}
+    use_reserved_cores(of_user, 4)
     share_cores(of_user, 2)
     assert of_user["OMP_NUM_THREADS"] == "3"
 

@@ -20,6 +20,7 @@ THREADS, SPIN_COUNT = "OMP_NUM_THREADS", "GOMP_SPINCOUNT"
 WAIT_SETTINGS = (SPIN_COUNT, "OMP_WAIT_POLICY")
 SETTINGS = (THREADS, *WAIT_SETTINGS)
 OURS = "ZOEREFINE_OPENMP"  # lists what we have set, so that a child process chooses again
+RESERVED = "ZOEREFINE_CORES"  # what a cluster has reserved that does not enforce it
 
 Environment = MutableMapping[str, str]
 
@@ -43,14 +44,20 @@ def threads_of_a_call(environment: Mapping[str, str] = os.environ) -> int:
     return int(stated) if stated.isdecimal() and int(stated) else usable_cores()
 
 
+def computing_cores(environment: Mapping[str, str]) -> int:
+    """Cores for computations: the usable ones, or fewer where a cluster has reserved fewer."""
+    reserved = environment.get(RESERVED, "")
+    return min(usable_cores(), int(reserved)) if reserved.isdecimal() else usable_cores()
+
+
 def choose_openmp(environment: Environment = os.environ) -> None:
     """Set how OpenMP waits and, under a quota, its number of threads."""
     forget_choice(environment)
     chosen = {}
     if not any(name in environment for name in WAIT_SETTINGS):
         chosen[SPIN_COUNT] = SPINS
-    if THREADS not in environment and usable_cores() < visible_cores():
-        chosen[THREADS] = str(usable_cores())
+    if THREADS not in environment and computing_cores(environment) < visible_cores():
+        chosen[THREADS] = str(computing_cores(environment))
     if chosen:
         environment.update(chosen)
         environment[OURS] = " ".join(f"{name}={value}" for name, value in chosen.items())
@@ -66,4 +73,15 @@ def forget_choice(environment: Environment) -> None:
 def share_cores(environment: Environment, processes: int) -> None:
     """Give each of several processes its share of the cores, unless the user has set threads."""
     forget_choice(environment)
-    environment.setdefault(THREADS, str(max(1, usable_cores() // processes)))
+    environment.setdefault(THREADS, str(max(1, computing_cores(environment) // processes)))
+
+
+def use_reserved_cores(environment: Environment, cores: int) -> None:
+    """Let computations use the cores that Ray has reserved.
+
+    Ray sets OMP_NUM_THREADS to their number, unless the user has set it. Several processes of a
+    job share them, so this number is taken as ours.
+    """
+    environment[RESERVED] = str(cores)
+    if environment.get(THREADS) == str(cores):
+        environment[OURS] = f"{environment.get(OURS, '')} {THREADS}={cores}".strip()

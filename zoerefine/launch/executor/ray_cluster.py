@@ -19,6 +19,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch.executor import JobOutcome, Resources, refuse_resources
 from zoerefine.launch.executor.launch_process import LaunchProcess
 from zoerefine.launch.node_place import ONLY, NodePlace
+from zoerefine.processor_use import use_reserved_cores
 
 RETRIES = 20  # nodes that may die under one job
 CANCELLED, KILLED = 130, 137
@@ -97,13 +98,13 @@ class RayExecutor:
     def _start(self, ticket: RayTicket) -> None:
         if self._resources.nodes == 1:
             task = self._task.options(max_retries=RETRIES)
-            ticket.references = [task.remote(ticket.words, {})]
+            ticket.references = [task.remote(ticket.words, self._resources.cpus, {})]
             return
         from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        nodes = self._resources.nodes
-        bundle = {"CPU": self._resources.cpus, "GPU": self._resources.gpus}
+        nodes, cpus = self._resources.nodes, self._resources.cpus
+        bundle = {"CPU": cpus, "GPU": self._resources.gpus}
         bundle = {name: count for name, count in bundle.items() if count}
         ticket.group = placement_group([bundle] * nodes, strategy="STRICT_SPREAD")
         name = uuid4().hex
@@ -112,7 +113,7 @@ class RayExecutor:
             self._task.options(
                 max_retries=0,  # all of them start again together
                 scheduling_strategy=PlacementGroupSchedulingStrategy(ticket.group, number),
-            ).remote(ticket.words, {"group": name, "number": number, "nodes": nodes})
+            ).remote(ticket.words, cpus, {"group": name, "number": number, "nodes": nodes})
             for number in range(nodes)
         ]
 
@@ -179,12 +180,14 @@ class RayExecutor:
             self._ray.cancel(ticket.references[0], force=ticket.cancelled > 1)
 
 
-def run_launch(words: list[str], place: dict[str, Any]) -> JobOutcome:
+def run_launch(words: list[str], cores: int, place: dict[str, Any]) -> JobOutcome:
     """The task: run the launcher on this node to its end.
 
     Args:
+        cores: reserved here.
         place: the node's `NodePlace` without its address; empty for a job on one node.
     """
+    use_reserved_cores(os.environ, cores)
     launch = LaunchProcess(words, place=place_of(place))
     while True:
         try:
