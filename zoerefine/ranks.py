@@ -74,10 +74,23 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     """
     if world_size() == 1:
         return values
-    from torch.distributed.nn.functional import all_reduce
-
-    total: Tensor = all_reduce(values)
+    total: Tensor = SumOverRanks.apply(values)
     return total
+
+
+class SumOverRanks(torch.autograd.Function):
+    """A sum over all ranks; its gradient is the sum of all ranks' gradients."""
+
+    @staticmethod
+    def forward(_: Any, values: Tensor) -> Tensor:
+        total = values.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(_: Any, gradient: Tensor) -> Tensor:
+        total: Tensor = SumOverRanks.apply(gradient)
+        return total
 
 
 def max_over_ranks(value: Tensor) -> Tensor:

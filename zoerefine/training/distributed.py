@@ -1,5 +1,7 @@
 """Data-parallel training: gradients and batch statistics over all ranks."""
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -57,4 +59,6 @@ def data_parallel(refiner: nn.Module) -> nn.Module:
     for name, module in list(refiner.named_modules()):
         if type(module) is nn.BatchNorm2d:
             refiner.set_submodule(name, global_norm(module))
-    return DistributedDataParallel(refiner, broadcast_buffers=False)
+    with warnings.catch_warnings():  # torch 2.11 has no other name for this option
+        warnings.simplefilter("ignore", FutureWarning)
+        return DistributedDataParallel(refiner, broadcast_buffers=False)
