@@ -35,6 +35,7 @@ from zoerefine.training.checkpoint import (
     save_best,
 )
 from zoerefine.training.job import find_data, run_training
+from zoerefine.training.stop_signals import StopSignals
 
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "1")  # 50 take six minutes
 SCRIPT = Path(__file__).resolve().parents[2] / "platform" / "train.py"
@@ -241,6 +242,15 @@ def test_a_signal_stops_with_a_checkpoint_and_the_same_command_resumes(tiny, tmp
     (folder,) = tmp_path.glob("runs/stopped/*-*")
     assert RunDir(folder).status().state == "killed"
     assert load_checkpoint(RunDir(folder).checkpoints)["step"] > 0
+
+
+def test_a_second_ctrl_c_stops_at_once_and_a_second_sigterm_does_not():
+    with StopSignals() as stops:
+        signal.raise_signal(signal.SIGTERM)  # Slurm's
+        signal.raise_signal(signal.SIGTERM)  # torchrun's
+        assert stops.requested
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_a_non_finite_loss_stops_with_the_names_of_the_frames(trainer, train, tmp_path):

@@ -1,4 +1,6 @@
-"""The first Ctrl-C or SIGTERM stops a run after its step, with a checkpoint; a second, at once."""
+"""The first Ctrl-C or SIGTERM stops a run after its step, with a checkpoint; a second Ctrl-C, at
+once. A second SIGTERM does not: Slurm sends one to every process, and torchrun passes its own on.
+"""
 
 import signal
 import threading
@@ -31,6 +33,8 @@ class StopSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
-            raise KeyboardInterrupt
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
         self.requested = True
         say("stopping after this step, with a checkpoint; a second Ctrl-C stops at once")
