@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from zoerefine.listing.protection import Protection
+from zoerefine.listing.removal import remove_run
+from zoerefine.listing.run_index import find_rows
 from zoerefine.locks import lock
 
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
@@ -135,6 +138,39 @@ def test_what_is_needed_stays_and_the_reason_is_said(runs, protect, reason):
     output = runs.run("runs/unet", *ALL, "--yes")
     assert reason in output.err and not output.out
     assert (folder / "status.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("protect", "reason"),
+    [
+        (tag, "it is tagged"),
+        (export, "an engine bundle was exported from it"),
+        (use_path, "uses its files"),
+        (use_copy, "uses its files"),
+        (use_in_words, "uses its files"),
+        (use_in_study, "uses its files"),
+        (be_a_study, "it belongs to a study"),
+    ],
+)
+def test_what_is_needed_since_the_runs_were_listed_stays(runs, protect, reason):
+    folder = runs.add("unet/a", 0.1)
+    runs.add("later/w")
+    rows, _ = find_rows(["runs"])
+    protection = Protection(["runs"], rows)
+    protect(runs, folder)
+    row = next(row for row in rows if row.path == str(folder))
+    assert reason in remove_run(row, protection)
+    assert (folder / "status.json").exists()
+
+
+def test_a_run_that_begins_again_with_the_files_of_another_protects_it(runs):
+    folder = runs.add("unet/a", 0.1)
+    runs.add("later/x")
+    rows, _ = find_rows(["runs"])
+    protection = Protection(["runs"], rows)
+    use_path(runs, folder)
+    row = next(row for row in rows if row.path == str(folder))
+    assert "uses its files" in remove_run(row, protection)
 
 
 def test_a_run_is_removable_once_its_tag_or_its_user_is_gone(runs):

@@ -3,15 +3,18 @@
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+from zoerefine.analysis.find_runs import run_paths
 from zoerefine.errors import UserError
 from zoerefine.launch.executor.slurm_cluster import is_in_slurm
-from zoerefine.listing.run_index import find_rows
-from zoerefine.listing.run_row import DAMAGED, RUNNING, RunRow
+from zoerefine.listing.run_index import FRESH_S, find_rows, stamp_of
+from zoerefine.listing.run_row import DAMAGED, RUNNING, RunRow, read_row
 from zoerefine.locks import is_locked
 from zoerefine.run_dir import LARGEST_DOCUMENT, RunDir
 
@@ -32,10 +35,32 @@ class Protection:
         """
         self.roots = {root for pattern in patterns for root in roots_of(pattern)}
         self.users: dict[str, set[str]] = {}  # `NAME/ID` or a digest: the paths of its users
-        around = {row.path: row for row in (*rows, *rows_around(rows))}
-        for path, row in around.items():
-            self._add(path, row.uses)
-        for study in {study for path in around if (study := study_of(Path(path)))}:
+        self.folders = {runs_root(Path(row.path)) for row in rows}
+        self.stamps: dict[str, str] = {}
+        self.stamps = self._changed()  # of before the runs are read
+        self._add_rows([*rows, *rows_in(self.folders)])
+
+    def look_again(self) -> None:
+        """Find what refers to runs since the last look."""
+        changed = self._changed()
+        self._add_rows([read_row(path) for path in changed])
+        self.stamps |= changed
+
+    def _changed(self) -> dict[str, str]:
+        """The runs that may have changed since the last look, with their stamps."""
+        stamp = cache(stamp_of)
+
+        def is_unchanged(path: str) -> bool:
+            found, time_s = stamp(path)
+            return found == self.stamps.get(path) and time_s + FRESH_S < time.time()
+
+        runs = [run for folder in self.folders for run in run_paths(str(folder), is_unchanged)]
+        return {run: stamp(run)[0] for run in runs if not is_unchanged(run)}
+
+    def _add_rows(self, rows: Sequence[RunRow]) -> None:
+        for row in rows:
+            self._add(row.path, row.uses)
+        for study in {study for row in rows if (study := study_of(Path(row.path)))}:
             self._add(str(study), words_of_study(study))
 
     def _add(self, user: str, texts: Sequence[str]) -> None:
@@ -93,11 +118,11 @@ def roots_of(pattern: str) -> Iterator[str]:
             yield os.path.abspath(match)
 
 
-def rows_around(rows: Sequence[RunRow]) -> Iterator[RunRow]:
-    """The runs in the folders that hold the runs of several names, such as `runs`."""
-    for root in {runs_root(Path(row.path)) for row in rows}:
+def rows_in(folders: Iterable[Path]) -> Iterator[RunRow]:
+    """The runs in folders that hold the runs of several names, such as `runs`."""
+    for folder in folders:
         with suppress(UserError):  # no run is there
-            yield from find_rows([glob.escape(str(root))], keep_index=False)[0]
+            yield from find_rows([glob.escape(str(folder))], keep_index=False)[0]
 
 
 def runs_root(path: Path) -> Path:

@@ -99,6 +99,7 @@ def remove_run(row: RunRow, protection: Protection) -> str:
         now = read_row(row.path)
         if now.state == RUNNING:  # the lock that says so is ours
             now = now._replace(state="killed")
+        protection.look_again()
         if reason := protection.of_run(now):
             return reason
         move_to_trash(path)
