@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from zoerefine.launch import child_process
 from zoerefine.launch.child_process import run_child
 from zoerefine.run_dir import RunDir
 
@@ -210,3 +211,16 @@ def test_a_program_that_cannot_start_is_recorded_as_failed(run):
     run.path.mkdir()
     assert run_child(["/absent/python"], run.path, {}, run, []) == 126
     assert "cannot be started" in run.status().reason
+
+
+def test_a_stop_while_the_job_is_being_started_reaches_it(run, monkeypatch):
+    setup = child_process.child_setup
+
+    def interrupted_setup():
+        signal.raise_signal(signal.SIGINT)
+        return setup()
+
+    monkeypatch.setattr("zoerefine.launch.child_process.child_setup", interrupted_setup)
+    run.path.mkdir()
+    assert run_child(["sleep", "600"], run.path, os.environ, run, []) == 130
+    assert run.status().state == "killed"

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from zoerefine.launch.executor import open_executor
+from zoerefine.launch.executor.local import LocalExecutor
 from zoerefine.launch.job_queue import make_queue, run_queue
 from zoerefine.launch.launch_plan import Job
 from zoerefine.launch.queue_table import QueueRow, progress_of, render_table
@@ -135,6 +136,22 @@ def test_a_narrow_table_shows_states_and_seeds_with_running_jobs_first(tmp_path)
     assert "20 of 24 finished" in lines[0]
     assert all(word in lines[4] for word in ("running", "1:01", "seed 21", "a long"))
     assert all(f"config.yaml seed {seed} " in capture.get() for seed in range(24))
+
+
+class InterruptedExecutor(LocalExecutor):
+    """Ctrl-C comes when a job has just been started."""
+
+    def submit(self, words, folder):
+        started = super().submit(words, folder)
+        signal.raise_signal(signal.SIGINT)
+        return started
+
+
+def test_ctrl_c_while_a_job_is_being_started_stops_it_and_starts_no_other(queue, config):
+    config.write_text("DO: wait\n")
+    jobs = queue(seeds=[0, 1])
+    assert run_queue(jobs, InterruptedExecutor(), parallel=2) == 130
+    assert [job.state for job in jobs] == ["killed", "waiting"]
 
 
 def test_impossible_options_of_a_queue_are_refused(launch):

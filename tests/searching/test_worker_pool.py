@@ -19,7 +19,8 @@ from tests.searching.conftest import (
     training_runs,
 )
 from zoerefine.errors import UserError
-from zoerefine.searching.worker_pool import clean_commit
+from zoerefine.searching.driver import Driver
+from zoerefine.searching.worker_pool import LocalWorkers, clean_commit
 
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "1")
 
@@ -92,6 +93,25 @@ def test_after_ctrl_c_and_after_a_kill_the_same_command_resumes_the_study(
     alone = script("search", *gated.words, "RUN.NAME", "alone")
     assert alone.returncode == 0, alone.stderr
     assert killed.outcomes() == StudyOnDisk(tmp_path, "alone").outcomes()
+
+
+class InterruptedWorkers(LocalWorkers):
+    """Ctrl-C comes when a worker has just been started."""
+
+    def submit(self, name, number, words):
+        ticket = super().submit(name, number, words)
+        signal.raise_signal(signal.SIGINT)
+        return ticket
+
+
+def test_ctrl_c_while_a_worker_is_being_started_stops_it_and_starts_no_other(open_study):
+    study = open_study("{TRAIN: {LR: [0.1, 0.2]}}", "STUDY.WORKERS", 2)
+    study.subject.save(study.run)
+    driver = Driver(study, InterruptedWorkers(study.run, 2, []))
+    with pytest.raises(KeyboardInterrupt):
+        driver.drive()
+    assert len([*study.run.path.glob("workers/*.log")]) == 1
+    assert study.trials() == []
 
 
 def stop_between_writes(process, database):

@@ -39,29 +39,32 @@ def run_child(
 
     The child inherits the descriptors of the locks, so they stay locked until both processes end.
     """
-    run.set_status("running")
-    add(run, started=now(), ended="", exit_status=None)
-    with open(run.log_file, "ab") as file:
+    forwarding = StopForwarding(interrupt)
+    with forwarding, open(run.log_file, "ab") as file:
         log = OutputLog(file)
         outputs = Outputs(log)
         sys.stdout.flush()
-        try:
-            child = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=outputs.out.writer,
-                stderr=outputs.err.writer,
-                start_new_session=True,
-                pass_fds=tuple(lock_fds),
-                preexec_fn=child_setup(),
-            )
-        except OSError as error:
-            return record_end(run, CANNOT_START, 0, f"{command[0]} cannot be started: {error}")
+        with forwarding.held():
+            run.set_status("running")
+            add(run, started=now(), ended="", exit_status=None)
+            try:
+                child = subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=outputs.out.writer,
+                    stderr=outputs.err.writer,
+                    start_new_session=True,
+                    pass_fds=tuple(lock_fds),
+                    preexec_fn=child_setup(),
+                )
+            except OSError as error:
+                reason = f"{command[0]} cannot be started: {error}"
+                return record_end(run, CANNOT_START, 0, reason)
+            forwarding.forward = partial(stop_group, child)
         outputs.close_writers()
-        forwarding = StopForwarding(partial(stop_group, child))
-        with forwarding, following_terminal_size(outputs), watching(forwarding):
+        with following_terminal_size(outputs), watching(forwarding):
             outputs.copy_until_end(lambda: child.poll() is not None)
             code = child.wait()
     code = code or (1 if forwarding.failure else 0)
@@ -103,6 +106,11 @@ def child_setup() -> Callable[[], None]:
             os.kill(os.getpid(), signal.SIGTERM)
 
     return prepare
+
+
+def interrupt(number: int, count: int) -> None:
+    """What a stop signal does before there is a child. Raises `KeyboardInterrupt`."""
+    raise KeyboardInterrupt
 
 
 def stop_group(child: "subprocess.Popen[bytes]", number: int, count: int) -> None:

@@ -124,7 +124,7 @@ def run_queue(jobs: Sequence[QueuedJob], executor: Executor, parallel: int) -> i
     stops = StopForwarding(partial(stop_queue, jobs, executor))
     with live_table(jobs) as show, stops:
         while any(job.state in ("waiting", "running") for job in jobs):
-            advance(jobs, executor, 0 if stops.count else parallel)
+            advance(jobs, executor, stops, parallel)
             show()
             if stops.count and not any(job.state == "running" for job in jobs):
                 break
@@ -134,16 +134,21 @@ def run_queue(jobs: Sequence[QueuedJob], executor: Executor, parallel: int) -> i
     return 130 if stops.count else 1
 
 
-def advance(jobs: Sequence[QueuedJob], executor: Executor, parallel: int) -> None:
+def advance(
+    jobs: Sequence[QueuedJob], executor: Executor, stops: StopForwarding, parallel: int
+) -> None:
     """Update the running jobs, and start waiting ones while fewer than `parallel` run."""
     for job in jobs:
         if job.state == "running":
             update(job, executor)
     free = parallel - sum(job.state == "running" for job in jobs)
     for job in [job for job in jobs if job.state == "waiting"][: max(0, free)]:
-        create_run_root(job.run)  # here: several nodes of a job would do it at the same time
-        job.ticket = executor.submit(job.words, job.run.path)
-        job.state, job.started_s = "running", time.monotonic()
+        with stops.held():
+            if stops.count:
+                return
+            create_run_root(job.run)  # here: several nodes of a job would do it at the same time
+            job.ticket = executor.submit(job.words, job.run.path)
+            job.state, job.started_s = "running", time.monotonic()
 
 
 def update(job: QueuedJob, executor: Executor) -> None:

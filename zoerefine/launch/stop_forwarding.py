@@ -1,7 +1,8 @@
 """Passing Ctrl-C, SIGTERM and a closed terminal on to the processes that we started."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -21,8 +22,9 @@ class StopForwarding:
     def __init__(self, forward: Callable[[int, int], None]) -> None:
         self.count = 0
         self.failure = ""
-        self._forward = forward
+        self.forward = forward
         self._failures = 0
+        self._waiting: list[int] | None = None
 
     def __enter__(self) -> "StopForwarding":
         self._previous = {
@@ -36,6 +38,17 @@ class StopForwarding:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While entered, signals wait, so that they reach what is being started."""
+        self._waiting = []
+        try:
+            yield
+        finally:
+            waiting, self._waiting = self._waiting, None
+            for number in waiting:
+                self._receive(number, None)
+
     def stop(self) -> None:
         """Do what Ctrl-C would; from any thread."""
         self._receive(signal.SIGINT, None)
@@ -44,8 +57,11 @@ class StopForwarding:
         """Do what Ctrl-C would, for a job that has failed elsewhere; from any thread."""
         self.failure = reason
         self._failures += 1
-        self._forward(signal.SIGINT, self.count + self._failures)
+        self.forward(signal.SIGINT, self.count + self._failures)
 
     def _receive(self, number: int, _: object) -> None:
+        if self._waiting is not None:
+            self._waiting.append(number)
+            return
         self.count += 1
-        self._forward(number, self.count + self._failures)
+        self.forward(number, self.count + self._failures)

@@ -153,7 +153,9 @@ class Driver:
         words = ["--join", str(self.study.run.path), "--worker", slot.name]
         if self.until:
             words += ["--until", f"{self.until:.0f}"]
-        slot.ticket = self.workers.submit(slot.name, slot.number, words)
+        with self.stops.held():
+            if not self.stops.count:
+                slot.ticket = self.workers.submit(slot.name, slot.number, words)
 
     def _check(self, slot: WorkerSlot) -> None:
         """If the worker died, replace it and put its trial in the queue."""
