@@ -108,6 +108,13 @@ def use_in_words(runs, folder):
     runs.add("later/x", started=time.time() + 9, arguments=words)
 
 
+def use_in_a_config(runs, folder):
+    """As a training does that packs its data, before it records its weights."""
+    run = runs.folder / "later" / "x"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text(f"TRAIN:\n  FROM: {folder}\n")
+
+
 def use_in_study(runs, folder):
     study = runs.folder / "demo" / "study"
     runs.add("demo/study/trials/0000", 0.1)
@@ -127,6 +134,7 @@ def be_a_study(runs, folder):
         (use_path, "uses its files"),
         (use_copy, "uses its files"),
         (use_in_words, "uses its files"),
+        (use_in_a_config, "uses its files"),
         (use_in_study, "uses its files"),
         (be_a_study, "it belongs to a study"),
     ],
@@ -148,6 +156,7 @@ def test_what_is_needed_stays_and_the_reason_is_said(runs, protect, reason):
         (use_path, "uses its files"),
         (use_copy, "uses its files"),
         (use_in_words, "uses its files"),
+        (use_in_a_config, "uses its files"),
         (use_in_study, "uses its files"),
         (be_a_study, "it belongs to a study"),
     ],

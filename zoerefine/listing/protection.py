@@ -19,7 +19,7 @@ from zoerefine.locks import is_locked
 from zoerefine.run_dir import LARGEST_DOCUMENT, RunDir
 
 STUDY_FILES = ("trials", "study.db", "study.yaml", ".study.lock")
-STUDY_CONFIGS = ("config.yaml", "input.yaml", "study.yaml")
+CONFIGS = ("config.yaml", "input.yaml", "study.yaml")
 PATH_WORD = re.compile(r"[^\s'\"=,\[\]{}]*/[^\s'\"=,\[\]{}]*")
 
 
@@ -59,9 +59,9 @@ class Protection:
 
     def _add_rows(self, rows: Sequence[RunRow]) -> None:
         for row in rows:
-            self._add(row.path, row.uses)
+            self._add(row.path, [*row.uses, *words_of_configs(Path(row.path))])
         for study in {study for row in rows if (study := study_of(Path(row.path)))}:
-            self._add(str(study), words_of_study(study))
+            self._add(str(study), words_of_configs(study))
 
     def _add(self, user: str, texts: Sequence[str]) -> None:
         for text in texts:
@@ -140,13 +140,16 @@ def study_of(path: Path) -> Path | None:
     return None
 
 
-def words_of_study(study: Path) -> list[str]:
-    """What looks like a path in the configs of a study, such as weights to start from."""
+def words_of_configs(folder: Path) -> list[str]:
+    """What looks like a path in the configs of a run or study, such as weights to start from.
+
+    A training records what it starts from only when its data are packed.
+    """
     words: list[str] = []
-    for name in STUDY_CONFIGS:
+    for name in CONFIGS:
         with suppress(OSError, UnicodeError):
-            if (study / name).stat().st_size <= LARGEST_DOCUMENT:
-                words += PATH_WORD.findall((study / name).read_text(encoding="utf-8"))
+            if (folder / name).stat().st_size <= LARGEST_DOCUMENT:
+                words += PATH_WORD.findall((folder / name).read_text(encoding="utf-8"))
     return words
 
 
