@@ -119,3 +119,9 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         lock(tmp_path / "file" / "inside" / "a.lock"),
     ):
         pass
+
+
+def test_a_lock_that_needs_its_folder_does_not_make_it(path):
+    with pytest.raises(FileNotFoundError), try_lock(path, make_folder=False):
+        pass
+    assert not path.parent.exists()

@@ -38,12 +38,14 @@ def lock(path: Path, shared: bool = False) -> Iterator[int]:
 
 
 @contextmanager
-def try_lock(path: Path) -> Iterator[int | None]:
+def try_lock(path: Path, make_folder: bool = True) -> Iterator[int | None]:
     """Hold a lock if it is free: yields the file descriptor, or None where it is taken.
 
-    Raises `UserError` like `lock`.
+    Raises:
+        UserError: like `lock`.
+        FileNotFoundError: without `make_folder`, the lock file's folder does not exist.
     """
-    descriptor = _open_locked(path, fcntl.F_WRLCK, wait=False)
+    descriptor = _open_locked(path, fcntl.F_WRLCK, wait=False, make_folder=make_folder)
     try:
         yield descriptor
     finally:
@@ -65,9 +67,9 @@ def is_locked(path: Path) -> bool:
     return kind != fcntl.F_UNLCK
 
 
-def _open_locked(path: Path, kind: int, wait: bool) -> int | None:
+def _open_locked(path: Path, kind: int, wait: bool, make_folder: bool = True) -> int | None:
     while True:
-        descriptor = _open(path)
+        descriptor = _open(path, make_folder)
         try:
             if not _acquire(descriptor, path, kind, wait):
                 os.close(descriptor)
@@ -80,11 +82,14 @@ def _open_locked(path: Path, kind: int, wait: bool) -> int | None:
         os.close(descriptor)
 
 
-def _open(path: Path) -> int:
+def _open(path: Path, make_folder: bool) -> int:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not make_folder:
+            raise
         raise UserError(f"{path.parent} cannot be written to: {error.strerror}") from None
 
 

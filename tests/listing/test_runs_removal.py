@@ -222,6 +222,13 @@ def test_a_run_whose_lock_is_held_stays_whatever_its_state_says(runs, name):
     assert ids(runs) == ["a"]
 
 
+def test_of_two_removals_the_one_without_the_run_leaves_the_labels_to_the_other(runs):
+    folder = runs.add("unet/a", 0.1)
+    with lock(folder / ".lock"):
+        runs.run(*ALL, "--yes")
+        assert not (folder / ".labels.lock").exists()
+
+
 def test_nothing_outside_the_runs_folder_is_removed(runs):
     outside = runs.add("../elsewhere/a", 0.1).resolve()
     named = runs.add("../others/b", 0.1).resolve()

@@ -7,10 +7,11 @@ whole or gone. The next removal deletes what a killed one left in the trash.
 import os
 import re
 import shutil
+import stat
 import time
 import uuid
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from zoerefine.run_dir import RunDir
 TRASH = ".trash"
 TRASHED = re.compile(r".+\.[0-9a-f]{32}")  # <id>.<random>
 DAY_S = 86400.0
-ATTEMPTS = 5  # another removal may delete the empty trash between two calls
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,24 @@ def remove_run(row: RunRow, protection: Protection) -> str:
     path = Path(row.path)
     if reason := protection.of_place(path):
         return reason
-    if not path.exists():
+    try:
+        reason = move_unless_needed(row, protection)
+    except FileNotFoundError:  # another removal has moved it
         return "it is gone already"
-    lock_file = RunDir(path).lock_file
-    with try_lock(lock_file) as run_fd, try_lock(path / LABELS_LOCK) as labels_fd:
-        if run_fd is None or labels_fd is None:
+    if not reason:
+        unlink_latest(path)
+        empty_trash(path.parent)
+    return reason
+
+
+def move_unless_needed(row: RunRow, protection: Protection) -> str:
+    """Move a run to the trash. Returns why it stays; empty where it is there.
+
+    Raises `FileNotFoundError` where it is gone.
+    """
+    path = Path(row.path)
+    with try_locks(path) as locked:
+        if not locked:
             return protection.of_run(read_row(row.path)) or "a process is using it"
         if not is_run_still(path):
             return "it is gone already"
@@ -103,9 +116,21 @@ def remove_run(row: RunRow, protection: Protection) -> str:
         if reason := protection.of_run(now):
             return reason
         move_to_trash(path)
-    unlink_latest(path)
-    empty_trash(path.parent)
     return ""
+
+
+@contextmanager
+def try_locks(path: Path) -> Iterator[bool]:
+    """Hold a run's lock and its labels' lock; yields whether both were free.
+
+    The second one only with the first one: of two removals at once, one gets both.
+    """
+    with try_lock(RunDir(path).lock_file, make_folder=False) as run_fd:
+        if run_fd is None:
+            yield False
+            return
+        with try_lock(path / LABELS_LOCK, make_folder=False) as labels_fd:
+            yield labels_fd is not None
 
 
 def move_to_trash(path: Path) -> None:
@@ -114,17 +139,26 @@ def move_to_trash(path: Path) -> None:
     Raises `UserError` where that is not our folder, and `OSError` where nothing can be renamed.
     """
     trash = path.parent / TRASH
-    for attempt in range(ATTEMPTS):
-        if trash.is_symlink() or (trash.exists() and not trash.is_dir()):
+    while True:
+        with suppress(FileExistsError):
+            trash.mkdir()
+        if is_foreign(trash):
             raise UserError(f"{trash} is not a folder of zoerefine: move it away")
-        trash.mkdir(exist_ok=True)
         try:
             os.rename(path, trash / f"{path.name}.{uuid.uuid4().hex}")
             break
-        except FileNotFoundError:
-            if attempt == ATTEMPTS - 1:
+        except FileNotFoundError:  # another removal has deleted the empty trash
+            if not path.exists():
                 raise
     sync_folder(path.parent)
+
+
+def is_foreign(trash: Path) -> bool:
+    """Whether something else than a folder has the name of the trash."""
+    try:
+        return not stat.S_ISDIR(os.lstat(trash).st_mode)
+    except FileNotFoundError:  # another removal has deleted it
+        return False
 
 
 def unlink_latest(path: Path) -> None:
@@ -138,11 +172,14 @@ def unlink_latest(path: Path) -> None:
 def empty_trash(folder: Path) -> list[Path]:
     """Delete what is in the trash of a folder. Returns what could not be deleted."""
     trash = folder / TRASH
-    if trash.is_symlink() or not trash.is_dir():
+    if is_foreign(trash):
         return []
     left = []
-    with os.scandir(trash) as entries:
-        names = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+    try:
+        with os.scandir(trash) as entries:
+            names = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
     for name in filter(TRASHED.fullmatch, names):
         shutil.rmtree(trash / name, ignore_errors=True)
         if os.path.lexists(trash / name):
