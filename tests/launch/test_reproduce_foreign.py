@@ -66,3 +66,16 @@ def test_times_are_not_compared(foreign_repository, command, tmp_path):
     assert command("run", *repository.job(commit), "--name", "mnist").returncode == 0
     done = command("reproduce", tmp_path / "runs/mnist/latest")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_other_nodes_left_is_not_compared(foreign_repository, command, tmp_path):
+    repository = foreign_repository("argparse_csv")
+    assert command("run", *repository.job(), "--name", "mnist").returncode == 0
+    run = tmp_path / "runs/mnist/latest"
+    left = run / "node-1" / "left"
+    left.mkdir(parents=True)
+    (left / "results.json").write_text('{"loss": 0.5}')
+    (left / "weights.sha256").write_text("ab" * 32)
+    assert "weights" not in command("show", run).stdout
+    done = command("reproduce", run)
+    assert done.returncode == 0, done.stdout + done.stderr

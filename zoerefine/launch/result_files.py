@@ -13,9 +13,10 @@ from zoerefine.trees import flatten
 
 RESULT_NAMES = ("config.yaml", "best.yaml", "results.json", "weights.sha256", "best.safetensors")
 MAX_BYTES = 256 * 2**20
+OTHER_NODE = re.compile(r"node-\d+/")
 # Written by the launcher, or different each time.
 NOT_RESULTS = re.compile(
-    r"^slurm/|^node-\d+/|(^|/)(\.[^/]*|provenance\.json|status\.json|log\.txt|environment\.txt|uncommitted\.patch"
+    rf"^slurm/|^{OTHER_NODE.pattern}|(^|/)(\.[^/]*|provenance\.json|status\.json|log\.txt|environment\.txt|uncommitted\.patch"
     r"|events\.out\..*|input(\.\w+)?|left\.json)$"
 )
 TIMING = re.compile(r"(_s|_ms|_share|_gib)$")
@@ -46,7 +47,7 @@ def _files(run: RunDir) -> Iterator[str]:
 def result_numbers(run: RunDir) -> dict[str, float]:
     """Every number in the run's results.json files by its place, without those that are times."""
     found: dict[str, float] = {}
-    for path in sorted(run.path.rglob("results.json")):
+    for path in _named("results.json", run):
         where = path.relative_to(run.path).parent.as_posix()
         prefix = "" if where == "." else f"{where}: "
         with suppress(ValueError):  # another repository's results.json may not be JSON
@@ -68,8 +69,14 @@ def weight_digests(run: RunDir) -> dict[str, str]:
     """The digests of trained weights by their place in the run."""
     return {
         path.relative_to(run.path).as_posix(): path.read_text().strip()
-        for path in sorted(run.path.rglob("weights.sha256"))
+        for path in _named("weights.sha256", run)
     }
+
+
+def _named(name: str, run: RunDir) -> list[Path]:
+    """The files of a name anywhere in a run, without those of other nodes."""
+    found = sorted(run.path.rglob(name))
+    return [path for path in found if not OTHER_NODE.match(str(path.relative_to(run.path)))]
 
 
 def left_digests(run: RunDir) -> dict[str, str]:
