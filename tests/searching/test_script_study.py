@@ -299,6 +299,39 @@ def test_trials_of_an_earlier_study_are_known(foreign_repository, open_script_st
     assert [trial.state.name for trial in longer.trials()] == ["WAITING"]  # the grid's own
 
 
+TOGETHER = """
+import os, torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+total = torch.ones(())
+dist.all_reduce(total)
+dist.destroy_process_group()
+if os.environ["RANK"] != "0":
+    raise SystemExit
+print("processes", int(total), flush=True)
+"""
+
+
+def test_each_trial_of_a_search_with_processes_is_started_by_torchrun(
+    foreign_repository, tmp_path, script
+):
+    repository = foreign_repository("plain_prints")
+    text = (repository.folder / "main.py").read_text()
+    repository.commit = repository.change({"main.py": TOGETHER + text})
+    words = ("--grid", "--processes", 2, *repository.set(epochs=2))
+    done = script("search", *search_words(repository, *words, space="[0.1, 0.01]"))
+    assert done.returncode == 0, done.stderr
+    run, trials = study_on_disk(tmp_path)
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 2
+    for trial in trials:
+        launched = trial_run(run, trial.number)
+        assert "processes 2\n" in launched.log_file.read_text()
+        assert launched.read_json(launched.provenance_file)["processes"] == 2
+        assert trial.value == repository.final(launched.left)
+    command = re.search(r"^best again: zoerefine run (.*)$", done.stderr, re.MULTILINE)[1]
+    assert "--processes=2" in command.split()
+
+
 def test_a_worker_that_joins_runs_trials_from_what_the_folder_says(
     foreign_repository, open_script_study, script
 ):
