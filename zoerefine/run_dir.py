@@ -6,6 +6,7 @@ run and holds its lock. Others may read it at any time.
 
 import json
 import os
+import re
 import socket
 import stat
 import time
@@ -28,6 +29,7 @@ ATTEMPT = "ZOEREFINE_ATTEMPT"
 MAX_NAME_BYTES = 120
 LAST_TIME_S = 1e11  # seconds since the epoch, in the year 5138
 LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json
+NODE_FOLDER = re.compile(r"node-\d+")  # of another node of the run's job
 ENGINE = "engine"  # the folder of engine bundles
 # The names of engine bundles, one for each container (zoerefine/exporting/containers).
 BUNDLE_NAMES = ("refiner.ts", "refiner.openvino", "refiner.onnx", "refiner.pt2")

@@ -214,6 +214,24 @@ def test_a_running_run_stays_until_its_process_is_gone(runs, writer):
     assert not folder.exists(), output.err
 
 
+def test_a_run_stays_while_another_node_of_its_job_writes(runs, writer):
+    folder = runs.add("unet/a", 0.1, state="killed")
+    writer(folder / "node-1")
+    for words in (ALL, (*ALL, "--yes")):
+        assert "another node of its job is running" in runs.run(*words).err
+    assert (folder / "status.json").exists()
+
+
+def test_the_folder_of_another_node_is_a_part_of_its_run(runs):
+    folder = runs.add("unet/a", 0.1)
+    tag(runs, folder)
+    runs.add("unet/a/node-1")
+    runs.add("unet/killed/node-1")  # before its first node had recorded anything
+    assert runs.listed() == runs.listed("runs/unet") == runs.listed("runs/*/*") == ["unet/a"]
+    assert "no run" in runs.run("runs/*/*/node-1", *ALL, "--yes", code=2).err
+    assert (folder / "node-1/status.json").exists()
+
+
 @pytest.mark.parametrize("name", [".lock", ".labels.lock"])
 def test_a_run_whose_lock_is_held_stays_whatever_its_state_says(runs, name):
     folder = runs.add("unet/a", 0.1)

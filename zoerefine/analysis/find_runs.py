@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from zoerefine.run_dir import NODE_FOLDER
+
 RUN_FILES = ("provenance.json", "config.yaml")  # a run has one of them
 NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 IsRun = Callable[[str], bool]
@@ -89,7 +91,8 @@ def _entries(folder: str) -> list[str]:
 
 
 def _is_run(path: str) -> bool:
-    return any(os.path.lexists(f"{path}/{name}") for name in RUN_FILES)
+    has_files = any(os.path.lexists(f"{path}/{name}") for name in RUN_FILES)
+    return has_files and not NODE_FOLDER.fullmatch(os.path.basename(path))
 
 
 def _is_unreadable(path: str) -> bool:

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from zoerefine.errors import UserError
 from zoerefine.files import digest_file
-from zoerefine.run_dir import RunDir
+from zoerefine.run_dir import NODE_FOLDER, RunDir
 from zoerefine.trees import flatten
 
 RESULT_NAMES = ("config.yaml", "best.yaml", "results.json", "weights.sha256", "best.safetensors")
 MAX_BYTES = 256 * 2**20
-OTHER_NODE = re.compile(r"node-\d+/")
 # Written by the launcher, or different each time.
 NOT_RESULTS = re.compile(
-    rf"^slurm/|^{OTHER_NODE.pattern}|(^|/)(\.[^/]*|provenance\.json|status\.json|log\.txt|environment\.txt|uncommitted\.patch"
+    rf"^slurm/|^{NODE_FOLDER.pattern}/|(^|/)(\.[^/]*|provenance\.json|status\.json|log\.txt|environment\.txt|uncommitted\.patch"
     r"|events\.out\..*|input(\.\w+)?|left\.json)$"
 )
 TIMING = re.compile(r"(_s|_ms|_share|_gib)$")
@@ -76,7 +75,8 @@ def weight_digests(run: RunDir) -> dict[str, str]:
 def _named(name: str, run: RunDir) -> list[Path]:
     """The files of a name anywhere in a run, without those of other nodes."""
     found = sorted(run.path.rglob(name))
-    return [path for path in found if not OTHER_NODE.match(str(path.relative_to(run.path)))]
+    inside = len(run.path.parts)
+    return [path for path in found if not NODE_FOLDER.fullmatch(path.parts[inside])]
 
 
 def left_digests(run: RunDir) -> dict[str, str]:

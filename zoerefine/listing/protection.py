@@ -81,6 +81,8 @@ class Protection:
             return f"it cannot be read: {row.reason}"
         if row.state == RUNNING:
             return "it is running"
+        if any(map(is_locked, path.glob(f"node-*/{RunDir(path).lock_file.name}"))):
+            return "another node of its job is running"
         if is_in_slurm(path):
             return "a job in Slurm will go on with it"
         if row.tags:
