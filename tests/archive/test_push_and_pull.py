@@ -78,6 +78,12 @@ def test_what_is_no_run_is_refused(folder, run, command):
     assert folder.names() == []
 
 
+def test_a_part_of_a_run_is_refused(folder, run, command):
+    code, out, err = command("push", make_run(run / "node-1"), folder.url)
+    assert (code, out) == (2, "") and f"is a part of a run: give {run}" in err
+    assert folder.names() == []
+
+
 LOCKED = """
 import sys, time
 from pathlib import Path
@@ -88,7 +94,7 @@ with lock(Path(sys.argv[1])):
 """
 
 
-@pytest.mark.parametrize("writes", [".", "trials/3"])
+@pytest.mark.parametrize("writes", [".", "trials/3", "node-1"])
 def test_a_run_that_is_running_is_refused(folder, run, command, writes):
     if writes != ".":
         make_run(run / writes)

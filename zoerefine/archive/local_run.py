@@ -9,7 +9,7 @@ from zoerefine.archive.manifest import ArchivedFile, Manifest, name_fault
 from zoerefine.errors import UserError
 from zoerefine.files import digest_file
 from zoerefine.locks import is_locked
-from zoerefine.run_dir import RunDir
+from zoerefine.run_dir import NODE_FOLDER, RunDir
 from zoerefine.visible_text import visible
 
 RUN_FILES = ("provenance.json", "config.yaml", "study.db", "study.yaml")  # a run has one of them
@@ -22,6 +22,8 @@ def find_run(path: str) -> RunDir:
     folder = Path(path).resolve()
     if not is_run(folder):
         raise UserError(f"{path} is not a run: it has neither provenance.json nor config.yaml")
+    if NODE_FOLDER.fullmatch(folder.name):
+        raise UserError(f"{path} is a part of a run: give {folder.parent}")
     name = archive_name(folder)
     if fault := name_fault(name):
         raise UserError(f"{path} cannot be archived by its name {name}: {fault}")
