@@ -182,6 +182,14 @@ def test_a_run_that_begins_again_with_the_files_of_another_protects_it(runs):
     assert "uses its files" in remove_run(row, protection)
 
 
+def test_a_run_that_ran_again_since_the_runs_were_listed_stays(runs):
+    runs.add("unet/a", 0.1, started=1.6e9)
+    rows, _ = find_rows(["runs"])
+    folder = runs.add("unet/a", 0.1)
+    assert "it has run since" in remove_run(rows[0], Protection(["runs"], rows))
+    assert (folder / "status.json").exists()
+
+
 def test_a_run_is_removable_once_its_tag_or_its_user_is_gone(runs):
     folder = runs.add("unet/a", 0.1)
     use_path(runs, folder)

@@ -112,6 +112,8 @@ def move_unless_needed(row: RunRow, protection: Protection) -> str:
         now = read_row(row.path)
         if now.state == RUNNING:  # the lock that says so is ours
             now = now._replace(state="killed")
+        if (now.started, now.ended) != (row.started, row.ended):
+            return "it has run since the list was made"
         protection.look_again()
         if reason := protection.of_run(now):
             return reason
