@@ -365,6 +365,8 @@ def test_two_removals_at_once_remove_every_run_once(runs):
         (["--keep-best", "1"], "belong to --remove"),
         (["--yes"], "belong to --remove"),
         (["--remove", "--older-than", "1", "--tag", "x"], "cannot be given with"),
+        (["--remove", "--older-than", "1", "--limit", "1"], "--limit only shortens the list"),
+        (["--state", "failed", "--limit", "1", "--archive"], "--limit only shortens the list"),
         (["--watch"], "needs a terminal"),
     ],
 )

@@ -142,6 +142,10 @@ def check_options(args: argparse.Namespace) -> None:
         raise UserError("--remove cannot be given with --tag, --untag or --note")
     if (args.keep_best or 0) < 0 or (args.limit or 0) < 0:
         raise UserError("--keep-best and --limit must not be negative")
+    if args.limit is not None and (args.remove or changes_labels(args)):
+        raise UserError(
+            "--limit only shortens the list: name runs, or give a filter such as --name"
+        )
     if args.older_than is not None and not 0 <= args.older_than < math.inf:
         raise UserError(f"--older-than {args.older_than:g} is not a number of days")
     if args.watch and changes_labels(args):
