@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import signal
 import socket
 
@@ -9,7 +10,10 @@ import pytest
 
 from tests.cluster import kill_tree
 from tests.slurm import needs_slurm
+from zoerefine.launch.executor import slurm_nodes
+from zoerefine.launch.executor.slurm_files import SlurmFiles
 from zoerefine.launch.job_output import OutputLog
+from zoerefine.launch.node_place import NodePlace
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
@@ -169,6 +173,20 @@ def test_nodes_that_cannot_be_used_are_refused(launch, words, message):
     done = launch(*words)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(("code", "stops"), [(0, 0), (1, 2)])
+def test_node_0_goes_on_alone_unless_the_others_have_failed(tmp_path, monkeypatch, code, stops):
+    srun = tmp_path / "srun"
+    srun.write_text(f"#!/bin/sh\nexit {code}\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
+    others = slurm_nodes.OtherNodes(SlurmFiles(tmp_path), NodePlace("a", 0, 2))
+    others.wait()
+    monkeypatch.setattr(slurm_nodes, "ENDING_S", 1e-9)
+    others.wanted_stops()  # the time runs from here
+    assert others.wanted_stops() == stops
 
 
 LOST = "[rank0]: RuntimeError: [gloo/tcp/pair.cc:538] Connection closed by peer"

@@ -62,7 +62,7 @@ class NodeJob:
             time.sleep(POLL_S)
         print(launch.messages(), file=sys.stderr, flush=True)
         if others and others.wanted_stops():
-            outcome = JobOutcome(1, "the other nodes' launches have ended; see the job's log")
+            outcome = JobOutcome(1, "the other nodes' launches have failed; see the job's log")
         if others:
             others.wait()
         return self._end(outcome)

@@ -55,8 +55,11 @@ class OtherNodes:
         self._ended_s = 0.0
 
     def wanted_stops(self) -> int:
-        """How often to stop node 0's launch, because it goes on although the others have ended."""
-        if self._step.poll() is None:
+        """How often to stop node 0's launch, because it goes on although the others have failed.
+
+        Where they have succeeded it may go on: rank 0 often evaluates alone, or collects files.
+        """
+        if not self._step.poll():  # they run, or have succeeded
             return 0
         self._ended_s = self._ended_s or time.monotonic()
         return min(2, int((time.monotonic() - self._ended_s) / ENDING_S))
