@@ -167,7 +167,7 @@ def compile_model(
     try:
         model = read_model(read_file)
         model = with_conversions(model) if conversions else model
-        return openvino.compile_model(model, "CPU", hints)
+        return runtime().compile_model(model, "CPU", hints)
     except RuntimeError as error:
         last = str(error).strip().splitlines()[-1]
         raise UserError(
@@ -180,7 +180,20 @@ def read_model(read_file: Callable[[str], bytes]) -> Any:
     import openvino
 
     weights = openvino.Tensor(np.frombuffer(read_file(WEIGHTS), np.uint8))
-    return openvino.Core().read_model(read_file(XML).decode(), weights)
+    return runtime().read_model(read_file(XML).decode(), weights)
+
+
+@cache
+def runtime() -> Any:
+    """OpenVINO's runtime, one for all engines and kept until the process ends.
+
+    Each runtime gives its thread a stack for signal handlers. Of two runtimes, the second one that
+    is freed brings back the first one's stack, which is freed already: the next Ctrl-C then ends
+    the process with SIGSEGV (seen in OpenVINO 2026.4.1).
+    """
+    import openvino
+
+    return openvino.Core()
 
 
 def with_conversions(model: Any) -> Any:
