@@ -168,6 +168,13 @@ def test_trials_and_the_best_run_of_a_study_are_listed(runs):
     assert len(runs.listed("--name", "demo")) == 3
 
 
+def test_a_trial_and_a_best_run_that_were_pulled_without_their_study_are_listed(runs):
+    names = ["demo/study/trials/0000", "unet/study/best"]
+    for name in names:
+        runs.add(name, 0.1)
+    assert sorted(runs.listed()) == sorted(runs.listed("runs/*")) == names
+
+
 def test_the_metrics_of_a_script_are_listed(runs):
     folder = runs.add("script/a", module="train.py")
     (folder / "results.json").write_text('{"val_acc": 0.91}')

@@ -61,12 +61,12 @@ def resolved(path: str) -> str:
 
 
 def _runs_in(folder: str, is_known: IsRun) -> Iterator[str]:
-    """The run directories directly in a folder, and its unreadable entries."""
+    """The runs and studies directly in a folder, and its unreadable entries."""
     if _is_unreadable(folder):
         yield folder
         return
     for path in _entries(folder):
-        if is_known(path) or _is_run(path) or _is_unreadable(path):
+        if is_known(path) or _is_run(path) or _is_study(path) or _is_unreadable(path):
             yield path
 
 
@@ -93,6 +93,11 @@ def _entries(folder: str) -> list[str]:
 def _is_run(path: str) -> bool:
     has_files = any(os.path.lexists(f"{path}/{name}") for name in RUN_FILES)
     return has_files and not NODE_FOLDER.fullmatch(os.path.basename(path))
+
+
+def _is_study(path: str) -> bool:
+    """Whether a folder holds trials or a best run, perhaps pulled without the study's own files."""
+    return os.path.isdir(f"{path}/trials") or _is_run(f"{path}/best")
 
 
 def _is_unreadable(path: str) -> bool:
