@@ -187,6 +187,13 @@ def test_a_clusters_workers_reserve_the_gpus_of_a_trial(open_study, words, optio
     assert (resources.gpus, resources.cpus) == reserved
 
 
+def test_a_search_that_torchrun_starts_several_times_is_refused(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    with pytest.raises(UserError, match=r"set STUDY\.DEVICES, not --processes"):
+        search.main(["--config", str(tiny), "SEARCH", ONE])
+    assert not (tmp_path / "runs").exists()
+
+
 def test_other_gpus_than_the_devices_are_refused(open_study):
     study = open_study(ONE, "STUDY.DEVICES", 4)
     with (

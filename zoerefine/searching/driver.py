@@ -1,5 +1,6 @@
 """The driver of a study: creates it, starts and replaces its workers, and shows their progress."""
 
+import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -59,9 +60,12 @@ def run_study(
 
     Raises:
         UserError: the study belongs to another commit or configuration; there is nothing to
-            search, or no validation scene; all first trials failed, or workers keep dying.
+            search, or no validation scene; all first trials failed, or workers keep dying;
+            torchrun has started several drivers.
         KeyboardInterrupt: a signal asked to stop; the same command resumes the study.
     """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        raise UserError("a search starts its own processes: set STUDY.DEVICES, not --processes")
     run = run_from_launcher() or RunDir(subject.folder)
     sources = [open_earlier(path, subject, run) for path in earlier]
     tried_first = params_to_try(subject, enqueued)
