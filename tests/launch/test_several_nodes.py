@@ -104,7 +104,7 @@ def until_it_waits(only_run, wait_until):
 
 def check_end(running, run, starts):
     """The launch has succeeded; so often was the job started."""
-    _, errors = running.communicate(timeout=300)
+    _, errors = running.communicate(timeout=600)
     assert running.returncode == 0, errors
     assert run.status().state == "finished"
     assert json.loads(run.results_file.read_text()) == {"sum": EXPECTED}
@@ -151,12 +151,8 @@ def test_when_a_node_dies_the_job_goes_on_at_others(two_nodes, until_it_waits, r
         check_end(running, run, starts=2)
         return
     two_nodes.cluster.kill_node(node)
-    try:
-        two_nodes.open_gate()
-        two_nodes.cluster.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=x")
-    finally:
-        two_nodes.cluster.start_node(node)
-    two_nodes.cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+    two_nodes.open_gate()
+    two_nodes.cluster.start_node(node)  # before Slurm notices
     check_end(running, run, starts=2)
 
 

@@ -31,6 +31,7 @@ from zoerefine.launch.left import (
     put_back,
 )
 from zoerefine.launch.mirror import mirrors_in_use
+from zoerefine.launch.node_place import NODE_LOST
 from zoerefine.launch.run_hold import (
     create_run_root,
     leaving_nothing_unless_started,
@@ -121,6 +122,8 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
             end_processes(run, node.place.number)
             if code and own.status().state == "killed":
                 code = max(code, STOPPED)  # torchrun has its own
+            elif code and node.is_alone:
+                code = NODE_LOST
         collect_after(own, place.folder)
         return code
 

@@ -5,6 +5,9 @@ import os
 from dataclasses import asdict, dataclass
 
 NODE = "ZOEREFINE_NODE"  # the variable: a `NodePlace` as JSON
+# The exit code of node 0's launch where its job has failed and another node does not answer. Slurm
+# may take minutes until it calls that node dead.
+NODE_LOST = 75
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,10 @@ class OneNode:
     Attributes:
         own: the run directory that this launch writes to.
         processes: on this machine.
+        is_alone: whether another node did not say that its part had ended.
     """
+
+    is_alone = False
 
     def __init__(self, run: RunDir, place: NodePlace, processes: int) -> None:
         self.run, self.place = run, place
@@ -211,9 +214,8 @@ class FirstNode(SeveralNodes):
         deadline = time.monotonic() + ENDING_S
         while not self._has_waited and time.monotonic() < deadline:
             states = [self.board.seen(number) for number in self._others]
-            if all("ended" in state for state in states if state):
-                break
-            if stops and stops.count > count:
+            self.is_alone = not all("ended" in state for state in states if state)
+            if not self.is_alone or (stops and stops.count > count):
                 break
             time.sleep(POLL_S)
         self._has_waited = True

@@ -18,7 +18,7 @@ from uuid import uuid4
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import JobOutcome, Resources, refuse_resources
 from zoerefine.launch.executor.launch_process import LaunchProcess
-from zoerefine.launch.node_place import ONLY, NodePlace
+from zoerefine.launch.node_place import NODE_LOST, ONLY, NodePlace
 from zoerefine.processor_use import use_reserved_cores
 
 RETRIES = 20  # nodes that may die under one job
@@ -121,7 +121,8 @@ class RayExecutor:
         outcomes = [self._outcome(reference) for reference in ticket.references]
         if ticket.group is None:
             return outcomes[0]
-        is_lost = any(isinstance(one, LostTask) for one in outcomes)
+        is_lost = any(isinstance(one, LostTask) or (one and one.code == NODE_LOST)
+                      for one in outcomes)  # fmt: skip
         if is_lost and ticket.deaths < RETRIES and not ticket.cancelled:
             self._restart(ticket, running=None in outcomes)
             return None

@@ -20,7 +20,7 @@ from zoerefine.launch.executor.launch_process import LaunchProcess
 from zoerefine.launch.executor.slurm_commands import SlurmError, requeue
 from zoerefine.launch.executor.slurm_files import SlurmFiles
 from zoerefine.launch.executor.slurm_nodes import OtherNodes, first_place
-from zoerefine.launch.node_place import ONLY
+from zoerefine.launch.node_place import NODE_LOST, ONLY
 
 POLL_S = 0.1
 MARGIN_S = 10.0  # before the limit, in which a job that did not stop is killed and queued again
@@ -86,15 +86,17 @@ class NodeJob:
         elif self.came[signal.SIGTERM]:
             pass  # the job runs again, or Slurm's list says that it was cancelled
         elif self.limit_s:
-            self._queue_again()
+            self._queue_again("it reached its time limit")
+        elif outcome.code == NODE_LOST:
+            self._queue_again("one of its nodes was lost")
         else:
             self.files.write_outcome(self.number, outcome)
         return outcome.code
 
-    def _queue_again(self) -> None:
+    def _queue_again(self, why: str) -> None:
         """Put the job back in Slurm's queue, which ends this process."""
         times = self.files.requeued(self.number)
-        reason = f"it reached its time limit {times + 1} times (--requeues {self.requeues})"
+        reason = f"{why}, and it was queued again {times} times (--requeues {self.requeues})"
         if times < self.requeues:
             self.files.count_requeue(self.number)
             try:
@@ -104,7 +106,7 @@ class NodeJob:
                 time.sleep(TERM_WAIT_S)  # Slurm may have ended the command with the job
                 if self.came[signal.SIGTERM]:
                     return
-                reason = f"it reached its time limit and cannot be queued again: {error}"
+                reason = f"{why}, and it cannot be queued again: {error}"
         self.files.write_outcome(self.number, JobOutcome(TIME_LIMIT, reason))
 
 
