@@ -13,12 +13,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
@@ -188,5 +189,19 @@ def report_to(study: RunDir, run: RunDir, claim: Sequence[str]) -> Any:
     return reporting(opened.criteria, Monitor(opened, Claim(trial, {}, run, identifier)))
 
 
+def end_process(code: int) -> NoReturn:
+    """End this process without the interpreter's shutdown, once everything is written.
+
+    After a training with gloo that shutdown has been seen to abort ("terminate called without an
+    active exception"). torchrun then takes the finished training for a failed one.
+    """
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main(sys.argv[1:]))
