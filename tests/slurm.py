@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.ports import reserved_port
+from tests.processes import parent_of
 
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch")
 PLACES = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -121,7 +122,7 @@ class SlurmCluster:
                 variables = (folder / "environ").read_bytes().split(b"\0")
                 if wanted[0] in variables and any(one.startswith(wanted[1]) for one in variables):
                     jobs.append(int(folder.name))
-        parents = {parent_of(job) for job in jobs} - set(jobs)
+        parents = {parent for job in jobs for parent in parents_of(job)} - set(jobs)
         return [one for one in parents if command_of(one).startswith("slurmstepd")] + jobs
 
     def stop(self):
@@ -133,10 +134,11 @@ class SlurmCluster:
             process.wait()
 
 
-def parent_of(pid):
+def parents_of(pid):
+    """Its parent; none where it has ended."""
     with suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0
+        return [parent_of(pid)]
+    return []
 
 
 def command_of(pid):

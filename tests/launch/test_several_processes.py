@@ -4,9 +4,10 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
+
+from tests.processes import is_alive, parent_of
 
 JOB = """
 import argparse, json, os, signal, sys, time
@@ -77,19 +78,6 @@ def waiting_pids_of(run):
     return pids_of(run)
 
 
-def stat_of(pid):
-    """What the system says of a process: state, parent and so on."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-
-
-def is_alive(pid):
-    """Whether a process runs; one that has ended and was not waited for does not."""
-    try:
-        return stat_of(pid)[0] != "Z"
-    except OSError:
-        return False
-
-
 def find(only_run, process):
     """The run of a launch in the background."""
     found = []
@@ -135,7 +123,7 @@ def test_no_process_outlives_its_launch(two, only_run, config, kind):
     pids = waiting_pids_of(run)
     assert all(map(is_alive, pids))
     if kind == "torchrun killed":
-        parent = int(stat_of(pids[0])[1])
+        parent = parent_of(pids[0])
         os.kill(parent, signal.SIGKILL)
     else:
         process.send_signal(signal.SIGINT)
@@ -154,7 +142,7 @@ def test_processes_of_a_killed_launch_end_before_the_next_attempt(two, only_run,
     process = two(background=True)
     run = find(only_run, process)
     pids = waiting_pids_of(run)
-    parent = int(stat_of(pids[0])[1])
+    parent = parent_of(pids[0])
     os.kill(parent, signal.SIGSTOP)  # it cannot pass on that its launcher has died
     process.kill()
     os.kill(parent, signal.SIGKILL)

@@ -125,20 +125,19 @@ def be_a_study(runs, folder):
     (folder / "study.db").touch()
 
 
-@pytest.mark.parametrize(
-    ("protect", "reason"),
-    [
-        (tag, "it is tagged"),
-        (damage, "it cannot be read"),
-        (export, "an engine bundle was exported from it"),
-        (use_path, "uses its files"),
-        (use_copy, "uses its files"),
-        (use_in_words, "uses its files"),
-        (use_in_a_config, "uses its files"),
-        (use_in_study, "uses its files"),
-        (be_a_study, "it belongs to a study"),
-    ],
-)
+NEEDED = [
+    (tag, "it is tagged"),
+    (export, "an engine bundle was exported from it"),
+    (use_path, "uses its files"),
+    (use_copy, "uses its files"),
+    (use_in_words, "uses its files"),
+    (use_in_a_config, "uses its files"),
+    (use_in_study, "uses its files"),
+    (be_a_study, "it belongs to a study"),
+]
+
+
+@pytest.mark.parametrize(("protect", "reason"), [*NEEDED, (damage, "it cannot be read")])
 def test_what_is_needed_stays_and_the_reason_is_said(runs, protect, reason):
     folder = runs.add("unet/a", 0.1)
     protect(runs, folder)
@@ -148,19 +147,7 @@ def test_what_is_needed_stays_and_the_reason_is_said(runs, protect, reason):
     assert (folder / "status.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("protect", "reason"),
-    [
-        (tag, "it is tagged"),
-        (export, "an engine bundle was exported from it"),
-        (use_path, "uses its files"),
-        (use_copy, "uses its files"),
-        (use_in_words, "uses its files"),
-        (use_in_a_config, "uses its files"),
-        (use_in_study, "uses its files"),
-        (be_a_study, "it belongs to a study"),
-    ],
-)
+@pytest.mark.parametrize(("protect", "reason"), NEEDED)
 def test_what_is_needed_since_the_runs_were_listed_stays(runs, protect, reason):
     folder = runs.add("unet/a", 0.1)
     runs.add("later/w")

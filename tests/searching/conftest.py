@@ -102,15 +102,6 @@ def training_runs(tmp_path):
     return sorted(map(RunDir, folders), key=lambda run: run.status().started, reverse=True)
 
 
-def is_alive(pid):
-    """Whether a process exists and is not a zombie."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-
-
 class StudyOnDisk:
     """The study that the command made in the test's folder, from whatever commit."""
 

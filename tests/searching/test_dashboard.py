@@ -15,7 +15,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from tests.searching.conftest import children, is_alive
+from tests.processes import is_alive
+from tests.searching.conftest import children
 from zoerefine.config import defaults, save_config
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir

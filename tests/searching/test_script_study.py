@@ -11,7 +11,8 @@ import optuna
 import pytest
 
 from tests.foreign import KINDS, Gate
-from tests.searching.conftest import children, is_alive
+from tests.processes import is_alive
+from tests.searching.conftest import children
 from zoerefine.cli import load
 from zoerefine.commands import search, search_script
 from zoerefine.errors import UserError

@@ -3,11 +3,10 @@
 import os
 import signal
 import threading
-from pathlib import Path
 
 import pytest
 
-from tests.searching.conftest import is_alive
+from tests.processes import is_alive, parent_of
 from tests.searching.gated_network import GATE
 from zoerefine.commands import search
 from zoerefine.commands.executor_options import resources_of, settings_of
@@ -144,10 +143,6 @@ def test_after_a_kill_of_its_worker_a_run_never_has_two_writers(
     wait_until(lambda: not any(map(is_alive, ranks)))
     wait_until(lambda: run.status().state == "killed")  # torchrun's last thread has ended
     assert not run.results_file.exists()  # the processes did not train to the end
-
-
-def parent_of(pid):
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_workers_share_gpus_and_cores(tmp_path, monkeypatch):

@@ -8,7 +8,6 @@ Node 0 passes stop signals on, so an executor tells node 0 alone. Where one node
 """
 
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -21,6 +20,7 @@ from zoerefine.launch.node_board import NodeBoard, name_of
 from zoerefine.launch.node_place import NodePlace, place_here
 from zoerefine.launch.several_processes import ALONE
 from zoerefine.launch.stop_forwarding import StopForwarding
+from zoerefine.periodic import repeating
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 
@@ -111,20 +111,14 @@ class SeveralNodes(OneNode):
 
     @contextmanager
     def watching(self, stops: StopForwarding) -> Iterator[None]:
-        ended = threading.Event()
-
         def watch() -> None:
-            while not ended.wait(POLL_S):
-                with suppress(OSError):  # of a shared folder; it is tried again
-                    self._watch(stops)
+            with suppress(OSError):  # of a shared folder; it is tried again
+                self._watch(stops)
 
-        thread = threading.Thread(target=watch, daemon=True)
-        thread.start()
         try:
-            yield
+            with repeating(watch, POLL_S):
+                yield
         finally:
-            ended.set()
-            thread.join()
             self._after(stops)
 
     def _watch(self, stops: StopForwarding) -> None:
@@ -198,11 +192,12 @@ class FirstNode(SeveralNodes):
     def _failure_elsewhere(self) -> str:
         """Why the job has failed on another node; empty where it has not."""
         states = {number: self.board.seen(number) for number in self._others}
-        failed = {name_of(number, state): state["reason"]
-                  for number, state in states.items() if state.get("ended")}  # fmt: skip
-        causes = [f"{name}: {reason}" for name, reason in failed.items()
-                  if not LOST_CONNECTION.search(reason)]  # fmt: skip
-        return (causes or [f"{name}: {reason}" for name, reason in failed.items()] or [""])[0]
+        failed = [(number, state) for number, state in states.items() if state.get("ended")]
+        if not failed:
+            return ""
+        causes = [one for one in failed if not LOST_CONNECTION.search(one[1]["reason"])]
+        number, state = (causes or failed)[0]
+        return f"{name_of(number, state)}: {state['reason']}"
 
     def _wait_for_ends(self, stops: StopForwarding | None = None) -> None:
         """Wait once for the other nodes that have taken part; one that is dead does not answer.

@@ -1,10 +1,11 @@
 """A worker: a process that runs one trial of a study after another until none is left."""
 
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 
+from zoerefine.periodic import repeating
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.claims import (
@@ -111,19 +112,7 @@ class Monitor:
         return self.study.is_pruned(self.claim.trial, name, step, value)
 
 
-@contextmanager
-def heartbeat(study: Study, claim: Claim) -> Iterator[None]:
+def heartbeat(study: Study, claim: Claim) -> AbstractContextManager[None]:
     """Record every STUDY.HEARTBEAT_S, from a thread, that this trial's worker is alive."""
-    stop = threading.Event()
-
-    def send() -> None:
-        while not stop.wait(study.options.HEARTBEAT_S):
-            study.storage.record_heartbeat(claim.trial._trial_id)
-
-    thread = threading.Thread(target=send, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    send = partial(study.storage.record_heartbeat, claim.trial._trial_id)
+    return repeating(send, study.options.HEARTBEAT_S)
