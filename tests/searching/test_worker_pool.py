@@ -11,11 +11,11 @@ import time
 
 import pytest
 
+from tests.processes import is_alive
 from tests.searching.conftest import (
     StudyOnDisk,
     check_finished_study,
     children,
-    is_alive,
     training_runs,
 )
 from zoerefine.errors import UserError
