@@ -70,7 +70,7 @@ def make_bundle(root: Path) -> Path:
 
 def last_line(script: str, *words: object) -> str:
     """Run a script of platform/; returns the last line that it prints, the path of its result."""
-    command = [sys.executable, PLATFORM / f"{script}.py", *map(str, words)]
+    command = [sys.executable, str(PLATFORM / f"{script}.py"), *map(str, words)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.splitlines()[-1]
 
@@ -158,7 +158,7 @@ def files_alone(frames: list[SourceFrame], depth: Path, results: ResultFolder) -
 
     def read_and_write(frame: SourceFrame) -> None:
         rgb, zoe = read(frame, depth)
-        results.write(frame.name, "", rgb, zoe)
+        results.write(frame.name, "", rgb, [zoe])
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(read_and_write, frames):

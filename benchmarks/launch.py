@@ -23,7 +23,7 @@ from common.mlflow_program import STORE_VARIABLES, install_mlflow
 from common.report import Row, options, report, row
 from common.trials import trial_rows
 
-from zoerefine.launch.housekeeping import size
+from zoerefine.files import bytes_on_disk
 from zoerefine.launch.left import collect
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
@@ -203,13 +203,13 @@ class Sides:
         variables = STORE_VARIABLES | {"MLFLOW_TRACKING_URI": f"file://{self.root}/mlruns"}
         choices = ("--version", self.commits[-2], "--env-manager", "local")
         assert self.mlflow is not None
-        self.run(self.mlflow, "run", self.url, *choices, **variables)
+        self.run(self.mlflow, "run", self.url, *choices, folder=None, **variables)
 
     def disk(self) -> list[Row]:
         """The disk space of one more workspace, compared with a clone and with its files."""
         (workspace,) = (self.root / "home" / "workspaces").glob("*/*.0")
-        extra, clone = size(workspace), size(self.root / "clone")
-        files = clone - size(self.root / "clone" / ".git")
+        extra, clone = bytes_on_disk(workspace), bytes_on_disk(self.root / "clone")
+        files = clone - bytes_on_disk(self.root / "clone" / ".git")
         rows = [row("disk of an extra workspace", extra / 2**20, "MB")]
         rows.append(row("disk of its files alone", files / 2**20, "MB"))
         return [

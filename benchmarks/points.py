@@ -76,7 +76,7 @@ def errors(dataset: Dataset, one_of: int) -> dict[str, float]:
     for frame in track(frames, len(frames), "spreading points", "frame"):
         assert frame.zoe is not None
         truth_m, rgb = truth_and_picture(dataset, frame)
-        pseudo_m = (read_zoe(frame.zoe) * ZOE_UNIT_M).astype(np.float32)
+        pseudo_m: Array = (read_zoe(frame.zoe) * ZOE_UNIT_M).astype(np.float32)
         if pseudo_m.shape != truth_m.shape:
             pseudo_m = cv2.resize(pseudo_m, truth_m.shape[::-1], interpolation=cv2.INTER_LINEAR)
         valid = (truth_m > NEAREST_M) & (truth_m < FARTHEST_M) & (pseudo_m > 0)

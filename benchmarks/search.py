@@ -73,16 +73,16 @@ def samplers(
         pool.join()
     rows = []
     random, whole = found[RANDOM], statistics.mean(one.epochs for one in found[RANDOM])
-    for side, results in found.items():
+    for side, studies in found.items():
         name = "{}, pruner {}".format(*side)
         for count in (trials // 2, trials):
-            best = [min(one.values[:count]) for one in results]
+            best = [min(one.values[:count]) for one in studies]
             other = [min(one.values[:count]) for one in random]
             gain = [ours - theirs for ours, theirs in zip(best, other, strict=True)]
             rows += with_interval(f"{name}: best of {count} trials", best)
             if side != RANDOM:
                 rows += with_interval(f"{name}: best of {count}, difference from random", gain)
-        share = statistics.mean(one.epochs for one in results) / whole
+        share = statistics.mean(one.epochs for one in studies) / whole
         rows.append(row(f"{name}: epochs relative to random", share, "x"))
     return rows
 

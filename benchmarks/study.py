@@ -22,6 +22,7 @@ from typing import Any
 
 import optuna
 from common.report import Row, options, report, row
+from optuna.storages.journal import JournalFileBackend
 
 from zoerefine.config import defaults, merge
 from zoerefine.progress import say, track
@@ -75,7 +76,7 @@ def opener(kind: str, url: str, folder: Path, name: str) -> Callable[[], Any]:
         path.parent.mkdir(parents=True, exist_ok=True)
 
         def open_journal() -> optuna.Study:
-            backend = optuna.storages.journal.JournalFileBackend(str(path))
+            backend = JournalFileBackend(str(path))
             storage = optuna.storages.JournalStorage(backend)
             return optuna.create_study(study_name=name, storage=storage, load_if_exists=True)
 

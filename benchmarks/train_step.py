@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from common.report import Row, options, report, row
@@ -113,12 +114,12 @@ def measure(root: Path, rounds: int, frames: int) -> list[Row]:
 def one_and_two_processes(root: Path, rounds: int, epochs: int) -> list[Row]:
     """Images/s of the same training in one process and in two, without starting and evaluation."""
     (root / "whole.yaml").write_text(WHOLE_TRAINING.format(root=root, epochs=epochs))
-    commands = {1: [TRAIN], 2: ["-m", *TORCHRUN, "2", TRAIN]}
+    commands = {1: [str(TRAIN)], 2: ["-m", *TORCHRUN, "2", str(TRAIN)]}
     speeds: dict[int, list[float]] = {count: [] for count in commands}
     for number in track(range(rounds), rounds, "measuring", "round"):
         for count in sorted(commands, reverse=bool(number % 2)):
             name = f"p{count}-{number}"
-            words = ["--config", root / "whole.yaml", "RUN.NAME", name]
+            words = ["--config", str(root / "whole.yaml"), "RUN.NAME", name]
             subprocess.run(
                 [sys.executable, *commands[count], *words], check=True, capture_output=True
             )
@@ -173,7 +174,7 @@ def bare_epoch(trainer: Trainer, ready: list[DeviceBatch]) -> None:
         trainer.average.update(trainer.step)
 
 
-def track_nothing():  # type: ignore[no-untyped-def]
+def track_nothing() -> Any:
     """A progress bar that draws nothing."""
     from tqdm import tqdm
 

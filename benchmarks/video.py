@@ -56,7 +56,7 @@ def moving_pictures(size: tuple[int, int], count: int) -> list[np.ndarray]:
     width, height = size
     noise = np.random.default_rng(0).integers(0, 256, (height, width + 2 * count, 3), np.uint8)
     wide = cv2.GaussianBlur(noise, (0, 0), 6)
-    wide = cv2.normalize(wide, None, 0, 255, cv2.NORM_MINMAX)
+    wide = cv2.normalize(wide, wide, 0, 255, cv2.NORM_MINMAX)
     return [np.ascontiguousarray(wide[:, 2 * i : 2 * i + width]) for i in range(count)]
 
 

@@ -181,7 +181,7 @@ def prefix():
     return ["unshare", "--mount", "--", *words, *as_user] if words else as_user
 
 
-_reasons = []
+_reasons: list[str] = []
 
 
 def cannot_run(user):

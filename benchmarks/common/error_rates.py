@@ -36,7 +36,7 @@ def error_rates(studies: int) -> list[Row]:
             label = f"{seeds} seeds: {groups} equal groups, a false 'better'"
             rows.append(row(label, mean(any(verdicts(one)) for one in equal), "", at_most=allowed))
         for apart in DIFFERENCES_SD:
-            different = rng.normal([[0.0], [apart]], 1, (studies, 2, seeds))
+            different = rng.normal(np.array([[0.0], [apart]]), 1, (studies, 2, seeds))
             label = f"{seeds} seeds: 2 groups {apart} sd apart, 'better' found"
             rows.append(row(label, mean(any(verdicts(one)) for one in different), ""))
     return rows

@@ -90,7 +90,7 @@ def environment(packages: tuple[str, ...]) -> str | None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     ours = Path(np.__file__).parents[1]
     (next(folder.glob("lib/*/site-packages")) / "ours.pth").write_text(f"{ours}\n")
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     for words in (packages[1:], ["--no-deps", "--no-build-isolation", packages[0]]):
         done = subprocess.run([*pip, *words], capture_output=True, text=True) if words else None
         if done and done.returncode:

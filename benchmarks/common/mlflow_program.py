@@ -21,7 +21,7 @@ def install_mlflow() -> Path | None:
         say(f"installing {MLFLOW} and {UV} into {folder}, once")
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", MLFLOW, UV]
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", MLFLOW, UV]
         if subprocess.run(pip, stderr=subprocess.DEVNULL, check=False).returncode:
             say("mlflow cannot be installed here: its rows are left out")
             return None

@@ -5,6 +5,7 @@ argv: cache, samples, DataLoader workers, file to make.
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -23,7 +24,8 @@ class Stored(Dataset[torch.Tensor]):
     """Records in an HDF5 file, which each worker process opens for itself."""
 
     def __init__(self, path: Path, samples: int) -> None:
-        self.path, self.samples, self.records = path, samples, None
+        self.path, self.samples = path, samples
+        self.records: Any = None
 
     def __len__(self) -> int:
         return self.samples

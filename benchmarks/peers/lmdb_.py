@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import numpy as np
@@ -24,7 +25,8 @@ class Stored(Dataset[torch.Tensor]):
     """Records in an LMDB, which each worker process opens for itself."""
 
     def __init__(self, folder: Path, samples: int) -> None:
-        self.folder, self.samples, self.reader = folder, samples, None
+        self.folder, self.samples = folder, samples
+        self.reader: Any = None
 
     def __len__(self) -> int:
         return self.samples

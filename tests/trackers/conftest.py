@@ -7,7 +7,6 @@ import json
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import yaml
@@ -156,7 +155,7 @@ WAYS = {
 @pytest.fixture(scope="session")
 def logged(tmp_path_factory):
     """A function: the place of the six runs, logged in one way. Tests must not change it."""
-    places: dict[str, Path] = {}
+    places = {}
 
     def place_of(way):
         if way not in places:

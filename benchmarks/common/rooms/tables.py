@@ -87,8 +87,8 @@ def aim_rows(sides: Rooms) -> list[Row]:
     rows = [
         row("rooms", len(refined), "rooms"),
         *ratio_rows("refined, of the single factor", refined, factor, at_most=0.75),
-        row("rooms where refined beats the single factor", np.mean(refined < factor), "share",
-            at_least=0.8),
+        row("rooms where refined beats the single factor", float(np.mean(refined < factor)),
+            "share", at_least=0.8),
         row("worst room, refined of the pseudo depth", np.max(refined / pseudo), "x", at_most=1.1),
         row("worst room, single factor of the pseudo depth", np.max(factor / pseudo), "x"),
         row("another's pseudo depth, of the own", other.mean() / refined.mean(), "x",
@@ -99,7 +99,7 @@ def aim_rows(sides: Rooms) -> list[Row]:
     covered = column(sides[REFINED], COVERAGE)
     if covered:
         rows.append(row(f"refined: {COVERAGE}", statistics.mean(covered), "share", 0.85, 0.95))
-        inside = np.mean([0.85 <= value <= 0.95 for value in covered])
+        inside = statistics.mean([0.85 <= value <= 0.95 for value in covered])
         rows.append(row(f"rooms with a {COVERAGE} of 0.85 to 0.95", inside, "share"))
     for side in (UNCALIBRATED, BEST_OF_ROOM, BEST_OF_FRAME):
         values = np.array(column(sides[side], "AbsRel"))
