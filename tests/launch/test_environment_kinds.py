@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from importlib.util import find_spec
 
 import pytest
@@ -85,15 +84,10 @@ def environments(home):
     return [path for path in (home / "environments").iterdir() if path.is_dir()]
 
 
-def wait_until(happened):
-    end = time.monotonic() + 120
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 @kinds
-def test_two_launches_at_once_make_one_environment(launch, commit_with, home, tmp_path, kind):
+def test_two_launches_at_once_make_one_environment(
+    launch, commit_with, home, tmp_path, wait_until, kind
+):
     gate = tmp_path / "gate"
     make_gated_source(tmp_path / "sources", gate)
     commit = commit_with("requirements.lock", requirements(tmp_path / "sources"))
@@ -110,7 +104,7 @@ def test_two_launches_at_once_make_one_environment(launch, commit_with, home, tm
 
 @kinds
 def test_after_a_kill_nothing_writes_into_the_next_environment(
-    launch, commit_with, home, tmp_path, kind
+    launch, commit_with, home, tmp_path, wait_until, kind
 ):
     gate = tmp_path / "gate"
     make_gated_source(tmp_path / "sources", gate)

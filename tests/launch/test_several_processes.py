@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 
 import pytest
 
@@ -60,37 +59,29 @@ def two(launch, ranks):
     return run
 
 
-def wait_for(found):
-    deadline = time.monotonic() + 120
-    while not found():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def pids_of(run):
     """The processes of a run that have met."""
     return [int((run.path / f"rank-{rank}").read_text()) for rank in (0, 1)]
 
 
-def waiting_pids_of(run):
+def waiting_pids_of(run, wait_until):
     """The processes of a run, once all of them wait."""
-    wait_for(lambda: run.log_file.exists() and run.log_file.read_text().count("waiting") == 2)
+    wait_until(lambda: run.log_file.exists() and run.log_file.read_text().count("waiting") == 2)
     return pids_of(run)
 
 
-def find(only_run, process):
+def find(only_run, process, wait_until):
     """The run of a launch in the background."""
     found = []
 
     def is_there():
-        assert process.poll() is None, process.communicate()
         try:
             found[:] = [only_run()]
         except (OSError, ValueError):
             return False
         return True
 
-    wait_for(is_there)
+    wait_until(is_there, process)
     return found[0]
 
 
@@ -116,11 +107,11 @@ def test_a_failed_process_ends_all_with_its_message(two, only_run, config):
 
 
 @pytest.mark.parametrize("kind", ["stop", "stop twice", "torchrun killed"])
-def test_no_process_outlives_its_launch(two, only_run, config, kind):
+def test_no_process_outlives_its_launch(two, only_run, config, wait_until, kind):
     config.write_text("DO: wait stubborn\n" if kind == "stop twice" else "DO: wait\n")
     process = two(background=True)
-    run = find(only_run, process)
-    pids = waiting_pids_of(run)
+    run = find(only_run, process, wait_until)
+    pids = waiting_pids_of(run, wait_until)
     assert all(map(is_alive, pids))
     if kind == "torchrun killed":
         parent = parent_of(pids[0])
@@ -128,7 +119,7 @@ def test_no_process_outlives_its_launch(two, only_run, config, kind):
     else:
         process.send_signal(signal.SIGINT)
     if kind == "stop twice":
-        wait_for(lambda: "asked to stop" in run.log_file.read_text())
+        wait_until(lambda: "asked to stop" in run.log_file.read_text())
         process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode != 0
@@ -137,11 +128,13 @@ def test_no_process_outlives_its_launch(two, only_run, config, kind):
     assert kind != "stop" or (run.path / "stopped-0").exists()
 
 
-def test_processes_of_a_killed_launch_end_before_the_next_attempt(two, only_run, config):
+def test_processes_of_a_killed_launch_end_before_the_next_attempt(
+    two, only_run, config, wait_until
+):
     config.write_text("DO: wait\n")
     process = two(background=True)
-    run = find(only_run, process)
-    pids = waiting_pids_of(run)
+    run = find(only_run, process, wait_until)
+    pids = waiting_pids_of(run, wait_until)
     parent = parent_of(pids[0])
     os.kill(parent, signal.SIGSTOP)  # it cannot pass on that its launcher has died
     process.kill()
@@ -149,7 +142,7 @@ def test_processes_of_a_killed_launch_end_before_the_next_attempt(two, only_run,
     process.communicate()
     assert any(map(is_alive, pids))
     again = two(background=True)
-    wait_for(lambda: not any(map(is_alive, pids)))
+    wait_until(lambda: not any(map(is_alive, pids)))
     again.send_signal(signal.SIGINT)
     again.communicate(timeout=120)
 

@@ -18,6 +18,7 @@ from zoerefine.launch.environment_build import (
     is_ready,
 )
 from zoerefine.launch.node_place import NODE
+from zoerefine.launch.python_path import python_path
 from zoerefine.launch.repository_address import LOGIN_VARIABLES
 from zoerefine.locks import lock
 from zoerefine.run_dir import CALLER_FOLDER, RUN_FOLDER, SEED, RunDir
@@ -35,10 +36,9 @@ def job_environment(
 ) -> dict[str, str]:
     """The job's environment variables: the user's, with the workspace first on PYTHONPATH."""
     environment = {key: value for key, value in os.environ.items() if key not in REMOVED_VARIABLES}
-    paths = [str(workspace), environment.get("PYTHONPATH", "")]
     bin_folder = str(python.parent)
     environment |= {
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYTHONPATH": python_path(environment, workspace),
         "PATH": os.pathsep.join(filter(None, [bin_folder, environment.get("PATH", "")])),
         "PYTHONUNBUFFERED": "1",
         "PYTHONHASHSEED": str(seed % 2**32),
@@ -64,9 +64,9 @@ def import_variables(cwd: str, workspace: Path, program: Sequence[str]) -> dict[
     """
     if cwd == "workspace":
         return {}
-    script = [] if program[0] == "-m" else [str(Path(program[0]).resolve().parent)]
-    paths = [*script, str(workspace), os.environ.get("PYTHONPATH", "")]
-    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    script = [] if program[0] == "-m" else [Path(program[0]).resolve().parent]
+    path = python_path(os.environ, *script, workspace)
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}
 
 
 @contextmanager

@@ -23,9 +23,9 @@ from typing import Any, NoReturn
 
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
-from zoerefine.launch.child_process import PR_SET_PDEATHSIG, child_setup, stop_group
-from zoerefine.launch.executor.launch_process import LIBRARY
+from zoerefine.launch.child_process import PR_SET_PDEATHSIG, child_setup, interrupt, stop_group
 from zoerefine.launch.job_output import LOST_CONNECTION
+from zoerefine.launch.python_path import LIBRARY, python_path
 from zoerefine.launch.several_processes import end_processes, job_command
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.processor_use import share_cores
@@ -91,9 +91,8 @@ def train_in_processes(
 
 def process_variables(run: RunDir, processes: int) -> dict[str, str]:
     """The environment of the processes; they share the cores of this one."""
-    paths = [str(LIBRARY), os.environ.get("PYTHONPATH", "")]
-    variables = {RUN_FOLDER: str(run.path), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    environment = os.environ | variables
+    path = python_path(os.environ, LIBRARY)
+    environment = os.environ | {RUN_FOLDER: str(run.path), "PYTHONPATH": path}
     share_cores(environment, processes)
     return environment
 
@@ -102,16 +101,14 @@ def run_to_end(
     command: Sequence[str], environment: Mapping[str, str], lock_fd: int
 ) -> tuple[int, bool]:
     """Run torchrun, and pass stop signals on; its exit code, and whether a signal came."""
-    child = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
-        pass_fds=(lock_fd,), preexec_fn=child_setup(),
-    )  # fmt: skip
-    try:
-        with StopForwarding(partial(stop_group, child)) as stops:
-            code = child.wait()
-    finally:
-        child.kill()  # a signal came before it was forwarded
-    return code, stops.count > 0
+    with StopForwarding(interrupt) as stops:
+        with stops.held():
+            child = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
+                pass_fds=(lock_fd,), preexec_fn=child_setup(),
+            )  # fmt: skip
+            stops.forward = partial(stop_group, child)
+        return child.wait(), stops.count > 0
 
 
 def take_failure(run: RunDir) -> str:

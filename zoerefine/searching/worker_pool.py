@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from zoerefine.errors import UserError
 from zoerefine.launch.child_process import child_setup
 from zoerefine.launch.executor import Executor, JobOutcome
-from zoerefine.launch.executor.launch_process import LIBRARY as CHECKOUT
 from zoerefine.launch.git_commands import head_commit, uncommitted_files
+from zoerefine.launch.python_path import LIBRARY as CHECKOUT
 from zoerefine.launch.queue_table import last_line
 from zoerefine.processor_use import share_cores
 from zoerefine.run_dir import RUN_FOLDER, RunDir

@@ -8,14 +8,12 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import IO
 
 from zoerefine.launch.child_process import child_setup
 from zoerefine.launch.executor import JobOutcome
 from zoerefine.launch.node_place import ONLY, NodePlace
-
-LIBRARY = Path(__file__).resolve().parents[3]
+from zoerefine.launch.python_path import LIBRARY, python_path
 
 
 class LaunchProcess:
@@ -31,9 +29,8 @@ class LaunchProcess:
             ignores_sigterm: for a cluster that sends SIGTERM to the job itself, too, and the
                 launcher would pass on a second one.
         """
-        paths = [str(LIBRARY), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        environment |= place.variables()
+        path = python_path(os.environ, LIBRARY)
+        environment = {**os.environ, "PYTHONPATH": path, **place.variables()}
         self._messages: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with us)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "zoerefine", "run", *words],

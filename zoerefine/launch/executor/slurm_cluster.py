@@ -22,7 +22,6 @@ from pathlib import Path
 from zoerefine.errors import UserError
 from zoerefine.files import write_json
 from zoerefine.launch.executor import JobOutcome, Resources
-from zoerefine.launch.executor.launch_process import LIBRARY
 from zoerefine.launch.executor.slurm_commands import (
     ListedJob,
     SlurmError,
@@ -90,7 +89,7 @@ class SlurmExecutor:
             number = active_job(files)
             if not number:
                 files.write_job(words, self.resources)
-                number = submit_script(files.script_file, files.job_name, self.resources, LIBRARY)
+                number = submit_script(files.script_file, files.job_name, self.resources)
             write_json(files.number_file, {"job": number, "name": files.job_name})
         return SlurmTicket(number, files, f"Slurm job {number}")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from zoerefine.config.cluster_keys import TIME
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import Resources
+from zoerefine.launch.python_path import LIBRARY, python_path
 from zoerefine.launch.redaction import secret_names
 from zoerefine.launch.repository_address import LOGIN_VARIABLES
 from zoerefine.run_dir import ATTEMPT, CALLER_FOLDER, RUN_FOLDER, SEED
@@ -81,16 +82,11 @@ def list_jobs() -> list[ListedJob]:
     ]
 
 
-def submit_script(script: Path, name: str, resources: Resources, library: Path) -> str:
-    """Give a script to Slurm, to run in its own folder; returns the job's number.
-
-    Args:
-        library: the folder of the package, for the job's PYTHONPATH.
-    """
+def submit_script(script: Path, name: str, resources: Resources) -> str:
+    """Give a script to Slurm, to run in its own folder; returns the job's number."""
     words = sbatch_options(resources)
     environment = job_variables(os.environ)
-    paths = [str(library), environment.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    environment["PYTHONPATH"] = python_path(environment, LIBRARY)
     fixed = ("--parsable", f"--job-name={name}", "--output=%j.log", "--export=ALL")
     printed = run_slurm("sbatch", *fixed, *words, script.name, folder=script.parent,
                         environment=environment)  # fmt: skip
