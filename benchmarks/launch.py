@@ -2,9 +2,10 @@
 
 Measured in turn, on one repository behind one `git daemon`: our first launch of a commit (with an
 empty cache), our second, plain `git clone && git checkout`, `mlflow run` (installed once in its own
-virtual environment), and the script alone. Then 1,000 files that a job left in its workspace are
-collected into its run, beside a plain copy of them with `cp`, and a study of a one-second script
-runs beside the script.
+virtual environment), and the script alone. With --before also the second launch by another checkout
+of this project, such as a worktree of an older commit. Then 1,000 files that a job left in its
+workspace are collected into its run, beside a plain copy of them with `cp`, and a study of a
+one-second script runs beside the script.
 """
 
 import os
@@ -28,10 +29,11 @@ from zoerefine.launch.left import collect
 from zoerefine.progress import track
 from zoerefine.run_dir import RunDir
 
-LAUNCHER = Path(__file__).resolve().parents[1] / "platform" / "run_from_commit.py"
+CHECKOUT = Path(__file__).resolve().parents[1]
+BEFORE = "second launch by the other checkout"
 FILES, COMMITS = 2000, 500
 LEFT_FILES, LEFT_BYTES = 1000, 20_000
-TIMES_MLFLOW, OVER_SCRIPT_S, OF_A_CLONE = 5.0, 0.5, 1.0
+TIMES_MLFLOW, OVER_SCRIPT_S, OF_A_CLONE, OF_BEFORE = 5.0, 0.5, 1.0, 1.1
 SCRIPT = """
 import time
 began = time.time()
@@ -44,14 +46,15 @@ Path(os.environ["BENCHMARK_STAMP"]).write_text(f"{began} {memory[0].split()[1]}"
 
 def main() -> None:
     """Print the table, and write it where asked."""
-    args = options(__doc__).parse_args()
+    parser = options(__doc__)
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="another checkout")
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="launch-") as folder:
         root = Path(folder)
         commits = make_repository(root / "served" / "project")
         with served(root / "served") as url:
-            rows = Sides(root, f"{url}/project", commits, install_mlflow()).measure(
-                rounds=5 if args.quick else 15
-            )
+            sides = Sides(root, f"{url}/project", commits, install_mlflow(), args.before)
+            rows = sides.measure(rounds=5 if args.quick else 15)
         rows += trial_rows(root / "trials", args.quick)
     report(rows, args.json)
 
@@ -104,8 +107,11 @@ def served(folder: Path) -> Iterator[str]:
 class Sides:
     """The ways from a commit to running code that are compared."""
 
-    def __init__(self, root: Path, url: str, commits: list[str], mlflow: Path | None) -> None:
+    def __init__(
+        self, root: Path, url: str, commits: list[str], mlflow: Path | None, before: Path | None
+    ) -> None:
         self.root, self.url, self.commits, self.mlflow = root, url, commits, mlflow
+        self.before = before and before.absolute()
         self.stamp = root / "stamp"
         self.count = 0
         (root / "job.yaml").write_text("KEY: 1\n")
@@ -120,6 +126,8 @@ class Sides:
         }
         if self.mlflow:
             sides["mlflow run"] = self.run_mlflow
+        if self.before:
+            sides[BEFORE] = self.second_before
         seconds: dict[str, list[float]] = {name: [] for name in sides}
         memory: dict[str, list[float]] = {name: [] for name in sides}
         for number in track(range(rounds + 1), rounds + 1, "measuring", "round"):
@@ -141,6 +149,9 @@ class Sides:
         rows.append(
             row("second launch, time added to the script alone", over, "s", at_most=OVER_SCRIPT_S)
         )
+        if self.before:
+            share = second / median[BEFORE]
+            rows.append(row(f"second launch, relative to {BEFORE}", share, "x", at_most=OF_BEFORE))
         share = median["first launch"] / median["clone and checkout"]
         rows.append(row("first launch, relative to clone and checkout", share, "x"))
         for name in ("second launch", "mlflow run"):
@@ -176,11 +187,11 @@ class Sides:
             self.run("git", "clone", "-q", self.url, self.root / "alone")
         self.run(sys.executable, "job.py", folder=self.root / "alone")
 
-    def launch(self, home: Path) -> None:
+    def launch(self, home: Path, checkout: Path = CHECKOUT) -> None:
         self.count += 1
         words = ("--repo", self.url, "--commit", self.commits[-2], "--home", home)
         job = ("--config", "job.yaml", "--module", "job.py", "KEY", str(self.count))
-        self.run(sys.executable, LAUNCHER, *words, *job)
+        self.run(sys.executable, checkout / "platform" / "run_from_commit.py", *words, *job)
 
     def clear(self, name: str) -> None:
         """Remove what a side must make again each time."""
@@ -193,6 +204,10 @@ class Sides:
 
     def second(self) -> None:
         self.launch(self.root / "home")
+
+    def second_before(self) -> None:
+        assert self.before is not None
+        self.launch(self.root / "home-before", self.before)
 
     def clone(self) -> None:
         place = self.root / "clone"
