@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from zoerefine.cli import main
-from zoerefine.data.depth_networks import DepthNetwork
+from zoerefine.data.depth_network import DepthNetwork
 from zoerefine.data.pseudo_source import PseudoSource
 
 

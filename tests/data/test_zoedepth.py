@@ -61,7 +61,7 @@ import sys, time
 from zoerefine.data.depth_networks import load_network
 from tests.data.conftest import constant_network
 from zoerefine.data.add_pseudo import add_pseudo_depth
-from zoerefine.data.depth_networks import DepthNetwork
+from zoerefine.data.depth_network import DepthNetwork
 from zoerefine.data.readers import open_dataset
 
 network = constant_network()

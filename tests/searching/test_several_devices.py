@@ -16,7 +16,7 @@ from zoerefine.launch.several_processes import processes_of
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.claims import claim_trial, put_back
 from zoerefine.searching.driver import open_workers
-from zoerefine.searching.trial_processes import report_to
+from zoerefine.searching.rank_process import report_to
 from zoerefine.searching.trial_record import reason_of, trial_run
 from zoerefine.searching.trial_runner import ClaimLost
 from zoerefine.searching.trial_worker import run_worker

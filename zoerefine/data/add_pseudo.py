@@ -10,7 +10,7 @@ import numpy as np
 
 from zoerefine.data.dataset import Dataset, Frame
 from zoerefine.data.depth_codec import SCALE, ZOEDEPTH
-from zoerefine.data.depth_networks import DepthNetwork
+from zoerefine.data.depth_network import DepthNetwork
 from zoerefine.data.pseudo_source import UNKNOWN, PseudoSource, source_of, write_source
 from zoerefine.data.readers import load_layout
 from zoerefine.errors import UserError

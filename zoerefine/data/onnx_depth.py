@@ -23,7 +23,7 @@ import cv2
 import numpy as np
 
 from zoerefine.data.decode import resize_rgb
-from zoerefine.data.depth_networks import DepthNetwork, no_network, relative_depth
+from zoerefine.data.depth_network import DepthNetwork, no_network, relative_depth
 from zoerefine.data.pseudo_source import PseudoSource
 from zoerefine.data.text_files import read_text
 from zoerefine.errors import UserError

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from zoerefine.data import depth_pro, zoedepth
-from zoerefine.data.depth_networks import DepthNetwork, no_network, relative_depth
+from zoerefine.data.depth_network import DepthNetwork, no_network, relative_depth
 from zoerefine.data.pseudo_source import PseudoSource
 from zoerefine.device import pick_device
 from zoerefine.errors import UserError

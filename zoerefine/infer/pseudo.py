@@ -25,7 +25,7 @@ from zoerefine.own_files import refuse_foreign
 from zoerefine.progress import say
 
 if TYPE_CHECKING:
-    from zoerefine.data.depth_networks import DepthNetwork
+    from zoerefine.data.depth_network import DepthNetwork
 
 MODEL = "zoerefine-depth-network"
 
