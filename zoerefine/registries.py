@@ -178,6 +178,7 @@ SAMPLERS = Registry(
         "gp": "zoerefine.searching.samplers:gp",
         "cmaes": "zoerefine.searching.samplers:cmaes",
         "nsga2": "zoerefine.searching.samplers:nsga2",
+        "auto": "zoerefine.searching.samplers:auto",
     },
 )
 PRUNERS = Registry(

@@ -32,7 +32,7 @@ def test_every_name_loads_its_part():
     samplers = [type(SAMPLERS.load(name)(seed=0)).__name__ for name in SAMPLERS]
     assert samplers == [
         *("TPESampler", "RandomSampler", "RandomSampler"),
-        *("ResumableGP", "CmaEs", "NSGAIISampler"),
+        *("ResumableGP", "CmaEs", "NSGAIISampler", "Auto"),
     ]
     pruners = [type(PRUNERS.load(name)(steps=8)).__name__ for name in PRUNERS]
     assert pruners == [

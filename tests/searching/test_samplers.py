@@ -7,9 +7,12 @@ import pytest
 
 from zoerefine.config import load_config
 from zoerefine.errors import UserError
-from zoerefine.searching import check
+from zoerefine.registries import SAMPLERS
+from zoerefine.searching import auto_sampler, check
 from zoerefine.searching.check import check_search_space
 from zoerefine.searching.claims import claim_trial, complete
+from zoerefine.searching.samplers import TrialSampler
+from zoerefine.searching.space import suggest
 from zoerefine.searching.trial_runner import TrialOutcome
 
 pytest.importorskip("scipy", reason="of the extra `samplers`")
@@ -91,9 +94,44 @@ def test_cmaes_loads_no_pickle_of_a_database(open_study, tmp_path):
     assert not any("cma" in key for one in study.trials()[10:] for key in one.system_attrs)
 
 
-@pytest.mark.parametrize(("sampler", "package"), [("gp", "scipy"), ("cmaes", "cmaes")])
+ONLY_RANGES = "{TRAIN: {LR: {low: 0.1, high: 0.9}, WARMUP: {low: 0.0, high: 0.5}}}"
+ONE_RANGE = "{TRAIN: {LR: {low: 0.1, high: 0.9}, WARMUP: {low: 0.1, high: 0.1}}}"
+
+
+@pytest.mark.parametrize(
+    ("space", "objectives", "few", "many"),
+    [
+        (RANGES, "[abs_rel]", "tpe", "tpe"),
+        (ONLY_RANGES, "[abs_rel]", "gp", "cmaes"),
+        (ONE_RANGE, "[abs_rel]", "gp", "tpe"),
+        (RANGES, "[abs_rel, parameters]", "tpe", "nsga2"),
+        (ONLY_RANGES, "[abs_rel, parameters]", "gp", "nsga2"),
+    ],
+)
+def test_auto_samples_as_the_sampler_of_its_rule(
+    open_study, monkeypatch, space, objectives, few, many
+):
+    """After twelve trials, more than any sampler's random ones, both give the same values."""
+
+    def thirteenth_values(sampler):
+        words = ("STUDY.OBJECTIVES", objectives, "STUDY.TRIALS", 13, "STUDY.SAMPLER", "random")
+        study = open_study(space, *words, folder=f"{sampler}-{auto_sampler.MANY}")
+        for number in range(12):
+            figures = {"abs_rel": 0.1 + number % 5, "parameters": number}
+            complete(study, claim_trial(study, "worker"), TrialOutcome(figures))
+        study.optuna.sampler = TrialSampler(SAMPLERS.load(sampler), 0, 12)
+        return suggest(study.space, study.optuna.ask())
+
+    assert thirteenth_values("auto") == thirteenth_values(few)
+    monkeypatch.setattr(auto_sampler, "MANY", 12)
+    assert thirteenth_values("auto") == thirteenth_values(many)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "package"), [("gp", "scipy"), ("cmaes", "cmaes"), ("auto", "scipy")]
+)
 def test_a_missing_package_is_one_line(tiny, monkeypatch, sampler, package):
-    cfg = load_config(tiny, ["SEARCH", RANGES, "STUDY.SAMPLER", sampler])
+    cfg = load_config(tiny, ["SEARCH", ONLY_RANGES, "STUDY.SAMPLER", sampler])
     check_search_space(cfg)
     monkeypatch.setattr(check, "find_spec", lambda name: None)
     with pytest.raises(UserError) as raised:

@@ -42,8 +42,8 @@ class StudyKeys(KeyGroup):
     )
     SAMPLER: str = key(
         OneOf(SAMPLERS), "tpe",
-        "how the values of a trial are chosen; grid: every combination of the lists; gp and cmaes "
-        "need the extra `samplers`",
+        "how the values of a trial are chosen; grid: every combination of the lists; auto: another "
+        "one by the space; gp, cmaes and auto need the extra `samplers`",
     )  # fmt: skip
     PRUNER: str = key(
         OneOf(PRUNERS), "auto",

@@ -9,7 +9,8 @@ from zoerefine.errors import UserError
 from zoerefine.searching.space import MAX_LISTED, Parameter, Range, size_of
 from zoerefine.searching.space_reader import read_space
 
-PACKAGES = {"gp": "scipy", "cmaes": "cmaes"}  # that samplers need, from the extra `samplers`
+# That samplers need, from the extra `samplers`.
+PACKAGES = {"gp": ("scipy",), "cmaes": ("cmaes",), "auto": ("scipy", "cmaes")}
 
 
 def check_search_space(cfg: Config) -> None:
@@ -23,12 +24,13 @@ def check_search_space(cfg: Config) -> None:
 def check_sampler(options: StudyKeys, space: Sequence[Parameter]) -> None:
     """Raises `UserError` where STUDY.SAMPLER cannot search a space, or is not installed."""
     sampler = options.SAMPLER
-    package = PACKAGES.get(sampler)
-    if package and find_spec(package) is None:
-        raise UserError(
-            f"STUDY.SAMPLER {sampler} needs {package}: "
-            "pip install 'zoerefine[samplers]' -c requirements.lock"
-        )
+    is_tpe = sampler == "auto" and not all(isinstance(one, Range) for one in space)
+    for package in () if is_tpe else PACKAGES.get(sampler, ()):
+        if find_spec(package) is None:
+            raise UserError(
+                f"STUDY.SAMPLER {sampler} needs {package}: "
+                "pip install 'zoerefine[samplers]' -c requirements.lock"
+            )
     if sampler == "grid":
         check_size(space)
     if sampler == "cmaes":

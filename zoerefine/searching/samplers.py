@@ -16,6 +16,8 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
 
+from zoerefine.searching.auto_sampler import Auto
+
 POPULATION = 20  # of `nsga2`; Optuna's 50 are more trials than most studies have
 
 
@@ -45,6 +47,11 @@ def cmaes(seed: int) -> BaseSampler:
 def nsga2(seed: int) -> BaseSampler:
     """The genetic algorithm NSGA-II, for many trials with several objectives."""
     return NSGAIISampler(seed=seed, population_size=POPULATION)
+
+
+def auto(seed: int) -> BaseSampler:
+    """One of the samplers above, by the space and the number of trials (`auto_sampler.py`)."""
+    return Auto(seed)
 
 
 def random(seed: int) -> BaseSampler:
