@@ -41,8 +41,8 @@ def trials(study):
 def test_a_killed_study_ends_with_the_same_trials(
     open_study, monkeypatch, space, sampler, count, kills
 ):
-    if sampler in PACKAGES:
-        pytest.importorskip(PACKAGES[sampler], reason="of the extra `samplers`")
+    for package in PACKAGES.get(sampler, ()):
+        pytest.importorskip(package, reason="of the extra `samplers`")
     words = ("STUDY.TRIALS", count, "STUDY.SAMPLER", sampler)
     expected = open_study(space, *words, folder="whole")
     run_trials(expected)
