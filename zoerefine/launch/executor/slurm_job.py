@@ -63,7 +63,9 @@ class NodeJob:
         print(launch.messages(), file=sys.stderr, flush=True)
         if others and others.wanted_stops():
             outcome = JobOutcome(1, "the other nodes' launches have failed; see the job's log")
-        if others:
+        if others and outcome.code == NODE_LOST:  # node 0's launch has waited for it
+            others.wait(0)
+        elif others:
             others.wait()
         return self._end(outcome)
 

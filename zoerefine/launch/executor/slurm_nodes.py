@@ -64,10 +64,10 @@ class OtherNodes:
         self._ended_s = self._ended_s or time.monotonic()
         return min(2, int((time.monotonic() - self._ended_s) / ENDING_S))
 
-    def wait(self) -> None:
+    def wait(self, seconds: float = ENDING_S) -> None:
         """Wait for the other launches after node 0's has ended; end what does not."""
         try:
-            self._step.wait(ENDING_S)
+            self._step.wait(seconds)
         except subprocess.TimeoutExpired:
             self._step.kill()
             self._step.wait()
