@@ -124,6 +124,31 @@ def config(tmp_path):
 
 
 @pytest.fixture
+def commit_with(repository):
+    """Commit files and a script that imports tinything: commit_with(name, text, ...)."""
+
+    def commit(*files):
+        for name, text in zip(files[::2], files[1::2], strict=True):
+            (repository.folder / name).write_text(text)
+        script = "import sys, tinything; print('tinything', tinything.VERSION, sys.prefix)\n"
+        (repository.folder / "uses.py").write_text(script)
+        return repository.commit("three")
+
+    return commit
+
+
+@pytest.fixture
+def wheels(tmp_path):
+    return tmp_path / "wheels"
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    """uv keeps nothing from before."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+
+
+@pytest.fixture
 def home(tmp_path, monkeypatch):
     """The folder of mirrors and workspaces, for this process and for launches."""
     monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))

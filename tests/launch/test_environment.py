@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tests.launch.local_packages import make_wheel
 from zoerefine.launch.environment import job_environment, packages
-from zoerefine.launch.environment_build import lock_file_digest
 from zoerefine.run_dir import RunDir
 
 
@@ -40,13 +39,6 @@ def test_a_lock_file_that_cannot_be_installed_leaves_nothing(launch, repository,
     assert failed.returncode == 2
     assert "cannot be installed: ERROR" in failed.stderr
     assert not [path for path in (home / "environments").iterdir() if path.is_dir()]
-
-
-def test_a_lock_file_that_refers_to_other_files_counts_with_its_commit():
-    plain, leading = b"numpy==2.0\n", b"numpy==2.0\n-r more.txt\n"
-    assert lock_file_digest(plain, "a") == lock_file_digest(plain, "b")
-    assert lock_file_digest(leading, "a") != lock_file_digest(leading, "b")
-    assert lock_file_digest(plain, "a") != lock_file_digest(b"numpy==2.1\n", "a")
 
 
 def test_the_users_pythonpath_comes_after_the_workspace(tmp_path, monkeypatch):

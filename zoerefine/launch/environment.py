@@ -12,7 +12,6 @@ from pathlib import Path
 from zoerefine.launch.environment_build import (
     CURRENT,
     build_environment,
-    environment_name,
     environments_folder,
     find_lock_file,
     is_ready,
@@ -70,12 +69,13 @@ def import_variables(cwd: str, workspace: Path, program: Sequence[str]) -> dict[
 
 
 @contextmanager
-def job_python(kind: str, workspace: Path, commit: str, home: Path) -> Iterator[Path]:
+def job_python(kind: str, workspace: Path, version: str, home: Path) -> Iterator[Path]:
     """Hold the job's Python interpreter.
 
     Args:
         kind: `current`, the interpreter of this process, or a name of `registries.ENVIRONMENTS`: a
             virtual environment made from the commit's lock file.
+        version: names the workspace's files: the commit, and the digest of its changes.
 
     Raises:
         UserError: the commit has no lock file, or it cannot be installed.
@@ -83,8 +83,11 @@ def job_python(kind: str, workspace: Path, commit: str, home: Path) -> Iterator[
     if kind == CURRENT:
         yield Path(sys.executable)
         return
+    # It compiles patterns, which a launch without an environment does not need.
+    from zoerefine.launch.environment_name import environment_name
+
     file = find_lock_file(kind, workspace)
-    folder = environments_folder(home) / environment_name(kind, file, commit)
+    folder = environments_folder(home) / environment_name(kind, file, version)
     lock_file = Path(f"{folder}.lock")
     while True:
         if not is_ready(folder):

@@ -7,13 +7,9 @@
 A row of `registries.ENVIRONMENTS` is a module with the names of `EnvironmentBuilder`.
 """
 
-import hashlib
 import os
-import platform
-import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +21,6 @@ from zoerefine.progress import say
 from zoerefine.registries import ENVIRONMENTS
 
 CURRENT = "current"  # the kind that makes nothing: the interpreter of this process
-# Lines that refer to other files, so that the lock file alone does not fix the packages.
-REFERENCES = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable", ".", "/", "file:")
-# The same in uv.lock and pylock.toml. A project's own entry is ".", which is not installed.
-TOML_REFERENCE = re.compile(r"""\b(path|directory|editable|virtual) = (?!["']\.["'])""")
 
 
 class StepFailed(Exception):
@@ -118,38 +110,13 @@ def find_lock_file(kind: str, workspace: Path) -> Path:
     raise UserError(f"the commit has no {' or '.join(names)} for --environment {kind}")
 
 
-def environment_name(kind: str, file: Path, commit: str) -> str:
-    """The name of the virtual environment that a commit's lock file gives."""
-    settings = [file.parent / name for name in builder_of(kind).SETTINGS_FILES]
-    texts = [f"{path.name}\n".encode() + path.read_bytes() for path in settings if path.is_file()]
-    about = b"" if kind == "venv" else f"{kind} {file.name}\n".encode()
-    return lock_file_digest(file.read_bytes(), commit, about + b"".join(texts))
-
-
-def lock_file_digest(data: bytes, commit: str, more: bytes = b"") -> str:
-    """The digest that names a virtual environment: of the lock file and of our Python version.
-
-    A lock file that refers to other files counts together with its commit.
-
-    Args:
-        more: what else decides the packages.
-    """
-    lines = data.decode(errors="replace").splitlines()
-    has_references = any(
-        line.strip().startswith(REFERENCES) or " @ ." in line or TOML_REFERENCE.search(line)
-        for line in lines
-    )
-    about = f"{sys.version}\n{platform.machine()}\n{commit if has_references else ''}\n"
-    return hashlib.sha256(about.encode() + more + data).hexdigest()[:16]
-
-
 def build_environment(kind: str, folder: Path, file: Path, lock_fd: int) -> None:
     """Make a virtual environment from a lock file. What a killed launch left is removed first.
 
     Args:
         lock_fd: the held lock of the folder.
     """
-    say(f"installing {file.name} into {folder} (once for this lock file)")
+    say(f"installing {file.name} into {folder} (kept for later launches)")
     shutil.rmtree(folder, ignore_errors=True)
     builder = builder_of(kind)
     try:

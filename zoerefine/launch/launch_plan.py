@@ -122,6 +122,11 @@ class LaunchPlan:
         return digest_json(what)
 
     @property
+    def version(self) -> str:
+        """The commit, and the digest of its uncommitted changes: names the files that run."""
+        return self.commit + self.changes.digest
+
+    @property
     def override_arguments(self) -> tuple[str, ...]:
         """The overrides that the job gets as words; the config file holds the others."""
         return () if self.job.overrides_in == "file" else self.job.overrides

@@ -93,7 +93,7 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
             return 0
         source = (plan.address, plan.mirror, plan.commit, plan.changes, plan.home)
         place = stack.enter_context(workspace(*source, own.path))
-        environment = (plan.job.environment, place.folder, plan.commit, plan.home)
+        environment = (plan.job.environment, place.folder, plan.version, plan.home)
         python = stack.enter_context(job_python(*environment))
         program = job_program(plan.job.module, place.folder)
         folder = working_folder(plan.job, place.folder, run)
