@@ -16,25 +16,17 @@ from zoerefine.launch.environment_build import (
     find_lock_file,
     is_ready,
 )
-from zoerefine.launch.node_place import NODE
+from zoerefine.launch.environment_variables import job_variables
 from zoerefine.launch.python_path import python_path
-from zoerefine.launch.repository_address import LOGIN_VARIABLES
 from zoerefine.locks import lock
 from zoerefine.run_dir import CALLER_FOLDER, RUN_FOLDER, SEED, RunDir
-
-# Variables that would change what the job runs, and those that an outer launch has set.
-REMOVED_VARIABLES = {
-    *("PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONPLATLIBDIR", "PYTHONOPTIMIZE"),
-    *("PYTHONWARNINGS", "PYTHONDEBUG", "PYTHONSAFEPATH", "PYTHONNOUSERSITE", "__PYVENV_LAUNCHER__"),
-    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", *LOGIN_VARIABLES, NODE),
-}
 
 
 def job_environment(
     workspace: Path, run: RunDir, seed: int, caller: Path, python: Path
 ) -> dict[str, str]:
     """The job's environment variables: the user's, with the workspace first on PYTHONPATH."""
-    environment = {key: value for key, value in os.environ.items() if key not in REMOVED_VARIABLES}
+    environment = job_variables()
     bin_folder = str(python.parent)
     environment |= {
         "PYTHONPATH": python_path(environment, workspace),

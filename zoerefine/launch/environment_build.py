@@ -7,7 +7,6 @@
 A row of `registries.ENVIRONMENTS` is a module with the names of `EnvironmentBuilder`.
 """
 
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -17,10 +16,12 @@ from typing import Protocol
 
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
+from zoerefine.launch.environment_variables import build_variables
 from zoerefine.progress import say
 from zoerefine.registries import ENVIRONMENTS
 
 CURRENT = "current"  # the kind that makes nothing: the interpreter of this process
+NO_VARIABLES: Mapping[str, str] = {}
 
 
 class StepFailed(Exception):
@@ -40,12 +41,16 @@ class BuildSteps:
     folder: Path
     lock_fd: int
 
-    def run(self, *words: str | Path, variables: Mapping[str, str] = os.environ) -> None:
-        """Run a command to its end. Raises `StepFailed` where it fails."""
+    def run(self, *words: str | Path, variables: Mapping[str, str] = NO_VARIABLES) -> None:
+        """Run a command to its end. Raises `StepFailed` where it fails.
+
+        Args:
+            variables: set for the command, beside those of the user's that builds get.
+        """
         done = subprocess.run(
             [*map(str, words)],
             cwd=self.folder,
-            env=dict(variables),
+            env=build_variables() | dict(variables),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",

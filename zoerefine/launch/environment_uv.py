@@ -5,7 +5,6 @@ and setuptools that come with Python are installed first.
 """
 
 import ensurepip
-import os
 import sys
 import sysconfig
 from importlib.util import find_spec
@@ -13,13 +12,12 @@ from pathlib import Path
 
 from zoerefine.errors import UserError
 from zoerefine.launch.environment_build import BuildSteps, StepFailed
+from zoerefine.launch.environment_venv import VENV
 
 UV_LOCK = "uv.lock"
 LOCK_FILES = (UV_LOCK, "pylock.toml", "requirements.lock")
 SETTINGS_FILES = ("pyproject.toml", "uv.toml")
 INSTALL = "pip install 'zoerefine[uv]' -c requirements.lock"
-# Of the user: the first would accept packages with wrong hashes.
-REMOVED_VARIABLES = {"UV_NO_VERIFY_HASHES", "VIRTUAL_ENV"}
 QUIET = ("--quiet", "--no-progress", "--color", "never")
 LONGEST_REASON = 500
 
@@ -35,19 +33,21 @@ def build(folder: Path, file: Path, steps: BuildSteps) -> None:
 
     The network is used only where uv's cache does not have everything.
     """
-    steps.run(sys.executable, "-m", "venv", "--without-pip", folder)
+    steps.run(sys.executable, *VENV, "--without-pip", folder)
     python = folder / "bin" / "python"
-    variables = {key: value for key, value in os.environ.items() if key not in REMOVED_VARIABLES}
-    variables["UV_PROJECT_ENVIRONMENT"] = str(folder)
     uv = uv_program()
     into = ("--python", python, *QUIET)
     own = bundled_wheels()
     if own:
         alone = ("--offline", "--no-index", "--no-deps", "--no-config")
-        steps.run(uv, "pip", "install", *into, *alone, *own, variables=variables)
+        unhashed = {"UV_REQUIRE_HASHES": "false"}  # the user may require hashes of the commit's
+        steps.run(uv, "pip", "install", *into, *alone, *own, variables=unhashed)
     # The commit's own project is in the workspace. --inexact keeps pip.
     sync = ("sync", "--frozen", "--inexact", "--no-install-project", "--no-editable")
-    words = sync if file.name == UV_LOCK else ("pip", "install", "-r", file)
+    # Settings files may turn the comparison of hashes off. `uv sync` always compares them.
+    install = ("pip", "install", "--verify-hashes", "-r", file)
+    words = sync if file.name == UV_LOCK else install
+    variables = {"UV_PROJECT_ENVIRONMENT": str(folder)}
     try:
         steps.run(uv, *words, *into, "--offline", variables=variables)
     except StepFailed:

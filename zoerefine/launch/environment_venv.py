@@ -7,7 +7,9 @@ from zoerefine.launch.environment_build import BuildSteps
 
 LOCK_FILES = ("requirements.lock", "requirements.txt")
 SETTINGS_FILES = ()
-PIP_INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+# Isolated: Python would find modules of the commit first, and pip count them as installed.
+VENV = ("-I", "-m", "venv")
+PIP_INSTALL = ("-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 
 
 def check_requirements() -> None:
@@ -16,7 +18,7 @@ def check_requirements() -> None:
 
 def build(folder: Path, file: Path, steps: BuildSteps) -> None:
     """Make the environment. Raises `StepFailed`."""
-    steps.run(sys.executable, "-m", "venv", folder)
+    steps.run(sys.executable, *VENV, folder)
     steps.run(folder / "bin" / "python", *PIP_INSTALL, "-r", file)
 
 
