@@ -1,4 +1,4 @@
-"""What the user's settings and files of the commit may do to a virtual environment."""
+"""What the user's settings and the state of a disk may do to a virtual environment."""
 
 import os
 import shutil
@@ -151,3 +151,19 @@ def test_settings_of_uv_count_for_the_environment(launch, commit_with, home, whe
         words = ("--environment", "uv", "--module", "uses.py")
         assert launch(*words, commit=commit).returncode == 0
     assert len(environments(home)) == 2
+
+
+def test_an_environment_whose_python_was_removed_is_made_again(
+    launch, commit_with, home, wheels, tmp_path
+):
+    make_wheel(wheels, "1.0")
+    commit = commit_with("requirements.lock", requirements(wheels))
+    words = ("--environment", "venv", "--module", "uses.py", "KEY")
+    assert launch(*words, "1", commit=commit).returncode == 0
+    (environment,) = environments(home)
+    python = environment / "bin" / "python"
+    python.unlink()
+    python.symlink_to(tmp_path / "removed" / "python3")
+    again = launch(*words, "2", commit=commit)
+    assert again.returncode == 0, again.stderr
+    assert "tinything 1.0" in again.stdout

@@ -7,6 +7,7 @@
 A row of `registries.ENVIRONMENTS` is a module with the names of `EnvironmentBuilder`.
 """
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -88,8 +89,8 @@ def environments_folder(home: Path) -> Path:
 
 
 def is_ready(folder: Path) -> bool:
-    """Whether a virtual environment is complete."""
-    return (folder / ".ready").exists()
+    """Whether a virtual environment is complete, and the Python that it links to is still there."""
+    return (folder / ".ready").exists() and os.access(folder / "bin" / "python", os.X_OK)
 
 
 def check_environment(kind: str) -> None:
@@ -116,7 +117,7 @@ def find_lock_file(kind: str, workspace: Path) -> Path:
 
 
 def build_environment(kind: str, folder: Path, file: Path, lock_fd: int) -> None:
-    """Make a virtual environment from a lock file. What a killed launch left is removed first.
+    """Make a virtual environment from a lock file. What cannot be used there is removed first.
 
     Args:
         lock_fd: the held lock of the folder.
