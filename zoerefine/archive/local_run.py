@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from zoerefine.archive.manifest import ArchivedFile, Manifest, name_fault
 from zoerefine.errors import UserError
@@ -12,7 +13,8 @@ from zoerefine.locks import is_locked
 from zoerefine.run_dir import NODE_FOLDER, RunDir
 from zoerefine.visible_text import visible
 
-RUN_FILES = ("provenance.json", "config.yaml", "study.db", "study.yaml")  # a run has one of them
+STUDY_FILES = ("study.db", "study.yaml")  # a study has one of them, or a study_id
+RUN_FILES = ("provenance.json", "config.yaml", *STUDY_FILES)  # a run has one of them
 WRITERS_LOCKS = {".lock", ".study.lock"}
 IDENTITY = ("commit", "identity", "config_digest", "study_id")
 
@@ -35,6 +37,18 @@ def is_run(folder: Path) -> bool:
     return any((folder / name).exists() for name in RUN_FILES)
 
 
+def is_study(run: RunDir) -> bool:
+    """Whether a run is a study. Raises `UserError` where its provenance is damaged."""
+    if any((run.path / name).exists() for name in STUDY_FILES):
+        return True
+    return "study_id" in recorded_facts(run)
+
+
+def recorded_facts(run: RunDir) -> dict[str, Any]:
+    """A run's provenance; empty where it has none. Raises `UserError` where it is damaged."""
+    return run.read_json(run.provenance_file) if run.provenance_file.exists() else {}
+
+
 def archive_name(folder: Path) -> str:
     """A run's path in its runs folder: NAME/ID, or NAME/ID/trials/3 and NAME/ID/best in a study."""
     whole = folder
@@ -55,7 +69,7 @@ def describe(run: RunDir) -> Manifest:
         files, left_out = describe_files(run.path)
     except FileNotFoundError as error:
         raise changed(error.filename) from None
-    recorded = run.read_json(run.provenance_file) if run.provenance_file.exists() else {}
+    recorded = recorded_facts(run)
     identity = {key: str(recorded[key]) for key in IDENTITY if recorded.get(key)}
     state = run.status().state
     return Manifest(archive_name(run.path), state, identity, tuple(files), tuple(left_out))

@@ -22,7 +22,8 @@ MAX_PARTS = 100  # folders of a path
 MAX_PATH = 4096  # bytes, with a NUL at the end
 MAX_FACT = 4096  # characters
 LATEST = "latest"
-NAME_PARTS = (2, 3, 4)  # name/id, name/id/best, name/id/trials/3
+# The runs inside a study's folder, by their paths there: searching/trial_record.py and best.py.
+STUDY_PART = re.compile(r"trials/[0-9]+|(best|pareto-[0-9]+)(-seed[0-9]+)?")
 
 
 class DamagedManifestError(ValueError):
@@ -154,8 +155,9 @@ def name_fault(name: Any) -> str:
     if fault := path_fault(name):
         return fault
     parts = name.split("/")
-    if len(parts) not in NAME_PARTS:
-        return "it is not NAME/ID"
+    inner = "/".join(parts[2:])
+    if len(parts) < 2 or not (inner == "" or STUDY_PART.fullmatch(inner)):
+        return "it is neither NAME/ID nor that of a trial or best run of a study"
     if not name.isprintable() or any(part[0] in ".-" for part in parts):
         return "a part starts with a dot or a dash, or cannot be printed"
     if any(char in name for char in "*?["):

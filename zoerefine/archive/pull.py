@@ -11,8 +11,14 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from zoerefine.archive.local_run import entries_below
-from zoerefine.archive.manifest import MANIFEST, ArchivedFile, Manifest, read_manifest
+from zoerefine.archive.local_run import entries_below, is_run, is_study
+from zoerefine.archive.manifest import (
+    MANIFEST,
+    STUDY_PART,
+    ArchivedFile,
+    Manifest,
+    read_manifest,
+)
 from zoerefine.archive.push import OBJECTS
 from zoerefine.archive.remote import NotThereError, Remote
 from zoerefine.archive.transfer import MB, Meter, Sum, file_blocks, has_digest, in_parallel, metered
@@ -20,7 +26,8 @@ from zoerefine.errors import UserError
 from zoerefine.files import create_ignored_folder, sync_file_system, sync_folder
 from zoerefine.locks import try_lock
 from zoerefine.progress import say
-from zoerefine.run_dir import LARGEST_DOCUMENT
+from zoerefine.run_dir import LARGEST_DOCUMENT, RunDir
+from zoerefine.visible_text import visible
 
 LISTED = 8  # archives that an error names
 
@@ -28,16 +35,19 @@ LISTED = 8  # archives that an error names
 def pull(archive: Remote, runs: Path) -> Path:
     """Copy an archive into a runs folder; returns the run directory.
 
-    Raises `UserError` where there is no archive, it is damaged, or another run is in its place.
+    Raises `UserError` where there is no archive, it is damaged, or another run is in its place or
+    would contain it.
     """
     manifest = read_archive(archive)
     target = runs / manifest.name
+    refuse_inside_run(runs, manifest.name)
+    remove_links(beside(target))
     if os.path.lexists(target):
         require_equal(target, manifest, archive)
         remove_beside(target)
         return target
     create_ignored_folder(runs)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    create_folder(target.parent)
     with try_lock(beside(target) / ".lock") as descriptor:
         if descriptor is None:
             raise UserError(f"another process pulls {target}")
@@ -51,20 +61,63 @@ def pull(archive: Remote, runs: Path) -> Path:
 
 
 def read_archive(archive: Remote) -> Manifest:
-    """The manifest of an archive. Raises `UserError` where there is none, or it is damaged."""
+    """The manifest of an archive.
+
+    Raises `UserError` where there is none, it is damaged, or its run has another name than it.
+    """
     try:
         data = archive.read(MANIFEST, LARGEST_DOCUMENT)
     except NotThereError:
+        raise no_archive(archive) from None
+    manifest = read_manifest(data, f"{archive.url}/{MANIFEST}")
+    if not archive.is_at(manifest.name):
+        raise UserError(
+            f"{archive.url} holds the run {visible(manifest.name)}: its address must end with that"
+        )
+    return manifest
+
+
+def no_archive(archive: Remote) -> UserError:
+    """The error for an address without a manifest, with the archives below it."""
+    try:
         names = archive.folders()
-        more = ", ..." if len(names) > LISTED else ""
-        below = f"; below it: {', '.join(names[:LISTED])}{more}" if names else ""
-        raise UserError(f"{archive.url} is not an archive of a run{below}") from None
-    return read_manifest(data, f"{archive.url}/{MANIFEST}")
+    except NotThereError:
+        return UserError(f"{archive.url} does not exist, or cannot be listed: check the address")
+    more = ", ..." if len(names) > LISTED else ""
+    below = f"; below it: {', '.join(names[:LISTED])}{more}" if names else ""
+    return UserError(f"{archive.url} is not an archive of a run{below}")
+
+
+def refuse_inside_run(runs: Path, name: str) -> None:
+    """Raises `UserError` where a run would get into another one, unless that is its study."""
+    parts = name.split("/")
+    for count in range(1, len(parts)):
+        above, inner = runs.joinpath(*parts[:count]), "/".join(parts[count:])
+        if is_run(above) and not (STUDY_PART.fullmatch(inner) and is_study(RunDir(above))):
+            raise UserError(
+                f"{runs / name} would be a part of {above}, which is a run but not its study: give "
+                "another --runs"
+            )
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder that may exist. Raises `UserError` where it cannot be created."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be created: {error.strerror}") from None
 
 
 def beside(target: Path) -> Path:
     """The folder for a run that is not complete. Its name is hidden, and it is not a run."""
     return target.with_name(f".{target.name}.pulling")
+
+
+def remove_links(folder: Path) -> None:
+    """Remove links that somebody else has put there: what they lead to is not ours to change."""
+    for path in (folder, folder / ".lock", folder / "run"):
+        if path.is_symlink():
+            path.unlink()
 
 
 def remove_beside(target: Path) -> None:
@@ -96,7 +149,7 @@ def is_complete(path: Path, file: ArchivedFile) -> bool:
 
 def remove_foreign(folder: Path, manifest: Manifest) -> None:
     """Remove what an earlier pull left that is not of this manifest, or has another size."""
-    folder.mkdir(exist_ok=True)
+    create_folder(folder)
     sizes = {folder / file.path: file.bytes for file in manifest.files}
     for path in list(entries_below(folder)):
         if path.is_symlink() or not path.is_file() or path.stat().st_size != sizes.get(path):

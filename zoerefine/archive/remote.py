@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from zoerefine.errors import UserError
 from zoerefine.files import sync_file_system
@@ -46,12 +47,23 @@ class Remote:
         inner._system = self._system
         return inner
 
+    def is_at(self, path: str) -> bool:
+        """Whether this folder's address ends with these folders, perhaps encoded, as in HTTP."""
+        addresses = (self._root, unquote(self._root))
+        return any(f"/{address}".endswith(f"/{path}") for address in addresses)
+
     def sizes(self) -> dict[str, int]:
-        """The bytes of every file directly in this folder, by name."""
-        return {name: one["size"] for name, one in self._entries() if one["type"] == "file"}
+        """The bytes of every file directly in this folder, by name; none where there is none."""
+        try:
+            return {name: one["size"] for name, one in self._entries() if one["type"] == "file"}
+        except NotThereError:
+            return {}
 
     def folders(self) -> list[str]:
-        """The names of the folders directly in this folder."""
+        """The names of the folders directly in this folder.
+
+        Raises `NotThereError` where it does not exist.
+        """
         return sorted(name for name, one in self._entries() if one["type"] == "directory")
 
     def read(self, name: str, limit_bytes: int) -> bytes:
@@ -96,12 +108,9 @@ class Remote:
             self._system.rm_file(f"{self._root}/{name}")
 
     def _entries(self) -> list[tuple[str, dict[str, Any]]]:
-        try:
-            with self._reported(""):
-                self._system.invalidate_cache()
-                found = self._system.ls(self._root, detail=True)
-        except NotThereError:
-            return []
+        with self._reported(""):
+            self._system.invalidate_cache()
+            found = self._system.ls(self._root, detail=True)
         return [(one["name"].rstrip("/").rpartition("/")[2], one) for one in found]
 
     def _open(self, name: str, mode: str) -> Any:
