@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from zoerefine.archive.manifest import ArchivedFile, Manifest, name_fault
+from zoerefine.archive.manifest import (
+    ArchivedFile,
+    DamagedManifestError,
+    Manifest,
+    decode,
+    name_fault,
+)
 from zoerefine.errors import UserError
 from zoerefine.files import digest_file
 from zoerefine.locks import is_locked
@@ -62,7 +68,8 @@ def archive_name(folder: Path) -> str:
 def describe(run: RunDir) -> Manifest:
     """The manifest of a run, with the digests of all its files.
 
-    Raises `UserError` where the run or a trial of it is being written, or a file changes meanwhile.
+    Raises `UserError` where the run or a trial of it is being written, a file changes meanwhile, or
+    `pull` would refuse the manifest.
     """
     refuse_running(run)
     try:
@@ -72,7 +79,11 @@ def describe(run: RunDir) -> Manifest:
     recorded = recorded_facts(run)
     identity = {key: str(recorded[key]) for key in IDENTITY if recorded.get(key)}
     state = run.status().state
-    return Manifest(archive_name(run.path), state, identity, tuple(files), tuple(left_out))
+    made = Manifest(archive_name(run.path), state, identity, tuple(files), tuple(left_out))
+    try:
+        return decode(made.encoded())
+    except DamagedManifestError as error:
+        raise UserError(f"{run.path} cannot be archived, pull would refuse it: {error}") from None
 
 
 def describe_files(folder: Path) -> tuple[list[ArchivedFile], list[str]]:
@@ -95,11 +106,13 @@ def refuse_running(run: RunDir) -> None:
 
 def entries_below(folder: Path) -> Iterator[Path]:
     """Everything below a folder but folders. Links are not followed."""
-    for entry in os.scandir(folder):
-        if entry.is_dir(follow_symlinks=False):
-            yield from entries_below(Path(entry.path))
-        else:
-            yield Path(entry.path)
+    folders = [folder]
+    while folders:
+        for entry in os.scandir(folders.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(Path(entry.path))
+            else:
+                yield Path(entry.path)
 
 
 def is_regular(path: Path) -> bool:

@@ -11,15 +11,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.run_dir import LARGEST_DOCUMENT, STATES
+from zoerefine.run_dir import LARGEST_DOCUMENT, LAST_TIME_S, STATES
 
 MANIFEST = "manifest.json"
 KIND, SCHEMA = "zoerefine run archive", 1
 SHA256 = re.compile(r"[0-9a-f]{64}")
-LAST_NS = 2**63  # nanoseconds since the epoch, in the year 2262
+LAST_NS = round(LAST_TIME_S * 1e9)  # since the epoch; times before it are negative
 MAX_BYTES = 2**63
 MAX_PARTS = 100  # folders of a path
 MAX_PATH = 4096  # bytes, with a NUL at the end
+MAX_NAME_PART = 240  # bytes; `pull` makes a folder of a slightly longer name
 MAX_FACT = 4096  # characters
 LATEST = "latest"
 # The runs inside a study's folder, by their paths there: searching/trial_record.py and best.py.
@@ -87,14 +88,21 @@ class Manifest:
 def read_manifest(data: bytes, place: str) -> Manifest:
     """Decode and check a manifest. Raises `UserError` with its place where it is damaged."""
     try:
-        if len(data) > LARGEST_DOCUMENT:
-            raise DamagedManifestError(f"it is larger than {LARGEST_DOCUMENT >> 20} MiB")
+        return decode(data)
+    except DamagedManifestError as error:
+        line = f"{place} is not the manifest of an archive, or is damaged: {error}"
+        raise UserError(line) from None
+
+
+def decode(data: bytes) -> Manifest:
+    """Decode and check a manifest. Raises `DamagedManifestError`."""
+    require(len(data) <= LARGEST_DOCUMENT, f"it is larger than {LARGEST_DOCUMENT >> 20} MiB")
+    try:
         return manifest_of(json.loads(data))
     except RecursionError:
-        fault = "it is nested too deeply"
-    except ValueError as error:  # json's errors are ValueErrors, too
-        fault = str(error)
-    raise UserError(f"{place} is not the manifest of an archive, or is damaged: {fault}")
+        raise DamagedManifestError("it is nested too deeply") from None
+    except ValueError as error:  # of json
+        raise DamagedManifestError(str(error)) from None
 
 
 def manifest_of(value: Any) -> Manifest:
@@ -107,7 +115,8 @@ def manifest_of(value: Any) -> Manifest:
     require(not name_fault(name), f"its run's name {name!r:.80}: {name_fault(name)}")
     require(value.get("state") in STATES, "its state is unknown")
     require(isinstance(identity, dict), "its identity is no mapping")
-    require(all(map(is_fact, identity.values())), "its identity holds other things than texts")
+    texts = f"texts of up to {MAX_FACT} characters"
+    require(all(map(is_fact, identity.values())), f"its identity holds other things than {texts}")
     require(isinstance(files, list), "its files are no list")
     require(isinstance(left_out, list) and all(map(is_fact, left_out)), "left_out is no list")
     archived = tuple(file_of(file) for file in files)
@@ -123,7 +132,7 @@ def file_of(value: Any) -> ArchivedFile:
     shown = f"its file {path!r:.80}"
     require(not path_fault(path), f"{shown}: {path_fault(path)}")
     require(is_count(value.get("bytes"), MAX_BYTES), f"{shown} has no size")
-    require(is_count(value.get("modified_ns"), LAST_NS), f"{shown} has no time")
+    require(is_time(value.get("modified_ns")), f"{shown} has no time, or one out of range")
     require(isinstance(value.get("executable"), bool), f"{shown}: executable is no truth value")
     require(isinstance(digest, str) and SHA256.fullmatch(digest), f"{shown} has no SHA-256")
     keys = ("path", "bytes", "sha256", "modified_ns", "executable")
@@ -158,10 +167,12 @@ def name_fault(name: Any) -> str:
     inner = "/".join(parts[2:])
     if len(parts) < 2 or not (inner == "" or STUDY_PART.fullmatch(inner)):
         return "it is neither NAME/ID nor that of a trial or best run of a study"
+    if any(len(os.fsencode(part)) > MAX_NAME_PART for part in parts):
+        return f"a part is longer than {MAX_NAME_PART} bytes"
     if not name.isprintable() or any(part[0] in ".-" for part in parts):
         return "a part starts with a dot or a dash, or cannot be printed"
-    if any(char in name for char in "*?["):
-        return "it holds *, ? or ["
+    if any(text in name for text in ("*", "?", "[", "::")):  # no address may
+        return "it holds *, ?, [ or ::"
     if LATEST in parts:
         return f"{LATEST} is the name of a link"
     return ""
@@ -194,6 +205,11 @@ def is_fact(value: Any) -> bool:
 def is_count(value: Any, end: int) -> bool:
     """Whether a value is a whole number from 0 to below `end`."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
+
+
+def is_time(value: Any) -> bool:
+    """Whether a value is nanoseconds since or before the epoch."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LAST_NS
 
 
 def require(fulfilled: object, fault: str) -> None:

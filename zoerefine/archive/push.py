@@ -15,6 +15,7 @@ from zoerefine.archive.transfer import MB, Meter, Sum, file_blocks, has_digest, 
 from zoerefine.errors import UserError
 from zoerefine.progress import say, warn
 from zoerefine.run_dir import LARGEST_DOCUMENT, RunDir
+from zoerefine.storage_url import holds_password
 from zoerefine.visible_text import visible
 
 OBJECTS = "objects"
@@ -27,7 +28,7 @@ def push(run: RunDir, remote: Remote) -> str:
     store fails. The same command then goes on.
     """
     manifest = describe(run)
-    archive = remote.inside(manifest.name)
+    archive = place_of(manifest, remote)
     old = archived(archive)
     if old is not None and not old.is_same_run(manifest):
         raise UserError(f"{archive.url} holds another run of this name: give another folder")
@@ -39,6 +40,17 @@ def push(run: RunDir, remote: Remote) -> str:
         remove_objects(old.objects.keys() - manifest.objects.keys(), archive.inside(OBJECTS))
     report(manifest, sent)
     return archive.url
+
+
+def place_of(manifest: Manifest, remote: Remote) -> Remote:
+    """A run's place in a folder of archives. Raises `UserError` where `pull` would refuse it."""
+    archive = remote.inside(manifest.name)
+    if holds_password(archive.url):
+        raise UserError(
+            f"{manifest.name} cannot be archived by its name: with it, the address looks as if it "
+            "held a password"
+        )
+    return archive
 
 
 def archived(archive: Remote) -> Manifest | None:
