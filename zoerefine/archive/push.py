@@ -24,8 +24,8 @@ OBJECTS = "objects"
 def push(run: RunDir, remote: Remote) -> str:
     """Copy a run to a folder of archives; returns the archive's address.
 
-    Raises `UserError` where the run is running or changes, the archive holds another run, or the
-    store fails. The same command then goes on.
+    Raises `UserError` where the run is running or changes, the archive holds another run or is
+    changed by another process, or the store fails. The same command then goes on.
     """
     manifest = describe(run)
     archive = place_of(manifest, remote)
@@ -34,10 +34,11 @@ def push(run: RunDir, remote: Remote) -> str:
         raise UserError(f"{archive.url} holds another run of this name: give another folder")
     sent = send_objects(run.path, manifest, archive.inside(OBJECTS))
     refuse_running(run)
-    if old != manifest:
-        archive.replace(MANIFEST, manifest.encoded())
-    if old is not None:
-        remove_objects(old.objects.keys() - manifest.objects.keys(), archive.inside(OBJECTS))
+    replace_manifest(old, manifest, archive)
+    if old is not None and (unused := old.objects.keys() - manifest.objects.keys()):
+        require_whole(archive, manifest)
+        remove_objects(unused, archive.inside(OBJECTS))
+    require_whole(archive, manifest)
     report(manifest, sent)
     return archive.url
 
@@ -66,6 +67,38 @@ def archived(archive: Remote) -> Manifest | None:
         return read_manifest(data, f"{archive.url}/{MANIFEST}")
     except UserError as error:
         raise UserError(f"{error}; remove it, or give another folder") from None
+
+
+def replace_manifest(old: Manifest | None, manifest: Manifest, archive: Remote) -> None:
+    """Put our manifest in the place of the old one.
+
+    Raises `UserError` where another push has replaced the old one: it may have removed objects that
+    we had found.
+    """
+    now = archived(archive)
+    if now not in (old, manifest):
+        raise interfered(archive)
+    if now != manifest:
+        archive.replace(MANIFEST, manifest.encoded())
+
+
+def require_whole(archive: Remote, manifest: Manifest) -> None:
+    """Raises `UserError` where another push has replaced our manifest or removed our objects.
+
+    Object stores have no locks. Each push therefore looks once more after its last change, so that
+    of several pushes at least the last one to change the archive sees whether it is whole.
+    """
+    sizes = archive.inside(OBJECTS).sizes()
+    complete = all(sizes.get(file.sha256) == file.bytes for file in manifest.objects.values())
+    if not complete or archived(archive) != manifest:
+        raise interfered(archive)
+
+
+def interfered(archive: Remote) -> UserError:
+    """The error for an archive that another process changes."""
+    return UserError(
+        f"{archive.url} was changed by another process meanwhile: run the same command again"
+    )
 
 
 def send_objects(folder: Path, manifest: Manifest, objects: Remote) -> int:
@@ -101,8 +134,11 @@ def send(path: Path, file: ArchivedFile, objects: Remote, meter: Meter) -> None:
 
 
 def is_intact(file: ArchivedFile, objects: Remote, meter: Meter) -> bool:
-    """Whether an object that exists has the content that its name says."""
-    return has_digest(meter.counted(objects.blocks(file.sha256)), file.bytes, file.sha256)
+    """Whether an object has the content that its name says. It may be removed meanwhile."""
+    try:
+        return has_digest(meter.counted(objects.blocks(file.sha256)), file.bytes, file.sha256)
+    except NotThereError:
+        return False
 
 
 def remove_objects(digests: set[str], objects: Remote) -> None:

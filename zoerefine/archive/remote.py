@@ -4,8 +4,10 @@ Credentials come from the environment or the store's own files, such as ~/.aws. 
 password are refused, and every error of a store's library becomes one line without secrets.
 """
 
+import os
+import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -86,21 +88,33 @@ class Remote:
     def write(self, name: str, blocks: Iterable[bytes]) -> None:
         """Write a file. A kill may leave a part of it on a disk; an object store has it or not.
 
+        On a disk, several processes may write the same bytes at once: none cuts the file first.
         Raises `UserError` where it cannot be written.
         """
         with self._reported(name):
             self._make_folder()
-            with self._open(name, "wb") as file:
+            with self._open_to_write(name) as file:
                 for block in blocks:
                     file.write(block)
+                if self._is_disk():
+                    file.truncate()
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file so that readers see the old or the new one. Raises like `write`."""
-        self.write(f"{name}.new", [data])
-        with self._reported(name):
-            if self._is_disk():
-                sync_file_system(Path(self._root))
-            self._system.mv(f"{self._root}/{name}.new", f"{self._root}/{name}")
+        if self._is_object_store():  # it does so with every file
+            self.write(name, [data])
+            return
+        temporary = f"{name}.{uuid.uuid4().hex[:8]}.new"  # another process may do the same
+        try:
+            self.write(temporary, [data])
+            with self._reported(name):
+                if self._is_disk():
+                    sync_file_system(Path(self._root))
+                self._system.mv(f"{self._root}/{temporary}", f"{self._root}/{name}")
+        except BaseException:
+            with suppress(UserError):
+                self.remove(temporary)
+            raise
 
     def remove(self, name: str) -> None:
         """Remove a file. Raises `UserError` where it cannot be removed."""
@@ -116,9 +130,17 @@ class Remote:
     def _open(self, name: str, mode: str) -> Any:
         return self._system.open(f"{self._root}/{name}", mode, block_size=BLOCK_BYTES)
 
+    def _open_to_write(self, name: str) -> Any:
+        if self._is_disk():
+            return open(f"{self._root}/{name}", "wb", opener=open_without_cutting)
+        return self._open(name, "wb")
+
     def _make_folder(self) -> None:
-        if not OBJECT_STORES.intersection(protocols(self._system)):
+        if not self._is_object_store():
             self._system.makedirs(self._root, exist_ok=True)
+
+    def _is_object_store(self) -> bool:
+        return bool(OBJECT_STORES.intersection(protocols(self._system)))
 
     def _is_disk(self) -> bool:
         return "file" in protocols(self._system)
@@ -171,6 +193,11 @@ def open_file_system(url: str) -> tuple[Any, str]:
     if not root.strip("/"):
         raise UserError(f"{hide_secrets(url)} names no folder: give one, such as s3://bucket/runs")
     return system, root.rstrip("/")
+
+
+def open_without_cutting(path: str, flags: int) -> int:
+    """Open a file, and leave the bytes that it has until they are overwritten."""
+    return os.open(path, flags & ~os.O_TRUNC, 0o666)
 
 
 def protocols(system: Any) -> tuple[str, ...]:
