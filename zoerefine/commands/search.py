@@ -82,16 +82,15 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
 
         print("\n".join(plan(cfg, args.enqueue, args.earlier)))
         return None
-    from zoerefine.searching.driver import run_study
-    from zoerefine.searching.own_training import OwnTraining
+    from zoerefine.searching.driver import run_study, study_run
+    from zoerefine.searching.own_training import OwnTraining, study_folder
     from zoerefine.searching.worker_resources import worker_settings
 
     with notifying(args.notify, "search") as ending:
+        ending.run = study_run(study_folder(cfg)).path
         subject = OwnTraining(cfg)
         place = (args.executor, resources_of(args, worker_settings(settings_of(cfg), subject)))
-        run = run_study(subject, args.enqueue, *place, args.earlier)
-        ending.run = run.path
-    return run
+        return run_study(subject, args.enqueue, *place, args.earlier)
 
 
 def training_config(args: argparse.Namespace) -> Config:

@@ -30,14 +30,13 @@ def search_script(
     if args.plan:
         print("\n".join(plan_lines(subject, args)))
         return None
-    from zoerefine.searching.driver import run_study
+    from zoerefine.searching.driver import run_study, study_run
     from zoerefine.searching.worker_resources import worker_settings
 
     place = (args.executor, resources_of(args, worker_settings({}, subject)))
     with notifying(args.notify, "search") as ending:
-        run = run_study(subject, args.enqueue, *place, args.earlier)
-        ending.run = run.path
-    return run
+        ending.run = study_run(subject.folder).path
+        return run_study(subject, args.enqueue, *place, args.earlier)
 
 
 def make_subject(

@@ -29,7 +29,7 @@ class Ending:
     """How a launch, a queue or a search ended; whoever runs it fills this in.
 
     Attributes:
-        run: its run directory; empty for a queue.
+        run: its run directory, of a search the study's, which may not exist yet; empty for a queue.
         code: the exit code of our command.
         message: why it failed, or what it found.
     """

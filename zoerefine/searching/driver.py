@@ -66,7 +66,7 @@ def run_study(
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         raise UserError("a search starts its own processes: set STUDY.DEVICES, not --processes")
-    run = run_from_launcher() or RunDir(subject.folder)
+    run = study_run(subject.folder)
     sources = [open_earlier(path, subject, run) for path in earlier]
     tried_first = params_to_try(subject, enqueued)
     study = Study(subject, run)  # first: it may belong to another configuration
@@ -83,6 +83,11 @@ def run_study(
             say(f"no better trial among the last {study.options.PATIENCE} (STUDY.PATIENCE)")
         publish_best(study)
     return run
+
+
+def study_run(folder: Path) -> RunDir:
+    """Where a study is written: in a launcher's run, or else in its own folder."""
+    return run_from_launcher() or RunDir(folder)
 
 
 @contextmanager

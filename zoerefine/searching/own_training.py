@@ -63,7 +63,7 @@ class OwnTraining:
         self.cfg, self.options = cfg, cfg.STUDY
         self.tree = identified(cfg)
         self.name, self.seed = cfg.RUN.NAME, cfg.SEED
-        self.folder = Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study"
+        self.folder = study_folder(cfg)
         self.space = read_space(cfg.SEARCH)
         self.criteria = read_criteria(cfg)
         self.steps = cfg.STUDY.EPOCHS or cfg.TRAIN.EPOCHS
@@ -107,6 +107,11 @@ class OwnTraining:
     def publish(self, study: RunDir, name: str, values: Values) -> None:
         """Write a best config, train and export it."""
         publish_training(study, name, searched_config(self.cfg, values), *self.data)
+
+
+def study_folder(cfg: Config) -> Path:
+    """The folder of a config's study."""
+    return Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study"
 
 
 def read_criteria(cfg: Config) -> Criteria:
