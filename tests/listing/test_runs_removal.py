@@ -256,6 +256,15 @@ def test_nothing_outside_the_runs_folder_is_removed(runs):
     assert (outside / "status.json").exists() and (named / "status.json").exists()
 
 
+def test_a_name_with_brackets_is_the_folder_of_that_name_and_no_glob(runs):
+    kept, old = runs.add("exp1/keepme", 0.1), runs.add("exp[1]/old", 0.1)
+    runs.run("runs/exp[1]", "--tag", "x")
+    assert runs.listed("--tagged", "x") == ["exp[1]/old"]
+    runs.run("runs/exp[1]", "--untag", "x")
+    runs.run("runs/exp[1]", *ALL, "--yes")
+    assert kept.exists() and not old.exists()
+
+
 def test_a_trash_that_is_a_link_is_not_followed(runs):
     outside = runs.add("../elsewhere/a", 0.1).resolve()
     kept = outside.rename(outside.with_name("a." + "0" * 32))

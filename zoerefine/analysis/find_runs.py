@@ -19,9 +19,18 @@ def find_runs(pattern: str) -> list[Path]:
 
 
 def matches(pattern: str) -> list[Path]:
-    """The paths that a glob matches, without links; the text itself where there are none."""
-    found = sorted(glob.glob(pattern)) or [pattern]
-    return [Path(os.path.realpath(match)) for match in found]
+    """What a user named with a path or glob, without links."""
+    return [Path(os.path.realpath(path)) for path in named_paths(pattern)]
+
+
+def named_paths(pattern: str) -> list[str]:
+    """The paths that a glob matches; the text itself where it exists, or where there are none.
+
+    Names of runs may have brackets, which a glob reads as a choice of characters.
+    """
+    if os.path.lexists(pattern):
+        return [pattern]
+    return sorted(glob.glob(pattern)) or [pattern]
 
 
 def runs_at(path: Path) -> list[Path]:

@@ -1,6 +1,5 @@
 """Which runs are never removed, and why."""
 
-import glob
 import os
 import re
 import time
@@ -10,7 +9,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from zoerefine.analysis.find_runs import run_paths
+from zoerefine.analysis.find_runs import named_paths, run_paths
 from zoerefine.errors import UserError
 from zoerefine.launch.executor.slurm_cluster import is_in_slurm
 from zoerefine.listing.run_index import FRESH_S, find_rows, stamp_of
@@ -115,16 +114,16 @@ class Protection:
 
 def roots_of(pattern: str) -> Iterator[str]:
     """The folders below which a removal stays: those that were named without any link."""
-    for match in glob.glob(pattern) or [pattern]:
-        if os.path.realpath(match) == os.path.abspath(match):
-            yield os.path.abspath(match)
+    for path in named_paths(pattern):
+        if os.path.realpath(path) == os.path.abspath(path):
+            yield os.path.abspath(path)
 
 
 def rows_in(folders: Iterable[Path]) -> Iterator[RunRow]:
     """The runs in folders that hold the runs of several names, such as `runs`."""
     for folder in folders:
         with suppress(UserError):  # no run is there
-            yield from find_rows([glob.escape(str(folder))], keep_index=False)[0]
+            yield from find_rows([str(folder)], keep_index=False)[0]
 
 
 def runs_root(path: Path) -> Path:
