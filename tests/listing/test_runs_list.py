@@ -280,6 +280,26 @@ def test_runs_that_may_only_be_read_are_listed(three, other_user):
     assert not (folder / ".runs-index").exists()
 
 
+def test_what_another_user_closed_is_listed_as_damaged_and_stops_no_other(three, other_user):
+    folder = other_user.copy(three.folder)
+    for name in ("unet/no", "unet/names", "closed/c"):
+        other_user.copy(three.folder / "unet/b", f"runs/{name}")
+    modes = {"unet/no": 0, "unet/names": 0o444, "closed": 0}
+    for name, mode in modes.items():
+        (folder / name).chmod(mode)
+    command = [sys.executable, "-m", "zoerefine", "runs"]
+    done, one = other_user.run([*command, folder]), other_user.run([*command, folder / "unet/no"])
+    for name in modes:
+        (folder / name).chmod(0o755)
+    assert done.returncode == one.returncode == 0, done.stderr + one.stderr
+    assert "Permission denied" in one.stdout
+    lines = {line[49:].split()[0]: line for line in done.stdout.splitlines()[1:]}
+    closed = ["runs/closed", "unet/names", "unet/no"]
+    assert sorted(lines) == sorted(["other/c", "unet/a", "unet/b", *closed])
+    for name in closed:
+        assert lines[name].startswith("damaged") and "Permission denied" in lines[name]
+
+
 def test_listing_does_not_load_torch(three):
     code = """
 import sys

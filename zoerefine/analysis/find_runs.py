@@ -52,11 +52,13 @@ def run_paths(path: str, is_known: IsRun) -> list[str]:
     if is_known(path):
         return [path]
     path = resolved(path)
+    if _is_unreadable(path):
+        return [path]
     inner = list(_runs_in(resolved(f"{path}/trials"), is_known))
     inner += [best for best in [f"{path}/best"] if is_known(best) or _is_run(best)]
     if inner:
         return [resolved(run) for run in inner]
-    if _is_run(path) or _is_unreadable(path):
+    if _is_run(path):
         return [path]
     folders = list(_runs_in(path, is_known))
     if not any(is_known(run) or _is_run(run) for run in folders):
@@ -110,4 +112,7 @@ def _is_study(path: str) -> bool:
 
 
 def _is_unreadable(path: str) -> bool:
-    return os.path.lexists(path) and not os.access(path, os.R_OK)
+    """Whether there is something that cannot be read, or a folder that cannot be entered."""
+    if os.access(path, os.R_OK | os.X_OK) or not os.path.lexists(path):
+        return False
+    return os.path.isdir(path) or not os.access(path, os.R_OK)

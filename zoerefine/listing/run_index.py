@@ -176,4 +176,4 @@ def index_folder(places: list[Path]) -> Path | None:
     """Where the index of some places is kept: in the only one, unless that is a run."""
     if len(places) != 1 or not places[0].is_dir():
         return None
-    return None if any((places[0] / name).exists() for name in RUN_FILES) else places[0]
+    return None if any(os.path.lexists(places[0] / name) for name in RUN_FILES) else places[0]
