@@ -235,6 +235,58 @@ def test_only_runs_whose_folder_has_changed_are_read_again(three, settled):
     assert "0.4" in three.run().out
 
 
+def put_below(run, name, text):
+    """Replace a file in a folder of a run, and leave the run's own folder as it is."""
+    path = run / name
+    (path.parent / "new").write_text(text)
+    os.replace(path.parent / "new", path)
+
+
+def test_a_change_in_a_folder_of_a_run_is_noticed(runs, settled):
+    folder = runs.add("script/a", module="train.py")
+    for name in ("left/logs", "checkpoints"):
+        (folder / name).mkdir(parents=True)
+    put_below(folder, "left/logs/log.csv", "step,acc\n1,0.25\n")
+    put_below(folder, "checkpoints/last.pt", "1" * 3_000_000)
+    first = runs.run("--metric", "acc").out
+    assert "2.9 MiB" in first and "0.25" in first
+    (folder / "checkpoints/last.pt").unlink()
+    put_below(folder, "left/logs/log.csv", "step,acc\n1,0.75\n")
+    second = runs.run("--metric", "acc").out
+    assert "MiB" not in second and "0.75" in second
+
+
+def test_what_could_not_be_read_once_is_read_again(runs, settled):
+    """A file on a disk that was away comes back without any change in the run's folder."""
+    folder = runs.add("unet/a", 0.25)
+    disk = runs.root / "disk"
+    disk.mkdir()
+    (folder / "results.json").rename(disk / "results.json")
+    (folder / "results.json").symlink_to(disk / "results.json")
+    disk.rename(runs.root / "away")
+    assert runs.listed("--state", "damaged") == ["unet/a"]
+    (runs.root / "away").rename(disk)
+    assert runs.listed("--where", "val.refined.abs_rel==0.25") == ["unet/a"]
+
+
+def test_the_log_of_a_script_that_was_closed_once_is_read_again(three, other_user):
+    folder = other_user.copy(three.add("script/a", module="train.py"), "runs")
+    put_below(folder, "log.csv", "step,acc\n1,0.25\n")
+    other_user.own(folder)
+    code = """
+import sys
+from zoerefine.cli import main
+from zoerefine.listing import run_index
+run_index.FRESH_S = -60.0  # as if some seconds had passed
+sys.exit(main(["runs", sys.argv[1], "--metric", "acc"]))
+"""
+    (folder / "log.csv").chmod(0)
+    words = [sys.executable, "-c", code, folder.parent]
+    assert "0.25" not in other_user.run(words).stdout
+    (folder / "log.csv").chmod(0o644)
+    assert "0.25" in other_user.run(words).stdout
+
+
 def test_the_list_with_an_index_is_the_list_without_one(runs, settled):
     draw = random.Random(5)
     for number in range(12):

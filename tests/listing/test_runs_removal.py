@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from zoerefine.listing import run_index
 from zoerefine.listing.protection import Protection
 from zoerefine.listing.removal import remove_run
 from zoerefine.listing.run_index import find_rows
@@ -50,6 +51,16 @@ def test_without_yes_nothing_is_removed_and_everything_is_named(runs):
     assert output.out == f"would remove {runs.folder}/unet/b\n"
     assert "--yes removes 1 of 2 runs" in output.err
     assert [path for path in sorted(runs.folder.rglob("*")) if path.name[0] != "."] == before
+
+
+def test_the_size_that_a_removal_reports_is_measured_then(runs, monkeypatch):
+    monkeypatch.setattr(run_index, "FRESH_S", -60.0)  # as if some seconds had passed
+    folder = runs.add("unet/a", 0.1)
+    (folder / "log.txt").touch()
+    runs.run()
+    (folder / "log.txt").write_bytes(b"1" * 3_000_000)  # in place
+    for words in (ALL, (*ALL, "--yes")):
+        assert "1 of 1 runs, 2.9 MiB" in runs.run(*words).err
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,7 @@ def delete_trash(patterns: list[str]) -> None:
 
 def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace) -> int:
     """Remove what the rule names, or print what would be removed."""
+    from zoerefine.files import bytes_on_disk
     from zoerefine.listing.protection import Protection
     from zoerefine.listing.removal import Rule, remove_run, to_remove
     from zoerefine.listing.run_row import shown_size
@@ -217,7 +218,8 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
     protection = Protection(args.runs or ["runs"], found)
     kept: dict[str, list[str]] = {}
     removed = []
-    for row in to_remove(rows, rule):
+    for listed in to_remove(rows, rule):
+        row = listed._replace(bytes=bytes_on_disk(listed.path))
         reason = remove_run(row, protection) if args.yes else protection.now(row)
         if reason:
             kept.setdefault(reason, []).append(row.path)

@@ -19,14 +19,16 @@ class Entry(NamedTuple):
     """A stored run.
 
     Attributes:
-        stamp: that of its folder when it was read.
-        row: the fields of its row without path and metrics, as JSON.
+        stamp: that of its folders when it was read.
+        folders: the number of the names of its inner folders in the table.
+        row: the fields of its row without path, metrics and `is_complete`, as JSON.
         names, values: the number of its metrics' names in the table, and their values.
         keys, settings: the number of its config keys in the table, and their values as JSON; empty
             until a filter has asked for them.
     """
 
     stamp: str
+    folders: str
     row: str
     names: str
     values: str
@@ -34,10 +36,11 @@ class Entry(NamedTuple):
     settings: str = ""
 
 
-def entry_of(row: RunRow, stamp: str, table: NameTable) -> Entry:
-    """What is stored of a row."""
+def entry_of(row: RunRow, stamp: str, folders: list[str], table: NameTable) -> Entry:
+    """What is stored of a row that could be read completely."""
     values = " ".join(map(repr, row.metrics.values()))
-    return Entry(stamp, json.dumps(row[2:]), table.number(row.metrics), values)
+    fields = json.dumps(row[2:-1])
+    return Entry(stamp, table.number(folders), fields, table.number(row.metrics), values)
 
 
 def with_settings(entry: Entry, settings: dict[str, Any], table: NameTable) -> Entry:

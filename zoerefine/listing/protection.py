@@ -12,8 +12,9 @@ from pathlib import Path
 from zoerefine.analysis.find_runs import named_paths, run_paths
 from zoerefine.errors import UserError
 from zoerefine.launch.executor.slurm_cluster import is_in_slurm
-from zoerefine.listing.run_index import FRESH_S, find_rows, stamp_of
+from zoerefine.listing.run_index import FRESH_S, find_rows
 from zoerefine.listing.run_row import DAMAGED, RUNNING, RunRow, read_row
+from zoerefine.listing.run_stamp import stamp_of
 from zoerefine.locks import is_locked
 from zoerefine.run_dir import LARGEST_DOCUMENT, RunDir
 

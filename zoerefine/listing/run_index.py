@@ -1,8 +1,8 @@
 """`.runs-index`: the rows of a folder's runs, so that only changed runs are read again.
 
-It is derived from the runs and may be deleted at any time. A run is read again when its folder
-has changed: a file in it was created, replaced or removed, as every command of ours does it. A
-running run is always read.
+It is derived from the runs and may be deleted at any time. A run is read again when its folder or
+a folder in it has changed: a file was created, replaced or removed there, as every command of ours
+does it. A running run, and one that could not be read completely, is always read.
 """
 
 import multiprocessing
@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zoerefine.analysis.find_runs import RUN_FILES, matches, run_paths
 from zoerefine.errors import UserError
@@ -26,6 +26,7 @@ from zoerefine.listing.index_file import (
     with_settings,
 )
 from zoerefine.listing.run_row import RUNNING, RunRow, current_row, read_row
+from zoerefine.listing.run_stamp import inner_folders, stamp_of
 from zoerefine.listing.stored_values import NameTable
 from zoerefine.processor_use import usable_cores
 from zoerefine.progress import track
@@ -37,6 +38,21 @@ MANY = 500  # runs to read from which on several processes read them, and progre
 CHUNK = 50  # runs that a process reads at a time
 
 
+class Reading(NamedTuple):
+    """A run as it was read.
+
+    Attributes:
+        folders: its inner folders whose changes are noticed.
+        stamp: that of the run and of these folders, from before the run was read.
+        is_settled: whether their next change has another time than the last one.
+    """
+
+    row: RunRow
+    folders: list[str]
+    stamp: str
+    is_settled: bool
+
+
 class RunIndex:
     """The rows and settings of the runs in some folders."""
 
@@ -45,23 +61,21 @@ class RunIndex:
         self.file = folder / INDEX_FILE if folder else None
         self.old, self.table = load_index(self.file) if self.file else ({}, NameTable())
         self.entries: dict[str, Entry] = {}
-        self.stamps: dict[str, tuple[str, float]] = {}
+        self.stamps: dict[str, str] = {}
         self.changed = False
 
     def is_unchanged(self, path: str) -> bool:
-        """Whether a run is stored and its folder has not changed since."""
+        """Whether a run is stored and its folders have not changed since."""
         known = self.old.get(path)
-        return known is not None and known.stamp == self._stamp(path)[0]
+        return known is not None and known.stamp == self._stamp(path, known)
 
     def rows(self, paths: list[str]) -> list[RunRow]:
         """The rows of runs: stored ones where nothing has changed."""
         found = {path: self._stored(path) for path in paths}
         to_read = [path for path, row in found.items() if row is None]
-        for path in to_read:
-            self._stamp(path)
-        for path, row in zip(to_read, read_rows(to_read), strict=True):
-            self._put(path, row)
-            found[path] = row
+        for path, reading in zip(to_read, read_runs(to_read), strict=True):
+            self._put(path, reading)
+            found[path] = reading.row
         return [row for row in found.values() if row]
 
     def settings(self, path: str) -> dict[str, Any]:
@@ -94,41 +108,36 @@ class RunIndex:
         self.entries[path] = self.old[path]
         return row
 
-    def _put(self, path: str, row: RunRow) -> None:
-        stamp, time_s = self._stamp(path)
-        if row.state != RUNNING and time_s + FRESH_S < time.time():
-            self.entries[path] = entry_of(row, stamp, self.table)
+    def _put(self, path: str, reading: Reading) -> None:
+        row, folders, stamp, is_settled = reading
+        if row.state != RUNNING and row.is_complete and is_settled:
+            self.entries[path] = entry_of(row, stamp, folders, self.table)
             self.changed = True
 
-    def _stamp(self, path: str) -> tuple[str, float]:
-        """Identity and time of the last change of a folder, from before it was read."""
-        known = self.stamps.get(path)
-        if known is None:
-            known = self.stamps[path] = stamp_of(path)
-        return known
+    def _stamp(self, path: str, known: Entry) -> str:
+        """The stamp of a stored run of now, looked for once."""
+        if path not in self.stamps:
+            self.stamps[path] = stamp_of(path, self.table.places[known.folders])[0]
+        return self.stamps[path]
 
 
-def stamp_of(path: str) -> tuple[str, float]:
-    """What changes with the entries of a folder, and the time of the last change in seconds.
-
-    The change time counts, since programs that copy folders set the modification time.
-    """
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return "", time.time()
-    return f"{found.st_ino}.{found.st_ctime_ns}", found.st_ctime
-
-
-def read_rows(paths: list[str]) -> list[RunRow]:
+def read_runs(paths: list[str]) -> list[Reading]:
     """Read runs; many of them in a process per core, since only one thread of Python parses."""
     if len(paths) < MANY:
-        return [read_row(path) for path in paths]
+        return [read_stamped(path) for path in paths]
     with ProcessPoolExecutor(
         usable_cores(), multiprocessing.get_context("fork"), ignore_interrupt
     ) as pool:
-        rows = pool.map(read_row, paths, chunksize=CHUNK)
-        return list(track(rows, len(paths), "reading runs", "run"))
+        readings = pool.map(read_stamped, paths, chunksize=CHUNK)
+        return list(track(readings, len(paths), "reading runs", "run"))
+
+
+def read_stamped(path: str) -> Reading:
+    """Read a run, with the stamp of before."""
+    folders = inner_folders(path)
+    stamp, changed_s = stamp_of(path, folders)
+    is_settled = changed_s + FRESH_S < time.time()
+    return Reading(read_row(path), folders, stamp, is_settled)
 
 
 def ignore_interrupt() -> None:

@@ -1,5 +1,6 @@
 """A run as a row of the list: its state, times, size, metrics and labels."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ class RunRow(NamedTuple):
         bytes: size of its files on disk.
         uses: paths and SHA-256 of weights that it started from, and paths among its words.
         tags, note, archived: see `Labels`.
+        is_complete: False where something could not be read, which may be readable again later
+            without any change in its folders, such as a file on a disk that was away.
     """
 
     path: str
@@ -41,6 +44,7 @@ class RunRow(NamedTuple):
     tags: list[str]
     note: str
     archived: bool
+    is_complete: bool = True
 
     @property
     def parts(self) -> list[str]:
@@ -66,7 +70,7 @@ def read_row(path: str) -> RunRow:
     try:
         row = read_sound_row(Path(path))
     except Exception as error:  # whatever is in its files, the other runs are listed
-        row = RunRow(path, {}, DAMAGED, damage(error), 0, 0, 0, "", None, [], [], "", False)
+        row = RunRow(path, {}, DAMAGED, damage(error), 0, 0, 0, "", None, [], [], "", False, False)
     return row._replace(bytes=bytes_on_disk(path))
 
 
@@ -77,10 +81,11 @@ def read_sound_row(folder: Path) -> RunRow:
     run = RunDir(folder)
     recorded = read_document(run, run.provenance_file)
     status, labels = run.status(), read_labels(folder)
+    metrics, is_complete = final_metrics(run, recorded, status.state)
     seed = recorded.get("seed", recorded.get("hash_seed"))
     return RunRow(
         path=str(folder),
-        metrics=final_metrics(run, recorded, status.state),
+        metrics=metrics,
         state=status.state,
         reason=status.reason,
         started=status.started,
@@ -92,21 +97,33 @@ def read_sound_row(folder: Path) -> RunRow:
         tags=list(labels.tags),
         note=labels.note,
         archived=labels.archived,
+        is_complete=is_complete,
     )
 
 
-def final_metrics(run: RunDir, recorded: dict[str, Any], state: str) -> dict[str, float]:
-    """The metrics by name: those of the splits, not of scenes; of a script, all of them."""
+def final_metrics(
+    run: RunDir, recorded: dict[str, Any], state: str
+) -> tuple[dict[str, float], bool]:
+    """The metrics by name, and whether no file of them was closed to us.
+
+    They are those of the splits, not of scenes; of a script, all of them.
+    """
     from zoerefine.analysis.foreign_run import MOST_METRICS, is_foreign
     from zoerefine.analysis.run_record import finite_number
     from zoerefine.run_metrics import read_metrics
+    from zoerefine.run_metrics.find_files import find_files
 
+    is_complete = True
     if state == RUNNING or is_foreign(run, recorded):
-        found: dict[str, Any] = dict(list(read_metrics(run).final.items())[:MOST_METRICS])
+        metrics = read_metrics(run)
+        found: dict[str, Any] = dict(list(metrics.final.items())[:MOST_METRICS])
+        is_complete = not metrics.faults or all(
+            os.access(path, os.R_OK) for path in find_files(run.path)
+        )
     else:
         found = split_metrics(run)
     numbers = ((name, finite_number(value)) for name, value in found.items())
-    return {name: number for name, number in numbers if number is not None}
+    return {name: number for name, number in numbers if number is not None}, is_complete
 
 
 def split_metrics(run: RunDir) -> dict[str, Any]:
