@@ -1,4 +1,4 @@
-"""`zoerefine runs`: the time of the command without and with its index, and that of `du`.
+"""`zoerefine runs`: the time of the command without and with its index, and that of `du` and `rm`.
 
 Folders are made that have the files of trained runs. Without the index means: the index is
 deleted, and the files' contents are dropped from memory, so that they come from the disk. `du`
@@ -53,6 +53,8 @@ def main() -> None:
     for count in args.runs or ([300] if args.quick else [1000, 10_000]):
         with tempfile.TemporaryDirectory(prefix="runs-list-") as folder:
             rows += measure(args.keep or Path(folder), count)
+            if not args.keep:
+                rows += timed_removal(Path(folder), count)
     report(rows, args.json)
 
 
@@ -140,6 +142,19 @@ def processor_s() -> float:
     """Processor seconds of all commands so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def timed_removal(folder: Path, count: int) -> list[Row]:
+    """The wall time of removing two names of runs, and that of `rm` for two others."""
+    removed = list_command(folder, "--remove", "--older-than", "0", "--name", "name0[12]", "--yes")
+    begun = time.perf_counter()
+    subprocess.run(["rm", "-r", *(folder / "runs").glob("name0[34]")], check=True)
+    by_rm = time.perf_counter() - begun
+    some = 2 * count // NAMES
+    return [
+        row(f"{count} runs, --remove --yes of {some}", removed, "s"),
+        row(f"{count} runs, rm -r of {some} others", by_rm, "s"),
+    ]
 
 
 def timed_after_change(folder: Path) -> float:

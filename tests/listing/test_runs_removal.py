@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.listing import run_index
+from zoerefine.listing import removal, run_index, run_users
 from zoerefine.listing.protection import Protection
-from zoerefine.listing.removal import remove_run
+from zoerefine.listing.removal import remove_runs
 from zoerefine.listing.run_index import find_rows
 from zoerefine.locks import lock
 
@@ -32,6 +32,12 @@ def start(root, *words):
 
 def ids(runs):
     return sorted(path.parent.name for path in runs.folder.glob("*/*/status.json"))
+
+
+def why_it_stays(row, protection):
+    """Remove a run of a list that was made before."""
+    [outcome] = remove_runs([row], protection)
+    return outcome.reason
 
 
 def add_large(runs, name, files=2000):
@@ -132,6 +138,16 @@ def use_in_study(runs, folder):
     (study / "config.yaml").write_text(f"TRAIN:\n  FROM: {folder}/checkpoints/best.safetensors\n")
 
 
+def link_from_outside(runs, folder):
+    (folder.parent / "paper_best").symlink_to(folder.name)
+
+
+def link_from_a_run(runs, folder):
+    checkpoints = runs.add("later/x", started=time.time() + 9) / "checkpoints"
+    checkpoints.mkdir()
+    (checkpoints / "last.pt").symlink_to(folder / "status.json")
+
+
 def be_a_study(runs, folder):
     (folder / "study.db").touch()
 
@@ -144,6 +160,8 @@ NEEDED = [
     (use_in_words, "uses its files"),
     (use_in_a_config, "uses its files"),
     (use_in_study, "uses its files"),
+    (link_from_outside, "paper_best leads to it"),
+    (link_from_a_run, "uses its files"),
     (be_a_study, "it belongs to a study"),
 ]
 
@@ -166,7 +184,7 @@ def test_what_is_needed_since_the_runs_were_listed_stays(runs, protect, reason):
     protection = Protection(["runs"], rows)
     protect(runs, folder)
     row = next(row for row in rows if row.path == str(folder))
-    assert reason in remove_run(row, protection)
+    assert reason in why_it_stays(row, protection)
     assert (folder / "status.json").exists()
 
 
@@ -177,14 +195,14 @@ def test_a_run_that_begins_again_with_the_files_of_another_protects_it(runs):
     protection = Protection(["runs"], rows)
     use_path(runs, folder)
     row = next(row for row in rows if row.path == str(folder))
-    assert "uses its files" in remove_run(row, protection)
+    assert "uses its files" in why_it_stays(row, protection)
 
 
 def test_a_run_that_ran_again_since_the_runs_were_listed_stays(runs):
     runs.add("unet/a", 0.1, started=1.6e9)
     rows, _ = find_rows(["runs"])
     folder = runs.add("unet/a", 0.1)
-    assert "it has run since" in remove_run(rows[0], Protection(["runs"], rows))
+    assert "it has run since" in why_it_stays(rows[0], Protection(["runs"], rows))
     assert (folder / "status.json").exists()
 
 
@@ -253,6 +271,44 @@ def test_of_two_removals_the_one_without_the_run_leaves_the_labels_to_the_other(
         assert not (folder / ".labels.lock").exists()
 
 
+def test_our_link_to_the_latest_run_does_not_protect_it(runs):
+    folder = runs.add("unet/a", 0.1)
+    (folder.parent / "latest").symlink_to("a")
+    runs.run(*ALL, "--yes")
+    assert not ids(runs)
+
+
+def test_a_removal_looks_for_users_once_for_many_runs(runs, monkeypatch):
+    looks = []
+    find = run_users.run_paths
+    monkeypatch.setattr(run_users, "run_paths", lambda *words: looks.append(words) or find(*words))
+    monkeypatch.setattr(removal, "BATCH", 10)
+    for number in range(30):
+        runs.add(f"unet/{number}", 0.1)
+    runs.run(*ALL, "--yes")
+    assert not ids(runs) and len(looks) == 1 + 3
+
+
+def test_runs_that_cannot_be_changed_stop_no_others(runs, other_user):
+    for name in ("a", "b", "c", "d"):
+        runs.add(f"unet/{name}", 0.1)
+    folder = other_user.copy(runs.folder)
+    (folder / "unet/b/.lock").mkdir()
+    (folder / "unet/b/.labels.lock").mkdir()
+    (folder / "unet/c").chmod(0o555)
+    command = [sys.executable, "-m", "zoerefine", "runs", folder]
+    tagged = other_user.run([*command, "--tag", "x"])
+    removed = other_user.run([*command, "--untag", "x"]), other_user.run([*command, *ALL, "--yes"])
+    (folder / "unet/c").chmod(0o755)
+    for done in (tagged, *removed):
+        assert done.returncode == 1
+        assert [line[-1] for line in done.stdout.splitlines()] == ["a", "d"], done.stderr
+        for name in ("b", "c"):
+            assert f"unet/{name}: it cannot be written to: " in done.stderr
+    assert "removed 2 of 4 runs" in removed[1].stderr
+    assert sorted(path.name for path in (folder / "unet").iterdir()) == ["b", "c"]
+
+
 def test_nothing_outside_the_runs_folder_is_removed(runs):
     outside = runs.add("../elsewhere/a", 0.1).resolve()
     named = runs.add("../others/b", 0.1).resolve()
@@ -281,7 +337,7 @@ def test_a_trash_that_is_a_link_is_not_followed(runs):
     kept = outside.rename(outside.with_name("a." + "0" * 32))
     runs.add("unet/a", 0.1)
     (runs.folder / "unet/.trash").symlink_to(kept.parent)
-    assert ".trash is not a folder of zoerefine" in runs.run(*ALL, "--yes", code=2).err
+    assert ".trash is not a folder of zoerefine" in runs.run(*ALL, "--yes", code=1).err
     assert (kept / "status.json").exists() and ids(runs) == ["a"]
 
 
@@ -323,7 +379,8 @@ def test_a_kill_while_a_run_is_deleted_leaves_it_in_the_trash_which_the_next_rem
         [sys.executable, "-c", HALF_DELETED, *ALL, "--yes"], cwd=runs.root,
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout.readline() == "half deleted\n"
+    lines = [process.stdout.readline() for _ in range(2)]
+    assert lines == [f"removed {runs.folder}/unet/a\n", "half deleted\n"]
     process.kill()
     process.communicate()
     assert list(trash.glob("a.*")) and not (runs.folder / "unet/a").exists()

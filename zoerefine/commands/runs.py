@@ -4,13 +4,12 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
 from zoerefine.commands.runs_archive import ARCHIVE_COMMANDS
+from zoerefine.commands.runs_changes import change, delete_trash, remove
 from zoerefine.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,6 +34,11 @@ examples, after `make demo`:
   zoerefine runs --remove --keep-best 5 --older-than 30
   zoerefine runs --watch
   zoerefine runs push runs/demo/latest s3://bucket/runs
+
+exit codes:
+  0  done; runs that are protected stay
+  1  some runs could not be changed or removed, the message says why
+  2  nothing was done, the message says why
 """
 
 
@@ -50,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
         watch(lambda: selected(args)[1][: args.limit], args.metric)
         return 0
     if args.remove and args.yes:
-        delete_trash(args.runs or ["runs"])
+        delete_trash(args)
     found, rows, left_out = selected(args)
     report_left_out(left_out)
     if changes_labels(args):
@@ -173,63 +177,4 @@ def show(rows: "list[RunRow]", args: argparse.Namespace) -> int:
     shown = rows if args.limit is None else rows[: args.limit]
     print("\n".join([header(args.metric), *(line_of(row, args.metric) for row in shown)]))
     say(summary(rows))
-    return 0
-
-
-def change(rows: "list[RunRow]", args: argparse.Namespace) -> int:
-    """Change the labels of the selected runs."""
-    from zoerefine.listing.labels import Labels, change_labels, with_tags
-    from zoerefine.visible_text import visible
-
-    def new(old: Labels) -> Labels:
-        labels = with_tags(old, args.tag, args.untag)
-        if args.note is not None:
-            labels = replace(labels, note=args.note)
-        return replace(labels, archived=args.archive or (labels.archived and not args.unarchive))
-
-    for row in rows:
-        change_labels(Path(row.path), new)
-        print(visible(row.path))
-    return 0
-
-
-def delete_trash(patterns: list[str]) -> None:
-    """Delete what removals that were killed have left."""
-    from zoerefine.listing.protection import roots_of
-    from zoerefine.listing.removal import empty_all_trash
-    from zoerefine.progress import say
-    from zoerefine.visible_text import visible
-
-    roots = [Path(root) for pattern in patterns for root in roots_of(pattern)]
-    for path in empty_all_trash(roots):
-        say(visible(f"{path} cannot be deleted completely"))
-
-
-def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace) -> int:
-    """Remove what the rule names, or print what would be removed."""
-    from zoerefine.files import bytes_on_disk
-    from zoerefine.listing.protection import Protection
-    from zoerefine.listing.removal import Rule, remove_run, to_remove
-    from zoerefine.listing.run_row import shown_size
-    from zoerefine.progress import say
-    from zoerefine.visible_text import visible
-
-    rule = Rule(args.keep_best, args.older_than, args.metric, args.maximize)
-    protection = Protection(args.runs or ["runs"], found)
-    kept: dict[str, list[str]] = {}
-    removed = []
-    for listed in to_remove(rows, rule):
-        row = listed._replace(bytes=bytes_on_disk(listed.path))
-        reason = remove_run(row, protection) if args.yes else protection.now(row)
-        if reason:
-            kept.setdefault(reason, []).append(row.path)
-            continue
-        print(visible(f"{'removed' if args.yes else 'would remove'} {row.path}"))
-        removed.append(row)
-    for reason, paths in kept.items():
-        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-        say(visible(f"stays: {paths[0]}{more}: {reason}"))
-    size = shown_size(sum(row.bytes for row in removed))
-    done = "removed" if args.yes else "--yes removes"
-    say(f"{done} {len(removed):,} of {len(rows):,} runs, {size}")
     return 0

@@ -1,31 +1,48 @@
 """Removes runs by rule. A run that is in use or needed stays.
 
-A removal renames the run into `.trash` beside it, and then deletes it there: a kill leaves the run
-whole or gone. The next removal deletes what a killed one left in the trash.
+Runs are removed in batches. The locks of a batch are held while what uses its runs is looked up, so
+that the look, which visits every run, is not made for each of them.
 """
 
 import os
-import re
-import shutil
-import stat
 import time
-import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from zoerefine.errors import UserError
-from zoerefine.files import sync_folder
+from zoerefine.errors import UserError, damage
+from zoerefine.files import bytes_on_disk, sync_folder
 from zoerefine.listing.labels import LABELS_LOCK, is_run_still
 from zoerefine.listing.protection import Protection
 from zoerefine.listing.run_row import RUNNING, RunRow, read_row
+from zoerefine.listing.trash import empty_trash, move_to_trash
 from zoerefine.locks import try_lock
 from zoerefine.run_dir import RunDir
 
-TRASH = ".trash"
-TRASHED = re.compile(r".+\.[0-9a-f]{32}")  # <id>.<random>
 DAY_S = 86400.0
+BATCH = 100  # runs whose locks are held at a time; each has two open files
+GONE = "it is gone already"
+
+
+class Stays(Exception):
+    """A run is not removed. The text says why."""
+
+
+class Outcome(NamedTuple):
+    """What became of a run.
+
+    Attributes:
+        row: the run as it was read last.
+        reason: why it stays; empty where it is removed.
+        is_fault: whether it stays because something failed.
+    """
+
+    row: RunRow
+    reason: str
+    is_fault: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,45 +97,86 @@ def age_time(row: RunRow) -> float:
         return time.time()
 
 
-def remove_run(row: RunRow, protection: Protection) -> str:
-    """Remove a run. Returns why it stays; empty where it is gone.
+def preview(row: RunRow, protection: Protection) -> Outcome:
+    """What a removal of a run would come to, with its size of now."""
 
-    The run's lock and its labels' lock are held, so that it neither starts nor gets a tag.
+    def look() -> RunRow:
+        require_free(protection.now(row))
+        return row._replace(bytes=bytes_on_disk(row.path))
+
+    return outcome_of(row, look)
+
+
+def remove_runs(rows: Sequence[RunRow], protection: Protection) -> Iterator[Outcome]:
+    """Remove runs, and say of each what became of it. A fault stops no other."""
+    for start in range(0, len(rows), BATCH):
+        batch = rows[start : start + BATCH]
+        yield from move_unless_needed(batch, protection)
+        for folder in {Path(row.path).parent for row in batch}:
+            with suppress(OSError):  # what cannot be deleted stays in the trash
+                empty_trash(folder)
+
+
+def move_unless_needed(rows: Sequence[RunRow], protection: Protection) -> list[Outcome]:
+    """Move runs to the trash, except for those that are needed.
+
+    All their locks are held, so that they neither start nor get a tag. Then one look finds what
+    has begun to use any of them since the list was made.
     """
+    with ExitStack() as locks:
+        held = [outcome_of(row, partial(hold, row, protection, locks)) for row in rows]
+        protection.users.look()
+        moved = [
+            one if one.reason else outcome_of(one.row, partial(move, one.row, protection))
+            for one in held
+        ]
+        for folder in {Path(one.row.path).parent for one in moved if not one.reason}:
+            sync_folder(folder)
+    return moved
+
+
+def hold(row: RunRow, protection: Protection, locks: ExitStack) -> RunRow:
+    """Take the locks of a run, and read it again. Raises `Stays` where it is needed."""
     path = Path(row.path)
-    if reason := protection.of_place(path):
-        return reason
-    try:
-        reason = move_unless_needed(row, protection)
-    except FileNotFoundError:  # another removal has moved it
-        return "it is gone already"
-    if not reason:
-        unlink_latest(path)
-        empty_trash(path.parent)
-    return reason
-
-
-def move_unless_needed(row: RunRow, protection: Protection) -> str:
-    """Move a run to the trash. Returns why it stays; empty where it is there.
-
-    Raises `FileNotFoundError` where it is gone.
-    """
-    path = Path(row.path)
-    with try_locks(path) as locked:
-        if not locked:
-            return protection.of_run(read_row(row.path)) or "a process is using it"
+    require_free(protection.of_place(path))
+    with ExitStack() as own:
+        if not own.enter_context(try_locks(path)):
+            raise Stays(protection.of_run(read_row(row.path)) or "a process is using it")
         if not is_run_still(path):
-            return "it is gone already"
+            raise Stays(GONE)
         now = read_row(row.path)
         if now.state == RUNNING:  # the lock that says so is ours
             now = now._replace(state="killed")
         if (now.started, now.ended) != (row.started, row.ended):
-            return "it has run since the list was made"
-        protection.look_again()
-        if reason := protection.of_run(now):
-            return reason
-        move_to_trash(path)
-    return ""
+            raise Stays("it has run since the list was made")
+        locks.enter_context(own.pop_all())
+    return now
+
+
+def move(row: RunRow, protection: Protection) -> RunRow:
+    """Move a run whose locks are held to the trash. Raises `Stays` where it is needed."""
+    require_free(protection.of_run(row))
+    move_to_trash(Path(row.path))
+    unlink_latest(Path(row.path))
+    return row
+
+
+def require_free(reason: str) -> None:
+    """Raises `Stays` where there is a reason."""
+    if reason:
+        raise Stays(reason)
+
+
+def outcome_of(row: RunRow, step: Callable[[], RunRow]) -> Outcome:
+    """What a step with a run comes to."""
+    try:
+        return Outcome(step(), "")
+    except Stays as stays:
+        return Outcome(row, str(stays))
+    except FileNotFoundError:  # another removal has moved it
+        return Outcome(row, GONE)
+    except (UserError, OSError) as error:
+        return Outcome(row, damage(error), is_fault=True)
 
 
 @contextmanager
@@ -135,68 +193,9 @@ def try_locks(path: Path) -> Iterator[bool]:
             yield labels_fd is not None
 
 
-def move_to_trash(path: Path) -> None:
-    """Rename a run into the trash beside it.
-
-    Raises `UserError` where that is not our folder, and `OSError` where nothing can be renamed.
-    """
-    trash = path.parent / TRASH
-    while True:
-        with suppress(FileExistsError):
-            trash.mkdir()
-        if is_foreign(trash):
-            raise UserError(f"{trash} is not a folder of zoerefine: move it away")
-        try:
-            os.rename(path, trash / f"{path.name}.{uuid.uuid4().hex}")
-            break
-        except FileNotFoundError:  # another removal has deleted the empty trash
-            if not path.exists():
-                raise
-    sync_folder(path.parent)
-
-
-def is_foreign(trash: Path) -> bool:
-    """Whether something else than a folder has the name of the trash."""
-    try:
-        return not stat.S_ISDIR(os.lstat(trash).st_mode)
-    except FileNotFoundError:  # another removal has deleted it
-        return False
-
-
 def unlink_latest(path: Path) -> None:
     """Remove the link `latest` if it named the run that is gone."""
     latest = path.parent / "latest"
     with suppress(OSError):
         if os.path.basename(os.readlink(latest)) == path.name:
             latest.unlink()
-
-
-def empty_trash(folder: Path) -> list[Path]:
-    """Delete what is in the trash of a folder. Returns what could not be deleted."""
-    trash = folder / TRASH
-    if is_foreign(trash):
-        return []
-    left = []
-    try:
-        with os.scandir(trash) as entries:
-            names = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
-    except FileNotFoundError:
-        return []
-    for name in filter(TRASHED.fullmatch, names):
-        shutil.rmtree(trash / name, ignore_errors=True)
-        if os.path.lexists(trash / name):
-            left.append(trash / name)
-    with suppress(OSError):  # something else is in it
-        trash.rmdir()
-    return left
-
-
-def empty_all_trash(places: Iterable[Path]) -> list[Path]:
-    """Delete what killed removals left in some folders and those of a name in them."""
-    left = []
-    for place in places:
-        with suppress(OSError), os.scandir(place) as entries:
-            inside = [Path(one.path) for one in entries if one.is_dir(follow_symlinks=False)]
-            for folder in (place, *inside):
-                left += empty_trash(folder)
-    return left

@@ -25,7 +25,6 @@ class RunRow(NamedTuple):
         reason: why it failed or was killed, or what is damaged.
         started, ended: seconds since the epoch; 0 where unknown.
         bytes: size of its files on disk.
-        uses: paths and SHA-256 of weights that it started from, and paths among its words.
         tags, note, archived: see `Labels`.
         is_complete: False where something could not be read, which may be readable again later
             without any change in its folders, such as a file on a disk that was away.
@@ -40,7 +39,6 @@ class RunRow(NamedTuple):
     bytes: int
     commit: str
     seed: int | None
-    uses: list[str]
     tags: list[str]
     note: str
     archived: bool
@@ -70,7 +68,7 @@ def read_row(path: str) -> RunRow:
     try:
         row = read_sound_row(Path(path))
     except Exception as error:  # whatever is in its files, the other runs are listed
-        row = RunRow(path, {}, DAMAGED, damage(error), 0, 0, 0, "", None, [], [], "", False, False)
+        row = RunRow(path, {}, DAMAGED, damage(error), 0, 0, 0, "", None, [], "", False, False)
     return row._replace(bytes=bytes_on_disk(path))
 
 
@@ -93,7 +91,6 @@ def read_sound_row(folder: Path) -> RunRow:
         bytes=0,
         commit=str(recorded.get("commit") or ""),
         seed=seed if isinstance(seed, int) else None,
-        uses=used_files(recorded),
         tags=list(labels.tags),
         note=labels.note,
         archived=labels.archived,
@@ -143,22 +140,6 @@ def split_metrics(run: RunDir) -> dict[str, Any]:
             if not isinstance(values, dict):
                 raise UserError(f"{run.results_file} is damaged: {split} has no metrics by name")
             found |= flatten(values, prefix=f"{split}.{which}")
-    return found
-
-
-def used_files(recorded: dict[str, Any]) -> list[str]:
-    """Files that a run may need of others.
-
-    These are paths and digests of the weights that `TRAIN.FROM` and `MODEL.PRETRAINED` named, and
-    the words of its command line that are paths.
-    """
-    weights = [recorded.get(name) for name in ("started_from", "pretrained")]
-    found = [str(text) for one in weights if isinstance(one, dict) for text in one.values()]
-    for name in ("overrides", "arguments"):
-        words = recorded.get(name)
-        for word in words if isinstance(words, list) else []:
-            if "/" in str(word):
-                found.append(str(word))
     return found
 
 
