@@ -44,6 +44,25 @@ def test_anything_else_is_refused(text):
         parse_filter(text)(RUN)
 
 
+def test_a_name_in_backquotes_may_hold_any_character():
+    run = {"train/loss": 0.4, "val-acc": 0.9, "my key": "`a`", "x": 1}
+    assert parse_filter("`train/loss`<0.5 and not `val-acc` < 0.5")(run)
+    assert parse_filter("`my key` == '`a`' and `x`==1 and \"`\" in `my key`")(run)
+    with pytest.raises(UserError, match=r"no setting train/los$"):
+        parse_filter("`train/los` < 1")(run)
+    with pytest.raises(UserError, match=r"'`train/loss` \+ 1' is not a name or constant"):
+        parse_filter("`train/loss` + 1 < 2")(run)
+    for text in ("``<1", "`a<1", "`a` `b` < 1"):
+        with pytest.raises(UserError, match="is not a comparison"):
+            parse_filter(text)
+
+
+@pytest.mark.parametrize("text", ["train/loss < 0.5", "val-acc > 0.5"])
+def test_a_name_that_needs_backquotes_is_answered_with_them(text):
+    with pytest.raises(UserError, match="in backquotes: `train/loss`"):
+        parse_filter(text)
+
+
 def test_unknown_settings_and_wrong_types_are_named():
     with pytest.raises(UserError, match=r"no setting TRAIN\.LRR"):
         parse_filter("TRAIN.LRR < 1")(RUN)
