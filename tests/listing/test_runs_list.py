@@ -73,6 +73,18 @@ def test_runs_are_sorted_by_columns_metrics_and_config_keys(three, words, found)
     assert three.listed(*words) == found
 
 
+def test_scripts_are_sorted_by_config_keys_and_selected_by_metrics_of_any_name(runs):
+    for name, lr, loss in (("a", 0.3, 0.5), ("b", 0.1, 0.4), ("c", 0.2, 0.6)):
+        folder = runs.add(f"script/{name}", module="train.py")
+        (folder / "input.yaml").write_text(f"lr: {lr}\n")
+        (folder / "results.json").write_text(json.dumps({"train/loss": loss, "val-acc": lr}))
+    assert runs.listed("--sort", "lr") == ["script/b", "script/c", "script/a"]
+    assert runs.listed("--sort", "lr", "--where", "`train/loss`<0.55 and lr>0") == [
+        "script/b", "script/a"
+    ]  # fmt: skip
+    assert runs.listed("--where", "`val-acc`>=0.3 and state!='`'") == ["script/a"]
+
+
 def test_runs_are_sorted_by_size_on_disk(three):
     (three.folder / "other/c/checkpoints").mkdir()
     (three.folder / "other/c/checkpoints/last.pt").write_bytes(b"1" * 3_000_000)
@@ -105,6 +117,15 @@ def test_archived_runs_are_listed_only_when_asked_for(three):
     three.run("--state", "failed", "--archive")
     assert three.listed() == ["unet/b", "unet/a"]
     assert three.listed("--archived") == ["other/c"]
+    three.run("--archived", "--unarchive")
+    assert len(three.listed()) == 3
+
+
+def test_the_labels_of_a_damaged_run_count(three):
+    (three.folder / "unet/a/status.json").write_text("{")
+    three.run("--state", "damaged", "--archive", "--tag", "broken", "--note", "disk 3")
+    assert three.listed() == ["unet/b", "other/c"]
+    assert "unet/a [broken] disk 3" in three.run("--archived", "--tagged", "broken").out
     three.run("--archived", "--unarchive")
     assert len(three.listed()) == 3
 

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoerefine.errors import UserError, damage
 from zoerefine.files import bytes_on_disk
-from zoerefine.listing.labels import read_labels
+from zoerefine.listing.labels import Labels, read_labels
 from zoerefine.run_dir import RunDir
 
 DAMAGED = "damaged"  # the state of a run whose documents cannot be read
@@ -68,8 +69,30 @@ def read_row(path: str) -> RunRow:
     try:
         row = read_sound_row(Path(path))
     except Exception as error:  # whatever is in its files, the other runs are listed
-        row = RunRow(path, {}, DAMAGED, damage(error), 0, 0, 0, "", None, [], "", False, False)
+        row = damaged_row(Path(path), damage(error))
     return row._replace(bytes=bytes_on_disk(path))
+
+
+def damaged_row(folder: Path, reason: str) -> RunRow:
+    """The row of a damaged run, with its labels where these can be read."""
+    labels = Labels()
+    with suppress(UserError, OSError):
+        labels = read_labels(folder)
+    return RunRow(
+        path=str(folder),
+        metrics={},
+        state=DAMAGED,
+        reason=reason,
+        started=0,
+        ended=0,
+        bytes=0,
+        commit="",
+        seed=None,
+        tags=list(labels.tags),
+        note=labels.note,
+        archived=labels.archived,
+        is_complete=False,
+    )
 
 
 def read_sound_row(folder: Path) -> RunRow:

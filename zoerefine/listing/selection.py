@@ -120,8 +120,6 @@ def value_of(row: RunRow, index: RunIndex, key: str) -> Any:
     """A column, a metric or a setting of a run; None where it has none."""
     if key in COLUMNS:
         return COLUMNS[key](row)
-    if key in row.metrics or ("." not in key and not key.isupper()):
-        return row.metrics.get(key)
     try:
         return FilterFields(row, index).get(key)
     except Exception:  # its config is damaged: it comes last
