@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from zoerefine.cli import main
+from zoerefine.listing import run_index
 
 HOLD = """
 import sys, time
@@ -53,6 +54,10 @@ class RunsFolder:
         lines = self.run(*words).out.splitlines()[1:]
         return [line[49:].split()[0] for line in lines]
 
+    def ids(self):
+        """The ids of the runs that are on the disk."""
+        return sorted(path.parent.name for path in self.folder.glob("*/*/status.json"))
+
 
 @pytest.fixture
 def runs(tmp_path, capsys, monkeypatch):
@@ -76,3 +81,18 @@ def writer():
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """Runs that were just written are stored, as if some seconds had passed."""
+    monkeypatch.setattr(run_index, "FRESH_S", -60.0)
+
+
+@pytest.fixture
+def three(runs):
+    """Three runs of two names."""
+    runs.add("unet/a", 0.3, started=1.7e9, lr=1e-3, commit="aa" * 20)
+    runs.add("unet/b", 0.1, started=1.8e9, lr=1e-4, commit="bb" * 20)
+    runs.add("other/c", None, "failed", started=1.75e9, lr=1e-2, commit="ab" * 20)
+    return runs
