@@ -141,8 +141,13 @@ def test_a_job_continues_when_nobody_reads_its_output(child, run):
             "failed",
             "error: no such key",
         ),
-        ("import os; os.kill(os.getpid(), 9)", 137, "killed", "exit code 137"),
-        ("import os; os.abort()", 134, "killed", "exit code 134"),
+        (
+            "print('step 3', flush=True); import os; os.kill(os.getpid(), 9)",
+            137,
+            "killed",
+            "killed by SIGKILL",
+        ),
+        ("import os; os.abort()", 134, "killed", "killed by SIGABRT"),
     ],
 )
 def test_exit_code_state_and_reason_are_recorded(child, run, code, exit_code, state, reason):
@@ -170,7 +175,7 @@ def test_the_first_ctrl_c_asks_and_the_second_kills(child, run):
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert process.wait(120) == 137
-    assert run.status().state == "killed"
+    assert (run.status().state, run.status().reason) == ("killed", "stopped by SIGINT")
 
 
 def test_a_hang_up_that_nohup_ignores_does_not_stop_the_job(child, run):

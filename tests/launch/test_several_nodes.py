@@ -14,6 +14,7 @@ from zoerefine.launch.executor import slurm_nodes
 from zoerefine.launch.executor.slurm_files import SlurmFiles
 from zoerefine.launch.job_output import OutputLog
 from zoerefine.launch.node_place import NodePlace
+from zoerefine.launch.stop_forwarding import StopForwarding
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
@@ -136,9 +137,12 @@ def test_a_process_that_fails_on_another_node_fails_the_job_with_its_message(two
     running = two_nodes(fails=True)
     _, errors = running.communicate(timeout=300)
     assert running.returncode == 1
-    assert only_run().status().state == "failed"
-    assert only_run().status().reason == f"node 1 ({socket.gethostname()}): rank 1 went wrong"
+    run = only_run()
+    assert run.status().state == "failed"
+    assert run.status().reason == f"node 1 ({socket.gethostname()}): rank 1 went wrong"
     assert "rank 1 went wrong" in errors
+    outputs = run.read_json(run.provenance_file)["outputs"]
+    assert not [name for name in outputs if ".nodes" in name]  # the nodes' own messages
 
 
 def test_when_a_node_dies_the_job_goes_on_at_others(two_nodes, until_it_waits, request):
@@ -186,27 +190,59 @@ def test_node_0_goes_on_alone_unless_the_others_have_failed(tmp_path, monkeypatc
 
 
 LOST = "[rank0]: RuntimeError: [gloo/tcp/pair.cc:538] Connection closed by peer"
-REPORT = (
-    "E1122 10:00:00.1 7 torch/distributed/elastic/multiprocessing/api.py:8] failed (exitcode: 1)"
-)
+REPORT = """
+E1122 10:00:00.1 7 torch/distributed/elastic/multiprocessing/api.py:8] failed (exitcode: 1)
+x.errors.ChildFailedError: job.py FAILED
+Failures:
+{}
+Root Cause (first observed failure):
+{}
+"""
+RANK_END = """[{0}]:
+  time      : 2026-11-22_10:00:{2}
+  rank      : {0} (local_rank: {0})
+  exitcode  : {1} (pid: 5) """
+
+
+def report(*ends):
+    """torchrun's report on ranks, codes and seconds; the first is the one that it blames."""
+    root, *others = (RANK_END.format(*end) for end in ends)
+    return REPORT.format("\n".join(others), root).splitlines()
 
 
 @pytest.mark.parametrize(
-    ("lines", "elsewhere", "reason"),
+    ("lines", "elsewhere", "code", "reason"),
     [
-        (["[rank1]: ValueError: no frames", LOST, REPORT, "====="], "", "ValueError: no frames"),
-        (["no frames", REPORT, "x.errors.ChildFailedError: y"], "", "no frames"),
-        ([LOST, REPORT], "node 1 (b): out of memory", "node 1 (b): out of memory"),
-        (["[rank0]: KeyboardInterrupt"], "node 1 (b): x went wrong", "node 1 (b): x went wrong"),
-        (["[rank0]: ValueError: no frames"], "node 1 (b): gloo: lost", "ValueError: no frames"),
-        (["step 3"], "node 1 (b): x went wrong", "node 1 (b): x went wrong"),
+        (["[rank1]: ValueError: no frames", LOST, *report((1, 1, "00"))], "",
+         1, "ValueError: no frames"),
+        (["no frames", *report((1, 1, "00"))], "", 1, "no frames"),
+        (["no frames", LOST, *report((1, 1, "00"))], "", 1, "no frames"),
+        (["job.py: error: no option --x", "[W] a warning", *report((0, 2, "00"))], "",
+         2, "job.py: error: no option --x"),
+        # Both ends were seen at once. What torchrun ends later is no cause.
+        ([LOST, *report((0, 1, "00"), (1, -9, "00"))], "", -9, "rank 1 was killed by SIGKILL"),
+        ([LOST, *report((0, 1, "00"), (2, -15, "00"), (1, -9, "30"))], "", 1, LOST[9:]),
+        ([LOST, *report((0, 1, "00"))], "node 1 (b): out of memory",
+         1, "node 1 (b): out of memory"),
+        (["x", *report((0, 7, "00"))], "node 1 (b): gloo: lost",
+         7, "rank 0 ended with exit code 7"),
+        (["x", *report((0, 7, "00"))], "node 1 (b): node 0 (a): the job has ended there",
+         7, "rank 0 ended with exit code 7"),
+        (["[rank0]: KeyboardInterrupt"], "node 1 (b): x went wrong",
+         1, "node 1 (b): x went wrong"),
+        (["[rank0]: ValueError: no frames"], "node 1 (b): gloo: lost",
+         1, "ValueError: no frames"),
+        (["step 3"], "node 1 (b): x went wrong", 1, "node 1 (b): x went wrong"),
     ],
-)
-def test_the_reason_of_a_failure_is_the_error_of_the_process_that_failed(
-    tmp_path, lines, elsewhere, reason
+)  # fmt: skip
+def test_the_end_of_a_job_is_that_of_the_process_that_failed_first(
+    tmp_path, lines, elsewhere, code, reason
 ):
     with open(tmp_path / "log.txt", "wb") as file:
         log = OutputLog(file)
         for line in lines:
             log.write_line(line.encode())
-    assert log.reason(elsewhere) == reason
+    stops = StopForwarding(lambda *_: None)
+    stops.failure = elsewhere
+    end = log.last_words.end(1, stops, by_torchrun=True)
+    assert (end.code, end.reason) == (code, reason)

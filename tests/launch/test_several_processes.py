@@ -21,7 +21,13 @@ while len([*run.glob("rank-?")]) < int(os.environ["WORLD_SIZE"]):
     time.sleep(0.01)
 if "fail" in text and rank == 1:
     sys.exit("rank 1 went wrong")
-if "wait" in text or "fail" in text:
+if "exit" in text and rank == 1:
+    print("epoch 3, loss 0.2", flush=True)
+    sys.exit(7)
+if "abort" in text and rank == 1:  # as after gloo, in the interpreter's shutdown
+    os.write(2, b"rank 1 went wrong\\nterminate called without an active exception\\n")
+    os.abort()
+if "DO" in text:
     if "stubborn" in text:
         signal.signal(signal.SIGINT, lambda *_: print("asked to stop", flush=True))
     try:
@@ -96,14 +102,47 @@ def test_the_processes_work_together_in_a_run_of_their_own(two, launch, only_run
     assert len([p for p in (tmp_path / "runs" / "job").iterdir() if p.name != "latest"]) == 2
 
 
-def test_a_failed_process_ends_all_with_its_message(two, only_run, config):
-    config.write_text("DO: fail\n")
+@pytest.mark.parametrize(
+    ("what", "code", "reason"),
+    [
+        ("fail", 1, "rank 1 went wrong"),
+        ("exit", 7, "rank 1 ended with exit code 7"),
+        ("abort", 1, "rank 1 went wrong"),
+    ],
+)
+def test_a_failed_process_ends_all_with_its_message_and_code(
+    two, only_run, config, what, code, reason
+):
+    config.write_text(f"DO: {what}\n")
     done = two()
-    assert done.returncode == 1
+    assert done.returncode == code
+    assert done.stderr.splitlines()[-1].startswith(f"error: {reason}; see ")
     run = only_run()
-    assert run.status().state == "failed"
-    assert "rank 1 went wrong" in run.log_file.read_text()
+    assert (run.status().state, run.status().reason) == ("failed", reason)
+    assert run.read_json(run.provenance_file)["exit_status"] == code
     assert not any(is_alive(pid) for pid in pids_of(run))
+
+
+def test_a_killed_process_is_named(two, only_run, config, wait_until):
+    config.write_text("DO: wait\n")
+    process = two(background=True)
+    run = find(only_run, process, wait_until)
+    os.kill(waiting_pids_of(run, wait_until)[1], signal.SIGKILL)
+    process.communicate(timeout=120)
+    assert process.returncode == 137
+    assert run.status().reason == "rank 1 was killed by SIGKILL"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_is_the_reason_and_the_exit_code(two, only_run, config, wait_until, number):
+    config.write_text("DO: wait\n")
+    process = two(background=True)
+    run = find(only_run, process, wait_until)
+    waiting_pids_of(run, wait_until)
+    process.send_signal(number)
+    process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert (run.status().state, run.status().reason) == ("killed", f"stopped by {number.name}")
 
 
 @pytest.mark.parametrize("kind", ["stop", "stop twice", "torchrun killed"])

@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
     with notifying(args.notify, "launch") as ending:
         run, code = launch(job, args.runs, home, args.again)
         ending.run, ending.code, ending.message = run.path, code, run.status().reason
-    if code and is_quiet():  # the job's output is in the log only
+    if code and (is_quiet() or job.processes > 1):  # after torchrun's report, or instead of all
         print(f"error: {run.status().reason}; see {run.log_file}", file=sys.stderr)
     print(run.path)
     return code

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import partial
 from pathlib import Path
 
+from zoerefine.launch.job_end import JobEnd
 from zoerefine.launch.job_output import OutputLog, Outputs
 from zoerefine.launch.provenance import add, now
 from zoerefine.launch.redaction import hide_secrets
@@ -34,10 +35,15 @@ def run_child(
     run: RunDir,
     lock_fds: Sequence[int],
     watching: Callable[[StopForwarding], AbstractContextManager[None]] = unwatched,
+    by_torchrun: bool = False,
 ) -> int:
     """Run a job to its end and record in `status.json` how it ended; returns its exit code.
 
     The child inherits the descriptors of the locks, so they stay locked until both processes end.
+
+    Args:
+        by_torchrun: whether the child is torchrun: the exit code is that of the process that
+            failed, or 128 + N after signal N.
     """
     forwarding = StopForwarding(interrupt)
     with forwarding, open(run.log_file, "ab") as file:
@@ -61,29 +67,26 @@ def run_child(
                 )
             except OSError as error:
                 reason = f"{command[0]} cannot be started: {error}"
-                return record_end(run, CANNOT_START, 0, reason)
+                return record_end(run, JobEnd(CANNOT_START, reason))
             forwarding.forward = partial(stop_group, child)
         outputs.close_writers()
         with following_terminal_size(outputs), watching(forwarding):
             outputs.copy_until_end(lambda: child.poll() is not None)
             code = child.wait()
-    code = code or (1 if forwarding.failure else 0)
-    return record_end(run, code, forwarding.count, log.reason(forwarding.failure))
+    end = log.last_words.end(code, forwarding, by_torchrun)
+    return record_end(run, end, was_stopped=forwarding.count > 0)
 
 
-def record_end(run: RunDir, code: int, signals: int, reason: str) -> int:
+def record_end(run: RunDir, end: JobEnd, was_stopped: bool = False) -> int:
     """Record how a job ended; returns its exit code as a shell would give it.
 
     Args:
-        code: as Popen gives it: -N where signal N ended the job.
-        signals: how many stop signals we passed on.
-        reason: the job's last error line.
+        was_stopped: whether we passed a stop signal on.
     """
-    code = 128 - code if code < 0 else code
-    killed = signals > 0 or code > 128
+    code = 128 - end.code if end.code < 0 else end.code
+    killed = was_stopped or code > 128
     state = "killed" if killed else "failed" if code else "finished"
-    reason = "" if state == "finished" else hide_secrets(reason) or f"exit code {code}"
-    run.set_status(state, reason)
+    run.set_status(state, "" if state == "finished" else hide_secrets(end.reason))
     add(run, ended=now(), exit_status=code)
     return code
 

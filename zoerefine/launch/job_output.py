@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO, TextIO
 
+from zoerefine.launch.job_end import LastWords
 from zoerefine.launch.redaction import hide_secrets
 from zoerefine.progress import is_quiet
 
@@ -18,12 +19,6 @@ CHUNK = 65536
 MAX_LINE_BYTES = 2**20
 POLL_S = 0.1  # how often to check whether a job has ended while its output is still open
 ESCAPES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[()][A-Z0-9]")
-ERROR_LINE = re.compile(r"(error\b.*|[\w.]*(Error|Exception|Interrupt)\b(: .*)?)", re.IGNORECASE)
-# Errors of a process whose connection to another one is lost. The other's error says why.
-LOST_CONNECTION = re.compile(r"gloo|nccl", re.IGNORECASE)
-RANK = re.compile(r"\[rank\d+\]: ")  # PyTorch puts it before the errors of a process of several
-# The first line of torchrun's report on a process that has failed.
-REPORT = re.compile(r"(E|W(?=.* (closing|death) signal))\d{4} .*torch/distributed/elastic/.*")
 
 
 class OutputLog:
@@ -31,43 +26,25 @@ class OutputLog:
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self._last_line = self._last_error = ""
-        self._reported = False
+        self.last_words = LastWords()
 
-    def write_line(self, line: bytes) -> None:
+    def write_line(self, line: bytes, is_stderr: bool = True) -> None:
         """Write one complete line."""
         shown = ESCAPES.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
         text = hide_secrets(shown.decode(errors="surrogateescape"))
         self.file.write(text.encode(errors="surrogateescape") + b"\n")
-        self._note(RANK.sub("", text.strip(), count=1))
-
-    def _note(self, text: str) -> None:
-        self._reported = self._reported or REPORT.fullmatch(text) is not None
-        if self._reported:
-            return
-        self._last_line = text or self._last_line
-        is_first = not self._last_error or not LOST_CONNECTION.search(text)
-        if is_first and ERROR_LINE.fullmatch(text):
-            self._last_error = text
-
-    def reason(self, elsewhere: str = "") -> str:
-        """Why the job has failed, by its last line that names an error, or else its last line.
-
-        Args:
-            elsewhere: why it has failed on another node. It comes before a lost connection.
-        """
-        error = self._last_error
-        if not elsewhere or LOST_CONNECTION.search(elsewhere):
-            return error or self._last_line or elsewhere
-        is_effect = LOST_CONNECTION.search(error) or "KeyboardInterrupt" in error
-        return elsewhere if is_effect else error or elsewhere
+        self.last_words.hear(text.strip(), is_stderr)
 
 
 class OutputStream:
-    """Copies one output of the job (stdout or stderr) to ours and to the log."""
+    """Copies one output of the job (stdout or stderr) to ours and to the log.
 
-    def __init__(self, target: TextIO, log: OutputLog) -> None:
-        self.target, self.log = target, log
+    Args:
+        is_stderr: whether stderr comes this way; on a terminal both do.
+    """
+
+    def __init__(self, target: TextIO, log: OutputLog, is_stderr: bool) -> None:
+        self.target, self.log, self.is_stderr = target, log, is_stderr
         self.reader, self.writer = pty.openpty() if target.isatty() else os.pipe()
         if target.isatty():
             self._turn_off_processing()
@@ -114,7 +91,7 @@ class OutputStream:
     def _keep(self, data: bytes) -> None:
         *lines, rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self.log.write_line(line)
+            self.log.write_line(line, self.is_stderr)
         # A progress bar may not end its line for days: keep only its last state.
         start = rest.rstrip(b"\r").rfind(b"\r") + 1
         self._rest = rest[start:]
@@ -125,7 +102,7 @@ class OutputStream:
     def end_line(self) -> None:
         """Write a line that has no newline yet."""
         if self._rest:
-            self.log.write_line(self._rest)
+            self.log.write_line(self._rest, self.is_stderr)
             self.log.file.flush()
         self._rest = b""
 
@@ -138,9 +115,9 @@ class Outputs:
     """Both outputs of a job; a single stream where both of ours are one terminal."""
 
     def __init__(self, log: OutputLog) -> None:
-        self.out = OutputStream(sys.stdout, log)
         shared = sys.stdout.isatty() and sys.stderr.isatty()
-        self.err = self.out if shared else OutputStream(sys.stderr, log)
+        self.out = OutputStream(sys.stdout, log, is_stderr=shared)
+        self.err = self.out if shared else OutputStream(sys.stderr, log, is_stderr=True)
         self.streams = [self.out] if shared else [self.out, self.err]
 
     def close_writers(self) -> None:

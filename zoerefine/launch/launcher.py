@@ -46,8 +46,6 @@ from zoerefine.processor_use import share_cores
 from zoerefine.progress import say
 from zoerefine.run_dir import ATTEMPT, RunDir
 
-STOPPED = 130  # the exit code after Ctrl-C
-
 
 def launch(job: Job, runs: Path | None, home: Path, again: bool = False) -> tuple[RunDir, int]:
     """Run a job in a workspace at its commit; returns the run and the job's exit code.
@@ -117,13 +115,11 @@ def start(plan: LaunchPlan, run: RunDir, latest: bool = False, watch: Watch | No
             link_latest(run)
         locks = (run_lock, place.lock_fd)
         watching = partial(watching_all, node, partial(watch, place.folder) if watch else unwatched)
-        code = run_child(command, folder, variables, own, locks, watching)
+        code = run_child(command, folder, variables, own, locks, watching, node.with_torchrun)
         if node.with_torchrun:
             end_processes(run, node.place.number)
-            if code and own.status().state == "killed":
-                code = max(code, STOPPED)  # torchrun has its own
-            elif code and node.is_alone:
-                code = NODE_LOST
+        if code and node.is_alone:
+            code = NODE_LOST
         collect_after(own, place.folder)
         return code
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.launch.job_output import LOST_CONNECTION
+from zoerefine.launch.job_end import EFFECT, NODE_ENDED
 from zoerefine.launch.node_board import NodeBoard, name_of
 from zoerefine.launch.node_place import NodePlace, place_here
 from zoerefine.launch.several_processes import ALONE
@@ -50,7 +50,8 @@ class OneNode:
     Attributes:
         own: the run directory that this launch writes to.
         processes: on this machine.
-        is_alone: whether another node did not say that its part had ended.
+        is_alone: whether another node did not say that its part had ended, and nobody has asked
+            the job to stop.
     """
 
     is_alone = False
@@ -186,7 +187,9 @@ class FirstNode(SeveralNodes):
     def _after(self, stops: StopForwarding) -> None:
         self.board.tell(stops=stops.count, left=True)
         self._wait_for_ends(stops)
-        if not stops.count:
+        if stops.count:
+            self.is_alone = False
+        else:
             stops.failure = self._failure_elsewhere()
 
     def _failure_elsewhere(self) -> str:
@@ -195,7 +198,7 @@ class FirstNode(SeveralNodes):
         failed = [(number, state) for number, state in states.items() if state.get("ended")]
         if not failed:
             return ""
-        causes = [one for one in failed if not LOST_CONNECTION.search(one[1]["reason"])]
+        causes = [one for one in failed if not EFFECT.search(one[1]["reason"])]
         number, state = (causes or failed)[0]
         return f"{name_of(number, state)}: {state['reason']}"
 
@@ -237,7 +240,7 @@ class OtherNode(SeveralNodes):
         for _ in range(stops.count, first.get("stops", 0)):
             stops.stop()
         if first.get("left"):
-            self._stop_for(f"{name_of(0, first)} has ended", stops)
+            self._stop_for(f"{name_of(0, first)}: {NODE_ENDED}", stops)
 
 
 class Waiting:

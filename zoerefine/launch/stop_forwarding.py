@@ -16,11 +16,12 @@ class StopForwarding:
 
     Attributes:
         count: how many stop signals came.
+        number: of the first one; 0 before that.
         failure: why the job has failed elsewhere; empty where it has not.
     """
 
     def __init__(self, forward: Callable[[int, int], None]) -> None:
-        self.count = 0
+        self.count = self.number = 0
         self.failure = ""
         self.forward = forward
         self._failures = 0
@@ -64,4 +65,5 @@ class StopForwarding:
             self._waiting.append(number)
             return
         self.count += 1
+        self.number = self.number or number
         self.forward(number, self.count + self._failures)

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from zoerefine.errors import UserError
 from zoerefine.files import write_text
 from zoerefine.launch.child_process import PR_SET_PDEATHSIG
-from zoerefine.launch.job_output import LOST_CONNECTION
+from zoerefine.launch.job_end import LOST_CONNECTION
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.trial_processes import FAILURES
 from zoerefine.searching.trial_runner import ClaimLost
