@@ -1,6 +1,7 @@
 """Reproduce a run of any script: its metrics at every step, and the files that it left."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -78,4 +79,24 @@ def test_what_other_nodes_left_is_not_compared(foreign_repository, command, tmp_
     (left / "weights.sha256").write_text("ab" * 32)
     assert "weights" not in command("show", run).stdout
     done = command("reproduce", run)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_hidden_folders_of_a_run_are_no_results(foreign_repository, command, tmp_path):
+    repository = foreign_repository("plain_prints")
+    hidden = """
+import os
+run = Path(os.environ["ZOEREFINE_RUN_FOLDER"])
+(run / ".parts/0").mkdir(parents=True)
+(run / ".parts/0/state.json").write_text("{}")
+(run / "notes.txt").write_text("done")
+"""
+    script = (repository.folder / "main.py").read_text()
+    commit = repository.change({"main.py": script + hidden})
+    assert command("run", *repository.job(commit), "--name", "mnist").returncode == 0
+    run = RunDir((tmp_path / "runs/mnist/latest").resolve())
+    names = ["left/checkpoint.json", "left/model.txt", "notes.txt"]
+    assert list(run.read_json(run.provenance_file)["outputs"]) == names
+    shutil.rmtree(run.path / ".parts")
+    done = command("reproduce", run.path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import CHECKOUT
 from tests.searching.gated_network import GATE
+from zoerefine.commands import search, search_script
 from zoerefine.config import load_config
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.enqueue import enqueue, params_to_try
@@ -142,3 +143,43 @@ def check_finished_study(tmp_path, trials=3):
             value = run.read_json(run.results_file)["val"]["refined"]["abs_rel"]
             assert trial.value == value
     return study
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """The user's folder, and the folder of mirrors and workspaces."""
+    monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def open_script_study(tmp_path):
+    """A study of a script, as its driver makes it: open_script_study(repository, *words)."""
+
+    def make(repository, *words, space="0.001..0.1 log", **values):
+        settings = repository.set(**values)
+        words = search_words(repository, *words, *settings, space=space)
+        args = search.parser().parse_intermixed_args(words)
+        args.cwd = "workspace"
+        subject = search_script.make_subject(args, (), search.study_words(args))
+        study = Study(subject, RunDir(subject.folder))
+        subject.save(study.run)
+        enqueue(study, params_to_try(subject, args.enqueue))
+        return study
+
+    return make
+
+
+def search_words(repository, *words, space="0.001..0.1 log"):
+    """The words of a search of the script's learning rate."""
+    objective = ["--metric", "val_acc", "--maximize"]
+    searched = ["--search", f"{repository.keys['lr']}={space}"] if space else []
+    return [*repository.job(), *objective, *searched, *map(str, words)]
+
+
+def study_on_disk(tmp_path):
+    """The only study that was made: its run, and its trials that count."""
+    (folder,) = tmp_path.glob("runs/*/study")
+    name = folder.parent.name
+    study = optuna.load_study(study_name=name, storage=f"sqlite:///{folder / 'study.db'}")
+    return RunDir(folder), without_duplicates(study.trials)

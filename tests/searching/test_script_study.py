@@ -12,45 +12,23 @@ import pytest
 
 from tests.foreign import KINDS, Gate
 from tests.processes import is_alive
-from tests.searching.conftest import children
+from tests.searching.conftest import children, search_words, study_on_disk
 from zoerefine.cli import load
-from zoerefine.commands import search, search_script
+from zoerefine.commands import search
 from zoerefine.errors import UserError
 from zoerefine.registries import PRUNERS
 from zoerefine.run_dir import RunDir
 from zoerefine.searching import trial_watch
 from zoerefine.searching.earlier_study import open_earlier
-from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.existing_study import find_study
 from zoerefine.searching.known_trials import take_trials
-from zoerefine.searching.study import Study
-from zoerefine.searching.trial_record import is_known, reason_of, trial_run, without_duplicates
+from zoerefine.searching.launched_trials import best_runs
+from zoerefine.searching.trial_record import is_known, reason_of, trial_run
 from zoerefine.searching.trial_worker import run_worker
 from zoerefine.yaml_text import read_yaml
 
+pytestmark = pytest.mark.usefixtures("own_folder")
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "2")
-
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    """The user's folder, and the folder of mirrors and workspaces."""
-    monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-
-
-def search_words(repository, *words, space="0.001..0.1 log"):
-    """The words of a search of the script's learning rate."""
-    objective = ["--metric", "val_acc", "--maximize"]
-    searched = ["--search", f"{repository.keys['lr']}={space}"] if space else []
-    return [*repository.job(), *objective, *searched, *map(str, words)]
-
-
-def study_on_disk(tmp_path):
-    """The only study that was made: its run, and its trials that count."""
-    (folder,) = tmp_path.glob("runs/*/study")
-    name = folder.parent.name
-    study = optuna.load_study(study_name=name, storage=f"sqlite:///{folder / 'study.db'}")
-    return RunDir(folder), without_duplicates(study.trials)
 
 
 def check_trials(repository, tmp_path, count, **values):
@@ -145,24 +123,6 @@ def test_ctrl_c_stops_the_scripts_and_the_same_command_goes_on(
 
 
 # In this process: what a worker does with single trials.
-
-
-@pytest.fixture
-def open_script_study(tmp_path):
-    """A study of a script, as its driver makes it: open_script_study(repository, *words)."""
-
-    def make(repository, *words, space="0.001..0.1 log", **values):
-        settings = repository.set(**values)
-        words = search_words(repository, *words, *settings, space=space)
-        args = search.parser().parse_intermixed_args(words)
-        args.cwd = "workspace"
-        subject = search_script.make_subject(args, (), search.study_words(args))
-        study = Study(subject, RunDir(subject.folder))
-        subject.save(study.run)
-        enqueue(study, params_to_try(subject, args.enqueue))
-        return study
-
-    return make
 
 
 def run_trials(study):
@@ -298,6 +258,18 @@ def test_trials_of_an_earlier_study_are_known(foreign_repository, open_script_st
     longer.bind_data()
     take_trials(longer, [open_earlier(first.run.path, longer.subject, longer.run)])
     assert [trial.state.name for trial in longer.trials()] == ["WAITING"]  # the grid's own
+
+
+def test_a_trial_is_reproduced_and_its_repetition_is_no_trial(foreign_repository, tmp_path, script):
+    repository = foreign_repository("argparse_csv")
+    done = script("search", *search_words(repository, "--grid", space="[0.1]"))
+    assert done.returncode == 0, done.stderr
+    run, _ = study_on_disk(tmp_path)
+    done = script("reproduce", trial_run(run, 0).path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "REPRODUCED" in done.stdout
+    assert (run.path / "trials" / "0000-again1").is_dir()
+    assert [path.path.name for path in best_runs(run, "val_acc", "maximize")] == ["0000"]
 
 
 TOGETHER = """

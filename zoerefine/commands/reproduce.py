@@ -6,21 +6,23 @@ from pathlib import Path
 
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.launch.home import home_folder
-from zoerefine.launch.launcher import start
-from zoerefine.launch.mirror import mirrors_in_use
-from zoerefine.launch.reproduce import (
+from zoerefine.launch.comparison import (
     DIFFERS,
     MISMATCH,
     SAME,
     TOLERANCE,
     Comparison,
+    compare_results,
+    matching_files,
+)
+from zoerefine.launch.home import home_folder
+from zoerefine.launch.launcher import start
+from zoerefine.launch.mirror import mirrors_in_use
+from zoerefine.launch.reproduce import (
     check_commit,
     check_data,
     check_machine,
     check_run,
-    compare_results,
-    matching_files,
     next_run_dir,
     recorded_plan,
 )
@@ -35,7 +37,8 @@ examples, after `make demo`:
 of a script of your own that leaves files in its workspace:
   zoerefine reproduce runs/mnist/latest --compare '*.pt'
 
-exit code: 0: reproduced; 1: not reproduced; 2: it cannot be run again, the message says why
+exit code: 0: reproduced; 1: it ran again and was not reproduced; 2: it cannot be run again, the
+message says why
 """
 
 
@@ -86,7 +89,7 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> int:
     mismatches = [check for check in checks if check.verdict == MISMATCH]
     if mismatches:
         print(f"NOT REPRODUCIBLE: {mismatches[0].what} is not what was recorded")
-        return 1
+        return 2
     if args.check:
         how = "must be bit-exact" if exact else f"may differ by {args.tolerance:g}"
         print(f"the run can be reproduced; its results {how}")

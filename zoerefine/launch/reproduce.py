@@ -5,12 +5,10 @@ packages, machine and data the same? Then the job runs again, into a run directo
 first one, and weights and metrics are compared.
 """
 
-import math
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatch
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,8 @@ from typing import Any
 from zoerefine.errors import UserError
 from zoerefine.files import digest_file
 from zoerefine.launch import provenance
-from zoerefine.launch.changes import Changes, shortened_list
+from zoerefine.launch.changes import Changes
+from zoerefine.launch.comparison import DIFFERS, MISMATCH, SAME, Comparison, compare
 from zoerefine.launch.environment import package_folders, packages
 from zoerefine.launch.git_commands import git
 from zoerefine.launch.job_config import parse_config
@@ -27,33 +26,8 @@ from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan
 from zoerefine.launch.mirror import branch_or_tag_with, fetch_commit
 from zoerefine.launch.repository_address import parse_address
-from zoerefine.launch.result_files import (
-    is_time,
-    left_digests,
-    result_numbers,
-    weight_digests,
-)
 from zoerefine.launch.show import LAUNCH_FACTS
 from zoerefine.run_dir import RunDir
-from zoerefine.run_metrics import read_metrics
-
-TOLERANCE = 0.02  # relative, between different machines or versions
-SAME, DIFFERS, MISMATCH = "same", "differs", "MISMATCH"
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A recorded value and the same value now.
-
-    Attributes:
-        verdict: `same`; `differs`, which can change results a little; or `MISMATCH`: this is not
-            the recorded job, or not its result.
-    """
-
-    what: str
-    recorded: str
-    now: str
-    verdict: str
 
 
 def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
@@ -67,8 +41,9 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
     """
     recorded = run.read_json(run.provenance_file)
     if not recorded.keys() >= LAUNCH_FACTS:
+        how = own_command(run, recorded)
         raise UserError(
-            f"{run.path} was not started by `zoerefine run`, so it cannot be reproduced"
+            f"{run.path} was not started by `zoerefine run`, so it cannot be reproduced{how}"
         )
     config = run.path / recorded["input"]
     job = Job(
@@ -94,6 +69,15 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
     )
 
 
+def own_command(run: RunDir, recorded: Mapping[str, Any]) -> str:
+    """How to train a run of ours again that no launcher started; empty where it is not known."""
+    if not run.config_file.is_file() or not recorded.get("commit"):
+        return ""
+    words = ["zoerefine", "run", "--repo", ".", "--commit", recorded["commit"]]
+    command = shlex.join([*words, "--config", str(run.config_file)])
+    return f": train its config at its commit: {command}"
+
+
 def added_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a job that runs of earlier versions have not recorded."""
     names = ("cwd", "overrides_in", "again", "metric_pattern", "seed_key", "left_limit_bytes",
@@ -115,7 +99,7 @@ def check_run(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:
     """Whether the run's own files are what they were when it ended."""
     recorded = run.read_json(run.provenance_file)
     yield compare("identity in provenance.json", recorded["identity"], plan.identity, MISMATCH)
-    if "-again" not in run.path.name:  # which `reproduce` adds for its own runs
+    if has_launchers_name(run):
         yield compare("run directory's name", run.path.name, plan.run_name, MISMATCH)
     config = sha256(plan.config).hexdigest()
     yield compare(recorded["input"], recorded["input_digest"], config, MISMATCH)
@@ -124,6 +108,11 @@ def check_run(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:
         path = run.path / file
         now = digest_file(path) if path.is_file() else "missing"
         yield compare(file, digest, now, MISMATCH)
+
+
+def has_launchers_name(run: RunDir) -> bool:
+    """Whether the launcher has named a run: trials have numbers, our repetitions `-again<n>`."""
+    return run.path.parent.name != "trials" and "-again" not in run.path.name
 
 
 def check_commit(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:
@@ -179,88 +168,6 @@ def check_data(run: RunDir, digests_now: Callable[[], Mapping[str, str]]) -> Ite
         return
     for name, digest in digests_now().items():
         yield compare(name, str(recorded.get(name)), digest, MISMATCH)
-
-
-def compare(what: str, recorded: str, now: str, otherwise: str) -> Comparison:
-    """Compare two texts; `otherwise` is the verdict where they differ."""
-    return Comparison(what, recorded, now, SAME if recorded == now else otherwise)
-
-
-def compare_results(
-    first: RunDir, again: RunDir, tolerance: float, patterns: Sequence[str] = ()
-) -> list[Comparison]:
-    """Compare weights and chosen left files by their digests, and every metric.
-
-    Args:
-        patterns: which left files to compare, e.g. `*.pt`.
-        tolerance: the relative difference that metrics may have, on another machine or with other
-            versions. With a tolerance weights may differ. 0: everything must be bit-exact.
-    """
-    comparisons = []
-    before = weight_digests(first) | matching_files(first, patterns)
-    after = weight_digests(again) | left_digests(again)
-    for name, digest in before.items():
-        otherwise = DIFFERS if tolerance else MISMATCH
-        comparisons.append(compare(name, digest, after.get(name, "absent"), otherwise))
-    recorded, repeated = compared_numbers(first), compared_numbers(again)
-    for name, value in recorded.items():
-        comparisons.append(compare_numbers(name, value, repeated.get(name), tolerance))
-    return comparisons or compare_files(first, again)
-
-
-def compared_numbers(run: RunDir) -> dict[str, float]:
-    """Every number that a repetition must give again.
-
-    Of another repository's script these are its metrics, at every step.
-    """
-    numbers = result_numbers(run)
-    recorded = run.read_json(run.provenance_file)
-    if provenance.is_own_training(recorded):
-        return numbers
-    metrics = read_metrics(run)
-    numbers |= {name: value for name, value in metrics.final.items() if not is_time(name)}
-    for name, series in metrics.series.items():
-        if not is_time(name):
-            points = zip(series.steps, series.values, strict=True)
-            numbers |= {f"{name} at step {step:g}": value for step, value in points}
-    return numbers
-
-
-def compare_numbers(name: str, recorded: float, now: float | None, tolerance: float) -> Comparison:
-    """Compare a number with that of the repetition; None: it is absent there."""
-    if now is None:
-        return Comparison(name, f"{recorded:.8g}", "absent", MISMATCH)
-    if recorded == now or (math.isnan(recorded) and math.isnan(now)):
-        return Comparison(name, f"{recorded:.8g}", f"{now:.8g}", SAME)
-    close = math.isclose(recorded, now, rel_tol=tolerance, abs_tol=1e-9 if tolerance else 0.0)
-    shown = f"{now:.8g} ({now - recorded:+.2g})"
-    return Comparison(name, f"{recorded:.8g}", shown, DIFFERS if close else MISMATCH)
-
-
-def matching_files(run: RunDir, patterns: Sequence[str]) -> dict[str, str]:
-    """The digests of the left files that match a pattern.
-
-    Raises `UserError` where a pattern matches none.
-    """
-    files = left_digests(run)
-    found: dict[str, str] = {}
-    for pattern in patterns:
-        matched = {name: digest for name, digest in files.items() if fnmatch(name, pattern)}
-        if not matched:
-            known = shortened_list(list(files)) or "none"
-            raise UserError(f"--compare {pattern} matches no left file; there are: {known}")
-        found |= matched
-    return found
-
-
-def compare_files(first: RunDir, again: RunDir) -> list[Comparison]:
-    """Compare result files by digest, for a job without weights and metrics."""
-    recorded = first.read_json(first.provenance_file).get("outputs", {})
-    now = again.read_json(again.provenance_file).get("outputs", {})
-    return [
-        compare(name, digest, now.get(name, "absent"), MISMATCH)
-        for name, digest in recorded.items()
-    ]
 
 
 def next_run_dir(run: RunDir, fresh: bool) -> RunDir:

@@ -15,7 +15,7 @@ RESULT_NAMES = ("config.yaml", "best.yaml", "results.json", "weights.sha256", "b
 MAX_BYTES = 256 * 2**20
 # Written by the launcher, or different each time.
 NOT_RESULTS = re.compile(
-    rf"^slurm/|^{NODE_FOLDER.pattern}/|(^|/)(\.[^/]*|provenance\.json|status\.json|log\.txt|environment\.txt|uncommitted\.patch"
+    rf"^slurm/|^{NODE_FOLDER.pattern}/|(^|/)\.|(^|/)(provenance\.json|status\.json|log\.txt|environment\.txt|uncommitted\.patch"
     r"|events\.out\..*|input(\.\w+)?|left\.json)$"
 )
 TIMING = re.compile(r"(_s|_ms|_share|_gib)$")

@@ -85,6 +85,8 @@ def best_runs(study: RunDir, metric: str, direction: Direction) -> list[RunDir]:
     """The runs of a study's best completed trials, the best first. Raises `UserError` for none."""
     scored = []
     for path in sorted((study.path / "trials").glob("*")):
+        if not path.name.isdecimal():  # `reproduce` has run a trial again
+            continue
         run = RunDir(path)
         if run.status().state == "finished" and metric in (final := read_metrics(run).final):
             scored.append((final[metric] * (-1 if direction == "maximize" else 1), path))
