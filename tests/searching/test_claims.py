@@ -114,7 +114,7 @@ def test_a_trial_fails_after_its_retries_and_the_others_go_on(open_study):
         requeue_trials_of(study, "a")
     assert numbers == [0, 0]
     assert states(study) == ["FAIL", "RUNNING"]
-    assert reason_of(study.trials()[0]) == "its worker died 2 times"
+    assert reason_of(study.trials()[0]) == "its worker or a process of it died 2 times"
 
 
 class Killed(BaseException):

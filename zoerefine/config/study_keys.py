@@ -69,7 +69,9 @@ class StudyKeys(KeyGroup):
         "s",
     )
     RETRIES: int = key(
-        Integer(0, 1000), 2, "times that a trial whose worker died is continued from its checkpoint"
+        Integer(0, 1000),
+        2,
+        "continuations of a trial from its checkpoint after its worker or a process died",
     )
     THEN: str = key(
         OneOf(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from zoerefine.launch.job_end import JobEnd
 from zoerefine.launch.job_output import OutputLog, Outputs
+from zoerefine.launch.process_tree import kill_tree
 from zoerefine.launch.provenance import add, now
 from zoerefine.launch.redaction import hide_secrets
 from zoerefine.launch.stop_forwarding import StopForwarding
@@ -117,7 +118,13 @@ def interrupt(number: int, count: int) -> None:
 
 
 def stop_group(child: "subprocess.Popen[bytes]", number: int, count: int) -> None:
-    """Pass the first stop signal on to the child's process group; kill the group at the second."""
+    """Pass the first stop signal on to the child's process group.
+
+    At the second, kill the group, and what the child has started in sessions of their own: the
+    processes of torchrun, or the jobs of a search.
+    """
+    if count > 1 and child.poll() is None:  # else its number may be another process's
+        kill_tree(child.pid)
     with suppress(ProcessLookupError):
         os.killpg(child.pid, number if count == 1 else signal.SIGKILL)
 

@@ -9,11 +9,12 @@ from zoerefine.errors import UserError
 from zoerefine.launch.launch_plan import LaunchPlan
 from zoerefine.launch.launcher import start
 from zoerefine.launch.mirror import fetch_commit, mirrors_in_use
+from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import read_metrics
 from zoerefine.searching.criteria import Direction
 from zoerefine.searching.space import Values
-from zoerefine.searching.trial_runner import TrialMonitor, TrialOutcome
+from zoerefine.searching.trial_runner import KILLED, TrialMonitor, TrialOutcome
 from zoerefine.searching.trial_watch import TrialWatch
 
 NAMED = 20  # metrics that a message lists
@@ -32,7 +33,12 @@ class LaunchedRunner:
         self.plan_of, self.metric = plan_of, metric
 
     def run(self, run: RunDir, values: Values, monitor: TrialMonitor) -> TrialOutcome:
-        """Launch the script with a trial's values, follow its metric, and read its last value."""
+        """Launch the script with a trial's values, follow its metric, and read its last value.
+
+        Raises:
+            SystemExit: a process of the script was killed by SIGKILL, which is no fault of its
+                own; as if this one was, another worker can go on.
+        """
         plan = self.plan_of(values)
         run.path.parent.mkdir(exist_ok=True)  # the launcher would add a .gitignore
         watch = TrialWatch(run, self.metric, plan.job.metric_pattern, monitor)
@@ -47,6 +53,9 @@ class LaunchedRunner:
             run.set_status("killed", watch.pruned)
             figures = {} if watch.last is None else {self.metric: watch.last}
             return TrialOutcome(figures, watch.pruned, metrics_note(run, "pruned"))
+        if code == KILLED:
+            say(f"the trial's script was killed: {run.status().reason}")
+            raise SystemExit(KILLED)
         if code:
             raise UserError(run.status().reason or f"exit code {code}")
         return TrialOutcome(

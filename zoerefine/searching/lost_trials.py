@@ -15,7 +15,9 @@ def requeue_lost_trials(study: Study) -> None:
     # continue it.
     stale = study.storage._get_stale_trial_ids(study.optuna._study_id)
     for trial in _running(study):
-        if not is_claimed(trial):  # its worker died while it claimed: we hold the lock now
+        if not is_claimed(
+            trial
+        ):  # its worker or a process of it died while it claimed: we hold the lock now
             put_in_queue(study, trial._trial_id)
         elif trial._trial_id in stale:
             _lose(study, trial)
@@ -61,6 +63,6 @@ def _lose(study: Study, trial: FrozenTrial) -> None:
     if len(lost) <= study.options.RETRIES:
         put_in_queue(study, trial._trial_id)
         return
-    reason = f"its worker died {len(lost)} times"
+    reason = f"its worker or a process of it died {len(lost)} times"
     study.storage.set_trial_user_attr(trial._trial_id, "reason", reason)
     study.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)

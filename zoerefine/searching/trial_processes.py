@@ -23,10 +23,9 @@ from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.processor_use import share_cores
 from zoerefine.progress import say
 from zoerefine.run_dir import RUN_FOLDER, RunDir
-from zoerefine.searching.trial_runner import TrialMonitor
+from zoerefine.searching.trial_runner import KILLED, TrialMonitor
 
 PROGRAM = "zoerefine.searching.rank_process"
-KILLED = 137
 FAILURES = ".failure-of-rank-{}"  # in the run: why a process failed
 
 Training = Callable[[RunDir, bool, int], dict[str, Any]]

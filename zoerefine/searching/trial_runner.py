@@ -13,6 +13,8 @@ from zoerefine.run_dir import RunDir
 from zoerefine.searching.criteria import Criteria
 from zoerefine.searching.space import Parameter, Values
 
+KILLED = 137  # the exit code of a worker when a process of its trial, or it itself, was killed
+
 
 @dataclass(frozen=True)
 class TrialOutcome:
@@ -58,6 +60,7 @@ class TrialRunner(Protocol):
 
         Raises:
             KeyboardInterrupt: a signal asked to stop; another worker can continue the trial.
+            SystemExit: a process of the trial was killed; the same.
             Exception: why the trial failed. Its message is recorded.
         """
 

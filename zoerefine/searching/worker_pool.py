@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from zoerefine.errors import UserError
 from zoerefine.launch.child_process import child_setup
 from zoerefine.launch.executor import Executor, JobOutcome
 from zoerefine.launch.git_commands import head_commit, uncommitted_files
+from zoerefine.launch.process_tree import kill_tree
 from zoerefine.launch.python_path import LIBRARY as CHECKOUT
 from zoerefine.launch.queue_table import last_line
 from zoerefine.processor_use import share_cores
@@ -99,8 +99,10 @@ class LocalWorkers:
         return JobOutcome(128 - code if code < 0 else code, last_line(ticket.log))
 
     def cancel(self, ticket: WorkerTicket) -> None:
-        with suppress(ProcessLookupError):
-            ticket.process.send_signal(signal.SIGKILL if ticket.cancelled else signal.SIGINT)
+        if not ticket.cancelled:
+            ticket.process.send_signal(signal.SIGINT)
+        elif ticket.process.poll() is None:
+            kill_tree(ticket.process.pid)  # its trial's job, too, which has a session of its own
         ticket.cancelled = True
 
 
