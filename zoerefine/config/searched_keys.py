@@ -11,7 +11,15 @@ from zoerefine.config.schema import GROUPS, KEYS
 from zoerefine.config.value_types import Integer, Number, Text, ValueType
 from zoerefine.trees import flatten
 
-FIXED_GROUPS = ("RUN", "STUDY", "CLUSTER")
+OTHER_DATA = "trials of other data cannot be compared: begin a study for each"
+# Groups of keys that are the same for all trials of a study, and why.
+FIXED_GROUPS = {
+    "RUN": "it says where the study is written",
+    "DATA": OTHER_DATA,
+    "CACHE": OTHER_DATA,
+    "STUDY": "it describes the search itself",
+    "CLUSTER": "it says what a cluster reserves",
+}
 OPTIONS = "MODEL.OPTIONS"
 
 
@@ -41,7 +49,8 @@ class SchemaKeys:
         return OpenMapping() if group == OPTIONS and word.isidentifier() else None
 
     def unknown(self, key: str) -> str:
-        return f"{key} is no config key of a training"
+        group = key.partition(".")[0]
+        return FIXED_GROUPS.get(group, f"{key} is no config key of a training")
 
 
 OWN_KEYS = SchemaKeys()

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from zoerefine.config import Config
 from zoerefine.config.study_keys import StudyKeys
 from zoerefine.errors import UserError
-from zoerefine.searching.space import MAX_LISTED, Parameter, Range, size_of
+from zoerefine.searching.space import MAX_LISTED, Parameter, Range, all_keys, size_of
 from zoerefine.searching.space_reader import read_space
 
 # That samplers need, from the extra `samplers`.
@@ -14,11 +14,28 @@ PACKAGES = {"gp": ("scipy",), "cmaes": ("cmaes",), "auto": ("scipy", "cmaes")}
 
 
 def check_search_space(cfg: Config) -> None:
-    """Raises `UserError` where there is nothing to search, or STUDY.SAMPLER cannot search it.
+    """Raises `UserError` where there is nothing to search, or it cannot be searched like this.
 
     `load_config` has checked every single value.
     """
-    check_sampler(cfg.STUDY, read_space(cfg.SEARCH))
+    space = read_space(cfg.SEARCH)
+    check_lengths(cfg, space)
+    check_sampler(cfg.STUDY, space)
+
+
+def check_lengths(cfg: Config, space: Sequence[Parameter]) -> None:
+    """Raises `UserError` where a trial would ignore a searched number of epochs or steps."""
+    lengths = sorted(all_keys(space) & {"TRAIN.EPOCHS", "TRAIN.STEPS"})
+    if lengths and cfg.STUDY.EPOCHS:
+        fixed = f"STUDY.EPOCHS {cfg.STUDY.EPOCHS}"
+    elif lengths == ["TRAIN.EPOCHS"] and cfg.TRAIN.STEPS:
+        fixed = f"TRAIN.STEPS {cfg.TRAIN.STEPS}"
+    else:
+        return
+    raise UserError(
+        f"{fixed} sets how long every trial is, so SEARCH cannot list {' and '.join(lengths)}: "
+        f"set {fixed.split()[0]} 0, or search other keys"
+    )
 
 
 def check_sampler(options: StudyKeys, space: Sequence[Parameter]) -> None:

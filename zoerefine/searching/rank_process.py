@@ -63,14 +63,14 @@ def train_here(study: RunDir, run: RunDir, claim: Sequence[str], test: bool) -> 
     from zoerefine.training.loop import train
 
     with process_group():
-        cfg = load_config(run.config_file)
-        dataset, _ = find_data(cfg)
+        cfg, shared = load_config(run.config_file), load_config(study.config_file)
+        dataset, _ = find_data(shared)  # all trials have the study's data
         split = read_split(run.split_file, dataset.scenes)
         report = None
         if is_writer():
             provenance.add(run, processes=world_size())
             report = report_to(study, run, claim) if claim else None
-        train(cfg, run, pack(cfg, dataset), split, report, test)
+        train(cfg, run, pack(shared, dataset), split, report, test)
 
 
 def report_to(study: RunDir, run: RunDir, claim: Sequence[str]) -> Any:
