@@ -1,5 +1,7 @@
 """A study of a script that takes no config: its values are options."""
 
+import json
+import shlex
 import subprocess
 import sys
 
@@ -56,6 +58,63 @@ def test_searched_values_are_options_and_the_best_runs_again(user):
     assert log.splitlines()[-1] == "epoch 1 val_acc=0.76"
     assert "4 of 4 trials ended" in user(*command)  # and trains none of them again
     assert len(list((study / "trials").iterdir())) == 4
+
+
+ECHO = """
+import json, sys
+print("words", json.dumps(sys.argv[1:]), flush=True)
+print("val_acc=0.5")
+"""
+
+
+def called_with(user):
+    """The words that the script got, by trial."""
+    logs = sorted((user.folder / "runs" / "fit" / "study" / "trials").glob("*/log.txt"))
+    lines = [line for log in logs for line in log.read_text().splitlines()]
+    return [json.loads(line.removeprefix("words ")) for line in lines if line.startswith("words ")]
+
+
+@pytest.fixture
+def echo(user):
+    """The words that the script gets in each trial of a grid: echo(values) -> [word, ...]."""
+    (user.folder / "fit.py").write_text(ECHO)
+    who = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
+    subprocess.run([*who, "commit", "-qam", "echo"], cwd=user.folder, check=True)
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
+    job += [r"--metric-pattern=val_acc=(\S+)", "--grid"]
+
+    def call(values):
+        call.printed = printed = user("search", *job, "--search", f"opt={values}")
+        words = [word for (word,) in called_with(user)]
+        assert f"{len(words)} of {len(words)} trials ended" in printed
+        return words
+
+    call.job = job
+    return call
+
+
+def test_a_script_gets_texts_as_options_without_quotes(echo):
+    texts = ["adam", "1e-3", "null", "true", "a: b", "it's", "", "a b"]
+    assert sorted(echo(json.dumps([*texts, 1, None, [1, "a"]]))) == sorted(
+        [*(f"--opt={text}" for text in texts), "--opt=1", "--opt=null", "--opt=[1, 'a']"]
+    )
+
+
+def test_the_command_that_runs_the_best_again_has_its_text(user, echo):
+    assert echo('["1e-3"]') == ["--opt=1e-3"]
+    command = shlex.split(echo.printed.split("best again: zoerefine ")[1].splitlines()[0])
+    user(*command)
+    log = (user.folder / "runs" / "fit" / "latest" / "log.txt").read_text()
+    assert 'words ["--opt=1e-3"]' in log
+
+
+def test_a_script_with_a_config_gets_texts_as_options_too(user, echo):
+    (user.folder / "fit.yaml").write_text("A: {S: text}\n")
+    printed = user("search", *echo.job, "--config", "fit.yaml", "--overrides", "options",
+                   "--search", "A.S=['a: b', 'null', '1e-3']")  # fmt: skip
+    assert "3 of 3 trials ended" in printed
+    words = {word for trial in called_with(user) for word in trial if word.startswith("--A")}
+    assert words == {"--A.S=a: b", "--A.S=null", "--A.S=1e-3"}
 
 
 def test_patience_ends_a_study_whose_script_no_longer_improves(user):

@@ -8,7 +8,7 @@ import yaml
 from zoerefine.config.searched_keys import TreeKeys
 from zoerefine.errors import UserError
 from zoerefine.launch.config_merge import merge_overrides
-from zoerefine.searching.launched_script import override_words
+from zoerefine.searching.launched_script import as_word, override_words
 from zoerefine.searching.search_sources import (
     combined,
     space_in_config,
@@ -165,7 +165,7 @@ def test_values_are_merged_so_that_yacs_and_yaml_read_them():
         "MODEL.HEAD": None,
         "LOSS.1.weight": 0.25,
     }
-    words = override_words(TREE, values)
+    words = override_words(TREE, values, as_word)
     assert words[:6] == ["TRAIN.LR", "1e-05", "TRAIN.STEPS", "[3, 4]", "MODEL.NORM", "False"]
     merged = yaml.safe_load(merge_overrides(KEYS_FILE, CONFIG.encode(), words))
     assert merged["TRAIN"] == {"LR": 1e-5, "CLIP": 1.0, "EPOCHS": 4, "STEPS": [3, 4]}

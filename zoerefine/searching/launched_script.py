@@ -1,7 +1,7 @@
 """A script of any repository as what a study searches: each trial is a launch at one commit."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ class LaunchedScript:
     def trial_plan(self, values: Values) -> LaunchPlan:
         """The launch of a trial. Raises `UserError` where the config cannot hold its values."""
         job, config = self.plan.job, self.plan.config
-        words = override_words(self.tree, values)
+        words = self.words(values)
         if job.overrides_in == "file":
             config = merge_overrides(job.config, config, words)
         document = parse_config(job.config, config)
@@ -126,7 +126,7 @@ class LaunchedScript:
     def publish(self, study: RunDir, name: str, values: Values) -> None:
         """Write the config with the best values, and print the command that runs it."""
         job = self.plan.job
-        words = override_words(self.tree, values)
+        words = self.words(values)
         file = study.path / f"{name}{Path(self.plan.input_name).suffix}"
         with replacing(file) as path:
             path.write_bytes(self.config_with(values))
@@ -151,13 +151,18 @@ class LaunchedScript:
 
     def config_with(self, values: Values) -> bytes:
         """The config with these values; where they are options, these alone."""
-        words = override_words(self.tree, values)
         if not self.study.has_options:
-            return merge_overrides(self.plan.job.config, self.plan.config, words)
+            return merge_overrides(self.plan.job.config, self.plan.config, self.words(values))
         return dump_yaml(with_values(with_options({}, self.study.search), values)).encode()
 
+    def words(self, values: Values) -> list[str]:
+        """A trial's values as KEY VALUE words."""
+        return override_words(self.tree, values, as_option if self.study.has_options else as_word)
 
-def override_words(tree: Mapping[str, Any], values: Values) -> list[str]:
+
+def override_words(
+    tree: Mapping[str, Any], values: Values, written: Callable[[Any], str]
+) -> list[str]:
     """Values as KEY VALUE words; a value inside a list is given with the whole list."""
     changed = with_values(tree, values)
     words: dict[str, str] = {}
@@ -170,7 +175,7 @@ def override_words(tree: Mapping[str, Any], values: Values) -> list[str]:
             path.append(word)
             node = node.get(word)
         outer = ".".join(path)
-        words[outer] = as_word(value_at(changed, outer))
+        words[outer] = written(value_at(changed, outer))
     return [word for pair in words.items() for word in pair]
 
 
@@ -182,6 +187,11 @@ def as_word(value: Any) -> str:
     except YamlError:
         exact = False
     return text if exact else dump_value(value)
+
+
+def as_option(value: Any) -> str:
+    """A value as the word after `--KEY=`, where nothing takes YAML's quotes off a text."""
+    return value if isinstance(value, str) else as_word(value)
 
 
 def launched_tree(run: RunDir) -> dict[str, Any]:
