@@ -45,9 +45,10 @@ def _dumped(tree: Any, **options: Any) -> str:
 
 
 def same_data(one: Any, other: Any) -> bool:
-    """Whether two trees of plain data are equal; NaN equals NaN."""
+    """Whether two trees of plain data are equal; 1 is 1.0 but not True, and NaN equals NaN."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_data(one[k], other[k]) for k in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same_data, one, other))
-    return one == other or (one != one and other != other)
+    alike = isinstance(one, bool) == isinstance(other, bool)
+    return (alike and one == other) or (one != one and other != other)

@@ -104,6 +104,31 @@ def test_a_config_outside_the_space_cannot_be_enqueued(open_study, tmp_path):
         params_to_try(study.subject, [config])
 
 
+@pytest.mark.parametrize(
+    ("space", "between"),
+    [
+        ("{TRAIN: {CLIP: {low: 0.5, high: 8, step: 1.5}}}", "TRAIN: {CLIP: 2.5}"),
+        ("{MODEL: {BASE: {low: 4, high: 16, step: 2}}}", "MODEL: {BASE: 5}"),
+        ("{MODEL: {OPTIONS: {depth: {low: 0, high: 10}}}}", "MODEL: {OPTIONS: {depth: 2.5}}"),
+    ],
+)
+def test_a_config_between_the_steps_of_a_range_cannot_be_enqueued(
+    open_study, tmp_path, space, between
+):
+    config = tmp_path / "between.yaml"
+    config.write_text(f"{between}\n")
+    with pytest.raises(UserError, match=r"between\.yaml: its values lie outside"):
+        params_to_try(open_study(space).subject, [config])
+
+
+def test_the_last_step_of_a_grid_is_not_beyond_its_end(open_study, recwarn):
+    """0.1 + 2 * 0.1 is more than 0.3, and Optuna warns of a value beyond the end."""
+    space = "{LOSS: {OBJECT_WEIGHT: {low: 0.1, high: 0.3, step: 0.1}}}"
+    tried = run_trials(open_study(space, "STUDY.SAMPLER", "grid"))
+    assert sorted(one["LOSS.OBJECT_WEIGHT"] for one in tried) == [0.1, 0.2, 0.3]
+    assert not [one for one in recwarn if one.category is UserWarning]
+
+
 def test_a_config_that_is_named_twice_is_queued_once(open_study, tmp_path):
     config = tmp_path / "good.yaml"
     config.write_text("TRAIN: {LR: 0.003}\n")

@@ -117,6 +117,10 @@ def test_a_script_with_a_config_gets_texts_as_options_too(user, echo):
     assert words == {"--A.S=a: b", "--A.S=null", "--A.S=1e-3"}
 
 
+def test_every_value_of_a_grid_is_tried_though_python_calls_some_equal(echo):
+    assert sorted(echo('[true, 1, 1.0, "1"]')) == ["--opt=1", "--opt=1", "--opt=1.0", "--opt=True"]
+
+
 def test_patience_ends_a_study_whose_script_no_longer_improves(user):
     job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
     job += [r"--metric-pattern=val_acc=(\S+)", "--search", "epochs=1..50"]

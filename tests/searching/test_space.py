@@ -255,3 +255,41 @@ def test_a_config_outside_the_space_has_no_parameters():
     assert params_of(space, cfg) is None
     cfg.TRAIN.LR, cfg.MODEL.BASE = 1e-3, 12
     assert params_of(space, cfg) is None
+
+
+SCRIPT = TreeKeys({"n": 3, "x": 1.0, "any": None})
+
+
+def params_in(space, tree):
+    return params_of(read_space(space, SCRIPT), {"n": 0, "x": 2.0, "any": None} | tree)
+
+
+def test_a_config_of_a_script_lies_inside_a_range_where_it_is_on_a_step():
+    steps = {"n": {"low": 0, "high": 10, "step": 5}, "x": {"low": 0, "high": 10, "step": 2}}
+    inside = params_in(steps, {"n": 5.0, "x": 4})
+    assert inside == {"n": 5, "x": 4.0}
+    assert [type(value) for value in inside.values()] == [int, float]
+    for outside in ({"n": 3}, {"n": 2.5}, {"n": 15}, {"x": 1.0}, {"x": True}):
+        assert params_in(steps, outside) is None
+    assert params_in({"n": {"low": 0, "high": 10}}, {"n": 2.5}) is None
+    assert params_in({"x": {"low": 0, "high": 10}}, {"x": 2.5}) == {"x": 2.5}
+
+
+def test_values_that_are_equal_for_python_are_different_options():
+    for values in ([True, 1, 1.0, "1"], [0, False], [None, "null"], [[1], [1.0], [True], "[1]"]):
+        space = read_space({"any": values}, SCRIPT)
+        seen = []
+        for params in combinations(space):
+            study = optuna.create_study()
+            study.enqueue_trial(params)
+            seen.append(suggest(space, study.ask())["any"])
+            assert study.trials[0].params == params
+            assert params_of(space, {"any": seen[-1]}) == params
+        assert list(map(repr, seen)) == list(map(repr, values))
+
+
+def test_an_equal_value_fits_where_its_type_is_not_listed_but_true_is_no_number():
+    (numbers, flags) = ({"any": [1.0, "a"]}, {"any": [True, "a"]})
+    assert params_in(numbers, {"any": 1}) == {"any": 1.0}
+    assert params_in(numbers, {"any": True}) is None
+    assert params_in(flags, {"any": 1}) is None

@@ -4,7 +4,6 @@ Values are comparable where everything that decides a trial is the same, except 
 commit and uncommitted changes, data, and every setting that neither study searches.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from zoerefine.searching.study import Study
 from zoerefine.searching.subjects import recorded_space
 from zoerefine.searching.trial_record import settings_file, without_duplicates
 from zoerefine.searching.trial_runner import Subject
+from zoerefine.yaml_dump import same_data
 
 NAMED = 3  # differences that a message lists
 LONGEST = 40  # characters of a value in a message
@@ -140,11 +140,7 @@ def params_inside(
     if params is None:
         return None
     found = FixedTrial(params)
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # checked below
-        ours = with_values(tree, suggest(space, found))  # type: ignore[arg-type]
-    for name, one in found.distributions.items():
-        if not one._contains(one.to_internal_repr(params[name])):  # between two steps
-            return None
+    ours = with_values(tree, suggest(space, found))  # type: ignore[arg-type]
     searched = all_keys(space) | all_keys(earlier.space)
-    same = all(value_at(theirs, key) == value_at(ours, key) for key in searched)
+    same = all(same_data(value_at(theirs, key), value_at(ours, key)) for key in searched)
     return found if same else None

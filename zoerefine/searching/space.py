@@ -2,17 +2,20 @@
 
 import copy
 import itertools
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zoerefine.searching.config_values import set_value, value_at, with_values
+from zoerefine.yaml_dump import same_data
 
 if TYPE_CHECKING:  # a wrong space is reported before Optuna is loaded
     import optuna
 
 MAX_LISTED = 100_000  # combinations of a space that are listed one by one
+ROUNDING = 1e-8  # of a step, as in Optuna
 Scalar = bool | int | float | str
 Values = dict[str, Any]  # by key path
 
@@ -30,11 +33,9 @@ class Range:
 
     def suggest(self, trial: "optuna.Trial") -> Values:
         """Sample a config value: an int where the bounds are ints."""
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            step = int(self.step or 1)
-            return {
-                self.key: trial.suggest_int(self.name, self.low, self.high, step=step, log=self.log)
-            }
+        if self.is_whole:
+            low, high, step = int(self.low), int(self.high), int(self.step or 1)
+            return {self.key: trial.suggest_int(self.name, low, high, step=step, log=self.log)}
         return {
             self.key: trial.suggest_float(
                 self.name, self.low, self.high, step=self.step, log=self.log
@@ -43,26 +44,37 @@ class Range:
 
     def combinations(self) -> Iterator[Values]:
         """Every value of a finite range, as a trial's parameters."""
-        for number in range(int(self.size)):
-            yield {self.name: self.low + number * (self.step or 1)}
+        for number in range(int(self.size)):  # rounding may lead beyond the end
+            yield {self.name: min(self.low + number * (self.step or 1), self.high)}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its values are ints."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
 
     @property
     def size(self) -> float:
         """How many values there are; infinite for a continuous range."""
         if self.low == self.high:
             return 1
-        if self.step is None and not isinstance(self.low, int):
+        if self.step is None and not self.is_whole:
             return math.inf
         # A rounding error must not lose the last of 0.1, 0.2, 0.3 and 0.4.
         return math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
 
     def params_of(self, tree: Mapping[str, Any]) -> Values | None:
-        """The parameter that gives a config's value; None where that lies outside the range."""
+        """The parameter that gives a config's value; None where that is no value of the range."""
         value = value_at(tree, self.key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not self.low <= value <= self.high:
+        if not is_number or not self.low <= value <= self.high or not self._is_on_step(value):
             return None
-        return {self.name: value}
+        return {self.name: int(value) if self.is_whole else float(value)}
+
+    def _is_on_step(self, value: float) -> bool:
+        if self.is_whole:
+            return (value - self.low) % (self.step or 1) == 0
+        steps = (value - self.low) / self.step if self.step else 0.0
+        return abs(steps - round(steps)) < ROUNDING
 
     def lines(self) -> list[str]:
         """The range on one line of a plan."""
@@ -72,7 +84,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a choice: the values that it sets, and the parameters of its branch."""
+    """One option of a choice: the values that it sets, and the parameters of its branch.
+
+    Optuna finds an option by its label. So no label of a choice equals another, as True equals 1.
+    """
 
     label: Scalar
     fixed: Values
@@ -90,7 +105,7 @@ class Choice:
         """Sample the config values of an option and of its branch."""
         labels = [option.label for option in self.options]
         chosen: Scalar = trial.suggest_categorical(self.name, labels)  # type: ignore[assignment]
-        option = next(option for option in self.options if same(option.label, chosen))
+        option = next(option for option in self.options if option.label == chosen)
         values = copy.deepcopy(option.fixed)
         for parameter in option.inner:
             values |= parameter.suggest(trial)
@@ -108,18 +123,24 @@ class Choice:
         return sum(size_of(option.inner) for option in self.options)
 
     def params_of(self, tree: Mapping[str, Any]) -> Values | None:
-        """The parameters that give the config's values; None where no option has them."""
-        for option in self.options:
-            inside = params_of(option.inner, tree)
-            if inside is not None and self._fits(option, tree):
-                return {self.name: option.label, **inside}
+        """The parameters that give the config's values; None where no option has them.
+
+        Where 1 and 1.0 are both options, the config's own type decides.
+        """
+        for equal in (identical, same_data):
+            for option in self.options:
+                inside = params_of(option.inner, tree)
+                if inside is not None and self._fits(option, tree, equal):
+                    return {self.name: option.label, **inside}
         return None
 
-    def _fits(self, option: Option, tree: Mapping[str, Any]) -> bool:
+    def _fits(
+        self, option: Option, tree: Mapping[str, Any], equal: Callable[[Any, Any], bool]
+    ) -> bool:
         wanted = with_values(tree, option.fixed)
         for key in (parameter.key for parameter in option.inner if isinstance(parameter, Range)):
             set_value(wanted, key, value_at(tree, key))
-        return all(value_at(wanted, key) == value_at(tree, key) for key in option.fixed)
+        return all(equal(value_at(wanted, key), value_at(tree, key)) for key in option.fixed)
 
     def lines(self) -> list[str]:
         """The choice on a line of a plan, and one line for each parameter inside its options."""
@@ -134,9 +155,9 @@ class Choice:
 Parameter = Choice | Range
 
 
-def same(one: Scalar, other: Scalar) -> bool:
-    """Whether two labels are equal; True is not 1."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
+def identical(one: Any, other: Any) -> bool:
+    """Whether two values are equal and of the same types."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def suggest(space: Sequence[Parameter], trial: "optuna.Trial") -> Values:
@@ -199,7 +220,7 @@ def knows(space: Sequence[Parameter], name: str, value: Scalar) -> bool:
                 return True
             continue
         if parameter.name == name:
-            return any(same(option.label, value) for option in parameter.options)
+            return any(same_data(option.label, value) for option in parameter.options)
         if any(knows(option.inner, name, value) for option in parameter.options):
             return True
     return False

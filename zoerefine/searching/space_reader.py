@@ -117,13 +117,14 @@ def value_labels(values: Sequence[Any]) -> list[Scalar]:
 
     A list of named mappings, such as LOSS.TERMS, is labelled by the names, `l1_log + gradient`, or
     with their numbers, `l1_log 1 + gradient 0.1..1`, where two would be called alike. Other lists
-    and mappings are labelled by their JSON text.
+    and mappings are labelled by their JSON text, and so is every value where some are alike, such
+    as true, 1 and 1.0.
     """
     for with_numbers in (False, True):
         labels = [_named(value, with_numbers) for value in values]
-        if len({str(label) for label in labels}) == len(labels):
+        if len({str(label) for label in labels}) == len(set(labels)) == len(labels):
             return labels
-    return [value if isinstance(value, Scalar) else _json(value) for value in values]
+    return [_json(value) for value in values]
 
 
 def _named(value: Any, with_numbers: bool) -> Scalar:
