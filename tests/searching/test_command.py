@@ -59,9 +59,12 @@ LR = ("SEARCH", "{TRAIN: {LR: [0.001]}}")
         ([*LR, "--workers", "0"], "STUDY.WORKERS must be an integer from 1"),
         ([*LR, "--storage", "mysql://h/d"], "must be empty, sqlite"),
         ([*LR, "--storage", "postgresql://me:hunter2@h/d"], "set PGPASSWORD"),
+        ([*LR, "--enqueue", "tiny.yaml", "TRAIN.EPOCHS", "1"],
+         "no config file or study TRAIN.EPOCHS for --enqueue: give an existing one; KEY VALUE "
+         "words stand before --enqueue"),
         ([*LR, "--enqueue", "nowhere.yaml"], "nowhere.yaml"),
         ([*LR, "--enqueue", str(CHECKOUT / "Makefile")], "Makefile"),
-        ([*LR, "--enqueue", str(CHECKOUT)], "is not a study with completed trials"),
+        ([*LR, "--enqueue", str(CHECKOUT)], "is not a study: give the folder"),
         (["SEARCH", "{TRAIN: {LR: [3.0]}}", "--enqueue", str(DEMO)], "demo.yaml: its values lie"),
         ([*LR, "--from", "nowhere"], "nowhere is not a study"),
     ],

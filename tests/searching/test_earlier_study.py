@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import optuna
 import pytest
 
 from zoerefine.cli import main
@@ -15,6 +16,7 @@ from zoerefine.progress import heard_by
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.claims import claim_trial, complete, fail, prune
 from zoerefine.searching.earlier_study import open_earlier
+from zoerefine.searching.enqueue import params_to_try
 from zoerefine.searching.known_trials import take_trials
 from zoerefine.searching.trial_record import is_known, values_at_steps, without_duplicates
 from zoerefine.searching.trial_runner import TrialOutcome
@@ -295,6 +297,49 @@ def test_the_command_goes_on_from_a_study_and_publishes_its_best(earlier, tiny, 
     best = min((one for one in earlier.trials() if one.value), key=lambda one: one.value)
     assert f"({earlier.run.path}/trials/{best.number:04d})" in done.stderr
     assert best.params["TRAIN.LR"] == load_config(folder / "best.yaml").TRAIN.LR
+
+
+def test_the_best_of_a_study_are_tried_first_with_what_it_knows_from_another(begun, earlier):
+    study = begun(WIDE, *RANDOM, "STUDY.TRIALS", 2)
+    take(study, earlier)
+    end_trials(study)
+    later = begun(WIDE, "STUDY.OBJECTIVES", "[delta1]", folder="later")
+    done = sorted(rates(one for one in study.trials() if one.state.name == "COMPLETE"))
+    assert [one["TRAIN.LR"] for one in params_to_try(later.subject, [study.run.path])] == done[:5]
+
+
+def test_the_best_of_a_study_are_those_by_its_own_objective_within_its_limits(begun):
+    words = ("STUDY.OBJECTIVES", "[delta1]", "STUDY.CONSTRAINTS",
+             "[{name: parameters, at_most: 5}]", "STUDY.TRIALS", 6)  # fmt: skip
+    study = begun("{TRAIN: {LR: {low: 0.001, high: 0.1}}}", *words, *RANDOM, folder="limited")
+    figures = [(0.5, 1), (0.9, 6), (0.7, 1), (0.6, 1), (0.8, 1)]
+    for delta1, parameters in figures:
+        found = {"delta1": delta1, "abs_rel": delta1 / 2, "parameters": float(parameters)}
+        complete(study, claim_trial(study, "worker"), TrialOutcome(found))
+    fail(study, claim_trial(study, "worker"), "out of memory")
+    tried = rates(study.trials())
+    later = begun(WIDE, folder="later")
+    found = [one["TRAIN.LR"] for one in params_to_try(later.subject, [study.run.path])]
+    assert found == [tried[number] for number in (4, 2, 3, 0, 1)]
+
+
+def test_a_study_without_a_completed_trial_or_of_other_names_is_not_tried_first(begun):
+    empty = begun(WIDE, folder="empty")
+    with pytest.raises(UserError, match=r"empty has no completed trial: give another study"):
+        params_to_try(empty.subject, [empty.run.path])
+    options = optuna.distributions.CategoricalDistribution(["NAME small"])
+    older = optuna.trial.create_trial(
+        params={"MODEL": "NAME small"}, distributions={"MODEL": options}, value=0.1
+    )
+    empty.optuna.add_trial(older)
+    for read in (
+        lambda: params_to_try(empty.subject, [empty.run.path]),
+        lambda: take(begun(WIDE), empty),
+    ):
+        with pytest.raises(
+            UserError, match=r"named its parameters otherwise \(MODEL: NAME small\)"
+        ):
+            read()
 
 
 def test_the_run_of_a_known_trial_is_not_removed(begun, earlier, capsys):

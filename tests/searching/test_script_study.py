@@ -242,6 +242,34 @@ def test_configs_and_best_trials_of_another_study_are_tried_first(
     assert [trial.params["lr"] for trial in run_trials(second)] == [0.03, 0.02, 0.1, 0.001]
 
 
+def test_a_trial_that_failed_without_an_exit_code_is_not_tried_first(
+    foreign_repository, open_script_study
+):
+    repository = foreign_repository("plain_prints")
+    text = (repository.folder / "main.py").read_text()
+    text = text.replace("{val_acc!r}", "{val_acc if settings['lr'] < 0.4 else float('nan')!r}")
+    repository.commit = repository.change({"main.py": text})
+    first = open_script_study(repository, "--grid", space="[0.5, 0.1, 0.02]", epochs=2)
+    failed = [trial for trial in run_trials(first) if trial.state.name == "FAIL"]
+    assert [trial.params["lr"] for trial in failed] == [0.5]
+    subject = open_script_study(repository, "--name", "second").subject
+    assert params_to_try(subject, [first.run.path]) == [{"lr": 0.02}, {"lr": 0.1}]
+
+
+def test_a_value_that_an_earlier_study_gave_as_a_word_is_the_one_of_its_trials(
+    foreign_repository, open_script_study
+):
+    repository = foreign_repository("yacs_tensorboard")
+    words = ("--overrides", "arguments", "--search", "SEED=[0]", "TRAIN.LR", 0.02)
+    first = open_script_study(repository, *words, "--name", "first", space="", epochs=2)
+    run_trials(first)
+    second = open_script_study(repository, epochs=2)
+    assert params_to_try(second.subject, [first.run.path]) == [{"TRAIN.LR": 0.02}]
+    take_trials(second, [open_earlier(first.run.path, second.subject, second.run)])
+    (queued,) = second.trials()
+    assert queued.system_attrs["fixed_params"] == {"TRAIN.LR": 0.02}
+
+
 def test_trials_of_an_earlier_study_are_known(foreign_repository, open_script_study):
     repository = foreign_repository("plain_prints")
     first = open_script_study(repository, "--grid", space="[0.1, 0.02]", epochs=2)
@@ -405,7 +433,7 @@ def test_a_plan_and_the_search_refuse_wrong_configs_and_studies_before_anything_
         for words, fault in (
             (["--enqueue", far], "far.yaml: its values lie outside"),
             (["--enqueue", tmp_path / "none.yaml"], "none.yaml"),
-            (["--enqueue", tmp_path], "is not a study with completed trials"),
+            (["--enqueue", tmp_path], "is not a study: give the folder"),
             (["--from", tmp_path], "is not a study"),
         ):
             with pytest.raises(UserError, match=fault):

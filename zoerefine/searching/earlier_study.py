@@ -1,4 +1,4 @@
-"""An earlier study from which another one starts, and whether the two can be compared.
+"""An earlier study from which another one starts, its best trials, and whether two can be compared.
 
 Values are comparable where everything that decides a trial is the same, except what is searched:
 commit and uncommitted changes, data, and every setting that neither study searches.
@@ -10,20 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.trial import FixedTrial, FrozenTrial
+from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.config_values import value_at, with_values
 from zoerefine.searching.existing_study import find_study
-from zoerefine.searching.space import Parameter, all_keys, params_of, suggest
+from zoerefine.searching.space import (
+    Parameter,
+    all_keys,
+    params_of,
+    suggest,
+    unknown_parameter,
+)
 from zoerefine.searching.storage import silence_optuna
 from zoerefine.searching.study import Study
 from zoerefine.searching.subjects import recorded_space
-from zoerefine.searching.trial_record import settings_file, without_duplicates
+from zoerefine.searching.trial_record import (
+    exceeded_limits,
+    settings_file,
+    without_duplicates,
+)
 from zoerefine.searching.trial_runner import Subject
 from zoerefine.yaml_dump import same_data
 
+TRIED_FIRST = 5  # best trials of a study
 NAMED = 3  # differences that a message lists
 LONGEST = 40  # characters of a value in a message
 # Part of a study's identity that need not be the same: what is searched, and limits, which are
@@ -57,20 +68,49 @@ class EarlierStudy:
         """The config of one of its trials."""
         return with_values(self.tree, suggest(self.space, FixedTrial(trial.params)))  # type: ignore[arg-type]
 
+    def best_of(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+        """The best of its completed trials by its first objective, within its limits first."""
+        sign = -1 if self.optuna.directions[0].name == "MAXIMIZE" else 1
+        done = [one for one in trials if one.state == TrialState.COMPLETE]
+        done.sort(key=lambda one: (len(exceeded_limits(one)) > 0, sign * one.values[0]))
+        return done[:TRIED_FIRST]
+
+
+def read_study(path: Path) -> EarlierStudy:
+    """The study in a folder. Raises `UserError` where there is none, or it cannot be read."""
+    run = RunDir(path.resolve())
+    silence_optuna()
+    storage, number = find_study(run, "")
+    found = optuna.load_study(
+        study_name=storage.get_study_name_from_id(number), storage=storage, sampler=None
+    )
+    earlier = EarlierStudy(run, found, *recorded_space(run))
+    for trial in earlier.trials():
+        if other := unknown_parameter(earlier.space, trial.params):
+            raise UserError(
+                f"{path} was begun by a version of zoerefine that named its parameters otherwise "
+                f"({other}): give configs of its trials to --enqueue"
+            )
+    return earlier
+
+
+def best_trees(path: Path) -> list[Mapping[str, Any]]:
+    """The configs of a study's best trials, the best first. Raises `UserError` for none."""
+    study = read_study(path)
+    if best := study.best_of(study.trials()):
+        return [study.tree_of(trial) for trial in best]
+    raise UserError(f"{path} has no completed trial: give another study, or a config")
+
 
 def open_earlier(path: Path, subject: Subject, run: RunDir) -> EarlierStudy:
     """Open a study from which that of `subject` in `run` starts.
 
     Raises `UserError` where there is no study, or it has other objectives or directions.
     """
-    there = RunDir(path.resolve())
-    if there.path == run.path.resolve():
+    if path.resolve() == run.path.resolve():
         raise UserError(f"--from {path} is this study itself: the same command continues it")
-    silence_optuna()
-    storage, number = find_study(there, "")
-    found = optuna.load_study(
-        study_name=storage.get_study_name_from_id(number), storage=storage, sampler=None
-    )
+    earlier = read_study(path)
+    found = earlier.optuna
     theirs = [
         f"{direction.name.lower()} {name}"
         for name, direction in zip(found.metric_names or [], found.directions, strict=False)
@@ -83,7 +123,7 @@ def open_earlier(path: Path, subject: Subject, run: RunDir) -> EarlierStudy:
         )
     if not {"id", "identity"} <= set(found.user_attrs):
         raise UserError(f"--from {path} was made by an older version, without its settings")
-    return EarlierStudy(there, found, *recorded_space(there))
+    return earlier
 
 
 def comparison_fault(study: Study, earlier: EarlierStudy) -> str:

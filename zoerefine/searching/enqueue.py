@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
+from zoerefine.searching.earlier_study import best_trees
 from zoerefine.searching.space import Values, combinations, params_of
 from zoerefine.searching.study import Study
 from zoerefine.searching.trial_record import params_key
@@ -19,12 +20,24 @@ def params_to_try(subject: Subject, sources: Sequence[Path]) -> list[Values]:
     """
     found = []
     for source in sources:
-        for tree in subject.trees(source):
+        for tree in trees_of(subject, source):
             params = params_of(subject.space, tree)
             if params is None:
                 raise UserError(f"{source}: its values lie outside what SEARCH lists")
             found.append(params)
     return found
+
+
+def trees_of(subject: Subject, source: Path) -> Sequence[Mapping[str, Any]]:
+    """The config in a file, or those of the best trials of the study in a folder."""
+    if source.is_dir():
+        return best_trees(source)
+    if not source.exists():
+        raise UserError(
+            f"no config file or study {source} for --enqueue: give an existing one; KEY VALUE "
+            "words stand before --enqueue"
+        )
+    return [subject.tree_in(source)]
 
 
 def enqueue(study: Study, candidates: Sequence[Values]) -> None:

@@ -27,7 +27,6 @@ from zoerefine.searching.trial_record import (
     without_duplicates,
 )
 
-TRIED_AGAIN = 5  # best trials whose values cannot be compared
 KEPT = ("figures", "reason", VALUES_AT_STEPS)  # attributes of a trial
 
 
@@ -59,7 +58,7 @@ class Taking:
         lines = [f"{counted(count)} left out: {reason}" for reason, count in left.items()]
         known, again = inside, []
         if fault := comparison_fault(self.study, self.earlier):
-            known, again = [], best_first(self.study, inside)[:TRIED_AGAIN]
+            known, again = [], self.earlier.best_of(inside)
             first = f"values cannot be compared ({fault}): the best {len(again)} are tried again"
         else:
             first = f"{counted(len(known))} known here"
@@ -140,13 +139,6 @@ def fault_of(study: Study, trial: FrozenTrial) -> str:
     if lacking and trial.state == TrialState.COMPLETE:
         return f"no figure of {' and '.join(lacking)}, which STUDY.CONSTRAINTS limits"
     return ""
-
-
-def best_first(study: Study, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """The completed trials, the best by the first objective first."""
-    first = next(iter(study.criteria.directions.values()))
-    done = [one for one in trials if one.state == TrialState.COMPLETE]
-    return sorted(done, key=lambda one: one.values[0], reverse=first == "maximize")
 
 
 def counted(count: int) -> str:

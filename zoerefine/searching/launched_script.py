@@ -18,10 +18,10 @@ from zoerefine.launch.launch_plan import Job, LaunchPlan
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.check import check_sampler
-from zoerefine.searching.config_values import set_value, value_at, with_values
+from zoerefine.searching.config_values import value_at, with_values
 from zoerefine.searching.criteria import Criteria
-from zoerefine.searching.launched_study import LaunchedStudy, read_config, with_options
-from zoerefine.searching.launched_trials import LaunchedRunner, best_runs
+from zoerefine.searching.launched_study import LaunchedStudy, with_options
+from zoerefine.searching.launched_trials import LaunchedRunner
 from zoerefine.searching.space import Values
 from zoerefine.searching.space_reader import read_space
 from zoerefine.trees import flatten
@@ -113,15 +113,10 @@ class LaunchedScript:
         job = replace(job, overrides=(*job.overrides, *words))
         return replace(self.plan, job=job, config=config, document=document)
 
-    def trees(self, source: Path) -> list[Mapping[str, Any]]:
-        """A config of the script, or those of the best trials of another study of it.
-
-        Raises `UserError` for a source that is neither.
-        """
-        if not source.is_dir():
-            return [read_yaml(source).tree]
-        runs = best_runs(RunDir(source), self.study.metric, self.study.direction)
-        return [launched_tree(run) for run in runs]
+    def tree_in(self, file: Path) -> Mapping[str, Any]:
+        """A config of the script."""
+        tree: Mapping[str, Any] = read_yaml(file).tree
+        return tree
 
     def publish(self, study: RunDir, name: str, values: Values) -> None:
         """Write the config with the best values, and print the command that runs it."""
@@ -192,21 +187,3 @@ def as_word(value: Any) -> str:
 def as_option(value: Any) -> str:
     """A value as the word after `--KEY=`, where nothing takes YAML's quotes off a text."""
     return value if isinstance(value, str) else as_word(value)
-
-
-def launched_tree(run: RunDir) -> dict[str, Any]:
-    """The config of a launched run, with the values that its job got as words."""
-    facts = run.read_json(run.provenance_file)
-    path = run.path / facts["input"]
-    tree: dict[str, Any] = read_config(path, path.read_bytes()).tree
-    words = facts["overrides"]
-    for key, text in zip(words[::2], words[1::2], strict=True):
-        if key in flatten(tree):
-            set_value(tree, key, load_yaml(text))
-        elif facts.get("overrides_in") == "options":
-            *groups, last = key.split(".")
-            node = tree
-            for group in groups:
-                node = node.setdefault(group, {})
-            node[last] = load_yaml(text)
-    return tree

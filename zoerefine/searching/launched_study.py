@@ -7,6 +7,7 @@ the script's config without SEARCH.
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,13 @@ from zoerefine.config.study_keys import StudyKeys
 from zoerefine.errors import UserError
 from zoerefine.files import replacing, write_text
 from zoerefine.launch.changes import Changes
-from zoerefine.launch.config_merge import YAML_SUFFIXES, merge_overrides
+from zoerefine.launch.config_merge import (
+    NEW_KEY,
+    YAML_SUFFIXES,
+    merge_overrides,
+    read_value,
+    with_value,
+)
 from zoerefine.launch.home import default_home
 from zoerefine.launch.job_config import parse_config
 from zoerefine.launch.job_words import NO_CONFIG
@@ -159,12 +166,22 @@ def config_in(run: RunDir, job: Mapping[str, Any]) -> Path:
 
 
 def recorded_tree(run: RunDir) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The config and the SEARCH tree of a study, as its folder has them."""
+    """The config of a study with the words that every trial gets, and its SEARCH tree."""
     document = read_yaml(run.path / SCRIPT_STUDY).tree
     job, search = document["JOB"], document[SEARCH]
     file = config_in(run, job)
     tree = {} if file == NO_CONFIG else dict(read_config(file, file.read_bytes()).tree)
+    tree = with_words(file, tree, job["overrides"])
     return (with_options(tree, search) if job["overrides_in"] == "options" else tree), search
+
+
+def with_words(file: Path, tree: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """A config's tree with the values of KEY VALUE words."""
+    for key, text in zip(words[::2], words[1::2], strict=True):
+        with suppress(UserError):  # LOSS.1.weight, which only the script can place
+            keys = key.removeprefix(NEW_KEY).split(".")
+            tree = with_value(file, tree, keys, read_value(text))
+    return tree
 
 
 def with_options(config: Mapping[str, Any], search: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,11 @@ from zoerefine.launch.mirror import fetch_commit, mirrors_in_use
 from zoerefine.progress import say
 from zoerefine.run_dir import RunDir
 from zoerefine.run_metrics import read_metrics
-from zoerefine.searching.criteria import Direction
 from zoerefine.searching.space import Values
 from zoerefine.searching.trial_runner import KILLED, TrialMonitor, TrialOutcome
 from zoerefine.searching.trial_watch import TrialWatch
 
 NAMED = 20  # metrics that a message lists
-FROM_A_STUDY = 5  # best trials that another study gives
 
 
 class LaunchedRunner:
@@ -88,17 +86,3 @@ def metrics_note(run: RunDir, state: str) -> str:
     final = read_metrics(run).final
     rows = [f"| {name} | {value:.6g} |" for name, value in sorted(final.items())]
     return "\n".join([f"**{state}**", "", "| metric | final |", "|---|---:|", *rows])
-
-
-def best_runs(study: RunDir, metric: str, direction: Direction) -> list[RunDir]:
-    """The runs of a study's best completed trials, the best first. Raises `UserError` for none."""
-    scored = []
-    for path in sorted((study.path / "trials").glob("*")):
-        if not path.name.isdecimal():  # `reproduce` has run a trial again
-            continue
-        run = RunDir(path)
-        if run.status().state == "finished" and metric in (final := read_metrics(run).final):
-            scored.append((final[metric] * (-1 if direction == "maximize" else 1), path))
-    if not scored:
-        raise UserError(f"{study.path} is not a study with completed trials: give a study's run")
-    return [RunDir(path) for _, path in sorted(scored)[:FROM_A_STUDY]]

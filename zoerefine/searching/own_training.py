@@ -25,7 +25,7 @@ from zoerefine.registries import OBJECTIVES
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.best_training import publish_training
 from zoerefine.searching.check import check_search_space
-from zoerefine.searching.config_values import value_at, with_values
+from zoerefine.searching.config_values import with_values
 from zoerefine.searching.criteria import Criteria, Limit
 from zoerefine.searching.objectives import measure, measure_config
 from zoerefine.searching.pruning import prune_reason_before_training
@@ -46,7 +46,6 @@ from zoerefine.training.job import (
 from zoerefine.training.loop import Report
 
 ALWAYS_MEASURED = {"abs_rel", "parameters"}  # results.json has them
-FROM_A_STUDY = 5  # best trials that another study gives
 
 
 class OwnTraining:
@@ -96,13 +95,9 @@ class OwnTraining:
         """Trains in this process, or in several where STUDY.DEVICES says so."""
         return InProcessRunner(self, run)
 
-    def trees(self, source: Path) -> list[Config]:
-        """A config, or the configs of the best trials of another study by validation AbsRel.
-
-        Raises `UserError` for a source that is neither.
-        """
-        configs = best_configs(RunDir(source)) if source.is_dir() else [source]
-        return [load_config(config) for config in configs]
+    def tree_in(self, file: Path) -> Config:
+        """A config of a training."""
+        return load_config(file)
 
     def publish(self, study: RunDir, name: str, values: Values) -> None:
         """Write a best config, train and export it."""
@@ -119,20 +114,6 @@ def read_criteria(cfg: Config) -> Criteria:
     limits = (Limit(one["name"], one["at_most"]) for one in cfg.STUDY.CONSTRAINTS)
     directions = {name: OBJECTIVES.load(name).direction for name in cfg.STUDY.OBJECTIVES}
     return Criteria(directions, tuple(limits))
-
-
-def best_configs(run: RunDir) -> list[Path]:
-    """The configs of a study's best trials by validation AbsRel, the best first."""
-    scored = []
-    for results in run.path.glob("trials/*/results.json"):
-        trial = RunDir(results.parent)
-        found = trial.read_json(results)
-        value = value_at(found, f"val.refined.{SELECTION_METRIC}")  # a script's has none
-        if value is not None and not found["pruned"]:
-            scored.append((value, trial.config_file))
-    if not scored:
-        raise UserError(f"{run.path} is not a study with completed trials: give a study's run")
-    return [config for _, config in sorted(scored)[:FROM_A_STUDY]]
 
 
 class InProcessRunner:

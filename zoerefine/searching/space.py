@@ -224,3 +224,11 @@ def knows(space: Sequence[Parameter], name: str, value: Scalar) -> bool:
         if any(knows(option.inner, name, value) for option in parameter.options):
             return True
     return False
+
+
+def unknown_parameter(space: Sequence[Parameter], params: Values) -> str:
+    """The first of some parameters that no trial of this space can have; empty where all can."""
+    unknown = (
+        f"{name}: {value}" for name, value in params.items() if not knows(space, name, value)
+    )
+    return next(unknown, "")

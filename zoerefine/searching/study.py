@@ -14,7 +14,7 @@ from zoerefine.launch import provenance
 from zoerefine.registries import PRUNERS
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.first_objective import FirstObjective
-from zoerefine.searching.space import knows, size_of
+from zoerefine.searching.space import size_of, unknown_parameter
 from zoerefine.searching.storage import open_storage, storage_url, study_lock
 from zoerefine.searching.trial_record import exceeded_limits, longest_trial, without_duplicates
 from zoerefine.searching.trial_runner import Subject
@@ -81,13 +81,12 @@ class Study:
         Optuna keeps them by name, and the options of a choice by label.
         """
         for trial in self.optuna.get_trials(deepcopy=False):
-            for name, value in trial.params.items():
-                if not knows(self.space, name, value):
-                    raise UserError(
-                        f"study {self.name} in {self.url} was begun by a version of zoerefine that "
-                        f"named its parameters otherwise ({name}: {value}): continue it with that "
-                        f"version, or give another {self.subject.name_key}"
-                    )
+            if other := unknown_parameter(self.space, trial.params):
+                raise UserError(
+                    f"study {self.name} in {self.url} was begun by a version of zoerefine that "
+                    f"named its parameters otherwise ({other}): continue it with that version, or "
+                    f"give another {self.subject.name_key}"
+                )
 
     def _check_folder(self, is_older: bool) -> None:
         """Raises `UserError` where the folder holds the trials of another study.

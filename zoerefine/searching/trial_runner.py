@@ -102,8 +102,8 @@ class Subject(Protocol):
     def runner(self, run: RunDir) -> TrialRunner:
         """What runs the trials of the study in `run`."""
 
-    def trees(self, source: Path) -> Sequence[Mapping[str, Any]]:
-        """The configs that a source gives to try first: a file, or another study's best trials."""
+    def tree_in(self, file: Path) -> Mapping[str, Any]:
+        """The config in a file. Raises `UserError` where it is none."""
 
     def publish(self, study: RunDir, name: str, values: Values) -> None:
         """Write `<name>.yaml`, the config with the best values, and do what STUDY.THEN says."""
