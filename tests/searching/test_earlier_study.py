@@ -297,6 +297,9 @@ def test_the_command_goes_on_from_a_study_and_publishes_its_best(earlier, tiny, 
     best = min((one for one in earlier.trials() if one.value), key=lambda one: one.value)
     assert f"({earlier.run.path}/trials/{best.number:04d})" in done.stderr
     assert best.params["TRAIN.LR"] == load_config(folder / "best.yaml").TRAIN.LR
+    done = script("analyze", folder, "--out", "report")
+    note = f"note on {folder}: 10 trials that it knows from earlier studies have no runs there"
+    assert f"{note}, and are not listed\n" in done.stdout
 
 
 def test_the_best_of_a_study_are_tried_first_with_what_it_knows_from_another(begun, earlier):

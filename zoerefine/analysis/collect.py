@@ -2,16 +2,19 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zoerefine.analysis.documents import read_document
 from zoerefine.analysis.find_runs import matches, runs_at
 from zoerefine.analysis.run_cache import RunCache, as_entry
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.sources import Found, RunFolder, Source, TrackerSource, printable
 from zoerefine.errors import UserError, damage
 from zoerefine.progress import track
+from zoerefine.run_dir import RunDir
 from zoerefine.trackers.stores import find_stores, local_path
 from zoerefine.visible_text import one_line
 
@@ -119,3 +122,14 @@ def find_sources(pattern: str) -> list[Source]:
         stores = [] if folders else find_stores(path)
         found += [RunFolder(folder) for folder in folders] or map(TrackerSource, stores)
     return found
+
+
+def known_trials(runs: Sequence[Run]) -> dict[str, int]:
+    """How many trials the studies of some runs know from earlier ones, which have their runs."""
+    trials = (Path(run.path) for run in runs if Path(run.path).parent.name == "trials")
+    found: dict[str, int] = {}
+    for study in dict.fromkeys(trial.parent.parent for trial in trials):
+        with suppress(UserError):  # damaged
+            run = RunDir(study)
+            found[str(study)] = read_document(run, run.provenance_file).get("known_trials", 0)
+    return {study: count for study, count in found.items() if count}

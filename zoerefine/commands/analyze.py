@@ -94,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
 
     from zoerefine.analysis.analyze import analyze
     from zoerefine.analysis.captions import counted
-    from zoerefine.analysis.collect import FILTERED
+    from zoerefine.analysis.collect import FILTERED, known_trials
     from zoerefine.visible_text import one_line, visible
 
     if args.to_mlflow is not None:
@@ -120,6 +120,9 @@ def main(argv: Sequence[str]) -> int:
     for run in collection.runs:
         for fault in run.faults:
             print(visible(f"note on {run.path}: {one_line(fault)}"))
+    for study, count in known_trials(collection.runs).items():
+        known = f"{counted(count, 'trial')} that it knows from earlier studies"
+        print(visible(f"note on {study}: {known} have no runs there, and are not listed"))
     for path in paths:
         print(path)
     if args.to_mlflow is not None:

@@ -11,6 +11,7 @@ from typing import Any
 import optuna
 from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
+from zoerefine.launch import provenance
 from zoerefine.progress import say
 from zoerefine.searching.earlier_study import EarlierStudy, comparison_fault, params_inside
 from zoerefine.searching.enqueue import enqueue_untried
@@ -42,6 +43,8 @@ def take_trials(study: Study, sources: Sequence[EarlierStudy]) -> None:
             taking.add(taken)
         for line in taken["lines"]:
             say(f"--from {earlier.run.path}: {line}")
+    if known := sum(map(is_known, study.trials())):
+        provenance.add(study.run, known_trials=known)  # they have no runs here that could be read
 
 
 class Taking:
