@@ -20,9 +20,9 @@ from zoerefine.registries import PRUNERS
 from zoerefine.run_dir import RunDir
 from zoerefine.searching import trial_watch
 from zoerefine.searching.earlier_study import open_earlier
+from zoerefine.searching.enqueue import params_to_try
 from zoerefine.searching.existing_study import find_study
 from zoerefine.searching.known_trials import take_trials
-from zoerefine.searching.launched_trials import best_runs
 from zoerefine.searching.trial_record import is_known, reason_of, trial_run
 from zoerefine.searching.trial_worker import run_worker
 from zoerefine.yaml_text import read_yaml
@@ -297,7 +297,8 @@ def test_a_trial_is_reproduced_and_its_repetition_is_no_trial(foreign_repository
     assert done.returncode == 0, done.stdout + done.stderr
     assert "REPRODUCED" in done.stdout
     assert (run.path / "trials" / "0000-again1").is_dir()
-    assert [path.path.name for path in best_runs(run, "val_acc", "maximize")] == ["0000"]
+    (trial,) = study_on_disk(tmp_path)[1]
+    assert trial.number == 0
 
 
 TOGETHER = """

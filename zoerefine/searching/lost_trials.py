@@ -15,9 +15,7 @@ def requeue_lost_trials(study: Study) -> None:
     # continue it.
     stale = study.storage._get_stale_trial_ids(study.optuna._study_id)
     for trial in _running(study):
-        if not is_claimed(
-            trial
-        ):  # its worker or a process of it died while it claimed: we hold the lock now
+        if not is_claimed(trial):  # its worker died while it claimed: we hold the lock now
             put_in_queue(study, trial._trial_id)
         elif trial._trial_id in stale:
             _lose(study, trial)
