@@ -145,8 +145,8 @@ def test_names_stay_as_they_are_written(write, words):
 
 
 def test_names_under_search_stay_as_they_are_written(write):
-    cfg = load_config(write("SEARCH: {DATA: {TEST_SCENES: [[07], [08, 09]]}}"))
-    assert cfg.SEARCH.DATA.TEST_SCENES == [["07"], ["08", "09"]]
+    cfg = load_config(write("SEARCH: {MODEL: {PRETRAINED: [07, 08]}}"))
+    assert cfg.SEARCH.MODEL.PRETRAINED == ["07", "08"]
 
 
 def test_a_networks_own_options_are_set_in_a_file_and_one_by_one(write):
@@ -179,7 +179,7 @@ def test_saved_configs_load_back_to_the_same_values(tmp_path_factory, name, lr, 
     cfg.DATA.SCENES, cfg.MODEL.OPTIONS = [name], type(cfg)({"text": name})
     cfg.TRAIN.LR, cfg.SEED, cfg.TRAIN.CLIP = lr, seed, clip
     cfg.RUN.ROOT, cfg.CACHE.ROOT = "/runs", "/caches"
-    cfg.SEARCH = type(cfg)({"TRAIN": {"LR": [1e-4, lr]}, "DATA": {"SCENES": [[name]]}})
+    cfg.SEARCH = type(cfg)({"TRAIN": {"LR": [1e-4, lr]}, "MODEL": {"OPTIONS": {"text": [name]}}})
     save_config(cfg, path)
     assert to_dict(load_config(path)) == to_dict(cfg)
     assert yaml.safe_load(path.read_text()) == to_dict(cfg)
