@@ -37,10 +37,10 @@ def test_exactly_as_many_trials_begin_as_are_planned(open_study):
     assert (first.number, second.number) == (0, 1)
     assert first.values != second.values
     assert claim_trial(study, "c") is None
-    assert not study.is_over()
+    assert not study.is_idle()
     for claim in (first, second):
         complete(study, claim, TrialOutcome(FIGURES))
-    assert study.is_over()
+    assert study.is_idle()
     assert claim_trial(study, "a") is None
 
 

@@ -193,12 +193,16 @@ def test_new_trials_do_not_repeat_those_that_an_earlier_study_sampled(begun):
 def test_trials_that_cannot_be_compared_are_tried_again(begun, earlier, words, difference):
     study = begun(WIDE, *RANDOM, "STUDY.TRIALS", 6, *words)
     first, *_ = take(study, earlier)
-    assert first == f"values cannot be compared ({difference}): the best 5 are tried again"
+    assert first == f"values cannot be compared ({difference}): the best 5 are queued first"
     assert not known(study)
     assert take(study, earlier)[0] == first
     assert end_trials(study) == 6
     done = [trial for trial in earlier.trials() if trial.state.name == "COMPLETE"]
     assert rates(study.trials())[:5] == sorted(rates(done))[:5]
+    fewer = begun(WIDE, *RANDOM, "STUDY.TRIALS", 3, *words, folder="fewer")
+    take(fewer, earlier)
+    assert end_trials(fewer) == 3
+    assert rates(fewer.trials()[:3]) == sorted(rates(done))[:3]
 
 
 def test_trials_of_other_data_or_another_commit_cannot_be_compared(begun, earlier):

@@ -1,16 +1,24 @@
 """A study whose worker is killed at any write ends with the trials of one that was left alone."""
 
+import itertools
+import os
 import random
 import shutil
 import zlib
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from types import SimpleNamespace
 
 import pytest
+from optuna.storages import RDBStorage
 
 from tests.searching.test_claims import Killed, kill_at_write
+from zoerefine.searching import trial_worker
 from zoerefine.searching.check import PACKAGES
 from zoerefine.searching.claims import claim_trial, complete, put_back
+from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.lost_trials import requeue_trials_of
+from zoerefine.searching.own_training import OwnTraining
+from zoerefine.searching.study_end import count_begun
 from zoerefine.searching.trial_runner import TrialOutcome
 
 CONTINUOUS = (
@@ -23,12 +31,20 @@ FEW = "{MODEL: {MAX_LOG: [0.5, 1.0, 1.5, 2.0], BASE: [4, 6]}}"  # duplicates are
 def run_trials(study):
     """Run trials until none is left; the figure follows from the values."""
     while claim := claim_trial(study, "worker"):
-        abs_rel = zlib.crc32(repr(sorted(claim.values.items())).encode()) / 2**32
-        complete(study, claim, TrialOutcome({"abs_rel": abs_rel}))
+        complete(study, claim, TrialOutcome({"abs_rel": figure(claim.values)}))
+
+
+def figure(values):
+    return zlib.crc32(repr(sorted(values.items())).encode()) / 2**32
 
 
 def trials(study):
     return [(one.number, one.params, one.value) for one in study.trials()]
+
+
+def outcomes(study):
+    """Every trial, those that wait in the queue too."""
+    return [(one.number, one.state.name, one.params, one.value) for one in study.trials()]
 
 
 @pytest.mark.parametrize(
@@ -75,6 +91,93 @@ def test_each_write_of_a_claim_may_be_the_last_of_its_worker(open_study, monkeyp
         run_trials(study)
         assert trials(study) == trials(expected)
     assert count > 8
+
+
+WRITES_BETWEEN_KILLS = 1 if int(os.environ.get("ZOEREFINE_TEST_KILLS") or 1) >= 50 else 5
+FIVE = [(2.0, 4), (1.0, 6), (0.5, 4), (2.0, 6), (1.5, 4)]  # combinations of FEW
+
+
+@pytest.fixture
+def queue(tmp_path):
+    """Configs for --enqueue: queue(3)."""
+
+    def make(count):
+        paths = [tmp_path / f"{number}.yaml" for number in range(count)]
+        for path, (max_log, base) in zip(paths, FIVE, strict=False):
+            path.write_text(f"MODEL: {{MAX_LOG: {max_log}, BASE: {base}}}\n")
+        return paths
+
+    return make
+
+
+def run_study(study, queued):
+    """As the command does: queue what is tried first, then run trials."""
+    enqueue(study, params_to_try(study.subject, queued))
+    run_trials(study)
+
+
+@pytest.mark.parametrize(
+    ("queued", "words", "ended"),
+    [
+        (5, ("STUDY.TRIALS", 2), 2),
+        (2, ("STUDY.TRIALS", 4), 4),
+        (5, ("STUDY.PATIENCE", 2), 4),
+        (0, ("STUDY.SAMPLER", "grid", "STUDY.PATIENCE", 1), 3),
+    ],
+    ids=["fewer than queued", "more than queued", "patience in the queue", "patience in a grid"],
+)
+def test_a_study_killed_at_any_write_keeps_to_its_budget(
+    open_study, monkeypatch, queue, queued, words, ended
+):
+    """Also while it queues: the next command begins with the first trial that has not ended."""
+    expected = open_study(FEW, *words, folder="whole")
+    run_study(expected, queue(queued))
+    whole = outcomes(expected)
+    assert sum(state == "COMPLETE" for _, state, *_ in whole) == ended
+    for count in range(0, 1000, WRITES_BETWEEN_KILLS):
+        study = open_study(FEW, *words, folder=f"killed{count}")
+        with monkeypatch.context() as patch:
+            kill_at_write(study, count, patch)
+            try:
+                run_study(study, queue(queued))
+                break
+            except Killed:
+                pass
+        requeue_trials_of(study, "worker", with_its_driver=True)
+        run_study(study, queue(queued))
+        assert outcomes(study) == whole, count
+    assert count > 8 * ended
+
+
+class Instant:
+    """Ends a trial at once, with the figure of `run_trials`."""
+
+    def run(self, run, values, monitor):
+        return TrialOutcome({"abs_rel": figure(values)})
+
+
+def test_a_study_that_was_stopped_by_time_limits_and_kills_has_the_same_trials(
+    open_study, monkeypatch, queue
+):
+    words = ("STUDY.TRIALS", 6, "STUDY.RETRIES", 1000)
+    expected = open_study(FEW, *words, folder="whole")
+    run_study(expected, queue(3))
+    study = open_study(FEW, *words, folder="stopped")
+    study.subject.save(study.run)
+    enqueue(study, params_to_try(study.subject, queue(3)))
+    monkeypatch.setattr(OwnTraining, "runner", lambda self, run: Instant())
+    monkeypatch.setattr(trial_worker, "heartbeat", lambda *_: nullcontext())
+    moments = random.Random(0)
+    for limit in (1, 1, 2, 1, 1, 2, 1, 9):  # the last one ends the study
+        begun = count_begun(study.trials())
+        looks = itertools.count()  # a worker looks at the time before each trial
+        with monkeypatch.context() as patch, suppress(Killed):
+            patch.setattr(trial_worker, "time", SimpleNamespace(time=looks.__next__))
+            if limit < 9:
+                kill_at_write(SimpleNamespace(storage=RDBStorage), moments.randrange(15), patch)
+            trial_worker.run_worker(study.run, "worker", until=limit)
+        assert count_begun(study.trials()) <= min(begun + limit, 6)
+    assert outcomes(study) == outcomes(expected)
 
 
 def test_a_trial_of_gp_that_was_killed_while_it_got_its_values_gets_the_same(

@@ -86,6 +86,22 @@ def test_configs_and_the_best_trials_of_other_studies_are_tried_first(open_study
     assert len(set(rates)) == 5
 
 
+def test_what_is_queued_keeps_to_the_number_of_trials(open_study, tmp_path):
+    configs = []
+    for rate in (0.3, 0.1, 0.2):
+        configs.append(tmp_path / f"{rate}.yaml")
+        configs[-1].write_text(f"TRAIN: {{LR: {rate}}}\n")
+    space = "{TRAIN: {LR: {low: 0.0, high: 0.5}}}"
+    tried = run_trials(open_study(space, "STUDY.TRIALS", 2), *configs)
+    assert [one.get("TRAIN.LR") for one in tried] == [0.3, 0.1, None]
+    assert [one["TRAIN.LR"] for one in run_trials(open_study(space, "STUDY.TRIALS", 3))] == [
+        *(0.3, 0.1, 0.2)
+    ]
+    *queued, drawn = run_trials(open_study(space, "STUDY.TRIALS", 4), *configs)
+    assert len(queued) == 3
+    assert drawn["TRAIN.LR"] not in (0.3, 0.1, 0.2)
+
+
 def rates_of(run):
     """Learning rates of a study's trials, the best first."""
 

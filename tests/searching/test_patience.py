@@ -4,6 +4,7 @@ import pytest
 
 from zoerefine.searching.claims import claim_trial, complete, fail, prune
 from zoerefine.searching.enqueue import enqueue, params_to_try
+from zoerefine.searching.lost_trials import requeue_trials_of
 from zoerefine.searching.trial_runner import TrialOutcome
 
 SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
@@ -41,7 +42,7 @@ def end_trials(study, outcomes):
 def test_a_study_ends_after_so_many_trials_without_a_better_one(open_study, outcomes, ended):
     study = open_study(SPACE, "STUDY.TRIALS", 50, "STUDY.PATIENCE", 3)
     assert end_trials(study, outcomes) == ended
-    assert study.is_over()
+    assert study.is_idle()
 
 
 def test_without_patience_every_trial_runs(open_study):
@@ -74,11 +75,36 @@ def test_an_objective_to_maximize_is_better_above(open_study):
     assert claim_trial(study, "worker") is None
 
 
-def test_configs_that_were_enqueued_are_tried_in_any_case(open_study, tmp_path):
+def test_a_grid_ends_without_a_better_trial_too(open_study):
+    outcomes = [10.0, 5.0, 4.0, 3.0, 6.0, 7.0, 8.0, 9.0, 9.5, 2.9, 8.8]
+    words = ("STUDY.SAMPLER", "grid", "STUDY.PATIENCE")
+    study = open_study(f"{{TRAIN: {{CLIP: {outcomes}}}}}", *words, 3)
+    enqueue(study, [])
+    assert end_trials(study, outcomes) == 7
+    more = open_study(f"{{TRAIN: {{CLIP: {outcomes}}}}}", *words, 6)
+    enqueue(more, [])
+    assert end_trials(more, outcomes[7:]) == 4  # it begins with the next combination
+
+
+def test_configs_that_were_enqueued_end_without_a_better_trial_too(open_study, tmp_path):
     study = open_study(SPACE, "STUDY.PATIENCE", 2)
     configs = []
     for number in range(5):
         configs.append(tmp_path / f"{number}.yaml")
         configs[-1].write_text(f"TRAIN: {{LR: 0.00{number + 2}}}\n")
     enqueue(study, params_to_try(study.subject, configs))
-    assert end_trials(study, [0.5] * 9) == 5
+    assert end_trials(study, [0.5] * 9) == 3
+    assert study.is_idle()
+
+
+def test_a_trial_that_lost_its_worker_is_finished_when_patience_has_run_out(open_study):
+    study = open_study(SPACE, "STUDY.PATIENCE", 2)
+    lost = claim_trial(study, "lost")
+    assert end_trials(study, [0.5] * 9) == 3
+    requeue_trials_of(study, "lost")
+    assert not study.is_idle()
+    again = claim_trial(study, "worker")
+    assert again.number == lost.number
+    complete(study, again, TrialOutcome({"abs_rel": 0.6}))
+    assert claim_trial(study, "worker") is None
+    assert study.is_idle()

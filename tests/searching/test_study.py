@@ -131,11 +131,15 @@ def test_the_latency_of_the_exported_engine_is_an_objective(searched):
 
 
 def test_more_trials_continue_a_study_and_another_space_is_refused(open_study):
-    study = open_study("{MODEL: {MAX_LOG: [0.5]}}", "STUDY.TRIALS", 1)
+    space = "{MODEL: {MAX_LOG: [0.5, 2.0]}}"
+    study = open_study(space, "STUDY.TRIALS", 1)
     complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
-    more = open_study("{MODEL: {MAX_LOG: [0.5]}}", "STUDY.TRIALS", 2)
-    assert (more.budget, len(more.trials())) == (2, 1)
-    with pytest.raises(UserError, match=r"SEARCH\.MODEL\.MAX_LOG: \[0\.5\] there, \[1\.0\] here"):
+    assert claim_trial(study, "a") is None
+    more = open_study(space, "STUDY.TRIALS", 2)
+    assert claim_trial(more, "a").number == 1
+    assert claim_trial(more, "b") is None
+    different = r"SEARCH\.MODEL\.MAX_LOG: \[0\.5, 2\.0\] there, \[1\.0\] here"
+    with pytest.raises(UserError, match=different):
         open_study("{MODEL: {MAX_LOG: [1.0]}}")
 
 

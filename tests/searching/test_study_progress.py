@@ -9,7 +9,13 @@ from rich.console import Console
 from zoerefine.searching.claims import claim_trial, complete, fail, prune
 from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.lost_trials import requeue_trials_of
-from zoerefine.searching.study_progress import live_table, log, log_changes, make_table
+from zoerefine.searching.study_end import early_end
+from zoerefine.searching.study_progress import (
+    live_table,
+    log,
+    log_changes,
+    make_table,
+)
 from zoerefine.searching.trial_runner import TrialOutcome
 
 SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
@@ -64,7 +70,7 @@ def test_no_trial_is_started_beyond_the_number_that_is_planned(open_study, tmp_p
         log_changes(study, logged)
         complete(study, claim, TrialOutcome({"abs_rel": 0.5}))
     counts = re.findall(r"started \((\d+) of (\d+)\)", "\n".join(lines()))
-    assert counts == [("1", "3"), ("2", "3"), ("3", "3")]
+    assert counts == [("1", "2"), ("2", "2")]
 
 
 def test_every_outcome_is_one_line_between_two_summaries(open_study, lines):
@@ -87,6 +93,42 @@ def test_every_outcome_is_one_line_between_two_summaries(open_study, lines):
         f"trial 3 failed: out of memory{best}",
         f"4 of 4 trials ended, 1 pruned, 1 failed{best}",
     ]
+
+
+LIMIT = ("STUDY.TIMEOUT_S", 60)
+
+
+@pytest.mark.parametrize(
+    ("space", "words", "until", "summary", "reason"),
+    [
+        ("{MODEL: {BASE: [4, 6]}}", ("STUDY.TRIALS", 9), 0, "2 of 2 trials ended",
+         "ended after 2 of 9 trials: every combination has been tried"),
+        (SPACE, ("STUDY.TRIALS", 9, "STUDY.PATIENCE", 1), 0, "2 of 9 trials ended",
+         "ended after 2 of 9 trials: no better trial among the last 1 (STUDY.PATIENCE)"),
+        (SPACE, ("STUDY.TRIALS", 9, *LIMIT), 1.0, "2 of 9 trials ended",
+         "ended after 2 of 9 trials: the time limit of 60 s has passed (STUDY.TIMEOUT_S)"),
+        (SPACE, ("STUDY.TRIALS", 2, "STUDY.PATIENCE", 1), 0, "2 of 2 trials ended", ""),
+        ("{MODEL: {BASE: [4, 6]}}", ("STUDY.SAMPLER", "grid"), 0, "2 of 2 trials ended", ""),
+    ],
+    ids=["space", "patience", "time limit", "all trials", "grid"],
+)  # fmt: skip
+def test_a_study_that_has_ended_says_why_and_has_no_time_left(
+    open_study, lines, space, words, until, summary, reason
+):
+    study = open_study(space, *words)
+    enqueue(study, [])
+    with log(study, until):
+        for _ in range(2):
+            complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.5}))
+    assert lines()[-1] == f"{summary} (best abs_rel 0.5, trial 0)"
+    assert early_end(study) == reason
+
+
+def test_the_time_that_is_left_is_that_of_the_trials_that_may_begin(open_study, lines):
+    study = open_study(SPACE, "STUDY.TRIALS", 3)
+    with log(study, until=0):
+        complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.5}))
+    assert re.search(r"^1 of 3 trials ended .*, about [\d:]+ left$", lines()[-1])
 
 
 def test_the_best_of_an_objective_to_maximize_is_the_largest(open_study, lines):

@@ -19,7 +19,10 @@ from tests.searching.conftest import (
     training_runs,
 )
 from zoerefine.errors import UserError
+from zoerefine.launch.executor import JobOutcome
+from zoerefine.searching.claims import claim_trial, complete
 from zoerefine.searching.driver import Driver
+from zoerefine.searching.trial_runner import TrialOutcome
 from zoerefine.searching.worker_pool import LocalWorkers, clean_commit
 
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "1")
@@ -112,6 +115,30 @@ def test_ctrl_c_while_a_worker_is_being_started_stops_it_and_starts_no_other(ope
         driver.drive()
     assert len([*study.run.path.glob("workers/*.log")]) == 1
     assert study.trials() == []
+
+
+class WorkersOfAnEarlierDriver:
+    """The first worker knows fewer trials: it ends one, and then finds nothing left to do."""
+
+    keeps_jobs = True
+
+    def __init__(self, study, trials):
+        self.study, self.trials = study, iter(trials)
+
+    def submit(self, name, number, words):
+        for _ in range(next(self.trials)):
+            complete(self.study, claim_trial(self.study, name), TrialOutcome({"abs_rel": 0.5}))
+        return name
+
+    def poll(self, ticket):
+        return JobOutcome(0, "")
+
+
+def test_a_worker_of_an_earlier_driver_does_not_end_a_study_with_more_trials(open_study):
+    study = open_study("{TRAIN: {LR: {low: 0.1, high: 0.2}}}", "STUDY.TRIALS", 3)
+    workers = WorkersOfAnEarlierDriver(study, [1, 2])
+    Driver(study, workers).drive()
+    assert [trial.state.name for trial in study.trials()] == ["COMPLETE"] * 3
 
 
 def stop_between_writes(process, database):

@@ -10,6 +10,7 @@ from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.run_record import Run
 from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, ESTIMATOR, INTERVAL
+from zoerefine.wording import counted
 
 SPLIT_PREFIXES = ("val.", "test.")  # of metrics of our own runs that belong to a checkpoint
 NAMED = 4  # runs that a sentence names
@@ -93,11 +94,6 @@ def named(runs: Sequence[Run], state: bool = False) -> str:
     names = [shortened(r.name) + (f" ({r.state})" if state else "") for r in runs[:NAMED]]
     more = [f"{len(runs) - NAMED} more"] if len(runs) > NAMED else []
     return ", ".join(names + more)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def pseudo_label(groups: Sequence[RunGroup]) -> str:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from zoerefine.analysis.captions import counted, pseudo_label
+from zoerefine.analysis.captions import pseudo_label
 from zoerefine.analysis.collect import Collection
 from zoerefine.analysis.comparisons import Difference
 from zoerefine.analysis.groups import RunGroup
 from zoerefine.analysis.measure import Measure
 from zoerefine.analysis.seed_statistics import ENOUGH_RUNS, ESTIMATOR
 from zoerefine.analysis.seeds_note import seeds_note
+from zoerefine.wording import counted
 
 
 def summarize(

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from zoerefine.analysis.captions import counted
 from zoerefine.analysis.collect import Collection, find_sources
 from zoerefine.analysis.run_record import Run
 from zoerefine.progress import track
 from zoerefine.run_metrics import RunMetrics
 from zoerefine.trackers.mlflow_export import write_runs
 from zoerefine.trackers.tracked_run import TrackedRun
+from zoerefine.wording import counted
 
 SEED_KEY = "seed"
 

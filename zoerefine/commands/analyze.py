@@ -93,9 +93,9 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
 
     from zoerefine.analysis.analyze import analyze
-    from zoerefine.analysis.captions import counted
     from zoerefine.analysis.collect import FILTERED, known_trials
     from zoerefine.visible_text import one_line, visible
+    from zoerefine.wording import counted
 
     if args.to_mlflow is not None:
         from zoerefine.trackers.mlflow_export import check_uri

@@ -125,15 +125,16 @@ def parser() -> argparse.ArgumentParser:
     add("--search", action="append", default=[], metavar="KEY=VALUES",
         help="search one more key: 'TRAIN.LR=1e-4..1e-2 log', 'TRAIN.EPOCHS=2..10 step 2', "
         "'MODEL.NAME=[a, b]'; may be repeated")  # fmt: skip
-    add("--trials", type=int, metavar="N", help="trials in all (STUDY.TRIALS)")
+    add("--trials", type=int, metavar="N",
+        help="trials in all, those of --enqueue included (STUDY.TRIALS)")  # fmt: skip
     add("--timeout", type=float, metavar="SECONDS",
         help="start no trial after this time; 0: no limit (STUDY.TIMEOUT_S)")  # fmt: skip
     add("--workers", type=int, metavar="N", help="trials that run at a time (STUDY.WORKERS)")
     add("--grid", action="store_true",
         help="try every combination of the lists (STUDY.SAMPLER grid)")  # fmt: skip
     add("--enqueue", type=Path, nargs="+", default=[], metavar="PATH",
-        help="try these first: configs, or another study's run for its best five "
-        "trials")  # fmt: skip
+        help="try these first, as trials that --trials counts: configs, or another study's run "
+        "for its best five trials")  # fmt: skip
     add("--from", dest="earlier", action="append", type=Path, default=[], metavar="RUN",
         help="another study's run, whose trials are known here and not run again; where their "
         "values are not comparable, its best five are tried first; may be repeated")  # fmt: skip

@@ -15,11 +15,11 @@ from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.dashboard_notes import describe
 from zoerefine.searching.lost_trials import put_in_queue, requeue_lost_trials
-from zoerefine.searching.next_values import all_tried, next_trial
-from zoerefine.searching.patience import is_out_of_patience
+from zoerefine.searching.next_values import next_trial
 from zoerefine.searching.space import Values
 from zoerefine.searching.study import Study
-from zoerefine.searching.trial_record import is_known, reason_of, trial_run
+from zoerefine.searching.study_end import may_begin
+from zoerefine.searching.trial_record import has_begun, is_known, reason_of, trial_run
 from zoerefine.searching.trial_runner import ClaimLost, TrialOutcome
 
 MAX_FAILURES = 5  # the study ends if this many trials fail and none succeeds
@@ -42,15 +42,16 @@ class Claim:
 def claim_trial(study: Study, worker: str) -> Claim | None:
     """Claim the next trial: an unfinished one whose worker is gone, a queued one, or a new one.
 
-    Returns None where no trial is left to begin, though others may still run. Raises `UserError`
-    where the first trials all failed.
+    Returns None where no trial is left to begin, though others may still run. A trial that has
+    begun is finished in any case. Raises `UserError` where the first trials all failed.
     """
     with study.locked():
         requeue_lost_trials(study)
         trials = study.trials()
         _raise_if_all_failed(trials)
-        waiting = any(trial.state == TrialState.WAITING for trial in trials)
-        if not waiting and has_enough_trials(study, trials):
+        # They come first in the queue, since all trials begin in the order of their numbers.
+        interrupted = any(one.state == TrialState.WAITING and has_begun(one) for one in trials)
+        if not interrupted and not may_begin(study, trials):
             return None
         found = next_trial(study)
         if found is None:
@@ -61,14 +62,6 @@ def claim_trial(study: Study, worker: str) -> Claim | None:
         trial.set_user_attr("worker", worker)
         trial.set_user_attr("claim", claim.id)  # last: without it, the trial has not started
         return claim
-
-
-def has_enough_trials(study: Study, trials: Sequence[FrozenTrial]) -> bool:
-    """Whether no new trial is to begin."""
-    own = [trial for trial in trials if not is_known(trial)]
-    if len(own) >= study.budget or all_tried(study, trials):
-        return True
-    return is_out_of_patience(study, trials)
 
 
 def is_held(study: Study, claim: Claim) -> bool:

@@ -20,8 +20,8 @@ from zoerefine.searching.earlier_study import open_earlier
 from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.known_trials import take_trials
 from zoerefine.searching.lost_trials import requeue_trials_of
-from zoerefine.searching.patience import is_out_of_patience
 from zoerefine.searching.study import Study
+from zoerefine.searching.study_end import early_end, is_over
 from zoerefine.searching.study_progress import study_progress
 from zoerefine.searching.trial_record import trial_run
 from zoerefine.searching.trial_runner import Subject
@@ -79,8 +79,8 @@ def run_study(
         enqueue(study, tried_first)
         with open_workers(study, executor, resources) as workers:
             Driver(study, workers).drive()
-        if is_out_of_patience(study, study.trials()):
-            say(f"no better trial among the last {study.options.PATIENCE} (STUDY.PATIENCE)")
+        if reason := early_end(study):
+            say(reason)
         publish_best(study)
     return run
 
@@ -161,7 +161,7 @@ class Driver:
         slot.name = f"{slot.number}-{uuid.uuid4().hex[:8]}"
         words = ["--join", str(self.study.run.path), "--worker", slot.name]
         if self.until:
-            words += ["--until", f"{self.until:.0f}"]
+            words += ["--until", str(self.until)]
         with self.stops.held():
             if not self.stops.count:
                 slot.ticket = self.workers.submit(slot.name, slot.number, words)
@@ -193,7 +193,7 @@ class Driver:
         self._start(slot)
 
     def _is_over(self) -> bool:
-        return self.study.is_over() or bool(self.until and time.time() >= self.until)
+        return is_over(self.study) or bool(self.until and time.time() >= self.until)
 
     def _stop(self, number: int, _: int) -> None:
         """Pass a stop signal on, or leave workers to a cluster that keeps them."""

@@ -27,6 +27,7 @@ from zoerefine.searching.trial_record import (
     values_at_steps,
     without_duplicates,
 )
+from zoerefine.wording import counted
 
 KEPT = ("figures", "reason", VALUES_AT_STEPS)  # attributes of a trial
 
@@ -58,13 +59,13 @@ class Taking:
         """Which trials are known here, which are tried again, and the lines that say why."""
         trials = self.earlier.optuna.get_trials(deepcopy=False)
         inside, left = self.sort(without_duplicates(trials))
-        lines = [f"{counted(count)} left out: {reason}" for reason, count in left.items()]
+        lines = [f"{counted(count, 'trial')} left out: {reason}" for reason, count in left.items()]
         known, again = inside, []
         if fault := comparison_fault(self.study, self.earlier):
             known, again = [], self.earlier.best_of(inside)
-            first = f"values cannot be compared ({fault}): the best {len(again)} are tried again"
+            first = f"values cannot be compared ({fault}): the best {len(again)} are queued first"
         else:
-            first = f"{counted(len(known))} known here"
+            first = f"{counted(len(known), 'trial')} known here"
         return {
             "known": [one.number for one in known],
             "again": [one.number for one in again],
@@ -142,8 +143,3 @@ def fault_of(study: Study, trial: FrozenTrial) -> str:
     if lacking and trial.state == TrialState.COMPLETE:
         return f"no figure of {' and '.join(lacking)}, which STUDY.CONSTRAINTS limits"
     return ""
-
-
-def counted(count: int) -> str:
-    """`1 trial`, `2 trials`."""
-    return f"{count} trial" if count == 1 else f"{count} trials"

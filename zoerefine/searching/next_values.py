@@ -1,11 +1,10 @@
 """Which values the next trial tries: queued ones, sampled ones, or what is left untried."""
 
 import random
-from collections.abc import Sequence
 from itertools import takewhile
 
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from zoerefine.registries import SAMPLERS
 from zoerefine.searching.samplers import TrialSampler
@@ -42,12 +41,6 @@ def next_trial(study: Study) -> tuple[optuna.Trial, Values] | None:
         return None
     study.optuna.enqueue_trial(untried)
     return _ask(study, study.options.SAMPLER)
-
-
-def all_tried(study: Study, trials: Sequence[FrozenTrial]) -> bool:
-    """Whether the trials hold every combination of the space."""
-    size = size_of(study.space)
-    return len(trials) >= size and len({params_key(trial.params) for trial in trials}) >= size
 
 
 def _duplicates_at_end(study: Study) -> int:

@@ -10,8 +10,9 @@ from zoerefine.config import Config, training_size
 from zoerefine.device import compute_dtype, pick_device
 from zoerefine.loss import Loss
 from zoerefine.model import build_refiner
+from zoerefine.searching.budget import planned_trials
 from zoerefine.searching.own_training import OwnTraining, read_criteria
-from zoerefine.searching.plan_lines import budget_line, first_lines, planned_trials, space_lines
+from zoerefine.searching.plan_lines import budget_line, first_lines, space_lines
 from zoerefine.searching.space_reader import read_space
 from zoerefine.training.job import configured_data, configured_split
 

@@ -14,9 +14,14 @@ from zoerefine.launch import provenance
 from zoerefine.registries import PRUNERS
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.first_objective import FirstObjective
-from zoerefine.searching.space import size_of, unknown_parameter
+from zoerefine.searching.space import unknown_parameter
 from zoerefine.searching.storage import open_storage, storage_url, study_lock
-from zoerefine.searching.trial_record import exceeded_limits, longest_trial, without_duplicates
+from zoerefine.searching.trial_record import (
+    exceeded_limits,
+    has_begun,
+    longest_trial,
+    without_duplicates,
+)
 from zoerefine.searching.trial_runner import Subject
 
 
@@ -150,18 +155,13 @@ class Study:
         return without_duplicates(self.optuna.get_trials(deepcopy=False))
 
     @property
-    def budget(self) -> int:
-        """How many trials are planned."""
-        return int(size_of(self.space)) if self.is_grid else int(self.options.TRIALS)
-
-    @property
     def is_grid(self) -> bool:
         """Whether every combination is tried."""
         return bool(self.options.SAMPLER == "grid")
 
-    def is_over(self) -> bool:
-        """Whether no trial runs or waits."""
-        return all(trial.state.is_finished() for trial in self.trials())
+    def is_idle(self) -> bool:
+        """Whether every trial that has begun has ended."""
+        return all(trial.state.is_finished() or not has_begun(trial) for trial in self.trials())
 
     def best(self) -> list[FrozenTrial]:
         """The best trial within the limits; of several objectives, the Pareto front.

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from zoerefine.progress import is_hidden, say
 from zoerefine.searching.study import Study
+from zoerefine.searching.study_end import count_begun, may_begin, planned
 from zoerefine.searching.trial_record import (
     exceeded_limits,
     format_values,
@@ -102,14 +103,12 @@ def start_of(study: Study, trials: Sequence[FrozenTrial], trial: FrozenTrial) ->
     if trial.user_attrs.get("lost_claims"):
         return f"continued by another worker: {values}"
     started = sum(has_values(one) and one.number <= trial.number for one in trials)
-    return f"started ({started} of {planned(study, trials)}): {values}"
+    return f"started ({started} of {in_all(study, trials)}): {values}"
 
 
-def planned(study: Study, trials: Sequence[FrozenTrial]) -> int:
-    """How many trials will run here; configs that were enqueued may exceed STUDY.TRIALS."""
-    known = sum(map(is_known, trials))
-    budget = study.budget - known if study.is_grid else study.budget
-    return max(budget, len(trials) - known)
+def in_all(study: Study, trials: Sequence[FrozenTrial]) -> int:
+    """How many trials the study has; STUDY.TRIALS may be smaller than when they began."""
+    return max(planned(study, trials), count_begun(trials))
 
 
 def outcome(trial: FrozenTrial) -> str:
@@ -141,7 +140,7 @@ def summary(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
     own = [trial for trial in trials if not is_known(trial)]
     states = [trial.state.name for trial in own]
     ended = sum(trial.state.is_finished() for trial in own)
-    parts = [f"{ended} of {planned(study, trials)} trials ended"]
+    parts = [f"{ended} of {in_all(study, trials)} trials ended"]
     parts += [f"{len(trials) - len(own)} known before"] if len(own) < len(trials) else []
     parts += [
         f"{states.count(name)} {WORDS[name]}"
@@ -153,18 +152,28 @@ def summary(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
 
 
 def time_left(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
-    """How long the remaining trials will take, by the median of the others; empty if unknown."""
+    """How long a study still takes, by the median of its trials; empty if unknown or at its end."""
     own = [trial for trial in trials if not is_known(trial)]
     durations = [t.duration.total_seconds() for t in own if t.duration is not None]
-    left = planned(study, trials) - len(durations)
-    if not durations or left <= 0:
+    left = trials_left(study, trials, until)
+    if not durations or not left:
         return ""
-    seconds = statistics.median(durations) * -(-left // study.options.WORKERS)
-    if until:
-        seconds = min(seconds, max(0.0, until - time.time()))
+    trial_s = statistics.median(durations)
+    seconds = trial_s * -(-left // study.options.WORKERS)
+    if until:  # a trial that began before it is finished
+        seconds = min(seconds, max(0.0, until - time.time()) + trial_s)
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def trials_left(study: Study, trials: Sequence[FrozenTrial], until: float) -> int:
+    """How many trials have not ended: those that have begun, and those that may begin."""
+    if until and time.time() >= until:
+        return sum(trial.state == TrialState.RUNNING for trial in trials)
+    ended = sum(trial.state.is_finished() and not is_known(trial) for trial in trials)
+    last = in_all(study, trials) if may_begin(study, trials) else count_begun(trials)
+    return last - ended
 
 
 def make_table(study: Study, until: float) -> Table:

@@ -77,6 +77,11 @@ def values_at_steps(trial: FrozenTrial) -> dict[int, float]:
     return {int(step): value for step, value in kept.items()}
 
 
+def has_begun(trial: FrozenTrial) -> bool:
+    """Whether a worker has had the trial; one that has not waits in the queue."""
+    return trial.state != TrialState.WAITING or "claim" in trial.user_attrs
+
+
 def is_claimed(trial: FrozenTrial) -> bool:
     """Whether a worker has the trial; a running one without a claim lost its worker at once."""
     return bool(trial.user_attrs.get("claim"))

@@ -49,7 +49,7 @@ def run_worker(run: RunDir, name: str, until: float = 0.0) -> None:
         claim = claim_trial(study, name)
         if claim is not None:
             worker.run_trial(claim)
-        elif study.is_over():
+        elif study.is_idle():
             return
         else:  # a running trial may still lose its worker
             time.sleep(POLL_S)
