@@ -6,6 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
+from zoerefine.errors import UserError
 from zoerefine.searching.claims import claim_trial, complete, fail, prune
 from zoerefine.searching.enqueue import enqueue, params_to_try
 from zoerefine.searching.lost_trials import requeue_trials_of
@@ -15,6 +16,7 @@ from zoerefine.searching.study_progress import (
     log,
     log_changes,
     make_table,
+    study_progress,
 )
 from zoerefine.searching.trial_runner import TrialOutcome
 
@@ -129,6 +131,15 @@ def test_the_time_that_is_left_is_that_of_the_trials_that_may_begin(open_study, 
     with log(study, until=0):
         complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.5}))
     assert re.search(r"^1 of 3 trials ended .*, about [\d:]+ left$", lines()[-1])
+
+
+def test_the_last_trials_have_their_lines_where_an_error_ends_a_study(open_study, lines):
+    study = open_study(SPACE)
+    with pytest.raises(UserError), study_progress(study, until=0) as refresh:
+        refresh()
+        fail(study, claim_trial(study, "a"), "out of memory")
+        raise UserError("the first trials all failed")
+    assert lines()[-1] == "trial 0 failed: out of memory"
 
 
 def test_the_best_of_an_objective_to_maximize_is_the_largest(open_study, lines):

@@ -51,8 +51,10 @@ def study_progress(study: Study, until: float) -> Iterator[Callable[[], None]]:
                 refreshed = time.monotonic()
                 refresh()
 
-        yield refresh_if_due
-        refresh()
+        try:
+            yield refresh_if_due
+        finally:  # also the trials that ended just before an error
+            refresh()
 
 
 @contextmanager
