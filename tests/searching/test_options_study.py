@@ -128,3 +128,19 @@ def test_patience_ends_a_study_whose_script_no_longer_improves(user):
     assert "no better trial among the last 2 (STUDY.PATIENCE)" in printed
     trials = list((user.folder / "runs" / "fit" / "study" / "trials").iterdir())
     assert 3 <= len(trials) < 9
+
+
+def test_a_range_ends_at_its_last_step(user):
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
+    job += [r"--metric-pattern=val_acc=(\S+)", "--search", "lr=0.1..0.4 step 0.2"]
+    job += ["--search", "epochs=1..4 step 2", "--grid"]
+    command = [sys.executable, "-m", "zoerefine", "search", *job, "--plan"]
+    plan = subprocess.run(command, cwd=user.folder, capture_output=True, text=True).stdout
+    assert "lr: 0.1 to 0.3 in steps of 0.2" in plan
+    assert "epochs: 1 to 3 in steps of 2" in plan
+    printed = user("search", *job)
+    study = user.folder / "runs" / "fit" / "study"
+    logs = [path.read_text() for path in study.glob("workers/*.log")]
+    assert "Warning" not in "".join([printed, *logs])
+    assert "4 of 4 trials ended" in printed
+    assert read_yaml(study / "best.yaml").tree == {"lr": 0.3, "epochs": 1}  # it is minimized

@@ -7,6 +7,7 @@ config has a group of keys, a list of mappings chooses a branch, each with its o
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from zoerefine.config.search_values import check_search, is_range
@@ -177,5 +178,16 @@ def _ranges_inside(value: Any, key: str, path: str, name: str) -> Iterator[Range
 
 
 def _range(key: str, name: str, bounds: Mapping[str, Any]) -> Range:
-    log, step = bounds.get("log", False), bounds.get("step")
-    return Range(name, key, bounds["low"], bounds["high"], log, step)
+    low, high, step = bounds["low"], bounds["high"], bounds.get("step")
+    if step is not None:
+        high = last_step(low, high, step)
+    return Range(name, key, low, high, bounds.get("log", False), step)
+
+
+def last_step(low: float, high: float, step: float) -> float:
+    """The last value of a range with steps: 0.8 of 0 to 1 in steps of 0.4.
+
+    It is computed in decimal digits, as Optuna does: 0.1 to 0.3 has two steps of 0.1.
+    """
+    first, last, one = (Decimal(str(number)) for number in (low, high, step))
+    return type(high)(first + (last - first) // one * one)
