@@ -31,6 +31,7 @@ LR = ("SEARCH", "{TRAIN: {LR: [0.001]}}")
     [
         ([], "SEARCH is empty"),
         (["SEARCH.TRAIN.LRR", "[1.0]"], "TRAIN.LRR is no config key of a training"),
+        (["SEARCH", "{TRAIN: {LR: {X: [1.0]}}}"], "TRAIN.LR.X is no config key of a training"),
         (["SEARCH.TRAIN.LR", "[]"], "SEARCH.TRAIN.LR must be a list of values to try"),
         (["SEARCH.TRAIN.LR", "[0.1, fast]"], "SEARCH.TRAIN.LR.1 must be a number"),
         (["SEARCH.TRAIN.LR", "{low: 2, high: 1}"], "SEARCH.TRAIN.LR has low 2.0 above high 1.0"),

@@ -69,6 +69,10 @@ def test_values_have_the_types_of_the_configs_own_values():
         ("MODEL: {NAME: {low: 1, high: 2}}", "a range needs a number, not a text"),
         ("MODEL: {NORM: [1]}", "must be true or false, got 1"),
         ("MODEL: [mlp, cnn]", "must be a group of keys"),
+        ("TRAIN: {LR: {EPOCHS: {low: 0, high: 1}}}", "SEARCH.TRAIN.LR.EPOCHS cannot be searched: "
+         "the config has no key TRAIN.LR.EPOCHS; did you mean TRAIN.EPOCHS?"),
+        ("TRAIN: {LR: {X: {Y: [1, 2]}}}", "the config has no key TRAIN.LR.X.Y; did you mean"),
+        ("TRAIN: {LR: {lo: 1, hi: 2}}", "SEARCH.TRAIN.LR must be a list of values to try, or {low"),
     ],
 )  # fmt: skip
 def test_a_wrong_space_is_refused_with_its_place(search, message):

@@ -55,7 +55,7 @@ class _Reader:
             if self.keys.is_group(key):
                 found[word] = self.sub_trees(value, key, inside, chosen)
             elif type is not None:
-                found[word] = self.leaf(type, value, inside, chosen)
+                found[word] = self.leaf(type, value, key, inside, chosen)
             else:
                 raise WrongValue(inside, f"cannot be searched: {self.keys.unknown(key)}")
         return found
@@ -77,7 +77,7 @@ class _Reader:
             found.append(self.group(one, f"{key}.", f"{place}.{number}", chosen=True))
         return found
 
-    def leaf(self, type: ValueType, value: Any, place: str, chosen: bool) -> Any:
+    def leaf(self, type: ValueType, value: Any, key: str, place: str, chosen: bool) -> Any:
         """A choice, a range, or where it is `chosen` a single value."""
         if is_range(value):
             return self.range(type, value, place)
@@ -85,6 +85,10 @@ class _Reader:
             return self.value(type, value, place)
         if isinstance(value, list) and value:
             return [self.value(type, one, f"{place}.{n}") for n, one in enumerate(value)]
+        if below := path_below(value):
+            raise WrongValue(
+                f"{place}{below}", f"cannot be searched: {self.keys.unknown(f'{key}{below}')}"
+            )
         raise WrongValue(
             place,
             f"must be a list of values to try, or {{low, high, log, step}}, got {shown(value)}",
@@ -153,6 +157,15 @@ def check_length(bounds: Mapping[str, Any], place: str) -> None:
 def is_range(value: Any) -> bool:
     """Whether a value is meant as a range."""
     return isinstance(value, Mapping) and bool({"low", "high"} & set(value))
+
+
+def path_below(value: Any) -> str:
+    """The path to a list or range that stands below a key, such as `.Y`; empty without one."""
+    path = ""
+    while isinstance(value, Mapping) and value and not is_range(value):
+        word, value = next(iter(value.items()))
+        path += f".{word}"
+    return path if is_range(value) or isinstance(value, list) else ""
 
 
 def has_range(value: Any) -> bool:
