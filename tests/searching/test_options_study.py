@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from zoerefine.cli import main
 from zoerefine.yaml_text import read_yaml
 
 SCRIPT = """
@@ -42,7 +43,7 @@ def user(tmp_path, monkeypatch):
     return call
 
 
-def test_searched_values_are_options_and_the_best_runs_again(user):
+def test_searched_values_are_options_and_the_best_runs_again(user, capsys):
     job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py"]
     job += [r"--metric-pattern=val_acc=(\S+)"]
     space = ["--search", "lr=[0.5, 0.25]", "--search", "net.name=[a, b]"]
@@ -58,6 +59,13 @@ def test_searched_values_are_options_and_the_best_runs_again(user):
     assert log.splitlines()[-1] == "epoch 1 val_acc=0.76"
     assert "4 of 4 trials ended" in user(*command)  # and trains none of them again
     assert len(list((study / "trials").iterdir())) == 4
+    assert main(["show", str(study)]) == 0
+    page = capsys.readouterr().out
+    assert "kept as" not in page
+    assert page.endswith(
+        "its study, maximize val_acc:\n  trials    4: 4 completed\n"
+        f"  best      trial 2, val_acc 0.76; lr 0.25, net.name a\n            {study}/best.yaml\n"
+    )
 
 
 ECHO = """

@@ -8,7 +8,9 @@ from pathlib import Path
 from zoerefine.commands.help_format import HelpFormat
 from zoerefine.errors import UserError
 from zoerefine.launch.show import show_run
+from zoerefine.listing.run_users import is_study
 from zoerefine.run_dir import ENGINE, RunDir
+from zoerefine.visible_text import visible
 
 EPILOG = """\
 examples, after `make demo`:
@@ -22,9 +24,9 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="zoerefine show",
         description="Print a page about a run: state, commit, config, machine, data, results, and "
-        "the command that runs it again. Or about an engine bundle: the run it came from, what it "
-        "needs, and how much it differs from the refiner. A run's folder engine/ stands for the "
-        "bundle that was exported last.",
+        "the command that runs it again; of a study also its trials by state and the best one. Or "
+        "about an engine bundle: the run it came from, what it needs, and how much it differs from "
+        "the refiner. A run's folder engine/ stands for the bundle that was exported last.",
         epilog=EPILOG,
         formatter_class=HelpFormat,
     )
@@ -37,6 +39,7 @@ def main(argv: Sequence[str]) -> int:
     if path.is_dir() and path.name != ENGINE:
         run = RunDir(path.resolve())
         print(show_run(run))
+        print_study(run)
         if run.bundle.exists():
             print(f"\nits engine bundle:\n  zoerefine show {shlex.quote(str(run.bundle))}")
         return 0
@@ -46,3 +49,12 @@ def main(argv: Sequence[str]) -> int:
 
     print(show_bundle(bundle_of(path)))
     return 0
+
+
+def print_study(run: RunDir) -> None:
+    """What a study's database says, where the run is one; its trials have its id, too."""
+    if "study_id" not in run.read_json(run.provenance_file) or not is_study(str(run.path)):
+        return
+    from zoerefine.searching.study_page import study_lines  # imports Optuna
+
+    print("", *map(visible, study_lines(run)), sep="\n")

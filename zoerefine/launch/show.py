@@ -37,7 +37,7 @@ def show_run(run: RunDir) -> str:
         "repository": recorded.get("repository"),
         "commit": commit_line(recorded),
         "job": job_line(recorded),
-        "config": config_line(recorded),
+        "config": config_line(run, recorded),
         "overrides": shlex.join(recorded.get("overrides", [])),
         "seed": recorded.get("seed", recorded.get("hash_seed")),
         "python": recorded.get("python"),
@@ -94,11 +94,15 @@ def left_line(run: RunDir) -> str:
     return count + ", ".join([*names[:MAX_FILES], *more]) if names else ""
 
 
-def config_line(recorded: dict[str, Any]) -> str:
-    """The config's file and the run's copy; empty where the job takes none."""
-    path = str(recorded.get("config", ""))
-    kept = recorded.get("input", "config.yaml")
-    return "" if path == str(NO_CONFIG) else f"{path}, kept as {kept}"
+def config_line(run: RunDir, recorded: dict[str, Any]) -> str:
+    """The config's file, if it is known, and the run's copy; empty where the job takes none."""
+    path, kept = str(recorded.get("config", "")), recorded.get("input", "config.yaml")
+    if path == str(NO_CONFIG):
+        return ""
+    if path:
+        return f"{path}, kept as {kept}"
+    copy = run.path / kept  # of a study; empty where its script takes none
+    return f"kept as {kept}" if copy.is_file() and copy.stat().st_size else ""
 
 
 def commit_line(recorded: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from optuna.trial import FixedTrial, FrozenTrial, TrialState
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
 from zoerefine.searching.config_values import value_at, with_values
-from zoerefine.searching.existing_study import find_study
+from zoerefine.searching.existing_study import load_study
 from zoerefine.searching.space import (
     Parameter,
     all_keys,
@@ -23,7 +23,6 @@ from zoerefine.searching.space import (
     suggest,
     unknown_parameter,
 )
-from zoerefine.searching.storage import silence_optuna
 from zoerefine.searching.study import Study
 from zoerefine.searching.subjects import recorded_space
 from zoerefine.searching.trial_record import (
@@ -79,12 +78,7 @@ class EarlierStudy:
 def read_study(path: Path) -> EarlierStudy:
     """The study in a folder. Raises `UserError` where there is none, or it cannot be read."""
     run = RunDir(path.resolve())
-    silence_optuna()
-    storage, number = find_study(run, "")
-    found = optuna.load_study(
-        study_name=storage.get_study_name_from_id(number), storage=storage, sampler=None
-    )
-    earlier = EarlierStudy(run, found, *recorded_space(run))
+    earlier = EarlierStudy(run, load_study(run), *recorded_space(run))
     for trial in earlier.trials():
         if other := unknown_parameter(earlier.space, trial.params):
             raise UserError(

@@ -7,9 +7,18 @@ import sqlalchemy
 
 from zoerefine.errors import UserError
 from zoerefine.run_dir import RunDir
-from zoerefine.searching.storage import database_errors, storage_url
+from zoerefine.searching.storage import database_errors, silence_optuna, storage_url
 from zoerefine.searching.trial_record import settings_file
 from zoerefine.yaml_text import read_yaml
+
+
+def load_study(run: RunDir) -> optuna.Study:
+    """The study of a folder, opened without writing. Raises `UserError` as `find_study`."""
+    silence_optuna()
+    storage, number = find_study(run, "")
+    return optuna.load_study(
+        study_name=storage.get_study_name_from_id(number), storage=storage, sampler=None
+    )
 
 
 def find_study(run: RunDir, storage: str) -> tuple[optuna.storages.RDBStorage, int]:

@@ -17,7 +17,7 @@ from zoerefine.searching.first_objective import FirstObjective
 from zoerefine.searching.space import unknown_parameter
 from zoerefine.searching.storage import open_storage, storage_url, study_lock
 from zoerefine.searching.trial_record import (
-    exceeded_limits,
+    best_trials,
     has_begun,
     longest_trial,
     without_duplicates,
@@ -168,9 +168,8 @@ class Study:
 
         Raises `UserError` where there is none.
         """
-        front = [trial for trial in self.optuna.best_trials if not exceeded_limits(trial)]
-        if not front:
+        best = best_trials(self.optuna)
+        if not best:
             limits = " within the constraints" if self.options.CONSTRAINTS else ""
             raise UserError(f"{self.run.path}: no trial was completed{limits}")
-        front.sort(key=lambda trial: (trial.values, trial.number))
-        return front if len(self.criteria.objectives) > 1 else front[:1]
+        return best

@@ -16,6 +16,7 @@ from zoerefine.progress import is_hidden, say
 from zoerefine.searching.study import Study
 from zoerefine.searching.study_end import count_begun, may_begin, planned
 from zoerefine.searching.trial_record import (
+    STATE_WORDS,
     exceeded_limits,
     format_values,
     is_claimed,
@@ -27,13 +28,6 @@ from zoerefine.searching.trial_record import (
 BEST_ROWS, FAILED_ROWS = 8, 2  # of the table
 REFRESH_S = 1.0
 COLORS = {"RUNNING": "cyan", "FAIL": "red", "PRUNED": "yellow", "WAITING": "dim"}
-WORDS = {
-    "RUNNING": "running",
-    "COMPLETE": "completed",
-    "PRUNED": "pruned",
-    "FAIL": "failed",
-    "WAITING": "waiting",
-}
 
 
 @contextmanager
@@ -86,7 +80,7 @@ def log_changes(study: Study, logged: dict[int, tuple[str, str]]) -> None:
             say(f"trial {trial.number} {start_of(study, trials, trial)}")
         elif trial.state.is_finished():
             best = best_so_far(study, trials)
-            say(f"trial {trial.number} {WORDS[trial.state.name]}: {outcome(trial)}{best}")
+            say(f"trial {trial.number} {STATE_WORDS[trial.state.name]}: {outcome(trial)}{best}")
 
 
 def state_of(trial: FrozenTrial) -> tuple[str, str]:
@@ -145,7 +139,7 @@ def summary(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
     parts = [f"{ended} of {in_all(study, trials)} trials ended"]
     parts += [f"{len(trials) - len(own)} known before"] if len(own) < len(trials) else []
     parts += [
-        f"{states.count(name)} {WORDS[name]}"
+        f"{states.count(name)} {STATE_WORDS[name]}"
         for name in ("RUNNING", "PRUNED", "FAIL")
         if name in states
     ]
@@ -200,5 +194,5 @@ def cells(study: Study, trial: FrozenTrial) -> list[str]:
     steps = values_at_steps(trial)
     epochs = str(max(steps) + (study.subject.steps > 0)) if steps else ""  # epochs count from 0
     text = reason_of(trial) if name == "FAIL" else format_values(trial.params)
-    state = f"[{COLORS.get(name, 'green')}]{WORDS[name]}[/]"
+    state = f"[{COLORS.get(name, 'green')}]{STATE_WORDS[name]}[/]"
     return [str(trial.number), state, *figures, epochs, escape(text)]

@@ -25,6 +25,13 @@ from zoerefine.run_dir import RunDir
 
 TAKEN_FROM = "taken from "  # and an earlier study's id: an attribute of a study
 VALUES_AT_STEPS = "values_at_steps"
+STATE_WORDS = {
+    "RUNNING": "running",
+    "COMPLETE": "completed",
+    "PRUNED": "pruned",
+    "FAIL": "failed",
+    "WAITING": "waiting",
+}
 SCRIPT_STUDY = "study.yaml"  # of a study whose trials are launches of a script
 
 
@@ -103,6 +110,13 @@ def reason_of(trial: FrozenTrial) -> str:
 def exceeded_limits(trial: FrozenTrial) -> list[str]:
     """The objectives of a trial that exceed their limits."""
     return [name for name, excess in trial.constraints.items() if excess > 0]
+
+
+def best_trials(study: Study) -> list[FrozenTrial]:
+    """The best trial within the limits, or the Pareto front of several objectives."""
+    front = [trial for trial in study.best_trials if not exceeded_limits(trial)]
+    front.sort(key=lambda trial: (trial.values, trial.number))
+    return front if len(study.directions) > 1 else front[:1]
 
 
 def format_values(values: Mapping[str, Any]) -> str:
