@@ -55,7 +55,7 @@ ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility,video
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
       chromium chromium-driver cmake g++ gcc git git-lfs make munge npm postgresql python3-dev \
-      slurm-client slurmctld slurmd \
+      slurm-client slurmctld slurmd texlive-latex-recommended \
  && rm -rf /var/lib/apt/lists/* \
  && mkdir /opt/zoerefine \
  && chown zoerefine:zoerefine /opt/zoerefine
