@@ -56,6 +56,7 @@ NodeName=one NodeHostname={host} NodeAddr=127.0.0.1 Port={one} CPUs=2 RealMemory
 NodeName=two NodeHostname={host} NodeAddr=127.0.0.1 Port={two} CPUs=2 RealMemory=500
 PartitionName=low Nodes=ALL Default=YES PriorityTier=1
 PartitionName=high Nodes=ALL PriorityTier=10
+PartitionName=short Nodes=ALL MaxTime=2
 """
 
 
@@ -71,7 +72,8 @@ class SlurmCluster:
     def start(self, ports):
         (self.folder / "state").mkdir()
         names = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": self.folder}
-        self.configuration.write_text(CONFIGURATION.format(**ports, **names))
+        self.text = CONFIGURATION.format(**ports, **names)
+        self.configuration.write_text(self.text)
         key = self.folder / "munge.key"
         self.run("mungekey", "--create", f"--keyfile={key}")
         files = {"key-file": key, "socket": self.folder / "munge.socket",
@@ -80,8 +82,7 @@ class SlurmCluster:
         words = [f"--{name}={path}" for name, path in files.items()]
         self.start_one("munged", "munged", "--foreground", "--force", *words)
         wait(lambda: (self.folder / "munge.socket").exists())
-        self.start_one("slurmctld", "slurmctld", "-D")
-        wait(lambda: self.has_answered("scontrol", "ping"))
+        self.start_controller()
         for node in ("one", "two"):
             self.start_node(node)
         wait(lambda: self.run("sinfo", "--noheader", "--Node", "--partition=low",
@@ -93,6 +94,38 @@ class SlurmCluster:
                 command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=output, start_new_session=True,
             )  # fmt: skip
+
+    def start_controller(self, *settings):
+        """Start slurmctld, with more settings than usually."""
+        self.configuration.write_text("\n".join([self.text, *settings, ""]))
+        self.start_one("slurmctld", "slurmctld", "-D")
+        wait(lambda: self.has_answered("scontrol", "ping"))
+
+    def stop_controller(self):
+        """End slurmctld, which first saves what it knows."""
+        process = self.processes.pop("slurmctld")
+        process.terminate()
+        process.wait()
+
+    @contextmanager
+    def restarted_with(self, *settings):
+        """While entered, slurmctld has more settings than usually."""
+        self.stop_controller()
+        self.start_controller(*settings)
+        try:
+            yield
+        finally:
+            self.stop_controller()
+            self.start_controller()
+
+    @contextmanager
+    def partition_state(self, partition, state):
+        """While entered, a partition is in this state: DOWN, DRAIN."""
+        self.run("scontrol", "update", f"PartitionName={partition}", f"State={state}")
+        try:
+            yield
+        finally:
+            self.run("scontrol", "update", f"PartitionName={partition}", "State=UP")
 
     def start_node(self, node):
         self.start_one(node, "slurmd", "-D", "-N", node)

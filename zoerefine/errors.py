@@ -47,8 +47,8 @@ def run_command(main: Callable[[], int | None]) -> int:
         return code
     except UserError as error:
         return _fail(str(error))
-    except KeyboardInterrupt:
-        print("interrupted; run the same command again to resume", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(str(error) or "interrupted; run the same command again to resume", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `zoerefine show RUN | head`
         _discard_output()

@@ -90,6 +90,26 @@ def create_ignored_folder(path: Path) -> None:
     write_text(path / ".gitignore", "*\n")
 
 
+@contextmanager
+def removing_new_folders(path: Path, *files: str) -> Iterator[None]:
+    """Where the block raises `UserError`, remove a folder and its parents, if they are new.
+
+    Args:
+        files: names of files that go with them. A folder that holds anything else stays.
+    """
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield
+    except UserError:
+        for folder in new:
+            with suppress(OSError):  # it was not made, or another process uses it
+                if set(os.listdir(folder)) <= set(files):
+                    for name in files:
+                        (folder / name).unlink(missing_ok=True)
+                folder.rmdir()
+        raise
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write UTF-8 text; a reader sees the whole old file or the whole new one."""
     with replacing(path) as temporary:

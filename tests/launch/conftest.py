@@ -48,6 +48,8 @@ if "leave" in text:  # files in the working directory; the first half takes a wh
         time.sleep(0.002 if number < 150 else 0)
 if "fail" in text:
     sys.exit("it went wrong")
+if "code: " in text:
+    sys.exit(int(text.partition("code: ")[2].split()[0]))
 if "steps" in text:  # a job that resumes: its checkpoint is the list of steps that are done
     gate = Path(text.partition("gate: ")[2].split("\\n")[0])  # after 3 steps it waits for this file
     with open(run / "steps.txt", "a+b", buffering=0) as checkpoint:

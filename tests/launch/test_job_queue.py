@@ -154,6 +154,17 @@ def test_ctrl_c_while_a_job_is_being_started_stops_it_and_starts_no_other(queue,
     assert [job.state for job in jobs] == ["killed", "waiting"]
 
 
+def test_a_narrow_table_says_in_full_why_a_job_waits_in_a_cluster(tmp_path):
+    row = QueueRow(f"{'0' * 12} config.yaml seed 1", RunDir(tmp_path))
+    row.note = "Slurm job 7: its partition is down (PartitionDown)"
+    row.run.log_file.write_text("a line of the attempt that was preempted\n")
+    console = Console(width=80, file=io.StringIO())
+    console.print(render_table([row], console.width))
+    lines = console.file.getvalue().splitlines()
+    cells = [line.split("│")[4].strip() for line in lines if "│" in line]
+    assert " ".join(cells) == row.note
+
+
 def test_impossible_options_of_a_queue_are_refused(launch):
     for words, message in [
         (("--seeds", "5:5"), "invalid"),
@@ -162,6 +173,8 @@ def test_impossible_options_of_a_queue_are_refused(launch):
         (("--seeds", "0:2", "--allow-dirty"), "commit the changes first"),
         (("--executor", "ray"), "RAY_ADDRESS"),
         (("--gpus", "1"), "--executor local cannot reserve GPUs"),
+        (("--requeues", "x"), "error: --requeues must be an integer from 0 to 1000000, got 'x'"),
+        (("--gpus", "x"), "error: --gpus must be a number from 0 to 1024, got 'x'"),
     ]:
         done = launch(*words, env={"RAY_ADDRESS": ""})
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr

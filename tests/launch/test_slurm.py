@@ -15,8 +15,8 @@ from tests.slurm import needs_slurm
 from zoerefine.cli import main
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import JobOutcome, Resources, open_executor
-from zoerefine.launch.executor.slurm_cluster import is_in_slurm
-from zoerefine.launch.executor.slurm_commands import job_variables, sbatch_options
+from zoerefine.launch.executor.slurm_options import job_variables, sbatch_options
+from zoerefine.launch.executor.slurm_submission import is_in_slurm
 from zoerefine.registries import EXECUTORS
 from zoerefine.run_dir import RunDir
 
@@ -110,6 +110,12 @@ def is_waiting(run):
     return (run.path / "waits").exists()
 
 
+def shorten(slurm, run):
+    """Make the time limit of a run's job a minute, as an administrator can."""
+    number = run.read_json(run.path / "slurm/submitted.json")["job"]
+    slurm.run("scontrol", "update", f"JobId={number}", "TimeLimit=1")
+
+
 def check_end(running, run, undisturbed, starts):
     """The queue succeeded; the training was started so often, and its weights are right.
 
@@ -131,11 +137,26 @@ def test_a_job_at_its_time_limit_saves_a_checkpoint_and_is_queued_again(
     slurm, training, launch, the_run, wait_until, undisturbed, tmp_path
 ):
     words = training("at stop")
-    running = launch(*words, "--time", "1", "--grace", "25", background=True)
+    running = launch(*words, "--time", "5", "--grace", "25", background=True)
+    wait_until(lambda: is_waiting(the_run()), running)
+    shorten(slurm, the_run())
     wait_until(lambda: the_run().path.joinpath("slurm/requeued.json").exists(), running)
     (tmp_path / "gate").touch()
     check_end(running, the_run(), undisturbed, starts=2)
     assert the_run().read_json(the_run().path / "slurm/requeued.json")["times"] == 1
+
+
+@needs_slurm
+def test_a_job_that_is_not_queued_again_at_its_time_limit_says_so(
+    slurm, training, launch, the_run, wait_until
+):
+    words = (*training("at stop"), "--time", "5", "--grace", "25", "--requeues", "0")
+    running = launch(*words, background=True)
+    wait_until(lambda: is_waiting(the_run()), running)
+    shorten(slurm, the_run())
+    _, errors = running.communicate(timeout=180)
+    assert running.returncode == 124, errors
+    assert "it reached its time limit" in errors.splitlines()[-1]
 
 
 @needs_slurm
@@ -173,12 +194,16 @@ def test_after_a_logout_the_same_command_finds_its_job(
     slurm, training, launch, the_run, wait_until, undisturbed, tmp_path, number
 ):
     words = training("at stop")
-    first = launch(*words, background=True)
+    first = launch(*words, "--notify", f"tee {tmp_path}/sent", background=True)
     wait_until(lambda: is_waiting(the_run()), first)
     job = the_run().read_json(the_run().path / "slurm/submitted.json")["job"]
     first.send_signal(number)
-    first.communicate(timeout=180)
+    _, errors = first.communicate(timeout=180)
     assert first.returncode == (130 if number == signal.SIGHUP else -number)
+    if number == signal.SIGHUP:
+        assert errors.splitlines()[-1].startswith("the jobs go on in the cluster")
+        sent = json.loads((tmp_path / "sent").read_text())
+        assert (sent["state"], sent["message"]) == ("interrupted", errors.splitlines()[-1])
     # As if it was killed before it had recorded the number.
     (the_run().path / "slurm/submitted.json").unlink()
     second = launch(*words, background=True)
@@ -192,16 +217,14 @@ def test_after_a_logout_the_same_command_finds_its_job(
 def test_a_job_that_waits_in_slurm_is_shown_and_cancelled(
     slurm, training, launch, the_run, wait_until
 ):
-    slurm.run("scontrol", "update", "PartitionName=low", "State=DOWN")
-    try:
+    with slurm.partition_state("low", "DOWN"):
         running = launch(*training("at stop"), background=True)
         wait_until(lambda: is_in_slurm(the_run().path), running)
         listed = launch("--list").stdout
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=180)
-    finally:
-        slurm.run("scontrol", "update", "PartitionName=low", "State=UP")
     assert "pending" in listed
+    assert errors.splitlines()[-1].endswith(": CANCELLED")  # there is no log
     assert "runs/job/" in listed
     assert running.returncode == 130, errors
     assert not is_in_slurm(the_run().path)
@@ -241,6 +264,7 @@ def test_a_jobs_variables_are_the_submitters_without_secrets_and_other_jobs():
 def test_resources_become_options_of_sbatch():
     asked = Resources(gpus=2, cpus=8, memory="32G", partition="gpu,long", time="1-12", grace=60)
     options = sbatch_options(asked)
+    assert "--time=2:01" in sbatch_options(Resources(time="2:01", grace=60))
     assert {"--gres=gpu:2", "--cpus-per-task=8", "--mem=32G", "--partition=gpu,long",
             "--time=1-12", "--signal=B:USR1@60", "--requeue"} <= set(options)  # fmt: skip
 
@@ -253,7 +277,8 @@ def test_resources_become_options_of_sbatch():
         ({"partition": "-x"}, "--partition must be the name of a partition"),
         ({"memory": "lots"}, "--memory must be a size.*32G"),
         ({"time": "tomorrow"}, "--time must be minutes"),
-        ({"time": "2"}, "--time 2 leaves no time before --grace 120"),
+        ({"time": "2"}, "--time 2 may leave a job no time: .* more than 180 s"),
+        ({"time": "2", "grace": 60}, "--time 2 may leave a job no time: .* more than 120 s"),
         ({"gpus": 0.5}, "Slurm reserves whole GPUs"),
         ({"cpus": 0}, "--cpus must be an integer from 1 to 4096"),
         ({"grace": -1}, "--grace must be an integer from 0 to 65535"),

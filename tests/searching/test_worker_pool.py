@@ -19,7 +19,7 @@ from tests.searching.conftest import (
     training_runs,
 )
 from zoerefine.errors import UserError
-from zoerefine.launch.executor import JobOutcome
+from zoerefine.launch.executor import ExecutorBusy, JobOutcome
 from zoerefine.searching.claims import claim_trial, complete
 from zoerefine.searching.driver import Driver
 from zoerefine.searching.trial_runner import TrialOutcome
@@ -139,6 +139,50 @@ def test_a_worker_of_an_earlier_driver_does_not_end_a_study_with_more_trials(ope
     workers = WorkersOfAnEarlierDriver(study, [1, 2])
     Driver(study, workers).drive()
     assert [trial.state.name for trial in study.trials()] == ["COMPLETE"] * 3
+
+
+class BusyCluster(LocalWorkers):
+    """Takes no worker when it is asked for the first time."""
+
+    asked = 0
+
+    def submit(self, name, number, words):
+        self.asked += 1
+        if self.asked == 1:
+            raise ExecutorBusy
+        return super().submit(name, number, words)
+
+
+def test_a_worker_that_a_cluster_takes_later_is_started_then(open_study):
+    study = open_study("{TRAIN: {LR: [0.1, 0.2]}}", "STUDY.WORKERS", 1, "STUDY.TRIALS", 1)
+    study.subject.save(study.run)
+    workers = BusyCluster(study.run, 1, [])
+    Driver(study, workers).drive()
+    assert (workers.asked, [trial.state.name for trial in study.trials()]) == (2, ["COMPLETE"])
+
+
+class RefusingCluster(LocalWorkers):
+    """Refuses workers but for some of its slots."""
+
+    def __init__(self, run, taken):
+        super().__init__(run, 2, [])
+        self.taken = taken
+
+    def submit(self, name, number, words):
+        if number not in self.taken:
+            raise UserError("no such partition")
+        return super().submit(name, number, words)
+
+
+def test_a_refused_worker_ends_the_search_only_where_no_other_runs(open_study, capfd):
+    study = open_study("{TRAIN: {LR: [0.1, 0.2]}}", "STUDY.WORKERS", 2, "STUDY.TRIALS", 1)
+    study.subject.save(study.run)
+    with pytest.raises(UserError, match="no such partition"):
+        Driver(study, RefusingCluster(study.run, [1])).drive()
+    assert study.trials() == []
+    Driver(study, RefusingCluster(study.run, [0])).drive()
+    assert "warning: a worker cannot be started: no such partition" in capfd.readouterr().err
+    assert [trial.state.name for trial in study.trials()] == ["COMPLETE"]
 
 
 def stop_between_writes(process, database):

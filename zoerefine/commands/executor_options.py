@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zoerefine.launch.executor import Resources
@@ -24,10 +25,18 @@ def add_executor_options(add: "argparse._ActionsContainer") -> None:
     for one in fields(Resources):
         add.add_argument(
             f"--{one.name}",
-            type=type(one.default),
+            type=partial(value_of, type(one.default)),
             metavar="VALUE" if isinstance(one.default, str) else "N",
             help=one.metadata["help"],
         )
+
+
+def value_of(kind: type, text: str) -> Any:
+    """An option's value. `Resources` refuses a text that is no number, and says what is allowed."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
 
 
 def resources_of(args: argparse.Namespace, settings: Mapping[str, Any] | None = None) -> Resources:

@@ -284,7 +284,7 @@ def check_spread(processes: int, nodes: int) -> None:
 
 
 def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
-    """Launch every combination of commits, configs and seeds."""
+    """Launch every combination of commits, configs and seeds, or one job on a cluster."""
     from zoerefine.launch.executor import open_executor
     from zoerefine.launch.executor.cluster_settings import agreed_settings
     from zoerefine.launch.job_queue import make_queue, run_queue
@@ -298,6 +298,8 @@ def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
         check_spread(job.processes, resources.nodes)
         with open_executor(args.executor, resources) as executor:
             ending.code = run_queue(jobs, executor, args.parallel)
+        if not (args.commits or args.configs or args.seeds) and jobs[0].code is not None:
+            ending.code = jobs[0].code  # one job: its own
         states = Counter(one.state for one in jobs)
         ending.message = ", ".join(f"{count} {state}" for state, count in states.items())
     return ending.code

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
+from zoerefine.files import removing_new_folders
 from zoerefine.identity import OWN_MODULES
 from zoerefine.launch.changes import warn_of_untracked_files
-from zoerefine.launch.executor import Executor
+from zoerefine.launch.executor import Executor, ExecutorBusy
 from zoerefine.launch.executor.cluster_settings import cluster_settings
 from zoerefine.launch.job_words import NO_CONFIG
 from zoerefine.launch.launch_plan import Job, LaunchPlan, make_plan, next_execution
@@ -33,12 +34,25 @@ class QueuedJob(QueueRow):
 
     Attributes:
         cluster: the fields of `Resources` that its config sets.
+        was_taken: whether an executor has taken it.
+        code: its exit code, once it has ended.
     """
 
     words: tuple[str, ...] = ()
     cluster: dict[str, Any] = field(default_factory=dict)
+    was_taken: bool = False
     ticket: Any = None
     started_s: float = 0.0
+    code: int | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in ("waiting", "running")
+
+    @property
+    def is_submitted(self) -> bool:
+        """Whether an executor has it: it runs, or waits there for its turn."""
+        return self.was_taken and not self.has_ended
 
 
 def make_queue(
@@ -119,14 +133,16 @@ def run_queue(jobs: Sequence[QueuedJob], executor: Executor, parallel: int) -> i
 
     Args:
         parallel: 0: one at a time, or all at once where the cluster queues them.
+
+    Raises `UserError` where the first job is refused.
     """
     parallel = parallel or (len(jobs) if executor.keeps_jobs else 1)
     stops = StopForwarding(partial(stop_queue, jobs, executor))
     with live_table(jobs) as show, stops:
-        while any(job.state in ("waiting", "running") for job in jobs):
+        while not all(job.has_ended for job in jobs):
             advance(jobs, executor, stops, parallel)
             show()
-            if stops.count and not any(job.state == "running" for job in jobs):
+            if stops.count and not any(job.is_submitted for job in jobs):
                 break
             time.sleep(POLL_S)
     if all(job.state.startswith("finished") for job in jobs):
@@ -137,29 +153,57 @@ def run_queue(jobs: Sequence[QueuedJob], executor: Executor, parallel: int) -> i
 def advance(
     jobs: Sequence[QueuedJob], executor: Executor, stops: StopForwarding, parallel: int
 ) -> None:
-    """Update the running jobs, and start waiting ones while fewer than `parallel` run."""
+    """Update the submitted jobs, and submit others while fewer than `parallel` are."""
     for job in jobs:
-        if job.state == "running":
+        if job.is_submitted:
             update(job, executor)
-    free = parallel - sum(job.state == "running" for job in jobs)
-    for job in [job for job in jobs if job.state == "waiting"][: max(0, free)]:
+    free = parallel - sum(job.is_submitted for job in jobs)
+    others = [job for job in jobs if not job.was_taken and not job.has_ended]
+    for job in others[: max(0, free)]:
         with stops.held():
             if stops.count:
                 return
-            create_run_root(job.run)  # here: several nodes of a job would do it at the same time
-            job.ticket = executor.submit(job.words, job.run.path)
-            job.state, job.started_s = "running", time.monotonic()
+            try:
+                submit(job, executor)
+            except ExecutorBusy:
+                return
+            except UserError as error:
+                if not any(other.was_taken for other in jobs):
+                    raise  # nothing has been started
+                job.state, job.message = "failed", str(error)
+
+
+def submit(job: QueuedJob, executor: Executor) -> None:
+    """Give a job to the executor. One that is refused leaves no folder."""
+    with removing_new_folders(job.run.path.parent, ".gitignore"):
+        create_run_root(job.run)  # here: several nodes of a job would do it at the same time
+        job.ticket = executor.submit(job.words, job.run.path)
+    job.was_taken = True
+    show_state(job)
 
 
 def update(job: QueuedJob, executor: Executor) -> None:
-    """Record how long a running job has run, and whether it has ended."""
-    job.seconds = time.monotonic() - job.started_s
+    """Record what a submitted job does, and whether it has ended."""
     outcome = executor.poll(job.ticket)
-    job.note = getattr(job.ticket, "note", "")
+    if job.state == "running":
+        job.seconds = time.monotonic() - job.started_s
     if outcome is None:
+        show_state(job)
         return
-    code, job.message = outcome.code, outcome.message
-    job.state = "finished" if code == 0 else "killed" if code > 128 else "failed"
+    job.code = outcome.code
+    job.state = "finished" if job.code == 0 else "killed" if job.code > 128 else "failed"
+    status = job.run.status()
+    recorded = status.reason if status.started and not outcome.by_cluster else ""
+    job.message = recorded or outcome.message
+
+
+def show_state(job: QueuedJob) -> None:
+    """Show whether a submitted job runs, or waits for its turn in a cluster."""
+    is_waiting = getattr(job.ticket, "is_waiting", False)
+    if not is_waiting and job.state == "waiting":
+        job.started_s = time.monotonic()
+    job.state = "waiting" if is_waiting else "running"
+    job.note = getattr(job.ticket, "note", "")
 
 
 def stop_queue(jobs: Sequence[QueuedJob], executor: Executor, number: int, count: int) -> None:
@@ -177,11 +221,11 @@ def leave_to_cluster(keeps_jobs: bool, number: int) -> None:
     Raises `KeyboardInterrupt` where the cluster keeps jobs, and the signal is not Ctrl-C.
     """
     if keeps_jobs and number != signal.SIGINT:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt("the jobs go on in the cluster; the same command finds them again")
 
 
 def cancel_running(jobs: Sequence[QueuedJob], executor: Executor) -> None:
-    """Ask every running job to save a checkpoint and stop; a second call kills them."""
+    """Ask every submitted job to save a checkpoint and stop; a second call kills them."""
     for job in jobs:
-        if job.state == "running":
+        if job.is_submitted:
             executor.cancel(job.ticket)

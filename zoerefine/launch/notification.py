@@ -65,8 +65,8 @@ def notifying(text: str, what: str) -> Iterator[Ending]:
     except UserError as error:
         ending.code, ending.message = USER_ERROR, str(error)
         raise
-    except KeyboardInterrupt:
-        ending.code = INTERRUPTED
+    except KeyboardInterrupt as error:
+        ending.code, ending.message = INTERRUPTED, str(error)
         raise
     except Exception as error:
         ending.code, ending.message = 1, f"{type(error).__name__}: {error}"

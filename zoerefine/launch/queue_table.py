@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 
 from rich.console import Console
 from rich.live import Live
@@ -20,6 +21,7 @@ from zoerefine.trees import flatten
 TAIL_BYTES = 4096
 WIDE = 120  # columns of a terminal that has room for the runs' names
 FIXED_COLUMNS = 40  # borders, state and time
+NARROW_REASON = 20  # columns of the reason why a job waits, at least
 ORDER = ("running", "failed", "killed", "waiting", "finished", "finished before")
 SELECTED = ("val.refined.abs_rel", "refined.abs_rel")  # in results.json, in metrics.jsonl
 COUNTS = ("step", "epoch")
@@ -33,8 +35,8 @@ class QueueRow:
     Attributes:
         state: waiting, running, finished, finished before, failed or killed.
         seconds: how long it has run.
-        message: the launcher's last line, once the job has ended.
-        note: what a cluster says of the job.
+        message: why it failed or was killed.
+        note: what a cluster says of the job, such as why it waits.
         result: the final metrics, once they were read.
     """
 
@@ -55,13 +57,14 @@ def live_table(rows: Sequence[QueueRow]) -> Iterator[Callable[[], None]]:
         with Live(render_table(rows, console.width), console=console, auto_refresh=False) as live:
             yield lambda: live.update(render_table(rows, console.width), refresh=True)
         return
-    seen: dict[Path, str] = {}
+    seen: dict[Path, tuple[str, str]] = {}
 
     def print_changes() -> None:
         for row in rows:
-            if seen.get(row.run.path) != row.state and row.state != "waiting":
+            shown = (row.state, row.note if row.state == "waiting" else "")
+            if seen.get(row.run.path, ("waiting", "")) != shown:
                 say(f"{row.state:<15} {row.title}  {row.run.path}  {progress_of(row)}".rstrip())
-            seen[row.run.path] = row.state
+            seen[row.run.path] = shown
 
     print_changes()
     yield print_changes
@@ -94,18 +97,24 @@ def render_table(rows: Sequence[QueueRow], width: int) -> Table:
             "run": escape("/".join(row.run.path.parts[-2:])),
         }
         free = width - len(row.title) - FIXED_COLUMNS - (len(cells["run"]) if "run" in names else 0)
-        cells["last message"] = escape(progress_of(row)[: max(8, free)])
+        cells["last message"] = escape(shortened(row, free))
         table.add_row(*(cells[name] for name in names))
     return table
 
 
-def progress_of(row: QueueRow) -> str:
-    """Why a job failed, or its metrics, or its last line of output."""
+def shortened(row: QueueRow, columns: int) -> str:
+    """What is said of a job: cut to one line, but why it waits takes as many as it needs."""
     if row.state == "waiting":
-        return ""
+        return fill(progress_of(row), max(NARROW_REASON, columns))
+    return progress_of(row)[: max(8, columns)]
+
+
+def progress_of(row: QueueRow) -> str:
+    """Why a job waits or has failed, or its metrics, or its last line of output."""
+    if row.state == "waiting":
+        return row.note
     if row.state in ("failed", "killed"):
-        status = row.run.status()
-        return (status.reason if status.started else "") or row.message
+        return row.message
     if row.state == "running":
         return last_metrics(row.run) or last_line(row.run.log_file)[:80] or row.note
     if not row.result:  # read once: a large run has many files

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from zoerefine.analysis.find_runs import named_paths
-from zoerefine.launch.executor.slurm_cluster import is_in_slurm
+from zoerefine.launch.executor.slurm_submission import is_in_slurm
 from zoerefine.listing.run_row import DAMAGED, RUNNING, RunRow
 from zoerefine.listing.run_users import RunUsers, is_study
 from zoerefine.locks import is_locked

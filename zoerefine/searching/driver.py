@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.errors import UserError
-from zoerefine.launch.executor import NO_RESOURCES, Resources, open_executor
+from zoerefine.launch.executor import NO_RESOURCES, ExecutorBusy, Resources, open_executor
 from zoerefine.launch.job_queue import leave_to_cluster
 from zoerefine.launch.stop_forwarding import StopForwarding
 from zoerefine.progress import say, warn
@@ -109,11 +109,16 @@ def open_workers(study: Study, executor: str, resources: Resources) -> Iterator[
 
 @dataclass
 class WorkerSlot:
-    """One of STUDY.WORKERS places, and the worker that runs in it now."""
+    """One of STUDY.WORKERS places, and the worker that runs in it now.
+
+    Attributes:
+        is_due: whether a worker is to be started, which a cluster does not take for now.
+    """
 
     number: int
     name: str = ""
     ticket: Any = None
+    is_due: bool = False
 
 
 class Driver:
@@ -135,9 +140,11 @@ class Driver:
         with self.stops, study_progress(self.study, self.until) as refresh:
             for slot in self.slots:
                 self._start(slot)
-            while any(slot.ticket for slot in self.slots):
+            while any(slot.ticket or slot.is_due for slot in self.slots):
                 for slot in self.slots:
                     self._check(slot)
+                    if slot.is_due:
+                        self._retry(slot)
                 refresh()
                 time.sleep(POLL_S)
         if self.stops.count:
@@ -163,8 +170,26 @@ class Driver:
         if self.until:
             words += ["--until", str(self.until)]
         with self.stops.held():
-            if not self.stops.count:
-                slot.ticket = self.workers.submit(slot.name, slot.number, words)
+            slot.is_due = not self.stops.count and not self._submit(slot, words)
+
+    def _submit(self, slot: WorkerSlot, words: Sequence[str]) -> bool:
+        """Whether a worker was started, or never can be: then the others go on without it."""
+        try:
+            slot.ticket = self.workers.submit(slot.name, slot.number, words)
+        except ExecutorBusy:
+            return False
+        except UserError as error:
+            if not any(other.ticket for other in self.slots):
+                raise
+            warn(f"a worker cannot be started: {error}")
+        return True
+
+    def _retry(self, slot: WorkerSlot) -> None:
+        """Start the worker that is due, unless nothing is left to do."""
+        if self.stops.count or self._is_over():
+            slot.is_due = False
+        else:
+            self._start(slot)
 
     def _check(self, slot: WorkerSlot) -> None:
         """If the worker died, replace it and put its trial in the queue."""

@@ -31,7 +31,7 @@ class Workers(Protocol):
         """Whether workers go on when their driver has ended."""
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
-        """Start a worker and return its ticket."""
+        """Start a worker and return its ticket. Raises like `Executor.submit`."""
 
     def poll(self, ticket: Any) -> JobOutcome | None:
         """How a worker ended, or None while it runs."""

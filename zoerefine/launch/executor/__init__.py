@@ -89,10 +89,16 @@ class JobOutcome:
     Attributes:
         code: the exit code as a shell gives it: 128 + N after signal N.
         message: the launcher's last line; empty where it is not known.
+        by_cluster: the message is why the cluster ended the launch, which its run does not know.
     """
 
     code: int
     message: str = ""
+    by_cluster: bool = False
+
+
+class ExecutorBusy(Exception):
+    """A cluster takes no launch for now, or does not answer. Later it may take it."""
 
 
 class Executor(Protocol):
@@ -109,11 +115,16 @@ class Executor(Protocol):
         """Start `zoerefine run WORDS...` and return its ticket.
 
         Where launches go on by themselves, one that an earlier command started in this folder is
-        found and not started twice. A ticket may have a `note`, which the queue shows until the
-        run has written something.
+        found and not started twice. A ticket may say by `is_waiting` that the launch waits for its
+        turn. It may have a `note`: why it waits, or what the queue shows until the run has written
+        something.
 
         Args:
             folder: the launch's own, for files of the executor: a run directory.
+
+        Raises:
+            ExecutorBusy: the same call may succeed later.
+            UserError: the cluster refuses the launch, which leaves nothing in the folder.
         """
 
     def poll(self, ticket: Any) -> JobOutcome | None:

@@ -20,24 +20,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zoerefine.errors import UserError
-from zoerefine.files import write_json
-from zoerefine.launch.executor import JobOutcome, Resources
+from zoerefine.launch.executor import ExecutorBusy, JobOutcome, Resources
 from zoerefine.launch.executor.slurm_commands import (
     ListedJob,
+    SlurmBusy,
     SlurmError,
     interrupt,
     kill,
     list_jobs,
     missing_program,
-    sbatch_options,
-    submit_script,
 )
-from zoerefine.launch.executor.slurm_files import FOLDER, SlurmFiles, read
-from zoerefine.launch.redaction import find_secret
-from zoerefine.locks import lock
+from zoerefine.launch.executor.slurm_files import FOLDER, SlurmFiles
+from zoerefine.launch.executor.slurm_options import sbatch_options
+from zoerefine.launch.executor.slurm_partitions import check_partition_limits
+from zoerefine.launch.executor.slurm_reasons import in_words, never_starts
+from zoerefine.launch.executor.slurm_submission import submit_job
 from zoerefine.progress import warn
 
-LISTING_S = 5.0  # between two questions to Slurm, for all jobs together
+LISTING_S = 5.0  # between two questions to Slurm, for all jobs together; until it is asked again
 FILE_WAIT_S = 20.0  # until a file that a node wrote is seen here: shared folders are cached
 CANCELLED, KILLED = 130, 137
 
@@ -50,6 +50,8 @@ def slurm_executor(resources: Resources) -> Iterator["SlurmExecutor"]:
             f"Slurm's command {program} is not on PATH: run this on a machine that submits jobs"
         )
     sbatch_options(resources)
+    if not resources.time:
+        check_partition_limits(resources)
     yield SlurmExecutor(resources)
 
 
@@ -59,13 +61,17 @@ class SlurmTicket:
 
     Attributes:
         number: Slurm's number of the job.
+        is_waiting: whether it has not started, or will start again.
         note: that number and what Slurm says of the job.
+        reason: why it waits, as Slurm names it.
         submitted_s, ended_s: monotonic times; `ended_s` is 0 until Slurm lists the job as ended.
     """
 
     number: str
     files: SlurmFiles
+    is_waiting: bool = True
     note: str = ""
+    reason: str = ""
     submitted_s: float = field(default_factory=time.monotonic)
     ended_s: float = 0.0
     cancelled: int = 0
@@ -80,18 +86,27 @@ class SlurmExecutor:
         self.resources = resources
         self._jobs: dict[str, ListedJob] = {}
         self._listed_s = self._asked_s = float("-inf")
+        self._submit_s = float("-inf")  # when the next job may be submitted
+        self._warned: dict[str, str] = {}
 
     def submit(self, words: Sequence[str], folder: Path) -> SlurmTicket:
+        if time.monotonic() < self._submit_s:
+            raise ExecutorBusy
         files = SlurmFiles(folder.resolve() / FOLDER)
-        check_job(words, files.folder)
-        files.folder.mkdir(parents=True, exist_ok=True)
-        with lock(files.lock_file):
-            number = active_job(files)
-            if not number:
-                files.write_job(words, self.resources)
-                number = submit_script(files.script_file, files.job_name, self.resources)
-            write_json(files.number_file, {"job": number, "name": files.job_name})
-        return SlurmTicket(number, files, f"Slurm job {number}")
+        try:
+            number = submit_job(files, words, self.resources)
+        except SlurmBusy as error:
+            self._submit_s = time.monotonic() + LISTING_S
+            self._warn("submitting", str(error))
+            raise ExecutorBusy from None
+        self._warned.pop("submitting", None)
+        return SlurmTicket(number, files, note=f"Slurm job {number}")
+
+    def _warn(self, doing: str, fault: str) -> None:
+        """Say once that Slurm must be asked again."""
+        if fault not in self._warned.values():
+            warn(f"waiting for Slurm: {fault}")
+        self._warned[doing] = fault
 
     def poll(self, ticket: SlurmTicket) -> JobOutcome | None:
         if outcome := ticket.files.outcome(ticket.number):
@@ -101,31 +116,26 @@ class SlurmExecutor:
             return None
         job = self._jobs.get(ticket.number)
         if job is not None and job.is_active:
-            reason = f" ({job.reason})" if job.state == "PENDING" else ""
-            ticket.note = f"Slurm job {ticket.number}, {job.state.lower()}{reason}"
-            ticket.ended_s = 0.0
+            describe(ticket, job)
             return None
         ticket.ended_s = ticket.ended_s or time.monotonic()
         cancelled = job is not None and job.state == "CANCELLED"
         if not cancelled and time.monotonic() - ticket.ended_s < FILE_WAIT_S:
             return None
-        state = job.state if job else "no longer known to Slurm"
-        message = f"Slurm job {ticket.number}: {state}; see {ticket.files.log_file(ticket.number)}"
-        return JobOutcome(CANCELLED if cancelled else KILLED, message)
+        return JobOutcome(CANCELLED if cancelled else KILLED, ending_of(ticket, job), True)
 
     def _list(self, since_s: float) -> None:
         """Ask Slurm for the states of all jobs, where they are old or from before a time."""
         now = time.monotonic()
         if since_s <= self._asked_s and now - self._asked_s < LISTING_S:
             return
-        answered = self._listed_s == self._asked_s
         self._asked_s = now
         try:
             self._jobs = {job.id: job for job in list_jobs()}
             self._listed_s = now
+            self._warned.pop("listing", None)
         except SlurmError as error:  # the jobs go on without slurmctld
-            if answered:
-                warn(f"waiting for Slurm: {error}")
+            self._warn("listing", str(error))
 
     def cancel(self, ticket: SlurmTicket) -> None:
         ticket.cancelled += 1
@@ -135,32 +145,22 @@ class SlurmExecutor:
             warn(f"Slurm job {ticket.number}: {error}")
 
 
-def active_job(files: SlurmFiles) -> str:
-    """The number of a job of this folder that has not ended; empty where there is none."""
-    for job in list_jobs():
-        if job.name == files.job_name and job.is_active and not files.outcome(job.id):
-            return job.id
-    return ""
-
-
-def is_in_slurm(folder: Path) -> bool:
-    """Whether a job of this run directory waits or runs, or Slurm cannot say so."""
-    files = SlurmFiles(folder.resolve() / FOLDER)
-    number = read(files.number_file).get("job", "")
-    if not number or files.outcome(number):
-        return False
-    try:
-        return bool(active_job(files))
-    except SlurmError:
-        return True
-
-
-def check_job(words: Sequence[str], folder: Path) -> None:
-    """Raises `UserError` for a job that cannot be written down."""
-    if any(ord(character) < 32 for character in str(folder)):
-        raise UserError(f"{str(folder)!r} has a control character: Slurm's lists have lines")
-    if name := find_secret("\n".join(words).encode(errors="surrogateescape")):
-        raise UserError(
-            f"the job's words contain the secret of {name}, and its run would keep them: let the "
-            "job read it from a file"
+def describe(ticket: SlurmTicket, job: ListedJob) -> None:
+    """Note what Slurm says of a job; warn where it would wait for ever."""
+    ticket.ended_s, ticket.is_waiting = 0.0, job.is_waiting
+    reason = job.reason if job.is_waiting else ""
+    why = in_words(reason) or ("" if job.is_waiting else job.state.lower())
+    ticket.note = f"Slurm job {ticket.number}" + (f": {why}" if why else "")
+    if reason != ticket.reason and (change := never_starts(reason)):
+        warn(
+            f"{ticket.note}; it will not start like this: press Ctrl-C, which cancels it, change "
+            f"{change}, and run the command again"
         )
+    ticket.reason = reason
+
+
+def ending_of(ticket: SlurmTicket, job: ListedJob | None) -> str:
+    """How a job ended that did not record it."""
+    state = job.state if job else "no longer known to Slurm"
+    log = ticket.files.log_file(ticket.number)
+    return f"Slurm job {ticket.number}: {state}" + (f"; see {log}" if log.exists() else "")

@@ -1,42 +1,49 @@
-"""Slurm's commands: what they are given, and what they print.
-
-No word of a user becomes part of a shell command. `Resources` checks the form of partition, time
-and memory before they become options; the paths of a job are its working directory and its data.
-"""
+"""Slurm's commands: how they are called, what they print, and how they fail."""
 
 import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoerefine.config.cluster_keys import TIME
 from zoerefine.errors import UserError
 from zoerefine.launch.executor import Resources
+from zoerefine.launch.executor.slurm_options import (
+    command_variables,
+    job_variables,
+    sbatch_options,
+)
 from zoerefine.launch.python_path import LIBRARY, python_path
-from zoerefine.launch.redaction import secret_names
-from zoerefine.launch.repository_address import LOGIN_VARIABLES
-from zoerefine.run_dir import ATTEMPT, CALLER_FOLDER, RUN_FOLDER, SEED
 
 PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol")
 PREFIX = "zoerefine-"  # of the names of our jobs
 TIMEOUT_S = 60.0  # for an answer; Slurm's own commands try for about 10 s
-VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-# Options of sbatch that users and sites set in the environment. Others would change our jobs.
-KEPT = {"SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_ACCOUNT", "SBATCH_QOS", "SBATCH_RESERVATION",
-        "SBATCH_CONSTRAINT"}  # fmt: skip
-OPTION_VARIABLES = re.compile(r"(SLURM|SBATCH|SQUEUE|SCANCEL|SCONTROL)_")
-NOT_OURS = {*LOGIN_VARIABLES, RUN_FOLDER, CALLER_FOLDER, SEED, ATTEMPT}
+PATIENCE_S = 1.0  # until we look at what a command says of its waiting
 ACTIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "RESIZING",
           "REQUEUE_HOLD", "REQUEUE_FED", "SIGNALING", "STAGE_OUT", "STOPPED",
           "SPECIAL_EXIT"}  # fmt: skip
+WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
+# What commands print where Slurm does not answer, or takes no more jobs for now.
+BUSY = re.compile(
+    "Unable to contact slurm controller|timed out|standby mode|Zero Bytes were transmitted|"
+    "Communication .* failure|Message .* failure|temporarily|retrying|MaxSubmit"
+)
+SLEEPING = b"sleeping and retrying"  # sbatch, for two minutes: there is no room for a job
 
 
 class SlurmError(UserError):
     """A command of Slurm failed; the message is Slurm's own."""
+
+
+class SlurmBusy(SlurmError):
+    """Slurm does not answer, or takes no more jobs for now. The same command may succeed later.
+
+    It may have been obeyed: only the answer may have been lost.
+    """
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,11 @@ class ListedJob:
         """Whether it waits, runs, or will run again."""
         return self.state in ACTIVE
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has not started, or will start again."""
+        return self.state in WAITING
+
 
 def missing_program() -> str:
     """The first of Slurm's commands that is not on PATH; empty where all are."""
@@ -83,69 +95,33 @@ def list_jobs() -> list[ListedJob]:
 
 
 def submit_script(script: Path, name: str, resources: Resources) -> str:
-    """Give a script to Slurm, to run in its own folder; returns the job's number."""
+    """Give a script to Slurm, to run in its own folder; returns the job's number.
+
+    Raises:
+        SlurmBusy: later, Slurm may accept it; or it has, and its list has a job of this name.
+        SlurmError: Slurm refuses it.
+    """
     words = sbatch_options(resources)
     environment = job_variables(os.environ)
     environment["PYTHONPATH"] = python_path(environment, LIBRARY)
-    fixed = ("--parsable", f"--job-name={name}", "--output=%j.log", "--export=ALL")
+    # Slurm replaces %j and the like in the whole path, in a relative one's folder too.
+    log = f"{str(script.parent).replace('%', '%%')}/%j.log"
+    fixed = ("--parsable", f"--job-name={name}", f"--output={log}", "--export=ALL")
     printed = run_slurm("sbatch", *fixed, *words, script.name, folder=script.parent,
                         environment=environment)  # fmt: skip
     return printed.strip().partition(";")[0]  # a cluster's name may follow
 
 
-def sbatch_options(resources: Resources) -> list[str]:
-    """The options of sbatch for a job. Raises `UserError` for what Slurm cannot reserve."""
-    if resources.gpus != int(resources.gpus):
-        raise UserError(f"--gpus {resources.gpus}: Slurm reserves whole GPUs: give 1, 2, ...")
-    if resources.time and seconds_of(resources.time) <= resources.grace:
-        raise UserError(
-            f"--time {resources.time} leaves no time before --grace {resources.grace} (seconds): "
-            "give a longer time or a shorter grace"
-        )
-    # B: the signal goes to the script alone, which asks its launcher to stop.
-    words = [f"--nodes={resources.nodes}", f"--ntasks={resources.nodes}", "--ntasks-per-node=1"]
-    words += ["--requeue", "--open-mode=append", f"--cpus-per-task={resources.cpus}"]
-    words += [f"--signal=B:USR1@{resources.grace}"]
-    given = {"partition": resources.partition, "time": resources.time, "mem": resources.memory}
-    words += [f"--{name}={value}" for name, value in given.items() if value]
-    return words + ([f"--gres=gpu:{resources.gpus:.0f}"] if resources.gpus else [])
-
-
-def seconds_of(time: str) -> int:
-    """A time limit of Slurm in seconds: MIN, MIN:SEC, HOURS:MIN:SEC, or DAYS-HOURS[:MIN[:SEC]]."""
-    match = TIME.fullmatch(time)
-    assert match is not None, time
-    days, *parts = match.groups()
-    numbers = [int(part) for part in parts if part is not None]
-    if days is None and len(numbers) < 3:  # minutes come first
-        numbers.insert(0, 0)
-    hours, minutes, seconds = (*numbers, 0, 0)[:3]
-    return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
-
-
-def job_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a job gets: all but secrets, and what belongs to another job.
-
-    Slurm stores the environment of a job in files of its own, and in its accounting database where
-    the site says so.
-    """
-    secrets = secret_names(environment)
-    left_out = {*secrets.values(), *NOT_OURS}
-    return {
-        name: value
-        for name, value in environment.items()
-        if VARIABLE.fullmatch(name)
-        and name not in left_out
-        and (name in KEPT or not OPTION_VARIABLES.match(name))
-        and not any(secret in value for secret in secrets)
-    }
-
-
 def interrupt(number: str) -> None:
     """Ask a job's script to stop; a job that waits is removed from Slurm's queue."""
-    run_slurm("scancel", "--quiet", "--state=PENDING", number)
+    cancel_waiting(number)
     with suppress(SlurmError):  # it was waiting, or it has just ended
         run_slurm("scancel", "--quiet", "--signal=INT", "--batch", number)
+
+
+def cancel_waiting(number: str) -> None:
+    """Remove a job from Slurm's queue, unless it has started."""
+    run_slurm("scancel", "--quiet", "--state=PENDING", number)
 
 
 def kill(number: str) -> None:
@@ -164,20 +140,39 @@ def run_slurm(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """What a command of Slurm prints. Raises `SlurmError` with its last line where it fails."""
-    if environment is None:
-        environment = {name: value for name, value in os.environ.items()
-                       if name in KEPT or not OPTION_VARIABLES.match(name)}  # fmt: skip
+    """What a command of Slurm prints.
+
+    Raises:
+        SlurmBusy: Slurm does not answer, or has no room for a job.
+        SlurmError: it fails for another reason; the message is its last line.
+    """
     try:
-        done = subprocess.run(
-            [program, *words], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
+        process = subprocess.Popen(
+            [program, *words], cwd=folder, env=environment or command_variables(os.environ),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace", start_new_session=True,  # a terminal's Ctrl-C is for us
         )  # fmt: skip
     except FileNotFoundError:
         raise SlurmError(f"Slurm's command {program} is not on PATH") from None
-    except subprocess.TimeoutExpired:
-        raise SlurmError(f"{program} did not answer within {TIMEOUT_S:.0f} s") from None
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise SlurmError(f"Slurm: {lines[-1]}")
-    return done.stdout
+    with process:
+        try:
+            printed, errors = answer_of(process, program)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        lines = errors.strip().splitlines() or [f"exit code {process.returncode}"]
+        raise (SlurmBusy if BUSY.search(errors) else SlurmError)(f"Slurm: {lines[-1]}")
+    return printed
+
+
+def answer_of(process: "subprocess.Popen[str]", program: str) -> tuple[str, str]:
+    """The outputs of a command that has ended. Raises `SlurmBusy` where it would wait for long."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < end_s:
+        try:
+            return process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired as waiting:
+            if SLEEPING in (waiting.stderr or b""):
+                raise SlurmBusy("Slurm has no room for more jobs (MaxJobCount)") from None
+    raise SlurmBusy(f"{program} did not answer within {TIMEOUT_S:.0f} s")

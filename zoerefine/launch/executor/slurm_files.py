@@ -37,7 +37,7 @@ class SlurmFiles:
 
     @property
     def job_file(self) -> Path:
-        """The words of `zoerefine run`, and the resources that the job itself must know."""
+        """The words of `zoerefine run`, and the job's resources."""
         return self.folder / "job.json"
 
     @property
@@ -56,6 +56,11 @@ class SlurmFiles:
         return self.folder / "requeued.json"
 
     @property
+    def job_files(self) -> tuple[Path, ...]:
+        """What is written for a job, and what an earlier one may have left."""
+        return self.script_file, self.job_file, self.outcome_file, self.limits_file
+
+    @property
     def job_name(self) -> str:
         """The name by which Slurm's own list finds the job of this folder."""
         return PREFIX + sha256(str(self.folder).encode(errors="surrogateescape")).hexdigest()[:16]
@@ -68,12 +73,15 @@ class SlurmFiles:
         """Write the script and its data, and remove what an earlier job left."""
         for path in (self.outcome_file, self.limits_file):
             path.unlink(missing_ok=True)
-        names = ("nodes", "grace", "requeues")
-        kept = {name: getattr(resources, name) for name in names}
-        write_json(self.job_file, {"words": list(words), **kept})
+        write_json(self.job_file, {"words": list(words), **asdict(resources)})
         python, folder = shlex.quote(sys.executable), shlex.quote(str(self.folder))
         text = SCRIPT.format(python=python, program=NODE_PROGRAM, folder=folder)
         write_text(self.script_file, text)
+
+    def changed_resources(self, wanted: Resources) -> list[str]:
+        """The fields of `Resources` in which the last job differs from what is wanted."""
+        recorded = read(self.job_file)
+        return [name for name, value in asdict(wanted).items() if recorded.get(name) != value]
 
     def write_outcome(self, number: str, outcome: JobOutcome) -> None:
         """Record how a job ended."""
@@ -84,7 +92,8 @@ class SlurmFiles:
         found = read(self.outcome_file)
         if found.get("job") != number:
             return None
-        return JobOutcome(int(found["code"]), str(found["message"]))
+        by_cluster = bool(found.get("by_cluster"))
+        return JobOutcome(int(found["code"]), str(found["message"]), by_cluster)
 
     def requeued(self, number: str) -> int:
         """How often a job was queued again at its time limit."""

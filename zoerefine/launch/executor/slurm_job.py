@@ -62,7 +62,8 @@ class NodeJob:
             time.sleep(POLL_S)
         print(launch.messages(), file=sys.stderr, flush=True)
         if others and others.wanted_stops():
-            outcome = JobOutcome(1, "the other nodes' launches have failed; see the job's log")
+            reason = "the other nodes' launches have failed; see the job's log"
+            outcome = JobOutcome(1, reason, by_cluster=True)
         if others and outcome.code == NODE_LOST:  # node 0's launch has waited for it
             others.wait(0)
         elif others:
@@ -109,7 +110,7 @@ class NodeJob:
                 if self.came[signal.SIGTERM]:
                     return
                 reason = f"{why}, and it cannot be queued again: {error}"
-        self.files.write_outcome(self.number, JobOutcome(TIME_LIMIT, reason))
+        self.files.write_outcome(self.number, JobOutcome(TIME_LIMIT, reason, True))
 
 
 if __name__ == "__main__":
