@@ -33,7 +33,7 @@ COPY requirements.lock ./
 # torch for CPUs is a small part of torch with CUDA. Its headers, programs and tests are not needed.
 RUN pip install --constraint requirements.lock \
       --extra-index-url https://download.pytorch.org/whl/cpu \
-      numpy opencv-python-headless pillow setuptools simplejpeg tqdm torch==2.13.0+cpu \
+      av numpy opencv-python-headless pillow setuptools simplejpeg tqdm torch==2.13.0+cpu \
  && rm -rf /opt/venv/lib/python3*/site-packages/torch/include \
       /opt/venv/lib/python3*/site-packages/torch/bin \
       /opt/venv/lib/python3*/site-packages/torch/test

@@ -7,6 +7,8 @@ EXTRAS := requirements-extras.lock requirements-engines.lock requirements-docs.l
 READY := $(VENV)/.installed
 # Not a package of the environment: without TensorRT it cannot be imported, only read.
 TORCH_TENSORRT := $(VENV)/torch-tensorrt
+# A fresh environment with the wheel.
+PACKAGE := $(VENV)/package
 EXTRAS_READY := $(VENV)/.extras-installed
 DATA ?=
 # The first Python that is new enough; `make PYTHON=... demo` takes another.
@@ -15,10 +17,14 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 pytho
 # One thread for each of the two test processes: more would only wait for one another.
 # A test process that crashes ends the run: with a new one in its place pytest-xdist may never end.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --max-worker-restart 0
+# A process that has run its own tests takes over half of those that wait for the other one.
+SPREAD := --numprocesses 2 --dist worksteal
+# How often each kill test of the quick tier kills.
+KILLS := 1
 # What oneDNN may use of the processor. A processor that has less ignores the rest.
 PROCESSORS := AVX2 AVX512_CORE AVX512_CORE_BF16
 
-.PHONY: help demo test fuzz test-processors check lint format docs bench install clean
+.PHONY: help demo test test-full test-all durations fuzz test-processors check lint format docs package bench install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -26,8 +32,17 @@ help: ## list the targets
 demo: install ## run the main job on a small synthetic world (or DATA=folder)
 	@$(BIN)/python -m zoerefine demo $(if $(DATA),--data "$(DATA)")
 
-test: install $(EXTRAS_READY) ## run every test
-	@$(PYTEST) --durations=5 --numprocesses 2 --dist loadfile
+test: install $(EXTRAS_READY) ## test every behaviour once, without what tests/full.txt lists
+	@ZOEREFINE_TEST_KILLS=$${ZOEREFINE_TEST_KILLS:-$(KILLS)} $(PYTEST) -m "not full" $(SPREAD)
+
+test-full: install $(EXTRAS_READY) ## run the tests that `make test` leaves out
+	@$(PYTEST) -m full $(SPREAD)
+
+test-all: KILLS := 3
+test-all: test test-full ## run every test
+
+durations: ## print which tests grew by more than a third (WRITE=1: make that the new table)
+	@$(BIN)/python -m tests.durations $(if $(WRITE),--write)
 
 fuzz: install $(EXTRAS_READY) ## try 100,000 damaged configs, pictures, runs, bundles and addresses
 	@ZOEREFINE_FUZZ=$${ZOEREFINE_FUZZ:-100000} $(PYTEST) --numprocesses 2 tests/fuzz
@@ -54,9 +69,21 @@ docs: install $(EXTRAS_READY) ## build the documentation site; warnings and brok
 	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-bench: install ## run every benchmark with --quick
-	@set -e; for program in benchmarks/[a-z]*.py; do \
-	  echo "== $$program"; $(BIN)/python $$program --quick; done
+package: ## build sdist and wheel, and check them in a fresh environment (runs the demo)
+	@rm -rf dist build $(PACKAGE)
+	@$(PYTHON) -m venv $(PACKAGE)
+	@$(PACKAGE)/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	@$(PACKAGE)/bin/python -m build --outdir dist >/dev/null
+	@$(PACKAGE)/bin/twine check --strict dist/*
+	@rm -rf build $(PACKAGE)
+	@$(PYTHON) -m venv $(PACKAGE)
+	@$(PACKAGE)/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl "$$(grep '^torch==' $(LOCK))"
+	@set -e; cd "$$(mktemp -d)"; zoerefine=$(CURDIR)/$(PACKAGE)/bin/zoerefine; \
+	for name in $$($$zoerefine --help | awk '/^  [a-z]/ {print $$1}'); do $$zoerefine $$name --help >/dev/null; done; \
+	$$zoerefine config --example demo >/dev/null; $$zoerefine demo
+
+bench: install ## run every benchmark with --quick, and write benchmarks/RESULTS.md
+	@$(BIN)/python benchmarks/common/bench_all.py
 
 install: $(READY)
 

@@ -19,9 +19,9 @@ import yaml
 from common.error_rates import error_rates, scene_error_rates
 from common.report import Row, options, report, row
 
-from zoerefine.analysis.collect import collect
-from zoerefine.analysis.run_cache import RunCache
-from zoerefine.config import defaults, to_dict
+from zoerefine.base.config import defaults, to_dict
+from zoerefine.lab.runs.cache import RunCache
+from zoerefine.lab.runs.collect import collect
 
 STEPS, EVALUATIONS = 1000, 50
 TAG = "val/refined/abs_rel"
@@ -40,7 +40,7 @@ def main() -> None:
     args = parser.parse_args()
     rows = [] if args.errors_only else collection_times(args.quick)
     rows += error_rates(QUICK_STUDIES if args.quick else STUDIES) + scene_error_rates(STUDIES)
-    report(rows, args.json)
+    report(rows, args)
 
 
 def collection_times(quick: bool) -> list[Row]:

@@ -4,7 +4,7 @@ Every side is a process that does the same work all the time it is asked to: tra
 OpenMP as torch comes), packing, inference from files to files, and single frames through each
 engine. They take turns: on the machine as it is, beside two busy loops, and inside a control group
 that may use half a core. Medians over rounds, and medians of the ratios within a round. The result
-means something on an otherwise idle machine only: the first row says what else was running.
+means something on an otherwise idle machine only: the report says what else was running.
 
 --quick measures training and packing only.
 """
@@ -25,8 +25,8 @@ from common.report import Row, options, report, row
 from infer import CONFIG, last_line
 from peers.busy_work import WORKS
 
-from zoerefine.data.synthetic import synthesize
-from zoerefine.progress import say, track
+from zoerefine.base.progress import say, track
+from zoerefine.depth.data.synthetic import synthesize
 
 PROGRAM = Path(__file__).parent / "peers" / "busy_work.py"
 GROUPS = Path("/sys/fs/cgroup")
@@ -54,7 +54,7 @@ def main() -> None:
             kinds = [kind for kind in kinds if kind not in left_out(root)]
         sides = [AS_TORCH_COMES, *((kind, "ours") for kind in kinds)]
         rows = measure(sides, root, group, *((2, 1.5) if args.quick else (5, 3.0)))
-    report(rows, args.json)
+    report(rows, args)
 
 
 def left_out(root: Path) -> list[str]:
@@ -78,7 +78,6 @@ def measure(
     sides: list[Side], root: Path, group: Path | None, rounds: int, seconds: float
 ) -> list[Row]:
     """Work a second of each side under each condition."""
-    others = os.getloadavg()[0]
     free = {side: start(side, root) for side in sides}
     limited = {side: start(side, root, group) for side in sides} if group else {}
     speeds: Speeds = {}
@@ -95,12 +94,12 @@ def measure(
     for process in (*free.values(), *limited.values()):
         process.kill()
         process.wait()
-    return rows_of(speeds, others)
+    return rows_of(speeds)
 
 
-def rows_of(speeds: Speeds, others: float) -> list[Row]:
+def rows_of(speeds: Speeds) -> list[Row]:
     """The rows of the report."""
-    rows = [row("load average before the start", others, "")]
+    rows: list[Row] = []
     for (side, condition), values in sorted(speeds.items()):
         title = f"{title_of(side)}, {CONDITIONS[condition]}"
         rows.append(row(title, statistics.median(values), "images/s"))

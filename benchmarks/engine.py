@@ -29,18 +29,17 @@ from common.report import Row, options, report, row
 from common.timing import in_turns
 from torch import Tensor
 
-from zoerefine.data.depth_codec import ZOE_UNIT_M
-from zoerefine.device import has_amx, has_bf16
-from zoerefine.exporting.bundle import load_bundle, save_bundle
-from zoerefine.exporting.engine_kinds import EngineKind, Forward, engine_kind
-from zoerefine.exporting.export_source import ExportSource
-from zoerefine.exporting.frames import sample_frames
-from zoerefine.exporting.onnx_graph import to_onnx
-from zoerefine.exporting.precision import to_precision
-from zoerefine.exporting.shipped_module import PrePostProcessing, ShippedModule
-from zoerefine.model import RefinerNetwork
-from zoerefine.progress import say, track
-from zoerefine.registries import ENGINES
+from zoerefine.base.machine.device import has_amx, has_bf16
+from zoerefine.base.progress import say, track
+from zoerefine.base.registries import ENGINES
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.exporting.bundle.bundle import load_bundle, save_bundle
+from zoerefine.depth.exporting.engine_kinds import EngineKind, Forward, engine_kind
+from zoerefine.depth.exporting.onnx.graph import to_onnx
+from zoerefine.depth.exporting.precision import to_precision
+from zoerefine.depth.exporting.shipped_module import PrePostProcessing, ShippedModule
+from zoerefine.depth.exporting.source import ExportSource, sample_frames
+from zoerefine.depth.model import RefinerNetwork
 
 EAGER, ONNX_RUNTIME = "eager fp32", "ONNX Runtime fp32, core only"
 BF16 = has_bf16(torch.device("cpu"))
@@ -76,7 +75,7 @@ def main() -> None:
             rows = frame_rows(ExportSource(refiner, *SIZES[0], no_calibration), args, Path(folder))
         else:
             rows = time_rows(refiner, args.quick, Path(folder))
-    report(rows, args.json)
+    report(rows, args)
 
 
 def frame_rows(source: ExportSource, args: argparse.Namespace, folder: Path) -> list[Row]:

@@ -23,9 +23,9 @@ from pathlib import Path
 from common.mlflow_program import STORE_VARIABLES, install_mlflow
 from common.report import Row, options, report, row
 
-from zoerefine.launch.environment import job_python
-from zoerefine.launch.environment_build import check_environment
-from zoerefine.launch.provenance import environment_digest
+from zoerefine.lab.launch.environment.build import check_environment
+from zoerefine.lab.launch.environment.environment import job_python
+from zoerefine.lab.launch.record.provenance import environment_digest
 
 KINDS = ("venv", "uv")
 PACKAGES, FILES, FILE_BYTES = 30, 200, 20_000
@@ -52,7 +52,7 @@ def main() -> None:
         text = args.lock.read_text() if args.lock else local_lock(root / "wheels")
         (workspace / "requirements.lock").write_text(text)
         rows = measure(workspace, root / "home", MlflowRun(root), rounds=2 if args.quick else 7)
-    report(rows, args.json)
+    report(rows, args)
 
 
 def local_lock(folder: Path) -> str:
@@ -131,8 +131,8 @@ def measure(workspace: Path, home: Path, mlflow: MlflowRun, rounds: int) -> list
     again = {side: statistics.median(values[1:]) for side, values in seconds.items()}
     rows = [row(f"{side}: first environment", seconds[side][0], "s") for side in sides]
     for side, value in again.items():
-        goal = {"at_most": AGAIN_S} if side == "uv" else {}
-        rows.append(row(f"{side}: again", value, "s", **goal))
+        goal = AGAIN_S if side == "uv" else None
+        rows.append(row(f"{side}: again", value, "s", at_most=goal, rounds=seconds[side][1:]))
     for side in sides:
         if side != "uv":
             rows.append(

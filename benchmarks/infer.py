@@ -25,15 +25,15 @@ import cv2
 import numpy as np
 from common.report import Row, options, report, row
 
+from zoerefine.base.progress import track
 from zoerefine.cli import main as zoerefine
-from zoerefine.data import habitatdyn
-from zoerefine.data.decode import read_zoe
-from zoerefine.data.synthetic import synthesize
-from zoerefine.exporting.bundle import Engine, load_bundle
-from zoerefine.infer.engine_threads import engine_pool
-from zoerefine.infer.results import ResultFolder
-from zoerefine.infer.sources import SourceFrame, open_source
-from zoerefine.progress import track
+from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.layouts import habitatdyn
+from zoerefine.depth.data.synthetic import synthesize
+from zoerefine.depth.exporting.bundle.bundle import Engine, load_bundle
+from zoerefine.depth.infer.engine_threads import engine_pool
+from zoerefine.depth.infer.results import ResultFolder
+from zoerefine.depth.infer.sources import SourceFrame, open_source
 
 Pair = tuple[np.ndarray, np.ndarray]  # a frame's rgb and zoe
 PLATFORM = Path(__file__).resolve().parents[1] / "platform"
@@ -58,7 +58,7 @@ def main() -> None:
         root = Path(folder)
         synthesize(root / "world", 4, 1, 8 if args.quick else 48, 0)
         rows = measure(args.bundle or make_bundle(root), root, 3 if args.quick else 11)
-    report(rows, args.json)
+    report(rows, args)
 
 
 def make_bundle(root: Path) -> Path:

@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from common.mlflow_program import STORE_VARIABLES, install_mlflow
-from common.report import Row, options, report, row
+from common.mlflow_program import NOT_INSTALLED, STORE_VARIABLES, install_mlflow
+from common.report import Row, left_out, options, report, row
 from common.trials import trial_rows
 
-from zoerefine.files import bytes_on_disk
-from zoerefine.launch.left import collect
-from zoerefine.progress import track
-from zoerefine.run_dir import RunDir
+from zoerefine.base.files.atomic import bytes_on_disk
+from zoerefine.base.progress import track
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.workspace.left import collect
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 BEFORE = "second launch by the other checkout"
@@ -56,7 +56,7 @@ def main() -> None:
             sides = Sides(root, f"{url}/project", commits, install_mlflow(), args.before)
             rows = sides.measure(rounds=5 if args.quick else 15)
         rows += trial_rows(root / "trials", args.quick)
-    report(rows, args.json)
+    report(rows, args)
 
 
 def make_repository(folder: Path) -> list[str]:
@@ -138,9 +138,11 @@ class Sides:
                     seconds[name].append(took)
                     memory[name].append(kilobytes / 1024)
         median = {name: statistics.median(values) for name, values in seconds.items()}
-        rows = [row(name, value, "s") for name, value in median.items()]
+        rows = [row(name, value, "s", rounds=seconds[name]) for name, value in median.items()]
         second = median["second launch"]
-        if self.mlflow:
+        if self.mlflow is None:
+            rows.append(left_out("mlflow run", NOT_INSTALLED))
+        else:
             faster = median["mlflow run"] / second
             rows.append(
                 row("second launch, speed relative to mlflow run", faster, "x", TIMES_MLFLOW)

@@ -15,16 +15,16 @@ from functools import partial
 from pathlib import Path
 
 import cv2
-from common.report import Row, options, report, row
+from common.report import Row, options, ratios, report, row
 
-from zoerefine.data.dataset import Dataset, Frame
-from zoerefine.data.decode import read_depth, read_frame, read_objects, read_zoe
-from zoerefine.data.depth_codec import DepthEncoding
-from zoerefine.data.pack import build_cache
-from zoerefine.data.readers import open_dataset
-from zoerefine.data.synthetic import synthesize
-from zoerefine.image_files import read_rgb
-from zoerefine.progress import track
+from zoerefine.base.files.images import read_rgb
+from zoerefine.base.progress import track
+from zoerefine.depth.data.cache.decode import read_depth, read_frame, read_objects, read_zoe
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.dataset import Dataset, Frame
+from zoerefine.depth.data.depth_codec import DepthEncoding
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.synthetic import synthesize
 
 HEIGHT, WIDTH = 192, 256
 OF_THE_LIMIT = {"decode-only limit": 0.9}
@@ -43,7 +43,7 @@ def main() -> None:
         if not args.data:
             synthesize(root / "world", 4, 1, 32 if args.quick else 128, 0)
         rows = measure(open_dataset(args.data or root / "world"), root, 5 if args.quick else 11)
-    report(rows, args.json)
+    report(rows, args)
 
 
 def measure(dataset: Dataset, root: Path, rounds: int) -> list[Row]:
@@ -67,11 +67,13 @@ def measure(dataset: Dataset, root: Path, rounds: int) -> list[Row]:
             start = time.perf_counter()
             side()
             seconds[name].append(time.perf_counter() - start)
-    speed = {name: len(dataset.frames) / statistics.median(s) for name, s in seconds.items()}
-    rows = [row(name, value, "frames/s") for name, value in speed.items()]
+    rates = {name: [len(dataset.frames) / one for one in s] for name, s in seconds.items()}
+    speed = {name: statistics.median(values) for name, values in rates.items()}
+    rows = [row(name, value, "frames/s", rounds=rates[name]) for name, value in speed.items()]
     for limit in ("decode-only limit", "decoding and resizing"):
-        share = speed["packing"] / speed[f"{limit}, all cores"]
-        rows.append(row(f"packing, of the {limit}", share, "x", OF_THE_LIMIT.get(limit)))
+        shares = ratios(rates["packing"], rates[f"{limit}, all cores"])
+        share, goal = statistics.median(shares), OF_THE_LIMIT.get(limit)
+        rows.append(row(f"packing, of the {limit}", share, "x", goal, rounds=shares))
     return rows
 
 

@@ -3,8 +3,8 @@
 Points are simulated from the true depth of real frames (`--data`; without it, of a small synthetic
 world, whose figures mean nothing): random pixels, corners of the picture, the means of 8x8 zones,
 and one row, each with noise and outliers. Sides: the pseudo depth; the median factor of the points;
-the points spread by `zoerefine.points`; and, for reference, the best factor of each frame, which
-needs the truth. A figure is AbsRel, the mean over rooms of the mean over their frames.
+the points spread by `zoerefine.depth.points`; and, for reference, the best factor of each frame,
+which needs the truth. A figure is AbsRel, the mean over rooms of the mean over their frames.
 
 The settings of the spreading were chosen by these figures in one collection of rooms (two frames a
 room), so those are slightly optimistic; another camera's frames, by `--data`, are a clean test.
@@ -21,18 +21,17 @@ from common.report import Row, options, report, row
 from common.rooms.sides import best_factor
 from common.timing import in_turns
 
-from zoerefine.data.dataset import Dataset
-from zoerefine.data.decode import read_zoe
-from zoerefine.data.depth_codec import ZOE_UNIT_M
-from zoerefine.data.readers import open_dataset
-from zoerefine.data.synthetic import synthesize
-from zoerefine.depth_limits import FARTHEST_M, NEAREST_M
-from zoerefine.errors import run_command
-from zoerefine.points.metric_points import MetricPoints
-from zoerefine.points.simulate import PointSimulation
-from zoerefine.points.spread import spread_points, tensor_of
-from zoerefine.points.write_points import simulated, truth_and_picture
-from zoerefine.progress import say, track
+from zoerefine.base.depth_limits import FARTHEST_M, NEAREST_M
+from zoerefine.base.errors import run_command
+from zoerefine.base.progress import say, track
+from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.dataset import Dataset
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.metric_points import MetricPoints
+from zoerefine.depth.data.synthetic import synthesize
+from zoerefine.depth.points.simulate import PointSimulation, simulated, truth_and_picture
+from zoerefine.depth.points.spread import spread_points, tensor_of
 
 Array = np.ndarray
 CASES = {
@@ -66,7 +65,7 @@ def main() -> None:
         dataset = open_dataset(root)
         found = errors(dataset, one_of=4 if args.quick else 1)
     rows = error_rows(found) + latency_rows(2.0 if args.quick else 10.0)
-    report(rows, args.json)
+    report(rows, args, timed=False)
 
 
 def errors(dataset: Dataset, one_of: int) -> dict[str, float]:

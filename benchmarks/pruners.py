@@ -23,15 +23,15 @@ import torch
 from common.report import Row, options, report, row
 from common.searched import config, silence, with_interval
 
-from zoerefine.data.synthetic import synthesize
-from zoerefine.progress import track
-from zoerefine.registries import PRUNERS
-from zoerefine.run_dir import RunDir
-from zoerefine.searching.own_training import OwnTraining
-from zoerefine.searching.storage import silence_optuna
-from zoerefine.searching.study import Study
-from zoerefine.searching.trial_worker import run_worker
-from zoerefine.training.job import prepare
+from zoerefine.base.progress import track
+from zoerefine.base.registries import PRUNERS
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.synthetic import synthesize
+from zoerefine.depth.study.trials import OwnTraining
+from zoerefine.depth.training.job import prepare
+from zoerefine.lab.search.study.storage import silence_optuna
+from zoerefine.lab.search.study.study import Study
+from zoerefine.lab.search.workers.worker import run_worker
 
 SIDES = ("none", "median", "halving")
 
@@ -63,7 +63,7 @@ def main() -> None:
     for sequence in curves:
         for side in SIDES:
             found[side].append(pruned(sequence, side))
-    report(compared(found, trials, epochs), args.json)
+    report(compared(found, trials, epochs), args, timed=False)
 
 
 def trained_curves(root: Path, seeds: Sequence[int], trials: int, epochs: int) -> list[list[Curve]]:

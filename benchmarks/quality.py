@@ -22,19 +22,19 @@ from common.report import Row, options, report, row
 from torch.utils.flop_counter import FlopCounterMode
 from yacs.config import CfgNode
 
-from zoerefine.analysis.seed_statistics import half_width
-from zoerefine.config import defaults, merge
-from zoerefine.data.augment import Augmentation
-from zoerefine.data.cache import Cache
-from zoerefine.data.pack import build_cache
-from zoerefine.data.readers import open_dataset
-from zoerefine.data.split import Split
-from zoerefine.data.synthetic import synthesize
-from zoerefine.files import write_text
-from zoerefine.model import RefinerNetwork, build_refiner
-from zoerefine.progress import say, track
-from zoerefine.training.evaluate import evaluate
-from zoerefine.training.trainer import Trainer
+from zoerefine.base.config import defaults, merge
+from zoerefine.base.files.atomic import write_text
+from zoerefine.base.progress import say, track
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.loading.augment import Augmentation
+from zoerefine.depth.data.split import Split
+from zoerefine.depth.data.synthetic import synthesize
+from zoerefine.depth.model import RefinerNetwork, build_refiner
+from zoerefine.depth.training.evaluate import evaluate
+from zoerefine.depth.training.trainer import Trainer
+from zoerefine.lab.analysis.statistics.seeds import half_width
 
 MODELS = {"small": 16, "guided": 32, "unet": 64}  # and their bases
 FIRST = "first implementation"
@@ -68,7 +68,7 @@ def main() -> None:
         if args.epochs:
             epochs = dict.fromkeys(EPOCHS, args.epochs)
         rows = measure(cache, family_b, range(1 if args.quick else 3), epochs)
-    report(rows, args.json)
+    report(rows, args, timed=False)
     if args.docs:
         write_docs(args.docs, rows)
 

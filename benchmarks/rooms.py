@@ -42,12 +42,12 @@ from common.rooms.tables import (
 )
 from common.timing import in_turns
 
-from zoerefine.config import Config, load_config, to_dict
-from zoerefine.data.split import Split, split_scenes
-from zoerefine.data.synthetic import synthesize
-from zoerefine.errors import run_command
-from zoerefine.model import build_refiner
-from zoerefine.progress import say, track
+from zoerefine.base.config import Config, load_config, to_dict
+from zoerefine.base.errors import run_command
+from zoerefine.base.progress import say, track
+from zoerefine.depth.data.split import Split, split_scenes
+from zoerefine.depth.data.synthetic import synthesize
+from zoerefine.depth.model import build_refiner
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
@@ -69,7 +69,7 @@ def main() -> None:
         results = run_jobs(jobs, args, to_dict(cfg), Path(folder))
         rows, details = summarize(results)
         rows += latency_rows(cfg, 1.0 if args.quick else 5.0)
-    report(rows, args.json, details)
+    report(rows, args, details, timed=False)
 
 
 def parse_arguments() -> argparse.Namespace:

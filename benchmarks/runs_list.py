@@ -20,7 +20,7 @@ from statistics import median
 import yaml
 from common.report import Row, options, report, row
 
-from zoerefine.config import defaults, to_dict
+from zoerefine.base.config import defaults, to_dict
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 NAMES = 20  # of runs, with the same number of runs each
@@ -55,7 +55,7 @@ def main() -> None:
             rows += measure(args.keep or Path(folder), count)
             if not args.keep:
                 rows += timed_removal(Path(folder), count)
-    report(rows, args.json)
+    report(rows, args)
 
 
 def measure(folder: Path, count: int) -> list[Row]:

@@ -23,14 +23,14 @@ from common.report import Row, options, report, row
 from common.searched import config, silence, with_interval
 from optuna.trial import TrialState
 
-from zoerefine.config import save_config
-from zoerefine.data.synthetic import synthesize
-from zoerefine.progress import track
-from zoerefine.run_dir import RunDir
-from zoerefine.searching.own_training import OwnTraining
-from zoerefine.searching.study import Study
-from zoerefine.searching.trial_worker import run_worker
-from zoerefine.training.job import prepare
+from zoerefine.base.config import save_config
+from zoerefine.base.progress import track
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.synthetic import synthesize
+from zoerefine.depth.study.trials import OwnTraining
+from zoerefine.depth.training.job import prepare
+from zoerefine.lab.search.study.study import Study
+from zoerefine.lab.search.workers.worker import run_worker
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RANDOM = ("random", "none")
@@ -54,7 +54,7 @@ def main() -> None:
         synthesize(root / "world", 10, 1, 4, 0, 96, 128)
         rows = samplers(root, sides, range(seeds), trials, epochs)
         rows += command(root, 4 if args.quick else 8, 10 if args.quick else 60)
-    report(rows, args.json)
+    report(rows, args, timed=False)
 
 
 def samplers(

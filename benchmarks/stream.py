@@ -32,23 +32,22 @@ from common.rooms.jobs import Data
 from common.rooms.training import train_refiner
 from common.timing import in_turns
 
-from zoerefine.config import Config, load_config
-from zoerefine.data.dataset import Clip, Dataset, Frame
-from zoerefine.data.decode import read_objects, read_zoe
-from zoerefine.data.depth_codec import ZOE_UNIT_M
-from zoerefine.data.readers import open_dataset
-from zoerefine.data.split import Split, split_scenes
-from zoerefine.data.synthetic import synthesize
-from zoerefine.depth_limits import FARTHEST_M
-from zoerefine.errors import run_command
-from zoerefine.exporting.shipped_module import ShippedModule, core_of
-from zoerefine.infer.stream import flow_to_last, remember, step
-from zoerefine.metrics import log_error, picture_metrics, valid_pixels
-from zoerefine.model import RefinerNetwork
-from zoerefine.points.for_engines import corrected, points_alone_u16
-from zoerefine.points.simulate import PointSimulation
-from zoerefine.points.write_points import simulated, truth_and_picture
-from zoerefine.progress import say, track
+from zoerefine.base.config import Config, load_config
+from zoerefine.base.depth_limits import FARTHEST_M
+from zoerefine.base.errors import run_command
+from zoerefine.base.progress import say, track
+from zoerefine.depth.data.cache.decode import read_objects, read_zoe
+from zoerefine.depth.data.dataset import Clip, Dataset, Frame
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.split import Split, split_scenes
+from zoerefine.depth.data.synthetic import synthesize
+from zoerefine.depth.exporting.shipped_module import ShippedModule, core_of
+from zoerefine.depth.infer.stream import flow_to_last, remember, step
+from zoerefine.depth.metrics import log_error, picture_metrics, valid_pixels
+from zoerefine.depth.model import RefinerNetwork
+from zoerefine.depth.points.for_engines import corrected, points_alone_u16
+from zoerefine.depth.points.simulate import PointSimulation, simulated, truth_and_picture
 
 Array = np.ndarray
 Pictures = tuple[Array, Array, Array]  # a frame's rgb, pseudo depth in its units, true metres
@@ -92,7 +91,7 @@ def main() -> None:
             more = measured("another camera", unseen, scenes, sides, limit)
             rows, details = rows + more[0], details + more[1]
         rows += object_rows(Path(folder) / "objects", QUICK_FRAMES if args.quick else 24)
-    report(rows + latency_rows(2.0 if args.quick else 10.0), args.json, details)
+    report(rows + latency_rows(2.0 if args.quick else 10.0), args, details)
 
 
 def make_world(root: Path) -> Path:

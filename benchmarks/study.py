@@ -24,16 +24,16 @@ import optuna
 from common.report import Row, options, report, row
 from optuna.storages.journal import JournalFileBackend
 
-from zoerefine.config import defaults, merge
-from zoerefine.progress import say, track
-from zoerefine.run_dir import RunDir
-from zoerefine.searching.claims import claim_trial, complete
-from zoerefine.searching.own_training import OwnTraining
-from zoerefine.searching.samplers import tpe
-from zoerefine.searching.space import suggest
-from zoerefine.searching.storage import silence_optuna
-from zoerefine.searching.study import Study
-from zoerefine.searching.trial_runner import TrialOutcome
+from zoerefine.base.config import defaults, merge
+from zoerefine.base.progress import say, track
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.study.trials import OwnTraining
+from zoerefine.lab.search.space.space import suggest
+from zoerefine.lab.search.study.claims import claim_trial, complete
+from zoerefine.lab.search.study.samplers import tpe
+from zoerefine.lab.search.study.storage import silence_optuna
+from zoerefine.lab.search.study.study import Study
+from zoerefine.lab.search.subject import TrialOutcome
 
 TREE = {
     "TRAIN": {"LR": {"low": 1e-4, "high": 1e-2, "log": True}},
@@ -66,7 +66,7 @@ def main() -> None:
                 opened = opener(kind, url, place / f"crowd{crowd}", f"crowd{crowd}")
                 seconds = together(opened, crowd)
                 rows.append(row(f"{kind}: a trial, {crowd} workers", 1000 * seconds, "ms"))
-    report(rows, args.json)
+    report(rows, args)
 
 
 def opener(kind: str, url: str, folder: Path, name: str) -> Callable[[], Any]:
@@ -113,7 +113,7 @@ def fill(study: Any, size: int) -> None:
 
 def space_of() -> Any:
     """The space that is searched."""
-    from zoerefine.searching.space_reader import read_space
+    from zoerefine.lab.search.space.reader import read_space
 
     cfg = defaults()
     merge(cfg, {"SEARCH": TREE}, "benchmark")

@@ -9,7 +9,6 @@ whole trainings in one process against two DDP processes on the same cores, whic
 
 import itertools
 import json
-import os
 import resource
 import statistics
 import subprocess
@@ -24,18 +23,18 @@ import torch
 from common.report import Row, options, report, row
 from yacs.config import CfgNode
 
-from zoerefine.config import defaults, merge
-from zoerefine.data.cache import Cache
-from zoerefine.data.pack import build_cache
-from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.data.readers import open_dataset
-from zoerefine.data.split import Split
-from zoerefine.data.synthetic import synthesize
-from zoerefine.data.verification import BackgroundVerification
-from zoerefine.progress import track
-from zoerefine.run_dir import RunDir
-from zoerefine.training.loop import Loop
-from zoerefine.training.trainer import Trainer
+from zoerefine.base.config import defaults, merge
+from zoerefine.base.progress import track
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.cache.verification import BackgroundVerification
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.loading.prefetch import DeviceBatch
+from zoerefine.depth.data.split import Split
+from zoerefine.depth.data.synthetic import synthesize
+from zoerefine.depth.training.loop import Loop
+from zoerefine.depth.training.trainer import Trainer
 
 HEIGHT, WIDTH = 192, 256
 OF_MINIMAL, WAITING, HELD_UP, OF_UNVERIFIED = 0.97, 0.01, 0.01, 0.97
@@ -53,11 +52,11 @@ TRAIN: {{EPOCHS: {epochs}, EVAL_EVERY: {epochs}, CALIBRATE: false, PICTURES: 0}}
 def main() -> None:
     """Print the table, and write it where asked."""
     args = options(__doc__).parse_args()
-    rows = [row("load average before the start", os.getloadavg()[0], "")]
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="train-") as folder:
         rows += measure(Path(folder), *((2, 24) if args.quick else (12, 96)))
         rows += one_and_two_processes(Path(folder), *((1, 2) if args.quick else (5, 3)))
-    report(rows, args.json)
+    report(rows, args)
 
 
 def measure(root: Path, rounds: int, frames: int) -> list[Row]:

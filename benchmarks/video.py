@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 from common.report import options, report, row
 
-from zoerefine.infer.side_video import QUALITY
+from zoerefine.depth.infer.video import QUALITY
 
 SIZE, QUICK_SIZE = (1920, 548), (960, 284)  # of three pictures with labels and colour bar
 FRAMES, QUICK_FRAMES = 24, 12
@@ -48,7 +48,7 @@ def main() -> None:
             ]
     ours, theirs = seconds.values()
     ratio = median(b / a for a, b in zip(ours, theirs, strict=True))
-    report([*rows, row("VP9's time over H.264's", ratio, "x", at_least=2.0)], args.json)
+    report([*rows, row("VP9's time over H.264's", ratio, "x", at_least=2.0)], args)
 
 
 def moving_pictures(size: tuple[int, int], count: int) -> list[np.ndarray]:
@@ -61,7 +61,7 @@ def moving_pictures(size: tuple[int, int], count: int) -> list[np.ndarray]:
 
 
 def with_pyav(path: Path, frames: Sequence[np.ndarray]) -> None:
-    """As `zoerefine.infer.side_video` encodes."""
+    """As `zoerefine.depth.infer.video` encodes."""
     with av.open(str(path), "w", options={"movflags": "+faststart"}) as container:
         stream = container.add_stream("libx264", rate=FPS, options=QUALITY)
         stream.height, stream.width = frames[0].shape[:2]

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import cv2
 import numpy as np
 
-from zoerefine.data.depth_networks import load_network
-from zoerefine.infer import Refiner
+from zoerefine.depth.data.networks.kinds import load_network
+from zoerefine.depth.infer import Refiner
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.lab.search.gated_network import GATE
 from tests.ports import reserved_port
-from tests.searching.gated_network import GATE
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 

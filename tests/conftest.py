@@ -16,20 +16,23 @@ from hypothesis import settings
 from tests.cluster import three_nodes
 from tests.foreign import ForeignRepository
 from tests.machine_faults import OtherUser, SmallDisk
+from tests.processes import platform_command, run_script
 from tests.slurm import slurm_on_this_machine
-from zoerefine.config import load_config
-from zoerefine.data.synthetic import synthesize
-from zoerefine.exporting.bundle import read_manifest
-from zoerefine.exporting.engine_kinds import engine_kind
-from zoerefine.exporting.export import export
-from zoerefine.exporting.trust import trust
-from zoerefine.files import digest_file, digest_json
-from zoerefine.locks import lock
-from zoerefine.run_dir import RunDir
-from zoerefine.training.checkpoint import load_refiner, save_best
-from zoerefine.training.job import run_training
+from zoerefine.base.config import load_config
+from zoerefine.base.files.atomic import digest_file, digest_json
+from zoerefine.base.files.locks import lock
+from zoerefine.base.progress import be_quiet
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.synthetic import synthesize
+from zoerefine.depth.exporting.bundle.bundle import read_manifest
+from zoerefine.depth.exporting.bundle.trust import trust
+from zoerefine.depth.exporting.engine_kinds import engine_kind
+from zoerefine.depth.exporting.export import export
+from zoerefine.depth.training.checkpoint import load_refiner, save_best
+from zoerefine.depth.training.job import run_training
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+pytest_plugins = ("tests.durations", "tests.tiers")
 
 settings.register_profile("machines differ", deadline=None)  # no test measures time
 settings.load_profile("machines differ")
@@ -50,7 +53,7 @@ TRAIN: {EPOCHS: 2, LOG_EVERY: 1}
 """
 
 # What decides the content of an aoti bundle.
-AOTI_SCRIPT = CHECKOUT / "tests" / "exporting" / "aoti_without_torchscript.py"
+AOTI_SCRIPT = CHECKOUT / "tests" / "depth" / "exporting" / "aoti_without_torchscript.py"
 AOTI_CODE = "exporting", "model", "data"
 
 CHROMIUM = (
@@ -63,6 +66,12 @@ CHROMIUM = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+
+@pytest.fixture(autouse=True)
+def messages_are_shown():
+    """A command that an earlier test of this process ran with --quiet has hidden them."""
+    be_quiet(False)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -138,14 +147,14 @@ def aoti_bundle(request, trusted_bundles):
     missing = engine_kind("aoti").missing_requirement()
     if missing:
         pytest.skip(missing)
-    package = CHECKOUT / "zoerefine"
+    package = CHECKOUT / "zoerefine" / "depth"
     code = [path for part in AOTI_CODE for path in (package / part).rglob("*.py")]
     digest = digest_json([torch.__version__, *sorted(map(digest_file, [*code, AOTI_SCRIPT]))])[:16]
     folder = Path(request.config.cache.mkdir("aoti"))
     path = folder / f"{digest}.pt2"
     with lock(folder / ".lock"):  # another worker may build it
         if not path.exists():
-            module = "tests.exporting.aoti_without_torchscript"
+            module = "tests.depth.exporting.aoti_without_torchscript"
             command = [sys.executable, "-W", "ignore", "-m", module, path]
             done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
             assert (done.returncode, done.stderr) == (0, "")
@@ -220,8 +229,10 @@ def small_disk(other_user):
 
 @pytest.fixture
 def script(tmp_path):
-    """Run a script of platform/ in the test's folder: script("train", ...) -> finished process."""
+    """Run a script of platform/ in the test's folder: script("train", ...) -> finished process.
 
+    It is a fork of a loaded process; `start_script` starts a process of its own.
+    """
     return lambda name, *words: run_script(tmp_path, name, *words)
 
 
@@ -310,18 +321,3 @@ def wait_until():
             time.sleep(0.01)
 
     return wait
-
-
-def platform_command(name, *words):
-    return [sys.executable, CHECKOUT / "platform" / f"{name}.py", *map(str, words)]
-
-
-def run_script(folder, name, *words):
-    """Run platform/<name>.py in a folder."""
-    return subprocess.run(
-        platform_command(name, *words),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )

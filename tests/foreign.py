@@ -293,3 +293,14 @@ class ForeignRepository:
     def final(self, folder):
         """The final val_acc in the outputs that a run left in a folder."""
         return float((Path(folder) / self.out / "model.txt").read_text())
+
+
+def commit_files(folder, files):
+    """Commit files to a folder, which becomes a repository; returns the folder."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+    for words in (["init", "-q"], ["add", "--all"], [*who, "commit", "-qm", "change"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    return folder

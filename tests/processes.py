@@ -1,6 +1,10 @@
-"""What the system says of processes."""
+"""Commands that tests run, and what the system says of processes."""
 
+import subprocess
+import sys
 from pathlib import Path
+
+from tests.verb_server import CHECKOUT, needs_a_new_process, run_verb
 
 
 def stat_of(pid):
@@ -19,3 +23,17 @@ def is_alive(pid):
 def parent_of(pid):
     """The process that started it, or has adopted it."""
     return int(stat_of(pid)[1])
+
+
+def platform_command(name, *words):
+    return [sys.executable, CHECKOUT / "platform" / f"{name}.py", *map(str, words)]
+
+
+def run_script(folder, name, *words):
+    """Run the command of platform/<name>.py in a folder, in a fork where that is the same."""
+    if needs_a_new_process():
+        command = platform_command(name, *words)
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
+    verb = "run" if name == "run_from_commit" else name
+    done = run_verb([verb, *words], folder)
+    return subprocess.CompletedProcess([verb, *words], done.code, done.out, done.err)

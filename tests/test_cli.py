@@ -1,5 +1,7 @@
 """The commands: `--help` of each, from platform/ and from the console script."""
 
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +51,15 @@ def test_help_lists_every_command():
     assert (listed.returncode, all(name in listed.stdout for name in COMMANDS)) == (0, True)
     nothing = console()
     assert (nothing.returncode, "usage: zoerefine COMMAND" in nothing.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- <&- 2>&-"])
+def test_a_closed_standard_stream_goes_nowhere(tiny, closed):
+    """As in some daemons and cron jobs."""
+    command = shlex.join([sys.executable, "-m", "zoerefine", "data", "pack", "--config", str(tiny)])
+    done = subprocess.run(f"{command} {closed}", shell=True, cwd=tiny.parent, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
 
 
 def test_an_unknown_command_is_named_with_the_closest_one():
@@ -103,3 +114,25 @@ def test_help_wraps_its_description_and_keeps_the_lines_of_examples(monkeypatch,
     shown = capsys.readouterr().out
     assert max(map(len, shown.partition("\nexamples")[0].splitlines())) <= 80
     assert "\n  zoerefine run --clean --older-than 14\n" in shown
+
+
+def test_no_option_and_no_key_is_lost():
+    """`options_and_keys.txt` is a list of what scripts and configs of users may already contain."""
+    text = (PLATFORM.parent / "tests" / "options_and_keys.txt").read_text()
+    wanted: dict[str, set[str]] = {}
+    for command, _, name in (line.rpartition(" ") for line in text.splitlines()):
+        wanted.setdefault(command, set()).add(name)
+    keys = console("config", "--markdown").stdout
+    assert not {key for key in wanted.pop("key") if f"`{key}`" not in keys}
+    for command, options in wanted.items():
+        listed = console(*command.split(), "--help").stdout
+        assert not {one for one in options if one not in listed}, command
+
+
+def test_search_help_lists_no_option_that_it_refuses():
+    shown = console("search", "--help").stdout
+    listed = set(re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE))
+    assert "--trials" in listed
+    assert not listed & {"--again", "--again-number", "--nodes", "--seeds"}
+    refused = console("search", "--config", "configs/demo.yaml", "--plan", "--again")
+    assert (refused.returncode, refused.stderr.startswith("error: --again is")) == (2, True)

@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.conftest import CHECKOUT
-from zoerefine.data.synthetic import synthesize
+from zoerefine.depth.data.synthetic import synthesize
 
 LINTER = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
 needs_linter = pytest.mark.skipif(

@@ -1,5 +1,6 @@
 """The documentation: links lead somewhere, examples run, the site builds without a warning."""
 
+import json
 import os
 import re
 import subprocess
@@ -80,3 +81,52 @@ def test_the_site_builds_without_a_warning(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "html" / "reference.html").exists()
+
+
+MARKER = re.compile(r"<!-- results/(?P<file>\S+?): (?P<measure>.+?) = (?P<shown>[\d.]+) -->")
+NO_RESULTS = {"3.11", "0.1", "2.0", "4.0", "0.2", "0.5"}  # versions, licences, a value, an aim
+
+
+def test_every_figure_of_the_readme_is_in_the_results_that_its_marker_names():
+    text = FENCE.sub("", (ROOT / "README.md").read_text())
+    marked = 0
+    for line in text.splitlines():
+        words = re.sub(r"<!--.*?-->|\]\([^)]*\)", "", line)
+        figures = set(re.findall(r"(?<![\d.])\d+\.\d+(?![\d.])", words)) - NO_RESULTS
+        markers = list(MARKER.finditer(line))
+        assert figures == {marker["shown"] for marker in markers}, line
+        for marker in markers:
+            rows = json.loads((ROOT / "benchmarks" / "results" / marker["file"]).read_text())
+            (value,) = (row["value"] for row in rows if row["measure"] == marker["measure"])
+            decimals = len(marker["shown"].partition(".")[2])
+            assert f"{value:.{decimals}f}" == marker["shown"], marker[0]
+            marked += 1
+    assert marked >= 12
+
+
+def test_the_readme_fits_its_readers():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 140
+    assert text.index("make test") < text.index("## ")
+
+
+def test_the_readme_lists_every_engine():
+    from zoerefine.base.registries import ENGINES
+
+    text = (ROOT / "README.md").read_text()
+    assert not {name for name in ENGINES if f"| `{name}` |" not in text}
+
+
+@pytest.mark.parametrize(
+    ("page", "file", "measure", "shown"),
+    [
+        ("points.md", "points-rooms-2026-11-23", "50 points, 480x640", "{:.0f} ms with 50 points"),
+        ("points.md", "points-rooms-2026-11-23", "400 points, 480x640", "{:.0f} ms with 400"),
+        ("models.md", "rooms-2026-11-22", "rooms with a coverage of the 90% band of 0.85 to 0.95",
+         "{:.0%} of the single rooms"),
+    ],
+)  # fmt: skip
+def test_a_figure_of_the_docs_is_that_of_its_results(page, file, measure, shown):
+    rows = json.loads((ROOT / "benchmarks" / "results" / f"{file}.json").read_text())
+    (value,) = (row["value"] for row in rows if row["measure"] == measure)
+    assert shown.format(value) in (ROOT / "docs" / page).read_text()

@@ -22,9 +22,9 @@ import cv2
 import numpy as np
 
 import zoerefine as zr
-from tests.launch.local_packages import make_wheel
-from zoerefine.launch.environment import job_python, packages
-from zoerefine.launch.executor import open_executor
+from tests.lab.launch.local_packages import make_wheel
+from zoerefine.lab.launch.environment.environment import job_python, packages
+from zoerefine.lab.launch.queue.executor import open_executor
 
 world = Path(sys.argv[1])
 if __name__ == "__main__":
@@ -89,24 +89,16 @@ def extended(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extended")
     for name in ("zoerefine", "platform"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    registries = (folder / "zoerefine/registries.py").read_text()
-    metrics = folder / "zoerefine/metrics.py"
+    registries = (folder / "zoerefine/base/registries.py").read_text()
     for place, (text, *_) in blocks().items():
-        if place == "METRICS":
-            start = metrics.read_text().replace("METRICS = {\n", "METRICS = {\n    " + text, 1)
-            metrics.write_text(start)
-        elif place == "zoerefine/metrics.py":
-            metrics.write_text(
-                metrics.read_text().replace("METRICS = {", f"{text}\n\nMETRICS = {{")
-            )
-        elif place.isupper():  # a row of a registry
+        if place.isupper():  # a row of a registry
             table = re.compile(rf"^({place} = Registry\(.*?\{{\n)", re.MULTILINE | re.DOTALL)
             registries, rows = table.subn(lambda m, row=text: m[1] + row, registries, count=1)
             assert rows == 1, place
         else:
             assert not (folder / place).exists(), place
             (folder / place).write_text(text)
-    (folder / "zoerefine/registries.py").write_text(registries)
+    (folder / "zoerefine/base/registries.py").write_text(registries)
     return folder
 
 

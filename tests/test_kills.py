@@ -3,43 +3,30 @@
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
+from pathlib import Path
 
 import pytest
 
-from zoerefine.data import habitatdyn
-from zoerefine.exporting.bundle import load_bundle
-from zoerefine.run_dir import RunDir
+from tests.verb_server import run_verb
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.layouts import habitatdyn
+from zoerefine.depth.exporting.bundle.bundle import load_bundle
 
 KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
 
 
-def start(*words):
-    """A command in a process of its own."""
-    command = [sys.executable, "-m", "zoerefine", *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def complete(*words):
     """Run a command to its end; returns its seconds."""
-    begin = time.perf_counter()
-    process = start(*words)
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
-    return time.perf_counter() - begin
+    done = run_verb(words, Path.cwd())
+    assert done.code == 0, done.err
+    return done.seconds
 
 
 def kill_and_complete(words, seconds, seed):
     """Kill the command at random moments of its usual time, then run it to its end."""
     draw = random.Random(seed)
     for _ in range(KILLS):
-        process = start(*words)
-        time.sleep(draw.uniform(0.2, 1.0) * seconds)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        run_verb(words, Path.cwd(), kill_after=draw.uniform(0.1, 1.0) * seconds)
     complete(*words)
 
 
@@ -60,7 +47,7 @@ def test_infer_writes_the_same_files_after_kills(exported_run, world, tmp_path, 
 
 def test_bag_writes_the_same_bag_after_kills(exported_run, tmp_path):
     pytest.importorskip("rosbags", reason="rosbags is not installed")
-    from tests.ros.bags import camera, random_frames, write_bag
+    from tests.depth.ros.bags import camera, random_frames, write_bag
 
     words = ["bag", exported_run.bundle, write_bag(tmp_path / "in", camera(random_frames(10)))]
     seconds = complete(*words, "--out", tmp_path / "alone" / "out")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TINY
-from zoerefine.launch.git_commands import head_commit, uncommitted_files
-from zoerefine.launch.show import show_run
-from zoerefine.run_dir import RunDir
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.git.commands import head_commit, uncommitted_files
+from zoerefine.lab.launch.record.show import show_run
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 REAL = os.environ.get("ZOEREFINE_REAL_DATA", "")
@@ -74,7 +74,7 @@ def test_a_training_is_reproduced_bit_exactly_and_changed_data_are_named(launche
 
 @pytest.mark.skipif(not REAL, reason="ZOEREFINE_REAL_DATA names no folder of real frames")
 def test_real_frames_are_refined_better_than_by_a_global_scale(tmp_path, script):
-    from zoerefine.data.readers import open_dataset
+    from zoerefine.depth.data.layouts.readers import open_dataset
 
     last = open_dataset(REAL).scenes[-1]
     done = script(

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import TINY
 from tests.machine_faults import CHECKOUT, OtherUser, SmallDisk
 from tests.verb_server import VerbServer
-from zoerefine.data.habitatdyn import RGB, ZOE
+from zoerefine.depth.data.layouts.habitatdyn import RGB, ZOE
 
 WORLD = ("--clips", "1", "--height", "48", "--width", "64")
 JOB = """

@@ -1,16 +1,22 @@
-"""Imports go down the layers that CONTRIBUTING.md lists, and never in a circle."""
+"""Imports: down the wings, through the packages' open modules, never in a circle.
+
+CONTRIBUTING.md draws the wings. A package's `OPEN` names what others may import from it.
+"""
 
 import ast
+import importlib
 import re
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LAYER = re.compile(r"^\| (\d) \| (.*) \|$", re.MULTILINE)
 # The package's own file offers the API's functions, which import what they need when called.
 PACKAGE = "zoerefine"
+WINGS = ("base", "lab", "depth")  # whatever stands beside them is above them
 
 
 def module_name(path):
@@ -35,23 +41,57 @@ def imported_by(path):
     return found - {PACKAGE}
 
 
-@pytest.fixture(scope="module")
-def layers():
-    rows = LAYER.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    return {part.removesuffix(".py").rstrip("/"): int(number)
-            for number, parts in rows for part in re.findall(r"`([^`]+)`", parts)}  # fmt: skip
+def floor(name):
+    part = name.split(".")[1]
+    return WINGS.index(part) if part in WINGS else len(WINGS)
 
 
-def test_every_part_of_the_package_has_a_layer(imports, layers):
-    parts = {name.split(".")[1] for name in imports if name != PACKAGE}
-    assert parts == layers.keys()
-
-
-def test_no_module_imports_from_a_higher_layer(imports, layers):
-    layer = {name: layers[name.split(".")[1]] for name in imports if name != PACKAGE}
-    upwards = [f"{name} -> {other}" for name in layer for other in imports[name]
-               if layer[other] > layer[name]]  # fmt: skip
+def test_no_wing_imports_from_a_higher_one(imports):
+    upwards = [f"{name} -> {other}" for name in imports if name != PACKAGE
+               for other in imports[name] if floor(other) > floor(name)]  # fmt: skip
     assert not upwards
+
+
+def test_a_package_is_imported_through_its_open_modules(imports):
+    """`OPEN` is exact: what nobody else imports is not in it."""
+    used = {}
+    for name, others in imports.items():
+        for other in others:
+            for package, child in steps_into(other):
+                if not f"{name}.".startswith(f"{package}."):
+                    used.setdefault(package, set()).add(child)
+    declared = {name: set(getattr(importlib.import_module(name), "OPEN", ()))
+                for name in {*used, *packages(imports)}}  # fmt: skip
+    assert declared == {name: used.get(name, set()) for name in declared}
+
+
+def steps_into(module):
+    """The packages below the wings on the way to a module, each with its child on that way."""
+    parts = module.split(".")
+    return [(".".join(parts[:count]), parts[count]) for count in range(3, len(parts))]
+
+
+def packages(imports):
+    """Packages below the wings."""
+    inits = (ROOT / PACKAGE).glob("*/*/**/__init__.py")
+    return [name for name in map(module_name, inits) if name.split(".")[1] in WINGS]
+
+
+def test_data_and_points_do_not_import_each_other(imports):
+    data, points = f"{PACKAGE}.depth.data.", f"{PACKAGE}.depth.points"
+    assert not [f"{name} -> {other}" for name in imports if name.startswith(data)
+                for other in imports[name] if other.startswith(points)]  # fmt: skip
+
+
+def test_the_laboratory_loads_neither_depth_nor_torch():
+    program = (
+        "import pkgutil, sys, importlib, zoerefine.lab as lab\n"
+        "for module in pkgutil.walk_packages(lab.__path__, 'zoerefine.lab.'):\n"
+        "    importlib.import_module(module.name)\n"
+        "print({'torch', 'zoerefine.depth'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
 
 
 def test_no_modules_import_one_another_in_a_circle(imports):
@@ -61,6 +101,20 @@ def test_no_modules_import_one_another_in_a_circle(imports):
         TopologicalSorter(modules).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_what_runs_and_studies_store_names_no_module(exported_run, study):
+    """So that moving a file breaks none of them. TorchScript's debug text names sources, and
+    provenance.json the files that were changed in the working tree."""
+    module = re.compile(rb"zoerefine[./](base|lab|depth)\b")
+    stored = [
+        path
+        for run in (exported_run, study)
+        for path in run.path.rglob("*")
+        if path.is_file() and path.suffix != ".ts" and path.name != "provenance.json"
+    ]
+    assert {".yaml", ".json", ".pt", ".db"} <= {path.suffix for path in stored}
+    assert not [path for path in stored if module.search(path.read_bytes())]
 
 
 def packages_above(name):

@@ -3,9 +3,11 @@
     server = VerbServer(user)
     done = server.run(["train", "--config", "a.yaml"], cwd=folder)    done.code, done.out, done.err
 
-A fork starts in milliseconds, a new process in seconds. It runs as the user that is given.
+A fork starts in milliseconds, a new process in seconds. It runs as the user that is given. Tests
+that run a command as this user share one server: run_verb(["train", ...], cwd).
 """
 
+import atexit
 import io
 import json
 import os
@@ -17,6 +19,8 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 LOADED = (
     "torch",
@@ -25,21 +29,25 @@ LOADED = (
     "matplotlib.backends.backend_agg",
     "optuna",
     "rich.table",
-    "zoerefine.training.job",
-    "zoerefine.training.training_checks",
-    "zoerefine.training.step_profile",
-    "zoerefine.exporting.export",
-    "zoerefine.exporting.show",
-    "zoerefine.infer.pipeline",
-    "zoerefine.analysis.analyze",
-    "zoerefine.analysis.diff",
-    "zoerefine.searching.driver",
-    "zoerefine.searching.own_training",
-    "zoerefine.searching.dashboard",
-    "zoerefine.launch.launcher",
+    "zoerefine.depth.training.job",
+    "zoerefine.depth.training.check.checks",
+    "zoerefine.depth.training.check.profile",
+    "zoerefine.depth.exporting.export",
+    "zoerefine.depth.exporting.show",
+    "zoerefine.depth.infer.pipeline",
+    "zoerefine.lab.analysis.analyze",
+    "zoerefine.lab.analysis.diff",
+    "zoerefine.lab.search.driver",
+    "zoerefine.depth.study.trials",
+    "zoerefine.lab.search.display.dashboard",
+    "zoerefine.lab.launch.launcher",
     "zoerefine.commands.run",
 )
 LOADED_IF_INSTALLED = ("transformers.models.zoedepth.modeling_zoedepth",)
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+# Variables that count when a process starts: a fork would not see a change.
+READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "ONEDNN_", "MPL", "GLIBC_")
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,37 @@ class VerbServer:
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
+
+
+class ThisUser:
+    """Starts the server of the tests' own user."""
+
+    def start(self, words, **options):
+        return subprocess.Popen(words, cwd=CHECKOUT, **options)
+
+
+@cache
+def own_server():
+    """This test process's server, and the environment that it was started with."""
+    server = VerbServer(ThisUser())
+    atexit.register(server.close)
+    return server, dict(os.environ)
+
+
+def changed_variables():
+    """Variables that were set since the server started; None for one that was removed."""
+    old, new = own_server()[1], os.environ
+    return {name: new.get(name) for name in {*old, *new} if old.get(name) != new.get(name)}
+
+
+def needs_a_new_process():
+    """Whether a variable has changed that Python or a library reads only at its start."""
+    return any(name.startswith(READ_AT_START) for name in changed_variables())
+
+
+def run_verb(words, cwd, **options):
+    """Run a command in the tests' environment and the folder `cwd`; options as `run` has them."""
+    return own_server()[0].run(words, cwd, changed_variables(), **options)
 
 
 def serve():
@@ -152,6 +191,7 @@ def in_child(request, outputs):
         for key, value in request["env"].items():
             os.environ.pop(key, None) if value is None else os.environ.update({key: value})
         os.chdir(request["cwd"])
+        sys.argv[:] = ["zoerefine", *request["words"]]
         if request["largest_file"] is not None:
             limit = request["largest_file"]
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

@@ -13,7 +13,7 @@ Every name below is imported when it is first used, so `import zoerefine` takes 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.processor_use import choose_openmp
+from zoerefine.base.machine.cores import choose_openmp
 
 __version__ = "0.1.0"
 
@@ -27,30 +27,39 @@ if TYPE_CHECKING:
         search,
         train,
     )
-    from zoerefine.config import load_config
-    from zoerefine.data.batches import make_loader
-    from zoerefine.data.readers import open_dataset
-    from zoerefine.errors import UserError
-    from zoerefine.infer.refiner import Refiner
+    from zoerefine.base.config import load_config
+    from zoerefine.base.errors import UserError
+    from zoerefine.base.run_dir import RunDir
+    from zoerefine.depth.data.layouts.readers import open_dataset
+    from zoerefine.depth.data.loading.batches import make_loader
+    from zoerefine.depth.infer.refiner import Refiner
+    from zoerefine.depth.points import MetricPoints, spread_points
+    from zoerefine.lab.runs.metrics import read_metrics
 
 PLACES = {
-    "Refiner": "zoerefine.infer.refiner",
-    "UserError": "zoerefine.errors",
+    "MetricPoints": "zoerefine.depth.points",
+    "Refiner": "zoerefine.depth.infer.refiner",
+    "RunDir": "zoerefine.base.run_dir",
+    "UserError": "zoerefine.base.errors",
     "analyze": "zoerefine.api",
     "export": "zoerefine.api",
-    "load_config": "zoerefine.config",
+    "load_config": "zoerefine.base.config",
     "load_run": "zoerefine.api",
     "load_runs": "zoerefine.api",
-    "make_loader": "zoerefine.data.batches",
-    "open_dataset": "zoerefine.data.readers",
+    "make_loader": "zoerefine.depth.data.loading.batches",
+    "open_dataset": "zoerefine.depth.data.layouts.readers",
+    "read_metrics": "zoerefine.lab.runs.metrics",
     "search": "zoerefine.api",
+    "spread_points": "zoerefine.depth.points",
     "train": "zoerefine.api",
 }
 
 choose_openmp()  # before torch is loaded
 
 __all__ = [
+    "MetricPoints",
     "Refiner",
+    "RunDir",
     "UserError",
     "analyze",
     "current_run",
@@ -60,7 +69,9 @@ __all__ = [
     "load_runs",
     "make_loader",
     "open_dataset",
+    "read_metrics",
     "search",
+    "spread_points",
     "train",
 ]
 

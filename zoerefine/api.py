@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from yacs.config import CfgNode
 
-    from zoerefine.analysis.collect import Collection
-    from zoerefine.run_dir import RunDir
+    from zoerefine.base.run_dir import RunDir
+    from zoerefine.lab.runs.collect import Collection
 
 
 def train(cfg: "CfgNode") -> "RunDir":
@@ -21,7 +21,7 @@ def train(cfg: "CfgNode") -> "RunDir":
     Raises `UserError` for bad data or a loss that is not finite; `KeyboardInterrupt` after a
     checkpoint has been written.
     """
-    from zoerefine.training.job import run_training
+    from zoerefine.depth.training.job import run_training
 
     return run_training(cfg)
 
@@ -32,8 +32,8 @@ def search(cfg: "CfgNode") -> "RunDir":
     `load_run(study.path / "best")` is the best run where STUDY.THEN trains it. Raises `UserError`
     where there is nothing to search, or every trial failed.
     """
-    from zoerefine.searching.driver import run_study
-    from zoerefine.searching.own_training import OwnTraining
+    from zoerefine.depth.study.trials import OwnTraining
+    from zoerefine.lab.search.driver import run_study
 
     return run_study(OwnTraining(cfg))
 
@@ -53,7 +53,7 @@ def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "a
         UserError: no trained weights; the engine cannot be built here, or is too far from the
             refiner.
     """
-    from zoerefine.exporting.export import export as build
+    from zoerefine.depth.exporting.export import export as build
 
     return build(load_run(run), engine, precision)
 
@@ -63,8 +63,8 @@ def load_run(run: "RunDir | str | Path") -> "RunDir":
 
     Raises `UserError` where there is no run.
     """
-    from zoerefine.errors import UserError
-    from zoerefine.run_dir import RunDir
+    from zoerefine.base.errors import UserError
+    from zoerefine.base.run_dir import RunDir
 
     if isinstance(run, RunDir):
         return run
@@ -108,11 +108,11 @@ def load_runs(*patterns: str | Path, where: str = "") -> RunTable:
     Raises:
         UserError: nothing matches, or no run can be read.
     """
-    from zoerefine.analysis.collect import collect
-    from zoerefine.analysis.groups import make_groups
-    from zoerefine.analysis.measure import choose_measure
-    from zoerefine.analysis.run_filter import parse_filter
-    from zoerefine.analysis.table import run_rows
+    from zoerefine.lab.analysis.groups import make_groups
+    from zoerefine.lab.analysis.measure import choose_measure
+    from zoerefine.lab.analysis.report.tables import run_rows
+    from zoerefine.lab.runs.collect import collect
+    from zoerefine.lab.runs.filter import parse_filter
 
     keeps = parse_filter(where) if where else None
     collection = collect([str(pattern) for pattern in patterns], keeps)
@@ -146,7 +146,7 @@ def analyze(
     Returns:
         The runs that were read, and those left out with the reason.
     """
-    from zoerefine.analysis.analyze import analyze as compare
+    from zoerefine.lab.analysis.analyze import analyze as compare
 
     named = [str(pattern) for pattern in patterns]
     return compare(named, Path(out), where, by, metrics, maximize, baseline, style)[0]

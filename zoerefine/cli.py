@@ -3,11 +3,12 @@
 import importlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from zoerefine import __version__
-from zoerefine.errors import UserError, run_command
-from zoerefine.progress import be_quiet
+from zoerefine.base.errors import UserError, run_command
+from zoerefine.base.progress import be_quiet
 
 COMMANDS = {
     "run": "run a job from a git commit and a config, or a queue of jobs",
@@ -19,6 +20,7 @@ COMMANDS = {
     "dashboard": "show a study in the browser: trials, Pareto front, curves",
     "export": "make an engine bundle from a run",
     "infer": "refine depth pictures with an engine bundle",
+    "measure": "calibrate a room's depth by a few distances, measured once",
     "bag": "refine the depth camera of a ROS 2 bag with an engine bundle",
     "analyze": "compare many runs in one graph and one report",
     "diff": "print the differences between two runs",
@@ -57,21 +59,28 @@ def run_named(name: str, words: Sequence[str]) -> int | None:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}?" if close else "`zoerefine --help` lists the commands"
         raise UserError(f"no command {name}; {hint}")
-    code: int | None = load(name).main(words)
-    return code
-
-
-def load(name: str) -> ModuleType:
-    """The module of a command. Raises `UserError` where its requirements are not installed."""
-    try:
-        return importlib.import_module(f"zoerefine.commands.{name}")
+    try:  # a command imports most packages when it needs them
+        code: int | None = load(name).main(words)
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("zoerefine"):
             raise
         raise UserError(
-            f"{sys.executable} has no package {error.name}: run `make install` once in zoerefine's "
-            "folder, then `. .venv/bin/activate`"
+            f"{sys.executable} has no package {error.name}: {how_to_install()}"
         ) from None
+    return code
+
+
+def load(name: str) -> ModuleType:
+    """The module of a command."""
+    return importlib.import_module(f"zoerefine.commands.{name}")
+
+
+def how_to_install() -> str:
+    """How to get what zoerefine requires, in a checkout or without one."""
+    folder = Path(__file__).resolve().parents[1]
+    if (folder / "Makefile").exists():
+        return f"run `make install` once in {folder}, then `. .venv/bin/activate`"
+    return "`pip install zoerefine` installs what is missing"
 
 
 def usage() -> str:

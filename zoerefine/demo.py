@@ -8,16 +8,29 @@ import time
 from pathlib import Path
 from typing import Any
 
-from zoerefine.data.dataset import Dataset, Frame
-from zoerefine.data.readers import open_dataset
-from zoerefine.errors import UserError
-from zoerefine.files import write_json
-from zoerefine.metrics import arrow
-from zoerefine.progress import is_quiet
-from zoerefine.run_dir import RunDir
-from zoerefine.selection_metric import SELECTION_METRIC
+from zoerefine.base.config.examples import example_file
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import write_json
+from zoerefine.base.progress import is_quiet
+from zoerefine.base.registries import SELECTION_METRIC
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.dataset import Dataset, Frame
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.metrics import arrow
+from zoerefine.lab.launch.git.commands import git
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+OWN_FOLDER = Path("zoerefine-demo")  # without a checkout
+CONFIG = Path("configs/demo.yaml")
+# The script that a launch runs in a repository of the demo's own; a checkout has its own modules.
+SCRIPT = Path("search.py")
+SCRIPT_TEXT = """\
+import sys
+
+from zoerefine.cli import main
+
+sys.exit(main(["search", *sys.argv[1:]]))
+"""
 STUDY = Path("runs/demo/latest")
 SYNTHETIC = Path("data/synthetic")
 SYNTHETIC_SIZE = ("--scenes", 20, "--clips", 1, "--frames", 12)
@@ -27,7 +40,7 @@ SHOWN = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 
 
 def run_demo(data: Path | None) -> None:
-    """Run every step in this checkout.
+    """Run every step in this checkout; without one in `zoerefine-demo`, a git repository.
 
     Args:
         data: a folder of real frames; None: a synthetic world is made first.
@@ -35,17 +48,16 @@ def run_demo(data: Path | None) -> None:
     Raises:
         UserError: the frames have no pseudo depth, or a step failed and printed why.
     """
-    if not (CHECKOUT / ".git").exists():
-        raise UserError(f"the demo needs a git clone of zoerefine; {CHECKOUT} is not one")
     start = time.monotonic()
-    os.chdir(CHECKOUT)
+    if data is not None:
+        dataset = open_dataset(data)
+        require_pseudo_depth(dataset)
+    os.chdir(demo_repository())
     if data is None:
         heading("1/6 write a small synthetic world in HabitatDyn's layout")
         command("data", "synthesize", SYNTHETIC, *SYNTHETIC_SIZE)
         dataset = open_dataset(SYNTHETIC)
     else:
-        dataset = open_dataset(data)
-        require_pseudo_depth(dataset)
         heading(f"1/6 inspect the frames in {data}")
         command("data", "inspect", data)
 
@@ -68,6 +80,23 @@ def run_demo(data: Path | None) -> None:
     print_tables(summary)
 
 
+def demo_repository() -> Path:
+    """This checkout; where zoerefine is installed without one, a repository made in this folder."""
+    if (CHECKOUT / ".git").exists():
+        return CHECKOUT
+    folder = OWN_FOLDER.resolve()
+    if not (folder / ".git").exists():
+        (folder / CONFIG).parent.mkdir(parents=True, exist_ok=True)
+        (folder / CONFIG).write_bytes(example_file(CONFIG.stem).read_bytes())
+        (folder / SCRIPT).write_text(SCRIPT_TEXT)
+        (folder / ".gitignore").write_text("/data/\n/caches/\n/runs/\n")
+        git("init", "--quiet", folder=folder)
+        git("add", ".", folder=folder)
+        who = ("-c", "user.name=zoerefine demo", "-c", "user.email=demo@localhost")
+        git(*who, "commit", "--quiet", "--no-verify", "--message", "The demo", folder=folder)
+    return folder
+
+
 def require_pseudo_depth(dataset: Dataset) -> None:
     """Raise `UserError` where frames have no pseudo depth, before hours are spent on the others."""
     missing = sum(frame.zoe is None for frame in dataset.frames)
@@ -85,34 +114,35 @@ def heading(title: str) -> None:
         print(f"\n=== {title}", flush=True)
 
 
-def command(script: str, *words: object) -> None:
-    """Print a command of platform/ as a user would type it, and run it."""
-    argv = [f"platform/{script}.py", *map(str, words)]
+def command(name: str, *words: object) -> None:
+    """Print a command as a user would type it, and run it."""
+    argv = [name, *map(str, words)]
     if is_quiet():
         argv.append("--quiet")
     else:
-        print(f"$ python {shlex.join(argv)}", flush=True)
-    code = subprocess.run([sys.executable, *argv], check=False).returncode
-    only_broken_frames = script in ("data", "infer") and code == 1  # they are named and left out
+        print(f"$ zoerefine {shlex.join(argv)}", flush=True)
+    code = subprocess.run([sys.executable, "-m", "zoerefine", *argv], check=False).returncode
+    only_broken_frames = name in ("data", "infer") and code == 1  # they are named and left out
     if code and not only_broken_frames:
-        raise UserError(f"the demo stopped: {argv[0]} failed with exit code {code}, see above")
+        raise UserError(f"the demo stopped: {name} failed with exit code {code}, see above")
 
 
 def shown(path: Path) -> Path:
-    """A path as a user would write it in this checkout."""
-    return path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path
+    """A path as a user would write it in the demo's folder."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def launch(dataset: Dataset) -> None:
-    """Search and train from this repository's own HEAD."""
+    """Search and train from the HEAD of the demo's repository."""
     overrides: list[object] = ["DATA.ROOT", shown(dataset.root)]
     if len(dataset.scenes) < FEW_SCENES:  # the last one becomes the test scene
         last = str([dataset.scenes[-1]])
         overrides += ["DATA.TEST_FRACTION", "0.0", "DATA.TEST_SCENES", last]
+    module = SCRIPT if SCRIPT.exists() else "zoerefine.search"
     command(
-        "run_from_commit",
+        "run",
         *("--repo", ".", "--commit", "HEAD", "--allow-dirty"),
-        *("--config", "configs/demo.yaml", "--module", "platform/search.py"),
+        *("--config", CONFIG, "--module", module),
         *overrides,
     )
 
@@ -145,7 +175,7 @@ def summarize(
     study: RunDir, best: RunDir, results: dict[str, Any], picture: Path
 ) -> dict[str, Any]:
     """The content of `summary.json`: metrics, engine timings, and the paths of all results."""
-    from zoerefine.exporting.bundle import read_manifest
+    from zoerefine.depth.exporting.bundle.bundle import read_manifest
 
     made = read_manifest(best.bundle)
     test = results["test"]

@@ -8,10 +8,10 @@ import torch
 from common.report import Row, row
 from torch import Tensor
 
-from zoerefine.exporting.engine import Engine
-from zoerefine.exporting.export_source import ExportSource
-from zoerefine.exporting.shipped_module import ShippedModule
-from zoerefine.exporting.verify import TOLERANCES, compare_with_eager
+from zoerefine.depth.exporting.engine import Engine
+from zoerefine.depth.exporting.shipped_module import ShippedModule
+from zoerefine.depth.exporting.source import ExportSource
+from zoerefine.depth.exporting.verify import TOLERANCES, compare_with_eager
 
 BATCHES = (1, 2, 16)
 CALLS, QUICK_CALLS, WARM_UP = 1000, 100, 50

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from zoerefine.data.augment import Augmentation
-from zoerefine.data.prefetch import DeviceBatch, Prefetcher
-from zoerefine.data.sampler import OrderOptions
-from zoerefine.metrics import valid_pixels
-from zoerefine.model.unet import ResNetUNet
-from zoerefine.training.trainer import Trainer
+from zoerefine.depth.data.loading.augment import Augmentation
+from zoerefine.depth.data.loading.prefetch import DeviceBatch, Prefetcher
+from zoerefine.depth.data.loading.sampler import OrderOptions
+from zoerefine.depth.metrics import valid_pixels
+from zoerefine.depth.model.unet import ResNetUNet
+from zoerefine.depth.training.trainer import Trainer
 
 RIDGES = (1e-2, 1e-1, 1.0, 10.0)
 

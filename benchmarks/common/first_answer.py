@@ -28,7 +28,7 @@ def main(path: str, height: int, width: int) -> None:
         loaded = time.perf_counter()
         session.run(None, named)
     else:
-        from zoerefine.exporting.bundle import load_bundle
+        from zoerefine.depth.exporting.bundle.bundle import load_bundle
 
         rgb = torch.zeros(1, height, width, 3, dtype=torch.uint8)
         zoe = torch.full((1, height, width), 512).to(torch.uint16)

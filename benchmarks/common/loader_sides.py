@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from zoerefine.files import digest_json
-from zoerefine.launch.home import default_home
-from zoerefine.progress import say
+from zoerefine.base.files.atomic import digest_json
+from zoerefine.base.progress import say
+from zoerefine.lab.launch.home import default_home
 
 PEERS = Path(__file__).parents[1] / "peers"
 SOURCES = {"naive": "pictures", "dali_": "pictures", "decoding": "world"}  # of programs that decode

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from zoerefine.launch.home import default_home
-from zoerefine.progress import say
+from zoerefine.base.progress import say
+from zoerefine.lab.launch.home import default_home
 
 MLFLOW = "mlflow-skinny==3.17.2"
+NOT_INSTALLED = "mlflow cannot be installed here"
 UV = "uv==0.13.9"  # for `mlflow run --env-manager uv`
 STORE_VARIABLES = {"MLFLOW_ALLOW_FILE_STORE": "true", "GIT_PYTHON_REFRESH": "quiet"}
 
@@ -23,7 +24,7 @@ def install_mlflow() -> Path | None:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", MLFLOW, UV]
         if subprocess.run(pip, stderr=subprocess.DEVNULL, check=False).returncode:
-            say("mlflow cannot be installed here: its rows are left out")
+            say(f"left out: {NOT_INSTALLED}")
             return None
         (folder / ".ready").touch()
     return program

@@ -10,8 +10,8 @@ from typing import Any
 from common.report import Row, row
 from yacs.config import CfgNode
 
-from zoerefine.analysis.seed_statistics import half_width
-from zoerefine.config import defaults, merge
+from zoerefine.base.config import defaults, merge
+from zoerefine.lab.analysis.statistics.seeds import half_width
 
 SPACE = {
     "TRAIN": {

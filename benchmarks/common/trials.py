@@ -10,7 +10,7 @@ from pathlib import Path
 
 from common.report import Row, row
 
-from zoerefine.run_dir import RunDir
+from zoerefine.base.run_dir import RunDir
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WORKERS, OVER_SCRIPT_S = 2, 0.3
@@ -22,7 +22,7 @@ text = open(parser.parse_args().config).read()
 time.sleep(1)
 print(f"loss={float(text.partition(':')[2])}")
 """
-IMPORTS = {"nothing": "pass", "our training": "import zoerefine.training.job"}
+IMPORTS = {"nothing": "pass", "our training": "import zoerefine.depth.training.job"}
 
 
 def trial_rows(folder: Path, quick: bool) -> list[Row]:

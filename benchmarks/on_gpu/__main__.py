@@ -1,10 +1,12 @@
 """Everything that needs a GPU, in one program of under eight minutes: `python benchmarks/on_gpu`.
 
-Runs the tests that use a GPU, and times engines, TensorRT, loading and training. Each section
+Asks first whether whole trainings end, with the same bits twice and after a kill; then times calls,
+engines, a step, TensorRT, loading and training, and runs the tests that use a GPU. Each section
 runs in its own process: if it fails or takes too long, a row says so and the next section starts.
-Rows are printed as they are measured. A table at the end repeats them, and
-benchmarks/results/gpu-<name>-<date>.json holds them. Without a GPU, small versions of all sections
-run on the CPU, to try the program; no results are written.
+Rows are printed as they are measured, and appended to DIR/rows.jsonl with --out DIR. A table at
+the end repeats them. benchmarks/results/gpu-<name>-<date>.json holds them, and DIR a copy; both are
+rewritten after each section. Without a GPU, small versions of all sections run on the CPU, to try
+the program; benchmarks/results gets nothing.
 """
 
 import argparse
@@ -31,13 +33,20 @@ inherited = os.environ.get("PYTHONPATH")
 os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], *([inherited] if inherited else [])])
 
 # Time limit of each section in seconds on a GPU; the whole program has one, too.
-SECTIONS = {"engines": 170, "embedded": 120, "training": 90, "loading": 50, "gpu_tests": 100}
+SECTIONS = {"whole_run": 150, "calls": 50, "engines": 110, "step": 40, "embedded": 120,
+            "loading": 50, "training": 80, "gpu_tests": 100}  # fmt: skip
 WHOLE_LIMIT_S = 470
 CPU_LIMIT_S = 600  # of each section's small version
 # What a section needs besides torch and NumPy, with the names that pip knows.
-CONFIG = {"yacs": "yacs", "yaml": "pyyaml", "cv2": "opencv-python-headless", "tqdm": "tqdm"}
-TESTING = {"pytest": "pytest", "hypothesis": "hypothesis", "rich": "rich"}
-NEEDS = {"training": CONFIG, "loading": CONFIG, "gpu_tests": CONFIG | TESTING}
+PICTURES = {"cv2": "opencv-python-headless", "PIL": "pillow", "yaml": "pyyaml"}
+CONFIG = PICTURES | {"yacs": "yacs", "tqdm": "tqdm", "safetensors": "safetensors"}
+DRAWING = {"tensorboard": "tensorboard", "matplotlib": "matplotlib"}
+TESTING = {"pytest": "pytest", "hypothesis": "hypothesis", "rich": "rich",
+           "simplejpeg": "simplejpeg"}  # fmt: skip
+NEEDS = {
+    "calls": PICTURES, "engines": PICTURES, "embedded": PICTURES, "whole_run": CONFIG | DRAWING,
+    "step": CONFIG, "loading": CONFIG, "training": CONFIG, "gpu_tests": CONFIG | TESTING,
+}  # fmt: skip
 PACKAGES = ("torch", "torch-tensorrt", "tensorrt", "tensorrt-cu13", "triton", "zoerefine")
 
 
@@ -45,67 +54,84 @@ def main() -> int:
     """Run all sections; as a child process, run one and write its rows."""
     parser = argparse.ArgumentParser(prog="on_gpu", description=__doc__)
     parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], help="default: all")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where rows go, too")
     parser.add_argument("--child", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
     import torch
 
     small = not torch.cuda.is_available()
     if args.child:
-        measure(args.sections[0], args.child, small)
+        measure(args.sections[0], args.child, args.out, small)
         return 0
     if small:
         print(f"no GPU: torch {torch.__version__} finds none. Small versions run on the CPU, to "
               "try the program; their figures mean nothing and are not kept.")  # fmt: skip
-    return run_all(args.sections or list(SECTIONS), small)
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+    return run_all(args.sections or list(SECTIONS), args.out, small)
 
 
-def measure(section: str, path: Path, small: bool) -> None:
+def measure(section: str, path: Path, out: Path | None, small: bool) -> None:
     """Print a section's rows and write them, each at once: the process may be stopped."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="on-gpu-") as folder:
         for row in import_module(section).measure(Path(folder), small):
             rows.append(row)
             path.write_text(json.dumps(rows))
+            append(out, row)
             print(f"{row['measure']}  {row['value']:.3f} {row['unit']}".rstrip(), flush=True)
 
 
-def run_all(sections: list[str], small: bool) -> int:
-    """Run every section as a process, print the table and write the results."""
-    from common.report import report
+def append(out: Path | None, row: dict[str, Any]) -> None:
+    """Add a row to the rows of --out."""
+    if out:
+        with (out / "rows.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
 
+
+def run_all(sections: list[str], out: Path | None, small: bool) -> int:
+    """Run every section as a process, write the results after each, and print the table."""
+    from common.report import print_table
+
+    machine = describe()
+    folders = [folder for folder in (out, None if small else HERE.parent / "results") if folder]
     end = time.monotonic() + WHOLE_LIMIT_S
     rows: list[dict[str, Any]] = []
     for section in sections:
         print(f"== {section}", flush=True)
         limit = min(SECTIONS[section], max(5, end - time.monotonic()))
-        rows += run_section(section, CPU_LIMIT_S if small else limit)
-    machine = describe()
+        rows += run_section(section, out, CPU_LIMIT_S if small else limit)
+        for folder in folders:
+            write_results(folder, machine, rows)
     print(f"\n{machine['gpu']}, driver {machine['driver']}, torch {machine['torch']}, "
           f"Torch-TensorRT {machine['torch-tensorrt']}\n")  # fmt: skip
-    report(rows, None)
+    print_table(rows)
     for row in rows:
         if row.get("note"):
             print(f"  {row['measure']}: {row['note']}")
-    if not small:
-        name = re.sub(r"[^A-Za-z0-9]+", "-", machine["gpu"]).strip("-").lower()
-        path = HERE.parent / "results" / f"gpu-{name}-{datetime.date.today()}.json"
-        path.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
-        print(path)
     return 0
 
 
-def run_section(section: str, limit: float) -> list[dict[str, Any]]:
+def write_results(folder: Path, machine: dict[str, str], rows: list[dict[str, Any]]) -> None:
+    """All rows until now, with the machine they were measured on."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", machine["gpu"]).strip("-").lower()
+    path = folder / f"gpu-{name}-{datetime.date.today()}.json"
+    path.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
+
+
+def run_section(section: str, out: Path | None, limit: float) -> list[dict[str, Any]]:
     """The rows of a section, with one more that says why if it ended early."""
-    if missing := [
-        name for module, name in NEEDS.get(section, {}).items() if not find_spec(module)
-    ]:
+    if missing := [name for module, name in NEEDS[section].items() if not find_spec(module)]:
         note = f"not measured: pip install {' '.join(missing)}"
         print(note)
-        return [{"measure": section, "value": 0.0, "unit": "", "goal": None, "ok": True,
-                 "note": note}]  # fmt: skip
+        absent = {"measure": section, "value": 0.0, "unit": "", "goal": None, "ok": True,
+                  "note": note}  # fmt: skip
+        append(out, absent)
+        return [absent]
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "rows.json"
         words = [sys.executable, "-W", "ignore", str(HERE), section, "--child", str(found)]
+        words += ["--out", str(out)] if out else []
         why = ""
         try:
             done = subprocess.run(words, timeout=limit, stderr=subprocess.PIPE, text=True)
@@ -116,7 +142,10 @@ def run_section(section: str, limit: float) -> list[dict[str, Any]]:
         except subprocess.TimeoutExpired:
             why = f"took longer than its {limit:.0f} s: rows measured until then are kept"
         rows: list[dict[str, Any]] = json.loads(found.read_text()) if found.exists() else []
-        return [*rows, failed(section, why)] if why else rows
+        if why:
+            rows.append(failed(section, why))
+            append(out, rows[-1])
+        return rows
 
 
 def failed(section: str, why: str) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from common.timing import in_turns
 from engines import EAGER, call, eager, pictures
 from rows import failure
 
-from zoerefine.errors import UserError
-from zoerefine.exporting.bundle import load_bundle, save_bundle
-from zoerefine.exporting.engine_kinds import Forward, engine_kind
-from zoerefine.exporting.export_source import ExportSource
-from zoerefine.exporting.precision import RefinerInputs
-from zoerefine.exporting.verify import check_tolerance, compare_with_eager
+from zoerefine.base.errors import UserError
+from zoerefine.depth.exporting.bundle.bundle import load_bundle, save_bundle
+from zoerefine.depth.exporting.engine_kinds import Forward, engine_kind
+from zoerefine.depth.exporting.precision import RefinerInputs
+from zoerefine.depth.exporting.source import ExportSource
+from zoerefine.depth.exporting.verify import check_tolerance, compare_with_eager
 
 AGAINST_EAGER = 4.0
 HEIGHT, WIDTH = 192, 256
@@ -33,7 +33,7 @@ def measure(folder: Path, small: bool) -> Iterator[Row]:
     if kind.missing_requirement():
         yield {**row("TensorRT", 0.0, ""), "note": f"not measured: {kind.missing_requirement()}"}
         return
-    source = ExportSource(random_refiner("unet"), HEIGHT, WIDTH, noise)
+    source = ExportSource(random_refiner("unet", confidence=True), HEIGHT, WIDTH, noise)
     for precision in kind.precisions():
         try:
             yield from one(source, precision, folder / f"{precision}.ts")

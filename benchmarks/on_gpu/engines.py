@@ -12,13 +12,13 @@ from common.timing import in_turns
 from rows import each
 from torch import Tensor
 
-from zoerefine.data.depth_codec import ZOE_UNIT_M
-from zoerefine.device import pick_device
-from zoerefine.exporting.bundle import load_bundle, save_bundle
-from zoerefine.exporting.engine_kinds import Forward, engine_kind
-from zoerefine.exporting.export_source import ExportSource
-from zoerefine.exporting.precision import to_precision
-from zoerefine.exporting.shipped_module import ShippedModule
+from zoerefine.base.machine.device import pick_device
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.exporting.bundle.bundle import load_bundle, save_bundle
+from zoerefine.depth.exporting.engine_kinds import Forward, engine_kind
+from zoerefine.depth.exporting.precision import to_precision
+from zoerefine.depth.exporting.shipped_module import core_of
+from zoerefine.depth.exporting.source import ExportSource
 
 EAGER, COMPILED = "eager fp32", "torch.compile fp16"
 AGAINST_EAGER, AGAINST_COMPILE = 4.0, 1.5
@@ -27,14 +27,33 @@ AGAINST_EAGER, AGAINST_COMPILE = 4.0, 1.5
 def measure(folder: Path, small: bool) -> Iterator[Row]:
     """The rows of every size and batch."""
     sizes = [(48, 64)] if small else [(192, 256), (480, 640)]
-    refiner = random_refiner("small" if small else "unet")
+    refiner = random_refiner("small" if small else "unet", confidence=True)
     for batch in (1,) if small else (1, 16):
         for size in sizes:
             source = ExportSource(refiner, *size, no_calibration)
             # Compiling takes half a minute, so it is done once a size.
             compiled = batch == 1 and not small
             with torch.inference_mode():
-                yield from setting(source, batch, folder, compiled, seconds=1 if small else 6)
+                yield from setting(source, batch, folder, compiled, 0.2 if small else 6)
+    source = ExportSource(refiner, *sizes[0], no_calibration)
+    yield from aoti(source, "fp32" if small else "fp16", folder)
+
+
+def aoti(source: ExportSource, precision: str, folder: Path) -> Iterator[Row]:
+    """The engine that is compiled ahead of time, after all others: its build may take a minute."""
+    label, kind = f"aoti {precision}", engine_kind("aoti")
+    if kind.missing_requirement() or not torch.cuda.is_available():
+        reason = kind.missing_requirement() or "only on a GPU"
+        yield {**row(label, 0.0, ""), "note": f"not measured: {reason}"}
+        return
+    rows: list[Row] = []
+    frames = pictures(source, 1)
+    built = each({label: lambda: shipped(source, "aoti", precision, folder)}, rows)
+    yield from rows
+    for name, forward in built.items():
+        with torch.inference_mode():
+            ms = in_turns({name: call(forward, frames)}, 2)[name]
+        yield row(f"{source.height}x{source.width} batch 1 {name}: p50", float(np.median(ms)), "ms")
 
 
 def setting(
@@ -92,8 +111,10 @@ def builders(
     found: dict[str, Callable[[], Forward]] = {EAGER: lambda: eager(source, "fp32")}
     for precision in ("fp16", "bf16"):
         found[f"eager {precision}"] = lambda p=precision: eager(source, p)
-        found[f"torchscript {precision}"] = lambda p=precision: torchscript(source, p, folder)
-    found["torchscript fp32"] = lambda: torchscript(source, "fp32", folder)
+        found[f"torchscript {precision}"] = lambda p=precision: shipped(
+            source, "torchscript", p, folder
+        )
+    found["torchscript fp32"] = lambda: shipped(source, "torchscript", "fp32", folder)
     if compiled:
         found[COMPILED] = lambda: eager(source, "fp16", compiled=True)
     for precision in ("fp32", "fp16"):
@@ -105,18 +126,18 @@ def builders(
 
 def eager(source: ExportSource, precision: str, compiled: bool = False) -> Forward:
     """In PyTorch; in low precision with channels last."""
-    core = to_precision(source.refiner, precision, no_calibration).to(pick_device())
+    core = core_of(to_precision(source.refiner, precision, no_calibration)).to(pick_device())
     if precision != "fp32":
         core.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     inner = torch.compile(core, dynamic=False) if compiled else core
-    forward: Forward = ShippedModule(inner, source.height, source.width).eval()  # type: ignore[arg-type]
+    forward: Forward = source.shipped(inner).eval().to(pick_device())  # type: ignore[arg-type]
     return forward
 
 
-def torchscript(source: ExportSource, precision: str, folder: Path) -> Forward:
-    """The TorchScript engine, loaded from its file."""
-    kind = engine_kind("torchscript")
-    path = folder / f"{precision}-{source.height}.ts"
+def shipped(source: ExportSource, engine: str, precision: str, folder: Path) -> Forward:
+    """An engine of this kind, loaded from its file."""
+    kind = engine_kind(engine)
+    path = folder / f"{precision}-{source.height}.{engine}"
     save_bundle(kind.build(source, precision), minimal_manifest(kind.NAME, precision), path)
     return load_bundle(path).forward
 

@@ -15,10 +15,10 @@ from common.report import Row, row
 from rows import failure
 from world import config, packed
 
-from zoerefine.data.cache import Cache
-from zoerefine.data.split import Split
-from zoerefine.device import pick_device
-from zoerefine.training.trainer import Trainer
+from zoerefine.base.machine.device import pick_device
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.split import Split
+from zoerefine.depth.training.trainer import Trainer
 
 EPOCHS = 4
 HIDDEN = 0.9  # of the shorter of loading and computing

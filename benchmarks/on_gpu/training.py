@@ -14,10 +14,10 @@ from common.timing import in_turns
 from rows import each
 from world import config, packed
 
-from zoerefine.data.cache import Cache
-from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.data.split import Split
-from zoerefine.training.trainer import Trainer
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.loading.prefetch import DeviceBatch
+from zoerefine.depth.data.split import Split
+from zoerefine.depth.training.trainer import Trainer
 
 PLAIN, DEFAULT = "plain eager fp32", "default settings"
 AGAINST_PLAIN = 2.0

@@ -22,8 +22,8 @@ def training(folder: Path) -> Work:
     """Steps of a small refiner."""
     import torch
 
-    from zoerefine.config import defaults, merge
-    from zoerefine.model import build_refiner
+    from zoerefine.base.config import defaults, merge
+    from zoerefine.depth.model import build_refiner
 
     cfg = defaults()
     merge(cfg, {"MODEL": {"NAME": "guided", "BASE": 24}}, "benchmark")
@@ -44,8 +44,8 @@ def training(folder: Path) -> Work:
 
 def packing(folder: Path) -> Work:
     """A whole packed cache."""
-    from zoerefine.data.pack import build_cache
-    from zoerefine.data.readers import open_dataset
+    from zoerefine.depth.data.cache.pack import build_cache
+    from zoerefine.depth.data.layouts.readers import open_dataset
 
     dataset, root = open_dataset(folder / "world"), folder / f"caches-{os.getpid()}"
 
@@ -58,13 +58,13 @@ def packing(folder: Path) -> Work:
 
 def inference(folder: Path) -> Work:
     """Refine a folder of pictures as `zoerefine infer` does, once the bundle is loaded."""
-    from zoerefine.data import habitatdyn
-    from zoerefine.exporting.bundle import load_bundle
-    from zoerefine.infer.inference import Inference
-    from zoerefine.infer.pipeline import refine
-    from zoerefine.infer.pseudo import DepthFiles
-    from zoerefine.infer.results import ResultFolder
-    from zoerefine.infer.sources import open_source
+    from zoerefine.depth.data.layouts import habitatdyn
+    from zoerefine.depth.exporting.bundle.bundle import load_bundle
+    from zoerefine.depth.infer.inference import Inference
+    from zoerefine.depth.infer.pipeline import refine
+    from zoerefine.depth.infer.pseudo import DepthFiles
+    from zoerefine.depth.infer.results import ResultFolder
+    from zoerefine.depth.infer.sources import open_source
 
     engine, out = load_bundle(folder / "torchscript.ts"), folder / f"out-{os.getpid()}"
     job = Inference(
@@ -83,9 +83,9 @@ def inference(folder: Path) -> Work:
 
 def one_engine(folder: Path, name: str) -> Work:
     """One frame at a time through an engine."""
-    from zoerefine.data.readers import open_dataset
-    from zoerefine.exporting.bundle import load_bundle
-    from zoerefine.image_files import read_rgb, read_values
+    from zoerefine.base.files.images import read_rgb, read_values
+    from zoerefine.depth.data.layouts.readers import open_dataset
+    from zoerefine.depth.exporting.bundle.bundle import load_bundle
 
     [bundle] = folder.glob(f"{name}.*")
     engine, frame = load_bundle(bundle), open_dataset(folder / "world").frames[0]

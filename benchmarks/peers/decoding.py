@@ -15,8 +15,8 @@ import torch
 from side import BATCH, HEIGHT, WIDTH, serve
 from torch.utils.data import DataLoader, Dataset
 
-from zoerefine.data.frame_packer import FramePacker
-from zoerefine.data.readers import open_dataset
+from zoerefine.depth.data.cache.packer import FramePacker
+from zoerefine.depth.data.layouts.readers import open_dataset
 
 
 class Frames(Dataset[torch.Tensor]):

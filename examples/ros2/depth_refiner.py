@@ -7,8 +7,8 @@ rosbags' in the tests.
 from collections.abc import Callable
 from typing import Any
 
-from zoerefine.infer import Refiner
-from zoerefine.ros.image_messages import depth_fields, depth_of, rgb_of
+from zoerefine.depth.infer import Refiner
+from zoerefine.depth.ros.image_messages import depth_fields, depth_of, rgb_of
 
 
 class DepthRefiner:

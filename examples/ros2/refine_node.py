@@ -12,8 +12,8 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import CameraInfo, Image
 
-from zoerefine.errors import UserError
-from zoerefine.infer import Refiner
+from zoerefine.base.errors import UserError
+from zoerefine.depth.infer import Refiner
 
 
 def make_image(data, **fields):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from zoerefine.data.dataset import Clip
-from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.errors import UserError
+from zoerefine.base.errors import UserError
+from zoerefine.depth.data.dataset import Clip
+from zoerefine.depth.data.loading.prefetch import DeviceBatch
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 CLIP = Clip("clip", "room")
@@ -115,7 +115,8 @@ def test_the_whole_benchmark_runs_on_a_small_world(tmp_path):
                "CACHE.HEIGHT", "64", "CACHE.WIDTH", "96", "MODEL.BASE", "4"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = {row["measure"]: row for row in json.loads(rows.read_text())}
+    *figures, _machine = json.loads(rows.read_text())
+    found = {row["measure"]: row for row in figures}
     assert found["rooms"]["value"] == 4  # two folds of ten rooms in five
     assert found["refined, of the single factor"]["goal"] == "at most 0.75"
     assert found["refined: coverage of the 90% band"]["goal"] == "0.85 to 0.95"

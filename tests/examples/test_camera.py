@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 import pytest
 
-from zoerefine.data.depth_networks import load_network
-from zoerefine.infer import Refiner
+from zoerefine.depth.data.networks.kinds import load_network
+from zoerefine.depth.infer import Refiner
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 CAMERA = Path(__file__).resolve().parents[2] / "examples" / "camera.py"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.exporting.substitute_engine import compiled_substitute, embed
-from zoerefine.exporting.bundle import load_bundle
-from zoerefine.files import digest_file, digest_json
+from tests.depth.exporting.substitute_engine import compiled_substitute, embed
+from zoerefine.base.files.atomic import digest_file, digest_json
+from zoerefine.depth.exporting.bundle.bundle import load_bundle
 
 FILES = ["BUNDLE", "rgb.ppm", "zoe.pgm", "out.pgm"]
 SOURCES = Path(__file__).resolve().parents[2] / "examples" / "cpp"

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'zoerefine[ros]'")
 
-from tests.ros.bags import (
+from tests.depth.ros.bags import (
     COLOR,
     DEPTH,
     IMAGE,
@@ -21,9 +21,9 @@ from tests.ros.bags import (
     read_bag,
     write_bag,
 )
+from zoerefine.base.errors import UserError
 from zoerefine.cli import main
-from zoerefine.errors import UserError
-from zoerefine.infer import Refiner
+from zoerefine.depth.infer import Refiner
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "ros2"
 DepthRefiner = runpy.run_path(str(FOLDER / "depth_refiner.py"))["DepthRefiner"]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from zoerefine.errors import UserError, storage_fault
+from zoerefine.base.errors import UserError, storage_fault
 
 TESTS = 14
 FEW = 10  # examples of a test, in `make test`

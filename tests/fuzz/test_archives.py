@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.limits import WORDS, bounded, changed, damaged, fuzzed
-from zoerefine.archive.manifest import MANIFEST
-from zoerefine.archive.pull import pull
-from zoerefine.archive.push import push
-from zoerefine.archive.remote import Remote
-from zoerefine.run_dir import RunDir
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.archive.manifest import MANIFEST
+from zoerefine.lab.archive.pull import pull
+from zoerefine.lab.archive.push import push
+from zoerefine.lab.archive.remote import Remote
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rosbags.rosbag2 import CompressionFormat, CompressionMode
 
+from tests.depth.ros.bags import camera, random_frames, write_bag
 from tests.fuzz.limits import bounded, damaged, fuzzed
-from tests.ros.bags import camera, random_frames, write_bag
-from zoerefine.errors import UserError
-from zoerefine.ros.bag_reader import open_bag
-from zoerefine.ros.refine_bag import decode
-from zoerefine.ros.stamp_pairs import paired
-from zoerefine.ros.topics import find_topics
+from zoerefine.base.errors import UserError
+from zoerefine.depth.ros.bag_reader import open_bag
+from zoerefine.depth.ros.refine_bag import decode
+from zoerefine.depth.ros.stamp_pairs import paired
+from zoerefine.depth.ros.topics import find_topics
 
 ZSTD = CompressionMode.STORAGE, CompressionFormat.ZSTD
 KINDS = {"mcap": ("mcap", None), "zstd": ("mcap", ZSTD), "sqlite3": ("sqlite3", None)}

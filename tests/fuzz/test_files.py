@@ -11,12 +11,12 @@ from PIL import Image
 
 from tests.conftest import CHECKOUT
 from tests.fuzz.limits import bounded, damaged, fuzzed
-from zoerefine.config import load_config
-from zoerefine.data.inspection import inspect
-from zoerefine.data.onnx_depth import read_description
-from zoerefine.data.pseudo_source import source_of
-from zoerefine.data.readers import open_dataset
-from zoerefine.image_files import picture_size, png_is_intact, png_text, read_rgb, read_values
+from zoerefine.base.config import load_config
+from zoerefine.base.files.images import picture_size, png_is_intact, png_text, read_rgb, read_values
+from zoerefine.depth.data.inspect.inspection import inspect
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.networks.onnx import read_description
+from zoerefine.depth.data.networks.source import source_of
 
 CONFIGS = [path.read_bytes() for path in sorted((CHECKOUT / "configs").glob("*.yaml"))]
 

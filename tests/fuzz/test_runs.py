@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.limits import JSON, TEXT, WORDS, bounded, changed, damaged, fuzzed
-from zoerefine.analysis.collect import collect
-from zoerefine.exporting.bundle import read_manifest
-from zoerefine.exporting.show import show_bundle
-from zoerefine.launch.mirror import check_ref
-from zoerefine.launch.repository_address import parse_address, submodule_address
-from zoerefine.launch.show import show_run
-from zoerefine.run_dir import RunDir
-from zoerefine.run_metrics import read_metrics
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.exporting.bundle.bundle import read_manifest
+from zoerefine.depth.exporting.show import show_bundle
+from zoerefine.lab.launch.git.address import parse_address, submodule_address
+from zoerefine.lab.launch.git.mirror import check_ref
+from zoerefine.lab.launch.record.show import show_run
+from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.metrics import read_metrics
 
 PROVENANCE = {
     "repository": "/a", "commit": "ab" * 20, "ref": "main", "config": "a.yaml",

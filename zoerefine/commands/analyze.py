@@ -2,11 +2,15 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
-from zoerefine.analysis.figure_style import LAYOUTS
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.quiet_option import add_quiet_option
+from zoerefine.commands.options import (
+    HelpFormat,
+    add_pattern_option,
+    add_quiet_option,
+    as_path,
+    check_patterns,
+)
+from zoerefine.lab.analysis.pictures.style import LAYOUTS
 
 DESCRIPTION = """\
 Compare runs: which settings are best, whether the difference is significant, which settings
@@ -44,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
         help="runs, studies, stores of MLflow, W&B or TensorBoard, or globs of them",
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder of the files to write"
+        "--out", type=as_path, required=True, metavar="DIR", help="folder of the files to write"
     )
     parser.add_argument(
         "--where",
@@ -84,6 +88,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--maximize", action="store_true", help="higher values of the metric are better"
     )
+    add_pattern_option(parser)
     parser.add_argument(
         "--to-mlflow",
         metavar="URI",
@@ -91,14 +96,14 @@ def main(argv: Sequence[str]) -> int:
         "are there are not written again",
     )
     args = parser.parse_args(argv)
+    check_patterns(args.metric_pattern)
 
-    from zoerefine.analysis.analyze import analyze
-    from zoerefine.analysis.collect import FILTERED, known_trials
-    from zoerefine.visible_text import one_line, visible
-    from zoerefine.wording import counted
+    from zoerefine.base.texts import counted, one_line, visible
+    from zoerefine.lab.analysis.analyze import analyze
+    from zoerefine.lab.runs.collect import FILTERED, known_trials
 
     if args.to_mlflow is not None:
-        from zoerefine.trackers.mlflow_export import check_uri
+        from zoerefine.lab.runs.trackers.mlflow_export import check_uri
 
         check_uri(args.to_mlflow)
     collection, paths = analyze(
@@ -110,6 +115,7 @@ def main(argv: Sequence[str]) -> int:
         args.maximize,
         args.baseline,
         args.style,
+        args.metric_pattern,
     )
     for folder, reason in collection.left_out.items():
         if reason != FILTERED:
@@ -126,7 +132,7 @@ def main(argv: Sequence[str]) -> int:
     for path in paths:
         print(path)
     if args.to_mlflow is not None:
-        from zoerefine.analysis.to_mlflow import export_runs
+        from zoerefine.lab.runs.trackers.mlflow_export import export_runs
 
         print(visible(export_runs(args.runs, collection, args.to_mlflow)))
     return 0

@@ -7,15 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoerefine.commands.bundle_option import add_trust_option, print_notes
-from zoerefine.commands.help_format import HelpFormat
+from zoerefine.base.errors import UserError
 from zoerefine.commands.infer import MAX_BATCH
-from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.errors import UserError
+from zoerefine.commands.options import (
+    HelpFormat,
+    add_quiet_option,
+    add_trust_option,
+    as_path,
+    print_notes,
+)
 
 if TYPE_CHECKING:
-    from zoerefine.exporting.bundle import Engine
-    from zoerefine.ros.refine_bag import BagJob
+    from zoerefine.depth.exporting.bundle.bundle import Engine
+    from zoerefine.depth.ros.refine_bag import BagJob
 
 TOPIC = re.compile(r"(/[A-Za-z_][A-Za-z0-9_]*)+")
 LONGEST_TOLERANCE_S = 10.0
@@ -46,8 +50,8 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv)
     check(args)
 
-    from zoerefine.ros.bag_writer import is_done, new_bag
-    from zoerefine.ros.refine_bag import refine_bag
+    from zoerefine.depth.ros.bag_writer import is_done, new_bag
+    from zoerefine.depth.ros.refine_bag import refine_bag
 
     with prepared(args) as job:
         origin = provenance(job, args)
@@ -71,10 +75,10 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormat,
     )
     add = options.add_argument
-    add("bundle", type=Path, metavar="BUNDLE|RUN",
+    add("bundle", type=as_path, metavar="BUNDLE|RUN",
         help="a bundle from `zoerefine export`, or a run: its last bundle")  # fmt: skip
-    add("bag", type=Path, metavar="BAG", help="the folder of a bag, or a .mcap or .db3 file")
-    add("--out", type=Path, required=True, metavar="BAG", help="the folder of the new bag")
+    add("bag", type=as_path, metavar="BAG", help="the folder of a bag, or a .mcap or .db3 file")
+    add("--out", type=as_path, required=True, metavar="BAG", help="the folder of the new bag")
     add("--image-topic", metavar="TOPIC",
         help="pictures: Image or CompressedImage; default: the only such topic")  # fmt: skip
     add("--depth-topic", metavar="TOPIC",
@@ -125,12 +129,12 @@ def info_topic(depth_topic: str) -> str:
 @contextmanager
 def prepared(args: argparse.Namespace) -> "Iterator[BagJob]":
     """Open and check all inputs; nothing is written before."""
-    from zoerefine.infer.results import check_writable
-    from zoerefine.progress import say
-    from zoerefine.ros.bag_reader import open_bag
-    from zoerefine.ros.refine_bag import BagJob
-    from zoerefine.ros.topics import find_topics
-    from zoerefine.visible_text import visible
+    from zoerefine.base.progress import say
+    from zoerefine.base.texts import visible
+    from zoerefine.depth.infer.results import check_writable
+    from zoerefine.depth.ros.bag_reader import open_bag
+    from zoerefine.depth.ros.refine_bag import BagJob
+    from zoerefine.depth.ros.topics import find_topics
 
     with open_bag(args.bag) as bag:
         topics = find_topics(bag, args.image_topic, args.depth_topic, args.info_topic)
@@ -146,9 +150,9 @@ def prepared(args: argparse.Namespace) -> "Iterator[BagJob]":
 
 def load_engine(path: Path, trusted: bool) -> "Engine":
     """The engine of a bundle or a run, with its warnings printed."""
-    from zoerefine.data.pseudo_source import UNKNOWN
-    from zoerefine.exporting.bundle import bundle_of, load_bundle
-    from zoerefine.infer.pseudo import check_source
+    from zoerefine.depth.data.networks.source import UNKNOWN
+    from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
+    from zoerefine.depth.infer.pseudo import check_source
 
     bundle = bundle_of(path)
     engine = load_bundle(bundle, trusted)
@@ -159,7 +163,7 @@ def load_engine(path: Path, trusted: bool) -> "Engine":
 
 def provenance(job: "BagJob", args: argparse.Namespace) -> dict[str, str]:
     """What the new bag is made from and by, written into its metadata."""
-    from zoerefine.infer.results import BUNDLE, COMMIT, INPUTS, digest_of
+    from zoerefine.depth.infer.results import BUNDLE, COMMIT, INPUTS, digest_of
 
     settings = (job.topics, job.tolerance_ns, job.encoding, job.depth_topic, args.storage)
     inputs = digest_of(job.bag.fingerprint(), *map(str, settings))

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoerefine.commands.config_option import add_config_option
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.config import load_config
-from zoerefine.files import create_ignored_folder
+from zoerefine.base.config import load_config
+from zoerefine.base.files.atomic import create_ignored_folder
+from zoerefine.commands.options import HelpFormat, add_config_option, add_quiet_option, as_path
 
 if TYPE_CHECKING:
-    from zoerefine.training.training_checks import TrainingChecks
+    from zoerefine.depth.training.check.checks import TrainingChecks
 
 LIMIT_S = 180
 STYLES = {"good": "green", "look": "yellow", "unclear": "dim", "skipped": "dim"}
@@ -37,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     )
     add_config_option(parser, required=True, help="a YAML config")
     parser.add_argument(
-        "--out", type=Path, default=Path("check"), help="folder for pictures (default: check)"
+        "--out", type=as_path, default=Path("check"), help="folder for pictures (default: check)"
     )
     parser.add_argument(
         "--limit",
@@ -60,8 +58,8 @@ def main(argv: Sequence[str]) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from zoerefine.training.failures import explained_failures
-    from zoerefine.training.training_checks import TrainingChecks
+    from zoerefine.depth.training.check.checks import TrainingChecks
+    from zoerefine.depth.training.stopping import explained_failures
 
     with explained_failures():
         create_ignored_folder(args.out)
@@ -78,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run_checks(checks: "TrainingChecks", limit_s: float) -> Iterator[tuple[str, str, str]]:
     """Name, verdict and sentence of each check; those that do not fit the limit are skipped."""
-    from zoerefine.progress import say, track
+    from zoerefine.base.progress import say, track
 
     began, pace, todo = time.monotonic(), checks.pace, checks.checks()
     needed_s = sum(check.steps for check in todo) * pace.step_s

@@ -3,16 +3,17 @@
 import argparse
 from collections.abc import Sequence
 
-from zoerefine.commands.config_option import add_config_option
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.config.explain import as_markdown, as_yaml, explain_key
-from zoerefine.config.loading import resolve_config, unknown_key
-from zoerefine.config.schema import GROUPS, KEYS, SEARCH
-from zoerefine.errors import UserError
+from zoerefine.base.config.examples import example_file, example_names
+from zoerefine.base.config.explain import as_markdown, as_yaml, explain_key
+from zoerefine.base.config.loading import resolve_config, unknown_key
+from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH
+from zoerefine.base.errors import UserError
+from zoerefine.commands.options import HelpFormat, add_config_option
 
 EPILOG = """\
 examples:
   zoerefine config --config configs/demo.yaml         # the whole tree, as YAML with comments
+  zoerefine config --example demo > my.yaml           # a file to start yours from
   zoerefine config TRAIN.SCHEDULE                     # one key in detail
   zoerefine config --config configs/demo.yaml TRAIN   # one group
   zoerefine config TRAIN.LR 3e-4 TRAIN.LR             # a value checked, then explained
@@ -30,6 +31,10 @@ def main(argv: Sequence[str]) -> int:
     )
     add_config_option(parser, help="a YAML config (default: none)")
     parser.add_argument(
+        "--example", metavar="NAME",
+        help="print an example config instead, to start yours from: " + ", ".join(example_names()),
+    )  # fmt: skip
+    parser.add_argument(
         "--markdown", action="store_true", help="print the table of docs/configuration.md instead"
     )
     parser.add_argument(
@@ -39,6 +44,9 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_intermixed_args(argv)
     if args.markdown:
         print(as_markdown(), end="")
+        return 0
+    if args.example:
+        print(example_file(args.example).read_text(encoding="utf-8"), end="")
         return 0
     names, pairs = split_words(args.words)
     resolved = resolve_config(args.config, pairs)

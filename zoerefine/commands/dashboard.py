@@ -4,10 +4,9 @@ import argparse
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.run_dir import RunDir
+from zoerefine.base.run_dir import RunDir
+from zoerefine.commands.options import HelpFormat, as_path
 
 EPILOG = """\
 examples, after `make demo`:
@@ -37,8 +36,11 @@ def main(argv: Sequence[str]) -> int:
 
 def start(args: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
     """Start the servers of a study, or of runs; returns their addresses by name."""
-    from zoerefine.searching.dashboard import start_dashboard
-    from zoerefine.searching.run_dashboard import runs_without_study, start_run_dashboard
+    from zoerefine.lab.search.display.dashboard import (
+        runs_without_study,
+        start_dashboard,
+        start_run_dashboard,
+    )
 
     folder = args.run.resolve()
     runs = [] if args.storage else runs_without_study(folder)
@@ -62,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     add(
         "run",
-        type=Path,
+        type=as_path,
         metavar="RUN",
         help="a study's run, e.g. runs/search/study; a run, or a folder of runs",
     )

@@ -2,19 +2,17 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.config.declare import MOST_SEED
-from zoerefine.data import ZOEDEPTH_MODEL
-from zoerefine.depth_limits import FARTHEST_M, MOST_FARTHEST_M
-from zoerefine.errors import UserError
-from zoerefine.registries import POINT_KINDS
+from zoerefine.base.config.declare import MOST_SEED
+from zoerefine.base.depth_limits import FARTHEST_M, MOST_FARTHEST_M
+from zoerefine.base.errors import UserError
+from zoerefine.base.registries import POINT_KINDS
+from zoerefine.commands.options import HelpFormat, add_quiet_option, as_path, existing_config
+from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
-    from zoerefine.data.split import Split
+    from zoerefine.depth.data.split import Split
 
 
 EXAMPLES = """\
@@ -55,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         return added.add_argument
 
     add = command(synthesize, "write a synthetic world in HabitatDyn's layout")
-    add("folder", type=Path, help="the folder to write")
+    add("folder", type=as_path, help="the folder to write")
     add("--scenes", type=at_most(10_000), default=12, help="number of rooms (12)")
     add("--clips", type=positive, default=2, help="clips per scene (2)")
     add("--frames", type=at_most(100_000), default=16, help="frames per clip (16)")
@@ -66,14 +64,14 @@ def parser() -> argparse.ArgumentParser:
     add("--width", type=at_most(8192), default=640, help="picture width in pixels (640)")
 
     add = command(inspect, "report what a data set contains and which faults it has")
-    add("folder", type=Path, help="the data set")
-    add("--picture", type=Path, metavar="FILE", help="write a contact sheet (png)")
+    add("folder", type=as_path, help="the data set")
+    add("--picture", type=as_path, metavar="FILE", help="write a contact sheet (png)")
     add("--farthest", type=metres, default=FARTHEST_M, metavar="M",
         help=f"the DATA.FARTHEST_M of a training, metres ({FARTHEST_M:g})")  # fmt: skip
 
     add = command(pseudo, "run a depth network on the pictures without pseudo depth",
                   ["zoedepth"])  # fmt: skip
-    add("folder", type=Path, help="the data set")
+    add("folder", type=as_path, help="the data set")
     add("--model", default=ZOEDEPTH_MODEL,
         help="a metric depth network: a folder of transformers' format (ZoeDepth, Depth Anything "
         "V2 metric, Depth Pro, ...), a name on the Hugging Face hub, or an ONNX file with its "
@@ -81,8 +79,8 @@ def parser() -> argparse.ArgumentParser:
     add("--batch", type=at_most(1024), default=8, help="pictures per batch (8)")
 
     add = command(points, "simulate metric points of the frames, as sensors measure them")
-    add("folder", type=Path, help="the data set")
-    add("--out", type=Path, required=True, metavar="DIR",
+    add("folder", type=as_path, help="the data set")
+    add("--out", type=as_path, required=True, metavar="DIR",
         help="gets a CSV file of x, y, metres and sigma for every picture")  # fmt: skip
     add("--kind", default="random", choices=list(POINT_KINDS),
         help="random pixels, the picture's corners, 8x8 zones, or one row (random)")  # fmt: skip
@@ -92,8 +90,14 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=seed, default=0, help="the same seed gives the same points (0)")
 
     add = command(split, "split scenes into training, validation and test")
-    add("folder", type=Path, help="the data set")
-    add("--out", type=Path, required=True, metavar="FILE", help="the split file, for DATA.SPLIT")
+    add("folder", type=as_path, help="the data set")
+    add(
+        "--out",
+        type=as_path,
+        required=True,
+        metavar="FILE",
+        help="the split file, for DATA.SPLIT",
+    )
     add("--val", type=float, default=0.15, help="share of validation scenes (0.15)")
     add("--test", type=float, default=0.15, help="share of test scenes (0.15)")
     add("--test-scenes", nargs="*", default=[], metavar="SCENE",
@@ -101,11 +105,16 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=seed, default=0, help="seed of the random split (0)")
 
     add = command(pack, "pack a config's data set into the cache that its training will use")
-    add("--config", "--cfg_path", required=True, metavar="FILE", help="a YAML config")
+    add("--config", "--cfg_path", required=True, metavar="FILE", type=existing_config,
+        help="a YAML config")  # fmt: skip
     add("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
 
     add = command(verify, "compare all records of packed caches with their digests")
-    add("folder", type=Path, help="a packed cache, or a folder of them (a config's CACHE.ROOT)")
+    add(
+        "folder",
+        type=as_path,
+        help="a packed cache, or a folder of them (a config's CACHE.ROOT)",
+    )
     return made
 
 
@@ -147,7 +156,7 @@ def at_most(limit: int) -> Callable[[str], int]:
 
 def synthesize(args: argparse.Namespace) -> None:
     """Write the synthetic world."""
-    from zoerefine.data.synthetic import synthesize
+    from zoerefine.depth.data.synthetic import synthesize
 
     synthesize(
         args.folder,
@@ -164,10 +173,10 @@ def synthesize(args: argparse.Namespace) -> None:
 
 def inspect(args: argparse.Namespace) -> int:
     """Print the report, draw the contact sheet; exit code 1 for a data set with faults."""
-    from zoerefine.data.contact_sheet import contact_sheet
-    from zoerefine.data.inspection import inspect
-    from zoerefine.data.readers import open_dataset
-    from zoerefine.own_files import refuse_foreign
+    from zoerefine.base.files.own import refuse_foreign
+    from zoerefine.depth.data.inspect.contact_sheet import contact_sheet
+    from zoerefine.depth.data.inspect.inspection import inspect
+    from zoerefine.depth.data.layouts.readers import open_dataset
 
     if args.picture:
         refuse_foreign([args.picture], "--picture")
@@ -182,9 +191,9 @@ def inspect(args: argparse.Namespace) -> int:
 
 def pseudo(args: argparse.Namespace) -> None:
     """Write the pseudo depth that is missing."""
-    from zoerefine.data.add_pseudo import add_pseudo_depth
-    from zoerefine.data.depth_networks import load_network
-    from zoerefine.data.readers import open_dataset
+    from zoerefine.depth.data.layouts.readers import open_dataset
+    from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth
+    from zoerefine.depth.data.networks.kinds import load_network
 
     dataset = open_dataset(args.folder)
     missing = any(frame.zoe is None for frame in dataset.frames)
@@ -194,10 +203,9 @@ def pseudo(args: argparse.Namespace) -> None:
 
 def points(args: argparse.Namespace) -> None:
     """Write simulated points."""
-    from zoerefine.data.readers import open_dataset
-    from zoerefine.points.simulate import PointSimulation
-    from zoerefine.points.write_points import write_points
-    from zoerefine.progress import track
+    from zoerefine.base.progress import track
+    from zoerefine.depth.data.layouts.readers import open_dataset
+    from zoerefine.depth.points.simulate import PointSimulation, write_points
 
     simulation = PointSimulation(args.kind, args.count, args.noise, args.outliers, args.seed)
     dataset = open_dataset(args.folder)
@@ -210,8 +218,8 @@ def points(args: argparse.Namespace) -> None:
 
 def split(args: argparse.Namespace) -> None:
     """Write a split file."""
-    from zoerefine.data.readers import open_dataset
-    from zoerefine.data.split import read_split, split_scenes, write_split
+    from zoerefine.depth.data.layouts.readers import open_dataset
+    from zoerefine.depth.data.split import read_split, split_scenes, write_split
 
     if args.out.exists():
         read_split(args.out)  # raises for a file that is no split, so it is not overwritten
@@ -224,11 +232,11 @@ def split(args: argparse.Namespace) -> None:
 
 def pack(args: argparse.Namespace) -> None:
     """Pack the data set of a config."""
-    from zoerefine.config import load_config
+    from zoerefine.base.config import load_config
 
     cfg = load_config(args.config, args.overrides)  # before torch: a wrong value fails at once
 
-    from zoerefine.training.job import prepare
+    from zoerefine.depth.training.job import prepare
 
     cache, parts = prepare(cfg)
     print(counts(parts))
@@ -237,7 +245,7 @@ def pack(args: argparse.Namespace) -> None:
 
 def verify(args: argparse.Namespace) -> int:
     """Print a line for each cache; exit code 1 if one is damaged. The others are verified too."""
-    from zoerefine.data.verification import packed_caches, verify
+    from zoerefine.depth.data.cache.verification import packed_caches, verify
 
     damaged = 0
     for folder in packed_caches(args.folder):

@@ -4,21 +4,23 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoerefine.commands.quiet_option import add_quiet_option
+from zoerefine.commands.options import add_quiet_option
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the demo in this checkout."""
+    """Run the demo."""
     parser = argparse.ArgumentParser(
         prog="zoerefine demo",
-        description="Run every step on a small data set, from this repository's HEAD: pack, "
-        "search, train, export, infer, analyse. Valid results of an earlier demo are reused.",
+        description="Run every step on a small data set: launch a commit, pack, search, train, "
+        "export, infer, analyse. All is written into the checkout that zoerefine runs from; where "
+        "it is installed without one, into ./zoerefine-demo, a git repository that is made for "
+        "it. Valid results of an earlier demo are reused.",
     )
     parser.add_argument(
         "--data",
         metavar="DIR",
-        help="real frames instead of the synthetic world: a HabitatDyn folder, or a folder with "
-        "a frames.csv",
+        help="real frames instead of the synthetic world: a HabitatDyn folder, a folder with a "
+        "frames.csv, a TUM recording or ScanNet folders",
     )
     add_quiet_option(parser)
     args = parser.parse_args(argv)

@@ -1,10 +1,10 @@
 """zoerefine diff: the differences between two runs."""
 
 import argparse
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from zoerefine.commands.help_format import HelpFormat
+from zoerefine.commands.options import HelpFormat, add_json_option, as_path, print_json
 
 EPILOG = """\
 examples, after `make demo`:
@@ -25,17 +25,21 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("first", metavar="RUN", help="a run directory")
     parser.add_argument("second", metavar="OTHER", help="another run directory")
     parser.add_argument(
-        "--picture", type=Path, metavar="FILE",
+        "--picture", type=as_path, metavar="FILE",
         help="also draw one held-out frame as each run's refiner predicts it",
     )  # fmt: skip
+    add_json_option(parser)
     args = parser.parse_args(argv)
 
-    from zoerefine.analysis.diff import diff_runs, one_run
+    from zoerefine.lab.analysis.diff import diff_facts, diff_runs, one_run
 
-    print(diff_runs(args.first, args.second))
+    if args.json:
+        print_json(diff_facts(one_run(args.first), one_run(args.second)))
+    else:
+        print(diff_runs(args.first, args.second))
     if args.picture:
-        from zoerefine.analysis.example_frames import draw_side_by_side
+        from zoerefine.depth.report_frames import draw_side_by_side
 
         draw_side_by_side(one_run(args.first), one_run(args.second), args.picture)
-        print(args.picture)
+        print(args.picture, file=sys.stderr if args.json else sys.stdout)
     return 0

@@ -1,4 +1,7 @@
-"""The options that choose where jobs run, shared by `run` and `search`."""
+"""The options that choose where jobs run, shared by `run` and `search`.
+
+Not in options.py: they load the executors, which other commands do not need.
+"""
 
 import argparse
 from collections.abc import Mapping
@@ -6,11 +9,11 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.launch.executor import Resources
-from zoerefine.registries import EXECUTORS
+from zoerefine.base.registries import EXECUTORS
+from zoerefine.lab.launch.queue.executor import Resources
 
 if TYPE_CHECKING:
-    from zoerefine.config import Config
+    from zoerefine.base.config import Config
 
 
 def add_executor_options(add: "argparse._ActionsContainer") -> None:

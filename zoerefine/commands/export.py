@@ -2,15 +2,13 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.errors import UserError
-from zoerefine.exporting import PRECISIONS
-from zoerefine.registries import ENGINES
-from zoerefine.run_dir import RunDir
+from zoerefine.base.errors import UserError
+from zoerefine.base.registries import ENGINES
+from zoerefine.base.run_dir import RunDir
+from zoerefine.commands.options import HelpFormat, add_quiet_option, as_path
+from zoerefine.depth.exporting import PRECISIONS
 
 EPILOG = """\
 results, in the run's directory:
@@ -38,14 +36,14 @@ def main(argv: Sequence[str]) -> int:
     if args.sweep:
         return print_sweep(run)
 
-    from zoerefine.exporting.bundle import read_manifest
-    from zoerefine.exporting.export import export
+    from zoerefine.depth.exporting.bundle.bundle import read_manifest
+    from zoerefine.depth.exporting.export import export
 
     path = export(run, "onnx" if args.triton else args.engine, args.precision)
     print(summary(read_manifest(path)))
     print(path)
     if args.triton:
-        from zoerefine.exporting.triton import write_model_repository
+        from zoerefine.depth.exporting.triton import write_model_repository
 
         print(write_model_repository(path, args.triton))
     return 0
@@ -61,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=HelpFormat,
     )
-    options.add_argument("run", type=Path, metavar="RUN", help="the directory of a finished run")
+    options.add_argument("run", type=as_path, metavar="RUN", help="the directory of a finished run")
     options.add_argument(
         "--engine",
         choices=["auto", *ENGINES],
@@ -83,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument(
         "--triton",
-        type=Path,
+        type=as_path,
         metavar="DIR",
         help="export the engine onnx, and write it to DIR/refiner, a model of NVIDIA's Triton "
         "Inference Server",
@@ -94,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
 
 def print_sweep(run: RunDir) -> int:
     """Sweep, and print the table."""
-    from zoerefine.exporting.sweep import sweep, table
+    from zoerefine.depth.exporting.sweep import sweep, table
 
     rows, path = sweep(run)
     print(table(rows))

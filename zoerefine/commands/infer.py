@@ -1,20 +1,32 @@
 """zoerefine infer: from an engine bundle, pictures and pseudo depth to refined depth."""
 
 import argparse
+import json
 import math
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoerefine.commands.bundle_option import add_trust_option, print_notes
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.data import ZOEDEPTH_MODEL
-from zoerefine.errors import UserError
+from zoerefine.base.errors import UserError
+from zoerefine.commands.options import (
+    HelpFormat,
+    add_quiet_option,
+    add_trust_option,
+    as_path,
+    print_notes,
+)
+from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
-    from zoerefine.infer.inference import Inference
+    from zoerefine.depth.exporting.bundle.bundle import Engine
+    from zoerefine.depth.infer.inference import Done, Inference
+    from zoerefine.depth.infer.pseudo import PseudoDepth
+    from zoerefine.depth.infer.room import Room
+    from zoerefine.depth.infer.sources import FrameSource
 
+ROOM_FILE = "room.json"
 BATCH = 4
 MAX_BATCH = 1024  # so many frames are in memory at once
 SLOWEST_FPS, FASTEST_FPS = 0.1, 240.0  # of a video
@@ -28,6 +40,7 @@ results, in the folder of --out:
   colors/NAME.png          --colors
   clouds/NAME.ply          --clouds
   metrics.json             --eval
+  room.json                --measured: what was measured once says of the room
   outputs.json             the bundle, --stream, and what the values of depth/ and confidence/ are
 NAME is the path of a picture in its folder without the suffix, or the number of a video frame
 (000000, 000001, ...). Every file records the bundle, the commit and the inputs that it was made
@@ -60,12 +73,15 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv)
     check(args)
 
-    from zoerefine.infer.pipeline import refine
-    from zoerefine.infer.pseudo import NetworkDepth
+    from zoerefine.depth.infer.pipeline import refine
+    from zoerefine.depth.infer.pseudo import NetworkDepth
 
-    job = prepare(args)
-    with job.results.in_use():
+    job, room = prepare(args)
+    with job.results.in_use(work_of(job, args)):
+        job.results.refuse_mixing()
         job.results.write_outputs_file()
+        if room:
+            room.save(args.out / ROOM_FILE)
         if isinstance(job.pseudo, NetworkDepth):
             job.pseudo.state_source()
         summary = refine(job, 1 if args.stream else args.batch or BATCH)
@@ -92,13 +108,13 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormat,
     )
     add = options.add_argument
-    add("bundle", type=Path, nargs="?", metavar="BUNDLE|RUN",
+    add("bundle", type=as_path, nargs="?", metavar="BUNDLE|RUN",
         help="a bundle from `zoerefine export`, or a run: its last bundle; without one, --points "
         "alone correct the pseudo depth")  # fmt: skip
     add_trust_option(options)
     add("--rgb", required=True, metavar="DIR|VIDEO|GLOB",
         help="a folder, searched recursively; a video; or a quoted glob pattern")  # fmt: skip
-    add("--depth", type=Path, metavar="DIR",
+    add("--depth", type=as_path, metavar="DIR",
         help="pseudo depth: 16-bit PNG files as ZoeDepth writes them, with the names of the "
         "pictures; default: a depth network is run")  # fmt: skip
     add("--depth-model", "--zoedepth", default=ZOEDEPTH_MODEL, metavar="MODEL",
@@ -106,15 +122,15 @@ def parser() -> argparse.ArgumentParser:
         "default: %(default)s")  # fmt: skip
     add("--any-pseudo", action="store_true",
         help="accept pseudo depth of another network than the refiner was trained on")  # fmt: skip
-    add("--out", type=Path, required=True, metavar="DIR", help="the folder for all results")
+    add("--out", type=as_path, required=True, metavar="DIR", help="the folder for all results")
     add("--batch", type=int, metavar="N",
         help=f"frames of one size that are refined at a time; default: {BATCH}; always 1 with "
         "--stream")  # fmt: skip
-    add("--eval", type=Path, metavar="DIR",
+    add("--eval", type=as_path, metavar="DIR",
         help="true depth with the names of the pictures: print metrics")  # fmt: skip
-    add("--picture", type=Path, metavar="FILE",
+    add("--picture", type=as_path, metavar="FILE",
         help="draw the middle frame, side by side (png, jpg, pdf or svg)")  # fmt: skip
-    add("--video", type=Path, metavar="FILE.mp4",
+    add("--video", type=as_path, metavar="FILE.mp4",
         help="write all frames side by side as a video (H.264), with labels")  # fmt: skip
     add("--confidence", action="store_true",
         help="write how certain refined depth is; --picture and --video show it, too")  # fmt: skip
@@ -124,9 +140,12 @@ def parser() -> argparse.ArgumentParser:
         "1st and the 99th percentile of depth")  # fmt: skip
     add("--fps", type=float, metavar="N",
         help="frames per second of --video; default: the source's, or 24 for pictures")  # fmt: skip
-    add("--points", type=Path, metavar="DIR",
+    add("--points", type=as_path, metavar="DIR",
         help="metric points of the pictures, which correct the result: NAME.csv with x, y, metres "
         "and sigma, or a low-resolution NAME.png in millimetres")  # fmt: skip
+    add("--measured", type=as_path, metavar="FILE",
+        help="distances that were measured once in the room, a CSV file of frame, x, y, metres: "
+        "they correct all frames; or room.json of an earlier --out")  # fmt: skip
     add("--stream", action="store_true",
         help="make depth steady from frame to frame: the pictures of each folder, in the order of "
         "their names, or a video, are one camera's consecutive frames")  # fmt: skip
@@ -135,15 +154,18 @@ def parser() -> argparse.ArgumentParser:
     camera("--fov", type=float, default=90.0, metavar="DEG",
            help="horizontal field of view for --clouds; default: %(default)g")  # fmt: skip
     camera("--intrinsics", type=float, nargs=4, metavar=("FX", "FY", "CX", "CY"),
-           help="focal lengths and principal point for --clouds, in pixels")  # fmt: skip
+           help="focal lengths and principal point in pixels, for --clouds and for distances "
+           "between two pixels of --measured")  # fmt: skip
     add_quiet_option(options)
     return options
 
 
 def check(args: argparse.Namespace) -> None:
     """Raises `UserError` for what is wrong without looking at any file."""
-    if not args.bundle and not args.points:
-        raise UserError("give a bundle or a run, or --points to correct pseudo depth without one")
+    if not (args.bundle or args.points or args.measured):
+        raise UserError(
+            "give a bundle or a run, or --points or --measured to correct pseudo depth without one"
+        )
     if args.confidence and args.points:
         raise UserError(
             "--confidence is the refiner's own, and does not hold for depth that --points correct: "
@@ -176,27 +198,32 @@ def check(args: argparse.Namespace) -> None:
             raise UserError(f"{option} {path}: the name must end in {' or '.join(suffixes)}")
 
 
-def prepare(args: argparse.Namespace) -> "Inference":
-    """Open and check all inputs; nothing is written before."""
-    from zoerefine.exporting.bundle import bundle_of, load_bundle
-    from zoerefine.exporting.outputs import NO_CONFIDENCE
-    from zoerefine.files import check_pairs
-    from zoerefine.infer.inference import Inference
-    from zoerefine.infer.point_cloud import CameraOptions
-    from zoerefine.infer.points_alone import points_alone
-    from zoerefine.infer.pseudo import DepthFiles, check_source, load_network_depth
-    from zoerefine.infer.results import ResultFolder, check_separate, check_writable
-    from zoerefine.infer.side_by_side import remove_parts
-    from zoerefine.infer.side_video import check_encoder
-    from zoerefine.infer.sources import open_source
-    from zoerefine.own_files import refuse_foreign
-    from zoerefine.points.metric_points import PointFiles
+def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
+    """Open and check all inputs; nothing is written before. With --measured also its room."""
+    from zoerefine.base.files.atomic import check_pairs
+    from zoerefine.base.files.own import refuse_foreign
+    from zoerefine.depth.data.metric_points import PointFiles
+    from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
+    from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
+    from zoerefine.depth.infer.inference import Inference
+    from zoerefine.depth.infer.pictures import remove_parts
+    from zoerefine.depth.infer.point_cloud import CameraOptions
+    from zoerefine.depth.infer.points_alone import points_alone
+    from zoerefine.depth.infer.pseudo import DepthFiles, check_source, load_network_depth
+    from zoerefine.depth.infer.results import (
+        PSEUDO_DEPTH,
+        ResultFolder,
+        check_separate,
+        check_writable,
+    )
+    from zoerefine.depth.infer.sources import open_source
+    from zoerefine.depth.infer.video import check_encoder
 
     if args.video:
         check_encoder()
     bundle = bundle_of(args.bundle) if args.bundle else None
     engine = load_bundle(bundle, args.trust) if bundle else points_alone()
-    if args.confidence and not engine.has_confidence:
+    if args.confidence and not (engine.has_confidence or args.measured):
         raise UserError(f"--confidence: {bundle} has no confidence: {NO_CONFIDENCE}")
     source = open_source(args.rgb)
     for folder, what in ((args.depth, "pseudo depth"), (args.eval, "true depth")):
@@ -220,12 +247,16 @@ def prepare(args: argparse.Namespace) -> "Inference":
     for option, path in (("--picture", args.picture), ("--video", args.video)):
         refuse_foreign(filter(None, [path]), option)
     results.refuse_foreign_files(source.names, bool(args.eval), not args.depth)
-    results.refuse_mixing()
-    pseudo = (
+    pseudo: PseudoDepth = (
         DepthFiles(args.depth)
         if args.depth
-        else load_network_depth(args.depth_model, results.pseudo_depth)
+        else load_network_depth(args.depth_model, args.out / PSEUDO_DEPTH)
     )
+    room = room_for(args, engine, source, pseudo) if args.measured else None
+    engine = room.engine(engine) if room else engine
+    results = replace(results, bundle=engine.digest)
+    if room:
+        refuse_foreign([args.out / ROOM_FILE], "--out")
     if bundle and not args.any_pseudo:
         check_source(bundle, engine, pseudo.source(source.names))
     for folder in (*(path.parent for path in drawings), args.out):
@@ -233,28 +264,63 @@ def prepare(args: argparse.Namespace) -> "Inference":
     for path in drawings:
         remove_parts(path)
     print_notes(bundle, engine.manifest)
-    return Inference(engine, source, pseudo, results, points)
+    return Inference(engine, source, pseudo, results, points), room
 
 
-def evaluate(job: "Inference", done: set[str], truth: Path) -> int:
+def room_for(
+    args: argparse.Namespace, engine: "Engine", source: "FrameSource", pseudo: "PseudoDepth"
+) -> "Room":
+    """The calibration of the room by --measured. Says what is in doubt, and what to measure."""
+    from zoerefine.base.progress import say
+    from zoerefine.depth.data.dataset import checked_intrinsics
+    from zoerefine.depth.infer.room import Room, measure
+    from zoerefine.depth.points.measured_file import read_measured
+
+    intrinsics = checked_intrinsics(args.intrinsics, "--intrinsics") if args.intrinsics else None
+    if args.measured.suffix == ".json":
+        room = Room.load(args.measured)
+        room.check(pseudo.source(source.names), engine, intrinsics)
+        return room
+    found = measure(read_measured(args.measured), engine, source, pseudo, intrinsics)
+    for line in found.in_doubt.values():
+        say(line)
+    print(found)
+    return found.room
+
+
+def work_of(job: "Inference", args: argparse.Namespace) -> str:
+    """A text that tells everything that decides what is in the files of --out."""
+    places = {name: getattr(args, name) for name in ("rgb", "depth", "points", "eval")}
+    facts = {name: path and os.path.abspath(path) for name, path in places.items()}
+    for name in ("depth_model", "confidence", "colors", "range", "stream"):
+        facts[name] = getattr(args, name)
+    facts |= {"bundle": job.engine.digest, "camera": str(job.results.camera)}
+    return json.dumps(facts, indent=2) + "\n"
+
+
+def evaluate(job: "Inference", done: "Done", truth: Path) -> int:
     """Print the metrics and write metrics.json; returns how many frames could not be compared."""
-    from zoerefine.files import write_json
-    from zoerefine.infer.evaluate import evaluate, table
-    from zoerefine.infer.results import METRICS_FILE
+    from zoerefine.base.files.atomic import write_json
+    from zoerefine.base.files.own import JSON_MARK
+    from zoerefine.depth.infer.evaluate import evaluate, table
+    from zoerefine.depth.infer.results import METRICS_FILE
 
     report = evaluate(job, done, truth)
-    write_json(job.results.root / METRICS_FILE, report)
+    write_json(job.results.root / METRICS_FILE, JSON_MARK | report)
     print(f"compared with the true depth of {report['frames']} frames:")
     print(table(report))
     return len(report["left_out"])
 
 
-def draw(job: "Inference", done: set[str], args: argparse.Namespace) -> None:
+def draw(job: "Inference", done: "Done", args: argparse.Namespace) -> None:
     """Write the colour pictures, the side-by-side picture and the video, if asked for."""
-    from zoerefine.infer.color_pictures import write_colors
-    from zoerefine.infer.depth_range import DepthRange, range_of_data
-    from zoerefine.infer.side_by_side import draw_middle_frame
-    from zoerefine.infer.side_video import write_video
+    from zoerefine.depth.infer.pictures import (
+        DepthRange,
+        draw_middle_frame,
+        range_of_data,
+        write_colors,
+    )
+    from zoerefine.depth.infer.video import write_video
 
     if args.colors or args.video:
         shown = DepthRange(*args.range) if args.range else range_of_data(job, done)

@@ -4,10 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoerefine.commands.config_option import add_config_option
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.config import load_config
+from zoerefine.base.config import load_config
+from zoerefine.commands.options import HelpFormat, add_config_option, add_quiet_option, as_path
 
 EXAMPLES = """\
 examples, after `zoerefine data synthesize data/synthetic`:
@@ -28,7 +26,10 @@ def main(argv: Sequence[str]) -> int:
     add_config_option(parser, required=True, help="a YAML config")
     parser.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")
     parser.add_argument(
-        "--out", type=Path, default=Path("profile.png"), help="the drawing (default: profile.png)"
+        "--out",
+        type=as_path,
+        default=Path("profile.png"),
+        help="the drawing (default: profile.png)",
     )
     add_quiet_option(parser)
     parser.add_argument(
@@ -39,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error("--steps must be 1 or more")
     cfg = load_config(args.config, args.overrides)  # before torch: a wrong value fails at once
 
-    from zoerefine.training.step_profile import draw, profile
+    from zoerefine.depth.training.check.profile import draw, profile
 
     findings = profile(cfg, args.steps)
     draw(findings, args.out, Path(args.config).name)

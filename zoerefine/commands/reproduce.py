@@ -1,32 +1,45 @@
 """zoerefine reproduce: run a recorded job again and compare the results."""
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Any
 
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.launch.comparison import (
+from zoerefine.base.run_dir import RunDir
+from zoerefine.base.texts import counted
+from zoerefine.commands.options import (
+    HelpFormat,
+    add_json_option,
+    add_quiet_option,
+    as_path,
+    print_json,
+)
+from zoerefine.lab.launch.git.mirror import mirrors_in_use
+from zoerefine.lab.launch.home import home_folder
+from zoerefine.lab.launch.launcher import start
+from zoerefine.lab.launch.record.comparison import (
     DIFFERS,
+    IGNORED,
     MISMATCH,
     SAME,
+    SPEED,
     TOLERANCE,
     Comparison,
+    check_ignored,
     compare_results,
     matching_files,
 )
-from zoerefine.launch.home import home_folder
-from zoerefine.launch.launcher import start
-from zoerefine.launch.mirror import mirrors_in_use
-from zoerefine.launch.reproduce import (
+from zoerefine.lab.launch.record.reproduce import (
     check_commit,
     check_data,
     check_machine,
     check_run,
     next_run_dir,
     recorded_plan,
+    recorded_variables,
 )
-from zoerefine.run_dir import RunDir
 
 MAX_ROWS = 20
 EPILOG = """\
@@ -42,6 +55,39 @@ message says why
 """
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What was found.
+
+    Attributes:
+        verdict: "reproduced" or "not reproduced"; "not reproducible" where the record is not what
+            it was; "reproducible" where it is and nothing was run.
+        message: the last line.
+        tolerance: the relative difference that metrics may have; 0: bit-exact.
+        again: the repetition.
+    """
+
+    verdict: str
+    message: str
+    code: int
+    tolerance: float
+    facts: Sequence[Comparison]
+    results: Sequence[Comparison] = ()
+    again: RunDir | None = None
+
+    def document(self, run: RunDir) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "run": str(run.path),
+            "verdict": self.verdict,
+            "message": self.message,
+            "tolerance": self.tolerance,
+            "again": str(self.again.path) if self.again else None,
+            "facts": [vars(one) for one in self.facts],
+            "results": [vars(one) for one in self.results],
+        }
+
+
 def main(argv: Sequence[str]) -> int:
     """Run a recorded job again; 0 only if the results are the same."""
     parser = argparse.ArgumentParser(
@@ -53,9 +99,14 @@ def main(argv: Sequence[str]) -> int:
         formatter_class=HelpFormat,
     )
     add = parser.add_argument
-    add("run", type=Path, metavar="RUN", help="the directory of a run that `zoerefine run` made")
+    add(
+        "run",
+        type=as_path,
+        metavar="RUN",
+        help="the directory of a run that `zoerefine run` made",
+    )
     add("--repo", default="", metavar="URL", help="where the repository is now, if it has moved")
-    add("--home", type=Path, metavar="DIR",
+    add("--home", type=as_path, metavar="DIR",
         help="where mirrors, workspaces and environments are kept (default: $ZOEREFINE_HOME, or "
         "~/.cache/zoerefine)")  # fmt: skip
     add("--tolerance", type=float, default=TOLERANCE, metavar="X",
@@ -64,74 +115,104 @@ def main(argv: Sequence[str]) -> int:
     add("--compare", action="append", default=[], metavar="PATTERN",
         help="also compare the files of this name that the job left in its workspace, e.g. "
         "'*.pt'; may be given several times")  # fmt: skip
+    add("--ignore", action="append", default=[], metavar="GLOB",
+        help="a metric that does not count, e.g. 'charts/*'; may be given several times; times and "
+        "speeds never count")  # fmt: skip
     add("--check", action="store_true", help="list what differs from the record, and run nothing")
     add("--fresh", action="store_true",
         help="run the job once more, even if it was reproduced before")  # fmt: skip
+    add_json_option(parser)
     add_quiet_option(parser)
     args = parser.parse_args(argv)
     args.home = home_folder(args.home)
-    with mirrors_in_use(args.home):
-        return reproduce(RunDir(args.run.resolve()), args)
+    run = RunDir(args.run.resolve())
+    # With --json, what a person reads goes to stderr, and so does what the job prints.
+    readable = sys.stderr if args.json else sys.stdout
+    with mirrors_in_use(args.home), redirect_stdout(readable):
+        outcome = reproduce(run, args)
+        print(outcome.message)
+    if args.json:
+        print_json(outcome.document(run))
+    return outcome.code
 
 
-def reproduce(run: RunDir, args: argparse.Namespace) -> int:
-    """Check the record, run the job again, compare; 0 only if the results are the same."""
+def reproduce(run: RunDir, args: argparse.Namespace) -> Outcome:
+    """Check the record, run the job again, compare."""
+    check_ignored(run, args.ignore)
     matching_files(run, args.compare)  # a wrong pattern is refused before the job runs
     plan = recorded_plan(run, args.home, args.repo)
 
     checks = [*check_run(run, plan), *check_commit(run, plan), *check_machine(run)]
     checks += check_data(run, lambda: data_digests(run))
+    variables = recorded_variables(run) or {}
+    checks += [Comparison(name, value, value, SAME) for name, value in variables.items()]
     exact = not any(check.verdict == DIFFERS and check.what != "commit" for check in checks)
+    tolerance = 0.0 if exact else args.tolerance
     different = [check for check in checks if check.verdict != SAME]
     print(f"{len(checks) - len(different)} of {len(checks)} facts are as recorded "
-          "(commit, config, the run's files, packages, machine, data)")  # fmt: skip
+          "(commit, config, the run's files, packages, machine, variables, data)")  # fmt: skip
+    if variables:
+        print("set again as recorded: " + ", ".join("=".join(one) for one in variables.items()))
     print_comparisons("changed since the run", different)
     mismatches = [check for check in checks if check.verdict == MISMATCH]
     if mismatches:
-        print(f"NOT REPRODUCIBLE: {mismatches[0].what} is not what was recorded")
-        return 2
+        message = f"NOT REPRODUCIBLE: {mismatches[0].what} is not what was recorded"
+        return Outcome("not reproducible", message, 2, tolerance, checks)
     if args.check:
         how = "must be bit-exact" if exact else f"may differ by {args.tolerance:g}"
-        print(f"the run can be reproduced; its results {how}")
-        return 0
+        message = f"the run can be reproduced; its results {how}"
+        return Outcome("reproducible", message, 0, tolerance, checks)
     again = next_run_dir(run, args.fresh)
-    code = start(plan, again)
+    if again.status().state == "finished":
+        print("compared with the repetition of before; --fresh runs the job once more")
+    code = start(plan, again, recorded=recorded_variables(run))
     if code:
-        print(f"NOT REPRODUCED: the job ended with exit code {code}, see {again.log_file}")
-        return 1
-    tolerance = 0.0 if exact else args.tolerance
-    comparisons = compare_results(run, again, tolerance, args.compare)
-    return verdict(comparisons, again, tolerance)
+        message = f"NOT REPRODUCED: the job ended with exit code {code}, see {again.log_file}"
+        return Outcome("not reproduced", message, 1, tolerance, checks, (), again)
+    results = compare_results(run, again, tolerance, args.compare, args.ignore)
+    message = verdict(results, again, tolerance)
+    same = message.startswith("REPRODUCED")
+    word = "reproduced" if same else "not reproduced"
+    return Outcome(word, message, 0 if same else 1, tolerance, checks, results, again)
 
 
 def data_digests(run: RunDir) -> Mapping[str, str]:
     """The digest of the data that the run's config names, as they are now."""
-    from zoerefine.config import load_config
-    from zoerefine.training.job import prepare
+    from zoerefine.base.config import load_config
+    from zoerefine.depth.training.job import prepare
 
     cache, _ = prepare(load_config(run.config_file))
     return {"dataset_digest": cache.dataset_digest}
 
 
-def verdict(comparisons: Sequence[Comparison], again: RunDir, tolerance: float) -> int:
-    """Print the comparison and the verdict; 0 if the run was reproduced."""
+def verdict(found: Sequence[Comparison], again: RunDir, tolerance: float) -> str:
+    """Print the comparison; returns the verdict's line."""
+    left_out = [one for one in found if one.verdict in (SPEED, IGNORED)]
+    comparisons = [one for one in found if one not in left_out]
     if not comparisons:
-        print("NOT REPRODUCED: the job left no results to compare")
-        return 1
+        return "NOT REPRODUCED: the job left no results to compare"
     different = [one for one in comparisons if one.verdict != SAME]
     shown = different or comparisons
     print_comparisons("recorded and repeated results", shown[:MAX_ROWS])
     if len(shown) > MAX_ROWS:
         print(f"... and {len(shown) - MAX_ROWS} more")
+    print_comparisons("not counted", left_out[:MAX_ROWS])
     mismatches = sum(one.verdict == MISMATCH for one in comparisons)
-    total = len(comparisons)
+    total, apart = len(comparisons), uncounted(left_out)
     if mismatches:
         limit = f" by more than {tolerance:g}" if tolerance else ""
-        print(f"NOT REPRODUCED: {mismatches} of {total} values differ{limit}: {again.path}")
-        return 1
+        return f"NOT REPRODUCED: {mismatches} of {total} values differ{limit}{apart}: {again.path}"
     measure = f"the same within {tolerance:g}" if tolerance else "exactly the same"
-    print(f"REPRODUCED: {total} values are {measure}: {again.path}")
-    return 0
+    return f"REPRODUCED: {total} values are {measure}{apart}: {again.path}"
+
+
+def uncounted(left_out: Sequence[Comparison]) -> str:
+    """How many values of each kind the verdict leaves out; empty for none."""
+    speeds = sum(one.verdict == SPEED for one in left_out)
+    ignored = len(left_out) - speeds
+    parts = [counted(speeds, "speed")] if speeds else []
+    parts += [f"{ignored} ignored"] if ignored else []
+    return f" (not counted: {', '.join(parts)})" if parts else ""
 
 
 def print_comparisons(title: str, comparisons: Sequence[Comparison]) -> None:
@@ -141,7 +222,7 @@ def print_comparisons(title: str, comparisons: Sequence[Comparison]) -> None:
 
     if not comparisons:
         return
-    colours = {SAME: "green", DIFFERS: "yellow", MISMATCH: "red"}
+    colours = {SAME: "green", DIFFERS: "yellow", MISMATCH: "red", SPEED: "dim", IGNORED: "dim"}
     table = Table(title=title, title_justify="left")
     for name in ("what", "recorded", "now", ""):
         table.add_column(name, overflow="fold", no_wrap=name == "")

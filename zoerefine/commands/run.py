@@ -6,23 +6,30 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoerefine.commands.config_option import add_config_option
+from zoerefine.base.errors import UserError
+from zoerefine.base.identity import OWN_MODULES
+from zoerefine.base.progress import is_quiet
+from zoerefine.base.registries import ENVIRONMENTS
 from zoerefine.commands.executor_options import add_executor_options, resources_of
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.notify_option import add_notify_option
-from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.errors import UserError
-from zoerefine.identity import OWN_MODULES
-from zoerefine.launch.environment_build import CURRENT
-from zoerefine.launch.executor import NO_RESOURCES
-from zoerefine.launch.home import home_folder
-from zoerefine.launch.job_words import NO_CONFIG, usual_overrides
-from zoerefine.launch.launch_plan import Job
-from zoerefine.launch.launcher import launch
-from zoerefine.launch.left import GIB, LIMIT_BYTES
-from zoerefine.launch.notification import notifying
-from zoerefine.progress import is_quiet
-from zoerefine.registries import ENVIRONMENTS
+from zoerefine.commands.options import (
+    HelpFormat,
+    add_config_option,
+    add_notify_option,
+    add_pattern_option,
+    add_quiet_option,
+    as_path,
+    check_patterns,
+    existing_config,
+)
+from zoerefine.lab.launch.environment.build import CURRENT
+from zoerefine.lab.launch.environment.variables import read_named
+from zoerefine.lab.launch.home import home_folder
+from zoerefine.lab.launch.job import Job
+from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, usual_overrides
+from zoerefine.lab.launch.launcher import launch
+from zoerefine.lab.launch.notify import notifying
+from zoerefine.lab.launch.queue.executor import NO_RESOURCES
+from zoerefine.lab.launch.workspace.left import GIB, LIMIT_BYTES
 
 OLDER_SPELLINGS = (
     *("--repo_url", "--branch_name", "--commit_hash", "--cfg_path", "--cfg_path_arg_name"),
@@ -58,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     home = home_folder(args.home)
     if args.list or args.clean:
         from zoerefine.commands.stored_tables import print_cluster_jobs, print_stored
-        from zoerefine.launch.housekeeping import clean, stored_folders
+        from zoerefine.lab.launch.housekeeping import clean, stored_folders
 
         if args.clean:
             shown = clean(home, args.older_than, args.keep, args.discard)
@@ -104,6 +111,10 @@ def parser() -> argparse.ArgumentParser:
     add("--commits", type=listed, metavar="A,B,...", help="commits, tags or branches")
     add("--configs", type=listed, metavar="X,Y,...", help="config files")
     add("--seeds", type=seeds, metavar="SEEDS", help="0:5 for 0, 1, 2, 3, 4; or a list: 1,3")
+    add("--fail-fast", action="store_true",
+        help="when a job fails, stop the others and start no more")  # fmt: skip
+    add("--metric", default="", metavar="NAME",
+        help="the metric that the table shows of each job (default: the first ones)")  # fmt: skip
     add("--parallel", type=positive, default=0, metavar="N",
         help="run N jobs at a time (default: 1; with slurm all at once)")  # fmt: skip
     add_executor_options(many)
@@ -132,9 +143,9 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--branch", "--branch_name", default="", metavar="NAME",
         help="refuse a commit that is not on this branch; without --commit, run the branch's "
         "newest commit")  # fmt: skip
-    add_config_option(group, type=Path,
+    add_config_option(group,
         help="a YAML config; if there is no such file, the commit's file of this path is "
-        "used. A script may have none")  # fmt: skip
+        "used, or an example of this name, such as demo. A script may have none")  # fmt: skip
     add("--config-flag", "--cfg_path_arg_name", default="--config", metavar="NAME",
         help="the option by which the job takes its config, e.g. cfg for --cfg (default: "
         "--config); '' if the config is its first argument")  # fmt: skip
@@ -142,20 +153,23 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
         help="package.module, or a script's path in the repository (default: "
         "zoerefine.train)")  # fmt: skip
     add("--seed-key", default=Job.seed_key, metavar="KEY",
-        help="the config key of the seed, which --seeds sets and the job finds in ZOEREFINE_SEED "
+        help="the config key of the seed, which the job also finds in ZOEREFINE_SEED "
         "(default: SEED)")  # fmt: skip
     add("--cwd", choices=["workspace", "caller", "run"],
         help="the job's working directory: its workspace (default), your own folder, as with "
         "the older spellings, or the run directory")  # fmt: skip
-    add("--overrides", dest="overrides_in", choices=["arguments", "options", "file"],
+    add("--overrides", dest="overrides_in", choices=["arguments", *OPTIONS, "file"],
         help="how the job gets KEY VALUE: arguments: as its last arguments (default); options: as "
-        "--KEY=VALUE (default without a config); file: merged into its copy of the config, for "
-        "scripts that take only a file; +KEY VALUE adds a key")  # fmt: skip
+        "--KEY=VALUE (default without a config); assignments: as KEY=VALUE, as Hydra takes them; "
+        "file: merged into its copy of the config, for scripts that take only a file; +KEY VALUE "
+        "adds a key")  # fmt: skip
     add("--left-limit", type=gibibytes, default=LIMIT_BYTES, metavar="GIB",
         help="collect at most GIB of the files that the job leaves in its workspace, the smallest "
         f"first; the others stay there (default: {LIMIT_BYTES // GIB})")  # fmt: skip
-    add("--metric-pattern", default="", metavar="REGEX",
-        help="finds metrics in the job's output, e.g. 'val_acc=(\\S+)'")  # fmt: skip
+    add_pattern_option(group)
+    add("--record-env", action="append", default=[], metavar="NAME[=VALUE]",
+        help="an environment variable that decides the result: it is recorded, a part of the "
+        "job's identity, and set again by `reproduce`; may be repeated")  # fmt: skip
     add("--processes", type=processes, default=1, metavar="N",
         help="start the job N times by torchrun, on all --nodes together; the processes can train "
         "together (default: 1, without torchrun)")  # fmt: skip
@@ -165,9 +179,9 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
         help="run a finished job once more, beside the first run")  # fmt: skip
     add("--again-number", type=int, default=0, metavar="N",
         help="the N-th of these further runs, as `zoerefine show` prints it")  # fmt: skip
-    add("--runs", type=Path, metavar="DIR",
+    add("--runs", type=as_path, metavar="DIR",
         help="where run directories are made (default: RUN.ROOT, or ./runs)")  # fmt: skip
-    add("--home", "--copies_base_path", type=Path, metavar="DIR",
+    add("--home", "--copies_base_path", type=as_path, metavar="DIR",
         help="where mirrors, workspaces and environments are kept (default: $ZOEREFINE_HOME, or "
         "~/.cache/zoerefine)")  # fmt: skip
     add("--allow-dirty", action="store_true",
@@ -177,7 +191,7 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
         help="current: the packages of this Python (default); venv: a virtual environment made "
         "from the commit's requirements.lock, kept for later runs; uv: the same in seconds, also "
         "from uv.lock or pylock.toml")  # fmt: skip
-    add("--caller", type=Path, default=Path.cwd(), metavar="DIR",
+    add("--caller", type=as_path, default=Path.cwd(), metavar="DIR",
         help="your folder (default: the current one): --config and zoerefine's own configs are "
         "relative to it, other jobs find it in ZOEREFINE_CALLER_FOLDER or with --cwd "
         "caller")  # fmt: skip
@@ -246,10 +260,7 @@ def positive(text: str) -> int:
 
 def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
     """The job that the options describe."""
-    if args.metric_pattern:
-        from zoerefine.run_metrics import parse_pattern  # it loads NumPy
-
-        parse_pattern(args.metric_pattern)
+    check_patterns(args.metric_pattern)
     flag = args.config_flag
     config = Path(args.config or NO_CONFIG)
     return Job(
@@ -267,11 +278,12 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
         cwd=args.cwd,
         overrides_in=args.overrides_in or usual_overrides(config),
         again=args.again_number,
-        metric_pattern=args.metric_pattern,
+        metric_patterns=tuple(args.metric_pattern),
         seed_key=args.seed_key,
         name=args.name,
         left_limit_bytes=args.left_limit,
         processes=args.processes,
+        record_env=read_named(args.record_env),
     )
 
 
@@ -285,19 +297,20 @@ def check_spread(processes: int, nodes: int) -> None:
 
 def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
     """Launch every combination of commits, configs and seeds, or one job on a cluster."""
-    from zoerefine.launch.executor import open_executor
-    from zoerefine.launch.executor.cluster_settings import agreed_settings
-    from zoerefine.launch.job_queue import make_queue, run_queue
+    from zoerefine.lab.launch.queue.executor import agreed_settings, open_executor
+    from zoerefine.lab.launch.queue.job_queue import make_queue, run_queue
 
     commits = args.commits or [job.ref]
-    configs = [Path(name) for name in args.configs or [job.config]]
+    configs = [existing_config(str(name)) for name in args.configs or [job.config]]
     with notifying(args.notify, "queue") as ending:
         jobs = make_queue(job, commits, configs, args.seeds or [], args.runs, home, args.again)
+        for one in jobs:
+            one.metric = args.metric
         agreed = agreed_settings([one.cluster for one in jobs]) if args.executor != "local" else {}
         resources = resources_of(args, agreed)
         check_spread(job.processes, resources.nodes)
         with open_executor(args.executor, resources) as executor:
-            ending.code = run_queue(jobs, executor, args.parallel)
+            ending.code = run_queue(jobs, executor, args.parallel, args.fail_fast)
         if not (args.commits or args.configs or args.seeds) and jobs[0].code is not None:
             ending.code = jobs[0].code  # one job: its own
         states = Counter(one.state for one in jobs)

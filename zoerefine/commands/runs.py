@@ -6,22 +6,30 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.quiet_option import add_quiet_option
+from zoerefine.base.errors import UserError
+from zoerefine.commands.options import (
+    HelpFormat,
+    add_json_option,
+    add_pattern_option,
+    add_quiet_option,
+    check_patterns,
+    print_json,
+)
 from zoerefine.commands.runs_archive import ARCHIVE_COMMANDS
-from zoerefine.commands.runs_changes import change, delete_trash, remove
-from zoerefine.errors import UserError
+from zoerefine.commands.runs_changes import change, change_trash, remove
 
 if TYPE_CHECKING:
-    from zoerefine.listing.run_row import RunRow
+    from zoerefine.lab.listing.row import RunRow
 
+USUAL_METRIC = "val.refined.abs_rel"
 DESCRIPTION = """\
 List runs with state, start, size and a metric. Filters select runs; --tag, --note, --archive and
 --remove change the selected ones. Archived runs are listed only with --archived.
 
 --remove never removes a run that is running, damaged or tagged, that belongs to a study, that an
-engine bundle was exported from, or whose files another run or a study uses. It prints what it would
-remove, and removes it with --yes.
+engine bundle was exported from, or whose weights another run or a study starts from. It prints what
+it would remove, and with --yes moves it to the trash, from which --restore brings it back for 30
+days.
 
 `zoerefine runs push` and `zoerefine runs pull` copy runs to an object store or another disk, and
 back. Each has its own --help.
@@ -32,6 +40,7 @@ examples, after `make demo`:
   zoerefine runs --where "state=='finished' and TRAIN.LR>1e-4" --sort val.refined.abs_rel
   zoerefine runs runs/demo/latest/best --tag paper --note "table 2"
   zoerefine runs --remove --keep-best 5 --older-than 30
+  zoerefine runs --restore 'unet/*'
   zoerefine runs --watch
   zoerefine runs push runs/demo/latest s3://bucket/runs
 
@@ -49,12 +58,12 @@ def main(argv: Sequence[str]) -> int:
     args = options().parse_args(argv)
     check_options(args)
     if args.watch:
-        from zoerefine.listing.watch_page import watch
+        from zoerefine.lab.listing.watch_page import watch
 
         watch(lambda: selected(args)[1][: args.limit], args.metric)
         return 0
-    if args.remove and args.yes:
-        delete_trash(args)
+    if args.restore is not None or args.empty_trash:
+        return change_trash(args)
     found, rows, left_out = selected(args)
     report_left_out(left_out)
     if changes_labels(args):
@@ -66,19 +75,22 @@ def main(argv: Sequence[str]) -> int:
 
 def selected(args: argparse.Namespace) -> "tuple[list[RunRow], list[RunRow], dict[str, str]]":
     """All runs, the selected ones in order, and what `--where` could not be applied to."""
-    from zoerefine.listing.run_index import find_rows
-    from zoerefine.listing.selection import Selection, select, sort_rows
+    from zoerefine.lab.listing.index import find_rows
+    from zoerefine.lab.listing.selection import Selection, select, sort_rows
 
-    selection = Selection(
-        args.where, tuple(args.state), args.commit, args.name, args.tagged, args.archived
-    )
+    selection = Selection(*filters(args))
     if changes_labels(args) and not args.runs and selection.is_everything:
         raise UserError("this would change every run: name runs, or give a filter such as --state")
-    found, index = find_rows(args.runs or ["runs"])
+    found, index = find_rows(args.runs or ["runs"], patterns_of_output=args.metric_pattern)
     chosen, left_out = select(found, index, selection)
     rows = sort_rows(chosen, index, args.sort, args.reverse != (args.sort == "started"))
     index.save()
     return found, rows, left_out
+
+
+def filters(args: argparse.Namespace) -> tuple[str, tuple[str, ...], str, str, str, bool]:
+    """What the options select, as the fields of a `Selection`."""
+    return args.where, tuple(args.state), args.commit, args.name, args.tagged, args.archived
 
 
 def changes_labels(args: argparse.Namespace) -> bool:
@@ -111,8 +123,10 @@ def options() -> argparse.ArgumentParser:
         "state, name, size, commit, seed, a metric or a config key")  # fmt: skip
     add("--reverse", action="store_true", help="sort in the other direction")
     add("--limit", type=int, metavar="N", help="list at most N runs")
-    add("--metric", default="val.refined.abs_rel", metavar="NAME", help="the metric that is listed "
-        "and that --keep-best compares (default: %(default)s)")  # fmt: skip
+    add("--metric", default=USUAL_METRIC, metavar="NAME", help="the metric that is listed "
+        "and that --keep-best compares (default: %(default)s; where no run has it, the list shows "
+        "one that all runs share)")  # fmt: skip
+    add_pattern_option(parser)
     add("--tag", action="append", default=[], metavar="TAG", help="add a tag; may be repeated")
     add("--untag", action="append", default=[], metavar="TAG", help="take a tag away")
     add("--note", metavar="TEXT", help="write a note; an empty text removes it")
@@ -120,19 +134,24 @@ def options() -> argparse.ArgumentParser:
     one.add_argument("--archive", action="store_true", help="list the runs no longer by default")
     one.add_argument("--unarchive", action="store_true", help="list them again; needs --archived")
     one.add_argument("--remove", action="store_true", help="remove runs; needs a rule")
+    one.add_argument("--restore", metavar="NAME", help="bring removed runs back: ID, NAME/ID or a "
+        "glob")  # fmt: skip
+    one.add_argument("--empty-trash", action="store_true", help="delete removed runs for good")
     one.add_argument("--watch", action="store_true", help="redraw the list until Ctrl-C")
     add("--keep-best", type=int, metavar="N", help="rule: not among the N best of their name; runs "
         "without the metric stay")  # fmt: skip
     add("--maximize", action="store_true", help="higher values of the metric are better")
     add("--older-than", type=float, metavar="DAYS", help="rule: ended more than DAYS days ago")
     add("--yes", action="store_true", help="remove, do not only print")
+    add_json_option(parser)
     add_quiet_option(parser)
     return parser
 
 
 def check_options(args: argparse.Namespace) -> None:
     """Raises `UserError` for options that do not fit together."""
-    from zoerefine.listing.labels import check_note, check_tag
+    check_patterns(args.metric_pattern)
+    from zoerefine.lab.listing.labels import check_note, check_tag
 
     for tag in [*args.tag, *args.untag]:
         check_tag(tag)
@@ -144,6 +163,9 @@ def check_options(args: argparse.Namespace) -> None:
         raise UserError("--keep-best, --older-than, --maximize and --yes belong to --remove")
     if args.remove and (args.tag or args.untag or args.note is not None):
         raise UserError("--remove cannot be given with --tag, --untag or --note")
+    in_trash = args.restore is not None or args.empty_trash
+    if in_trash and (changes_labels(args) or any(filters(args)) or args.limit is not None):
+        raise UserError("--restore and --empty-trash only take folders of runs")
     if (args.keep_best or 0) < 0 or (args.limit or 0) < 0:
         raise UserError("--keep-best and --limit must not be negative")
     if args.limit is not None and (args.remove or changes_labels(args)):
@@ -154,14 +176,16 @@ def check_options(args: argparse.Namespace) -> None:
         raise UserError(f"--older-than {args.older_than:g} is not a number of days")
     if args.watch and changes_labels(args):
         raise UserError("--watch changes nothing: leave out the other options")
+    if args.json and (args.watch or args.remove or in_trash or changes_labels(args)):
+        raise UserError("--json is for the list: leave out --watch and the options of changes")
     if args.watch and not sys.stdout.isatty():
         raise UserError("--watch needs a terminal")
 
 
 def report_left_out(left_out: dict[str, str]) -> None:
     """Say how many runs the filter could not be applied to, with the first reason."""
-    from zoerefine.progress import say
-    from zoerefine.visible_text import visible
+    from zoerefine.base.progress import say
+    from zoerefine.base.texts import visible
 
     if left_out:
         path, reason = next(iter(left_out.items()))
@@ -169,12 +193,24 @@ def report_left_out(left_out: dict[str, str]) -> None:
         say(visible(f"--where cannot be applied to {count:,} runs, such as {path}: {reason}"))
 
 
+def listed_metric(rows: "list[RunRow]", asked: str) -> str:
+    """The metric of the list: the default only where a run has it, else one that all share."""
+    measured = [row.metrics for row in rows if row.metrics]
+    if asked != USUAL_METRIC or not measured or any(asked in found for found in measured):
+        return asked
+    return next((name for name in measured[0] if all(name in one for one in measured)), asked)
+
+
 def show(rows: "list[RunRow]", args: argparse.Namespace) -> int:
     """Print the list."""
-    from zoerefine.listing.run_table import header, line_of, summary
-    from zoerefine.progress import say
+    from zoerefine.base.progress import say
+    from zoerefine.lab.listing.table import header, line_of, summary
 
     shown = rows if args.limit is None else rows[: args.limit]
-    print("\n".join([header(args.metric), *(line_of(row, args.metric) for row in shown)]))
+    if args.json:
+        print_json({"runs": [row.facts() for row in shown]})
+        return 0
+    metric = listed_metric(shown, args.metric)
+    print("\n".join([header(metric), *(line_of(row, metric) for row in shown)]))
     say(summary(rows))
     return 0

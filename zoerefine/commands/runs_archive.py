@@ -4,8 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.quiet_option import add_quiet_option
+from zoerefine.commands.options import HelpFormat, add_quiet_option, as_path
 
 PUSH = """\
 Copy runs to URL/NAME/ID: an object store (s3://bucket/folder) or a folder of another disk. Files
@@ -34,10 +33,10 @@ def push(argv: Sequence[str]) -> int:
     """Archive runs."""
     args = push_options().parse_args(argv)
 
-    from zoerefine.archive.local_run import find_run
-    from zoerefine.archive.push import push
-    from zoerefine.archive.remote import Remote
-    from zoerefine.visible_text import visible
+    from zoerefine.base.texts import visible
+    from zoerefine.lab.archive.local_run import find_run
+    from zoerefine.lab.archive.push import push
+    from zoerefine.lab.archive.remote import Remote
 
     remote = Remote(args.url)
     for run in dict.fromkeys(map(find_run, args.runs)):
@@ -49,9 +48,9 @@ def pull(argv: Sequence[str]) -> int:
     """Fetch archived runs."""
     args = pull_options().parse_args(argv)
 
-    from zoerefine.archive.pull import pull
-    from zoerefine.archive.remote import Remote
-    from zoerefine.visible_text import visible
+    from zoerefine.base.texts import visible
+    from zoerefine.lab.archive.pull import pull
+    from zoerefine.lab.archive.remote import Remote
 
     for url in dict.fromkeys(args.urls):
         print(visible(str(pull(Remote(url), args.runs))), flush=True)
@@ -75,7 +74,7 @@ def pull_options() -> argparse.ArgumentParser:
     """The options of `zoerefine runs pull`."""
     made = parser("pull", PULL, PULL_EXAMPLES)
     made.add_argument("urls", nargs="+", metavar="URL", help="archives, as `push` printed them")
-    made.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR",
+    made.add_argument("--runs", type=as_path, default=Path("runs"), metavar="DIR",
                       help="the runs folder that they are copied into (default: runs)")  # fmt: skip
     return made
 

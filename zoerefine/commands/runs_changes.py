@@ -6,17 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoerefine.errors import UserError, damage
+from zoerefine.base.errors import UserError, damage
 
 if TYPE_CHECKING:
-    from zoerefine.listing.labels import Labels
-    from zoerefine.listing.run_row import RunRow
+    from zoerefine.lab.listing.labels import Labels
+    from zoerefine.lab.listing.row import RunRow
 
 
 def change(rows: "list[RunRow]", args: argparse.Namespace) -> int:
     """Change the labels of the selected runs; exit code 1 where that fails for some."""
-    from zoerefine.listing.labels import change_labels
-    from zoerefine.visible_text import visible
+    from zoerefine.base.texts import visible
+    from zoerefine.lab.listing.labels import change_labels
 
     faults = []
     for row in rows:
@@ -32,7 +32,7 @@ def change(rows: "list[RunRow]", args: argparse.Namespace) -> int:
 
 def new_labels(old: "Labels", args: argparse.Namespace) -> "Labels":
     """The labels that a run gets."""
-    from zoerefine.listing.labels import with_tags
+    from zoerefine.lab.listing.labels import with_tags
 
     labels = with_tags(old, args.tag, args.untag)
     if args.note is not None:
@@ -41,40 +41,38 @@ def new_labels(old: "Labels", args: argparse.Namespace) -> "Labels":
 
 
 def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace) -> int:
-    """Remove what the rule names, or print what would be removed.
+    """Move what the rule names to the trash, or print what would be removed.
 
     The exit code is 1 where some of it cannot be removed, though nothing protects it.
     """
-    from functools import partial
-
-    from zoerefine.listing.protection import Protection
-    from zoerefine.listing.removal import Rule, preview, remove_runs, to_remove
-    from zoerefine.visible_text import visible
+    from zoerefine.base.texts import visible
+    from zoerefine.lab.listing.protection import Protection
+    from zoerefine.lab.listing.removal import Rule, preview, remove_run, to_remove
+    from zoerefine.lab.listing.trash import delete_old
 
     rule = Rule(args.keep_best, args.older_than, args.metric, args.maximize)
     protection = Protection(args.runs or ["runs"], found)
-    named = to_remove(rows, rule)
-    look = partial(preview, protection=protection)
+    left = delete_old(map(Path, protection.roots)) if args.yes else []
     outcomes = []
-    for one in remove_runs(named, protection) if args.yes else map(look, named):
-        outcomes.append(one)
+    for row in to_remove(rows, rule):
+        outcomes.append(one := (remove_run if args.yes else preview)(row, protection))
         if not one.reason:
             print(visible(f"{'removed' if args.yes else 'would remove'} {one.row.path}"))
     say_reasons("stays", [(one.row.path, one.reason) for one in outcomes if one.reason])
-    say_reasons("may use others", [(path, CLOSED) for path in protection.users.closed])
+    say_reasons("may use others", [(str(path), UNREADABLE) for path in protection.unreadable])
+    say_reasons("stays in the trash", [(str(path), LEFT) for path in left])
     say_total([one.row for one in outcomes if not one.reason], len(rows), args.yes)
-    if args.yes:
-        delete_trash(args)
     return 1 if any(one.is_fault for one in outcomes) else 0
 
 
-CLOSED = "it may not be read, so what it uses is not known and not protected"
+UNREADABLE = "it cannot be read, so what it starts from is not known and not protected"
+LEFT = "it cannot be deleted completely"
 
 
 def say_reasons(what: str, reasons: Iterable[tuple[str, str]]) -> None:
     """Say why something was not done with runs: a line for each reason, with the first run."""
-    from zoerefine.progress import say
-    from zoerefine.visible_text import visible
+    from zoerefine.base.progress import say
+    from zoerefine.base.texts import visible
 
     paths: dict[str, list[str]] = {}
     for path, reason in reasons:
@@ -85,22 +83,36 @@ def say_reasons(what: str, reasons: Iterable[tuple[str, str]]) -> None:
 
 
 def say_total(removed: "list[RunRow]", count: int, is_done: bool) -> None:
-    """Say how many runs are removed, or would be, and their size."""
-    from zoerefine.listing.run_row import shown_size
-    from zoerefine.progress import say
+    """Say how many runs are removed, or would be, their size, and how they come back."""
+    from zoerefine.base.progress import say
+    from zoerefine.lab.listing.row import shown_size
+    from zoerefine.lab.listing.trash import KEPT_DAYS
 
     size = shown_size(sum(row.bytes for row in removed))
     done = "removed" if is_done else "--yes removes"
     say(f"{done} {len(removed):,} of {count:,} runs, {size}")
+    if is_done and removed:
+        say(f"kept for {KEPT_DAYS} days: --restore brings them back, --empty-trash frees the disk")
 
 
-def delete_trash(args: argparse.Namespace) -> None:
-    """Delete what removals that were killed have left, and say what cannot be deleted."""
-    from zoerefine.listing.protection import roots_of
-    from zoerefine.listing.trash import empty_all_trash
-    from zoerefine.progress import say
-    from zoerefine.visible_text import visible
+def change_trash(args: argparse.Namespace) -> int:
+    """Bring removed runs back, or delete all; exit code 1 where that fails for some."""
+    from zoerefine.base.progress import say
+    from zoerefine.base.texts import visible
+    from zoerefine.lab.listing.protection import roots_of
+    from zoerefine.lab.listing.trash import delete, removed_runs, restore
 
-    roots = [Path(root) for pattern in args.runs or ["runs"] for root in roots_of(pattern)]
-    for path in empty_all_trash(roots):
-        say(visible(f"{path} cannot be deleted completely"))
+    places = [Path(root) for pattern in args.runs or ["runs"] for root in roots_of(pattern)]
+    if args.empty_trash:
+        removed = removed_runs(places)
+        faults = [(str(path), LEFT) for path in delete(removed)]
+        say(f"deleted {len(removed) - len(faults):,} of {len(removed):,} removed runs")
+    else:
+        faults = []
+        for run, reason in restore(args.restore, places):
+            if reason:
+                faults.append((str(run), reason))
+            else:
+                print(visible(f"restored {run}"))
+    say_reasons("stays in the trash", faults)
+    return 1 if faults else 0

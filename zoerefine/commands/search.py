@@ -3,26 +3,32 @@
 import argparse
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 
+from zoerefine.base.config import Config, load_config
+from zoerefine.base.config.schema import SEARCH
+from zoerefine.base.config.searched_keys import OWN_KEYS
+from zoerefine.base.errors import UserError
+from zoerefine.base.identity import OWN_MODULES
+from zoerefine.base.run_dir import RunDir, run_from_launcher
+from zoerefine.base.yaml.read import read_yaml
+from zoerefine.base.yaml.write import dump_value
 from zoerefine.commands.executor_options import add_executor_options, resources_of, settings_of
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.notify_option import add_notify_option
-from zoerefine.commands.quiet_option import add_quiet_option
+from zoerefine.commands.options import (
+    HelpFormat,
+    add_json_option,
+    add_notify_option,
+    add_quiet_option,
+    as_path,
+    print_json,
+)
 from zoerefine.commands.run import add_job_options, split_arguments, uses_older_spellings
-from zoerefine.config import Config, load_config
-from zoerefine.config.schema import SEARCH
-from zoerefine.config.searched_keys import OWN_KEYS
-from zoerefine.errors import UserError
-from zoerefine.identity import OWN_MODULES
-from zoerefine.launch.launch_plan import Job
-from zoerefine.launch.notification import notifying
-from zoerefine.run_dir import RunDir, run_from_launcher
-from zoerefine.searching.check import check_search_space
-from zoerefine.searching.search_sources import combined, space_in_file, space_of_words
-from zoerefine.yaml_dump import dump_value
-from zoerefine.yaml_text import read_yaml
+from zoerefine.lab.launch.job import Job
+from zoerefine.lab.launch.notify import notifying
+from zoerefine.lab.search.space.check import check_search_space
+from zoerefine.lab.search.space.sources import combined, space_in_file, space_of_words
 
+# Options of a launch that a search refuses.
+REFUSED = "again", "again_number", "nodes"
 EPILOG = """\
 SEARCH in the config mirrors the other keys:
   SEARCH:
@@ -53,13 +59,17 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_intermixed_args(words)
     args.cwd = args.cwd or ("caller" if uses_older_spellings(words) else Job.cwd)
     if args.join:
-        from zoerefine.searching.trial_worker import run_worker
+        from zoerefine.lab.search.workers.worker import run_worker
 
         name = args.worker or f"joined-{uuid.uuid4().hex[:8]}"
         run_worker(RunDir(args.join.resolve()), name, args.until)
         return 0
     if not args.config and not (args.repo and not args.module.startswith(OWN_MODULES)):
         raise UserError("--config is missing: give a YAML file with SEARCH")
+    if args.again or args.again_number:
+        raise UserError("--again is for single runs: give --name or RUN.NAME to search once more")
+    if args.json and not args.plan:
+        raise UserError("--json is for --plan: `zoerefine show STUDY --json` prints a study")
     if args.repo:
         from zoerefine.commands.search_script import search_script
 
@@ -78,13 +88,16 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
     cfg = training_config(args)
     check_search_space(cfg)  # before torch and Optuna are loaded
     if args.plan:
-        from zoerefine.searching.plan import plan
+        from zoerefine.depth.study.plan import facts, plan
 
-        print("\n".join(plan(cfg, args.enqueue, args.earlier)))
+        if args.json:
+            print_json(facts(cfg, args.enqueue, args.earlier))
+        else:
+            print("\n".join(plan(cfg, args.enqueue, args.earlier)))
         return None
-    from zoerefine.searching.driver import run_study, study_run
-    from zoerefine.searching.own_training import OwnTraining, study_folder
-    from zoerefine.searching.worker_resources import worker_settings
+    from zoerefine.depth.study.trials import OwnTraining, study_folder
+    from zoerefine.lab.search.driver import run_study, study_run
+    from zoerefine.lab.search.workers.pool import worker_settings
 
     with notifying(args.notify, "search") as ending:
         ending.run = study_run(study_folder(cfg)).path
@@ -120,7 +133,8 @@ def parser() -> argparse.ArgumentParser:
     add("--plan", action="store_true",
         help="print the search space, its size and the time it takes, and check --enqueue and "
         "--from; train nothing")  # fmt: skip
-    add("--space", type=Path, metavar="FILE",
+    add_json_option(made)
+    add("--space", type=as_path, metavar="FILE",
         help="a YAML file with the search space, instead of SEARCH in the config")  # fmt: skip
     add("--search", action="append", default=[], metavar="KEY=VALUES",
         help="search one more key: 'TRAIN.LR=1e-4..1e-2 log', 'TRAIN.EPOCHS=2..10 step 2', "
@@ -132,10 +146,10 @@ def parser() -> argparse.ArgumentParser:
     add("--workers", type=int, metavar="N", help="trials that run at a time (STUDY.WORKERS)")
     add("--grid", action="store_true",
         help="try every combination of the lists (STUDY.SAMPLER grid)")  # fmt: skip
-    add("--enqueue", type=Path, nargs="+", default=[], metavar="PATH",
+    add("--enqueue", type=as_path, nargs="+", default=[], metavar="PATH",
         help="try these first, as trials that --trials counts: configs, or another study's run "
         "for its best five trials")  # fmt: skip
-    add("--from", dest="earlier", action="append", type=Path, default=[], metavar="RUN",
+    add("--from", dest="earlier", action="append", type=as_path, default=[], metavar="RUN",
         help="another study's run, whose trials are known here and not run again; where their "
         "values are not comparable, its best five are tried first; may be repeated")  # fmt: skip
     add("--storage", metavar="URL",
@@ -149,7 +163,7 @@ def parser() -> argparse.ArgumentParser:
     add("--then", choices=["train", "train,export"], metavar="WHAT",
         help="after the last trial; train: train the best at full length; train,export: also "
         "export it (STUDY.THEN)")  # fmt: skip
-    add("--join", type=Path, metavar="RUN",
+    add("--join", type=as_path, metavar="RUN",
         help="run one more worker for the study in RUN, on this or another machine")  # fmt: skip
     add("--worker", default="", help=argparse.SUPPRESS)  # its name, given by its driver
     add("--until", type=float, default=0.0, help=argparse.SUPPRESS)
@@ -163,6 +177,9 @@ def parser() -> argparse.ArgumentParser:
         help="the script's metric that trials are compared by; it is minimized")  # fmt: skip
     script.add_argument("--maximize", action="store_true", help="the metric is maximized")
     add_job_options(script)
+    for action in made._actions:
+        if action.dest in REFUSED:
+            action.help = argparse.SUPPRESS
     return made
 
 

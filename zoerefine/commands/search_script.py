@@ -3,18 +3,26 @@
 import argparse
 import os
 from collections.abc import Sequence
+from typing import Any
 
+from zoerefine.base.config.schema import SEARCH
+from zoerefine.base.errors import UserError
+from zoerefine.base.run_dir import RunDir
 from zoerefine.commands.executor_options import resources_of
+from zoerefine.commands.options import print_json
 from zoerefine.commands.run import job_of
-from zoerefine.config.schema import SEARCH
-from zoerefine.errors import UserError
-from zoerefine.launch.home import home_folder
-from zoerefine.launch.notification import notifying
-from zoerefine.run_dir import RunDir
-from zoerefine.searching.launched_script import LaunchedScript
-from zoerefine.searching.launched_study import plan_study
-from zoerefine.searching.plan_lines import budget_line, first_lines, space_lines
-from zoerefine.searching.search_sources import space_in_file, space_of_words
+from zoerefine.lab.launch.home import home_folder
+from zoerefine.lab.launch.notify import notifying
+from zoerefine.lab.search.plan_lines import (
+    budget_line,
+    first_facts,
+    first_lines,
+    plan_facts,
+    space_lines,
+)
+from zoerefine.lab.search.script.study import plan_study
+from zoerefine.lab.search.script.trials import LaunchedScript
+from zoerefine.lab.search.space.sources import space_in_file, space_of_words
 
 
 def search_script(
@@ -28,10 +36,13 @@ def search_script(
     """
     subject = make_subject(args, arguments, study_words)
     if args.plan:
-        print("\n".join(plan_lines(subject, args)))
+        if args.json:
+            print_json(facts(subject, args))
+        else:
+            print("\n".join(plan_lines(subject, args)))
         return None
-    from zoerefine.searching.driver import run_study, study_run
-    from zoerefine.searching.worker_resources import worker_settings
+    from zoerefine.lab.search.driver import run_study, study_run
+    from zoerefine.lab.search.workers.pool import worker_settings
 
     place = (args.executor, resources_of(args, worker_settings({}, subject)))
     with notifying(args.notify, "search") as ending:
@@ -47,8 +58,6 @@ def make_subject(
         raise UserError("--commit is missing: give a hash, a tag or a branch")
     if not args.metric:
         raise UserError("--metric is missing: give the metric that trials are compared by")
-    if args.again or args.again_number:
-        raise UserError("--again is for single runs: give --name to search once more")
     home = home_folder(args.home)
     os.environ["ZOEREFINE_HOME"] = str(home)  # for the workers
     ours, args.overrides = split_words(args.overrides)
@@ -81,6 +90,17 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
         target = ours if group == "STUDY" else script
         target += [key, value]
     return ours, script
+
+
+def facts(subject: LaunchedScript, args: argparse.Namespace) -> dict[str, Any]:
+    """What a study would do, for programs."""
+    study = subject.study
+    return {
+        **plan_facts(subject.space, subject.options, {study.metric: study.direction}),
+        **first_facts(subject, args.enqueue, args.earlier),
+        "limits": {},
+        "estimate": None,
+    }
 
 
 def plan_lines(subject: LaunchedScript, args: argparse.Namespace) -> list[str]:

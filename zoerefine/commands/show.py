@@ -3,14 +3,20 @@
 import argparse
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.errors import UserError
-from zoerefine.launch.show import show_run
-from zoerefine.listing.run_users import is_study
-from zoerefine.run_dir import ENGINE, RunDir
-from zoerefine.visible_text import visible
+from zoerefine.base.errors import UserError
+from zoerefine.base.run_dir import ENGINE, RunDir
+from zoerefine.base.texts import visible
+from zoerefine.commands.options import (
+    HelpFormat,
+    add_json_option,
+    add_pattern_option,
+    as_path,
+    check_patterns,
+    print_json,
+)
+from zoerefine.lab.launch.record.show import run_facts, show_run
 
 EPILOG = """\
 examples, after `make demo`:
@@ -31,30 +37,58 @@ def main(argv: Sequence[str]) -> int:
         formatter_class=HelpFormat,
     )
     parser.add_argument(
-        "path", type=Path, metavar="RUN|BUNDLE", help="a run directory, or an engine bundle"
+        "path", type=as_path, metavar="RUN|BUNDLE", help="a run directory, or an engine bundle"
     )
-    path = parser.parse_args(argv).path
+    add_pattern_option(parser)
+    add_json_option(parser)
+    args = parser.parse_args(argv)
+    path = args.path
+    check_patterns(args.metric_pattern)
     if not path.exists():
         raise UserError(f"{path} does not exist: give a run directory, or an engine bundle's file")
     if path.is_dir() and path.name != ENGINE:
         run = RunDir(path.resolve())
-        print(show_run(run))
+        if args.json:
+            print_json({"run": run_facts(run, args.metric_pattern), "study": study_of(run)})
+            return 0
+        print(show_run(run, args.metric_pattern))
         print_study(run)
         if run.bundle.exists():
             print(f"\nits engine bundle:\n  zoerefine show {shlex.quote(str(run.bundle))}")
         return 0
 
-    from zoerefine.exporting.bundle import bundle_of
-    from zoerefine.exporting.show import show_bundle
+    from zoerefine.depth.exporting.bundle.bundle import bundle_of
+    from zoerefine.depth.exporting.show import bundle_facts, show_bundle
 
+    if args.json:
+        print_json({"bundle": bundle_facts(bundle_of(path))})
+        return 0
     print(show_bundle(bundle_of(path)))
     return 0
 
 
+def is_study(run: RunDir) -> bool:
+    """Whether a run is a study; its trials have its id, too."""
+    if "study_id" not in run.read_json(run.provenance_file):
+        return False
+    from zoerefine.lab.runs import find
+
+    return find.is_study(run.path)
+
+
+def study_of(run: RunDir) -> dict[str, Any] | None:
+    """What a study's database says, for programs; None where the run is no study."""
+    if not is_study(run):
+        return None
+    from zoerefine.lab.search.display.page import study_facts  # imports Optuna
+
+    return study_facts(run)
+
+
 def print_study(run: RunDir) -> None:
-    """What a study's database says, where the run is one; its trials have its id, too."""
-    if "study_id" not in run.read_json(run.provenance_file) or not is_study(str(run.path)):
+    """What a study's database says, where the run is one."""
+    if not is_study(run):
         return
-    from zoerefine.searching.study_page import study_lines  # imports Optuna
+    from zoerefine.lab.search.display.page import study_lines  # imports Optuna
 
     print("", *map(visible, study_lines(run)), sep="\n")

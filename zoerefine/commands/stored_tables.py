@@ -1,4 +1,4 @@
-"""The tables of `zoerefine run --list`: what is kept on disk, and jobs in Slurm."""
+"""Tables of what a launcher keeps on disk and of jobs in Slurm; imported late, since rich is."""
 
 import sys
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zoerefine.launch.executor.slurm_commands import SlurmError, list_jobs, missing_program
-from zoerefine.launch.housekeeping import StoredFolder
-from zoerefine.progress import warn
+from zoerefine.base.progress import warn
+from zoerefine.lab.launch.housekeeping import StoredFolder
+from zoerefine.lab.launch.queue.slurm.commands import SlurmError, list_jobs, missing_program
 
 
 def print_stored(folders: Sequence[StoredFolder], what: str, home: Path) -> None:

@@ -3,12 +3,10 @@
 import argparse
 from collections.abc import Sequence
 
-from zoerefine.commands.config_option import add_config_option
-from zoerefine.commands.help_format import HelpFormat
-from zoerefine.commands.quiet_option import add_quiet_option
-from zoerefine.config import load_config
-from zoerefine.progress import silent
-from zoerefine.run_dir import run_from_launcher
+from zoerefine.base.config import load_config
+from zoerefine.base.progress import silent
+from zoerefine.base.run_dir import run_from_launcher
+from zoerefine.commands.options import HelpFormat, add_config_option, add_quiet_option
 
 EXAMPLES = """\
 examples, after `zoerefine data synthesize data/synthetic`:
@@ -34,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     cfg = load_config(args.config, args.overrides)
 
-    from zoerefine.training.job import run_training  # torch comes with it
+    from zoerefine.depth.training.job import run_training  # torch comes with it
 
     run = run_training(cfg)
     if not silent() and run_from_launcher() is None:  # a launcher prints it

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zoerefine.data.cache import Cache
-from zoerefine.data.dataset import Clip
-from zoerefine.data.loader import Loader
-from zoerefine.data.prefetch import DeviceBatch, Prefetcher
-from zoerefine.data.sampler import OrderOptions, Sampler
-from zoerefine.device import pick_device
-from zoerefine.metrics import (
+from zoerefine.base.machine.device import pick_device
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.dataset import Clip
+from zoerefine.depth.data.loading.loader import Loader
+from zoerefine.depth.data.loading.prefetch import DeviceBatch, Prefetcher
+from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
+from zoerefine.depth.metrics import (
     NAMES,
     RunningMean,
     boundary_f1,

@@ -12,11 +12,11 @@ from common.rooms.figures import figures_of, frames_in_order
 from common.rooms.sides import depth_of, times
 from common.rooms.training import train_refiner
 
-from zoerefine.config import Config
-from zoerefine.data.dataset import Clip, Dataset, Frame, evenly_spaced
-from zoerefine.data.pack import build_cache
-from zoerefine.data.split import Split
-from zoerefine.training.global_scale import fit_log_scale
+from zoerefine.base.config import Config
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.dataset import Clip, Dataset, Frame, evenly_spaced
+from zoerefine.depth.data.split import Split
+from zoerefine.depth.training.calibration import fit_log_scale
 
 LABELLED, LEAST_TESTED = 20, 40  # frames
 LABELS, REST = "labelled", "rest"  # the two scenes that a room is divided into

@@ -4,7 +4,7 @@ import json
 from fnmatch import fnmatch
 from pathlib import Path
 
-from zoerefine.errors import UserError
+from zoerefine.base.errors import UserError
 
 Fold = tuple[str, ...]  # names of scenes
 

@@ -16,14 +16,14 @@ from common.rooms.point_sides import point_sides
 from common.rooms.tables import Rooms
 from common.rooms.training import every_room_equally, train_first, train_refiner
 
-from zoerefine.config import Config, load_config
-from zoerefine.data.cache import Cache
-from zoerefine.data.dataset import Dataset
-from zoerefine.data.pack import build_cache
-from zoerefine.data.readers import open_dataset
-from zoerefine.data.split import Split
-from zoerefine.progress import be_quiet
-from zoerefine.training.global_scale import fit_log_scale
+from zoerefine.base.config import Config, load_config
+from zoerefine.base.progress import be_quiet
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.dataset import Dataset
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.split import Split
+from zoerefine.depth.training.calibration import fit_log_scale
 
 FINE_TUNING = Path(__file__).resolve().parents[3] / "configs" / "finetune.yaml"
 QUICK_FINE_TUNING = {"TRAIN.STEPS": 10}

@@ -5,11 +5,11 @@ from common.report import Row, row
 from common.rooms.figures import Predicted, Side
 from common.rooms.tables import Rooms, column, ratio_rows
 
-from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.model import RefinerNetwork
-from zoerefine.points.simulate import PointSimulation
-from zoerefine.points.spread import spread, spread_twice
-from zoerefine.training.point_inputs import correct
+from zoerefine.depth.data.loading.prefetch import DeviceBatch
+from zoerefine.depth.model import RefinerNetwork
+from zoerefine.depth.points.simulate import PointSimulation
+from zoerefine.depth.points.spread import spread, spread_twice
+from zoerefine.depth.training.point_inputs import correct
 
 FIFTY, OUTLIERS, ZONES = "50 points", "50 points, 20% outliers", "8x8 zones"
 CASES = {

@@ -7,11 +7,11 @@ import torch
 from common.rooms.figures import Predicted, Side, frames_in_order
 from torch import Tensor, nn
 
-from zoerefine.data.cache import Cache
-from zoerefine.data.prefetch import DeviceBatch
-from zoerefine.metrics import valid_pixels
-from zoerefine.model import RefinerNetwork
-from zoerefine.training.global_scale import fit_log_scale
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.loading.prefetch import DeviceBatch
+from zoerefine.depth.metrics import valid_pixels
+from zoerefine.depth.model import RefinerNetwork
+from zoerefine.depth.training.calibration import fit_log_scale
 
 PSEUDO, FACTOR, RIDGE = "pseudo depth", "single factor", "scale and shift"
 FIRST, REFINED = "first implementation", "refined"

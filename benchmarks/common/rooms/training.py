@@ -7,18 +7,18 @@ from typing import Any
 from common.baselines import DirectTrainer, train_all_epochs
 from torch import nn
 
-from zoerefine.config import Config, load_config, save_config
-from zoerefine.data.augment import Augmentation
-from zoerefine.data.cache import Cache
-from zoerefine.data.loader import Loader
-from zoerefine.data.prefetch import DeviceBatch, Prefetcher
-from zoerefine.data.sampler import OrderOptions, Sampler
-from zoerefine.data.split import Split
-from zoerefine.device import pick_device
-from zoerefine.model import RefinerNetwork
-from zoerefine.run_dir import RunDir
-from zoerefine.training.checkpoint import load_refiner
-from zoerefine.training.loop import train
+from zoerefine.base.config import Config, load_config, save_config
+from zoerefine.base.machine.device import pick_device
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.loading.augment import Augmentation
+from zoerefine.depth.data.loading.loader import Loader
+from zoerefine.depth.data.loading.prefetch import DeviceBatch, Prefetcher
+from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
+from zoerefine.depth.data.split import Split
+from zoerefine.depth.model import RefinerNetwork
+from zoerefine.depth.training.checkpoint import load_refiner
+from zoerefine.depth.training.loop import train
 
 DRAWN = 4  # times as many frames as there are, so that the random choice of frames hardly matters
 

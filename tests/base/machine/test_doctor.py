@@ -1,0 +1,44 @@
+"""The doctor: every part of the machine is checked, and a missing one has its cost beside it."""
+
+from zoerefine.base.machine import doctor
+from zoerefine.cli import main
+
+
+def test_every_part_is_listed(tmp_path, capsys):
+    assert main(["doctor", "--folder", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    for part in ("CPU cores", "OpenMP", "free memory", "libjpeg-turbo", "disk reads", "GPU",
+                 "Torch-TensorRT", "OpenVINO", "git", "Git LFS", "transformers",
+                 "Ray"):  # fmt: skip
+        assert part in shown
+
+
+def test_a_missing_part_states_its_cost(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor.metadata, "version", not_installed)
+    checks = (doctor.git(), doctor.git_lfs(), doctor.tensorrt(),
+              doctor.package("OpenVINO", "openvino", "slow"))  # fmt: skip
+    found = {check.part: check for check in checks}
+    assert not any(check.good for check in found.values())
+    assert found["git"].cost == "nothing can be run from a commit"
+    assert (found["OpenVINO"].found, found["OpenVINO"].cost) == ("not installed", "slow")
+
+
+def not_installed(name):
+    raise doctor.metadata.PackageNotFoundError(name)
+
+
+def test_a_missing_folder_is_named(tmp_path, capsys):
+    assert main(["doctor", "--folder", str(tmp_path / "x")]) == 2
+    assert "x does not exist" in capsys.readouterr().err
+
+
+def test_limits_of_a_container_are_reported(monkeypatch):
+    monkeypatch.setattr(doctor, "cpu_quota", lambda: 1.5)
+    monkeypatch.setattr(doctor, "usable_cores", lambda: 2)
+    monkeypatch.setattr(doctor.os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(doctor, "memory_left", lambda: 2**30)
+    assert doctor.cores().found == "2 of 64, quota of 1.5"
+    assert doctor.memory().found.endswith("GiB in this container")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert not doctor.openmp().good

@@ -1,0 +1,316 @@
+"""Depth networks of other makers: transformers' architectures and ONNX files, small and untrained.
+
+All weights are random. The code that loads, prepares, runs and resizes them is the real one.
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.images import read_rgb
+from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.networks import zoedepth
+from zoerefine.depth.data.networks.kinds import load_network
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed here")
+
+IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+ANYTHING_PROCESSOR = {
+    "image_processor_type": "DPTImageProcessor", "do_resize": True, "keep_aspect_ratio": True,
+    "size": {"height": 70, "width": 70}, "ensure_multiple_of": 14, "resample": 3,
+    "do_rescale": True, "do_normalize": True, "do_pad": False,
+    "image_mean": IMAGENET["mean"], "image_std": IMAGENET["std"],
+}  # fmt: skip
+GLPN_PROCESSOR = {"image_processor_type": "GLPNImageProcessor", "do_resize": True,
+                  "do_rescale": True, "size_divisor": 32}  # fmt: skip
+OUTPUT_BIASES = {"head.layers.4.bias": 0.5, "fov_model.head.layers.4.bias": 60.0}
+
+
+def depth_anything(kind="metric"):
+    backbone = transformers.Dinov2Config(
+        image_size=56, patch_size=14, num_hidden_layers=4, hidden_size=16, num_attention_heads=2,
+        out_features=["stage1", "stage2", "stage3", "stage4"], reshape_hidden_states=False,
+    )  # fmt: skip
+    config = transformers.DepthAnythingConfig(
+        backbone_config=backbone, reassemble_hidden_size=16, neck_hidden_sizes=[8, 8, 8, 8],
+        fusion_hidden_size=8, head_hidden_size=8, depth_estimation_type=kind, max_depth=80,
+    )  # fmt: skip
+    return transformers.DepthAnythingForDepthEstimation(config)
+
+
+def depth_pro():
+    part = {"model_type": "dinov2", "hidden_size": 16, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "image_size": 64, "patch_size": 16}  # fmt: skip
+    config = transformers.DepthProConfig(
+        fusion_hidden_size=8, patch_size=64, intermediate_hook_ids=[1, 0],
+        intermediate_feature_dims=[8, 8], scaled_images_ratios=[0.5, 1.0],
+        scaled_images_overlap_ratios=[0.0, 0.2], scaled_images_feature_dims=[8, 8],
+        image_model_config=part, patch_model_config=part, fov_model_config=part, use_fov_model=True,
+    )  # fmt: skip
+    return transformers.DepthProForDepthEstimation(config)
+
+
+def glpn():
+    config = transformers.GLPNConfig(
+        hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1], num_attention_heads=[1, 1, 2, 2],
+        decoder_hidden_size=8,
+    )  # fmt: skip
+    return transformers.GLPNForDepthEstimation(config)
+
+
+def dpt():
+    config = transformers.DPTConfig(
+        hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=16,
+        image_size=32, patch_size=16, backbone_out_indices=[0, 1, 2, 3],
+        neck_hidden_sizes=[8, 8, 8, 8], fusion_hidden_size=8,
+    )  # fmt: skip
+    return transformers.DPTForDepthEstimation(config)
+
+
+def save(make, folder, processor=None):
+    """A network with random weights in a folder of its own, as its makers publish it."""
+    torch.manual_seed(0)
+    network = make()
+    for weight in network.parameters():  # those of a new network are so small that depth is flat
+        torch.nn.init.normal_(weight, std=0.1)
+    for name, value in OUTPUT_BIASES.items():  # of Depth Pro: positive depth, a field of view
+        if name in dict(network.named_parameters()):
+            torch.nn.init.constant_(network.get_parameter(name), value)
+    network.save_pretrained(folder)
+    if processor:
+        (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    return folder
+
+
+METRIC = {
+    "depth_anything": (depth_anything, ANYTHING_PROCESSOR),
+    "depth_pro": (depth_pro,),
+    "glpn": (glpn, GLPN_PROCESSOR),
+}
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory, small_zoedepth):
+    """Folders of metric networks by their architecture. Tests must not change them."""
+    root = tmp_path_factory.mktemp("networks")
+    folders = {name: save(words[0], root / name, *words[1:]) for name, words in METRIC.items()}
+    return folders | {"zoedepth": small_zoedepth}
+
+
+@pytest.fixture
+def pictures(world, tmp_path):
+    """A frames.csv of three pictures without any depth."""
+    lines = ["clip,rgb,depth,pseudo"]
+    lines += [f"k,{frame.rgb},," for frame in open_dataset(world).frames[:3]]
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "frames.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "pictures"
+
+
+def check_made(done, root, network):
+    """The command ended well, and the files have this network's depth and name."""
+    assert done.code == 0, done.err
+    dataset = open_dataset(root)
+    assert dataset.pseudo_sources == {network.source}
+    for frame in dataset.frames:
+        expected_m = network.predict(read_rgb(frame.rgb)[None])[0]
+        assert expected_m.shape == (48, 64) and expected_m.dtype == np.float32
+        assert np.ptp(expected_m) > 0
+        np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m.clip(0), atol=1 / 256)
+        with Image.open(frame.zoe) as image:
+            assert image.info["depth-scale"] == "metres = value / 256"
+
+
+@pytest.mark.parametrize("name", ["zoedepth", *METRIC])
+def test_networks_of_several_architectures_make_pseudo_depth(
+    networks, name, pictures, data_command, monkeypatch
+):
+    monkeypatch.setattr(zoedepth, "SIZE", (128, 160))  # a ninth of the usual size
+    folder = networks[name]
+    done = data_command("pseudo", pictures, "--model", folder, "--batch", 2)
+    network = load_network(str(folder))
+    assert network.source.name == folder.name and len(network.source.digest) == 64
+    check_made(done, pictures, network)
+
+
+def test_depth_anythings_depth_has_its_range_and_depth_pros_the_field_of_view(networks):
+    picture = np.zeros((1, 40, 60, 3), np.uint8)
+    config = json.loads((networks["depth_anything"] / "config.json").read_text())
+    assert config["max_depth"] == 80
+    found_m = load_network(str(networks["depth_anything"])).predict(picture)
+    assert 10 < np.median(found_m) < 80
+    network = transformers.DepthProForDepthEstimation.from_pretrained(networks["depth_pro"]).eval()
+    with torch.inference_mode():
+        found = network(pixel_values=torch.full((1, 3, 128, 128), -1.0))
+    focal_length = 0.5 / np.tan(np.deg2rad(found.field_of_view.item()) / 2)  # in picture widths
+    expected_m = focal_length / np.median(found.predicted_depth)
+    found_m = load_network(str(networks["depth_pro"])).predict(picture)
+    assert np.median(found_m) == pytest.approx(expected_m, rel=0.02)
+
+
+@pytest.mark.parametrize("make", [dpt, lambda: depth_anything("relative")])
+def test_relative_networks_are_refused_with_the_reason(make, tmp_path, pictures, data_command):
+    folder = save(make, tmp_path / "relative", ANYTHING_PROCESSOR)
+    done = data_command("pseudo", pictures, "--model", folder)
+    assert done.code == 2
+    assert "predicts relative depth, which has no unit: its scale and offset differ" in done.err
+    assert not (pictures / "pseudo").exists()
+
+
+def test_a_network_is_the_same_under_another_name_and_another_with_other_weights(
+    networks, tmp_path
+):
+    source = load_network(str(networks["glpn"])).source
+    copy = shutil.copytree(networks["glpn"], tmp_path / "copied")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"transformers_version": "6.0"}))
+    assert load_network(str(copy)).source.is_like(source)
+    (copy / "config.json").write_text(json.dumps(config | {"max_depth": 20}))
+    assert not load_network(str(copy)).source.is_like(source)
+
+
+def test_a_network_is_called_like_its_folder_wherever_it_is_named_from(
+    networks, tmp_path, monkeypatch
+):
+    copy = shutil.copytree(networks["glpn"], tmp_path / "net\x1b")
+    monkeypatch.chdir(copy)
+    for name in (".", str(copy)):
+        assert load_network(name).source.name == "net\\x1b"
+
+
+def test_code_in_a_networks_folder_is_never_run(networks, tmp_path):
+    copy = shutil.copytree(networks["glpn"], tmp_path / "copied")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    config |= {"auto_map": {"AutoConfig": "evil.Evil", "AutoModelForDepthEstimation": "evil.Evil"}}
+    (copy / "config.json").write_text(json.dumps(config | {"model_type": "evil"}))
+    with pytest.raises(UserError, match="no depth network in"):
+        load_network(str(copy))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_weights_that_may_hold_code_are_not_read(networks, tmp_path):
+    copy = shutil.copytree(networks["glpn"], tmp_path / "copied")
+    (copy / "model.safetensors").unlink()
+    torch.save({}, copy / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"no depth network in .*safetensors"):
+        load_network(str(copy))
+
+
+@pytest.mark.parametrize("fault", ["cut", "empty", "another size", "without a head", "config"])
+def test_damaged_networks_are_one_line(networks, tmp_path, fault):
+    copy = shutil.copytree(networks["glpn"], tmp_path / "copied")
+    weights, config = copy / "model.safetensors", copy / "config.json"
+    tensors = load_file(weights)
+    match fault:
+        case "cut" | "empty":
+            weights.write_bytes(weights.read_bytes()[: 0 if fault == "empty" else 1000])
+        case "without a head":
+            kept = {name: tensor for name, tensor in tensors.items() if "head" not in name}
+            save_file(kept, weights, {"format": "pt"})
+        case "another size":
+            facts = json.loads(config.read_text()) | {"decoder_hidden_size": 16}
+            config.write_text(json.dumps(facts))
+        case "config":
+            config.write_text("{")
+    with pytest.raises(UserError, match="no depth network in") as caught:
+        load_network(str(copy))
+    assert "\n" not in str(caught.value)
+
+
+# ONNX files.
+
+DESCRIPTION = {"name": "tiny", "height": 24, "width": 32, "unit": "m", **IMAGENET}
+
+
+class Bright(torch.nn.Module):
+    """Depth that grows with the normalised red: a network whose output can be computed."""
+
+    def __init__(self, channels_first):
+        super().__init__()
+        self.channels_first = channels_first
+
+    def forward(self, rgb):
+        red = rgb[:, 0] if self.channels_first else rgb[..., 0]
+        return 40.0 + 10.0 * red[:, None]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """ONNX files of such a network, by whether channels come first, as bytes."""
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed here")
+    path = tmp_path_factory.mktemp("exported") / "tiny.onnx"
+    found = {}
+    for channels_first, shape in ((True, (1, 3, 24, 32)), (False, (1, 24, 32, 3))):
+        torch.onnx.export(Bright(channels_first), (torch.rand(shape),), dynamo=True).save(path)
+        found[channels_first] = path.read_bytes()
+    return found
+
+
+@pytest.fixture
+def onnx_file(exported, tmp_path):
+    """Such a file with its description: onnx_file(unit="mm", ...) -> its path."""
+
+    def make(channels_first=True, **facts):
+        path = tmp_path / "tiny.onnx"
+        path.write_bytes(exported[channels_first])
+        path.with_suffix(".json").write_text(json.dumps(DESCRIPTION | facts))
+        return path
+
+    return make
+
+
+def test_an_onnx_file_with_a_description_makes_pseudo_depth(onnx_file, pictures, data_command):
+    path = onnx_file()
+    done = data_command("pseudo", pictures, "--model", path)
+    network = load_network(str(path))
+    assert network.source.name == "tiny"
+    check_made(done, pictures, network)
+    grey = np.full((1, 48, 64, 3), 51, np.uint8)
+    expected_m = 40 + 10 * (0.2 - IMAGENET["mean"][0]) / IMAGENET["std"][0]
+    np.testing.assert_allclose(network.predict(grey), np.full((1, 48, 64), expected_m), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("unit", "metres"), [("mm", lambda v: v / 1000), ("1/m", lambda v: 1 / v)])
+def test_the_unit_and_the_layout_of_an_onnx_file_are_heeded(onnx_file, unit, metres):
+    path = onnx_file(channels_first=False, unit=unit)
+    grey = np.full((1, 48, 64, 3), 51, np.uint8)
+    value = 40 + 10 * (0.2 - IMAGENET["mean"][0]) / IMAGENET["std"][0]
+    expected_m = np.full((1, 48, 64), metres(value))
+    np.testing.assert_allclose(load_network(str(path)).predict(grey), expected_m, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"unit": "relative"}, "predicts relative depth"),
+        ({"unit": "feet"}, "unit must be one of m, mm, 1/m, relative"),
+        ({"height": 48}, "its description says one float32 of 3 channels, height 48"),
+        ({"std": [1, 1, 0]}, "std must be three numbers above 0"),
+        ({"mean": 0.5}, "mean must be three numbers"),
+        ({"mean": [0.5, 0.5, 10**400]}, "mean must be three numbers"),
+        ({"extra": 1}, "must have exactly these keys"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_one_line(onnx_file, facts, message):
+    path = onnx_file(**facts)
+    with pytest.raises(UserError) as caught:
+        load_network(str(path))
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_onnx_file_without_a_description_or_damaged_is_one_line(onnx_file):
+    path = onnx_file()
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(UserError, match="no depth network in"):
+        load_network(str(path))
+    path.with_suffix(".json").unlink()
+    with pytest.raises(UserError, match=r"has no description beside it: write .*tiny\.json with"):
+        load_network(str(path))

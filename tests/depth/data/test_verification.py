@@ -1,0 +1,233 @@
+"""Packed records against their digests: at once, and in the background of a training."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from zoerefine.base.config import load_config
+from zoerefine.base.errors import UserError
+from zoerefine.base.machine.memory import PAGE
+from zoerefine.depth.data.cache import verification
+from zoerefine.depth.data.cache.cache import open_cache
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.cache.verification import BackgroundVerification, DamagedCache
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.training.job import run_training
+
+SIZE = 24, 32
+
+
+def build(world, root, **options):
+    return build_cache(open_dataset(world), *SIZE, root, workers=2, **options)
+
+
+@pytest.fixture
+def packed(world, tmp_path):
+    """The world's packed cache, which a test may damage."""
+    return build(world, tmp_path / "caches")
+
+
+def overwrite(cache, index, size=3000):
+    """Write other bytes over a part of a record, as a faulty disk or program would."""
+    with open(cache.folder / "records.bin", "r+b") as file:
+        file.seek(index * cache.stride + 50)
+        file.write(b"x" * size)
+
+
+def test_an_intact_cache_is_verified_with_its_number_of_records(packed, data_command):
+    done = data_command("verify", packed.folder)
+    assert (done.code, done.out) == (0, f"{packed.folder}: 16 records have their digests\n")
+
+
+def test_records_are_read_into_aligned_memory(packed, monkeypatch):
+    offsets, preadv = [], os.preadv
+
+    def noted(file, buffers, place):
+        offsets.append(np.frombuffer(buffers[0], np.uint8).ctypes.data % PAGE)
+        return preadv(file, buffers, place)
+
+    monkeypatch.setattr(os, "preadv", noted)
+    assert verification.verify(packed.folder) == len(offsets)
+    assert set(offsets) == {0}
+
+
+def test_damaged_records_are_named_by_their_frames(packed, data_command):
+    overwrite(packed, 3)
+    overwrite(packed, 9)
+    done = data_command("verify", packed.folder)
+    assert done.code == 1
+    assert "2 of 16 records differ from the digests of their packing: " in done.out
+    assert f"{packed.frame_name(3)}, {packed.frame_name(9)}; delete" in done.out
+
+
+def test_one_damaged_cache_does_not_stop_the_verification_of_others(world, packed, data_command):
+    other = build_cache(open_dataset(world), 12, 16, packed.folder.parent, 2)
+    first, second = sorted((packed, other), key=lambda cache: cache.folder)
+    overwrite(first, 0, size=100)
+    done = data_command("verify", packed.folder.parent)
+    assert done.code == 1
+    assert f"{second.folder}: 16 records have their digests" in done.out
+
+
+def test_a_folder_without_caches_is_named(tmp_path, data_command):
+    done = data_command("verify", tmp_path)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "has no packed cache" in done.err
+
+
+def test_a_changed_frame_table_is_damage(packed):
+    frames = np.load(packed.folder / "frames.npy")
+    frames["clip"][5] = 0
+    np.save(packed.folder / "frames.npy", frames)
+    with pytest.raises(DamagedCache, match=r"frames\.npy differs from its digest"):
+        verification.verify(packed.folder)
+
+
+@pytest.mark.parametrize("change", [{"depth_scale": 1.0}, {"label": "HabitatDyn"}, {"clips": []}])
+def test_a_changed_header_is_damage(packed, change):
+    path = packed.folder / "cache.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(UserError, match=r"cache\.json differs from its own digest: delete"):
+        open_cache(packed.folder)
+
+
+def test_a_cache_that_other_code_packed_is_named(world, packed, capsys, monkeypatch):
+    monkeypatch.setattr("zoerefine.depth.data.cache.pack.packing_code", lambda: "0" * 16)
+    build(world, packed.folder.parent)
+    assert f"{packed.folder} was packed by other code" in capsys.readouterr().err
+
+
+def test_in_the_background_a_damaged_record_is_found_with_its_name(packed, wait_until):
+    overwrite(packed, 7)
+    found = pytest.raises(DamagedCache, match=packed.frame_name(7))
+    with BackgroundVerification(packed) as background, found:
+        wait_until(lambda: background.check() is not None)
+
+
+def test_a_slow_background_is_finished_at_full_speed(packed):
+    overwrite(packed, 15)
+    with BackgroundVerification(packed, bytes_per_s=1) as background:
+        background.check()
+        with pytest.raises(DamagedCache, match=packed.frame_name(15)):
+            background.finish()
+
+
+def test_leaving_early_does_not_wait_for_a_slow_background(packed):
+    with BackgroundVerification(packed, bytes_per_s=1) as background:
+        background.check()
+
+
+def test_a_cache_is_verified_again_only_when_its_files_change(packed):
+    with BackgroundVerification(packed) as background:
+        background.finish()
+    overwrite(packed, 2)
+    with BackgroundVerification(packed) as background, pytest.raises(DamagedCache):
+        background.finish()
+
+
+def test_a_cache_that_is_not_packed_completely_is_not_verified(world, tmp_path):
+    for mode in ("off", "fill"):
+        cache = build(world, tmp_path / mode, mode=mode)
+        with BackgroundVerification(cache) as background:
+            background.finish()
+
+
+def test_a_training_stops_at_damaged_records_and_starts_anew_once_they_are_packed_again(tiny):
+    options = ["RUN.NAME", "whole", "CACHE.ROOT", "caches"]
+    expected = run_training(load_config(tiny, options)).weights_digest_file.read_text()
+    folder = next(path.parent for path in tiny.parent.glob("caches/*/cache.json"))
+    cache = open_cache(folder)
+    overwrite(cache, 0, size=cache.stride - 100)
+    options = ["RUN.NAME", "damaged", "CACHE.ROOT", "caches"]
+    with pytest.raises(DamagedCache, match=cache.frame_name(0)):
+        run_training(load_config(tiny, options))
+    assert not list(tiny.parent.glob("runs/damaged/*/results.json"))
+    assert not list(tiny.parent.glob("runs/damaged/*/checkpoints"))
+    shutil.rmtree(folder)
+    again = run_training(load_config(tiny, options))
+    assert again.weights_digest_file.read_text() == expected
+
+
+# A partial cache
+
+
+@pytest.fixture
+def partial(world, tmp_path):
+    """The folder of a cache of which some frames are packed."""
+    cache = build(world, tmp_path / "caches", mode="fill")
+    rows = np.empty((10, cache.stride // 8), np.int64)
+    cache.records.gather(np.arange(10), rows)
+    return next((tmp_path / "caches").glob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("frames.npy", "all frames are"), ("records.bin", "what is missing is")]
+)
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_partial_file_that_was_cut_short_is_named_and_never_moves_a_frame(
+    world, partial, tmp_path, capsys, name, words, share
+):
+    size = (partial / name).stat().st_size
+    os.truncate(partial / name, int(size * share))
+    again = build(world, partial.parent)
+    assert f"{partial}/{name} was cut short: {words} packed again" in capsys.readouterr().err
+    whole = build(world, tmp_path / "whole")
+    for file in ("records.bin", "frames.npy", "cache.json"):
+        assert (again.folder / file).read_bytes() == (whole.folder / file).read_bytes()
+    assert sorted(path.name for path in again.folder.iterdir()) == [
+        "cache.json", "frames.npy", "records.bin",
+    ]  # fmt: skip
+
+
+def test_a_partial_cache_of_other_code_is_packed_from_the_beginning(
+    world, partial, tmp_path, capsys
+):
+    facts = json.loads((partial / "partial.json").read_text())
+    (partial / "partial.json").write_text(json.dumps(facts | {"code": "other"}))
+    build(world, partial.parent)
+    assert "was begun by other code: all frames are packed again" in capsys.readouterr().err
+
+
+# Another cache in the same folder
+
+
+def damage_json(folder):
+    (folder / "cache.json").write_text('{"schema": 4}')
+
+
+def damage_text(folder):
+    (folder / "cache.json").write_bytes(b"\xff\xfe{")
+
+
+def damage_nested(folder):
+    (folder / "cache.json").write_text("[" * 100_000)
+
+
+def damage_folder(folder):
+    (folder / "cache.json").unlink()
+    (folder / "cache.json").mkdir()
+
+
+def damage_table(folder):
+    np.save(folder / "frames.npy", np.zeros((3, 3)))
+
+
+def damage_records(folder):
+    (folder / "records.bin").unlink()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [damage_json, damage_text, damage_nested, damage_folder, damage_table, damage_records],
+    ids=lambda damage: damage.__name__,
+)
+def test_another_damaged_cache_never_stops_packing(copied_world, packed, damage):
+    damage(packed.folder)
+    frame = open_dataset(copied_world).frames[0]
+    frame.zoe.write_bytes(open_dataset(copied_world).frames[1].zoe.read_bytes())
+    cache = build(copied_world, packed.folder.parent)
+    assert cache.folder != packed.folder
+    assert verification.verify(cache.folder) == 16

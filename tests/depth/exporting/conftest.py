@@ -1,0 +1,57 @@
+"""Runs and frames to export with, and the command in this process."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.finished import run_here
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.exporting.auto import candidates
+from zoerefine.depth.exporting.build import EngineBuilder
+from zoerefine.depth.exporting.engine_kinds import engine_kind
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Run a verb in this process, in the test's folder: command("export", run) -> Finished."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        return run_here(capsys, *words)
+
+    return run
+
+
+@pytest.fixture
+def run(exported_run, tmp_path):
+    """A copy of the exported run, with the engines that are built so far; tests may change it."""
+    shutil.copytree(exported_run.path, tmp_path / "run")
+    return RunDir(tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def builder(exported_run):
+    """Builds engines of the exported run, each once for all tests."""
+    return EngineBuilder(exported_run)
+
+
+@pytest.fixture(scope="session")
+def optional_built(builder):
+    """Builds optional kinds of `auto`, once; request it before `run`, which copies them."""
+    for kind in map(engine_kind, ("openvino", "onnx")):
+        for precision in () if kind.missing_requirement() else candidates(kind, "auto"):
+            builder.bundle(kind, precision)
+
+
+@pytest.fixture
+def frames():
+    """Random pictures: frames(batch, height, width) -> rgb, zoe."""
+
+    def make(batch, height, width, seed=0):
+        rng = np.random.default_rng(seed)
+        rgb = rng.integers(0, 256, (batch, height, width, 3)).astype(np.uint8)
+        zoe = rng.integers(100, 2000, (batch, height, width)).astype(np.uint16)
+        return rgb, zoe
+
+    return make

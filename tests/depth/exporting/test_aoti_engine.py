@@ -1,0 +1,233 @@
+"""The aoti engine: one library for any size, compiled for many processors, loaded by torch alone.
+
+test_engines.py has what it shares with the other kinds, test_cpp.py how a C++ program runs it.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.depth.exporting.aoti_without_torchscript import HEIGHT, WIDTH, eager, make_source
+from zoerefine.base.errors import UserError
+from zoerefine.base.machine.cores import describe_processor
+from zoerefine.depth.exporting.auto import kinds_for_auto
+from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, save_bundle
+from zoerefine.depth.exporting.bundle.containers import PT2, container_of
+from zoerefine.depth.exporting.engine_kinds import BuiltEngine, Bundle
+from zoerefine.depth.exporting.engines import aoti_engine
+from zoerefine.depth.exporting.engines.aoti_engine import VECTORS, compile_package, load, to_program
+
+on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+# Registers that AVX2 does not have: of 512 bits, of masks, and those numbered from 16.
+BEYOND_AVX2 = re.compile(r"%(zmm|k[0-7]\b|[xy]mm(1[6-9]|[23][0-9])\b)")
+
+
+# Writes a bundle's outputs for arrays in a file; prints whether the compiler's modules were loaded.
+RUN = """
+import sys
+import numpy as np
+from zoerefine.depth.exporting.bundle.bundle import load_bundle
+bundle, inputs, outputs = sys.argv[1:]
+engine = load_bundle(bundle)
+data = np.load(inputs)
+np.savez(outputs, *engine.arrays(data["rgb"], data["zoe"]))
+print("torch._inductor.codecache" in sys.modules)
+"""
+
+
+def run_elsewhere(bundle, inputs, outputs, **env):
+    """Run a bundle in a process with this environment."""
+    words = [sys.executable, "-c", RUN, bundle, inputs, outputs]
+    return subprocess.run(words, env=os.environ | env, capture_output=True, text=True)
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("size", [(HEIGHT, WIDTH), (48, 64), (17, 91), (1, 1)])
+@pytest.mark.parametrize("batch", [1, 2, 16])
+def test_one_graph_takes_every_size_and_batch(aoti_bundle, frames, size, batch):
+    rgb, zoe = frames(batch, *size)
+    zoe[:, :4] = 0
+    with torch.inference_mode():
+        expected = eager()(torch.from_numpy(rgb), torch.from_numpy(zoe))
+    for found, wanted in zip(load_bundle(aoti_bundle).arrays(rgb, zoe), expected, strict=True):
+        difference = np.abs(found.astype(int) - wanted.numpy().astype(int))
+        assert difference.max() <= (1 if wanted is expected[0] else 3)
+
+
+def test_pictures_that_are_not_contiguous_are_read_right(aoti_bundle, frames):
+    engine = load_bundle(aoti_bundle)
+    rgb, zoe = frames(4, 48, 64)
+    for part in (np.s_[::2], np.s_[:, ::2], np.s_[:, :, 5:37]):
+        copied = engine.arrays(rgb[part].copy(), zoe[part].copy())
+        for found, expected in zip(engine.arrays(rgb[part], zoe[part]), copied, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_area_means_of_the_graph_are_torchs_bit_by_bit():
+    """They are computed by another operator, which AOTInductor calls for any size."""
+    program = to_program(make_source(), make_source().core("fp32"), torch.device("cpu"))
+    targets = {node.target for node in program.graph.nodes}
+    assert torch.ops.aten.adaptive_avg_pool3d.default in targets
+    assert torch.ops.aten.adaptive_avg_pool2d.default not in targets
+    values = torch.rand(2, 3, 37, 91)
+    expected = torch.nn.functional.adaptive_avg_pool2d(values, [HEIGHT, WIDTH])
+    found = torch.ops.aten.adaptive_avg_pool3d.default(values, [3, HEIGHT, WIDTH])
+    assert torch.equal(found, expected)
+
+
+def library_of(path, folder):
+    """The compiled library of a bundle, as a file."""
+    with zipfile.ZipFile(path) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".so")]
+        return Path(archive.extract(name, folder))
+
+
+@on_cpu
+def test_its_code_needs_no_instructions_beyond_avx2(aoti_bundle, tmp_path):
+    if not shutil.which("objdump"):
+        pytest.skip("objdump is not installed: apt-get install binutils")
+    library = library_of(aoti_bundle, tmp_path)
+    lines = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", library], capture_output=True, text=True
+    ).stdout.splitlines()
+    assert sum("%ymm" in line for line in lines) > 100  # otherwise it would not be vectorized
+    assert [line for line in lines if BEYOND_AVX2.search(line)] == []
+    assert BEYOND_AVX2.search("vaddps 0x40(%rax),%zmm1,%zmm2")
+    assert BEYOND_AVX2.search("vmovups %xmm17,(%rax)")
+
+
+@on_cpu
+def test_a_processor_without_avx2_is_refused_in_one_line(aoti_bundle, tmp_path):
+    assert read_manifest(aoti_bundle)["requirements"]["vector instructions"] == list(VECTORS)
+    done = run_elsewhere(aoti_bundle, "-", "-", ATEN_CPU_CAPABILITY="default")
+    assert (
+        "was built for vector instructions AVX2 or AVX512; this machine has vector instructions "
+        "DEFAULT: build the right bundle"
+    ) in done.stderr.splitlines()[-1]
+
+
+@on_cpu
+def test_nothing_can_be_built_without_avx2_or_a_compiler(run, command, monkeypatch):
+    monkeypatch.setenv("CXX", "absent-compiler")
+    done = command("export", run.path, "--engine", "aoti")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert "there is no absent-compiler: apt-get install g++" in done.err
+    monkeypatch.delenv("CXX")
+    monkeypatch.setattr(aoti_engine, "vector_set", lambda: "DEFAULT")
+    assert "AVX2, which this machine does not have" in aoti_engine.missing_requirement()
+
+
+def test_it_runs_without_a_compiler_and_without_the_compilers_modules(
+    aoti_bundle, frames, tmp_path
+):
+    rgb, zoe = frames(1, 30, 40)
+    np.savez(tmp_path / "in.npz", rgb=rgb, zoe=zoe)
+    files = tmp_path / "in.npz", tmp_path / "out.npz"
+    done = run_elsewhere(aoti_bundle, *files, PATH=str(tmp_path), CXX="absent-compiler")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "False\n")
+    found = np.load(files[1])
+    for one, expected in zip(
+        found.values(), load_bundle(aoti_bundle).arrays(rgb, zoe), strict=True
+    ):
+        np.testing.assert_array_equal(one, expected)
+
+
+def test_no_unpacked_file_is_left_while_it_runs(aoti_bundle, frames, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    engine = load_bundle(aoti_bundle)
+    assert list(tmp_path.iterdir()) == []
+    assert engine(*frames(1, 30, 40)).shape == (1, 30, 40)
+
+
+def test_a_library_that_torch_cannot_load_is_one_line(aoti_bundle, tmp_path):
+    broken = tmp_path / "broken.pt2"
+    with zipfile.ZipFile(aoti_bundle) as old, zipfile.ZipFile(broken, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, b"no library" if name.endswith(".so") else old.read(name))
+    with pytest.raises(
+        UserError, match=r"broken.pt2, built with torch 2.0, cannot be loaded by"
+    ) as caught:
+        load(Bundle(broken, broken.read_bytes(), PT2, {"torch": "2.0", "device": "cpu"}))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_another_release_of_torch_is_refused(aoti_bundle, tmp_path):
+    requirements = {"torch": ["2.0"]}
+    built = BuiltEngine(aoti_bundle.read_bytes(), requirements=requirements)
+    facts = {"engine": "aoti", "precision": "fp32", "run": "abc", "torch": "2.0.1"}
+    save_bundle(built, facts, tmp_path / "older.pt2")
+    with pytest.raises(
+        UserError, match=r"older.pt2 was built for torch 2.0; this machine has torch"
+    ):
+        load_bundle(tmp_path / "older.pt2")
+
+
+def test_a_compiler_that_fails_is_one_line(tmp_path, monkeypatch):
+    """The first error of its output is the reason."""
+    from torch._inductor.exc import CppCompileError
+
+    def fail(*args, **options):
+        raise CppCompileError(
+            ["g++"], "In file included from a.cpp:1:\na.h:2: error: no space left"
+        )
+
+    monkeypatch.setattr("torch._inductor.aoti_compile_and_package", fail)
+    with pytest.raises(UserError, match=r"aoti engine: a.h:2: error: no space left$"):
+        compile_package(None, {})
+
+
+@pytest.fixture
+def older_torch(monkeypatch):
+    """The options of torch 2.11. Its compiler would miss the others, so a stand-in takes them."""
+    from torch._inductor import config
+
+    def compile_nothing(program, package_path, inductor_configs):
+        with config.patch(inductor_configs):
+            package_path.write(b"package")
+
+    for name in ("cpp.march", "aot_inductor.enable_line_tables"):
+        if name in config._config:
+            monkeypatch.delitem(config._config, name)
+    monkeypatch.setattr("torch._inductor.aoti_compile_and_package", compile_nothing)
+
+
+def test_options_that_the_installed_torch_lacks_are_not_passed(older_torch):
+    """Then the library may hold any instruction of this processor, which the manifest requires."""
+    built = aoti_engine.build(make_source(), "fp32")
+    assert built.content == b"package"
+    assert built.requirements["processor"] == [describe_processor()]
+
+
+@on_cpu
+def test_a_missing_cuda_toolkit_is_one_line(run, command, monkeypatch):
+    monkeypatch.setattr(aoti_engine, "pick_device", lambda: torch.device("cuda", 0))
+    monkeypatch.setattr(aoti_engine, "find_spec", lambda name: object())
+    monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
+    done = command("export", run.path, "--engine", "aoti")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert "aoti for a GPU needs a CUDA toolkit with nvcc, and there is none" in done.err
+
+
+def test_auto_leaves_it_out_since_a_build_takes_most_of_a_minute():
+    assert "aoti" not in [kind.NAME for kind in kinds_for_auto({})]
+
+
+def test_the_bundle_is_a_package_of_torch_export(aoti_bundle):
+    assert container_of(aoti_bundle.read_bytes()) is PT2
+    assert PT2.is_code
+    with zipfile.ZipFile(aoti_bundle) as archive:
+        root = archive.namelist()[0].split("/")[0]
+        assert archive.read(f"{root}/archive_format") == b"pt2"
+        [facts, *_] = [n for n in archive.namelist() if n.endswith("_metadata.json")]
+        if not torch.cuda.is_available():
+            assert json.loads(archive.read(facts))["AOTI_CPU_ISA"] == "AVX2"

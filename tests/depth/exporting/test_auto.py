@@ -1,0 +1,168 @@
+"""`auto`: the engine that is fastest here; one that fails is named, and the rest goes on."""
+
+import sys
+
+import pytest
+import torch
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.machine.cores import describe_processor
+from zoerefine.base.registries import ENGINES
+from zoerefine.depth.exporting import auto
+from zoerefine.depth.exporting.auto import candidates, fastest
+from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
+from zoerefine.depth.exporting.engine_kinds import engine_kind
+from zoerefine.depth.exporting.export import export
+
+on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+
+# An engine kind as an extension adds it: one module. It is TorchScript by another name.
+PLUGIN = """
+from zoerefine.depth.exporting.engines.torchscript_engine import *
+from zoerefine.depth.exporting.engines import torchscript_engine
+
+NAME, INSTALL, PARALLEL_CALLS = "plugin", "", False
+BROKEN = []  # precisions that cannot be built
+
+def build(source, precision):
+    if precision in BROKEN:
+        raise RuntimeError("the converter of another vendor crashed\\nwith many lines")
+    return torchscript_engine.build(source, precision)
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """The module of an added kind, whose row is the first one of the registry."""
+    (tmp_path / "plugin_engine.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rows = {"plugin": "plugin_engine", **{name: ENGINES[name] for name in ENGINES}}
+    monkeypatch.setattr(ENGINES, "_places", rows)
+    yield engine_kind("plugin")
+    del sys.modules["plugin_engine"]
+
+
+def test_a_kind_needs_one_module_and_one_row(plugin, run, command):
+    done = command("export", run.path, "--engine", "plugin", "--precision", "fp32")
+    assert done.code == 0, done.err
+    engine = load_bundle(run.bundle)
+    assert engine.manifest["engine"] == "plugin"
+    assert engine.parallel_calls == 1
+
+
+@on_cpu
+def test_a_kind_that_cannot_be_built_is_named_and_the_next_one_is_published(
+    plugin, optional_built, run, monkeypatch, capsys
+):
+    monkeypatch.setattr(plugin, "BROKEN", ["fp32", "bf16"])
+    manifest = read_manifest(export(run))
+    assert manifest["engine"] in ("openvino", "onnx", "torchscript")
+    assert (
+        "plugin fp32 is left out: RuntimeError: the converter of another vendor crashed\n"
+        in capsys.readouterr().err
+    )
+
+
+@on_cpu
+def test_a_precision_that_cannot_be_built_is_named_and_another_one_is_published(
+    plugin, run, monkeypatch, capsys
+):
+    monkeypatch.setattr(auto, "has_bf16", lambda device: True)  # bf16 is a candidate anywhere
+    monkeypatch.setattr(plugin, "BROKEN", ["bf16"])
+    manifest = read_manifest(export(run, "plugin"))
+    assert (manifest["engine"], manifest["precision"]) == ("plugin", "fp32")
+    assert "plugin bf16 is left out: RuntimeError: the conv" in capsys.readouterr().err
+
+
+@on_cpu
+def test_a_kept_engine_that_no_longer_loads_is_named_and_the_next_one_is_published(
+    plugin, optional_built, run, monkeypatch, capsys
+):
+    """As after an update of a driver, which no digest shows."""
+
+    def load(bundle):
+        raise OSError("libvendor.so: cannot open shared object file")
+
+    monkeypatch.setattr(ENGINES, "_places", {n: ENGINES[n] for n in ("plugin", "torchscript")})
+    export(run, "plugin", "fp32")
+    monkeypatch.setattr(plugin, "load", load)
+    monkeypatch.setattr(plugin, "precisions", lambda: ("fp32",))
+    assert read_manifest(export(run))["engine"] == "torchscript"
+    assert "plugin fp32 is left out: OSError: libvendor.so" in capsys.readouterr().err
+
+
+@on_cpu
+def test_a_kind_whose_library_breaks_when_it_is_looked_at_is_named(
+    plugin, run, monkeypatch, capsys
+):
+    def allowed_for_auto():
+        raise RuntimeError("CUDA driver initialization failed")
+
+    monkeypatch.setattr(ENGINES, "_places", {n: ENGINES[n] for n in ("plugin", "torchscript")})
+    monkeypatch.setattr(plugin, "allowed_for_auto", allowed_for_auto)
+    assert read_manifest(export(run))["engine"] == "torchscript"
+    assert "plugin is left out: RuntimeError: CUDA driver init" in capsys.readouterr().err
+
+
+def test_without_any_engine_the_error_names_every_reason(plugin, run, monkeypatch):
+    monkeypatch.setattr(plugin, "BROKEN", ["fp32", "bf16"])
+    monkeypatch.setattr(ENGINES, "_places", {"plugin": ENGINES["plugin"]})
+    with pytest.raises(UserError, match=r"no engine could be built: .*plugin fp32: RuntimeError: "):
+        export(run)
+
+
+def test_an_engine_that_was_asked_for_and_crashes_keeps_its_traceback(plugin, run, monkeypatch):
+    monkeypatch.setattr(plugin, "BROKEN", ["fp32"])
+    with pytest.raises(RuntimeError, match="converter of another vendor"):
+        export(run, "plugin", "fp32")
+
+
+@on_cpu
+def test_kind_and_precision_are_measured_and_the_manifest_holds_the_measurement(
+    optional_built, run, monkeypatch
+):
+    monkeypatch.setattr(auto, "has_bf16", lambda device: True)  # bf16 is a candidate anywhere
+    manifest = read_manifest(export(run))
+    latency_ms = manifest["choice"]["latency_ms"]
+    expected = {"torchscript fp32", "torchscript bf16"}
+    for kind in map(engine_kind, ("openvino", "onnx")):
+        if not kind.missing_requirement():
+            expected |= {f"{kind.NAME} {p}" for p in candidates(kind, "auto")}
+    assert set(latency_ms) == expected
+    assert manifest["choice"]["processor"] == describe_processor()
+    chosen = f"{manifest['engine']} {manifest['precision']}"
+    assert latency_ms[chosen] <= 1.05 * min(latency_ms.values())
+
+
+@on_cpu
+@pytest.mark.parametrize("winner", ["torchscript fp32", "torchscript bf16"])
+def test_the_engine_that_was_fastest_here_is_published(run, monkeypatch, winner):
+    """No AMX: bf16 is slower. With AMX it is faster."""
+    monkeypatch.setattr(auto, "has_bf16", lambda device: True)
+    monkeypatch.setattr(
+        auto, "time_interleaved", lambda calls: {n: 1.0 if n == winner else 2.0 for n in calls}
+    )
+    manifest = read_manifest(export(run, "torchscript"))
+    assert f"{manifest['engine']} {manifest['precision']}" == winner
+
+
+@on_cpu
+def test_a_second_export_takes_the_kept_measurement_and_gives_the_same_bytes(run, monkeypatch):
+    monkeypatch.setattr(auto, "has_bf16", lambda device: True)
+    first = export(run, "torchscript").read_bytes()
+    monkeypatch.setattr(auto, "time_interleaved", None)  # measuring again would fail
+    assert export(run, "torchscript").read_bytes() == first
+
+
+@on_cpu
+def test_emulated_bf16_and_int8_are_never_candidates_of_auto(monkeypatch):
+    monkeypatch.setattr(auto, "has_bf16", lambda device: False)
+    for name in ("torchscript", "openvino", "onnx"):
+        assert candidates(engine_kind(name), "auto") == ["fp32"]
+
+
+def test_the_fastest_wins_and_among_equally_fast_ones_the_most_accurate():
+    errors = {"fp32": 0.0, "bf16": 0.002}
+    assert fastest({"fp32": 10.0, "bf16": 5.0}, errors) == "bf16"
+    assert fastest({"fp32": 10.0, "bf16": 9.6}, errors) == "fp32"
+    assert fastest({"fp32": 10.0, "bf16": 17.0}, errors) == "fp32"

@@ -1,0 +1,103 @@
+"""benchmarks/on_gpu on a machine without a GPU: it says so, and its parts that need none run."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ON_GPU = Path(__file__).resolve().parents[3] / "benchmarks" / "on_gpu"
+
+
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+
+
+def on_gpu(*words, **variables):
+    command = [sys.executable, "-W", "ignore", ON_GPU, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | variables)
+
+
+# Of a GPU machine with no more than common packages. `find_spec` is what an import asks, too.
+HIDE = """
+import os
+from importlib.machinery import PathFinder
+hidden, found = os.environ["HIDDEN"].split(","), PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name in hidden else found(name, *more)
+"""
+ABSENT = "simplejpeg,git,gitdb,smmap,optuna,optuna_dashboard,av,cupy,pynvml,regex,rich"
+
+
+@pytest.fixture
+def hiding(tmp_path):
+    """Variables that hide packages from a process and those that it starts: hiding("yacs")."""
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    return lambda names: {"PYTHONPATH": str(tmp_path), "HIDDEN": names}
+
+
+@NO_GPU
+def test_without_a_gpu_and_many_packages_small_versions_run_to_the_end(hiding, tmp_path):
+    sections = "whole_run", "calls", "engines", "step", "embedded", "loading", "training"
+    out = tmp_path / "rows"
+    done = on_gpu(*sections, "--out", out, **hiding(ABSENT))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"no GPU: torch {torch.__version__} finds none.")
+    rows = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
+    measures = [row["measure"] for row in rows]
+    of_gpus = [name for name in measures if name.endswith(": failed")]
+    assert of_gpus == [
+        "48x64 Refiner, CuPy, float32: failed",
+        "48x64 Refiner, CUDA graph of the bundle: failed",
+        "60x80 Refiner, CuPy, float32: failed",
+        "60x80 Refiner, CUDA graph of the bundle: failed",
+        "48x64 batch 1 CUDA graph of eager fp32: failed",
+        "48x64 batch 1 CUDA graph of eager fp16: failed",
+        "training step by the profiler: failed",
+        "augmentation by the profiler: failed",
+        "pinned memory to the device: failed",
+        "CUDA graph of the whole step, bf16: failed",
+    ]
+    values = {row["measure"]: row["value"] for row in rows}
+    assert values["whole run fp32: the same bits twice"] == 1
+    assert values["whole run fp32: the same bits after a kill and a resume"] == 1
+    assert {
+        "60x80 Refiner, tensors, float32: time to queue a call",
+        "48x64 batch 1 torchscript bf16: p50",
+        "validation with losses: a frame",
+        "tier device: against tier mmap",
+        "training step, default settings: against plain eager fp32",
+    } <= set(values)
+    assert "tier device: share hidden" not in done.stdout
+    assert "TensorRT: not measured: " in done.stdout
+    order = [done.stdout.index(f"== {name}") for name in sections]
+    assert order == sorted(order)
+    # Each row is printed when it is measured, and in the table at the end.
+    assert done.stdout.count("training step, fp16: p50") == 2
+    [written] = out.glob("gpu-no-gpu-*.json")
+    assert json.loads(written.read_text())["rows"] == rows
+
+
+@NO_GPU
+def test_a_missing_requirement_is_named_and_the_other_sections_run(hiding, tmp_path):
+    done = on_gpu("training", "embedded", "--out", tmp_path, **hiding("yacs"))
+    assert done.returncode == 0, done.stderr
+    assert "training: not measured: pip install yacs" in done.stdout
+    assert "TensorRT: not measured: a TensorRT engine needs an NVIDIA GPU" in done.stdout
+    assert "pip install yacs" in (tmp_path / "rows.jsonl").read_text().splitlines()[0]
+
+
+def test_packages_on_the_callers_pythonpath_reach_the_sections(tmp_path):
+    """On a lent machine, a folder there may hold all that is installed."""
+    (tmp_path / "carried.py").write_text("")
+    program = (
+        "import runpy, subprocess, sys\n"
+        f"runpy.run_path({str(ON_GPU / '__main__.py')!r}, run_name='imported')\n"
+        "subprocess.run([sys.executable, '-c', 'import carried, common'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stderr == ""

@@ -1,0 +1,35 @@
+"""The OpenVINO engine and signals of its process."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("openvino", reason="OpenVINO is not installed")
+
+# Two engines of a tiny model are compiled, and freed in this order; then comes Ctrl-C.
+PROGRAM = """
+import signal, sys
+from pathlib import Path
+import numpy as np, openvino
+from openvino import opset13
+from zoerefine.depth.exporting.engines.openvino_engine import WEIGHTS, XML, compile_model
+
+folder = Path(sys.argv[1])
+inputs = [opset13.parameter([1, channels, 8, 8], np.float32) for channels in (3, 1)]
+model = openvino.Model([opset13.multiply(*inputs)], inputs, "tiny")
+openvino.save_model(model, folder / XML)
+assert (folder / WEIGHTS).exists()
+options = [(folder / name).read_bytes() for name in (XML, WEIGHTS)], "fp32", 1, False
+first, second = compile_model(*options), compile_model(*options)
+del first
+del second
+signal.signal(signal.SIGINT, lambda *_: print("handled"))
+signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_ctrl_c_after_engines_were_freed_is_handled(tmp_path):
+    command = [sys.executable, "-c", PROGRAM, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr

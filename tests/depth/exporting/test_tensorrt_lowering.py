@@ -1,0 +1,148 @@
+"""Torch-TensorRT converts every refiner whole, with the wanted types; checked without a GPU.
+
+Its own lowering and converters run on the network of TensorRT for RTX, in a process of their own
+(`lower_on_rtx.py`), and torch computes that network's numbers on the CPU
+(`tensorrt_interpreter.py`). Each way to break our part is planted once and must be found.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from zoerefine.base.registries import NETWORKS
+from zoerefine.depth.exporting.engine_kinds import engine_kind
+from zoerefine.depth.exporting.verify import TOLERANCES
+
+tensorrt = engine_kind("tensorrt")
+PACKAGE = Path(sys.prefix) / "torch-tensorrt"  # `make test` puts it there
+TYPES = {"fp32": "FLOAT", "fp16": "HALF", "bf16": "BF16", "int8": "FLOAT"}
+FOLDED = "weights that are computed ahead"
+IGNORED = "a precision that is ignored"
+UNKNOWN = "no converter"
+# The first one must come first: a converter, once registered, stays.
+MUTANTS = [("small", "int8", UNKNOWN), ("small", "int8", FOLDED), ("small", "fp16", IGNORED)]
+CASES = [(*case, "") for case in product(NETWORKS, tensorrt.precisions())]
+# Of mean relative depth, against torch in the same types, which rounds in other places.
+SAME_TYPES = {"fp32": 1e-5, "fp16": 5e-4, "bf16": 2e-3, "int8": 4e-3}
+CHANGES = {
+    "a weight": "", "an operation": "", "the order of inputs": "",
+    "an unknown setting": "has type TANH, not RELU", "an unknown layer": "is a IDENTITY layer",
+}  # fmt: skip
+
+pytestmark = [
+    pytest.mark.skipif(
+        not (PACKAGE / "torch_tensorrt").is_dir(),
+        reason=f"Torch-TensorRT is not in {PACKAGE}: `make test` installs it",
+    ),
+    pytest.mark.skipif(
+        bool(missing := engine_kind("tensorrt-rtx").missing_requirement()), reason=missing
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """What the networks look like, by case."""
+    return lower("torch-tensorrt", MUTANTS + CASES, tmp_path_factory.mktemp("torch-tensorrt"))
+
+
+def lower(package, cases, folder):
+    """The reports of `lower_on_rtx.py`, by case, with Torch-TensorRT as that package has it."""
+    binaries = shutil.ignore_patterns("lib", "bin", "include", "_C.*", "__pycache__")
+    for name in ("torch_tensorrt", "dllist"):
+        shutil.copytree(PACKAGE / name, folder / name, ignore=binaries)
+    program = Path(__file__).with_name("lower_on_rtx.py")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", program, folder, package],
+        input=json.dumps(cases), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    return dict(zip(cases, found, strict=True))
+
+
+def faults(report, precision):
+    """What is wrong with a network."""
+    if "error" in report:
+        return [report["error"]]
+    found = []
+    inner = {kind for channels, kind in report["convolutions"] if channels != 1}
+    heads = [kind for channels, kind in report["convolutions"] if channels == 1]
+    if inner != {TYPES[precision]} or heads != ["FLOAT"] * 2:
+        found.append(f"types of convolutions: {inner} and {heads}")
+    # Input and weights of every convolution but the first and the two heads.
+    quantized = len(report["convolutions"]) - 3 if precision == "int8" else 0
+    for layer in ("QUANTIZE", "DEQUANTIZE"):
+        if report["layers"].get(layer, 0) != 2 * quantized:
+            found.append(f"{report['layers'].get(layer, 0)} {layer} layers")
+    if sum(scales > 1 for scales in report["scales"]) != quantized:
+        found.append("scales of weights are not one for each channel")
+    return found
+
+
+@pytest.mark.parametrize(("network", "precision"), [case[:2] for case in CASES])
+def test_every_refiner_is_converted_whole_with_the_wanted_types(reports, network, precision):
+    report = reports[network, precision, ""]
+    assert faults(report, precision) == []
+    names = [name for name, *_ in report["inputs"]], [name for name, *_ in report["outputs"]]
+    assert names == (tensorrt.INPUTS, tensorrt.OUTPUTS)
+    for _, kind, shape in report["inputs"] + report["outputs"]:
+        assert (kind, shape[0], shape[2:]) == ("FLOAT", -1, [64, 96])
+    assert report["batches"] == [list(tensorrt.BATCHES)] * 2
+    assert report["plan_bytes"] > 50_000
+    assert report["requirements"]["TensorRT"] == ["11.0.0"]
+
+
+def wrong_numbers(differences, precision):
+    """Which differences are beyond the tolerance of the precision."""
+    worst, mean = TOLERANCES[precision]
+    allowed = {"refiner": (worst, mean, mean), "same types": (worst, SAME_TYPES[precision], mean)}
+    return [
+        (against, differences[against])
+        for against, limits in allowed.items()
+        if any(one > most for one, most in zip(differences[against], limits, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(("network", "precision"), [case[:2] for case in CASES])
+def test_the_network_computes_what_the_refiner_computes(reports, network, precision):
+    assert wrong_numbers(reports[network, precision, ""]["differences"], precision) == []
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_network_is_found(reports, change):
+    found = reports["small", "fp32", ""]["changed"][change]
+    if message := CHANGES[change]:
+        assert found["error"].endswith(message)
+    else:
+        assert [name for name, _ in wrong_numbers(found, "fp32")] == ["refiner", "same types"]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "message"),
+    [
+        (FOLDED, "QUANTIZE layers"),
+        (IGNORED, "types of convolutions"),
+        (UNKNOWN, "could not build the int8 engine: .*quantize_int8"),
+    ],
+)
+def test_a_planted_fault_is_found(reports, mutant, message):
+    [case] = [case for case in MUTANTS if case[2] == mutant]
+    assert re.search(message, " ".join(faults(reports[case], case[1])))
+
+
+def test_torch_tensorrt_rtx_converts_a_refiner_in_the_same_way(tmp_path):
+    cases = [("small", precision, "") for precision in ("fp32", "fp16", "bf16")]
+    found = lower("torch-tensorrt-rtx", cases, tmp_path)
+    for (_, precision, _), report in found.items():
+        assert faults(report, precision) == []
+        assert wrong_numbers(report["differences"], precision) == []
+        assert report["plan_bytes"] > 50_000
+        [version] = report["requirements"]["TensorRT"]
+        assert version.startswith("tensorrt_rtx 1.")

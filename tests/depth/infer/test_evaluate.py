@@ -1,0 +1,111 @@
+"""--eval: the metrics are those that NumPy computes from the files by ZoeDepth's protocol."""
+
+import json
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.protocol import plain_metrics
+from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.layouts import habitatdyn
+
+FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+
+
+@pytest.fixture
+def truth(world, clips):
+    """The world's true depth, 8 bits."""
+    shutil.copytree(world / habitatdyn.DEPTH, clips / "truth")
+    return clips / "truth"
+
+
+def expected(truth_of):
+    """Means over the pictures of `truth_of`, a folder -> metres: (pseudo, refined)."""
+    both = {"pseudo": "zoe", "refined": "out/depth"}
+    found = {which: [] for which in both}
+    for name, truth_m in truth_of.items():
+        zoe = read_zoe(Path("zoe") / name)
+        counts = (truth_m > 1e-3) & (truth_m < 10) & (zoe > 0)
+        for which, folder in both.items():
+            depth_m = read_zoe(Path(folder) / name) / 256
+            found[which].append(plain_metrics(depth_m[counts], truth_m[counts]))
+    return {
+        which: {key: np.mean([row[key] for row in rows]) for key in rows[0]}
+        for which, rows in found.items()
+    }
+
+
+def metres_of_8_bits(folder):
+    found = {}
+    for path in sorted(folder.rglob("*.png")):
+        value = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        found[path.relative_to(folder)] = np.where(value == 255, 0, value / 255 * 10)
+    return found
+
+
+def test_metrics_are_those_computed_independently_with_the_ratio(infer, truth):
+    done = infer(*FOLDERS, "--eval", "truth")
+    assert done.code == 0, done.err
+    wanted = expected(metres_of_8_bits(truth))
+    report = json.loads(Path("out/metrics.json").read_text())
+    assert report["frames"] == 16
+    for which, values in wanted.items():
+        assert report[which] == pytest.approx(values, rel=1e-9)
+    before, after = wanted["pseudo"]["rmse"], wanted["refined"]["rmse"]
+    assert report["ratio"]["rmse"] == pytest.approx(after / before)
+    line = next(line for line in done.out.splitlines() if line.startswith("rmse "))
+    assert line.split()[1:] == [f"{before:.4f}", f"{after:.4f}", f"{after / before:.3f}"]
+
+
+def test_truth_in_millimetres_is_read_and_frames_without_truth_are_not_counted(infer, truth):
+    some = dict(list(metres_of_8_bits(truth).items())[3:9])
+    shutil.rmtree(truth)
+    for name, truth_m in some.items():
+        (truth / name).parent.mkdir(parents=True, exist_ok=True)
+        assert cv2.imwrite(str(truth / name), np.rint(truth_m * 1000).astype(np.uint16))
+    done = infer(*FOLDERS, "--eval", "truth")
+    assert "compared with the true depth of 6 frames" in done.out, done.err
+    wanted = expected({name: np.rint(truth_m * 1000) / 1000 for name, truth_m in some.items()})
+    report = json.loads(Path("out/metrics.json").read_text())
+    # 800 / 256 m over 2000 / 1000 m is exactly 1.25 ** 2: rounding may put a pixel on either side.
+    assert report["refined"] == pytest.approx(wanted["refined"], rel=1e-3)
+
+
+def test_the_truth_is_in_the_unit_that_its_data_set_states(infer, truth):
+    names = sorted(path.relative_to(truth) for path in truth.rglob("*.png"))[:3]
+    lines = ["clip,rgb,depth,pseudo,depth_unit_m"]
+    for name in names:
+        rgb = Path("rgb", name).with_suffix(".jpg")
+        lines.append(f"{name.parent},{rgb},truth/{name},zoe/{name},0.02")
+    Path("frames.csv").write_text("\n".join(lines))
+    done = infer(*FOLDERS, "--eval", "truth")
+    assert done.code == 0, done.err
+    stated_m = {}
+    for path in truth.rglob("*.png"):
+        value = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        stated_m[path.relative_to(truth)] = np.where(value == 255, 0, value * 0.02)
+    wanted = expected(stated_m)
+    report = json.loads(Path("out/metrics.json").read_text())
+    assert report["refined"] == pytest.approx(wanted["refined"], rel=1e-9)
+
+
+def test_kept_frames_count_like_newly_refined_ones(infer, truth):
+    infer(*FOLDERS)
+    Path("out/depth/0000/00000.png").unlink()
+    first = infer(*FOLDERS, "--eval", "truth")
+    assert "1 frames refined, 15 kept" in first.out
+    assert "compared with the true depth of 16 frames" in first.out
+    assert first.out.splitlines()[1:] == infer(*FOLDERS, "--eval", "truth").out.splitlines()[1:]
+
+
+def test_a_damaged_truth_is_named_and_not_compared(infer, truth):
+    (truth / "0054" / "00001.png").write_bytes(b"no picture")
+    cv2.imwrite(str(truth / "0108" / "00000.png"), np.full((10, 10), 100, np.uint8))
+    done = infer(*FOLDERS, "--eval", "truth")
+    assert done.code == 1
+    assert "compared with the true depth of 14 frames" in done.out
+    assert "0054/00001 is not compared" in done.err
+    assert "0108/00000 is not compared" in done.err

@@ -1,0 +1,255 @@
+"""Pinned memory is used again only after the GPU and the reader have finished with it.
+
+The GPU is simulated: queued work runs at once, as late as possible, or at random times. Every
+mutant is the real file with one step removed or moved, and must be found.
+"""
+
+import importlib.util
+import random
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.machine.memory import PAGE
+from zoerefine.depth.infer import pinned_ring
+from zoerefine.depth.infer.engine_threads import EngineThreads
+
+SCHEDULES = ["at once", "as late as possible", *range(20)]
+BATCHES, SLOTS = 12, 3
+
+RECORD = "        self.done.record()\n"
+OUTPUTS = "        self.outputs = [\n"
+MUTANTS = {
+    "results are read before they are there": {"        self.done.synchronize()\n": ""},
+    "results are the slot's memory": {".numpy().copy()": ".numpy()"},
+    "the event comes before the copy of the results": {RECORD: "", OUTPUTS: RECORD + OUTPUTS},
+    "both inputs share one memory": {'self.filled("zoe", zoe)': 'self.filled("rgb", zoe)'},
+}
+
+
+class SimulatedGPU:
+    """Takes the place of the name `torch` in pinned_ring.py: one stream, and pinned memory."""
+
+    uint8, from_numpy = torch.uint8, staticmethod(torch.from_numpy)
+
+    def __init__(self, schedule):
+        self.schedule, self.random = schedule, random.Random(str(schedule))
+        self.work, self.lock = [], threading.RLock()
+        self.cuda = self
+
+    def empty(self, size, dtype, pin_memory):
+        assert pin_memory
+        memory = torch.full((size,), 0xEE, dtype=dtype).as_subclass(Pinned)
+        Pinned.gpu = self
+        return memory
+
+    def Event(self, blocking):
+        assert blocking, "waiting for an event that is not blocking occupies a CPU core"
+        return Event(self)
+
+    def add(self, act):
+        with self.lock:
+            self.work.append(act)
+            steps = {"at once": 99, "as late as possible": 0}.get(self.schedule)
+            self.run(self.random.choice([0, 0, 1, 5]) if steps is None else steps)
+
+    def run(self, steps):
+        with self.lock:
+            for act in [self.work.pop(0) for _ in range(min(steps, len(self.work)))]:
+                act()
+
+
+class Event:
+    def __init__(self, gpu):
+        self.gpu, self.recorded, self.reached = gpu, 0, 0
+
+    def record(self):
+        self.recorded += 1
+        number = self.recorded
+        self.gpu.add(lambda: setattr(self, "reached", number))
+
+    def synchronize(self):
+        while self.reached < self.recorded:
+            self.gpu.run(1)
+
+
+class Pinned(torch.Tensor):
+    """Host memory whose copies are only queued."""
+
+    def to(self, device, non_blocking):
+        assert device == "cuda" and non_blocking
+        source = self.as_subclass(torch.Tensor)
+        copy = torch.empty(source.shape, dtype=source.dtype)
+        self.gpu.add(lambda: copy.copy_(source))
+        return copy
+
+    def copy_(self, source, non_blocking):
+        assert non_blocking
+        memory = self.as_subclass(torch.Tensor)
+        self.gpu.add(lambda: memory.copy_(source))
+        return self
+
+
+class QueueingEngine:
+    """Two outputs: pseudo depth plus the picture's red, and its double."""
+
+    device, parallel_calls, has_confidence = "cuda", 1, True
+
+    def __init__(self, gpu):
+        self.gpu = gpu
+
+    def require_confidence(self):
+        pass
+
+    def outputs(self, rgb_u8, zoe_u16):
+        found = [torch.empty_like(zoe_u16) for _ in range(2)]
+
+        def compute():
+            total = zoe_u16.int() + rgb_u8[..., 0].int()
+            for factor, output in enumerate(found, 1):
+                output.copy_(total * factor)
+
+        self.gpu.add(compute)
+        return found
+
+
+def batch(number):
+    """Pictures and depth of a size that changes from batch to batch."""
+    rng = np.random.default_rng(number)
+    count, height, width = rng.integers(1, 6, 3)
+    rgb = rng.integers(0, 256, (count, height, width, 3)).astype(np.uint8)
+    zoe = rng.integers(0, 9000, (count, height, width)).astype(np.uint16)
+    return list(rgb), list(zoe)
+
+
+def is_right(found, number):
+    rgb, zoe = batch(number)
+    total = np.stack(zoe) + np.stack(rgb)[..., 0]
+    return len(found) == 2 and all(
+        values.dtype == np.uint16 and np.array_equal(values, total * factor)
+        for factor, values in enumerate(found, 1)
+    )
+
+
+@pytest.fixture
+def simulate(monkeypatch):
+    """Let a module run on a simulated GPU: simulate(module, schedule) -> a QueueingEngine."""
+
+    def make(module, schedule):
+        gpu = SimulatedGPU(schedule)
+        monkeypatch.setattr(module, "torch", gpu)
+        return QueueingEngine(gpu)
+
+    return make
+
+
+def wrong_batches(module, schedule, simulate):
+    """Batches whose results are wrong at the end, with as many in work as there are slots."""
+    ring = module.PinnedRing(simulate(module, schedule), SLOTS)
+    started, found = [], []
+    for number in range(BATCHES):
+        if len(started) == SLOTS:
+            found.append(ring.collect(started.pop(0)))
+        started.append(ring.start(*batch(number), outputs=2))
+    found += [ring.collect(slot) for slot in started]
+    return [number for number, outputs in enumerate(found) if not is_right(outputs, number)]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_batch_is_right_whenever_the_gpu_runs(simulate, schedule):
+    assert wrong_batches(pinned_ring, schedule, simulate) == []
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_broken_protocol_is_found(simulate, tmp_path, monkeypatch, mutant):
+    text = Path(pinned_ring.__file__).read_text()
+    for old, new in MUTANTS[mutant].items():
+        assert text.count(old) == 1, "pinned_ring.py has changed: adapt the mutant"
+        text = text.replace(old, new)
+    path = tmp_path / "pinned_mutant.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location("pinned_mutant", path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    assert wrong_batches(module, "as late as possible", simulate)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES[:4])
+def test_batches_are_right_through_the_threads_of_the_pipeline(simulate, schedule):
+    engine = simulate(pinned_ring, schedule)
+    with EngineThreads(engine, outputs=2) as engines:
+        futures = [
+            engines.submit(*batch(number), lambda outputs, number=number: is_right(outputs, number))
+            for number in range(BATCHES)
+        ]
+    assert [future.result() for future in futures] == [True] * BATCHES
+
+
+def test_on_a_cpu_batches_are_stacked_in_aligned_memory():
+    engine, offsets = QueueingEngine(None), []
+
+    def noted(*arrays):
+        offsets.extend(array.ctypes.data % PAGE for array in arrays)
+        return list(arrays)
+
+    engine.device, engine.arrays = "cpu", noted
+    with EngineThreads(engine, outputs=2) as engines:
+        for number in range(BATCHES):
+            rgb, zoe = batch(number)
+            stacked = engines.submit(rgb, zoe, list).result()
+            np.testing.assert_array_equal(stacked[0], rgb)
+            np.testing.assert_array_equal(stacked[1], zoe)
+    assert offsets == [0] * (2 * BATCHES)
+
+
+def test_a_start_waits_until_a_slot_is_free(simulate):
+    ring = pinned_ring.PinnedRing(simulate(pinned_ring, "at once"), 1)
+    first = ring.start(*batch(0), outputs=2)
+    second = []
+    thread = threading.Thread(target=lambda: second.append(ring.start(*batch(1), outputs=2)))
+    thread.start()
+    thread.join(0.3)
+    assert second == []
+    assert is_right(ring.collect(first), 0)
+    thread.join(30)
+    assert is_right(ring.collect(second[0]), 1)
+
+
+def test_a_batch_that_fails_gives_its_slot_back(simulate):
+    engine = simulate(pinned_ring, "at once")
+    ring = pinned_ring.PinnedRing(engine, 1)
+
+    def fail(*_):
+        raise UserError("the engine does not run")
+
+    engine.outputs = fail
+    with pytest.raises(UserError):
+        ring.start(*batch(0), outputs=2)
+    assert ring.free.qsize() == 1
+
+
+def test_only_the_outputs_that_are_needed_are_copied(simulate):
+    engine = simulate(pinned_ring, "at once")
+    ring = pinned_ring.PinnedRing(engine, 1)
+    assert len(ring.collect(ring.start(*batch(0), outputs=1))) == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")
+def test_on_a_gpu_batches_are_right_through_the_threads():
+    class OnGPU(QueueingEngine):
+        def outputs(self, rgb_u8, zoe_u16):
+            total = zoe_u16.int() + rgb_u8[..., 0].int()
+            return [total.to(torch.uint16), (total * 2).to(torch.uint16)]
+
+    with EngineThreads(OnGPU(None), outputs=2) as engines:
+        futures = [
+            engines.submit(*batch(number), lambda outputs, number=number: is_right(outputs, number))
+            for number in range(BATCHES)
+        ]
+    assert [future.result() for future in futures] == [True] * BATCHES

@@ -1,0 +1,175 @@
+"""Pictures without depth: a network is run on them; and pseudo depth of which network is taken."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from zoerefine.base.files.images import read_rgb
+from zoerefine.cli import main
+from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.networks.kinds import load_network
+from zoerefine.depth.data.networks.source import SYNTHETIC, PseudoSource, source_of, write_source
+from zoerefine.depth.exporting.bundle.bundle import copy_bundle, read_bundle, read_manifest
+from zoerefine.depth.training.checkpoint import load_checkpoint
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+
+@pytest.fixture
+def refine(infer, small_zoedepth):
+    """Refine rgb/ without --depth, with the small ZoeDepth, which the bundle does not know."""
+    return lambda *words: infer(
+        "--rgb", "rgb", "--out", "out", "--depth-model", small_zoedepth, "--batch", "3",
+        "--any-pseudo", *words,
+    )  # fmt: skip
+
+
+def test_pictures_get_zoedepths_output_and_it_is_kept(refine, make_pair, small_zoedepth, engine):
+    sizes = [(48, 64), (40, 60), (48, 64)]
+    for number, size in enumerate(sizes):
+        make_pair(f"{number}", *size, seed=number)
+    done = refine()
+    assert done.code == 0, done.err
+    assert "3 frames refined" in done.out
+    network = load_network(str(small_zoedepth))
+    for number in range(len(sizes)):
+        rgb = read_rgb(Path(f"rgb/{number}.jpg"))
+        zoe = read_zoe(Path(f"out/zoe_depth_raw/{number}.png"))
+        np.testing.assert_allclose(zoe / 256, network.predict(rgb[None])[0], atol=1 / 256)
+        refined = read_zoe(Path(f"out/depth/{number}.png"))
+        assert np.abs(refined.astype(int) - engine(rgb[None], zoe[None])[0]).max() <= 1
+    with Image.open("out/zoe_depth_raw/0.png") as image:
+        assert image.info["zoerefine-depth-network"] == str(small_zoedepth)
+        assert image.info["depth-scale"] == "metres = value / 256"
+
+
+def test_zoedepths_output_is_used_again_until_the_model_changes(
+    refine, infer, make_pair, small_zoedepth, tmp_path
+):
+    make_pair("0")
+    refine()
+    pseudo = sorted(Path("out/zoe_depth_raw").glob("*.png"))
+    stamps = [path.stat().st_mtime_ns for path in pseudo]
+    shutil.rmtree("out/depth")
+    assert "1 frames refined, 0 kept" in refine().out
+    assert [path.stat().st_mtime_ns for path in pseudo] == stamps
+    assert "0 frames refined, 1 kept" in refine().out
+    other = tmp_path / "другой"
+    shutil.copytree(small_zoedepth, other)
+    changed = ("--rgb", "rgb", "--out", "out", "--depth-model", other, "--any-pseudo")
+    assert "1 frames refined, 0 kept" in infer(*changed).out
+    assert [path.stat().st_mtime_ns for path in pseudo] != stamps
+    shutil.rmtree("out/depth")
+    again = [path.stat().st_mtime_ns for path in pseudo]
+    assert "1 frames refined, 0 kept" in infer(*changed).out
+    assert [path.stat().st_mtime_ns for path in pseudo] == again
+
+
+def test_kept_pseudo_depth_can_be_given_as_depth(refine, infer, make_pair):
+    make_pair("0")
+    refine()
+    first = Path("out/depth/0.png").read_bytes()
+    words = ("--rgb", "rgb", "--depth", "out/zoe_depth_raw", "--out", "out")
+    assert "--any-pseudo" in infer(*words).err  # the folder states its network
+    done = infer(*words, "--any-pseudo")
+    assert done.code == 0, done.err
+    assert "1 frames refined" in done.out  # again, because its inputs are other files now
+    np.testing.assert_array_equal(
+        read_zoe(Path("out/depth/0.png")), read_zoe_bytes(first, Path("first.png"))
+    )
+
+
+def read_zoe_bytes(data, path):
+    path.write_bytes(data)
+    return read_zoe(path)
+
+
+def test_a_video_without_depth_is_refined(refine, infer, make_video, small_zoedepth):
+    video = make_video("a.mp4", 2)
+    done = infer("--rgb", video, "--out", "out", "--depth-model", small_zoedepth, "--any-pseudo")
+    assert "2 frames refined, 0 kept, 0 left out" in done.out, done.err
+    assert len(list(Path("out/zoe_depth_raw").glob("*.png"))) == 2
+
+
+def test_a_damaged_picture_is_left_out_before_zoedepth(refine, make_pair):
+    make_pair("0")
+    make_pair("1")
+    Path("rgb/0.jpg").write_bytes(b"no picture")
+    done = refine()
+    assert done.code == 1
+    assert "1 frames refined, 0 kept, 1 left out" in done.out
+    assert not Path("out/zoe_depth_raw/0.png").exists()
+
+
+def test_a_missing_zoedepth_is_one_line(infer, make_pair, tmp_path):
+    make_pair("0")
+    done = infer("--rgb", "rgb", "--out", "out", "--depth-model", tmp_path / "nothing")
+    assert done.code == 2
+    assert f"no depth network in {tmp_path / 'nothing'}" in done.err
+    assert not Path("out").exists()
+
+
+def refine_files(infer, *words):
+    return infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", *words)
+
+
+def test_the_network_travels_from_the_data_to_checkpoint_results_and_bundle(exported_run):
+    run = exported_run
+    for stated in (
+        load_checkpoint(run.checkpoints), run.results(), run.read_json(run.provenance_file),
+        read_manifest(run.bundle),
+    ):  # fmt: skip
+        assert stated["pseudo"] == SYNTHETIC.as_json()
+
+
+def test_depth_of_the_network_that_training_had_is_refined_without_a_word(infer, clips):
+    done = refine_files(infer)
+    assert done.code == 0, done.err
+    assert "trained on" not in done.err
+
+
+def test_depth_of_another_network_is_refused_until_it_is_accepted(infer, clips):
+    write_source(Path("zoe/0054"), PseudoSource("other", "1234"))
+    done = refine_files(infer)
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert "zoe mixes pseudo depth of other (1234) and of synthetic" in done.err
+    write_source(Path("zoe"), PseudoSource("other", "1234"))
+    done = refine_files(infer)
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert "was trained on pseudo depth of synthetic" in done.err
+    assert "would refine that of other (1234)" in done.err
+    assert not Path("out").exists()
+    assert refine_files(infer, "--any-pseudo").code == 0
+
+
+def test_depth_of_unknown_origin_is_refined_with_one_note(infer, clips):
+    Path("zoe/pseudo.json").unlink()
+    done = refine_files(infer)
+    assert done.code == 0, done.err
+    [note] = [line for line in done.err.splitlines() if "was trained on" in line]
+    assert note.endswith("it now refines that of: unknown")
+
+
+def test_a_network_that_training_did_not_have_is_refused_before_anything_is_written(
+    infer, make_pair, small_zoedepth
+):
+    make_pair("0")
+    done = infer("--rgb", "rgb", "--out", "out", "--depth-model", small_zoedepth)
+    assert done.code == 2 and "accept it with --any-pseudo" in done.err
+    assert not list(Path("out").rglob("*.*"))
+
+
+def test_the_network_that_training_had_is_run_and_stated(
+    bundle, make_pair, small_zoedepth, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    source = load_network(str(small_zoedepth)).source
+    copy_bundle(read_bundle(bundle), tmp_path / "its.ts", {"pseudo": source.as_json()}, {})
+    make_pair("0")
+    words = ["--rgb", "rgb", "--out", "out", "--depth-model", str(small_zoedepth)]
+    assert main(["infer", "its.ts", *words]) == 0
+    assert "trained on" not in capsys.readouterr().err
+    assert source_of(Path("out/zoe_depth_raw")) == source

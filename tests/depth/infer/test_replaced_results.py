@@ -1,0 +1,70 @@
+"""What an inference evaluates and draws is what it has made, whoever else writes to its folder."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from zoerefine.cli import main
+from zoerefine.depth.exporting.bundle.bundle import copy_bundle, read_bundle
+
+FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+OTHER_WORK = (
+    ["--rgb", "rgb2"],
+    ["--depth", "zoe2"],
+    ["--points", "points"],
+    ["--eval", "zoe"],
+    ["--colors"],
+    ["--clouds"],
+    ["--confidence"],
+    ["--stream"],
+)
+
+
+def test_two_commands_with_other_bundles_inputs_or_options_do_not_write_to_one_folder(
+    bundle, infer, make_pair, beside, capsys
+):
+    make_pair("a/0")
+    for name in ("rgb", "zoe"):
+        shutil.copytree(name, f"{name}2")
+    Path("points/a").mkdir(parents=True)
+    Path("points/a/0.csv").write_text("x,y,metres\n10,10,2\n")
+    copy_bundle(read_bundle(bundle), Path("other.ts"), {"run": "another"}, {})
+    refused = []
+
+    def start_others():
+        started = [[str(bundle), *FOLDERS, *more] for more in OTHER_WORK]
+        for words in (["other.ts", *FOLDERS], *started):
+            assert main(["infer", *words]) == 2
+            refused.append(capsys.readouterr().err.splitlines()[-1])
+
+    beside(start_others)
+    done = infer(*FOLDERS)
+    assert (done.code, len(refused)) == (0, 9)
+    for line in refused:
+        assert "another inference with other inputs or options is writing to --out out" in line
+    assert infer(*FOLDERS, "--clouds").code == 0  # one after the other is allowed
+
+
+@pytest.mark.parametrize(
+    "words", [["--eval", "zoe"], ["--colors"], ["--picture", "a.png"], ["--video", "a.mp4"]]
+)
+def test_depth_that_was_replaced_after_it_was_made_is_not_evaluated_or_drawn(
+    infer, make_pair, beside, words
+):
+    make_pair("0")
+    make_pair("1", seed=1)
+    beside(lambda: shutil.copy("out/depth/0.png", "out/depth/1.png"))
+    done = infer(*FOLDERS, *words)
+    assert done.code == (1 if "--eval" in words else 2)
+    assert "out/depth/1.png was replaced after it was made" in done.err
+    if "--eval" in words:
+        assert "compared with the true depth of 1 frames" in done.out
+
+
+def test_confidence_that_was_replaced_after_it_was_made_is_not_drawn(infer, make_pair, beside):
+    make_pair("0")
+    beside(lambda: shutil.copy("out/depth/0.png", "out/confidence/0.png"))
+    done = infer(*FOLDERS, "--confidence", "--picture", "a.png")
+    assert done.code == 2
+    assert "out/confidence/0.png was replaced after it was made" in done.err

@@ -1,0 +1,155 @@
+"""infer --measured: distances measured once correct every frame, and refuse other cameras."""
+
+import json
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from zoerefine.base.errors import UserError
+from zoerefine.cli import main
+from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.infer import Refiner
+from zoerefine.depth.infer.room import Room
+
+SOURCES = ("--rgb", "rgb", "--depth", "zoe")
+
+
+@pytest.fixture
+def alone(clips, monkeypatch, capsys):
+    """Run the command without a bundle: alone(*words) -> exit code, output, errors."""
+    monkeypatch.chdir(clips)
+
+    def run(*words):
+        capsys.readouterr()
+        return main(["infer", *SOURCES, *words]), *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def measured(clips):
+    """room.csv: fifteen pixels of three frames, each 1.5 times as far as predicted."""
+    rng = np.random.default_rng(0)
+    lines = ["frame,x,y,metres"]
+    for path in sorted((clips / "zoe").rglob("*.png"))[:3]:
+        zoe, name = read_zoe(path), path.relative_to(clips / "zoe").with_suffix("")
+        y, x = np.nonzero(zoe)
+        for i in rng.choice(len(x), 5, replace=False):
+            lines.append(f"{name},{x[i]},{y[i]},{1.5 * zoe[y[i], x[i]] / 256:.3f}")
+    (clips / "room.csv").write_text("\n".join(lines) + "\n")
+    return clips / "room.csv"
+
+
+def depths(folder):
+    return {str(p.relative_to(folder)): read_zoe(p) for p in sorted(Path(folder).rglob("*.png"))}
+
+
+def test_measurements_correct_all_frames(alone, measured):
+    code, out, err = alone("--measured", "room.csv", "--out", "out")
+    assert code == 0, err
+    assert "would help most" in out
+    for name, found in depths("out/depth").items():
+        zoe = read_zoe(Path("zoe") / name)
+        np.testing.assert_array_equal(found > 0, zoe > 0)
+        ratio = found[zoe > 0] / zoe[zoe > 0]
+        assert abs(np.log(np.median(ratio) / 1.5)) < 0.2
+
+
+def test_the_kept_calibration_gives_the_same_depth_without_measurements(alone, measured):
+    assert alone("--measured", "room.csv", "--out", "out")[0] == 0
+    assert alone("--measured", "out/room.json", "--out", "again")[0] == 0
+    for name, found in depths("again/depth").items():
+        np.testing.assert_array_equal(found, read_zoe(Path("out/depth") / name))
+    assert "16 kept" in alone("--measured", "room.csv", "--out", "out")[1]
+
+
+def test_frames_are_corrected_again_when_a_measurement_changes(alone, measured):
+    alone("--measured", "room.csv", "--out", "out")
+    lines = measured.read_text().splitlines()
+    measured.write_text("\n".join(lines[:-1]) + "\n")
+    assert "16 frames refined, 0 kept" in alone("--measured", "room.csv", "--out", "out")[1]
+
+
+def test_a_changed_or_damaged_calibration_is_refused(alone, measured):
+    alone("--measured", "room.csv", "--out", "out")
+    found = json.loads(Path("out/room.json").read_text())
+    for name, text in {
+        "changed": json.dumps(found | {"pixel_variance": 1.0}),
+        "cut": Path("out/room.json").read_text()[:50],
+        "list": "[]",
+    }.items():
+        Path(f"{name}.json").write_text(text)
+        code, _, err = alone("--measured", f"{name}.json", "--out", "other")
+        assert code == 2
+        assert f"{name}.json is no room calibration, or it was changed" in err
+
+
+def test_another_network_is_refused(alone, measured):
+    Path("zoe/pseudo.json").write_text('{"name": "one", "digest": "1"}')
+    assert alone("--measured", "room.csv", "--out", "out")[0] == 0
+    Path("zoe/pseudo.json").write_text('{"name": "two", "digest": "2"}')
+    code, _, err = alone("--measured", "out/room.json", "--out", "other")
+    assert code == 2
+    assert "measured with depth of one" in err and "depth of two" in err
+
+
+def test_pictures_of_another_size_are_refused(alone, measured):
+    assert alone("--measured", "room.csv", "--out", "out")[0] == 0
+    for path in (*Path("rgb").rglob("*.jpg"), *Path("zoe").rglob("*.png")):
+        small = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)[:32, :40]
+        assert cv2.imwrite(str(path), small)
+    code, _, err = alone("--measured", "out/room.json", "--out", "other")
+    assert code == 2
+    assert "another camera needs measurements of its own" in err
+
+
+def test_a_bundle_is_corrected_and_another_is_refused(infer, alone, measured, bundle):
+    assert infer(*SOURCES, "--out", "plain").code == 0
+    done = infer(*SOURCES, "--measured", "room.csv", "--out", "out")
+    assert done.code == 0, done.err
+    name, found = next(iter(depths("out/depth").items()))
+    plain = read_zoe(Path("plain/depth") / name)
+    np.testing.assert_array_equal(found, Room.load("out/room.json").corrected(plain[None])[0][0])
+
+    rgb = cv2.imread(str(Path("rgb") / Path(name).with_suffix(".jpg")))[..., ::-1]
+    zoe = read_zoe(Path("zoe") / name)
+    refiner = Refiner.load(bundle, room="out/room.json")
+    np.testing.assert_array_equal(refiner(np.ascontiguousarray(rgb), zoe), found)
+    _, spread = refiner.with_confidence(np.ascontiguousarray(rgb), zoe)
+    np.testing.assert_array_equal(spread > 0, found > 0)
+
+    assert alone("--measured", "room.csv", "--out", "by_points")[0] == 0
+    with pytest.raises(UserError, match="measured with the bundle none: metric po"):
+        Refiner.load(bundle, room="by_points/room.json")
+
+
+def test_confidence_is_that_of_the_room(alone, measured):
+    assert alone("--measured", "room.csv", "--confidence", "--out", "out")[0] == 0
+    for name, spread in depths("out/confidence").items():
+        depth = read_zoe(Path("out/depth") / name) / 256
+        np.testing.assert_array_equal(spread > 0, depth > 0)
+        true_m = 1.5 * read_zoe(Path("zoe") / name) / 256
+        apart = np.abs(np.log(depth / true_m, where=depth > 0, out=np.zeros_like(depth)))
+        assert np.mean(apart <= spread / 10_000) > 0.9
+
+
+def test_another_camera_is_refused(alone, measured):
+    camera = "--intrinsics", "50", "50", "31.5", "23.5"
+    assert alone("--measured", "room.csv", *camera, "--out", "out")[0] == 0
+    assert alone("--measured", "out/room.json", *camera, "--out", "same")[0] == 0
+    other = "--intrinsics", "60", "50", "31.5", "23.5"
+    code, _, err = alone("--measured", "out/room.json", *other, "--out", "other")
+    assert code == 2
+    assert "measured with a camera of fx 50" in err
+
+
+def test_a_fault_in_the_file_is_one_line_and_nothing_is_written(alone, measured):
+    measured.write_text(measured.read_text() + "nowhere,1,1,2\n")
+    code, _, err = alone("--measured", "room.csv", "--out", "out")
+    assert code == 2
+    assert "room.csv line 17: there is no frame 'nowhere'" in err
+    assert not Path("out/depth").exists()
+    shutil.rmtree("out", ignore_errors=True)

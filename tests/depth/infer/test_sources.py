@@ -1,0 +1,162 @@
+"""Where pictures come from: folders, patterns, single pictures, videos."""
+
+import re
+import struct
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import pytest
+from PIL import ExifTags, Image
+
+from zoerefine.depth.data.cache.decode import read_zoe
+
+
+def depths(names):
+    """Write pseudo depth for the frames of a video."""
+    Path("zoe").mkdir(exist_ok=True)
+    for name in names:
+        cv2.imwrite(f"zoe/{name}.png", np.full((48, 64), 500, np.uint16))
+
+
+def names(folder="out/depth"):
+    return [str(p.relative_to(folder)) for p in sorted(Path(folder).rglob("*.png"))]
+
+
+def test_a_video_is_refined_frame_by_frame(infer, make_video, engine):
+    video = make_video("a.mp4", 10)
+    depths(f"{number:06d}" for number in range(10))
+    done = infer("--rgb", video, "--depth", "zoe", "--out", "out")
+    assert "10 frames refined, 0 kept, 0 left out" in done.out, done.err
+    capture = cv2.VideoCapture(str(video))
+    for number in range(10):
+        rgb = cv2.cvtColor(capture.read()[1], cv2.COLOR_BGR2RGB)
+        zoe = np.full((48, 64), 500, np.uint16)
+        refined = read_zoe(Path(f"out/depth/{number:06d}.png"))
+        assert np.abs(refined.astype(int) - engine(rgb[None], zoe[None])[0]).max() <= 1
+    Path("out/depth/000003.png").unlink()
+    again = infer("--rgb", video, "--depth", "zoe", "--out", "out")
+    assert "1 frames refined, 9 kept" in again.out
+
+
+def test_a_video_that_is_cut_short_is_refined_up_to_its_end_and_named(infer, make_video):
+    video = make_video("a.mkv", 40)
+    video.write_bytes(video.read_bytes()[: video.stat().st_size // 2])
+    depths(f"{number:06d}" for number in range(40))
+    done = infer("--rgb", video, "--depth", "zoe", "--out", "out")
+    assert done.code == 1
+    assert "of its 40 frames: copy it again" in done.err
+    assert 0 < len(names()) < 40
+    assert names() == [f"{number:06d}.png" for number in range(len(names()))]
+
+
+@pytest.mark.parametrize(("name", "codec"), [("a.avi", "MJPG"), ("a.mp4", "mp4v")])
+def test_damaged_frames_of_a_video_are_left_out_and_named(infer, tmp_path, name, codec):
+    video, rng = tmp_path / name, np.random.default_rng(0)
+    good = [cv2.blur(rng.integers(0, 256, (48, 64, 3)).astype(np.uint8), (5, 5)) for _ in range(40)]
+    write_video(video, codec, good)
+    before, data = decoded(video), bytearray(video.read_bytes())
+    with av.open(str(video)) as container:
+        hit = list(container.demux(video=0))[20]
+    data[hit.pos + hit.size // 2 : hit.pos + hit.size] = bytes(hit.size - hit.size // 2)
+    video.write_bytes(data)
+    pairs = enumerate(zip(before, decoded(video), strict=True))
+    changed = {f"{number:06d}" for number, (old, new) in pairs if (old != new).any()}
+    assert "000020" in changed  # OpenCV returns all frames, and says nothing
+    depths(f"{number:06d}" for number in range(40))
+    done = infer("--rgb", video, "--depth", "zoe", "--out", "out", "--video", "side.mp4")
+    assert done.code == 1, done.err
+    left_out = set(re.findall(r"left out (\d+): \S+ is damaged at this frame", done.err))
+    assert changed <= left_out and len(left_out) < 12  # up to the next key frame
+    assert len(names()) == 40 - len(left_out)
+
+
+def write_video(path, codec, pictures):
+    height, width = pictures[0].shape[:2]
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*codec), 12, (width, height))
+    for picture in pictures:
+        writer.write(picture)
+    writer.release()
+
+
+def decoded(path):
+    """All pictures of a video, as OpenCV gives them."""
+    capture, found = cv2.VideoCapture(str(path)), []
+    while (answer := capture.read())[0]:
+        found.append(answer[1])
+    return found
+
+
+def test_names_of_a_pattern_begin_at_its_first_wildcard(infer, make_pair):
+    for name in ("a/left/0", "a/right/0", "b/left/0", "b/left/1"):
+        make_pair(name)
+    done = infer("--rgb", "rgb/*/left/*.jpg", "--depth", "zoe", "--out", "out")
+    assert done.code == 0, done.err
+    assert names() == ["a/left/0.png", "b/left/0.png", "b/left/1.png"]
+
+
+def test_a_single_picture_is_a_source(infer, make_pair):
+    make_pair("a/0")
+    assert infer("--rgb", "rgb/a/0.jpg", "--depth", "zoe/a", "--out", "out").code == 0
+    assert names() == ["0.png"]
+
+
+def test_two_pictures_with_the_same_name_are_refused(infer, make_pair):
+    make_pair("a")
+    Path("rgb/a.png").write_bytes(Path("rgb/a.jpg").read_bytes())
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+    assert done.code == 2
+    assert "rgb/a.jpg and rgb/a.png differ only in their suffix" in done.err
+
+
+def test_only_the_last_suffix_is_removed_from_a_name(infer, make_pair):
+    make_pair("17.250")
+    make_pair("17.375")
+    assert infer("--rgb", "rgb", "--depth", "zoe", "--out", "out").code == 0
+    assert names() == ["17.250.png", "17.375.png"]
+
+
+def test_a_video_without_a_stated_length_is_refined_to_its_end(infer, make_pair):
+    frames = []
+    for number in range(4):
+        make_pair(f"{number}", seed=number)
+        frames.append(Path(f"rgb/{number}.jpg").read_bytes())
+    Path("a.mjpeg").write_bytes(b"".join(frames))
+    depths(f"{number:06d}" for number in range(4))
+    done = infer("--rgb", "a.mjpeg", "--depth", "zoe", "--out", "out", "--picture", "side.png")
+    assert "4 frames refined, 0 kept, 0 left out" in done.out, done.err
+    assert Path("side.png").exists()
+
+
+def test_turned_pictures_are_refined_as_they_are_stored_with_a_warning(infer, make_pair):
+    make_pair("0")
+    make_pair("1")
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 3
+    for name in ("0", "1"):
+        with Image.open(f"rgb/{name}.jpg") as image:
+            image.save(f"rgb/{name}.jpg", exif=exif, quality=95)
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+    assert done.code == 0
+    assert done.err.count("has EXIF orientation 3, which is not applied") == 1
+
+
+@pytest.mark.parametrize("batch", ["0", "1025", "1000000000"])
+def test_a_batch_that_memory_cannot_hold_is_refused(infer, make_pair, batch):
+    make_pair("0")
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", "--batch", batch)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert f"--batch must be 1 to 1024, got {batch}" in done.err
+
+
+def test_a_picture_with_too_many_pixels_is_left_out_by_its_header(infer, make_pair):
+    make_pair("0")
+    make_pair("1")
+    data = Path("rgb/1.jpg").read_bytes()
+    size, large = struct.pack(">HH", 48, 64), struct.pack(">HH", 30000, 30000)
+    Path("rgb/1.jpg").write_bytes(data.replace(size, large, 1))
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+    assert done.code == 1
+    assert "left out 1: " in done.err
+    assert "30000x30000 pixels" in done.err

@@ -1,0 +1,118 @@
+"""A network outside this tree: found by its place, with options of its own, trained and loaded."""
+
+import sys
+
+import pytest
+import torch
+from torch import fx
+
+from zoerefine.base.config import load_config
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import digest_file
+from zoerefine.base.registries import NETWORKS
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.model import build_refiner
+from zoerefine.depth.model.refiner import DepthHead
+from zoerefine.depth.training.checkpoint import load_refiner
+from zoerefine.depth.training.job import run_training
+
+NETWORK = '''
+"""A network of a user."""
+
+from torch import nn
+
+from zoerefine.depth.model.refiner import INPUTS, DepthHead
+
+
+class Plain(nn.Module):
+    stride = 1
+
+    def __init__(self, base, kernel=3, *, dropout=0.0):
+        super().__init__()
+        self.layer = nn.Conv2d(INPUTS, base, kernel, padding=kernel // 2)
+        self.drop = nn.Dropout(dropout)
+        self.head = DepthHead(base)
+
+    def forward(self, inputs):
+        return self.head(self.drop(self.layer(inputs).relu()))
+
+
+class WithoutStride(nn.Module):
+    pass
+
+
+not_a_class = 3
+'''
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """A module `users_network` in a temporary folder on the module search path."""
+    path = tmp_path / "somewhere" / "users_network.py"
+    path.parent.mkdir()
+    path.write_text(NETWORK)
+    monkeypatch.syspath_prepend(str(path.parent))
+    yield path
+    sys.modules.pop("users_network", None)
+
+
+def model(name, **options):
+    return {"NAME": name, "BASE": 4, "MAX_LOG": 1.0, "OPTIONS": options}
+
+
+def test_a_network_outside_the_tree_is_trained_saved_and_loaded(outside, tiny):
+    words = ["MODEL.NAME", "users_network:Plain", "TRAIN.STEPS", "1", "TRAIN.PRECISION", "fp32",
+             "MODEL.OPTIONS", "{kernel: 5, dropout: 0.1}"]  # fmt: skip
+    run = run_training(load_config(tiny, words))
+    refiner = load_refiner(RunDir(run.path))
+    assert refiner.backbone.layer.kernel_size == (5, 5)
+    assert refiner.backbone.drop.p == 0.1
+    rgb01, zoe_m = torch.rand(1, 3, 24, 32), torch.rand(1, 1, 24, 32) + 1
+    assert not torch.equal(refiner(rgb01, zoe_m), zoe_m)
+    known = run.read_json(run.provenance_file)["network"]
+    assert known == {"name": "users_network:Plain", "sha256": digest_file(outside)}
+
+
+def test_options_reach_the_constructor_and_default_without(outside):
+    assert build_refiner(model("users_network:Plain")).backbone.layer.kernel_size == (3, 3)
+    made = build_refiner(model("users_network:Plain", kernel=1))
+    assert made.backbone.layer.kernel_size == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("users_network:Plain", {"kernal": 5}, r"MODEL\.OPTIONS.*'kernal'.*kernel=3, dropout=0\.0"),
+        ("users_network:Missing", {}, r"network users_network:Missing cannot be imported.*Missing"),
+        ("no_such_module:Net", {}, "No module named 'no_such_module'.*PYTHONPATH"),
+        ("users_network:WithoutStride", {}, "needs an integer attribute `stride`"),
+        ("users_network:not_a_class", {}, r"no subclass of torch\.nn\.Module"),
+        ("small", {"depth": 3}, r"MODEL\.OPTIONS of small.*it has no options"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(outside, name, options, message):
+    with pytest.raises(UserError, match=message):
+        build_refiner(model(name, **options))
+
+
+def test_a_module_that_fails_to_import_is_named_with_its_error(outside):
+    outside.write_text("1 / 0\n")
+    with pytest.raises(UserError, match="ZeroDivisionError: division by zero"):
+        build_refiner(model("users_network:Plain"))
+
+
+class WholeHeads(fx.Tracer):
+    def is_leaf_module(self, module, name):
+        return isinstance(module, DepthHead) or super().is_leaf_module(module, name)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_keeps_the_contract(name):
+    network = build_refiner(model(name) | {"BASE": 8}).backbone.eval()
+    example = torch.randn(2, 5, 2 * network.stride, 3 * network.stride)
+    with torch.no_grad():
+        expected = network(example)
+        assert expected.shape == (2, 1, *example.shape[2:])
+        traced = fx.GraphModule(network, WholeHeads().trace(network))
+        torch.testing.assert_close(traced(example), expected)
+        torch.testing.assert_close(torch.jit.trace(network, example)(example), expected)

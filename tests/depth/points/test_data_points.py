@@ -1,0 +1,94 @@
+"""Metric points of a data set: from files through the cache to batches."""
+
+import numpy as np
+import pytest
+import torch
+
+from zoerefine.base.errors import UserError
+from zoerefine.cli import main
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.loading.augment import Augmentation
+from zoerefine.depth.data.loading.batches import make_loader
+from zoerefine.depth.data.loading.prefetch import resize
+from zoerefine.depth.points.data_points import with_points
+
+SIZE = 48, 64  # of the world's pictures
+
+
+@pytest.fixture(scope="module")
+def folder(world, tmp_path_factory):
+    """Points of the world's frames, without noise; the first frame has none."""
+    path = tmp_path_factory.mktemp("points")
+    words = ["data", "points", str(world), "--noise", "0", "--count", "30", "--out", str(path)]
+    assert main(words) == 0
+    sorted(path.rglob("*.csv"))[0].unlink()
+    return path
+
+
+@pytest.fixture
+def batch(world, folder, tmp_path):
+    dataset = with_points(open_dataset(world), folder)
+    loader = make_loader(dataset, 16, size=SIZE, order="sequential", cache_root=tmp_path)
+    return next(iter(loader))
+
+
+def at_their_pixels(batch):
+    """Depth of the points and the true depth at their pixels, of all frames."""
+    pairs = []
+    for truth_m, points in zip(batch.depth_m[:, 0], batch.points, strict=True):
+        x, y, depth_m, _ = points[points[:, 2] > 0].T
+        pairs.append((depth_m, truth_m[y.round().long(), x.round().long()]))
+    ours, theirs = (torch.cat(one) for one in zip(*pairs, strict=True))
+    return ours, theirs
+
+
+def test_batches_have_the_points_of_the_files(batch):
+    counts = (batch.points[..., 2] > 0).sum(1)
+    assert counts.tolist() == [0, *[30] * 15]
+    torch.testing.assert_close(*at_their_pixels(batch))
+
+
+def test_points_stay_at_what_they_measured(batch):
+    changed = Augmentation(flip=1.0, depth_scale=0.4)(batch, 3, 1)
+    torch.testing.assert_close(*at_their_pixels(changed))
+    assert (changed.points[..., 0] != batch.points[..., 0]).any()
+    cropped = Augmentation(crop=0.6)(batch, 3, 1)
+    kept = (cropped.points[..., 2] > 0).sum()
+    assert 100 < kept < 450
+    ours, theirs = at_their_pixels(cropped)
+    # The nearest pixel of an enlarged picture may be that of a neighbour.
+    assert torch.isclose(ours, theirs, rtol=1e-4).float().mean() > 0.6
+    smaller = resize(batch, (24, 32))
+    assert smaller.points[..., 0].max() < 31.5 and smaller.points[..., 1].max() < 23.5
+
+
+def test_a_column_of_a_list_names_the_points(world, folder, tmp_path):
+    frame = open_dataset(world).frames[1]
+    points = tmp_path / "some.csv"
+    points.write_text("x,y,metres\n10,20,2.5\n")
+    (tmp_path / "frames.csv").write_text(
+        f"clip,rgb,depth,pseudo,points,depth_unit_m\nclip,{frame.rgb},{frame.depth},{frame.zoe},{points},0.04\n"
+    )
+    dataset = open_dataset(tmp_path)
+    loader = make_loader(dataset, 1, size=(24, 32), cache_root=tmp_path / "caches")
+    found = next(iter(loader)).points[0]
+    np.testing.assert_allclose(found[0], [4.75, 9.75, 2.5, 0])
+    assert (found[1:] == 0).all()
+
+
+def test_other_points_are_other_data(world, folder, tmp_path, capsys):
+    words = ["data", "pack", "--config", "configs/demo.yaml", "DATA.ROOT", str(world),
+             "CACHE.ROOT", str(tmp_path)]  # fmt: skip
+    places = []
+    for more in ([], ["DATA.POINTS", str(folder)]):
+        assert main([*words, *more]) == 0
+        places.append(capsys.readouterr().out)
+    assert places[0] != places[1]
+    assert main([*words, "DATA.POINTS", str(tmp_path / "nowhere")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_folder_of_other_pictures_is_refused(world, tmp_path):
+    (tmp_path / "other.csv").write_text("x,y,metres\n")
+    with pytest.raises(UserError, match="has no points for any of 16 pictures"):
+        with_points(open_dataset(world), tmp_path)

@@ -1,0 +1,194 @@
+"""Files of distances measured once: one line for each fault, and what is in doubt."""
+
+import math
+
+import numpy as np
+import pytest
+
+from zoerefine.base.errors import UserError
+from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.points.measured import room_of
+from zoerefine.depth.points.measured_file import MeasuredFile, read_measured
+from zoerefine.depth.points.room import calibrate
+from zoerefine.depth.points.room_prior import RoomPrior
+
+HEAD = "frame,x,y,metres"
+SIZE = 48, 64
+
+
+def file_of(folder, *lines, head=HEAD):
+    path = folder / "room.csv"
+    path.write_text("\n".join([head, *lines]) + "\n")
+    return path
+
+
+def frames(names="abc"):
+    """Predicted depth that varies over the picture."""
+    y, x = np.mgrid[: SIZE[0], : SIZE[1]]
+    return {name: 1 + 0.05 * x + 0.03 * y + number for number, name in enumerate(names)}
+
+
+def calibrated(path, depths, intrinsics=None):
+    """The calibration of a file, and what is in doubt."""
+    found = room_of(read_measured(path), depths, intrinsics)
+    return found.calibration, list(found.in_doubt.values())
+
+
+def corrected_m(room, depth_m):
+    return room.of_pictures(*depth_m.shape).corrected_m(depth_m)[0]
+
+
+def lines_of(depths, points=5, factor=0.8, seed=0):
+    rng = np.random.default_rng(seed)
+    found = []
+    for name, depth_m in depths.items():
+        for y, x in rng.integers(0, SIZE, (points, 2)):
+            found.append(f"{name},{x},{y},{factor * depth_m[y, x]:.3f}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["a,1,2,three"], "line 2: metres must be a number, got 'three'"),
+        (["a,1,2"], "line 2: metres must be a number, got ''"),
+        (["a,inf,2,1"], "line 2: x must be a number, got 'inf'"),
+        (["a,1,2,1", ",1,2,1"], "line 3 names no frame"),
+        (["a,1,2,0"], "line 2: metres must be above 0"),
+        (["a,1,2,2500"], "at most 1000, got 2500; centimetres and millimetres are not converted"),
+        ([], "has no measurements"),
+    ],
+)
+def test_a_fault_is_one_line(tmp_path, lines, words):
+    with pytest.raises(UserError) as fault:
+        read_measured(file_of(tmp_path, *lines))
+    assert words in str(fault.value)
+    assert "\n" not in str(fault.value)
+
+
+def test_a_missing_column_is_named(tmp_path):
+    with pytest.raises(UserError, match="line 1 has no column frame, metres"):
+        read_measured(file_of(tmp_path, "1,2", head="x,y"))
+
+
+@pytest.mark.parametrize("second", ["3,", "3,x", "1,2"])
+def test_a_half_or_empty_distance_is_refused(tmp_path, second):
+    path = file_of(tmp_path, f"a,1,2,1,{second}", head=f"{HEAD},x2,y2")
+    with pytest.raises(UserError, match="line 2"):
+        read_measured(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("d,1,2,1", "there is no frame 'd'"),
+        ("a,70,2,1", "outside the picture of 64x48"),
+        ("a,20,60,1", "outside the picture of 64x48; x and y seem to be swapped"),
+        ("a,0,0,1", "no depth is predicted at x 0, y 0"),
+    ],
+)
+def test_a_measurement_that_does_not_fit_its_frame_is_refused(tmp_path, line, words):
+    depths = frames()
+    depths["a"][0, 0] = 0
+    with pytest.raises(UserError, match="line 2.*" + words):
+        room_of(read_measured(file_of(tmp_path, line)), depths)
+
+
+def test_measurements_correct_a_frame_that_was_not_measured(tmp_path):
+    depths = frames("abcd")
+    lines = lines_of({name: depths[name] for name in "abc"})
+    room, in_doubt = calibrated(file_of(tmp_path, *lines), depths)
+    assert not in_doubt
+    ratio = corrected_m(room, depths["d"]) / (0.8 * depths["d"])
+    assert abs(np.log(ratio)).mean() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("factor", "unit"), [(100, "centimetres"), (1000, "millimetres")], ids=["cm", "mm"]
+)
+def test_another_unit_is_named(tmp_path, factor, unit):
+    depths = {name: depth_m / 10 for name, depth_m in frames().items()}
+    lines = lines_of(depths, factor=factor)
+    with pytest.raises(UserError, match=f"it seems to be in {unit}; write metres"):
+        calibrated(file_of(tmp_path, *lines), depths)
+
+
+def test_one_measurement_in_another_unit_is_named_and_survived(tmp_path):
+    depths = frames()
+    lines = lines_of(depths)
+    clean, _ = calibrated(file_of(tmp_path, *lines), depths)
+    name, x, y, metres = lines[6].split(",")
+    lines[6] = f"{name},{x},{y},{100 * float(metres)}"
+    room, in_doubt = calibrated(file_of(tmp_path, *lines), depths)
+    assert len(in_doubt) == 1
+    assert "line 8" in in_doubt[0] and "is it in centimetres?" in in_doubt[0]
+    apart = np.log(corrected_m(room, depths["b"]) / corrected_m(clean, depths["b"]))
+    assert abs(apart).mean() < 0.1
+
+
+def test_swapped_pixels_are_named(tmp_path):
+    depths = {name: np.full(SIZE, 4.0) for name in "abc"}
+    for depth_m in depths.values():
+        depth_m[5, 40] = 1.0
+    lines = [*lines_of(depths), "a,5,40,0.8"]  # was measured at x 40, y 5
+    _, in_doubt = calibrated(file_of(tmp_path, *lines), depths)
+    assert len(in_doubt) == 1
+    assert "are x and y swapped" in in_doubt[0]
+
+
+def test_a_point_on_glass_is_named(tmp_path):
+    depths = frames()
+    lines = lines_of(depths)
+    name, x, y, metres = lines[3].split(",")
+    lines[3] = f"{name},{x},{y},{0.1 * float(metres)}"
+    _, in_doubt = calibrated(file_of(tmp_path, *lines), depths)
+    assert len(in_doubt) == 1
+    assert "line 5" in in_doubt[0] and "behind glass" in in_doubt[0]
+
+
+def test_a_distance_between_two_pixels_needs_intrinsics(tmp_path):
+    depths = {"a": np.full(SIZE, 2.0)}
+    path = file_of(tmp_path, "a,12,24,1.6,52,24", head=f"{HEAD},x2,y2")
+    with pytest.raises(UserError, match="needs the camera's intrinsics"):
+        room_of(read_measured(path), depths)
+    room, _ = calibrated(path, depths, Intrinsics(50, 50, 32, 24))
+    # 40 pixels at a focal length of 50 are 1.6 m where the depth is 2 m, as predicted.
+    unmeasured = corrected_m(calibrate(RoomPrior.shipped(), []), depths["a"])
+    both = unmeasured, corrected_m(room, depths["a"])
+    before, after = (abs(math.log(one[24, 32] / 2)) for one in both)
+    assert after < before
+
+
+def test_a_distance_along_the_ray_is_converted_to_depth(tmp_path):
+    depths, intrinsics = frames(), Intrinsics(40, 50, 31.5, 23.5)
+    along_axis = lines_of(depths)
+    along_ray = []
+    for line in along_axis:
+        name, x, y, metres = line.split(",")
+        ray = (float(x) - 31.5) / 40, (float(y) - 23.5) / 50, 1
+        along_ray.append(f"{name},{x},{y},{float(metres) * math.hypot(*ray)},ray")
+    path = file_of(tmp_path, *along_ray, head=f"{HEAD},along")
+    with pytest.raises(UserError, match="line 2: a distance along the ray needs the camera's intr"):
+        calibrated(path, depths)
+    room, in_doubt = calibrated(path, depths, intrinsics)
+    expected, _ = calibrated(file_of(tmp_path, *along_axis), depths)
+    np.testing.assert_allclose(room.mean, expected.mean, atol=1e-9)
+    assert not in_doubt
+
+
+@pytest.mark.parametrize("line", ["a,1,2,1,tape,,", "a,1,2,1,ray,3,4"])
+def test_another_direction_is_refused(tmp_path, line):
+    path = file_of(tmp_path, line, head=f"{HEAD},along,x2,y2")
+    with pytest.raises(UserError, match="line 2: along must be axis or ray, and empty for a dist"):
+        read_measured(path)
+
+
+def test_a_changed_file_keeps_what_it_does_not_know(tmp_path):
+    path = file_of(tmp_path, "a,1,2,1.5,door", "a,3,4,2,wall", head=f"{HEAD},note")
+    file = MeasuredFile.read(path)
+    new = {"frame": "a", "x": "3", "y": "4", "metres": "2.5", "along": "ray"}
+    file.added(new).without(0).save()
+    assert path.read_text() == "frame,x,y,metres,note,along\na,3,4,2.5,,ray\n"
+    with pytest.raises(UserError, match="frame a: metres must be a number, got 'two'"):
+        file.added(new | {"metres": "two"})
+    assert MeasuredFile.read(tmp_path / "none.csv").lines == []

@@ -1,0 +1,67 @@
+"""Checkpoints, weights to start from and results belong to their run."""
+
+import shutil
+
+import pytest
+import torch
+
+from zoerefine.base.config import load_config
+from zoerefine.base.errors import UserError
+from zoerefine.depth.training.binding import identified
+from zoerefine.depth.training.job import find_run_dir
+
+QUICK = ("TRAIN.STEPS", 1, "TRAIN.PRECISION", "fp32")
+
+
+def test_a_checkpoint_of_the_same_shape_from_another_run_is_refused(train):
+    first, second = (train(*QUICK, "SEED", seed) for seed in range(2))
+    second.results_file.unlink()
+    shutil.rmtree(second.checkpoints)
+    shutil.copytree(first.checkpoints, second.checkpoints)
+    with pytest.raises(UserError, match="belong to another run: SEED is 0 there and 1 here"):
+        train(*QUICK, "SEED", 1)
+    shutil.rmtree(second.checkpoints)
+    assert train(*QUICK, "SEED", 1) == second
+    assert second.results_file.exists()
+
+
+@pytest.mark.parametrize(
+    ("fact", "name"),
+    [("commit", "the commit"), ("dirty_digest", "the digest of uncommitted changes")],
+)
+def test_a_checkpoint_of_other_code_is_refused(train, monkeypatch, fact, name):
+    run = train(*QUICK)
+    run.results_file.unlink()
+    facts = {"repository": ".", "commit": run.read_json(run.provenance_file)["commit"]}
+    changed = facts | {fact: "0" * 40}
+    monkeypatch.setattr(
+        "zoerefine.lab.launch.record.provenance.source_facts", lambda folder: changed
+    )
+    with pytest.raises(UserError, match=f"belong to another run: {name} is .* there and '0000"):
+        train(*QUICK)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", "[" * 99_999])
+def test_damaged_results_are_computed_again(train, capsys, text):
+    run = train(*QUICK)
+    before, weights = run.results(), run.weights_digest_file.read_text()
+    run.results_file.write_text(text)
+    assert train(*QUICK) == run
+    assert "results.json is written again" in capsys.readouterr().err
+    assert run.results()["test"] == before["test"]
+    assert run.weights_digest_file.read_text() == weights
+
+
+def test_pretrained_weights_name_the_run_by_their_content(tiny, tmp_path):
+    path = tmp_path / "resnet.pth"
+    words = ["MODEL.NAME", "unet", "MODEL.PRETRAINED", str(path)]
+    with pytest.raises(UserError, match=r"MODEL\.PRETRAINED .*No such file"):
+        find_run_dir(load_config(tiny, words))
+    names = set()
+    for value in (0.0, 1.0):
+        torch.save({"conv1.weight": torch.full((64, 3, 7, 7), value)}, path)
+        cfg = load_config(tiny, words)
+        assert len(identified(cfg)["MODEL"]["PRETRAINED"]) == 64
+        names.add(find_run_dir(cfg).path.name)
+    assert len(names) == 2
+    assert not (tmp_path / "runs").exists()

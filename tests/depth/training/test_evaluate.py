@@ -1,0 +1,106 @@
+"""The evaluation: the same figures in any grouping, and the details by class, speed and depth."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.loading.loader import Loader
+from zoerefine.depth.data.loading.prefetch import Prefetcher
+from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
+from zoerefine.depth.loss import Loss
+from zoerefine.depth.training.evaluate import evaluate
+
+pytestmark = pytest.mark.numeric
+
+
+class Tenth(nn.Module):
+    """Predicts a tenth more than the pseudo depth."""
+
+    def forward(self, rgb01, zoe_m):
+        return zoe_m * 1.1
+
+
+@pytest.fixture(scope="module")
+def cache(world, tmp_path_factory):
+    return build_cache(open_dataset(world), 24, 32, tmp_path_factory.mktemp("caches"))
+
+
+class Spoiled(nn.Module):
+    """Makes one pixel in a hundred NaN."""
+
+    def forward(self, rgb01, zoe_m):
+        spoiled = zoe_m.clone()
+        spoiled.flatten()[::100] = math.nan
+        return spoiled
+
+
+def figures(cache, batch, refiner=None):
+    sampler = Sampler(cache, np.arange(len(cache)), batch, 0, OrderOptions("sequential"))
+    batches = Prefetcher(Loader(cache, sampler), torch.device("cpu"))
+    return evaluate(refiner or Tenth(), batches, 0.2, cache, torch.float32, detail=True)
+
+
+def test_any_grouping_into_batches_gives_the_same_bits(cache):
+    assert figures(cache, 16) == figures(cache, 3) == figures(cache, 1)
+
+
+def test_nan_depth_makes_means_nan_and_lowers_deltas_and_boundary_f1(cache):
+    found = figures(cache, 5, Spoiled())
+    refined, pseudo = found["refined"], found["pseudo"]
+    assert all(math.isnan(refined[name]) for name in ("abs_rel", "rmse", "silog"))
+    assert refined["delta3"] < pseudo["delta3"]
+    detail = found["detail"]
+    for name in ("object_distance_m", "object_distance_rel", "flicker"):
+        assert math.isnan(detail["refined"][name]), name
+    assert detail["refined"]["boundary_f1"] < detail["pseudo"]["boundary_f1"]
+
+
+def test_detailed_metrics_cover_every_depth(cache):
+    found = figures(cache, 5)
+    assert found["ratio"]["abs_rel"] == pytest.approx(
+        found["refined"]["abs_rel"] / found["pseudo"]["abs_rel"]
+    )
+    for group in (found["objects"], *found["scenes"].values()):
+        assert group["ratio"]["rmse"] == pytest.approx(
+            group["refined"]["rmse"] / group["pseudo"]["rmse"]
+        )
+    refined, pseudo, ratio = (found["detail"][name] for name in ("refined", "pseudo", "ratio"))
+    assert ratio["boundary_f1"] == refined["boundary_f1"] / pseudo["boundary_f1"]
+    for kind in ("ranges", "classes", "speeds"):
+        for name, values in refined[kind].items():
+            theirs = pseudo[kind][name]["abs_rel"]
+            assert ratio[kind][name]["abs_rel"] == values["abs_rel"] / theirs
+    refined, pseudo = found["detail"]["refined"], found["detail"]["pseudo"]
+    assert refined["ranges"].keys() == pseudo["ranges"].keys() <= {
+        "0-1 m", "1-2 m", "2-4 m", "4-10 m"}  # fmt: skip
+    assert all(name.endswith(" m/s") for name in refined["speeds"])
+    assert set(refined["classes"]) <= {"people", "toy car", "robot", "dog", "cat", "several"}
+    assert 0 < refined["boundary_f1"] <= 1
+    # A constant factor moves no edge, adds no flicker (but for the clamp at 10 m), and moves every
+    # object by a tenth.
+    assert refined["flicker"] == pytest.approx(pseudo["flicker"], rel=0.05)
+    assert refined["boundary_f1"] == pytest.approx(pseudo["boundary_f1"], abs=1e-3)
+    assert refined["object_distance_m"] != pseudo["object_distance_m"]
+
+
+def test_the_loss_on_validation_scenes_is_the_mean_over_pictures_in_any_grouping(cache):
+    loss = Loss([{"name": "mse", "weight": 2.0}, {"name": "l1", "weight": 1.0}], 0.5)
+
+    def batches(size):
+        sampler = Sampler(cache, np.arange(7), size, 0, OrderOptions("sequential"))
+        return Prefetcher(Loader(cache, sampler), torch.device("cpu"))
+
+    def losses(size):
+        return evaluate(Tenth(), batches(size), 0.0, cache, torch.float32, loss=loss)["losses"]
+
+    found = losses(3)
+    alone = [loss(b.zoe_m * 1.1, b.zoe_m, b.depth_m, b.objects, b.rgb01) for b in batches(1)]
+    for name in ("mse", "l1"):
+        assert found[name] == pytest.approx(sum(terms[name].item() for _, terms in alone) / 7)
+    assert found["loss"] == pytest.approx(2 * found["mse"] + found["l1"])
+    assert losses(7) == found == losses(1)

@@ -1,0 +1,59 @@
+"""What the end of a training says: a table, a line a scene, and warnings in plain words."""
+
+from zoerefine.depth.training.verdict import closing_lines, warnings
+
+
+def results(refined=0.2, factor=0.25, pseudo=0.3, shuffled=0.5):
+    def metrics(abs_rel):
+        return {"abs_rel": abs_rel, "silog": 10.0, "delta1": 0.9}
+
+    depths = {
+        "pseudo": metrics(pseudo),
+        "global_scale": metrics(factor),
+        "refined": metrics(refined),
+    }
+    return {
+        "log_scale": -0.1,
+        "test": depths | {"shuffled": metrics(shuffled)},
+        "test_scenes": {"kitchen": depths},
+    }
+
+
+def test_a_good_refiner_gets_a_table_and_no_warning():
+    lines = closing_lines(results())
+    assert not any(line.startswith("warning") for line in lines)
+    assert lines[0].startswith("not calibrated")
+    assert lines[1].split() == ["test", "scenes", "abs_rel", "silog", "delta1"]
+    assert "kitchen: abs_rel pseudo 0.300, single factor 0.250, refined 0.200" in lines
+
+
+def test_a_refiner_that_loses_to_the_single_factor_is_named():
+    (line,) = warnings(results(refined=0.27))
+    assert "not better than the pseudo depth times the single factor 0.905" in line
+    assert len(warnings(results(refined=0.4))) == 2  # nor than the pseudo depth itself
+
+
+def test_a_calibration_that_leaves_only_the_factor_is_named_once():
+    found = results(refined=0.25) | {"calibration": {"strength": 0.0}}
+    (line,) = warnings(found)
+    assert "this bundle multiplies by one factor, 0.905" in line
+    (line, _) = warnings({"calibration": {"strength": 0.0}, "test": {}})
+    assert "multiplies by one factor" in line
+    assert warnings(results() | {"calibration": {"strength": 0.4}}) == []
+    assert warnings(results() | {"calibration": None}) == []
+
+
+def test_a_refiner_that_ignores_its_pseudo_depth_is_named():
+    (line,) = warnings(results(shuffled=0.201))
+    assert "does not depend on the pseudo depth" in line
+
+
+def test_a_run_without_test_scenes_has_no_table():
+    (line,) = closing_lines({"test_scenes": {}})
+    assert line.startswith("not calibrated (no validation scenes)")
+
+
+def test_training_prints_the_table(tiny, script):
+    done = script("train", "--config", tiny)
+    assert done.returncode == 0, done.stderr
+    assert "refined, from another scene's pseudo depth" in done.stderr

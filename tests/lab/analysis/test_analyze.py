@@ -1,0 +1,319 @@
+"""Batch analysis: the graph is drawn, the numbers are the runs', and no run is dropped silently."""
+
+import csv
+import json
+import os
+import shutil
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from zoerefine.cli import main
+from zoerefine.lab.runs import cache as run_cache
+from zoerefine.lab.runs.cache import RunCache
+from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.sources import file_stamps
+
+FILES = ("overview.png", "overview.svg", "overview.pdf", "runs.csv", "groups.csv", "scenes.csv",
+         "differences.csv", "report.html")  # fmt: skip
+
+
+def rows_of(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def text_of(svg):
+    """The words of a picture."""
+    return " ".join(" ".join(ElementTree.parse(svg).getroot().itertext()).split())
+
+
+def analyze(*words):
+    """Run the command in this process; returns its exit code."""
+    return main(["analyze", *map(str, words)])
+
+
+def test_graph_and_tables_of_a_study(copied_study, report):
+    with Image.open(report / "overview.png") as image:
+        assert image.size[0] > 1500
+    assert (report / "overview.pdf").read_bytes().startswith(b"%PDF")
+    shown = text_of(report / "overview.svg")
+    assert "synthetic world" in shown
+    assert "Fewer than 3 seeds" in shown
+    assert "Not measured on validation scenes: best" in shown
+    rows = rows_of(report / "runs.csv")
+    assert [row["run"] for row in rows] == ["trial 0", "trial 1", "trial 2", "best"]
+    for row in rows:
+        results = json.loads((copied_study.path / row["path"] / "results.json").read_text())
+        for split in ("val", "test"):
+            for which in ("pseudo", "refined"):
+                value = results.get(split, {}).get(which, {}).get("abs_rel")
+                assert row[f"{split}/{which}/abs_rel"] == ("" if value is None else str(value))
+    assert len({row["TRAIN.LR"] for row in rows}) == 3
+    first = json.loads((copied_study.path / "trials" / "0000" / "results.json").read_text())
+    (scene,) = rows_of(report / "scenes.csv")
+    assert float(scene["pseudo"]) == first["val"]["scenes"][scene["scene"]]["pseudo"]["abs_rel"]
+
+
+def test_files_of_a_killed_analysis_are_removed(copied_study, tmp_path):
+    left, foreign = tmp_path / ".overview.pdf.0a0ac6ab.tmp", tmp_path / ".notes.tmp"
+    for path in (left, foreign):
+        path.write_text("half")
+    assert analyze(copied_study.path, "--out", tmp_path) == 0
+    assert not left.exists()
+    assert foreign.read_text() == "half"
+
+
+def test_the_same_runs_give_the_same_files(copied_study, report, script, tmp_path):
+    done = script("analyze", copied_study.path, "--out", "again")
+    assert done.returncode == 0, done.stderr
+    for name in FILES:
+        assert (report / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
+
+
+def test_a_changed_run_is_read_again(runs, tmp_path):
+    runs.add("a", scenes=(0.2,))
+    runs.add("b", scenes=(0.3,))
+    path = tmp_path / "collected.json"
+
+    def collected():
+        cache = RunCache(path)
+        found = collect([str(runs.folder / "*")], cache=cache)
+        cache.save()
+        return found
+
+    first = collected()
+    assert collected() == first
+    shutil.rmtree(runs.folder / "a")
+    runs.add("a", scenes=(0.111,))
+    again = collected()
+    assert again.runs[0].metric("test", "refined", "abs_rel") == 0.111
+    for damage in ("{", "[]", '{"runs": []}', "[" * 100_000):
+        path.write_text(damage)
+        assert collected() == again
+
+
+def test_what_another_version_of_the_reading_code_collected_is_read_again(
+    runs, tmp_path, monkeypatch
+):
+    folder = runs.add("a", scenes=(0.2,))
+    cache = RunCache(tmp_path / "collected.json")
+    collect([str(folder)], cache=cache)
+    cache.save()
+    stamps = file_stamps(folder)
+    assert RunCache(cache.path).get(folder, stamps)
+    monkeypatch.setattr(run_cache, "reading_code", lambda: "another version")
+    assert RunCache(cache.path).get(folder, stamps) is None
+
+
+def damage(runs):
+    """Runs with a damaged document each; returns the reason that is expected for each."""
+    row = {"phase": "val", "epoch": 0, "refined": {"abs_rel": 0.1}, "pseudo": {"abs_rel": 0.2}}
+    documents = {
+        "cut short": ("results.json", "{", "damaged"),
+        "a list": ("provenance.json", "[]", "not a mapping"),
+        "bad yaml": ("config.yaml", "a: [", "damaged"),
+        "a list of keys": ("config.yaml", "[]", "holds no mapping"),
+        "recursive yaml": ("config.yaml", "&a {b: *a}", "contains itself"),
+        "no metric": ("metrics.jsonl", '{"phase": "val"}\n', "damaged in line 1"),
+        "not utf-8": ("metrics.jsonl", b'{"phase": "\xff"}\n', "damaged in line 1"),
+        "string epoch": ("metrics.jsonl", json.dumps(row | {"epoch": "7"}) + "\n", "epoch '7'"),
+        "huge epoch": ("metrics.jsonl", json.dumps(row | {"epoch": 10**400}) + "\n", "epoch"),
+        "other schema": ("results.json", '{"schema": 99}', "has schema 99"),
+        "odd split": ("results.json", '{"schema": 1, "val": [0.1]}', "val is a list"),
+        "odd metrics": ("results.json", '{"schema": 1, "test": {"refined": 3}}', "refined"),
+        "odd scenes": ("results.json", '{"schema": 1, "test_scenes": {"s": 1}}', "s is a int"),
+        "not unicode": ("results.json", '{"schema": 1, "data": "\\ud800"}', "surrogates"),
+        "no state": ("status.json", "[]", "damaged"),
+    }
+    for name, (file, text, _) in documents.items():
+        path = runs.add(name) / file
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    (runs.folder / "loop").symlink_to(runs.folder / "loop")
+    (runs.folder / "loop inside").mkdir()
+    (runs.folder / "loop inside" / "config.yaml").symlink_to("config.yaml")
+    reasons = {name: reason for name, (_, _, reason) in documents.items()}
+    return reasons | {"loop": "damaged", "loop inside": "damaged"}
+
+
+def test_damaged_and_unfinished_runs_are_listed_with_the_reason(runs, tmp_path, capsys):
+    runs.add("good")
+    expected = damage(runs)
+    (runs.add("running") / "status.json").write_text('{"state": "running"}')
+    (runs.add("young") / "results.json").unlink()
+    assert analyze(runs.folder, "--out", tmp_path / "report") == 0
+    rows = {row["run"]: row for row in rows_of(tmp_path / "report" / "runs.csv")}
+    notes = {name: row["note"] for name, row in rows.items() if row["state"] == "left out"}
+    assert notes.keys() == expected.keys()
+    for name, reason in expected.items():
+        assert reason in notes[name], name
+    assert rows["running"]["state"] == "killed"
+    assert rows["young"]["test/refined/abs_rel"] == ""
+    printed = capsys.readouterr().out
+    assert all(f"left out {runs.folder / name}: " in printed for name in notes)
+
+
+def test_odd_values_of_a_run_are_drawn_as_text_and_numbers(runs, tmp_path):
+    odd = {"NAME": r"$\x$ & <b>\u202e</b>", "LIST": [1, [2.5, "$"]], "BIG": 10**400}
+    runs.add("odd", odd, parameters="many", pseudo_label=["$\\x$"], data_digest=["d1"])
+    runs.add("huge", {"NAME": "b"}, scenes=(1e308,), curve=(1e308, 1e-300))
+    runs.add("zero", {"NAME": "c", "LIST": None}, scenes=(0.0,), curve=(0.0, 0.0))
+    runs.add("nan", {"NAME": ""}, scenes=(float("nan"),), curve=(float("nan"), float("inf")))
+    assert analyze(runs.folder, "--out", tmp_path / "report") == 0
+    assert r"$\x$" in text_of(tmp_path / "report" / "overview.svg")
+    rows = {row["run"]: row for row in rows_of(tmp_path / "report" / "runs.csv")}
+    assert rows.keys() == {"odd", "huge", "zero", "nan"}
+    assert json.loads(rows["odd"]["TRAIN.LIST"]) == odd["LIST"]
+
+
+def test_a_folder_whose_name_is_not_utf8_is_listed(runs, tmp_path):
+    runs.add("good")
+    os.rename(runs.add("bad"), os.fsencode(runs.folder) + b"/\xff")
+    assert analyze(runs.folder, "--out", tmp_path / "report") == 0
+    assert [row["run"] for row in rows_of(tmp_path / "report" / "runs.csv")] == ["good", r"\xff"]
+
+
+def test_runs_studies_and_globs_are_found_once(copied_study):
+    folder = copied_study.path
+    one = collect([str(folder / "trials" / "0000")])
+    assert [run.name for run in one.runs] == ["trial 0"]
+    both = collect([str(folder), str(folder / "trials" / "*")])
+    assert [run.name for run in both.runs] == ["trial 0", "trial 1", "trial 2", "best"]
+
+
+def test_where_and_by_from_the_command_line(runs, tmp_path, capsys):
+    for number, lr in enumerate((1e-3, 1e-2, 1e-1)):
+        runs.add(f"r{number}", {"LR": lr})
+    assert analyze(runs.folder, "--out", tmp_path / "report", "--where", "TRAIN.LR<0.05") == 0
+    assert "--where left out 1 run\n" in capsys.readouterr().out
+    kept = [row for row in rows_of(tmp_path / "report" / "runs.csv") if not row["note"]]
+    assert [row["run"] for row in kept] == ["r0", "r1"]
+    for words, problem in (
+        (("--where", "open('x')"), "is not a comparison"),
+        (("--where", "TRAIN.LRR < 1"), "no setting TRAIN.LRR"),
+        (("--by", "TRAIN.NONE"), "no run has this setting"),
+        (("--baseline", "0.0"), "--baseline 0.0: no such group; did you mean"),
+    ):
+        assert analyze(runs.folder, "--out", tmp_path / "other", *words) == 2
+        assert problem in capsys.readouterr().err
+
+
+def test_a_run_without_the_filtered_setting_is_left_out_and_the_others_are_not(runs):
+    runs.add("old")
+    runs.add("new", {"EMA": 0.9})
+    from zoerefine.lab.runs.filter import parse_filter
+
+    found = collect([str(runs.folder)], parse_filter("TRAIN.EMA > 0.5"))
+    assert [run.name for run in found.runs] == ["new"]
+    assert "the run has no setting TRAIN.EMA" in found.left_out[str(runs.folder / "old")]
+
+
+def test_runs_on_different_data_are_marked_as_not_comparable(runs, tmp_path):
+    runs.add("a")
+    runs.add("b", data_digest="d2")
+    assert analyze(runs.folder, "--out", tmp_path / "report") == 0
+    assert "NOT COMPARABLE" in text_of(tmp_path / "report" / "overview.svg")
+
+
+def test_importances_find_the_setting_that_matters(runs):
+    from zoerefine.lab.analysis.measure import Measure
+    from zoerefine.lab.analysis.statistics.importance import importances
+
+    for number in range(30):
+        settings = {"LR": 10 ** (-number % 7 - 3.0), "CLIP": float(number % 3)}
+        runs.add(f"r{number:02d}", settings, scenes=(0.1 + 0.05 * (number % 7),))
+    found = importances(collect([str(runs.folder / "*")]).runs, Measure("test"))
+    assert set(found) == {"TRAIN.LR", "TRAIN.CLIP"}
+    assert found["TRAIN.LR"].value > found["TRAIN.CLIP"].value
+
+
+def test_nothing_to_analyse_is_one_line(tmp_path, capsys):
+    assert analyze("absent", "--out", tmp_path / "report") == 2
+    assert "nothing to analyse in absent" in capsys.readouterr().err
+    assert not (tmp_path / "report" / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["runs.csv", "val.refined.rmse/frames.csv"])
+def test_tables_of_something_else_are_never_overwritten(runs, tmp_path, capsys, name):
+    out = tmp_path / "out"
+    path = out / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    metrics = ("--metric", "val.refined.rmse", "--metric", "val.refined.abs_rel")
+    assert analyze(runs.add("a"), "--out", out, *metrics) == 2
+    error = capsys.readouterr().err
+    assert f"{path} could be overwritten" in error
+    assert (error.count("\n"), "give another --out" in error) == (1, True)
+    assert [p for p in out.rglob("*") if p.is_file()] == [path]
+    assert path.read_text() == "mine"
+
+
+def test_two_runs_side_by_side(study, tmp_path, capsys):
+    from zoerefine.base.errors import UserError
+    from zoerefine.lab.analysis.diff import diff_runs
+
+    trials = study.path / "trials"
+    same = diff_runs(str(trials / "0000"), str(trials / "0000"))
+    assert "identical: " in same
+    assert "settings:" not in same
+    picture = tmp_path / "diff.png"
+    words = ["diff", str(trials / "0000"), str(trials / "0001"), "--picture", str(picture)]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "TRAIN.LR: " in text
+    assert "val abs_rel: " in text
+    with Image.open(picture) as image:
+        assert image.size[0] > 1000
+    assert main(["diff", str(trials / "0000"), str(tmp_path)]) == 2
+    assert f"{tmp_path} is not a run" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"holds 4 runs: name one"):
+        diff_runs(str(study.path), str(trials / "0000"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "labels"),
+    [
+        ({"settings": {"NAME": "small"}}, {"settings": {"NAME": "guided"}}, ["small ", "guided"]),
+        ({"settings": {"LR": 0.1}}, {"settings": {"LR": 0.2}}, ["0.1", "0.2"]),
+        ({"seed": 0}, {"seed": 12}, ["seed 0 ", "seed 12"]),
+        ({}, {}, ["one  ", "other"]),
+    ],
+)
+def test_diff_calls_runs_by_what_differs(runs, capsys, first, second, labels):
+    folders = [runs.add("one", **first), runs.add("other", **second)]
+    assert main(["diff", *map(str, folders)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"{a}  {b}" for a, b in zip(labels, folders, strict=True)]
+
+
+def test_a_commit_that_is_no_hash_never_reaches_git(runs, tmp_path, capsys):
+    for name, commit in (("a", f"--output={tmp_path}/written"), ("b", "ab" * 20)):
+        document = {"commit": commit, "repository": str(tmp_path)}
+        (runs.add(name) / "provenance.json").write_text(json.dumps(document))
+    assert main(["diff", str(runs.folder / "a"), str(runs.folder / "b")]) == 0
+    assert "commits between" not in capsys.readouterr().out
+
+
+def test_a_damaged_run_is_one_line_of_diff(runs, capsys):
+    (runs.add("a") / "metrics.jsonl").write_bytes(b"\xff\n")
+    assert main(["diff", str(runs.folder / "a"), str(runs.add("b"))]) == 2
+    assert "damaged in line 1" in capsys.readouterr().err
+
+
+def test_a_row_of_runs_csv_names_settings_results_and_origin(runs, tmp_path):
+    folder = runs.add("a", {"LR": 0.5}, scenes=(0.25,), seed=3)
+    runs.add("b", {"LR": 0.25}, data='=HYPERLINK("x")')
+    recorded = {"commit": "ab" * 20, "repository": "+cmd|x"}
+    (folder / "provenance.json").write_text(json.dumps(recorded))
+    assert analyze(runs.folder, "--out", tmp_path / "out") == 0
+    rows = {row["run"]: row for row in rows_of(tmp_path / "out" / "runs.csv")}
+    row = rows["a"]
+    assert (row["TRAIN.LR"], row["seed"], row["state"]) == ("0.5", "3", "finished")
+    assert (row["test/refined/abs_rel"], row["commit"]) == ("0.25", "ab" * 20)
+    assert (row["data_name"], row["data_digest"], row["path"]) == (
+        "made by hand",
+        "d1",
+        str(folder),
+    )
+    assert row["repository"] == "'+cmd|x" and rows["b"]["data_name"] == '\'=HYPERLINK("x")'

@@ -1,0 +1,238 @@
+"""Comparing by any metric: our own runs too, several metrics, mixed and damaged runs."""
+
+import csv
+import json
+
+import pytest
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.analysis.analyze import analyze
+from zoerefine.lab.analysis.diff import diff_runs
+from zoerefine.lab.analysis.groups import make_groups
+from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.pictures.overview import overview_figure
+from zoerefine.lab.analysis.pictures.style import style
+from zoerefine.lab.launch.record.show import show_run
+from zoerefine.lab.runs.collect import collect
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """Adds a run of another repository's script: foreign(name, config, rows)."""
+
+    def add(name, config, rows, **facts):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        recorded = {"commit": "cd" * 20, "module": "train.py", "input": "input.yaml"} | facts
+        (folder / "provenance.json").write_text(json.dumps(recorded))
+        (folder / "status.json").write_text('{"state": "finished"}')
+        (folder / "input.yaml").write_text(json.dumps(config))
+        lines = [json.dumps({"step": step} | row) for step, row in enumerate(rows)]
+        (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        return folder
+
+    return add
+
+
+def groups_of(out):
+    with open(out / "groups.csv") as file:
+        return [row["group"] for row in csv.DictReader(file)]
+
+
+def test_our_own_runs_are_compared_by_any_of_their_metrics(runs, tmp_path):
+    runs.add("a", {"LR": 1e-3}, scenes=(0.1,), parameters=2000)
+    runs.add("b", {"LR": 1e-2}, scenes=(0.2,), parameters=1000)
+    for name, best in (("test.refined.abs_rel", "0.001"), ("parameters", "0.01")):
+        analyze([str(runs.folder)], tmp_path / name, metrics=[name])
+        assert groups_of(tmp_path / name)[0] == best
+
+
+def test_several_metrics_have_a_folder_each(foreign, tmp_path):
+    foreign("a", {"LR": 1}, [{"val/acc": 0.5, "val/f1": 0.9}])
+    foreign("b", {"LR": 2}, [{"val/acc": 0.6, "val/f1": 0.8}])
+    analyze(
+        [str(tmp_path / "runs")], tmp_path / "out", metrics=["val/acc", "val/f1"], maximize=True
+    )
+    assert groups_of(tmp_path / "out" / "val_acc") == ["2", "1"]
+    assert groups_of(tmp_path / "out" / "val_f1") == ["1", "2"]
+    assert (tmp_path / "out" / "val_f1" / "overview.png").exists()
+
+
+def test_the_only_metric_is_taken(foreign, tmp_path):
+    foreign("a", {"LR": 1}, [{"loss": 0.5}])
+    foreign("b", {"LR": 2}, [{"loss": 0.25}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out")
+    assert groups_of(tmp_path / "out") == ["2", "1"]
+
+
+def test_verdicts_follow_the_direction(foreign, tmp_path):
+    for seed in range(5):
+        foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"acc": 0.5 + seed / 100}])
+        foreign(f"b{seed}", {"LR": 2, "SEED": seed}, [{"acc": 0.8 + seed / 100}])
+    for maximize, first in ((True, "2"), (False, "1")):
+        analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"], maximize=maximize)
+        assert groups_of(tmp_path / "out")[0] == first
+        with open(tmp_path / "out" / "differences.csv") as file:
+            (row,) = csv.DictReader(file)
+        assert (row["first"], row["verdict"]) == (first, "the first is better")
+        assert float(row["probability"]) == 1
+
+
+def test_overrides_arguments_and_seed_key_are_settings(foreign, tmp_path):
+    config = {"A": {"B": 1, "C": 2}, "seed": 3}
+    foreign("a", config, [{"x": 1}], overrides=["A.B", "1e-2"], seed_key="seed",
+            arguments=["--deterministic"])  # fmt: skip
+    foreign("b", config, [{"x": 1}], overrides=["A.B", "7"], overrides_in="file")
+    first, second = collect([str(tmp_path / "runs")]).runs
+    assert first.seed == 3 and first.settings["A.B"] == 0.01 and "seed" not in first.settings
+    assert first.settings["arguments"] == "--deterministic"
+    assert second.settings["A.B"] == 1 and second.settings["seed"] == 3
+
+
+def test_hyperparameters_stand_for_a_config_that_cannot_be_read(foreign, tmp_path):
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    folder = foreign("a", {}, [], input="input.py", input_digest="12345678")
+    (folder / "metrics.jsonl").unlink()
+    with SummaryWriter(str(folder / "tb")) as writer:
+        writer.add_hparams({"lr": 0.25}, {"acc": 0.5})
+    (run,) = collect([str(tmp_path / "runs")]).runs
+    assert run.settings["lr"] == 0.25 and run.finals["acc"] == 0.5
+
+
+def test_runs_without_absrel_are_left_out_with_the_reason(runs, foreign, tmp_path):
+    runs.add("own")
+    foreign("other", {"LR": 1}, [{"acc": 0.5}])
+    collection, _ = analyze([str(tmp_path / "runs")], tmp_path / "out")
+    assert [run.name for run in collection.runs] == ["own"]
+    (reason,) = collection.left_out.values()
+    assert "--metric NAME compares it" in reason
+
+
+def test_runs_without_metrics_are_answered_with_what_is_missing(foreign, tmp_path):
+    foreign("a", {"LR": 1}, [])
+    with pytest.raises(UserError, match="no run has a metric: none left metrics"):
+        analyze([str(tmp_path / "runs")], tmp_path / "out")
+
+
+def test_values_that_are_not_finite_have_no_place(foreign, tmp_path):
+    foreign("a", {"LR": 1}, [{"acc": 0.5}, {"acc": float("nan")}])
+    foreign("b", {"LR": 2}, [{"acc": 0.5}, {"acc": 0.25}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"])
+    assert groups_of(tmp_path / "out") == ["2", "1"]
+    with open(tmp_path / "out" / "groups.csv") as file:
+        assert [row["scored"] for row in csv.DictReader(file)] == ["1", "0"]
+
+
+@pytest.mark.parametrize("values", [[-3.0, -2.0], [0.0, 0.0], [1e9, -1e-9], [-5.0]])
+def test_any_values_are_drawn(foreign, tmp_path, values):
+    for number, value in enumerate(values):
+        foreign(f"r{number}", {"LR": number}, [{"m": value}, {"m": value}])
+    collection = collect([str(tmp_path / "runs")], metrics=["m"])
+    measure = Measure("", "m", maximize=True)
+    with style():
+        figure = overview_figure(collection, make_groups(collection.runs, measure), measure)
+    texts = [axis.get_title(loc="left") for axis in figure.axes]
+    assert texts[:2] == ["m while training", "Final m"]
+
+
+def test_a_damaged_log_is_named_and_its_run_is_used(foreign, tmp_path):
+    folder = foreign("a", {"LR": 1}, [{"acc": 0.5}])
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write("{not json}\n")
+    collection, _ = analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"])
+    assert collection.runs[0].faults == ["metrics.jsonl: line 2 is not a JSON object"]
+    assert "line 2 is not a JSON object" in (tmp_path / "out" / "runs.csv").read_text()
+
+
+def test_show_needs_only_provenance(foreign):
+    page = show_run(RunDir(foreign("a", {"LR": 1}, [{"acc": 0.25}, {"acc": 0.5}])))
+    assert "acc" in page and "0.5" in page and "(from metrics.jsonl)" in page
+    assert "launched with" not in page
+
+
+def test_diff_names_left_files_that_differ(foreign):
+    first, second = foreign("a", {"LR": 1}, []), foreign("b", {"LR": 1}, [])
+    for folder, digest in ((first, "11"), (second, "22")):
+        files = [{"path": "model.pt", "bytes": 1, "sha256": digest * 32},
+                 {"path": "same.txt", "bytes": 1, "sha256": "33" * 32}]  # fmt: skip
+        (folder / "left.json").write_text(json.dumps({"schema": 1, "files": files}))
+    text = diff_runs(str(first), str(second))
+    assert "left files:\n  1 of 2 left files are identical" in text and "weights" not in text
+    assert "model.pt: 111111111111 -> 222222222222" in text
+
+
+def test_the_table_of_other_scripts_has_no_columns_for_depth(foreign, tmp_path):
+    folder = foreign("a", {"LR": 1}, [{"acc": 0.5}])
+    analyze([str(folder)], tmp_path / "report")
+    header = (tmp_path / "report" / "runs.csv").read_text().splitlines()[0].split(",")
+    assert "acc" in header and not any("abs_rel" in name for name in header)
+
+
+def test_a_reproduction_is_no_further_seed(foreign):
+    first = foreign("a", {"LR": 1}, [{"acc": 0.5}], hash_seed=0)
+    foreign("a-again1", {"LR": 1}, [{"acc": 0.5}], hash_seed=0)
+    foreign("b-again1", {"LR": 1}, [{"acc": 0.7}], hash_seed=1)  # its first run is elsewhere
+    found = collect([str(first.parent)], metrics=["acc"])
+    assert [run.name for run in found.runs] == ["a", "b-again1"]
+    assert found.left_out == {f"{first}-again1": "repeats a, and is no further seed"}
+
+
+def test_a_copy_is_no_further_seed(foreign):
+    first = foreign("a", {"LR": 1, "SEED": 0}, [{"acc": 0.5, "loss": 1.25}])
+    foreign("a-backup", {"LR": 1, "SEED": 0}, [{"acc": 0.5, "loss": 1.25}])
+    foreign("b", {"LR": 1, "SEED": 1}, [{"acc": 0.5, "loss": 1.25}])
+    foreign("c", {"LR": 1, "SEED": 0}, [{"acc": 0.5, "loss": 1.5}])  # as by --again
+    foreign("d", {"LR": 1, "SEED": 0}, [])
+    foreign("e", {"LR": 1, "SEED": 0}, [])  # nothing says that they are the same
+    found = collect([str(first.parent)], metrics=["acc"])
+    assert [run.name for run in found.runs] == ["a", "b", "c", "d", "e"]
+    reason = f"has the commit, config, seed and metrics of {first}, and is no further seed"
+    assert found.left_out == {f"{first}-backup": reason}
+
+
+def test_what_is_no_run_is_told_what_a_run_has(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match=r"it has no provenance\.json"):
+        diff_runs(str(tmp_path / "folder"), str(tmp_path / "folder"))
+    with pytest.raises(UserError, match=r"no folder there has a provenance\.json"):
+        analyze([str(tmp_path / "folder")], tmp_path / "out")
+
+
+def test_our_own_training_called_by_a_script_is_compared_by_absrel(runs, tmp_path):
+    folder = runs.add("a")
+    recorded = json.loads((folder / "provenance.json").read_text())
+    recorded |= {"module": "platform/search.py", "config_digest": "ef" * 32}
+    (folder / "provenance.json").write_text(json.dumps(recorded))
+    analyze([str(runs.folder)], tmp_path / "out")
+    assert groups_of(tmp_path / "out")
+
+
+def test_a_seed_that_is_not_known_is_empty(foreign, tmp_path):
+    foreign("a", {"LR": 1}, [{"acc": 0.5}], hash_seed=0, seed_known=False)
+    analyze([str(tmp_path / "runs")], tmp_path / "out")
+    with open(tmp_path / "out" / "runs.csv") as file:
+        assert [row["seed"] for row in csv.DictReader(file)] == [""]
+    assert "seed  " not in show_run(RunDir(tmp_path / "runs" / "a"))
+
+
+def test_seeds_that_change_nothing_count_as_one(foreign, tmp_path):
+    for seed in (0, 1, 2):
+        foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"acc": 0.5}])
+        foreign(f"b{seed}", {"LR": 2, "SEED": seed}, [{"acc": 0.5 + seed / 10}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out")
+    with open(tmp_path / "out" / "groups.csv") as file:
+        rows = {row["group"]: row for row in csv.DictReader(file)}
+    assert (rows["1"]["scored"], rows["1"]["low"]) == ("1", "")
+    assert rows["2"]["scored"] == "3"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "1: 3 runs have exactly the same metrics; does the script read SEED?" in page
+
+
+def test_values_that_change_nothing_are_named(foreign, tmp_path):
+    for rate in (1, 2):
+        foreign(f"a{rate}", {"LR": rate}, [{"acc": 0.5}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "2 runs have exactly the same metrics; does the script read LR?" in page

@@ -1,0 +1,199 @@
+"""Groups and comparisons: seeds are replicates, and no conclusion is drawn without enough."""
+
+import math
+import shutil
+
+import pytest
+
+from zoerefine.base.errors import UserError
+from zoerefine.lab.analysis.analyze import analyze
+from zoerefine.lab.analysis.groups import make_groups
+from zoerefine.lab.analysis.measure import Measure, choose_measure
+from zoerefine.lab.analysis.statistics.comparisons import compare_groups
+from zoerefine.lab.runs.collect import collect
+
+
+def collected(runs):
+    return collect([str(runs.folder / "*")]).runs
+
+
+def labels(runs, **options):
+    return [group.label for group in make_groups(collected(runs), Measure("test"), **options)]
+
+
+def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
+    for seed in range(3):
+        runs.add(f"a{seed}", {"LR": 1e-3}, seed=seed, scenes=(0.2 + 0.01 * seed,))
+        runs.add(f"b{seed}", {"LR": 1e-2}, seed=seed, scenes=(0.4 + 0.01 * seed,))
+    groups = make_groups(collected(runs), Measure("test"))
+    assert [group.label for group in groups] == ["0.001", "0.01"]
+    assert groups[0].mean == pytest.approx(0.21)
+    half = 4.302653 * 0.01 / math.sqrt(3)  # Student's t of two degrees of freedom
+    assert groups[0].interval == pytest.approx((0.21 - half, 0.21 + half), abs=1e-6)
+    (difference,) = compare_groups(groups, Measure("test"))
+    assert difference.difference == pytest.approx(groups[0].mean - groups[1].mean)
+    assert difference.interval[0] < -0.2 < difference.interval[1]
+    assert difference.probability == 1
+    assert difference.p == pytest.approx(0.1)
+    assert difference.verdict == "the first looks better; significance needs 4 seeds per group"
+
+
+def test_many_seeds_show_real_differences_and_no_others(runs):
+    for seed in range(8):
+        shift = 0.002 * seed
+        runs.add(f"a{seed}", {"LR": 1e-3}, seed=seed, scenes=(0.20 + shift, 0.30 + shift))
+        runs.add(f"b{seed}", {"LR": 1e-2}, seed=seed, scenes=(0.25 + shift, 0.35 + shift))
+        runs.add(f"c{seed}", {"LR": 1e-1}, seed=seed, scenes=(0.214 - shift, 0.314 - shift))
+    found = {
+        (d.first, d.second): d
+        for d in compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
+    }
+    real = found["0.001", "0.01"]
+    assert real.verdict == "the first is better"
+    assert (real.scenes_won, real.scenes) == (2, 2)
+    assert real.interval[1] < 0
+    assert found["0.001", "0.1"].verdict == "no significant difference"
+
+
+def test_with_fewer_than_three_seeds_no_conclusion_is_drawn(runs):
+    runs.add("a", {"LR": 1e-3}, scenes=(0.2,))
+    runs.add("b", {"LR": 1e-2}, scenes=(0.9,))
+    groups = make_groups(collected(runs), Measure("test"))
+    assert [group.interval for group in groups] == [None, None]
+    (difference,) = compare_groups(groups, Measure("test"))
+    assert difference.verdict == "no conclusion: 1 of at least 3 seeds"
+    assert (difference.interval, difference.probability, difference.p) == (None, None, None)
+
+
+def test_pairs_without_enough_seeds_do_not_weaken_the_other_tests(runs):
+    for seed in range(4):
+        runs.add(f"a{seed}", {"LR": 1e-3}, seed=seed, scenes=(0.2 + 0.001 * seed,))
+        runs.add(f"b{seed}", {"LR": 1e-2}, seed=seed, scenes=(0.4 + 0.001 * seed,))
+    for number in range(5):
+        runs.add(f"c{number}", {"LR": 0.1 + number}, scenes=(0.3,))
+    tested = [
+        d
+        for d in compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
+        if d.p
+    ]
+    assert [d.p_adjusted for d in tested] == [pytest.approx(2 / 70)]
+
+
+def test_one_differing_setting_is_called_by_its_value(runs):
+    runs.add("a", {"NAME": "guided"}, scenes=(0.1,))
+    runs.add("b", {"NAME": "unet"}, scenes=(0.2,))
+    assert labels(runs) == ["guided", "unet"]
+    runs.add("c", {"NAME": "unet", "BASE": 16}, scenes=(0.3,))
+    assert labels(runs) == ["guided", "unet", "unet, base 16"]
+    runs.add("d", {"NAME": "guided", "BASE": 16}, scenes=(0.4,))
+    assert labels(runs)[0] == "guided, base not set"  # no value is the usual one
+
+
+def test_group_names_are_unique(runs):
+    runs.add("a", {"LR": 0.00123}, scenes=(0.1,))
+    runs.add("b", {"LR": 0.00124}, scenes=(0.2,))
+    assert labels(runs) == ["0.00123", "0.00124"]
+    for number in range(2):
+        runs.add(f"long{number}", {"LR": "x" * 40 + str(number)}, scenes=(0.3 + number,))
+    assert len(set(labels(runs))) == 4
+
+
+def test_keys_that_end_alike_are_named_in_full(runs):
+    runs.add("a", {"X": {"W": 1}, "Y": {"W": 2}}, scenes=(0.1,))
+    runs.add("b", {"X": {"W": 3}, "Y": {"W": 4}}, scenes=(0.2,))
+    assert labels(runs) == ["train.x.w 1, train.y.w 2", "train.x.w 3, train.y.w 4"]
+
+
+def test_groups_by_a_named_setting(runs):
+    for number, (lr, clip) in enumerate([(1e-3, 1.0), (1e-2, 1.0), (1e-3, 2.0)]):
+        runs.add(f"r{number}", {"LR": lr, "CLIP": clip})
+    groups = make_groups(collected(runs), Measure("test"), by="TRAIN.CLIP")
+    assert sorted(len(group.runs) for group in groups) == [1, 2]
+    with pytest.raises(UserError, match=r"--by TRAIN\.NONE: no run has this setting"):
+        make_groups(collected(runs), Measure("test"), by="TRAIN.NONE")
+
+
+def test_missing_and_nan_metrics_count_as_not_measured(runs):
+    runs.add("a", {"LR": 1e-3})
+    runs.add("b", {"LR": 1e-2}, test={"refined": {"abs_rel": math.nan}})
+    runs.add("c", {"LR": 1e-1}, test={"other": 1})
+    found = collected(runs)
+    assert choose_measure(found) == Measure("test")
+    groups = make_groups(found, Measure("test"))
+    assert [len(group.scores) for group in groups] == [1, 0, 0]
+    runs.add("d", {"LR": 1.0}, test={}, val={"refined": {"abs_rel": 0.2}})
+    assert choose_measure(collected(runs)) == Measure("val")
+
+
+def test_curves_of_different_lengths_and_a_last_line_cut_short(runs):
+    folder = runs.add("a", curve=(0.5, 0.4, 0.3))
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('{"phase": "val", "epo')
+    runs.add("b", curve=())
+    curves = {run.name: run.curve for run in collected(runs)}
+    assert curves["a"].epochs == [1, 2, 3]
+    assert curves["a"].refined == [0.5, 0.4, 0.3]
+    assert curves["b"] is None
+
+
+def test_of_long_names_that_begin_alike_the_ends_are_shown(runs):
+    for number in range(2):
+        runs.add(f"r{number}", {"NAME": f"a network with a long name, version {number}"},
+                 scenes=(0.1 + number,))  # fmt: skip
+    assert labels(runs) == ["...version 0", "...version 1"]
+
+
+def add_studies(runs, shifts, seeds, scenes=8):
+    """Groups `name 0`, `name 1`, ... whose scenes have this shift each."""
+    for number, shift in enumerate(shifts):
+        for seed in range(seeds):
+            values = [0.2 + 0.05 * scene + 0.001 * (scene * seed % 3) for scene in range(scenes)]
+            runs.add(f"r{number}-{seed}", {"NAME": f"name {number}"}, seed=seed,
+                     scenes=tuple(value + shift for value in values))  # fmt: skip
+
+
+def test_few_seeds_and_many_scenes_are_compared_by_scene(runs):
+    add_studies(runs, [0, 0.02], seeds=1)
+    (found,) = compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
+    assert found.verdict == "no conclusion: 1 of at least 3 seeds"
+    assert (found.scenes_won, found.scenes, found.scenes_verdict) == (8, 8, "the first is better")
+    assert found.scenes_p_adjusted == pytest.approx(2 / 2**8)  # both signs of all eight
+
+
+def test_copies_of_runs_are_left_out_and_named(runs, tmp_path):
+    folders = [runs.add(f"s{seed}", seed=seed) for seed in range(4)]
+    for number, folder in enumerate(folders):
+        (folder / "weights.sha256").write_text(f"{number % 3:064x}\n")
+        shutil.copytree(folder, tmp_path / "backup" / folder.name)
+    (tmp_path / "backup" / "s1" / "weights.sha256").write_text("f" * 64)  # by other arithmetic
+    found = collect([str(runs.folder), str(tmp_path / "backup")])
+    assert sorted(run.name for run in found.runs) == ["s0", "s1", "s1", "s2", "s3"]
+    for name in ("s0", "s2", "s3"):
+        reason = found.left_out[str(tmp_path / "backup" / name)]
+        assert f"seed and weights of {runs.folder / name}, and is no further seed" in reason
+    analyze([str(runs.folder), str(tmp_path / "backup")], tmp_path / "report")
+    assert "is no further seed" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_a_comparison_by_scene_needs_six_scenes(runs):
+    add_studies(runs, [0, 0.02], seeds=3, scenes=5)
+    (found,) = compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
+    assert found.scenes_p_adjusted is None
+    assert found.scenes_verdict == "no conclusion: 5 of at least 6 scenes"
+
+
+def test_a_difference_in_one_scene_alone_is_not_significant_by_scene(runs):
+    scenes = [0.2] * 8
+    runs.add("a", {"NAME": "a"}, scenes=tuple(scenes))
+    runs.add("b", {"NAME": "b"}, scenes=(0.9, *scenes[1:]))
+    (found,) = compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
+    assert found.scenes_verdict == "no significant difference"
+
+
+def test_with_a_baseline_only_pairs_with_it_are_tested(runs):
+    add_studies(runs, [0, 0.02, 0.04], seeds=4)
+    groups = make_groups(collected(runs), Measure("test"))
+    found = compare_groups(groups, Measure("test"), groups[1])
+    assert [(d.first, d.second) for d in found] == [("name 0", "name 1"), ("name 2", "name 1")]
+    assert [d.p_adjusted for d in found] == [pytest.approx(2 * 2 / 70)] * 2
+    assert len(compare_groups(groups, Measure("test"))) == 3

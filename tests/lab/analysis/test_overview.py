@@ -1,0 +1,93 @@
+"""The overview graph: no label covers another, ticks are epochs, one run and forty groups fit."""
+
+import pytest
+
+from tests.lab.analysis.awkward_runs import SETS, add_groups
+from tests.lab.analysis.drawn_texts import assert_filled, assert_readable, texts_of
+from zoerefine.lab.analysis.cost import group_costs
+from zoerefine.lab.analysis.groups import make_groups
+from zoerefine.lab.analysis.measure import Measure, choose_measure
+from zoerefine.lab.analysis.pictures.labels import spread
+from zoerefine.lab.analysis.pictures.overview import overview_figure
+from zoerefine.lab.analysis.pictures.style import LAYOUTS, style
+from zoerefine.lab.runs.collect import collect
+
+
+def drawn(runs, layout="page"):
+    collection = collect([str(runs.folder)])
+    measure = choose_measure(collection.runs)
+    with style(LAYOUTS[layout]):
+        groups = make_groups(collection.runs, measure)
+        return overview_figure(collection, groups, measure, LAYOUTS[layout])
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_texts_are_apart_and_every_curve_and_point_is_in_the_picture(runs, name):
+    add_groups(runs, **SETS[name])
+    for layout in LAYOUTS:
+        with style(LAYOUTS[layout]):
+            figure = drawn(runs, layout)
+            assert_readable(figure)
+        assert_filled(figure)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "ticks"),
+    [
+        (1, [1]),
+        (2, [1, 2]),
+        (12, [2, 4, 6, 8, 10, 12]),
+        (16, [3, 6, 9, 12, 16]),
+        (17, [3, 6, 9, 12, 15, 17]),
+        (1000, [200, 400, 600, 800, 1000]),
+    ],
+)
+def test_epochs_are_whole_numbers_that_end_where_the_data_end(runs, epochs, ticks):
+    add_groups(runs, [0.1, 0.2], epochs=epochs, seeds=1)
+    curves = drawn(runs).axes[0]
+    low, high = curves.get_xlim()
+    assert epochs < high < 1.05 * epochs + 1 and low < 1
+    assert [label.get_text() for label in curves.get_xticklabels()] == [str(t) for t in ticks]
+
+
+def test_a_group_is_named_without_the_key_where_one_key_differs(runs):
+    add_groups(runs, [0.1, 0.2], name="net{}")
+    figure = drawn(runs)
+    texts = [text.get_text() for text in texts_of(figure)]
+    assert texts.count("net0") == texts.count("net1") == 3  # curve, final metric, cost
+    assert not any("name" in text.lower() for text in texts)
+
+
+def test_a_run_that_ended_with_nan_does_not_hide_the_others(runs):
+    add_groups(runs, [0.1, float("nan"), 0.2])
+    figure = drawn(runs)
+    assert figure.axes[1].get_title(loc="left") == "Final AbsRel on test scenes"
+    labels = [label.get_text() for label in figure.axes[1].get_yticklabels()]
+    assert labels == ["network 0", "network 2"]
+
+
+def test_equal_costs_have_one_tick(runs):
+    add_groups(runs, [0.1, 0.2])
+    assert [label.get_text() for label in drawn(runs).axes[2].get_xticklabels()] == ["1"]
+
+
+def test_the_cost_is_latency_only_where_every_group_was_exported(runs):
+    add_groups(runs, [0.1, 0.2])
+    groups = make_groups(collect([str(runs.folder)]).runs, Measure("test"))
+    costs, unit = group_costs(groups)
+    assert (unit, [cost.costs for cost in costs]) == ("parameters, millions", [[1.0] * 3] * 2)
+    for group, latency_ms in zip(groups, (4.0, 6.0), strict=True):
+        group.scored[0].engine["latency_ms"] = latency_ms  # one seed of the group was exported
+    costs, unit = group_costs(groups)
+    assert (unit, [cost.costs for cost in costs]) == (
+        "engine latency, ms per frame", [[4.0] * 3, [6.0] * 3],
+    )  # fmt: skip
+    assert [cost.mean for cost in costs] == [4, 6]
+
+
+def test_spread_keeps_the_order_the_gap_and_the_frame():
+    assert spread([0.1, 0.5, 0.9], 0.1) == pytest.approx([0.1, 0.5, 0.9])
+    assert spread([0.5, 0.5, 0.5], 0.1) == pytest.approx([0.4, 0.5, 0.6])
+    assert spread([1.0, 1.0], 0.1) == pytest.approx([0.9, 1.0])
+    assert spread([-1.0, 0.0], 0.1) == pytest.approx([0.0, 0.1])
+    assert spread([], 0.1) == []

@@ -1,0 +1,68 @@
+"""What a user has set for their own figures decides about none of ours."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# Both kinds of drawing: a whole analysis, and the panel of an inference or a training.
+DRAW = """
+import sys
+import numpy as np
+from zoerefine.cli import main
+from zoerefine.depth.pictures import panel
+code = main(["analyze", sys.argv[1], "--out", "report"])
+if code == 0:
+    depth_m = np.full((24, 32), 2.0)
+    panel("report/panel.png", np.zeros((24, 32, 3), np.uint8), depth_m, depth_m, None, "a", "b")
+sys.exit(code)
+"""
+SETTINGS = (
+    "text.usetex: True\n",
+    "savefig.dpi: 20\nfigure.dpi: 30\nfont.size: 40\n",
+    "savefig.bbox: tight\nsavefig.transparent: True\n",
+)
+
+
+@pytest.fixture
+def draw(tmp_path, runs):
+    """Draw in a new folder, with a matplotlibrc there: draw(text, **environment) -> process."""
+    for seed in range(3):
+        runs.add(f"a{seed}", seed=seed)
+        runs.add(f"b{seed}", {"LR": 1e-2}, (0.4, 0.6), seed=seed)
+
+    def start(name, text="", **environment):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "matplotlibrc").write_text(text, encoding="latin-1")
+        return subprocess.run(
+            [sys.executable, "-c", DRAW, runs.folder],
+            cwd=folder,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+        )
+
+    return start
+
+
+def test_all_drawings_have_the_same_bytes_whatever_is_set(draw, tmp_path):
+    def pictures(name, *words, **environment):
+        done = draw(name, *words, **environment)
+        assert done.returncode == 0, done.stderr
+        files = [path for path in (tmp_path / name / "report").iterdir() if path.suffix != ".json"]
+        return {path.name: path.read_bytes() for path in files}
+
+    plain = pictures("plain")
+    assert {"panel.png", "overview.pdf", "settings.png", "report.html"} <= plain.keys()
+    for number, text in enumerate(SETTINGS):
+        assert pictures(str(number), text) == plain
+    assert pictures("window", MPLBACKEND="nonsense") == plain
+
+
+def test_a_matplotlibrc_that_cannot_be_read_is_one_line(draw):
+    done = draw("other", "font.family: Ä\n")
+    assert done.returncode == 2
+    assert "error: matplotlib cannot read its matplotlibrc" in done.stderr
+    assert "Traceback" not in done.stderr

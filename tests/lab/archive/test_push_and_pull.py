@@ -1,0 +1,208 @@
+"""zoerefine runs push and pull: a run goes to a folder or an object store, and comes back."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.lab.archive.conftest import KEYS, SECRET, contents, make_run
+from zoerefine.cli import main
+from zoerefine.depth.data.layouts import habitatdyn
+
+MANIFEST = "demo/b77d9226/manifest.json"
+
+
+def test_a_run_comes_back_with_the_same_bytes_times_and_permissions(place, run, command, tmp_path):
+    (run / "left").mkdir()
+    (run / "left" / os.fsdecode(b"a\xff [*?]\n%41#.txt")).write_text("odd name")
+    (run / "left" / "tool.sh").write_text("#!/bin/sh\n")
+    (run / "left" / "tool.sh").chmod(0o755)
+    (run / "left" / "link").symlink_to("/etc/passwd")
+    os.mkfifo(run / "left" / ".lock")
+    os.utime(run / "config.yaml", ns=(1, 1_234_567_890_123_456_789))
+
+    code, out, err = command("push", run, place.url)
+    assert (code, out) == (0, f"{place.url}/demo/b77d9226\n"), err
+    assert "2 links or special files are not archived, such as left/.lock" in err
+    assert "MB/s" in err
+
+    code, out, err = command("pull", "--runs", "back", out.strip())
+    assert (code, out) == (0, "back/demo/b77d9226\n"), err
+    back = tmp_path / "back" / "demo" / "b77d9226"
+    assert contents(back) == contents(run)
+    assert not os.path.lexists(back / "left" / "link")
+    assert (back / "config.yaml").stat().st_mtime_ns == 1_234_567_890_123_456_789
+    assert os.access(back / "left" / "tool.sh", os.X_OK)
+    assert not os.access(back / "config.yaml", os.X_OK)
+    assert [path.name for path in back.parent.iterdir()] == ["b77d9226"]
+
+
+def test_what_is_there_is_not_sent_again(bucket, run, command, store):
+    assert command("push", run, bucket.url)[0] == 0
+    before = store.count("PUT")
+    code, _, err = command("push", run, bucket.url)
+    assert (code, store.count("PUT")) == (0, before), err
+    assert "1.2 MB verified, 0.0 MB sent" in err
+
+
+def test_a_run_that_changed_replaces_its_archive(place, run, command, tmp_path):
+    assert command("push", run, place.url)[0] == 0
+    old = hashlib.sha256((run / "checkpoints" / "0.pt").read_bytes()).hexdigest()
+    (run / "checkpoints" / "0.pt").write_bytes(b"new")
+    (run / "checkpoints" / "1.pt").unlink()
+    code, _, err = command("push", run, place.url)
+    assert code == 0, err
+    objects = {name.rpartition("/")[2] for name in place.names()} - {"manifest.json"}
+    files = json.loads(place.read(MANIFEST))["files"]
+    assert objects == {file["sha256"] for file in files} and old not in objects
+    assert command("pull", "--runs", "back", f"{place.url}/demo/b77d9226")[0] == 0
+    assert contents(tmp_path / "back" / "demo" / "b77d9226") == contents(run)
+
+
+def test_a_link_to_a_run_and_a_study_with_its_trials_have_names_of_their_own(folder, run, command):
+    (run.parent / "latest").symlink_to(run.name)
+    (run / "study.db").touch()
+    trial, best = make_run(run / "trials" / "3"), make_run(run / "best")
+    code, out, err = command("push", run.parent / "latest", trial, best, folder.url)
+    names = ("b77d9226", "b77d9226/trials/3", "b77d9226/best")
+    assert (code, out.splitlines()) == (0, [f"{folder.url}/demo/{name}" for name in names]), err
+
+
+def test_what_is_no_run_is_refused(folder, run, command):
+    code, out, err = command("push", run.parent, folder.url)
+    assert (code, out) == (2, "") and "is not a run" in err
+    assert folder.names() == []
+
+
+def test_a_part_of_a_run_is_refused(folder, run, command):
+    code, out, err = command("push", make_run(run / "node-1"), folder.url)
+    assert (code, out) == (2, "") and f"is a part of a run: give {run}" in err
+    assert folder.names() == []
+
+
+LOCKED = """
+import sys, time
+from pathlib import Path
+from zoerefine.base.files.locks import lock
+with lock(Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("writes", [".", "trials/3", "node-1"])
+def test_a_run_that_is_running_is_refused(folder, run, command, writes):
+    if writes != ".":
+        make_run(run / writes)
+    words = [sys.executable, "-c", LOCKED, run / writes / ".lock"]
+    writer = subprocess.Popen(words, stdout=subprocess.PIPE)
+    writer.stdout.readline()
+    try:
+        code, out, err = command("push", run, folder.url)
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert (code, out) == (2, "") and "is running" in err
+    assert folder.names() == []
+    assert command("push", run, folder.url)[0] == 0
+
+
+def test_another_run_of_the_same_name_is_refused(folder, run, command, tmp_path):
+    assert command("push", run, folder.url)[0] == 0
+    before = contents(folder.path)
+    other = make_run(tmp_path / "other" / "demo" / "b77d9226", commit="decade")
+    code, _, err = command("push", other, folder.url)
+    assert code == 2 and "holds another run" in err
+    assert contents(folder.path) == before
+
+
+def test_a_run_that_is_there_is_compared_and_never_overwritten(folder, run, command):
+    assert command("push", run, folder.url)[0] == 0
+    before = contents(run)
+    code, out, err = command("pull", f"{folder.url}/demo/b77d9226")
+    assert (code, out) == (0, "runs/demo/b77d9226\n") and "is there already" in err
+    (run / "config.yaml").write_text("changed")
+    code, out, err = command("pull", f"{folder.url}/demo/b77d9226")
+    assert (code, out) == (2, "") and "config.yaml differs" in err
+    assert contents(run) == before | {b"config.yaml": b"changed"}
+
+
+def test_credentials_come_from_the_files_of_the_store(bucket, run, command, monkeypatch, tmp_path):
+    for name in KEYS:
+        monkeypatch.delenv(name)
+    code, _, err = command("push", run, bucket.url)
+    assert (code, err.count("\n")) == (2, 1) and "credentials" in err
+    (tmp_path / "home" / ".aws").mkdir()
+    (tmp_path / "home" / ".aws" / "credentials").write_text(
+        f"[default]\naws_access_key_id = any\naws_secret_access_key = {SECRET}\n"
+    )
+    code, _, err = command("push", run, bucket.url)
+    assert code == 0, err
+
+
+def test_no_secret_is_printed_or_written(bucket, run, command, tmp_path):
+    printed = [*command("push", run, bucket.url), *command("push", run, "s3://no-such-bucket/a")]
+    printed += command("push", run, f"s3://me:{SECRET}@{bucket.bucket}/archives")
+    printed += command("pull", f"https://me:{SECRET}@127.0.0.1/archives")
+    printed += command("pull", f"https://127.0.0.1/archives?signature={SECRET}")
+    assert [one for one in printed if isinstance(one, int)] == [0, 2, 2, 2, 2]
+    written = [bucket.read(name) for name in bucket.names()] + list(contents(tmp_path).values())
+    assert not any(SECRET in one for one in printed if isinstance(one, str))
+    assert not any(SECRET.encode() in one for one in written)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("s3://bucket/a*", "must not hold"),
+        ("simplecache::s3://bucket/a", "must not hold"),
+        ("memory://a", "must be a URL"),
+        ("", "must be a URL"),
+        ("nothing://bucket/a", "cannot be opened"),
+        ("/", "names no folder"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_one_line(url, reason, run, capsys):
+    assert main(["runs", "push", str(run), url]) == 2
+    err = capsys.readouterr().err
+    assert reason in err and err.count("\n") == 1
+
+
+WITHOUT_S3FS = """
+import sys
+sys.modules["s3fs"] = None
+from zoerefine.cli import main
+code = main(sys.argv[1:])
+sys.exit(1 if "torch" in sys.modules else code)
+"""
+
+
+def test_a_missing_package_is_one_line_and_torch_is_not_loaded(run):
+    words = [sys.executable, "-c", WITHOUT_S3FS, "runs", "push", run, "s3://bucket/a"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "pip install 'zoerefine[archive]'" in done.stderr
+
+
+def test_infer_and_analyze_take_a_run_that_came_back(exported_run, world, bucket, command):
+    code, url, err = command("push", exported_run.path, bucket.url)
+    assert code == 0, err
+    code, back, err = command("pull", "--runs", "back", url.strip())
+    assert code == 0, err
+    back = back.strip()
+    assert contents(Path(back)) == contents(exported_run.path)
+
+    frames = ("--rgb", str(world / habitatdyn.RGB), "--depth", str(world / habitatdyn.ZOE))
+    for name, run in (("out/original", str(exported_run.path)), ("out/back", back)):
+        assert main(["infer", run, *frames, "--out", name]) == 0
+    original, pulled = (
+        {file: data for file, data in contents(Path(name)).items() if file.endswith(b".png")}
+        for name in ("out/original", "out/back")
+    )
+    assert original == pulled and len(original) == 16
+    assert main(["analyze", back, "--out", "report"]) == 0
+    assert Path("report/report.html").exists()

@@ -1,0 +1,212 @@
+"""Real repositories, a job that reports what it was given, and launches of it as processes."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zoerefine.base.run_dir import RunDir
+from zoerefine.base.secrets import redaction
+
+SCRIPT = Path(__file__).resolve().parents[3] / "platform" / "run_from_commit.py"
+
+# Words in the config choose what the job does.
+JOB = """
+import argparse, json, os, signal, sys, time
+from pathlib import Path
+parser = argparse.ArgumentParser()
+parser.add_argument("--config"), parser.add_argument("--fixed")
+parser.add_argument("rest", nargs="*")
+args = parser.parse_args()
+text = Path(args.config).read_text()
+run = Path(os.environ["ZOEREFINE_RUN_FOLDER"])
+print("version", Path(__file__).with_name("version.txt").read_text().strip())
+print("config", text.strip(), args.rest, args.fixed)
+print("folder", os.getcwd())
+print("first on the path", os.environ["PYTHONPATH"].split(os.pathsep)[0])
+if "wait" in text:
+    try:
+        print("waiting", flush=True)
+        while True:
+            time.sleep(60)
+    except KeyboardInterrupt:
+        print("stopped with a checkpoint")
+        sys.exit(130)
+if "stubborn" in text:
+    signal.signal(signal.SIGINT, lambda *_: print("asked to stop", flush=True))
+    print("ready", flush=True)
+    while True:
+        time.sleep(60)
+if "leave" in text:  # files in the working directory; the first half takes a while
+    for number in range(300):
+        folder = Path("out") / str(number % 7)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.txt").write_text(str(number))
+        time.sleep(0.002 if number < 150 else 0)
+if "fail" in text:
+    sys.exit("it went wrong")
+if "code: " in text:
+    sys.exit(int(text.partition("code: ")[2].split()[0]))
+if "steps" in text:  # a job that resumes: its checkpoint is the list of steps that are done
+    gate = Path(text.partition("gate: ")[2].split("\\n")[0])  # after 3 steps it waits for this file
+    with open(run / "steps.txt", "a+b", buffering=0) as checkpoint:
+        checkpoint.seek(0)
+        for step in range(len(checkpoint.readlines()), 12):
+            while step >= 3 and not gate.exists():
+                time.sleep(0.02)
+            time.sleep(0.03)
+            checkpoint.write(f"{step} {os.environ.get('ZOEREFINE_TEST_NODE', '')}\\n".encode())
+noise = time.time() if "random" in text else 0.0
+results = {"loss": len(text) + noise, "images_per_s": time.time()}
+(run / "results.json").write_text(json.dumps(results))
+"""
+
+
+class Repository:
+    """A git repository in a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def init(self):
+        self.folder.mkdir(parents=True)
+        self.git("init", "--quiet", "--initial-branch", "main")
+        return self
+
+    def git(self, *words, stdin=""):
+        who = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always"]
+        words = ["git", *who, *map(str, words)]
+        options = {"cwd": self.folder, "capture_output": True, "text": True, "check": True}
+        return subprocess.run(words, input=stdin, **options).stdout.strip()
+
+    def commit(self, version):
+        (self.folder / "job.py").write_text(JOB)
+        (self.folder / "version.txt").write_text(version)
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "-m", version)
+        return self.git("rev-parse", "HEAD")
+
+
+@pytest.fixture(autouse=True)
+def own_secrets(monkeypatch):
+    """A password that one test has registered, e.g. `000000`, is not a secret in the next."""
+    monkeypatch.setattr(redaction, "_registered", set())
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    """A repository with two commits. Its name ends in letters of `.git`."""
+    made = Repository(tmp_path_factory.mktemp("template") / "tight").init()
+    made.first = made.commit("one")
+    made.second = made.commit("two")
+    return made
+
+
+@pytest.fixture
+def repository(template, tmp_path):
+    """A copy of that repository for one test."""
+    return copy_of(template, tmp_path / "tight")
+
+
+def copy_of(repository, folder):
+    shutil.copytree(repository.folder, folder, symlinks=True)
+    made = Repository(folder)
+    made.first, made.second = repository.first, repository.second
+    return made
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("KEY: value\n")
+    return path
+
+
+@pytest.fixture
+def commit_with(repository):
+    """Commit files and a script that imports tinything: commit_with(name, text, ...)."""
+
+    def commit(*files):
+        for name, text in zip(files[::2], files[1::2], strict=True):
+            (repository.folder / name).write_text(text)
+        script = "import sys, tinything; print('tinything', tinything.VERSION, sys.prefix)\n"
+        (repository.folder / "uses.py").write_text(script)
+        return repository.commit("three")
+
+    return commit
+
+
+@pytest.fixture
+def wheels(tmp_path):
+    return tmp_path / "wheels"
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    """uv keeps nothing from before."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The folder of mirrors and workspaces, for this process and for launches."""
+    monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def launch_command(repository, config, *words, commit=None, repo=None):
+    """The command that launches the repository's job; more words come last."""
+    command = [
+        *(sys.executable, SCRIPT, "--repo", repo or repository.folder),
+        *("--commit", commit or repository.first, "--config", config),
+        *("--module", "job.py", *words),
+    ]
+    return list(map(str, command))
+
+
+@pytest.fixture
+def launch(tmp_path, home, repository, config):
+    """Launch the repository's job: launch(*words) -> finished process, or one in the background."""
+    running = []
+
+    def run(*words, env=None, background=False, **options):
+        command = launch_command(repository, config, *words, **options)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        settings = {"cwd": tmp_path, "env": os.environ | (env or {}), **pipes}
+        if not background:
+            return subprocess.run(command, timeout=300, **settings)
+        running.append(subprocess.Popen(command, **settings))
+        return running[-1]
+
+    yield run
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def only_run(tmp_path):
+    """The one run that a test has launched."""
+
+    def find(name="job"):
+        (folder,) = (p for p in (tmp_path / "runs" / name).iterdir() if p.name != "latest")
+        return RunDir(folder)
+
+    return find
+
+
+@pytest.fixture
+def command(tmp_path, home):
+    """Run a command of ours in a folder of the user's."""
+
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "zoerefine", *map(str, words)],
+            cwd=tmp_path, env=os.environ | {"ZOEREFINE_HOME": str(home)},
+            capture_output=True, text=True,
+        )  # fmt: skip
+
+    return run

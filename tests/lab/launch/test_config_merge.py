@@ -1,0 +1,119 @@
+"""Overrides merged into a config file: exactly the named values change."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.yaml.edit import merge_overrides
+from zoerefine.base.yaml.read import load_yaml
+from zoerefine.base.yaml.write import dump_yaml
+from zoerefine.lab.launch.job_config import parse_config
+
+CONFIG = """\
+# the first line
+A: 1  # one
+B:
+  # inside
+  LR: 0.1   # rate
+  SIZE: !!python/tuple [3, 4] # size
+  L:
+  - a
+  - b
+  # after
+  M: |
+    text
+    more
+  E:
+C: {x: 1, "y": 2}
+D: {}
+"""
+
+
+def merged(text, *overrides, name="x.yaml"):
+    return merge_overrides(Path(name), text.encode(), overrides).decode()
+
+
+def test_only_the_named_value_changes_and_everything_else_stays_as_it_is_written():
+    changed = merged(CONFIG, "B.LR", "1e-4", "A", "text: no")
+    expected = CONFIG.replace("LR: 0.1 ", "LR: 0.0001 ").replace("A: 1", "A: {text: 'no'}")
+    assert changed == expected
+    # A reader of YAML 1.1 gets a number too, where `1e-4` would be a text.
+    plain = merged(CONFIG.replace("!!python/tuple ", ""), "B.LR", "1e-4")
+    assert yaml.safe_load(plain)["B"]["LR"] == 1e-4
+
+
+@pytest.mark.parametrize("key", ["A", "B", "B.L", "B.M", "B.E", "B.SIZE", "C.x", "C.y", "C", "D"])
+@pytest.mark.parametrize("value", ["7", "[a, b]", "{k: v}", "'#:'", "on"])
+def test_every_form_of_a_value_can_be_replaced(key, value):
+    tree = load_yaml(merged(CONFIG, key, value))
+    expected = load_yaml(CONFIG)
+    *groups, last = key.split(".")
+    node = expected
+    for group in groups:
+        node = node[group]
+    node[last] = load_yaml(value)
+    assert tree == expected
+
+
+@pytest.mark.parametrize(
+    "text", [CONFIG, "", "# only a comment\n", "A: 1", "{A: 1}", "---\nA: 1\n"]
+)
+def test_a_plus_adds_a_key_with_its_groups(text):
+    changed = merged(text, "+NEW.LR", "1", "+A2", "x", "+D.q", "2")
+    expected = (load_yaml(text) or {}) | {"NEW": {"LR": 1}, "A2": "x", "D": {"q": 2}}
+    assert load_yaml(changed) == expected
+    assert merged(changed, "+NEW.LR", "1", "+A2", "x", "+D.q", "2") == changed
+
+
+def test_a_key_that_the_config_lacks_is_refused_with_the_nearest_name():
+    with pytest.raises(UserError, match=r"x\.yaml has no key B\.LT.*did you mean B\.L"):
+        merged(CONFIG, "B.LT", "1")
+    with pytest.raises(UserError, match=r"A of A\.x is not a group"):
+        merged(CONFIG, "+A.x", "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("A: &x 1\nB: *x\n", "A"), ("? A\n: 1\n", "A"), ("A: &a {L: 1, M: 2}\nB: *a\n", "B.L")],
+)
+def test_a_value_that_other_keys_share_is_refused(text, key):
+    with pytest.raises(UserError, match="cannot be set without changing other keys"):
+        merged(text, key, "3")
+
+
+def test_json_stays_json_and_other_files_are_refused():
+    text = merged('{\t"a": {"b": 1},\n"s": "ü"}', "a.b", "1e-3", "+n", "x", name="x.json")
+    assert json.loads(text) == {"a": {"b": 0.001}, "s": "ü", "n": "x"}
+    with pytest.raises(UserError, match="neither YAML nor JSON"):
+        merged("a = 1", "a", "2", name="x.toml")
+    with pytest.raises(UserError, match="must be a mapping"):
+        merged("[1]", "a", "2", name="x.json")
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_a_key_that_occurs_twice_is_an_error_with_both_lines(suffix):
+    text = b'{\n\t"a": {"b": 1,\n\t\t"b": 2}}'.replace(b"\t", b"" if suffix == ".yaml" else b"\t")
+    with pytest.raises(UserError, match="key b occurs twice, in line 2 and in line 3: keep one"):
+        parse_config(Path(f"x{suffix}"), text)
+
+
+KEYS = st.sampled_from(["a", "b c", "on", "1x", "ü", "#", "k: v", "null-ish"])
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+TREES = st.recursive(
+    st.dictionaries(KEYS, LEAVES | st.lists(LEAVES, max_size=3), max_size=4),
+    lambda inner: st.dictionaries(KEYS, inner | LEAVES, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(TREES, KEYS, LEAVES)
+@example({}, "a", "\x85")  # a line break that YAML does not escape
+@example({}, "a", {"k": "\u2028"})
+def test_merging_gives_the_same_tree_as_setting_the_value(tree, key, value):
+    changed = merged(dump_yaml(tree), f"+{key}", dump_yaml(value).removesuffix("...\n"))
+    assert load_yaml(changed) == tree | {key: value}

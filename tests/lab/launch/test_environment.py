@@ -1,0 +1,72 @@
+"""A job's interpreter and environment variables."""
+
+import json
+import sys
+from pathlib import Path
+
+from tests.lab.launch.local_packages import make_wheel
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.environment.environment import job_environment, packages
+
+
+def test_a_virtual_environment_is_made_from_the_lock_file_once(
+    launch, repository, only_run, home, tmp_path
+):
+    wheels = tmp_path / "wheels"
+    make_wheel(wheels, "1.0")
+    lock = repository.folder / "requirements.lock"
+    lock.write_text(f"--no-index\n--find-links {wheels}\ntinything==1.0\n")
+    script = "import sys, tinything; print('tinything', tinything.VERSION, sys.prefix)\n"
+    (repository.folder / "uses.py").write_text(script)
+    commit = repository.commit("three")
+    done = launch("--environment", "venv", "--module", "uses.py", commit=commit)
+    assert done.returncode == 0, done.stderr
+    assert f"tinything 1.0 {home}/environments/" in done.stdout
+    assert "tinything==1.0" in (only_run().path / "environment.txt").read_text()
+    assert "torch" not in (only_run().path / "environment.txt").read_text()
+    again = launch("--environment", "venv", "--module", "uses.py", "KEY", "2", commit=commit)
+    assert (again.returncode, "installing" in again.stderr) == (0, False)
+    failed = launch("--environment", "venv")  # of a commit without the file
+    assert failed.returncode == 2
+    assert "no requirements.lock" in failed.stderr
+
+
+def test_a_lock_file_that_cannot_be_installed_leaves_nothing(launch, repository, home, tmp_path):
+    lock = repository.folder / "requirements.lock"
+    lock.write_text(f"--no-index\n--find-links {tmp_path}\nabsent-thing==1.0\n")
+    commit = repository.commit("three")
+    failed = launch("--environment", "venv", commit=commit)
+    assert failed.returncode == 2
+    assert "cannot be installed: ERROR" in failed.stderr
+    assert not [path for path in (home / "environments").iterdir() if path.is_dir()]
+
+
+def test_the_users_pythonpath_comes_after_the_workspace(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/their/own")
+    monkeypatch.setenv("PYTHONHOME", "/nonsense")
+    monkeypatch.setenv("GIT_DIR", "/another/repository")
+    monkeypatch.setenv("THEIR_SETTING", "kept")
+    run = RunDir(tmp_path / "run")
+    made = job_environment(tmp_path / "w", run, 17, Path("/caller"), Path(sys.executable))
+    assert made["PYTHONPATH"] == f"{tmp_path / 'w'}:/their/own"
+    assert made["PYTHONHASHSEED"] == "17"
+    assert made["THEIR_SETTING"] == "kept"
+    assert made["ZOEREFINE_CALLER_FOLDER"] == "/caller"
+    assert not {"PYTHONHOME", "GIT_DIR"} & set(made)
+
+
+def test_the_hash_seed_is_the_seed_of_the_config(launch, repository, config, only_run):
+    (repository.folder / "seed.py").write_text(
+        "import os; print('seed', os.environ['PYTHONHASHSEED'], hash('a'))"
+    )
+    commit = repository.commit("three")
+    config.write_text("SEED: 3\nRUN: {NAME: seeded}\n")
+    first = launch("--module", "seed.py", commit=commit)
+    assert "seed 3 " in first.stdout
+    assert json.loads(only_run("seeded").provenance_file.read_text())["hash_seed"] == 3
+    assert "seed 4 " in launch("--module", "seed.py", "SEED", "4", commit=commit).stdout
+
+
+def test_the_recorded_packages_are_the_installed_ones():
+    names = {line.partition("==")[0].lower() for line in packages(Path(sys.executable))}
+    assert {"torch", "pyyaml", "pytest", "yacs"} <= names

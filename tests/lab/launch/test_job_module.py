@@ -1,0 +1,221 @@
+"""The job's script or module is the commit's own, or the launch is refused."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zoerefine.base.errors import UserError
+from zoerefine.lab.launch.job import Job, make_plan
+from zoerefine.lab.launch.launcher import start
+
+REPORT = """
+import json, os, pathlib, sys
+run = pathlib.Path(os.environ["ZOEREFINE_RUN_FOLDER"])
+run.joinpath("results.json").write_text(json.dumps({"loss": 1.0}))
+print("file", __file__)
+"""
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A folder on the user's PYTHONPATH with a package `tools` that a commit may lack."""
+    package = tmp_path / "elsewhere" / "tools"
+    package.mkdir(parents=True)
+    for name in ("__init__", "fit", "other"):
+        (package / f"{name}.py").write_text(REPORT)
+    return {"PYTHONPATH": str(package.parent)}
+
+
+def refused(done, message, tmp_path):
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.glob("runs/*/*/provenance.json"))
+    return True
+
+
+@pytest.mark.parametrize("module", ["zoerefine.train", "tools.fit", "json.tool", "os", "this"])
+@pytest.mark.parametrize("words", [(), ("--cwd", "caller"), ("--seeds", "1,2")])
+def test_a_module_that_the_commit_does_not_have_is_refused(
+    launch, elsewhere, tmp_path, module, words
+):
+    done = launch("--module", module, *words, env=elsewhere)
+    assert refused(done, f"the commit has no module {module}: check --module", tmp_path)
+
+
+def test_the_default_module_is_refused_too(launch, tmp_path, config, repository, home):
+    words = ["run", "--repo", repository.folder, "--commit", "HEAD", "--config", config]
+    command = [sys.executable, "-m", "zoerefine", *map(str, words)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert refused(done, "the commit has no module zoerefine.train", tmp_path)
+
+
+@pytest.fixture
+def packaged(repository):
+    """A commit with a package of two modules."""
+    package = repository.folder / "tools"
+    package.mkdir()
+    for name in ("__init__", "fit", "__main__"):
+        (package / f"{name}.py").write_text(REPORT)
+    return repository.commit("a package")
+
+
+@pytest.mark.parametrize("module", ["tools.fit", "tools"])
+@pytest.mark.parametrize("cwd", ["workspace", "caller", "run"])
+def test_a_module_of_the_commit_runs_from_there(
+    launch, elsewhere, packaged, home, tmp_path, module, cwd
+):
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "__init__.py").write_text("raise SystemExit('the wrong package')\n")
+    done = launch("--module", module, "--cwd", cwd, commit=packaged, env=elsewhere)
+    assert done.returncode == 0, done.stderr
+    files = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("file ")]
+    assert len(files) == 2
+    assert all(file.startswith(str(home / "workspaces")) for file in files)
+
+
+def test_a_folder_without_init_does_not_hide_an_installed_package(
+    launch, elsewhere, repository, tmp_path
+):
+    (repository.folder / "tools").mkdir()
+    (repository.folder / "tools" / "fit.py").write_text(REPORT)
+    commit = repository.commit("no __init__.py")
+    done = launch("--module", "tools.fit", commit=commit, env=elsewhere)
+    assert refused(done, "which is not in the commit", tmp_path)
+    assert str(tmp_path / "elsewhere" / "tools") in done.stderr
+    alone = launch("--module", "tools.fit", commit=commit)
+    assert alone.returncode == 0, alone.stderr
+
+
+def hooked_site(tmp_path, place):
+    """A folder whose sitecustomize.py finds `tools` before Python's own search does.
+
+    Some build tools install an editable package in this way.
+    """
+    hook = f"""
+import importlib.machinery, sys
+class Hook:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "tools":
+            return importlib.machinery.PathFinder.find_spec(name, [{place!r}])
+sys.meta_path.insert(0, Hook)
+"""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(hook)
+    return str(tmp_path / "site")
+
+
+def test_an_import_hook_of_an_editable_installation_is_noticed(
+    launch, elsewhere, packaged, tmp_path
+):
+    env = {"PYTHONPATH": hooked_site(tmp_path, elsewhere["PYTHONPATH"])}
+    done = launch("--module", "tools.fit", commit=packaged, env=env)
+    assert refused(done, "which is not in the commit", tmp_path)
+
+
+def test_a_link_out_of_the_commit_is_refused(launch, elsewhere, repository, tmp_path):
+    (repository.folder / "fit.py").symlink_to(tmp_path / "elsewhere" / "tools" / "fit.py")
+    (repository.folder / "tools").symlink_to(tmp_path / "elsewhere" / "tools")
+    commit = repository.commit("links")
+    for module in ("fit", "fit.py", "tools.fit", "tools/fit.py"):
+        done = launch("--module", module, commit=commit)
+        assert done.returncode == 2, done.stdout
+        assert "commit" in done.stderr
+    assert not list(tmp_path.glob("runs/*/*/provenance.json"))
+
+
+def test_a_module_in_uncommitted_changes_counts(launch, repository):
+    (repository.folder / "fit.py").write_text(REPORT)
+    assert launch("--module", "fit", commit="HEAD").returncode == 2
+    done = launch("--module", "fit", "--allow-dirty", commit="HEAD")
+    assert done.returncode == 0, done.stderr
+
+
+LIBRARY = str(Path(__file__).parents[3])
+
+
+def zoerefine(tmp_path, *words, path=""):
+    """Run a command of ours, with one more folder on PYTHONPATH."""
+    command = [sys.executable, "-m", "zoerefine", *map(str, words)]
+    env = os.environ | {"PYTHONPATH": f"{LIBRARY}:{path}"}
+    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+
+
+def test_a_search_refuses_such_a_module_before_its_first_trial(
+    repository, config, elsewhere, home, tmp_path
+):
+    config.write_text("KEY: 1\n")
+    words = ["--repo", repository.folder, "--commit", "HEAD", "--module", "tools.fit"]
+    words += ["--config", config, "--metric", "loss", "--search", "KEY=[1, 2]", "--trials", "2"]
+    done = zoerefine(tmp_path, "search", *words, path=elsewhere["PYTHONPATH"])
+    assert refused(done, "the commit has no module tools.fit", tmp_path)
+
+
+def test_a_repetition_refuses_a_module_from_elsewhere(
+    launch, packaged, elsewhere, tmp_path, only_run
+):
+    done = launch("--module", "tools.fit", commit=packaged)
+    assert done.returncode == 0, done.stderr
+    run = only_run()
+    site = hooked_site(tmp_path, elsewhere["PYTHONPATH"])
+    done = zoerefine(tmp_path, "reproduce", run.path, path=site)
+    assert done.returncode == 2
+    assert "which is not in the commit" in done.stderr
+    assert not list(run.path.parent.glob("*-again1"))
+
+
+def test_the_library_that_a_script_may_import_is_recorded(launch, tmp_path, only_run):
+    package = tmp_path / "library" / "zoerefine"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text('__version__ = "7.8"\n')
+    done = launch(env={"PYTHONPATH": f"{LIBRARY}:{package.parent}"})
+    assert done.returncode == 0, done.stderr
+    first = json.loads(only_run().provenance_file.read_text())["library"]
+    assert first["version"] != "7.8"
+    assert len(first["digest"]) == 64
+    env = {"PYTHONPATH": str(package.parent)}
+    done = launch("KEY", "2", "--name", "second", env=env)
+    assert done.returncode == 0, done.stderr
+    second = json.loads(only_run("second").provenance_file.read_text())["library"]
+    assert second["version"] == "7.8"
+    assert second["digest"] != first["digest"]
+
+
+def test_a_refused_launch_removes_only_what_it_made_itself(repository, config, home, tmp_path):
+    job = Job(str(repository.folder), "HEAD", config, "job.py", environment="venv")
+    plan = make_plan(job, home)
+    run = plan.run(tmp_path / "runs")
+    with pytest.raises(UserError, match=r"requirements\.lock"):
+        start(plan, run)
+    assert not run.path.exists()
+    (run.path / "notes").mkdir(parents=True)  # a run that lost its status.json
+    for name in ("notes/a.md", "environment.txt", "input.yaml", "model.pt", ".mine"):
+        (run.path / name).write_text("mine")
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=r"requirements\.lock"):
+        start(plan, run)
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("kind", ["a file", "a folder", "a link"])
+def test_only_our_own_link_named_latest_is_replaced(launch, tmp_path, only_run, kind):
+    latest = tmp_path / "runs" / "job" / "latest"
+    latest.parent.mkdir(parents=True)
+    if kind == "a file":
+        latest.write_text("mine")
+    elif kind == "a folder":
+        latest.mkdir()
+    else:
+        latest.symlink_to("before")
+    done = launch()
+    assert done.returncode == 0, done.stderr
+    assert latest.is_symlink() == (kind == "a link")
+    if kind == "a file":
+        assert latest.read_text() == "mine"
+    if kind == "a link":
+        assert latest.resolve() == only_run().path

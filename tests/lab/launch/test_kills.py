@@ -1,0 +1,85 @@
+"""kill -9 at random moments of a launch: afterwards the same command succeeds."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+
+KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
+
+
+def descendants(pid):
+    """All processes below a process, and itself."""
+    listing = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True).stdout
+    parents = dict(map(int, line.split()) for line in listing.splitlines()[1:])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+@pytest.mark.parametrize("all_of_them", [False, True], ids=["the launcher", "all processes"])
+def test_the_same_command_succeeds_after_kill_9_at_any_moment(
+    launch, commit_with_submodule, config, home, tmp_path, all_of_them, only_run
+):
+    config.write_text(f"steps: 1\ngate: {tmp_path}\n")
+    draw = random.Random(17)
+    for _ in range(KILLS):
+        running = launch(background=True, commit=commit_with_submodule)
+        time.sleep(draw.uniform(0.0, 0.9))
+        for pid in descendants(running.pid) if all_of_them else {running.pid}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        running.communicate()
+        if draw.random() < 0.3:  # so that first launches are killed, too
+            shutil.rmtree(home, ignore_errors=True)
+            shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+    done = launch(commit=commit_with_submodule)
+    assert done.returncode == 0, done.stderr
+    run = only_run()
+    assert run.status().state == "finished"
+    steps = [line.split()[0] for line in (run.path / "steps.txt").read_text().splitlines()]
+    assert steps == [str(step) for step in range(12)]
+    half_made = [path for path in home.rglob("*.tmp") if "objects" not in path.parts]
+    clean = [sys.executable, "-m", "zoerefine", "run", "--clean"]
+    subprocess.run(clean, check=True, capture_output=True)
+    files = [path for path in home.rglob("*") if path.is_file() and path.stat().st_size]
+    left = [path for path in files if path != home / ".gitignore"]
+    assert left == [], half_made
+
+
+def test_what_a_job_left_is_whole_after_kill_9_at_any_moment(launch, config, home, only_run):
+    config.write_text("leave: 1\n")
+    draw = random.Random(18)
+    for _ in range(KILLS):
+        running = launch(background=True)
+        time.sleep(draw.uniform(0.2, 1.8))  # in the job, while files are collected, or after
+        with suppress(ProcessLookupError):
+            os.kill(running.pid, signal.SIGKILL)
+        running.communicate()
+    done = launch()
+    assert done.returncode == 0, done.stderr
+    run = only_run()
+    assert run.status().state == "finished"
+    found = {path.name: path.read_text() for path in run.left.rglob("*.txt")}
+    assert found == {f"{number}.txt": str(number) for number in range(300)}
+    assert len(json.loads(run.left_file.read_text())["files"]) == 300
+    clean = [sys.executable, "-m", "zoerefine", "run", "--clean"]
+    subprocess.run(clean, check=True, capture_output=True)
+    assert not list(home.glob("workspaces/*/*/"))
+
+
+@pytest.fixture
+def commit_with_submodule(repository):
+    """A commit with a submodule, which a kill can interrupt as well."""
+    inner = type(repository)(repository.folder.with_name("inner")).init()
+    inner.commit("inner one")
+    repository.git("submodule", "--quiet", "add", "../inner", "libs/inner")
+    return repository.commit("with a submodule")

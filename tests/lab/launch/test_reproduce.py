@@ -1,0 +1,186 @@
+"""Reproduce: equal results are recognized, and whatever changed since the run is named."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.lab.launch.conftest import launch_command
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.record import provenance
+
+SCRIPT = Path(__file__).resolve().parents[3] / "platform" / "reproduce.py"
+
+
+def run_reproduce(path, *words, home=None):
+    environment = os.environ | ({"ZOEREFINE_HOME": str(home)} if home else {})
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(path), *map(str, words)],
+        capture_output=True, text=True, timeout=300, env=environment,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def reproduce(tmp_path, home, monkeypatch):
+    """Reproduce a run: reproduce(path, *words) -> exit code and output."""
+    monkeypatch.chdir(tmp_path)
+    return run_reproduce
+
+
+@pytest.fixture
+def finished(launch, only_run):
+    """A finished run of the test's own repository."""
+    assert launch("KEY", "other").returncode == 0
+    return only_run()
+
+
+@pytest.fixture(scope="module")
+def original(template, tmp_path_factory):
+    """A finished run for tests that change nothing but the run: its path, and its home."""
+    folder = tmp_path_factory.mktemp("original")
+    (folder / "job.yaml").write_text("KEY: value\n")
+    command = launch_command(template, "job.yaml", "--home", folder / "home", "KEY", "other")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.splitlines()[-1]), folder / "home"
+
+
+@pytest.fixture
+def copied(original, tmp_path):
+    """A copy of that run for one test."""
+    path, _ = original
+    folder = tmp_path / "runs" / path.parent.name / path.name
+    shutil.copytree(path, folder)
+    return RunDir(folder)
+
+
+@pytest.fixture
+def reproduce_copy(original, copied):
+    """Reproduce the copied run: reproduce_copy(*words) -> exit code and output."""
+    return lambda *words: run_reproduce(copied.path, *words, home=original[1])
+
+
+def edit(path, change):
+    known = json.loads(path.read_text())
+    change(known)
+    path.write_text(json.dumps(known))
+
+
+def test_an_unchanged_job_is_reproduced_exactly(copied, reproduce_copy):
+    code, said = reproduce_copy()
+    assert (code, "REPRODUCED: 1 values are exactly the same" in said) == (0, True), said
+    again = copied.path.with_name(f"{copied.path.name}-again1")
+    assert RunDir(again).status().state == "finished"
+    code, said = reproduce_copy()
+    assert (code, "nothing to do" in said) == (0, True)
+    code, said = reproduce_copy("--fresh")
+    assert (code, "-again2" in said) == (0, True)
+
+
+def test_check_runs_nothing(copied, reproduce_copy):
+    code, said = reproduce_copy("--check")
+    assert (code, "can be reproduced" in said) == (0, True), said
+    assert list(copied.path.parent.iterdir()) == [copied.path]
+
+
+def test_a_run_without_a_launcher_cannot_be_reproduced(tmp_path, reproduce):
+    run = RunDir(tmp_path / "run")
+    provenance.add(run, commit="1" * 40)
+    code, said = reproduce(run.path)
+    assert code == 2
+    assert "was not started by `zoerefine run`, so it cannot be reproduced" in said
+    run.config_file.write_text("RUN: {NAME: mine}\n")  # as a trial of our own training has
+    code, said = reproduce(run.path)
+    assert code == 2
+    how = f"zoerefine run --repo . --commit {'1' * 40} --config {run.config_file}"
+    assert f"train its config at its commit: {how}" in said
+
+
+def test_different_results_are_not_reproduced(launch, only_run, config, reproduce):
+    config.write_text("random: 1\n")
+    launch()
+    code, said = reproduce(only_run().path)
+    assert (code, "NOT REPRODUCED: 1 of 1" in said) == (1, True), said
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda run: (run.path / "input.yaml").write_text("KEY: tampered\n"), "input.yaml"),
+        (lambda run: run.results_file.write_text('{"loss": 0.0}'), "results.json"),
+        (lambda run: run.results_file.unlink(), "results.json"),
+        (lambda run: (run.path / "input.yaml").unlink(), "input.yaml"),
+        (
+            lambda run: edit(run.provenance_file, lambda k: k.update(overrides=["KEY", "mine"])),
+            "provenance.json",
+        ),
+        (lambda run: edit(run.provenance_file, lambda k: k.update(module="x.py")), "provenance"),
+        (
+            lambda run: edit(run.provenance_file, lambda k: k.update(tree="0" * 40)),
+            "the commit's tree",
+        ),
+    ],
+)
+def test_a_changed_run_directory_is_named_before_anything_runs(
+    copied, reproduce_copy, change, named
+):
+    change(copied)
+    code, said = reproduce_copy()
+    assert code == 2
+    assert named in said
+    assert not copied.path.with_name(f"{copied.path.name}-again1").exists()
+
+
+def test_another_commit_in_the_record_is_named(copied, reproduce_copy, template):
+    edit(copied.provenance_file, lambda known: known.update(commit=template.second))
+    code, said = reproduce_copy()
+    assert (code, "NOT REPRODUCIBLE" in said, "provenance.json" in said) == (2, True, True), said
+
+
+def test_a_commit_that_no_branch_contains_any_more_is_named(finished, reproduce, repository, home):
+    repository.git("checkout", "-q", "--orphan", "new")
+    repository.commit("rewritten")
+    repository.git("branch", "-D", "main")
+    repository.git("branch", "-M", "main")
+    repository.git("reflog", "expire", "--expire=now", "--all")
+    repository.git("gc", "-q", "--prune=now")
+    code, said = reproduce(finished.path)
+    assert code == 0  # the mirror still has the commit
+    assert "history was rewritten" in " ".join(said.split())
+    shutil.rmtree(home)
+    code, said = reproduce(finished.path, "--fresh")
+    assert (code, "no commit" in said) == (2, True), said
+
+
+def test_repo_names_the_new_place_of_a_repository(finished, reproduce, repository):
+    moved = repository.folder.with_name("moved")
+    repository.folder.rename(moved)
+    assert reproduce(finished.path)[0] == 2
+    assert reproduce(finished.path, "--repo", moved)[0] == 0
+
+
+def test_recorded_uncommitted_changes_are_applied_again(launch, repository, only_run, reproduce):
+    (repository.folder / "version.txt").write_text("changed")
+    launch("--allow-dirty", commit="HEAD")
+    run = only_run()
+    (repository.folder / "version.txt").write_text("changed once more")
+    code, said = reproduce(run.path)
+    assert (code, "version changed\n" in said) == (0, True), said
+    (run.path / "uncommitted.patch").write_bytes(b"tampered")
+    code, said = reproduce(run.path)
+    assert (code, "uncommitted.patch" in said) == (2, True)
+
+
+def test_other_package_versions_are_named_and_metrics_get_a_tolerance(copied, reproduce_copy):
+    listing = copied.path / "environment.txt"
+    listing.write_text(listing.read_text().replace("numpy==", "numpy==0."))
+    edit(copied.provenance_file, lambda known: known.update(environment_digest="0"))
+    code, said = reproduce_copy()
+    assert code == 0
+    assert "package numpy" in said
+    assert "within 0.02" in said

@@ -1,0 +1,140 @@
+"""Reproduce a run of any script: its metrics at every step, and the files that it left."""
+
+import shutil
+
+import pytest
+
+from tests.foreign import KINDS, commit_files
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.record.results import is_time
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_metrics_and_files_are_reproduced(foreign_repository, command, tmp_path, kind):
+    repository = foreign_repository(kind)
+    assert command("run", *repository.job(), "--name", "mnist").returncode == 0
+    done = command("reproduce", tmp_path / "runs/mnist/latest", "--compare", "*model.txt")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "REPRODUCED" in done.stdout and "exactly the same" in done.stdout
+
+
+def test_a_script_that_is_not_deterministic_is_named_with_the_difference(
+    foreign_repository, command, tmp_path
+):
+    repository = foreign_repository("argparse_csv")
+    source = (repository.folder / "training.py").read_text()
+    changed = source.replace('random.Random(f"{seed} {epoch}")', "random.Random()")
+    commit = repository.change({"training.py": changed})
+    assert command("run", *repository.job(commit), "--name", "mnist").returncode == 0
+    done = command("reproduce", tmp_path / "runs/mnist/latest", "--compare", "*.txt")
+    assert done.returncode == 1 and "NOT REPRODUCED" in done.stdout
+    assert "val_acc at step" in done.stdout and "model.txt" in done.stdout
+    assert "MISMATCH" in done.stdout and "(+" in done.stdout + done.stdout.replace("(-", "(+")
+
+
+def test_a_pattern_without_a_file_is_refused_before_the_job_runs(
+    foreign_repository, command, tmp_path
+):
+    repository = foreign_repository("argparse_csv")
+    assert command("run", *repository.job(), "--name", "mnist").returncode == 0
+    run = RunDir((tmp_path / "runs/mnist/latest").resolve())
+    done = command("reproduce", run.path, "--compare", "*.pt")
+    assert done.returncode == 2 and "results/model.txt" in done.stderr
+    assert not run.path.with_name(f"{run.path.name}-again1").exists()
+
+
+def test_times_are_not_compared(foreign_repository, command, tmp_path):
+    repository = foreign_repository("argparse_csv")
+    script = (repository.folder / "train.py").read_text()
+    timed = script.replace('"note"', '"epoch time"').replace('"fine"', "time.time()")
+    commit = repository.change({"train.py": "import time\n" + timed})
+    assert command("run", *repository.job(commit), "--name", "mnist").returncode == 0
+    done = command("reproduce", tmp_path / "runs/mnist/latest")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_other_nodes_left_is_not_compared(foreign_repository, command, tmp_path):
+    repository = foreign_repository("argparse_csv")
+    assert command("run", *repository.job(), "--name", "mnist").returncode == 0
+    run = tmp_path / "runs/mnist/latest"
+    left = run / "node-1" / "left"
+    left.mkdir(parents=True)
+    (left / "results.json").write_text('{"loss": 0.5}')
+    (left / "weights.sha256").write_text("ab" * 32)
+    assert "weights" not in command("show", run).stdout
+    done = command("reproduce", run)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_hidden_folders_of_a_run_are_no_results(foreign_repository, command, tmp_path):
+    repository = foreign_repository("plain_prints")
+    hidden = """
+import os
+run = Path(os.environ["ZOEREFINE_RUN_FOLDER"])
+(run / ".parts/0").mkdir(parents=True)
+(run / ".parts/0/state.json").write_text("{}")
+(run / "notes.txt").write_text("done")
+"""
+    script = (repository.folder / "main.py").read_text()
+    commit = repository.change({"main.py": script + hidden})
+    assert command("run", *repository.job(commit), "--name", "mnist").returncode == 0
+    run = RunDir((tmp_path / "runs/mnist/latest").resolve())
+    names = ["left/checkpoint.json", "left/model.txt", "notes.txt"]
+    assert list(run.read_json(run.provenance_file)["outputs"]) == names
+    shutil.rmtree(run.path / ".parts")
+    done = command("reproduce", run.path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+TIMED = """
+import time
+print("epoch 1 loss=0.5 noise=%r SPS=%r" % (time.time(), time.time()))
+print("centimeter 3.5")
+print("charts/SPS 4", time.time())
+"""
+NAMED = r"--metric-pattern=epoch (?P<step>\d+) loss=(\S+) noise=(\S+) SPS=(\S+)"
+
+
+@pytest.fixture
+def timed(command, tmp_path):
+    """A run whose script prints a result, a speed and a value that is never the same."""
+    commit_files(tmp_path / "code", {"fit.py": TIMED})
+    words = ["--repo", "code", "--commit", "HEAD", "--module", "fit.py", NAMED]
+    assert command("run", *words, r"--metric-pattern=centimeter (\S+)").returncode == 0
+    return tmp_path / "runs/fit/latest"
+
+
+def test_speeds_are_shown_and_never_decide(timed, command):
+    done = command("reproduce", timed)
+    assert done.returncode == 1 and "SPS" in done.stdout, done.stdout + done.stderr
+    assert "2 of 6 values differ (not counted: 1 speed)" in " ".join(done.stdout.split())
+
+
+def test_ignored_values_do_not_decide(timed, command):
+    done = command("reproduce", timed, "--ignore", "noi*", "--ignore", "centi*")
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    assert "2 values are exactly the same (not counted: 1 speed, 2 ignored)" in text
+    refused = command("reproduce", timed, "--ignore", "nosie")
+    assert refused.returncode == 2 and "centimeter, loss, noise" in refused.stderr
+
+
+def test_a_repetition_that_is_there_is_named(timed, command):
+    command("reproduce", timed)
+    done = command("reproduce", timed, "--ignore", "noise")
+    assert done.returncode == 0
+    said = "compared with the repetition of before; --fresh runs the job once more"
+    assert said in " ".join(done.stdout.split())
+    assert said not in command("reproduce", timed, "--ignore", "noise", "--fresh").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "speed"),
+    [
+        *[(name, True) for name in ("charts/SPS", "it_per_s", "avgfps", "stepTime", "runtime")],
+        *[(name, True) for name in ("eta", "dt", "train_s", "tokens/s", "time_per_batch")],
+        *[(name, False) for name in ("loss", "error_centimeter", "sentiment", "timesteps")],
+    ],
+)
+def test_what_counts_as_a_speed(name, speed):
+    assert is_time(name) is speed

@@ -1,0 +1,153 @@
+"""Scripts that take KEY=VALUE words, as Hydra's do, and scripts with positional words."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.foreign import commit_files
+
+HYDRA_SCRIPT = """
+import csv
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+
+
+@hydra.main(config_path="conf", config_name="config", version_base=None)
+def main(cfg):
+    loss = (cfg.optim.lr - 0.1) ** 2 + cfg.seed / 100 + (cfg.net.name == "b")
+    out = Path(HydraConfig.get().runtime.output_dir)
+    with open(out / "log.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["epoch", "loss"], [1, loss + 1], [2, loss]])
+
+
+main()
+"""
+HYDRA = {
+    "train.py": HYDRA_SCRIPT,
+    "conf/config.yaml": "defaults:\n  - net: a\n  - _self_\nseed: 0\noptim:\n  lr: 0.5\n",
+    "conf/net/a.yaml": "name: a\n",
+    "conf/net/b.yaml": "name: b\n",
+}
+WORDS = """
+import json, sys
+print("words", json.dumps(sys.argv[1:]))
+print("score", sum(float(word) for word in sys.argv[1:] if word[0].isdigit()))
+"""
+
+
+@pytest.fixture
+def hydra_job(tmp_path):
+    """The options of a job with Hydra."""
+    pytest.importorskip("hydra", reason="Hydra is not installed: pip install hydra-core")
+    commit_files(tmp_path / "code", HYDRA)
+    job = ["--repo", "code", "--commit", "HEAD", "--module", "train.py", "--seed-key", "seed"]
+    return [*job, "--overrides", "assignments"]
+
+
+@pytest.fixture
+def words_job(tmp_path):
+    """The options of a job whose script prints its words."""
+    commit_files(tmp_path / "code", {"fit.py": WORDS})
+    job = ["--repo", "code", "--commit", "HEAD", "--module", "fit.py"]
+    return [*job, r"--metric-pattern=score (\S+)"]
+
+
+def by_hand(tmp_path, *words):
+    """The loss that a hand-run script of Hydra gives."""
+    folder = tmp_path / "hand"
+    command = [sys.executable, str(tmp_path / "code/train.py"), f"hydra.run.dir={folder}", *words]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    return float((folder / "log.csv").read_text().split(",")[-1])
+
+
+def words_of(run):
+    return json.loads(run.joinpath("log.txt").read_text().partition("words ")[2].splitlines()[0])
+
+
+def test_seeds_and_values_reach_hydra(hydra_job, command, tmp_path):
+    done = command("run", *hydra_job, "--seeds", "1,2", "optim.lr", "0.2", "net", "b")
+    assert done.returncode == 0, done.stderr
+    done = command("analyze", "runs/train", "--out", "report", "--metric", "loss")
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "report/runs.csv") as file:
+        rows = list(csv.DictReader(file))
+    losses = {row["seed"]: float(row["loss"]) for row in rows}
+    expected = {s: by_hand(tmp_path, "optim.lr=0.2", "net=b", f"seed={s}") for s in ("1", "2")}
+    assert losses == expected
+    assert command("reproduce", rows[0]["path"]).returncode == 0
+
+
+def test_hydras_config_is_read_as_settings(hydra_job, command, tmp_path):
+    for net in ("a", "b"):
+        assert command("run", *hydra_job, "net", net).returncode == 0
+    done = command("analyze", "runs/train", "--out", "report", "--where", "optim.lr==0.5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    with open(tmp_path / "report/groups.csv") as file:
+        assert len(list(csv.DictReader(file))) == 2
+
+
+def test_a_search_of_hydra_gives_the_numbers_of_the_script_by_hand(hydra_job, command, tmp_path):
+    space = ["--search", "optim.lr=[0.2, 0.3]", "--search", "net=[a, b]", "--grid"]
+    done = command("search", *hydra_job, "--metric", "loss", *space, "seed", "1")
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 trials ended (best loss" in " ".join(done.stderr.split())
+    best = by_hand(tmp_path, "optim.lr=0.2", "net=a", "seed=1")
+    assert f"loss {best:.4g}" in done.stderr
+    assert "--overrides=assignments" in done.stderr
+
+
+def test_positional_words_get_values_and_seeds(words_job, command, tmp_path):
+    words = ["--seed-key", "seed", "--seeds", "3,4", "alpha", "0.5", "depth", "2"]
+    done = command("run", *words_job, *words, "--", "{alpha}", "x", "s{seed}")
+    assert done.returncode == 0, done.stderr
+    found = sorted(words_of(path) for path in (tmp_path / "runs/fit").glob("*-*"))
+    assert found == [["0.5", "x", "s3", "--depth=2"], ["0.5", "x", "s4", "--depth=2"]]
+
+
+def test_positional_words_are_searched(words_job, command, tmp_path):
+    space = ["--search", "alpha=[0.5, 0.25]", "--search", "l1_ratio=[1.0]", "--grid"]
+    job = ["search", *words_job, "--metric", "score", *space]
+    done = command(*job, "--", "{alpha}", "{l1_ratio}")
+    assert done.returncode == 0, done.stderr
+    trials = sorted((tmp_path / "runs/fit/study/trials").iterdir())
+    assert sorted(words_of(path) for path in trials) == [["0.25", "1.0"], ["0.5", "1.0"]]
+    assert "best score 1.25" in done.stderr
+    assert command("reproduce", trials[0]).returncode == 0
+
+
+def test_keys_of_a_script_without_a_config_are_searched_as_arguments(words_job, command, tmp_path):
+    words = ["--overrides", "arguments", "--search", "LR=[0.5, 0.25]", "--grid"]
+    done = command("search", *words_job, "--metric", "score", *words)
+    assert done.returncode == 0, done.stderr
+    trials = (tmp_path / "runs/fit/study/trials").iterdir()
+    assert sorted(words_of(path) for path in trials) == [["LR", "0.25"], ["LR", "0.5"]]
+    assert "--overrides=arguments" in done.stderr
+
+
+def test_a_queue_shows_the_named_metric_and_ends_at_the_first_failure(words_job, command):
+    words = ["--seed-key", "seed", "--seeds", "1,2,3", "--", "{seed}", "7"]
+    done = command("run", *words_job, "--metric", "score", *words)
+    assert "score 8" in done.stderr, done.stderr
+    failing = [*words_job[:-1], "--fail-fast", "--seed-key", "seed", "--seeds", "1,2", "--", ""]
+    done = command("run", *failing)
+    assert done.returncode == 1
+    assert done.stderr.count("failed  ") == 1, done.stderr
+
+
+def test_a_script_in_a_subfolder_is_suggested(command, tmp_path):
+    commit_files(tmp_path / "code", {"tools/deep/fit.py": WORDS, "tools/other.py": WORDS})
+    done = command("run", "--repo", "code", "--commit", "HEAD", "--module", "fit.py")
+    assert done.returncode == 2
+    assert "the commit has no script fit.py: did you mean tools/deep/fit.py?" in done.stderr
+
+
+def test_the_list_shows_the_metric_that_the_runs_share(words_job, command):
+    assert command("run", *words_job, "--", "7").returncode == 0
+    lines = command("runs").stdout.splitlines()
+    assert lines[0].split()[3] == "score" and lines[1].split()[5] == "7", lines
+    assert command("runs", "--metric", "val.acc").stdout.splitlines()[0].split()[3] == "acc"

@@ -1,0 +1,207 @@
+"""zoerefine runs --remove: which runs stay, and the reason that is said."""
+
+import signal
+import sys
+import time
+
+import pytest
+
+from zoerefine.base.files.locks import lock
+from zoerefine.lab.listing.index import find_rows
+from zoerefine.lab.listing.protection import Protection
+from zoerefine.lab.listing.removal import remove_run
+
+ALL = ("--remove", "--older-than", "0")
+DIGEST = "12" * 32
+
+
+def why_it_stays(row, protection):
+    """Remove a run of a list that was made before."""
+    return remove_run(row, protection).reason
+
+
+def tag(runs, folder):
+    runs.run(folder, "--tag", "paper")
+
+
+def damage(runs, folder):
+    (folder / "status.json").write_text("{")
+
+
+def export(runs, folder):
+    (folder / "engine").mkdir()
+    (folder / "engine" / "refiner.ts").touch()
+
+
+def use_path(runs, folder):
+    weights = {"path": f"{folder}/checkpoints/best.safetensors", "sha256": "00"}
+    runs.add("later/x", started=time.time() + 9, started_from=weights)
+
+
+def use_copy(runs, folder):
+    (folder / "weights.sha256").write_text(f"{DIGEST}\n")
+    runs.add("later/x", started=time.time() + 9, pretrained={"path": "/x", "sha256": DIGEST})
+
+
+def use_in_a_config(runs, folder):
+    """As a training does that packs its data, before it records its weights."""
+    run = runs.folder / "later" / "x"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text(f"TRAIN:\n  FROM: {folder}\n")
+
+
+def use_in_study(runs, folder):
+    study = runs.folder / "demo" / "study"
+    runs.add("demo/study/trials/0000", 0.1)
+    (study / "config.yaml").write_text(f"TRAIN:\n  FROM: {folder}/checkpoints/best.safetensors\n")
+
+
+def link_from_outside(runs, folder):
+    (folder.parent / "paper_best").symlink_to(folder.name)
+
+
+def be_a_study(runs, folder):
+    (folder / "study.db").touch()
+
+
+NEEDED_ITSELF = [
+    (tag, "it is tagged"),
+    (export, "an engine bundle was exported from it"),
+    (be_a_study, "it belongs to a study"),
+]
+NEEDED_BY_OTHERS = [
+    (use_path, "starts from its weights"),
+    (use_copy, "starts from its weights"),
+    (use_in_a_config, "starts from its weights"),
+    (use_in_study, "starts from its weights"),
+    (link_from_outside, "paper_best leads to it"),
+    (damage, "it cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("protect", "reason"), [*NEEDED_ITSELF, *NEEDED_BY_OTHERS])
+def test_what_is_needed_stays_and_the_reason_is_said(runs, protect, reason):
+    folder = runs.add("unet/a", 0.1)
+    protect(runs, folder)
+    assert reason in runs.run("runs/unet", *ALL).err
+    output = runs.run("runs/unet", *ALL, "--yes")
+    assert reason in output.err and not output.out
+    assert (folder / "status.json").exists()
+
+
+@pytest.mark.parametrize(("protect", "reason"), NEEDED_ITSELF)
+def test_what_is_needed_since_the_runs_were_listed_stays(runs, protect, reason):
+    folder = runs.add("unet/a", 0.1)
+    runs.add("later/w")
+    rows, _ = find_rows(["runs"])
+    protection = Protection(["runs"], rows)
+    protect(runs, folder)
+    row = next(row for row in rows if row.path == str(folder))
+    assert reason in why_it_stays(row, protection)
+    assert (folder / "status.json").exists()
+
+
+def test_weights_that_only_a_relative_path_in_a_config_names_are_found_from_here(runs):
+    folder = runs.add("unet/a", 0.1)
+    use_in_a_config(runs, folder.relative_to(runs.root))
+    assert "starts from its weights" in runs.run("runs/unet", *ALL, "--yes").err
+
+
+@pytest.mark.parametrize("facts", ["{", '{"started_from": ["runs/unet/a"]}', "[]"])
+def test_a_run_that_cannot_be_read_is_named_since_it_may_use_others(runs, facts):
+    folder = runs.add("unet/a", 0.1)
+    (runs.add("user/x") / "provenance.json").write_text(facts)
+    output = runs.run("runs/unet", *ALL, "--yes")
+    assert not folder.exists()
+    assert ("user/x: it cannot be read, so what it" in output.err) == ("started" not in facts)
+
+
+def test_a_run_that_may_not_be_read_is_named_since_it_may_use_others(runs, other_user):
+    runs.add("unet/a")
+    folder = other_user.copy(runs.folder)
+    closed = other_user.copy(runs.add("user/x"), "runs/unet/closed")
+    closed.chmod(0)
+    done = other_user.run([sys.executable, "-m", "zoerefine", "runs", folder, *ALL])
+    closed.chmod(0o755)
+    assert "closed: it cannot be read, so what it starts from is not known" in done.stderr
+    assert "would remove" in done.stdout
+
+
+def test_a_run_that_ran_again_since_the_runs_were_listed_stays(runs):
+    runs.add("unet/a", 0.1, started=1.6e9)
+    rows, _ = find_rows(["runs"])
+    folder = runs.add("unet/a", 0.1)
+    assert "it has run since" in why_it_stays(rows[0], Protection(["runs"], rows))
+    assert (folder / "status.json").exists()
+
+
+def test_a_run_is_removable_once_its_tag_or_its_user_is_gone(runs):
+    folder = runs.add("unet/a", 0.1)
+    use_path(runs, folder)
+    tag(runs, folder)
+    runs.run(folder, "--untag", "paper")
+    runs.run("runs/later", "--remove", "--older-than", 0, "--yes")
+    assert runs.ids() == ["a", "x"]  # x ends in the future
+    (runs.folder / "later/x/provenance.json").write_text("{}")
+    runs.run("runs/unet", *ALL, "--yes")
+    assert runs.ids() == ["x"]
+
+
+def test_trials_and_the_best_run_of_a_study_stay(runs):
+    for name in ("trials/0000", "trials/0001", "best"):
+        runs.add(f"demo/study/{name}", 0.1)
+    runs.add("demo/study")
+    output = runs.run(*ALL, "--yes")
+    assert "and 2 more: it belongs to a study" in output.err
+    assert len(runs.listed()) == 3
+
+
+def test_a_running_run_stays_until_its_process_is_gone(runs, writer):
+    folder = runs.add("unet/a", 0.1)
+    process = writer(folder)
+    for words in (ALL, (*ALL, "--yes")):
+        assert "it is running" in runs.run(*words).err
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    output = runs.run(*ALL, "--yes")
+    assert not folder.exists(), output.err
+
+
+def test_a_run_stays_while_another_node_of_its_job_writes(runs, writer):
+    folder = runs.add("unet/a", 0.1, state="killed")
+    writer(folder / "node-1")
+    for words in (ALL, (*ALL, "--yes")):
+        assert "another node of its job is running" in runs.run(*words).err
+    assert (folder / "status.json").exists()
+
+
+@pytest.mark.parametrize("name", [".lock", ".labels.lock"])
+def test_a_run_whose_lock_is_held_stays_whatever_its_state_says(runs, name):
+    folder = runs.add("unet/a", 0.1)
+    with lock(folder / name):
+        assert "a process is using it" in runs.run(*ALL, "--yes").err
+    assert runs.ids() == ["a"]
+
+
+def test_our_link_to_the_latest_run_does_not_protect_it(runs):
+    folder = runs.add("unet/a", 0.1)
+    (folder.parent / "latest").symlink_to("a")
+    runs.run(*ALL, "--yes")
+    assert not runs.ids()
+
+
+def test_the_folder_of_another_node_is_a_part_of_its_run(runs):
+    folder = runs.add("unet/a", 0.1)
+    tag(runs, folder)
+    runs.add("unet/a/node-1")
+    runs.add("unet/killed/node-1")  # before its first node had recorded anything
+    assert runs.listed() == runs.listed("runs/unet") == runs.listed("runs/*/*") == ["unet/a"]
+    assert "no run" in runs.run("runs/*/*/node-1", *ALL, "--yes", code=2).err
+    assert (folder / "node-1/status.json").exists()
+
+
+def test_of_two_removals_the_one_without_the_run_leaves_the_labels_to_the_other(runs):
+    folder = runs.add("unet/a", 0.1)
+    with lock(folder / ".lock"):
+        runs.run(*ALL, "--yes")
+        assert not (folder / ".labels.lock").exists()

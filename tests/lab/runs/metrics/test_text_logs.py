@@ -1,0 +1,199 @@
+"""metrics.jsonl, results.json, CSV logs, and patterns on the output."""
+
+import csv
+import io
+import json
+from math import isnan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.runs.metrics import parse_pattern, read_metrics
+from zoerefine.lab.runs.metrics.series import STEP_NAMES
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def points(run, name):
+    series = read_metrics(run).series[name]
+    return dict(zip(series.steps, series.values, strict=True))
+
+
+def test_rows_of_our_own_training_are_named_by_phase(run):
+    rows = [
+        {"phase": "train", "step": 1, "epoch": 0, "loss": 0.5},
+        {"phase": "val", "step": 1, "epoch": 0, "refined": {"abs_rel": 0.25}},
+    ]
+    run.write("metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    run.write("results.json", json.dumps({"schema": 1, "val": {"refined": {"abs_rel": 0.2}}}))
+    metrics = read_metrics(run)
+    assert set(metrics.series) == {"train.loss", "val.refined.abs_rel"}
+    assert metrics.final == {"train.loss": 0.5, "val.refined.abs_rel": 0.2}
+    assert metrics.source == "metrics.jsonl, results.json"
+
+
+def test_a_line_that_a_kill_cut_off_is_left_out(run):
+    run.write("metrics.jsonl", '{"step": 1, "acc": 0.5}\n{"step": 2, "ac\n{"step": 3, "acc": 1}\n')
+    assert points(run, "acc") == {1: 0.5, 3: 1.0}
+    assert read_metrics(run).faults == ()
+
+
+def test_a_damaged_line_is_named(run):
+    run.write("metrics.jsonl", '{"step": 1, "acc": 0.5}\n{"step": 2; "acc": 1}\n')
+    assert points(run, "acc") == {1: 0.5}
+    assert read_metrics(run).faults == ("metrics.jsonl: line 2 is not a JSON object",)
+
+
+@given(text=st.text(max_size=200) | st.binary(max_size=200))
+def test_any_text_in_any_log_gives_no_traceback(tmp_path_factory, text):
+    run = RunDir(tmp_path_factory.mktemp("run"))
+    for name in ("metrics.jsonl", "results.json", "log.csv", "status.json", "provenance.json"):
+        (run.path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    read_metrics(run)
+
+
+def test_metrics_jsonl_replaces_other_logs(run):
+    run.write("metrics.jsonl", '{"step": 1, "acc": 0.5}\n')
+    run.write("left/log.csv", "step,acc,loss\n1,0.1,2\n")
+    assert set(read_metrics(run).series) == {"acc"}
+
+
+@given(
+    rows=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=20),
+    delimiter=st.sampled_from(",;\t"),
+    counter=st.sampled_from(STEP_NAMES),
+)
+def test_a_csv_log_is_read_back(tmp_path_factory, rows, delimiter, counter):
+    run = RunDir(tmp_path_factory.mktemp("run"))
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter)
+    writer.writerow(["time", f" {counter.upper()}", "val, acc", "note"])
+    writer.writerows([[0.5, step, value, "words"] for step, value in rows])
+    (run.path / "left").mkdir()
+    (run.path / "left" / "log.csv").write_text(text.getvalue())
+    series = read_metrics(run).series
+    assert set(series) == {"time", "val, acc"}
+    assert dict(zip(series["val, acc"].steps, series["val, acc"].values, strict=True)) == dict(rows)
+
+
+def test_csv_rows_without_steps_are_counted(run):
+    run.write("left/history.csv", "loss,acc\n0.5,0.1\n0.25,nan\n")
+    assert points(run, "loss") == {1: 0.5, 2: 0.25}
+    assert isnan(points(run, "acc")[2])
+
+
+def test_a_table_without_steps_counts_only_where_there_is_nothing_else(run):
+    run.write("left/predictions.csv", "label,score\n1,0.5\n")
+    run.write("left/log.csv", "epoch,acc\n1,0.5\n")
+    assert set(read_metrics(run).series) == {"acc"}
+
+
+def test_an_incomplete_last_row_counts_only_in_a_finished_run(run):
+    run.write("left/log.csv", "step,acc\n1,0.5\n2,0.9")
+    assert points(run, "acc") == {1: 0.5, 2: 0.9}
+    run.set_status("failed")
+    assert points(run, "acc") == {1: 0.5}
+
+
+def test_empty_cells_and_odd_rows_are_left_out(run):
+    run.write("left/log.csv", "step,loss,acc\n1,0.5,\n1,,0.25\n\n2,,x\n3\n4,1,2,3,4\n")
+    assert points(run, "loss") == {1: 0.5, 4: 1}
+    assert points(run, "acc") == {1: 0.25, 4: 2}
+
+
+def test_equal_columns_of_several_files_are_named_by_their_files(run):
+    run.write("left/logs/train.csv", "epoch,loss\n1,0.5\n")
+    run.write("left/logs/val.csv", "epoch,loss\n1,0.75\n")
+    assert set(read_metrics(run).series) == {"train/loss", "val/loss"}
+
+
+def test_runs_inside_a_run_links_and_hidden_folders_are_not_its_logs(run, tmp_path):
+    for folder in ("trials/0001", ".cache", "left"):
+        run.write(f"{folder}/log.csv", f"step,{folder.strip('.')[:4]}\n1,1\n")
+    run.write("trials/0001/provenance.json", "{}")
+    (tmp_path / "outside.csv").write_text("step,outside\n1,1\n")
+    (run.path / "left" / "link.csv").symlink_to(tmp_path / "outside.csv")
+    assert set(read_metrics(run).series) == {"left"}
+
+
+def test_a_pattern_finds_metrics_in_the_output(run):
+    run.record(metric_pattern=r"epoch (?P<step>\d+).* val_acc=(\S+)")
+    run.write("log.txt", "start\nepoch 3: loss 0.5, val_acc=92.5%\nepoch 4: val_acc=nan\nend\n")
+    found = points(run, "val_acc")
+    assert found[3] == 92.5 and isnan(found[4]) and len(found) == 2
+    assert read_metrics(run).source == "log.txt"
+
+
+@pytest.mark.parametrize("pattern, names", [
+    (r"val_acc=(\S+)", ["val_acc"]),
+    (r"loss: ([\d.(]+), top-1/val:\s*(\S+)", ["loss", "top-1/val"]),
+    (r"(?i)acc (?:is )?(?P<final>\S+)", ["final"]),
+    (r"\(loss\) = (\S+)", ["loss"]),
+    (r"(?P<step>\d+) acc (\S+)", ["step", "acc"]),
+])  # fmt: skip
+def test_a_group_is_named_by_itself_or_by_the_word_before_it(pattern, names):
+    assert parse_pattern(pattern).names == names
+
+
+@pytest.mark.parametrize("pattern, reason", [
+    ("val_acc=(", "is not a regular expression"),
+    ("val_acc=1", "has no group"),
+    (r"(?P<step>\d+)", "has no group"),
+    (r"(\S+)=(\S+)", "has no word before it"),
+])  # fmt: skip
+def test_a_pattern_without_a_metric_is_refused(pattern, reason):
+    with pytest.raises(UserError, match=reason):
+        parse_pattern(pattern)
+
+
+def test_values_without_a_step_are_counted(run):
+    run.record(metric_pattern=r"acc=(\S+)")
+    run.write("log.txt", "acc=0.5\nacc=high\nacc=0.25\n")
+    assert points(run, "acc") == {1: 0.5, 2: 0.25}
+
+
+def test_a_pattern_that_takes_too_long_is_given_up(run, monkeypatch):
+    monkeypatch.setattr("zoerefine.lab.runs.metrics.text_logs.LIMIT_S", 0.2)
+    run.record(metric_pattern=r"acc=((?:a|aa)+)$")
+    run.write("log.txt", "acc=" + "a" * 60 + "!\n")
+    metrics = read_metrics(run)
+    assert metrics.series == {} and "takes more than 0.2 s" in metrics.faults[0]
+
+
+def test_a_recorded_pattern_that_is_not_one_is_named(run):
+    run.record(metric_pattern="(")
+    run.write("log.txt", "acc=1\n")
+    assert "is not a regular expression" in read_metrics(run).faults[0]
+
+
+def test_a_run_without_metrics_is_empty(run):
+    metrics = read_metrics(run)
+    assert (metrics.source, metrics.series, metrics.final, metrics.faults) == ("", {}, {}, ())
+
+
+def test_each_of_several_patterns_finds_its_metrics(run):
+    run.write("log.txt", "Loss: 0.5 after 12\nLoss: 0.25 after 24\n")
+    run.record(metric_patterns=[r"Loss: (\S+)", r"after (?P<batches>\d+)"])
+    assert read_metrics(run).final == {"Loss": 0.25, "batches": 24.0}
+    found = read_metrics(run, [r"Loss: (?P<half>\S+) after"])
+    assert found.final == {"Loss": 0.25, "batches": 24.0, "half": 0.25}
+
+
+def test_values_without_a_step_count_from_the_last_start(run):
+    first, second = "acc=0.1\nepoch 1 f1=0.2\n", "acc=0.3\nacc=0.4\n"
+    run.write("log.txt", first + second)
+    patterns = [r"acc=(\S+)", r"epoch (?P<step>\d+) f1=(\S+)"]
+    run.record(metric_patterns=patterns, log_bytes_before={"log.txt": len(first)})
+    assert points(run, "acc") == {1: 0.3, 2: 0.4}
+    assert points(run, "f1") == {1: 0.2}
+
+
+def test_rows_without_a_step_count_from_the_last_start(run):
+    first, second = '{"acc": 0.1}\n{"step": 7, "f1": 0.2}\n', '{"acc": 0.3}\n'
+    run.write("metrics.jsonl", first + second)
+    run.record(log_bytes_before={"metrics.jsonl": len(first)})
+    assert points(run, "acc") == {1: 0.3}
+    assert points(run, "f1") == {7: 0.2}

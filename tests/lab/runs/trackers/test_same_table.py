@@ -1,0 +1,144 @@
+"""The same six runs in every tracker give one table, and nothing of a tracker is changed."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.lab.runs.trackers.conftest import LOGGED, WAYS
+from zoerefine.base.files.atomic import digest_file
+from zoerefine.lab.analysis.analyze import analyze
+from zoerefine.lab.runs.cache import RunCache
+from zoerefine.lab.runs.collect import collect
+
+TRACKERS = [way for way in WAYS if way != "contract"]
+
+# Runs `zoerefine`; prints every attempt to connect to another machine.
+WATCHED = """
+import sys
+
+def watch(event, args):
+    if event == "socket.connect" and isinstance(args[1], tuple):
+        print("CONNECTED", args[1])
+    if event == "socket.getaddrinfo":
+        print("CONNECTED", args[0])
+
+sys.addaudithook(watch)
+from zoerefine.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def table(folder):
+    """The rows of runs.csv without their places."""
+    with open(folder / "runs.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [{key: value for key, value in row.items() if key != "path"} for row in rows]
+
+
+@pytest.fixture(scope="session")
+def expected(logged, tmp_path_factory):
+    out = tmp_path_factory.mktemp("expected")
+    analyze([str(logged("contract"))], out, metrics=["val_acc"], maximize=True)
+    return out
+
+
+@pytest.mark.parametrize("way", TRACKERS)
+def test_the_same_runs_give_the_same_tables(way, logged, expected, tmp_path):
+    analyze([str(logged(way))], tmp_path, metrics=["val_acc"], maximize=True)
+    assert table(tmp_path) == table(expected)
+    for name in ("groups.csv", "differences.csv", "tables.md"):
+        assert (tmp_path / name).read_bytes() == (expected / name).read_bytes(), name
+
+
+def test_the_table_holds_what_was_logged(expected):
+    for run, row in zip(LOGGED, table(expected), strict=True):
+        final = list(run.rows)[-1][1]
+        assert (row["run"], row["seed"], row["state"]) == (run.name, str(run.seed), "finished")
+        assert (row["model"], float(row["training.lr"])) == (run.settings["model"], run.lr)
+        assert {name: float(row[name]) for name in final} == final
+
+
+@pytest.mark.parametrize("way", TRACKERS)
+def test_curves_are_those_that_were_logged(way, logged):
+    found = {run.name: run for run in collect([str(logged(way))], metrics=["loss"]).runs}
+    for run in LOGGED:
+        curve = found[run.name].curves["loss"]
+        rows = {step: metrics["loss"] for step, metrics in run.rows}
+        assert dict(zip(curve.epochs, curve.refined, strict=True)) == rows
+
+
+def test_runs_of_all_trackers_stand_in_one_table(logged, tmp_path):
+    places = [str(logged(way)) for way in WAYS]
+    analyze(places, tmp_path, metrics=["val_acc"], maximize=True)
+    rows = table(tmp_path)
+    assert [row["run"] for row in rows] == len(WAYS) * [run.name for run in LOGGED]
+
+
+def test_the_cache_gives_the_same_runs(logged, tmp_path):
+    def collected():
+        cache = RunCache(tmp_path / "collected.json", ["loss"])
+        found = collect([str(logged(way)) for way in WAYS], cache=cache, metrics=["loss"])
+        cache.save()
+        return found
+
+    assert repr(collected()) == repr(collected())
+
+
+@pytest.mark.parametrize("way", TRACKERS)
+def test_reading_changes_no_file_and_contacts_no_server(way, logged, tmp_path):
+    store = logged(way)
+    words = ["analyze", store, "--out", tmp_path / "out", "--metric", "val_acc"]
+
+    def digests():
+        files = [store] if store.is_file() else [p for p in store.rglob("*") if p.is_file()]
+        return {str(path): digest_file(path) for path in files}
+
+    before = digests()
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, *map(str, words)],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "CONNECTED" not in done.stdout
+    assert digests() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_filter_and_grouping_work_on_settings_of_a_tracker(logged, tmp_path):
+    place = str(logged("tensorboard"))
+    found = collect([place], keeps=lambda settings: settings["training.lr"] < 0.3).runs
+    assert {run.settings["model"] for run in found} == {"cnn"}
+    analyze([place], tmp_path, by="model", metrics=["val_acc"], maximize=True)
+    with open(tmp_path / "groups.csv") as file:
+        assert [row["group"] for row in csv.DictReader(file)] == ["mlp", "cnn"]
+
+
+def test_parts_of_a_run_are_no_runs(tmp_path):
+    from torch.utils.tensorboard import SummaryWriter
+
+    for run in ("a", "b"):
+        for part in ("train", "validation"):
+            with SummaryWriter(str(tmp_path / "logs" / run / part)) as writer:
+                writer.add_scalar("epoch_loss", 0.5 if part == "train" else 0.75, 1)
+    runs = collect([str(tmp_path / "logs")]).runs
+    assert [run.name for run in runs] == ["a", "b"]
+    assert runs[0].finals == {"train/epoch_loss": 0.5, "validation/epoch_loss": 0.75}
+
+
+def test_a_summary_that_the_script_set_is_the_final_value(tmp_path):
+    wandb = pytest.importorskip("wandb", reason="W&B is not installed")
+    from tests.lab.runs.trackers.conftest import start_wandb
+
+    with start_wandb(wandb, tmp_path, LOGGED[0]) as run:
+        run.log({"val_acc": 0.5, "epoch": 10})
+        run.log({"val_acc": 0.25, "epoch": 20})
+        run.summary["val_acc"] = 0.5
+        run.config.update({"note": "x" * 100_000})  # longer than a block of the file
+    found = collect([str(tmp_path)], metrics=["val_acc"]).runs[0]
+    assert found.finals == {"val_acc": 0.5}
+    assert found.curves["val_acc"].epochs == [10, 20]
+    assert found.settings["note"] == "x" * 100_000
+    assert json.dumps(found.faults) == "[]"

@@ -1,0 +1,131 @@
+"""Runs written to MLflow: whole, once, and readable again."""
+
+import socket
+
+import pytest
+
+from tests.lab.runs.trackers.conftest import INSTALL, LOGGED, STEPS
+from tests.lab.runs.trackers.test_damaged_stores import copied
+from zoerefine.base.errors import UserError
+from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.trackers import mlflow_export
+from zoerefine.lab.runs.trackers.mlflow_export import export_runs, store_names
+
+pytest.importorskip("mlflow", reason=f"MLflow is not installed: {INSTALL}")
+
+TARGETS = ("mlflow.db", "mlruns")
+
+
+def export(place, target):
+    return export_runs([str(place)], collect([str(place)]), str(target))
+
+
+def read_back(target):
+    """Runs by name with every step and value."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(mlflow_export.store_uri(str(target)))
+    experiment = client.get_experiment_by_name("zoerefine").experiment_id
+    found = {}
+    for run in client.search_runs([experiment]):
+        histories = {
+            name: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)]
+            for name in run.data.metrics
+        }
+        assert run.info.run_name not in found
+        found[run.info.run_name] = (run, histories)
+    return found
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_run_is_there_once_with_its_history(name, logged, tmp_path):
+    target, place = tmp_path / name, logged("contract")
+    assert export(place, target).startswith("6 runs added")
+    assert export(place, target).startswith("0 runs added") and read_back(target)
+    found = read_back(target)
+    for run in LOGGED:
+        there, histories = found[run.name]
+        assert there.data.params["training.lr"] == str(run.lr)
+        assert there.data.params["seed"] == str(run.seed)
+        assert there.info.status == "FINISHED" and there.data.tags["zoerefine.digest"]
+        for metric in ("loss", "val_acc"):
+            assert sorted(histories[metric]) == [(s, values[metric]) for s, values in run.rows]
+
+
+@pytest.mark.parametrize("way", ["contract", "tensorboard"])
+def test_what_was_written_is_read_as_the_same_runs(way, logged, tmp_path):
+    export(logged(way), tmp_path / "mlflow.db")
+    before = collect([str(logged(way))], metrics=["loss"]).runs
+    after = collect([str(tmp_path / "mlflow.db")], metrics=["loss"]).runs
+    for old, new in zip(before, after, strict=True):
+        assert (new.name, new.seed, new.finals) == (old.name, old.seed, old.finals)
+        assert new.curves["loss"].epochs == old.curves["loss"].epochs
+        assert new.curves["loss"].refined == old.curves["loss"].refined
+        assert new.settings["training.lr"] == old.settings["training.lr"]
+
+
+def test_a_run_that_went_on_is_continued(logged, tmp_path):
+    place = copied(logged("contract"), tmp_path)
+    export(place, tmp_path / "mlflow.db")
+    with open(place / "run0" / "metrics.jsonl", "a") as file:
+        file.write('{"step": 5, "loss": 0.125, "val_acc": NaN}\n')
+    assert ", 1 continued, 5 there already" in export(place, tmp_path / "mlflow.db")
+    assert ", 6 there already" in export(place, tmp_path / "mlflow.db")
+    _, histories = read_back(tmp_path / "mlflow.db")["run0"]
+    assert len(histories["loss"]) == STEPS + 1 and sorted(histories["loss"])[-1] == (5, 0.125)
+    assert len(histories["val_acc"]) == STEPS + 1
+
+
+def test_an_export_that_was_interrupted_is_completed(logged, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(mlflow_export.MlflowTarget, "_write_state", stop)
+        with pytest.raises(KeyboardInterrupt):
+            export(logged("contract"), tmp_path / "mlflow.db")
+    assert export(logged("contract"), tmp_path / "mlflow.db").startswith("5 runs added")
+    found = read_back(tmp_path / "mlflow.db")
+    assert len(found) == len(LOGGED)
+    assert all(len(histories["loss"]) == STEPS for _, histories in found.values())
+
+
+def test_a_final_value_that_is_not_the_last_one_has_a_name_of_its_own(logged, tmp_path):
+    place = copied(logged("contract"), tmp_path)
+    (place / "run0" / "results.json").write_text('{"val_acc": 0.75, "parameters": 100}')
+    export(place, tmp_path / "mlflow.db")
+    there, _ = read_back(tmp_path / "mlflow.db")["run0"]
+    assert there.data.metrics["final.val_acc"] == 0.75
+    assert there.data.metrics["parameters"] == 100
+    assert there.data.metrics["val_acc"] == list(LOGGED[0].rows)[-1][1]["val_acc"]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_names_that_mlflow_refuses_are_replaced(name, logged, tmp_path):
+    place = copied(logged("contract"), tmp_path)
+    odd = '{"step": 9, "a<b>": 0.5, "a{b}": 0.25, "../up": 0.5, "/": 1.0, "%s": 0.5}' % ("x" * 300)
+    with open(place / "run0" / "metrics.jsonl", "a") as file:
+        file.write(odd + "\n")
+    export(place, tmp_path / name)
+    there, _ = read_back(tmp_path / name)["run0"]
+    assert there.data.metrics["a_b_"] == 0.5 and there.data.metrics["a_b__2"] == 0.25
+    assert there.data.metrics["up"] == 0.5
+    assert len(set(store_names(["a", "a_2", "a", "<", ">", "!"]).values())) == 5
+
+
+def test_a_server_that_does_not_answer_is_one_line(logged, monkeypatch):
+    monkeypatch.setenv(mlflow_export.RETRIES, "0")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(UserError, match=f"--to-mlflow http://127.0.0.1:{port}: ") as raised:
+        export(logged("contract"), f"http://127.0.0.1:{port}")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "uri", ["https://me:se/cr?et@host/x", "postgresql://me:secret@host/db", "http://secret@host"]
+)
+def test_a_password_in_the_address_is_refused_and_not_shown(uri, script, logged):
+    done = script("analyze", logged("contract"), "--out", "out", "--to-mlflow", uri)
+    assert done.returncode == 2 and done.stderr.startswith("error: --to-mlflow")
+    assert "cret" not in done.stdout + done.stderr and "out" not in done.stdout

@@ -1,0 +1,185 @@
+"""Studies for tests: without training, trained in this process, or made by the command."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import optuna
+import pytest
+
+from tests.conftest import CHECKOUT
+from tests.lab.search.gated_network import GATE
+from zoerefine.base.config import load_config
+from zoerefine.base.run_dir import RunDir
+from zoerefine.commands import search, search_script
+from zoerefine.depth.study.trials import OwnTraining
+from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
+from zoerefine.lab.search.study.storage import open_storage, storage_url
+from zoerefine.lab.search.study.study import Study
+from zoerefine.lab.search.study.trials import trial_run, without_duplicates
+from zoerefine.lab.search.workers.worker import run_worker
+
+CHECKPOINTS = "runs/tiny/study/trials/*/checkpoints/step-*.pt"
+GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
+
+
+@pytest.fixture
+def open_study(tiny, tmp_path):
+    """A study whose trials the test ends itself: open_study("{TRAIN: ...}", "STUDY.TRIALS", 2)."""
+
+    def make(space, *words, folder="study"):
+        cfg = load_config(tiny, ["SEARCH", space, *map(str, words)])
+        return Study(OwnTraining(cfg), RunDir(tmp_path / folder))
+
+    return make
+
+
+@pytest.fixture
+def searched(open_study):
+    """A study trained here by one worker: searched("{TRAIN: ...}", "STUDY.TRIALS", 2) -> Study."""
+
+    def search(space, *words, enqueued=(), folder="study"):
+        study = open_study(space, "TRAIN.EPOCHS", 1, *words, folder=folder)
+        study.subject.save(study.run)
+        enqueue(study, params_to_try(study.subject, enqueued))
+        run_worker(study.run, "here")
+        return study
+
+    return search
+
+
+@pytest.fixture
+def slow(tiny):
+    """A search whose trials write a checkpoint after each of twenty steps."""
+    tiny.write_text(
+        tiny.read_text()
+        + "STUDY: {TRIALS: 3, HEARTBEAT_S: 1}\n"
+        + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.01}}}\n"
+    )
+    words = ["TRAIN.EPOCHS", "10", "TRAIN.CHECKPOINT_S", "0.0", "TRAIN.PICTURES", "0"]
+    return ["--config", tiny, *words]
+
+
+@pytest.fixture
+def gated(slow, tmp_path, monkeypatch):
+    """That search; a training waits after two steps until `gated.open()`."""
+    paths = [str(CHECKOUT), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    gate = tmp_path / "gate"
+    monkeypatch.setenv(GATE, str(gate))
+    network = "tests.lab.search.gated_network:Gated"
+    words = [*slow, "MODEL.NAME", network, "STUDY.HEARTBEAT_S", "20"]
+    return SimpleNamespace(words=words, open=gate.touch)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A repository with this tree as it stands, committed."""
+    folder = tmp_path / "tree"
+    subprocess.run([*GIT, "clone", "-q", CHECKOUT, folder], check=True)
+    for part in ("zoerefine", "platform"):
+        shutil.copytree(CHECKOUT / part, folder / part, dirs_exist_ok=True)
+    commit(folder)
+    return folder
+
+
+def commit(folder):
+    """Commit all changes, or nothing."""
+    subprocess.run([*GIT, "-C", folder, "add", "-A"], check=True)
+    words = ("commit", "-q", "--allow-empty", "-m", "next")
+    subprocess.run([*GIT, "-C", folder, *words], check=True)
+
+
+def children(pid):
+    """Processes that a process has started."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def training_runs(tmp_path):
+    """Runs of trials that have written a checkpoint, the one that started last first."""
+    folders = {path.parent.parent for path in tmp_path.glob(CHECKPOINTS)}
+    return sorted(map(RunDir, folders), key=lambda run: run.status().started, reverse=True)
+
+
+class StudyOnDisk:
+    """The study that the command made in the test's folder, from whatever commit."""
+
+    def __init__(self, tmp_path, name="tiny"):
+        self.run = RunDir(tmp_path / "runs" / name / "study")
+        cfg = load_config(self.run.config_file)
+        storage = open_storage(storage_url(cfg.STUDY.STORAGE, self.run.path), 60)
+        self.optuna = optuna.load_study(study_name=name, storage=storage)
+
+    def trials(self):
+        return without_duplicates(self.optuna.get_trials())
+
+    def outcomes(self):
+        """Number, state, values and figure of each trial."""
+        return [(one.number, one.state, one.params, one.value) for one in self.trials()]
+
+    def continued(self):
+        """Trials that a worker left and another continued."""
+        return [trial for trial in self.trials() if trial.user_attrs.get("lost_claims")]
+
+
+def check_finished_study(tmp_path, trials=3):
+    """Every trial ran once, in a finished run that has the trial's number and value."""
+    study = StudyOnDisk(tmp_path)
+    found = study.trials()
+    states = [trial.state.name for trial in found]
+    assert set(states) <= {"COMPLETE", "PRUNED"}
+    assert "COMPLETE" in states
+    assert [trial.number for trial in found] == list(range(trials))
+    folders = sorted(path.name for path in (study.run.path / "trials").iterdir())
+    assert folders == [f"{number:04d}" for number in range(trials)]
+    for trial in found:
+        run = trial_run(study.run, trial.number)
+        assert run.status().state == "finished"
+        steps = [row["step"] for row in run.metrics() if row["phase"] == "train"]
+        assert steps == sorted(set(steps))
+        if trial.state.name == "COMPLETE":
+            value = run.read_json(run.results_file)["val"]["refined"]["abs_rel"]
+            assert trial.value == value
+    return study
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """The user's folder, and the folder of mirrors and workspaces."""
+    monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def open_script_study(tmp_path):
+    """A study of a script, as its driver makes it: open_script_study(repository, *words)."""
+
+    def make(repository, *words, space="0.001..0.1 log", **values):
+        settings = repository.set(**values)
+        words = search_words(repository, *words, *settings, space=space)
+        args = search.parser().parse_intermixed_args(words)
+        args.cwd = "workspace"
+        subject = search_script.make_subject(args, (), search.study_words(args))
+        study = Study(subject, RunDir(subject.folder))
+        subject.save(study.run)
+        enqueue(study, params_to_try(subject, args.enqueue))
+        return study
+
+    return make
+
+
+def search_words(repository, *words, space="0.001..0.1 log"):
+    """The words of a search of the script's learning rate."""
+    objective = ["--metric", "val_acc", "--maximize"]
+    searched = ["--search", f"{repository.keys['lr']}={space}"] if space else []
+    return [*repository.job(), *objective, *searched, *map(str, words)]
+
+
+def study_on_disk(tmp_path):
+    """The only study that was made: its run, and its trials that count."""
+    (folder,) = tmp_path.glob("runs/*/study")
+    name = folder.parent.name
+    study = optuna.load_study(study_name=name, storage=f"sqlite:///{folder / 'study.db'}")
+    return RunDir(folder), without_duplicates(study.trials)

@@ -1,0 +1,201 @@
+"""A study of a script that takes no config: its values are options."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests.foreign import commit_files
+from zoerefine.base.yaml.read import read_yaml
+from zoerefine.cli import main
+
+SCRIPT = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, required=True)
+parser.add_argument("--net.name", dest="name", choices=["a", "b"], default="a")
+parser.add_argument("--epochs", type=int, default=1)
+args = parser.parse_args()
+for epoch in range(args.epochs):
+    print(f"epoch {epoch} val_acc={1 - args.lr - (args.name == 'b') + epoch / 100!r}")
+"""
+
+
+@pytest.fixture
+def user(tmp_path, monkeypatch):
+    """A folder with a repository: user(command, *words) -> standard error."""
+    monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "fit.py").write_text(SCRIPT)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        who = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
+        subprocess.run([*who, *words], cwd=repository, check=True)
+
+    def call(*words, code=0):
+        command = [sys.executable, "-m", "zoerefine", *words]
+        done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=300)
+        assert done.returncode == code, done.stderr
+        return done.stderr
+
+    call.folder = repository
+    return call
+
+
+def test_searched_values_are_options_and_the_best_runs_again(user, capsys):
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py"]
+    job += [r"--metric-pattern=val_acc=(\S+)"]
+    space = ["--search", "lr=[0.5, 0.25]", "--search", "net.name=[a, b]"]
+    command = ["search", *job, "--metric", "val_acc", "--maximize", "--grid", *space, "epochs", "2"]
+    printed = user(*command)
+    assert "best val_acc 0.76" in printed
+    study = user.folder / "runs" / "fit" / "study"
+    assert read_yaml(study / "best.yaml").tree == {"lr": 0.25, "net": {"name": "a"}}
+    again = printed.split("best again: zoerefine ")[1].splitlines()[0]
+    words = [word.strip("'") for word in again.split()]
+    user(*words)
+    log = (user.folder / "runs" / "fit" / "latest" / "log.txt").read_text()
+    assert log.splitlines()[-1] == "epoch 1 val_acc=0.76"
+    assert "4 of 4 trials ended" in user(*command)  # and trains none of them again
+    assert len(list((study / "trials").iterdir())) == 4
+    assert main(["show", str(study)]) == 0
+    page = capsys.readouterr().out
+    assert "kept as" not in page
+    assert page.endswith(
+        "its study, maximize val_acc:\n  trials    4: 4 completed\n"
+        f"  best      trial 2, val_acc 0.76; lr 0.25, net.name a\n            {study}/best.yaml\n"
+    )
+
+
+ECHO = """
+import json, sys
+print("words", json.dumps(sys.argv[1:]), flush=True)
+print("val_acc=0.5")
+"""
+
+
+def called_with(user):
+    """The words that the script got, by trial."""
+    logs = sorted((user.folder / "runs" / "fit" / "study" / "trials").glob("*/log.txt"))
+    lines = [line for log in logs for line in log.read_text().splitlines()]
+    return [json.loads(line.removeprefix("words ")) for line in lines if line.startswith("words ")]
+
+
+@pytest.fixture
+def echo(user):
+    """The words that the script gets in each trial of a grid: echo(values) -> [word, ...]."""
+    (user.folder / "fit.py").write_text(ECHO)
+    who = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
+    subprocess.run([*who, "commit", "-qam", "echo"], cwd=user.folder, check=True)
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
+    job += [r"--metric-pattern=val_acc=(\S+)", "--grid"]
+
+    def call(values):
+        call.printed = printed = user("search", *job, "--search", f"opt={values}")
+        words = [word for (word,) in called_with(user)]
+        assert f"{len(words)} of {len(words)} trials ended" in printed
+        return words
+
+    call.job = job
+    return call
+
+
+def test_a_script_gets_texts_as_options_without_quotes(echo):
+    texts = ["adam", "1e-3", "null", "true", "a: b", "it's", "", "a b"]
+    assert sorted(echo(json.dumps([*texts, 1, None, [1, "a"]]))) == sorted(
+        [*(f"--opt={text}" for text in texts), "--opt=1", "--opt=null", "--opt=[1, 'a']"]
+    )
+
+
+def test_the_command_that_runs_the_best_again_has_its_text(user, echo):
+    assert echo('["1e-3"]') == ["--opt=1e-3"]
+    command = shlex.split(echo.printed.split("best again: zoerefine ")[1].splitlines()[0])
+    user(*command)
+    log = (user.folder / "runs" / "fit" / "latest" / "log.txt").read_text()
+    assert 'words ["--opt=1e-3"]' in log
+
+
+def test_a_script_with_a_config_gets_texts_as_options_too(user, echo):
+    (user.folder / "fit.yaml").write_text("A: {S: text}\n")
+    printed = user("search", *echo.job, "--config", "fit.yaml", "--overrides", "options",
+                   "--search", "A.S=['a: b', 'null', '1e-3']")  # fmt: skip
+    assert "3 of 3 trials ended" in printed
+    words = {word for trial in called_with(user) for word in trial if word.startswith("--A")}
+    assert words == {"--A.S=a: b", "--A.S=null", "--A.S=1e-3"}
+
+
+def test_every_value_of_a_grid_is_tried_though_python_calls_some_equal(echo):
+    assert sorted(echo('[true, 1, 1.0, "1"]')) == ["--opt=1", "--opt=1", "--opt=1.0", "--opt=True"]
+
+
+def test_patience_ends_a_study_whose_script_no_longer_improves(user):
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
+    job += [r"--metric-pattern=val_acc=(\S+)", "--search", "epochs=1..50"]
+    printed = user("search", *job, "--trials", "9", "lr", "0.5", "STUDY.PATIENCE", "2")
+    assert "no better trial among the last 2 (STUDY.PATIENCE)" in printed
+    trials = list((user.folder / "runs" / "fit" / "study" / "trials").iterdir())
+    assert 3 <= len(trials) < 9
+
+
+def test_a_range_ends_at_its_last_step(user):
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
+    job += [r"--metric-pattern=val_acc=(\S+)", "--search", "lr=0.1..0.4 step 0.2"]
+    job += ["--search", "epochs=1..4 step 2", "--grid"]
+    command = [sys.executable, "-m", "zoerefine", "search", *job, "--plan"]
+    plan = subprocess.run(command, cwd=user.folder, capture_output=True, text=True).stdout
+    assert "lr: 0.1 to 0.3 in steps of 0.2" in plan
+    assert "epochs: 1 to 3 in steps of 2" in plan
+    printed = user("search", *job)
+    study = user.folder / "runs" / "fit" / "study"
+    logs = [path.read_text() for path in study.glob("workers/*.log")]
+    assert "Warning" not in "".join([printed, *logs])
+    assert "4 of 4 trials ended" in printed
+    assert read_yaml(study / "best.yaml").tree == {"lr": 0.3, "epochs": 1}  # it is minimized
+
+
+THREADS = """
+import os
+print(f"threads={os.environ.get('OMP_NUM_THREADS', 0)}")
+"""
+
+
+def test_a_trial_and_the_best_again_have_the_threads_of_the_worker(user, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("ZOEREFINE_CORES", "3")
+    commit_files(user.folder, {"fit.py": THREADS})
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py"]
+    job += [r"--metric-pattern=threads=(\S+)"]
+    space = ["--search", "lr=[0.5, 0.25]", "--workers", "3", "--grid"]
+    printed = user("search", *job, "--metric", "threads", *space)
+    study = user.folder / "runs" / "fit" / "study"
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    user("reproduce", str(study / "trials" / "0001"))
+    again = printed.split("best again: zoerefine ")[1].splitlines()[0]
+    user(*shlex.split(again))
+    log = (user.folder / "runs" / "fit" / "latest" / "log.txt").read_text()
+    assert log == "threads=1\n"
+
+
+def test_values_that_change_nothing_are_named(user):
+    commit_files(user.folder, {"fit.py": "print('val_acc=0.5')\n"})
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py"]
+    job += [r"--metric-pattern=val_acc=(\S+)", "--metric", "val_acc"]
+    printed = user("search", *job, "--grid", "--search", "lr=[0.5, 0.25]")
+    question = "all 2 finished trials have exactly the same metrics; does the script read lr?"
+    assert question in printed
+
+
+def test_a_misspelled_metric_ends_the_search_and_the_right_one_continues_it(user):
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--maximize"]
+    job += [r"--metric-pattern=val_acc=(\S+)", "--search", "lr=[0.5, 0.25, 0.125]", "--grid"]
+    message = user("search", *job, "--metric", "val_ac", code=2)
+    assert "no metric val_ac: it has val_acc" in message.splitlines()[-1], message
+    trials = user.folder / "runs" / "fit" / "study" / "trials"
+    (first,) = trials.iterdir()
+    started = (first / "status.json").read_text()
+    printed = user("search", *job, "--metric", "val_acc")
+    assert "3 of 3 trials ended" in printed and "val_acc 0.875" in printed
+    assert (first / "status.json").read_text() == started  # it was not run again
+    assert "other settings" in user("search", *job, "--metric", "loss", code=2)

@@ -1,0 +1,116 @@
+"""The wheel, without a checkout: every command works from an empty folder."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from zoerefine.base.run_dir import RunDir
+from zoerefine.cli import COMMANDS
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+BUILT_FROM = "zoerefine", "configs", "pyproject.toml", "setup.py", "README.md", "LICENSE"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder where the wheel is installed; its requirements are those of this environment."""
+    source, folder = (tmp_path_factory.mktemp(name) for name in ("source", "installed"))
+    for name in BUILT_FROM:
+        if (CHECKOUT / name).is_dir():
+            copytree(CHECKOUT / name, source / name)
+        else:
+            (source / name).write_bytes((CHECKOUT / name).read_bytes())
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    local = ("--no-deps", "--no-index")
+    build = [*pip, "wheel", *local, "--no-build-isolation", "--wheel-dir", folder, source]
+    subprocess.run(build, check=True)
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([*pip, "install", *local, "--target", folder, wheel], check=True)
+    return folder
+
+
+@pytest.fixture
+def wheel(installed, tmp_path):
+    """Run a command of the installed wheel in an empty folder: wheel("config", "TRAIN")."""
+
+    def run(*words, **variables):
+        return subprocess.run(
+            [sys.executable, "-m", "zoerefine", *map(str, words)],
+            cwd=tmp_path,
+            env=run.environment | variables,
+            capture_output=True,
+            text=True,
+        )
+
+    folders = {"PYTHONPATH": installed, "ZOEREFINE_HOME": tmp_path / "home"}
+    run.environment = os.environ | {name: str(folder) for name, folder in folders.items()}
+    return run
+
+
+def test_every_command_has_its_help(wheel):
+    for name in COMMANDS:
+        done = wheel(name, "--help")
+        assert (done.returncode, done.stderr) == (0, ""), name
+
+
+def test_example_configs_come_with_the_wheel(wheel, tmp_path):
+    shipped = wheel("config", "--example", "demo")
+    assert shipped.stdout == (CHECKOUT / "configs" / "demo.yaml").read_text()
+    for name in ("demo", "configs/demo.yaml", "compare/unet"):
+        assert wheel("config", "--config", name, "MODEL.NAME").returncode == 0, name
+    wrong = wheel("config", "--example", "dmeo")
+    assert wrong.stderr.startswith("error: no example config dmeo; there are compare/guided, ")
+    (tmp_path / "demo").write_text("RUN: {NAME: mine}\n")
+    assert "mine" in wheel("config", "--config", "demo", "RUN").stdout
+
+
+def test_training_and_the_rest_need_no_checkout(wheel, tmp_path):
+    def succeeds(*words):
+        done = wheel(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    succeeds("data", "synthesize", "data/synthetic", "--scenes", 8, "--clips", 1, "--frames", 2)
+    succeeds("search", "--config", "demo", "--plan", "DATA.ROOT", "data/synthetic")
+    (tmp_path / ".git").mkdir()  # somebody's repository is not ours
+    succeeds("train", "--config", "demo", "DATA.ROOT", "data/synthetic", "TRAIN.EPOCHS", 1,
+             "MODEL.BASE", 8)  # fmt: skip
+    run = RunDir(tmp_path / "runs" / "demo" / "latest")
+    assert run.read_json(run.provenance_file)["commit"] == ""
+
+
+def test_the_demo_launches_from_a_repository_of_its_own(wheel, tmp_path):
+    made = wheel("data", "synthesize", "world", "--scenes", 8, "--clips", 1, "--frames", 1)
+    assert made.returncode == 0, made.stderr
+    script = "from zoerefine.demo import demo_repository; demo_repository(); demo_repository()"
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, env=wheel.environment)
+    done = wheel("run", "--repo", "zoerefine-demo", "--commit", "HEAD", "--config", "demo",
+                 "--module", "search.py", "DATA.ROOT", tmp_path / "world", "STUDY.TRIALS", 1,
+                 "STUDY.EPOCHS", 1, "STUDY.THEN", "", "MODEL.BASE", 8)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs" / "demo" / "latest" / "best.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "package"),
+    [
+        (("dashboard", "."), "optuna_dashboard"),
+        (("data", "inspect", "world", "--picture", "a.png"), "matplotlib"),
+    ],
+)
+def test_a_missing_package_is_one_line(words, package, wheel, installed, tmp_path):
+    wheel("data", "synthesize", "world", "--scenes", 1, "--clips", 1, "--frames", 1)
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    text = f"raise ModuleNotFoundError('none', name='{package}')"
+    (blocked / f"{package}.py").write_text(text)
+    done = wheel(*words, PYTHONPATH=f"{blocked}{os.pathsep}{installed}")
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        f"error: {sys.executable} has no package {package}: `pip install zoerefine` installs what "
+        "is missing\n"
+    )

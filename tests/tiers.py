@@ -1,0 +1,74 @@
+"""The two tiers of tests: `make test` runs the quick one, `make test-all` the full one as well.
+
+`full.txt` lists the cases of the full tier. A case that takes longer than its tier allows fails.
+"""
+
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+FULL = Path(__file__).with_name("full.txt")
+LIMIT_S = {"quick": 60, "full": 600}  # of one call; under load it takes several times its own time
+# Who asks for more kills or damaged inputs than `make test-all` waits longer.
+MORE = ("ZOEREFINE_FUZZ", "ZOEREFINE_REAL_DATA")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if tier(item.nodeid) == "full":
+            item.add_marker("full")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    name = tier(item.nodeid)
+    too_long = report.when == "call" and report.passed and call.duration > LIMIT_S[name]
+    if too_long and not asked_for_more() and not item.config.option.usepdb:
+        report.outcome, report.longrepr = "failed", too_slow(item.nodeid, call.duration, name)
+    return report
+
+
+def tier(case):
+    """`full` or `quick`."""
+    return "full" if any(pattern.fullmatch(case) for pattern in patterns()) else "quick"
+
+
+@cache
+def patterns():
+    return [re.compile(as_regex(line), re.DOTALL) for line in lines()]
+
+
+@cache
+def lines():
+    """What `full.txt` lists."""
+    texts = FULL.read_text().splitlines()
+    return [text for text in texts if text and not text.startswith("#")]
+
+
+def exists(line):
+    """Whether the file and the test that a line names are there."""
+    path, _, name = line.partition("::")
+    file, test = FULL.parents[1] / path, name.partition("[")[0]
+    return file.is_file() and (test in ("", "*") or f"def {test}(" in file.read_text())
+
+
+def as_regex(line):
+    """A line stands for its own case, and for the cases of its file or test."""
+    return ".*".join(map(re.escape, line.split("*"))) + r"((::|\[).*)?"
+
+
+def too_slow(case, seconds, name):
+    text = (
+        f"{case} took {seconds:.0f} s: it is of the {name} tier, whose limit is {LIMIT_S[name]} s"
+    )
+    return f"{text}; make it faster" + (f", or list it in tests/{FULL.name}" * (name == "quick"))
+
+
+def asked_for_more():
+    kills = int(os.environ.get("ZOEREFINE_TEST_KILLS") or 0)
+    return kills > 3 or any(os.environ.get(name) for name in MORE)

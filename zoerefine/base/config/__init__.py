@@ -1,0 +1,55 @@
+"""The configuration: every key with its default, allowed values and meaning; loading and saving.
+
+schema.py declares the keys, loading.py reads files and command lines, combinations.py knows which
+values exclude each other. docs/configuration.md shows it from the outside.
+"""
+
+from typing import TYPE_CHECKING
+
+from zoerefine.base.config.loading import (
+    Resolved,
+    check_value,
+    defaults,
+    load_config,
+    merge,
+    resolve_config,
+    resolve_path,
+    save_config,
+    to_dict,
+    training_size,
+)
+
+if TYPE_CHECKING:
+    from zoerefine.base.config.schema import Config
+else:
+    from yacs.config import CfgNode as Config
+
+__all__ = [
+    "Config",
+    "Resolved",
+    "check_value",
+    "defaults",
+    "load_config",
+    "merge",
+    "resolve_config",
+    "resolve_path",
+    "save_config",
+    "to_dict",
+    "training_size",
+]
+
+# What other packages import from here; the rest is this package's own.
+OPEN = (
+    "combinations",
+    "data_keys",
+    "declare",
+    "examples",
+    "explain",
+    "loading",
+    "schema",
+    "search_values",
+    "searched_keys",
+    "study_keys",
+    "training_keys",
+    "value_types",
+)

@@ -1,0 +1,120 @@
+"""File locks between processes. The system frees a lock when its last holder is gone.
+
+They are Linux's "open file description" locks (fcntl(2), F_OFD_SETLK): a lock belongs to an open
+file, so it also ends with `kill -9`, and a child process that inherits the descriptor keeps the
+lock for as long as it lives. Threads exclude each other too, since each opens the file separately.
+
+A lock file lies beside what its holder writes, so that every machine that can write there meets
+it. What only reads takes no lock: packed caches, bundles and finished runs never change, and so
+they can be used from read-only storage.
+"""
+
+import errno
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from zoerefine.base.errors import UserError
+
+FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length (0: the whole file), process
+
+
+@contextmanager
+def lock(path: Path, shared: bool = False) -> Iterator[int]:
+    """Wait for a lock and hold it; yields the file descriptor.
+
+    Raises:
+        UserError: the lock file cannot be made, or its file system has no locks.
+    """
+    descriptor = _open_locked(path, fcntl.F_RDLCK if shared else fcntl.F_WRLCK, wait=True)
+    assert descriptor is not None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def try_lock(path: Path, make_folder: bool = True) -> Iterator[int | None]:
+    """Hold a lock if it is free: yields the file descriptor, or None where it is taken.
+
+    Raises:
+        UserError: like `lock`.
+        FileNotFoundError: without `make_folder`, the lock file's folder does not exist.
+    """
+    descriptor = _open_locked(path, fcntl.F_WRLCK, wait=False, make_folder=make_folder)
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds a lock. Takes no lock and writes nothing."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _request(fcntl.F_WRLCK))
+    finally:
+        os.close(descriptor)
+    kind: int = struct.unpack(FLOCK, answer)[0]
+    return kind != fcntl.F_UNLCK
+
+
+def _open_locked(path: Path, kind: int, wait: bool, make_folder: bool = True) -> int | None:
+    while True:
+        descriptor = _open(path, make_folder)
+        try:
+            if not _acquire(descriptor, path, kind, wait):
+                os.close(descriptor)
+                return None
+            if _is_still_at(path, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _open(path: Path, make_folder: bool) -> int:
+    try:
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not make_folder:
+            raise
+        raise UserError(f"{path.parent} cannot be written to: {error.strerror}") from None
+
+
+def _acquire(descriptor: int, path: Path, kind: int, wait: bool) -> bool:
+    command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
+    try:
+        fcntl.fcntl(descriptor, command, _request(kind))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.EINVAL, errno.EOPNOTSUPP):
+            raise
+        raise UserError(
+            f"the file system of {path.parent} has no file locks: use a folder on another one"
+        ) from None
+    return True
+
+
+def _is_still_at(path: Path, descriptor: int) -> bool:
+    """False where a clean-up removed the lock file while we waited for it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _request(kind: int) -> bytes:
+    return struct.pack(FLOCK, kind, os.SEEK_SET, 0, 0, 0)

@@ -1,0 +1,149 @@
+"""What makes two runs the same: one table of which config keys decide results.
+
+Four rules are derived from it. Each is a set of roles, and what it leaves out has a reason here:
+
+- a training is named by the keys that decide its result (`training_settings`);
+- a group of runs in the analysis is a training without its seed (`group_settings`);
+- a study is a training and what is searched (`study_settings`);
+- a launch is a job whose data are not read yet, so their place stands for them, and a search that
+  is given a larger budget has more to do (`launch_settings`).
+
+A key that the table does not name decides results.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+from zoerefine.base.files.atomic import digest_json
+from zoerefine.base.yaml.keys import flatten
+from zoerefine.base.yaml.read import YamlError, load_yaml
+
+SEED = "SEED"
+OWN_MODULES = "zoerefine."
+
+
+class Role(Enum):
+    """What a config key decides."""
+
+    RESULT = "the result of a training"
+    DATA = "where the data are; their digest is recorded"
+    PLACE = "where files are written"
+    SPEED = "how fast it runs; the bits are the same"
+    REPORT = "what is recorded while it runs"
+    SEARCH = "what a search tries and compares"
+    BUDGET = "how much a search tries, and by what means"
+    CLUSTER = "what a cluster reserves for a job"
+
+
+# By key, or by group for all of its keys that are not named themselves.
+ROLES: Mapping[str, Role] = {
+    "RUN": Role.PLACE,
+    "DATA.ROOT": Role.DATA,
+    "DATA.POINTS": Role.DATA,
+    "CACHE.ROOT": Role.PLACE,
+    "CACHE.WORKERS": Role.SPEED,
+    "LOADER.TIER": Role.SPEED,
+    "LOADER.THREADS": Role.SPEED,
+    "POINTS.EVALUATED": Role.REPORT,
+    "TRAIN.LOG_EVERY": Role.REPORT,
+    "TRAIN.PICTURES": Role.REPORT,
+    "TRAIN.HISTOGRAMS": Role.REPORT,
+    "TRAIN.CHECKPOINT_S": Role.REPORT,
+    "TRAIN.CHECKPOINTS": Role.REPORT,
+    "STUDY": Role.BUDGET,
+    "STUDY.EPOCHS": Role.SEARCH,
+    "STUDY.OBJECTIVES": Role.SEARCH,
+    "STUDY.CONSTRAINTS": Role.SEARCH,
+    "SEARCH": Role.SEARCH,
+    "CLUSTER": Role.CLUSTER,
+}
+
+TRAINING = {Role.RESULT}
+STUDY = {Role.RESULT, Role.SEARCH}
+LAUNCH = {Role.RESULT, Role.SEARCH, Role.BUDGET, Role.DATA}
+
+
+@lru_cache(maxsize=4096)  # an analysis asks for the same keys of every run
+def role_of(key: str) -> Role:
+    """The role of a key such as `TRAIN.LR`."""
+    while key:
+        if key in ROLES:
+            return ROLES[key]
+        key = key.rpartition(".")[0]
+    return Role.RESULT
+
+
+def settings(tree: Mapping[str, Any], roles: set[Role]) -> dict[str, Any]:
+    """The keys of these roles in a config tree, as one level: `TRAIN.LR: value`."""
+    return {key: value for key, value in flatten(tree).items() if role_of(key) in roles}
+
+
+def training_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the result of a training, besides commit, machine and data."""
+    return settings(tree, TRAINING)
+
+
+def training_digest(tree: Mapping[str, Any]) -> str:
+    """SHA-256 of `training_settings`, in hex: `config_digest` in provenance.json."""
+    return digest_json(training_settings(tree))
+
+
+def study_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the trials of a study, besides commit, machine, data and budget."""
+    return settings(tree, STUDY)
+
+
+def group_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """What runs of one group have in common: all of `training_settings` but the seed."""
+    return {key: value for key, value in training_settings(tree).items() if key != SEED}
+
+
+def compared_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """What the analysis can filter and group by: also what decides speed or what is recorded."""
+    compared = {Role.RESULT, Role.SPEED, Role.REPORT}
+    return {key: value for key, value in settings(tree, compared).items() if key != SEED}
+
+
+def launch_settings(
+    config: Mapping[str, Any] | str, overrides: Sequence[str], module: str
+) -> dict[str, Any]:
+    """What decides what a launched job does, besides its commit, module and arguments.
+
+    The keys of another repository's job are not known: all of them decide, as they are written.
+
+    Args:
+        config: its tree, or for a file that is not YAML its content.
+    """
+    if not module.startswith(OWN_MODULES) or isinstance(config, str):
+        return {"config": _with_text_keys(config), "overrides": list(overrides)}
+    flat = flatten(config)
+    for key, text in zip(overrides[::2], overrides[1::2], strict=True):
+        flat = {k: v for k, v in flat.items() if k != key and not k.startswith(f"{key}.")}
+        flat |= flatten({key: _value(text)})
+    return {key: value for key, value in flat.items() if role_of(key) in LAUNCH}
+
+
+def _with_text_keys(tree: Any) -> Any:
+    """As JSON has it; keys that are numbers could not be sorted beside words."""
+    return json.loads(json.dumps(tree))
+
+
+def _value(text: str) -> Any:
+    try:
+        return load_yaml(text)
+    except YamlError:
+        return text
+
+
+def differences(
+    one: Mapping[str, Any], other: Mapping[str, Any], roles: set[Role]
+) -> dict[str, tuple[Any, Any]]:
+    """The keys of these roles in which two config trees differ, with both values."""
+    ours, theirs = settings(one, roles), settings(other, roles)
+    keys = [*ours, *(key for key in theirs if key not in ours)]
+    return {
+        key: (ours.get(key), theirs.get(key)) for key in keys if ours.get(key) != theirs.get(key)
+    }

@@ -1,0 +1,212 @@
+"""Progress and messages on stderr: bars on a terminal, plain lines elsewhere, nothing if quiet."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+Item = TypeVar("Item")
+
+FIRST_LINE_S, LONGEST_PAUSE_S = 10.0, 300.0
+PAUSE_SHARE = 0.1  # of the time so far, between two plain lines
+
+_quiet = False
+_listeners: list[Callable[[str], None]] = []
+
+
+class Progress(Protocol):
+    """What shows progress; tqdm's bar and `PlainLines` have this face."""
+
+    n: float
+    initial: float
+
+    def update(self, count: float = 1) -> object:
+        """Count items that are done."""
+
+    def set_postfix_str(self, text: str) -> object:
+        """Show a text beside the count."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> object: ...
+
+
+class PlainLines:
+    """Progress as whole lines, for a file or a pipe: one at times, and one at the end."""
+
+    def __init__(self, total: int, label: str, unit: str, initial: int) -> None:
+        self.total, self.label, self.unit = total, label, unit
+        self.n: float = initial
+        self.initial: float = initial
+        self._text = ""
+        self._began = time.monotonic()
+        self._due = self._began + FIRST_LINE_S
+
+    def update(self, count: float = 1) -> None:
+        self.n += count
+        now = time.monotonic()
+        if now >= self._due and self.n < self.total:
+            pause = min(LONGEST_PAUSE_S, max(FIRST_LINE_S, PAUSE_SHARE * (now - self._began)))
+            self._due = now + pause
+            say(self.line("left"))
+
+    def set_postfix_str(self, text: str) -> None:
+        self._text = f", {text}"
+
+    def line(self, last: str) -> str:
+        """`packing: 120/240 frame, 80.0 frame/s, 0:01 left`."""
+        seconds = time.monotonic() - self._began
+        rate = (self.n - self.initial) / seconds if seconds > 0 else 0.0
+        if last == "left":
+            seconds = (self.total - self.n) / rate if rate > 0 else 0.0
+        pace = f"{rate:.1f} {self.unit}/s" if rate >= 1 or not rate else f"{1 / rate:.1f} s each"
+        speed = f"{pace}, {duration(seconds)} {last}"
+        return f"{self.label}: {self.n:.0f}/{self.total} {self.unit}, {speed}{self._text}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None and self.n:
+            say(self.line("in all"))
+
+
+def bar(total: int, label: str, unit: str, initial: int = 0) -> Progress:
+    """Progress of `total` items: a bar on a terminal, lines elsewhere."""
+    if not on_terminal() or is_hidden():
+        return PlainLines(total, label, unit, initial)
+    from tqdm import tqdm  # imported late: a launch draws no bar
+
+    return tqdm(total=total, initial=initial, desc=label, unit=unit, leave=True, dynamic_ncols=True)
+
+
+def track(items: Iterable[Item], total: int, label: str, unit: str) -> Iterator[Item]:
+    """Yield `items` and show how many are done."""
+    with bar(total, label, unit) as progress:
+        for item in items:
+            yield item
+            progress.update()
+
+
+def on_terminal() -> bool:
+    """Whether both outputs are a terminal, where a line can be drawn again."""
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def be_quiet(quiet: bool = True) -> None:
+    """Hide progress and messages of this process from now on, or show them again."""
+    global _quiet
+    _quiet = quiet
+
+
+def is_quiet() -> bool:
+    """Whether progress and messages are hidden: --quiet."""
+    return _quiet
+
+
+def silent() -> bool:
+    """Whether this is a torchrun process other than the first, which prints for all."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK") != "0"
+
+
+def is_hidden() -> bool:
+    """Whether this process shows no progress and no messages."""
+    return _quiet or silent()
+
+
+def say(line: str) -> None:
+    """Print a message on stderr, above a progress bar if one is drawn."""
+    show(line, hidden=is_hidden())
+
+
+def warn(line: str) -> None:
+    """Print a warning on stderr, even if quiet."""
+    show(f"warning: {line}", hidden=silent())
+
+
+def show(line: str, hidden: bool) -> None:
+    """Give a message to who listens, and print it unless it is hidden."""
+    for listener in _listeners:
+        listener(line)
+    if hidden:
+        return
+    if "tqdm" in sys.modules:
+        sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
+    else:
+        print(line, file=sys.stderr)
+
+
+@contextmanager
+def heard_by(listener: Callable[[str], None]) -> Iterator[None]:
+    """While entered, `listener` gets every message, also where none is printed."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def duration(seconds: float) -> str:
+    """`0:07`, `12:30` or `1:02:30`."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+@dataclass(frozen=True)
+class Span:
+    """Work on one batch: a bar of the drawing. Times are seconds since the timeline began."""
+
+    row: str
+    batch: int
+    start: float
+    end: float
+
+
+class Timeline:
+    """Collects spans from any thread."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._began = time.perf_counter()
+
+    @contextmanager
+    def span(self, row: str, batch: int) -> Iterator[None]:
+        """Record when the block begins and ends."""
+        start = self.now()
+        try:
+            yield
+        finally:
+            self.spans.append(Span(row, batch, start, self.now()))
+
+    def now(self) -> float:
+        """Seconds since the timeline began."""
+        return time.perf_counter() - self._began
+
+
+class NoTimeline(Timeline):
+    """Records nothing."""
+
+    @contextmanager
+    def span(self, row: str, batch: int) -> Iterator[None]:
+        yield
+
+
+def thread_row(prefix: str) -> str:
+    """The row of the calling thread."""
+    return f"{prefix} {threading.current_thread().name.rpartition('_')[2]}"

@@ -1,0 +1,321 @@
+"""The run directory: the names of its files, its state, and the lock of the process that writes it.
+
+A run directory is runs/<name>/<id>/; runs/README.md describes every file. One process writes a
+run and holds its lock. Others may read it at any time.
+"""
+
+import json
+import os
+import re
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import create_ignored_folder, write_json
+from zoerefine.base.files.locks import is_locked, try_lock
+
+# Environment variables that a launcher sets for its job: the run directory, the user's folder,
+# the seed, and how many times the run has been started.
+RUN_FOLDER = "ZOEREFINE_RUN_FOLDER"
+CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
+SEED = "ZOEREFINE_SEED"
+ATTEMPT = "ZOEREFINE_ATTEMPT"
+MAX_NAME_BYTES = 120
+LAST_TIME_S = 1e11  # seconds since the epoch, in the year 5138
+LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json
+NODE_FOLDER = re.compile(r"node-\d+")  # of another node of the run's job
+ENGINE = "engine"  # the folder of engine bundles
+# The names of engine bundles, one for each container (zoerefine/depth/exporting/bundle).
+BUNDLE_NAMES = ("refiner.ts", "refiner.openvino", "refiner.onnx", "refiner.pt2")
+STATES = ("running", "finished", "failed", "killed")
+
+
+@dataclass(frozen=True)
+class Status:
+    """The contents of `status.json`.
+
+    Attributes:
+        state: one of `STATES`.
+        reason: why the run failed or was killed.
+        started, ended: seconds since the epoch; `ended` is 0 during the run.
+        pid, host: the process that wrote this status.
+    """
+
+    state: str
+    reason: str = ""
+    started: float = 0.0
+    ended: float = 0.0
+    pid: int = 0
+    host: str = ""
+
+
+STATUS_KINDS: dict[str, tuple[type, ...]] = {
+    name: (int, float) if default == 0 else (str,) for name, default in asdict(Status("")).items()
+}
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """A run's folder and the paths of its files."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def provenance_file(self) -> Path:
+        return self.path / "provenance.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def split_file(self) -> Path:
+        """The scenes for training, validation and test."""
+        return self.path / "split.json"
+
+    @property
+    def results_file(self) -> Path:
+        return self.path / "results.json"
+
+    @property
+    def validation_picture(self) -> Path:
+        """Validation frames, refined with the best weights."""
+        return self.path / "validation.png"
+
+    @property
+    def status_file(self) -> Path:
+        return self.path / "status.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the process that writes the run."""
+        return self.path / ".lock"
+
+    @property
+    def log_file(self) -> Path:
+        return self.path / "log.txt"
+
+    @property
+    def left(self) -> Path:
+        """What a launched job left in its workspace, by its paths there."""
+        return self.path / "left"
+
+    @property
+    def left_file(self) -> Path:
+        """The list of these files. Without it their collection is not complete."""
+        return self.path / "left.json"
+
+    @property
+    def weights_digest_file(self) -> Path:
+        return self.path / "weights.sha256"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tb"
+
+    @property
+    def engine(self) -> Path:
+        return self.path / ENGINE
+
+    @property
+    def bundle(self) -> Path:
+        """The engine bundle that was exported last; one that does not exist if there is none."""
+        bundles = [self.engine / name for name in BUNDLE_NAMES]
+        return max(bundles, key=modified_ns)
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report"
+
+    def create(self) -> None:
+        """Create the folder; git ignores a run root (`runs/`) that is created on the way.
+
+        Raises `UserError` where it cannot be created.
+        """
+        try:
+            create_ignored_folder(self.path.parent.parent)
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be created: {error.strerror}") from None
+
+    def status(self) -> Status:
+        """The recorded state. A run that is recorded as running but not locked was killed."""
+        try:
+            require_file(self.status_file)
+            status = Status(**json.loads(self.status_file.read_text()))
+            for name, kinds in STATUS_KINDS.items():
+                if not isinstance(getattr(status, name), kinds):
+                    raise ValueError(f"{name} is {getattr(status, name)!r}")
+            if status.state not in STATES:
+                raise ValueError(f"there is no state {status.state}")
+            if not all(0 <= time_s < LAST_TIME_S for time_s in (status.started, status.ended)):
+                raise ValueError("a time is out of range")
+        except FileNotFoundError:
+            return Status("killed", "never started")
+        except RecursionError:
+            raise UserError(f"{self.status_file} is damaged: nested too deeply") from None
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{self.status_file} is damaged: {error}") from None
+        except OSError as error:
+            raise UserError(f"{self.status_file} cannot be read: {error.strerror}") from None
+        if status.state == "running" and not is_locked(self.lock_file):
+            return Status("killed", "its process is gone", status.started)
+        return status
+
+    def set_status(self, state: str, reason: str = "") -> None:
+        """Record `state`, one of `STATES`, with the reason for a failure."""
+        assert state in STATES, state
+        now = time.time()
+        running = state == "running"
+        started = now if running else self.status().started
+        ended = 0.0 if running else now
+        status = Status(state, reason, started, ended, os.getpid(), socket.gethostname())
+        write_json(self.status_file, asdict(status))
+
+    def read_json(self, path: Path) -> dict[str, Any]:
+        """One of the run's JSON files. Raises `UserError` where it is missing or damaged."""
+        try:
+            require_file(path)
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{self.path} has no {path.name}: is it a finished run?") from None
+        except RecursionError:
+            raise UserError(f"{path} is damaged: nested too deeply") from None
+        except ValueError as error:
+            raise UserError(f"{path} is damaged: {error}") from None
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        if not isinstance(value, dict):
+            raise UserError(f"{path} is damaged: it holds {type(value).__name__}, not a mapping")
+        return value
+
+    def results(self) -> dict[str, Any]:
+        """Final metrics by split, scene and depth. Raises `UserError` for an unfinished run."""
+        return self.read_json(self.results_file)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The rows of `metrics.jsonl`, without a last row that a kill cut short."""
+        if not self.metrics_file.exists():
+            return []
+        rows: list[dict[str, Any]] = []
+        with open(self.metrics_file, "rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    rows.append(self._row(line, len(rows) + 1))
+        return rows
+
+    def _row(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{self.metrics_file}, line {number} is damaged: {error}") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{self.metrics_file}, line {number} is damaged: it is no mapping")
+        return row
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the lock for writing; yields its file descriptor.
+
+        The job of a launcher (`ZOEREFINE_RUN_FOLDER` names this folder) has inherited the lock:
+        there this does nothing and yields -1. Raises `UserError` where another process writes
+        this run.
+        """
+        if run_from_launcher() == self:
+            yield -1
+            return
+        self.create()
+        with try_lock(self.lock_file) as descriptor:
+            if descriptor is None:
+                status = self.status()
+                by = f" ({status.pid} on {status.host})" if status.pid else ""
+                raise UserError(f"{self.path} is being written by another process{by}")
+            yield descriptor
+
+    @contextmanager
+    def writing(self) -> Iterator[int]:
+        """Hold the lock and record the state: running, then finished, failed or killed.
+
+        Yields the lock's file descriptor. In the job of a launcher this does nothing and yields
+        -1, since the launcher does both.
+        """
+        if run_from_launcher() == self:
+            yield -1
+            return
+        with self.locked() as descriptor:
+            self.set_status("running")
+            try:
+                yield descriptor
+            except KeyboardInterrupt:
+                self.set_status("killed", "interrupted")
+                raise
+            except BaseException as error:
+                self.set_status("failed", str(error) or type(error).__name__)
+                raise
+            self.set_status("finished")
+
+
+def require_file(path: Path) -> None:
+    """Check a document before it is read.
+
+    Raises:
+        FileNotFoundError: there is nothing at the path.
+        UserError: it is a folder, a pipe, a device, a broken link, or too large for a document.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise UserError(f"{path} is a broken link") from None
+        raise
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise UserError(f"{path} is not a regular file")
+    if found.st_size > LARGEST_DOCUMENT:
+        raise UserError(f"{path} is larger than {LARGEST_DOCUMENT >> 20} MiB")
+
+
+def run_name_fault(name: str) -> str:
+    """Why a text cannot be RUN.NAME, which becomes a folder's name; empty if it can."""
+    if not name:
+        return "it is empty"
+    if "/" in name:
+        return "it contains a slash; RUN.ROOT says where runs are written"
+    if name[0] in ".- ":
+        return "it starts with a dot, a dash or a space"
+    if name[-1] in ". ":
+        return "it ends with a dot or a space"
+    if not name.isprintable():
+        return "it contains characters that cannot be printed"
+    if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
+        return f"it is longer than {MAX_NAME_BYTES} bytes"
+    return ""
+
+
+def modified_ns(path: Path) -> int:
+    """When a file was last written, in nanoseconds; 0 if it does not exist."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def run_from_launcher() -> RunDir | None:
+    """The run directory that a launcher gave to this process; None without a launcher."""
+    folder = os.environ.get(RUN_FOLDER)
+    return RunDir(Path(folder)) if folder else None

@@ -1,0 +1,21 @@
+"""Texts of others as a terminal may show them: control characters are written as escapes."""
+
+LONGEST_LINE = 400  # characters of a message about damaged content
+
+
+def visible(text: str) -> str:
+    """A line in which every character that is not printed, such as ESC, is written as `\\x1b`."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def one_line(text: str) -> str:
+    """A text of any length and content as one line of a message."""
+    line = visible(" ".join(text[: 2 * LONGEST_LINE].split()))
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..."
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`, `1,000 runs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,72 @@
+"""Items that a background thread produces ahead of the code that consumes them."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class BackgroundIterator(Generic[T]):
+    """Iterates what a thread produces. The thread's error is raised here, after the items before
+    it. Leaving the iteration early ends the thread.
+
+    Args:
+        produce: runs in the thread, with this iterator; puts items until `put` returns False.
+        capacity: how many items may wait to be consumed.
+
+    Attributes:
+        closed: set once the consumer has left.
+    """
+
+    def __init__(self, produce: "Callable[[BackgroundIterator[T]], None]", capacity: int) -> None:
+        self._produce = produce
+        self._ready: queue.Queue[T | BaseException | None] = queue.Queue(capacity)
+        self.closed = threading.Event()
+
+    def __iter__(self) -> Iterator[T]:
+        thread = threading.Thread(target=self._run, daemon=True)
+        thread.start()
+        try:
+            while (item := self._ready.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            self.closed.set()
+            thread.join()
+
+    def put(self, item: T | BaseException | None) -> bool:
+        """Wait until the item can be queued; False once the consumer has left."""
+        while not self.closed.is_set():
+            with suppress(queue.Full):
+                self._ready.put(item, timeout=0.1)
+                return True
+        return False
+
+    def _run(self) -> None:
+        try:
+            self._produce(self)
+            self.put(None)
+        except BaseException as error:
+            self.put(error)
+
+
+@contextmanager
+def repeating(action: Callable[[], None], every_s: float) -> Iterator[None]:
+    """While entered, call `action` from a thread, the first time after `every_s` seconds."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(every_s):
+            action()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,58 @@
+"""Nested mappings as one level: `{"TRAIN": {"LR": 1}}` is `{"TRAIN.LR": 1}`."""
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+
+def flatten(tree: Mapping[str, Any], joint: str = ".", prefix: str = "") -> dict[str, Any]:
+    """The leaves of a tree by their path. A list is a leaf; an empty mapping has no leaves."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        path = f"{prefix}{joint}{key}" if prefix else str(key)
+        if isinstance(value, Mapping):
+            flat |= flatten(value, joint, path)
+        else:
+            flat[path] = value
+    return flat
+
+
+Tree = TypeVar("Tree", bound=Mapping[str, Any])
+
+
+def value_at(tree: Mapping[str, Any], key: str) -> Any:
+    """A tree's value by its key; None where there is none or a list is too short."""
+    node: Any = tree
+    for word in key.split("."):
+        try:
+            node = node[int(word)] if isinstance(node, list) else node[word]
+        except (IndexError, KeyError, ValueError, TypeError):
+            return None
+    return node
+
+
+def nested(words: Iterable[str], value: Any) -> Any:
+    """A value below some keys, the outer one first."""
+    for word in reversed([*words]):
+        value = {word: value}
+    return value
+
+
+def set_value(tree: Mapping[str, Any], key: str, value: Any) -> None:
+    """Set a tree's value by its key."""
+    *path, last = key.split(".")
+    node: Any = tree
+    for word in path:
+        node = node[int(word)] if isinstance(node, list) else node[word]
+    if isinstance(node, list):
+        node[int(last)] = value
+    else:
+        node[last] = value
+
+
+def with_values(tree: Tree, values: Mapping[str, Any]) -> Tree:
+    """A copy of a tree with `KEY.PATH: value` set."""
+    changed = copy.deepcopy(tree)
+    for key, value in values.items():
+        set_value(changed, key, copy.deepcopy(value))
+    return changed

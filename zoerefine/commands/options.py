@@ -1,0 +1,137 @@
+"""Options that several commands share."""
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.progress import be_quiet
+
+
+def add_trust_option(options: "argparse._ActionsContainer") -> None:
+    """Add --trust."""
+    options.add_argument(
+        "--trust", action="store_true",
+        help="accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it: "
+        "loading it runs it with your rights",
+    )  # fmt: skip
+
+
+def print_notes(bundle: Path | None, manifest: Mapping[str, Any]) -> None:
+    """Say if a bundle was chosen on another processor, and what its results warn of."""
+    from zoerefine.base.machine.cores import other_processor
+    from zoerefine.base.progress import say, warn
+
+    if note := other_processor(dict(manifest)):
+        say(f"{bundle}: {note}")
+    for warning in manifest.get("warnings", []):
+        warn(f"{bundle}: {warning}")
+
+
+def add_config_option(options: "argparse._ActionsContainer", **settings: Any) -> None:
+    """Add --config, with the older spelling --cfg_path, by which older scripts call commands."""
+    options.add_argument("--config", "--cfg_path", metavar="FILE", type=existing_config, **settings)
+
+
+def existing_config(name: str) -> Path:
+    """The type of --config: a file, or else the name of an example such as `demo`."""
+    from zoerefine.base.config.examples import config_file
+
+    # A file that does not exist here may be the commit's.
+    return config_file(name) if name and not name.endswith(".yaml") else as_path(name)
+
+
+class HelpFormat(argparse.HelpFormatter):
+    """Wraps texts of one line to the terminal, and keeps texts of several lines as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" in text.strip():
+            return "".join(indent + line for line in text.splitlines(keepends=True))
+        return super()._fill_text(text, width, indent)
+
+
+def add_notify_option(options: "argparse._ActionsContainer") -> None:
+    """Add --notify."""
+    options.add_argument(
+        "--notify", default="", metavar="COMMAND|URL",
+        help="when all has ended or failed, send one message as JSON: to a command's standard "
+        "input, or to an http(s) URL; '$VARIABLE' takes either from the environment, so that a "
+        "URL's token stands in no list of processes",
+    )  # fmt: skip
+
+
+class BeQuiet(argparse.Action):
+    """Hides progress and messages as soon as it is read."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nargs=0, **options)
+
+    def __call__(self, *_: object) -> None:
+        be_quiet()
+
+
+def add_quiet_option(options: "argparse._ActionsContainer") -> None:
+    """Add --quiet."""
+    options.add_argument(
+        "-q", "--quiet", action=BeQuiet, dest=argparse.SUPPRESS,
+        help="print only results, warnings and errors: no progress, no messages",
+    )  # fmt: skip
+
+
+def add_json_option(options: "argparse._ActionsContainer") -> None:
+    """Add --json."""
+    options.add_argument(
+        "--json", action="store_true",
+        help="print one JSON document, and nothing else, on standard output; docs/commands.md "
+        "lists its keys",
+    )  # fmt: skip
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print a document as strict JSON in ASCII: whatever a path holds, any parser reads it."""
+    print(json.dumps(strict(document), indent=2, allow_nan=False, default=str))
+
+
+def strict(value: Any) -> Any:
+    """A value without NaN and infinity, which JSON has not: they become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): strict(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(one) for one in value]
+    return value
+
+
+def as_path(text: str) -> Path:
+    """A path. Raises `UserError` for an empty one, as of a variable that a script has not set.
+
+    `Path("")` would be the working folder.
+    """
+    if not text:
+        raise UserError("a path is empty: is a variable of your script not set? . is this folder")
+    return Path(text)
+
+
+def add_pattern_option(group: "argparse._ActionsContainer") -> None:
+    """Add the option; each use of it adds a pattern."""
+    group.add_argument(
+        "--metric-pattern",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="finds metrics in the output of a script (log.txt), e.g. 'val_acc=(\\S+)'; may be "
+        "repeated",
+    )
+
+
+def check_patterns(patterns: Sequence[str]) -> None:
+    """Raises `UserError` for a pattern that is no regular expression, or names no metric."""
+    if patterns:
+        from zoerefine.lab.runs.metrics import parse_pattern  # it loads NumPy
+
+        for text in patterns:
+            parse_pattern(text)

@@ -1,5 +1,0 @@
-"""A small synthetic world in HabitatDyn's layout, for tests, demos and CI; never its numbers."""
-
-from zoerefine.data.synthetic.write import synthesize
-
-__all__ = ["synthesize"]

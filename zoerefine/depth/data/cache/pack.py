@@ -1,0 +1,127 @@
+"""Opens the packed cache of a data set, and packs what is not packed yet.
+
+`CACHE.MODE` chooses when frames are decoded: `build` packs all of them first; `fill` decodes a
+frame when it is first needed and keeps it; `rebuild` packs everything again; `off` decodes a frame
+whenever it is needed and keeps nothing.
+"""
+
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from zoerefine.base.files.atomic import create_ignored_folder
+from zoerefine.base.files.locks import lock
+from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.progress import say, warn
+from zoerefine.depth.data.cache.cache import TO_DO, Cache, Records, make_cache, open_cache
+from zoerefine.depth.data.cache.packer import FramePacker, note_record, packing_code
+from zoerefine.depth.data.cache.partial import PartialCache
+from zoerefine.depth.data.dataset import Dataset
+
+
+class DecodedRecords(Records):
+    """Records decoded each time they are gathered, and not kept: takes no disk space."""
+
+    def __init__(self, packer: FramePacker) -> None:
+        self.packer = packer
+        self.pool = ThreadPoolExecutor(packer.workers, "decode")
+
+    def gather(self, index: np.ndarray, out: np.ndarray) -> None:
+        list(self.pool.map(self._decode, index.tolist(), out.view(np.uint8)))
+
+    def _decode(self, index: int, record: np.ndarray) -> None:
+        state = self.packer.pack(index, record)
+        if self.packer.frames["state"][index] == TO_DO:
+            note_record(self.packer.frames, index, record, state)
+
+
+class FilledRecords(Records):
+    """Records decoded when they are first gathered, and kept; the last one publishes the cache."""
+
+    def __init__(self, partial: PartialCache) -> None:
+        self.partial = partial
+        self.pool = ThreadPoolExecutor(partial.packer.workers, "decode")
+        self.rows = partial.records.view(np.int64)
+
+    def gather(self, index: np.ndarray, out: np.ndarray) -> None:
+        state = self.partial.frames["state"]
+        to_do = np.unique(index[state[index] == TO_DO]).tolist()
+        list(self.pool.map(self.partial.pack, to_do))
+        np.take(self.rows, index, 0, out=out, mode="clip")
+        if to_do and not (state == TO_DO).any():
+            self._publish()
+
+    def _publish(self) -> None:
+        """Publish the cache, unless another thread or process has."""
+        folder = self.partial.folder
+        with lock(Path(f"{folder}.lock")):
+            if not folder.exists():
+                self.partial.publish()
+                say(f"the cache is filled: {folder}")
+
+
+def build_cache(
+    dataset: Dataset,
+    height: int,
+    width: int,
+    root: Path,
+    workers: int = 0,
+    max_broken: float = 0.0,
+    mode: str = "build",
+) -> Cache:
+    """Pack a data set, or open what is packed already.
+
+    Concurrent builds of one cache wait for the first; concurrent fills share one.
+
+    Args:
+        root: the folder of all caches.
+        workers: threads that decode; 0: one a core.
+        max_broken: share of the frames that may be broken. They are left out and named in
+            `broken.json`; in the modes `fill` and `off` their records are all zeros instead.
+        mode: build, fill, rebuild or off: see above.
+
+    Raises:
+        UserError: too little disk space, or more broken frames than allowed.
+    """
+    packer = FramePacker(dataset, height, width, workers or usable_cores(), max_broken)
+    if mode == "off":
+        return make_cache(packer.header, packer.frames, None, DecodedRecords(packer), False)
+    folder = root / packer.digest
+    # A packed cache never changes, so opening it needs neither its lock nor the right to write.
+    if folder.exists() and mode != "rebuild":
+        return _open_packed(folder, mode)
+    create_ignored_folder(root)
+    with lock(Path(f"{folder}.lock")):
+        if folder.exists() and mode != "rebuild":  # another process has packed it meanwhile
+            return _open_packed(folder, mode)
+        return _pack(PartialCache(packer, folder), mode)
+
+
+def _open_packed(folder: Path, mode: str) -> Cache:
+    cache = open_cache(folder)
+    say(f"using the packed cache {folder} ({len(cache)} frames)")
+    if cache.code != packing_code():
+        warn(
+            f"{folder} was packed by other code, or with other versions of its libraries: "
+            "CACHE.MODE rebuild packs it again"
+        )
+    # A run in mode `fill` does not know the broken frames when it starts. When it is resumed, it
+    # must see the same order, so it must not leave them out then.
+    return dataclasses.replace(cache, complete=mode != "fill")
+
+
+def _pack(partial: PartialCache, mode: str) -> Cache:
+    packer = partial.packer
+    if mode == "rebuild":
+        partial.discard_packed()
+    partial.open()
+    if mode != "rebuild":
+        partial.copy_unchanged()
+    if mode == "fill":
+        records = FilledRecords(partial)
+        return make_cache(packer.header, partial.frames, partial.folder, records, False)
+    partial.pack_all()
+    partial.publish()
+    return open_cache(partial.folder)

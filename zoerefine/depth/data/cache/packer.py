@@ -1,0 +1,212 @@
+"""From a frame's files to its record: what a data set is packed to, and how a frame is."""
+
+import ast
+import dataclasses
+import hashlib
+import threading
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from inspect import getfile
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy
+import numpy as np
+import PIL
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files import images
+from zoerefine.base.files.atomic import digest_json
+from zoerefine.base.files.images import UPRIGHT, exif_orientation
+from zoerefine.base.progress import warn
+from zoerefine.depth.data import depth_codec
+from zoerefine.depth.data.cache import decode
+from zoerefine.depth.data.cache.cache import (
+    BROKEN,
+    PACKED,
+    SCHEMA,
+    frame_dtype,
+    record_fields,
+    record_stride,
+)
+from zoerefine.depth.data.cache.decode import read_frame
+from zoerefine.depth.data.dataset import Dataset
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.networks.source import label_of, one_source
+
+MODULES = (decode, depth_codec, images)  # decide what a record holds
+LIBRARIES = (cv2, numpy, PIL)
+
+
+@cache
+def packing_code() -> str:
+    """A digest of the code and library versions that decide records, 16 hex digits.
+
+    Comments and line breaks do not count.
+    """
+    sources = [ast.unparse(ast.parse(Path(getfile(module)).read_bytes())) for module in MODULES]
+    versions = [f"{library.__name__} {library.__version__}" for library in LIBRARIES]
+    return digest_json([sources, [*versions, f"simplejpeg {jpeg_version()}"]])[:16]
+
+
+def jpeg_version() -> str:
+    """Of simplejpeg; "none" on a machine without it, which cannot pack JPEG files."""
+    try:
+        return version("simplejpeg")
+    except PackageNotFoundError:
+        return "none"
+
+
+class OrientationWarning:
+    """Warns of the first turned picture; `note` may be called from any thread.
+
+    A viewer turns such a picture, a network and a depth file do not. So depth that was made from
+    the picture as a viewer shows it does not fit the picture as it is read.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.turned = 0
+
+    def note(self, path: Path) -> None:
+        """Look at the tag of a picture that is read."""
+        orientation = exif_orientation(path)
+        if orientation == UPRIGHT:
+            return
+        with self._lock:
+            self.turned += 1
+            is_first = self.turned == 1
+        if is_first:
+            warn(
+                f"{path} has EXIF orientation {orientation}, which is not applied: its depth must "
+                "have the pixel order of the file (other such pictures are not named)"
+            )
+
+
+class FramePacker:
+    """Decodes the frames of one data set to records of one size.
+
+    Args:
+        workers: threads to decode with.
+        max_broken: share of the frames that may be broken.
+
+    Attributes:
+        frames: of `frame_dtype` [N], nothing packed yet.
+        stride: bytes of a record.
+        settings: all that decides the records besides the source files.
+        pseudo: what predicted the pseudo depth.
+        digest: of sources and settings, 16 hex digits.
+        faults: what is wrong with broken frames, by their number.
+    """
+
+    def __init__(
+        self, dataset: Dataset, height: int, width: int, workers: int, max_broken: float
+    ) -> None:
+        self.dataset, self.height, self.width = dataset, height, width
+        self.workers, self.max_broken = workers, max_broken
+        has_points = any(frame.points for frame in dataset.frames)
+        self.fields = record_fields(height, width, has_points)
+        self.stride = record_stride(self.fields)
+        self.frames = frame_table(dataset)
+        self.settings = {
+            "height": height,
+            "width": width,
+            "depth_scale": dataset.depth_encoding.u16_unit_m,
+            "zoe_scale": ZOE_UNIT_M,
+            "source": str(dataset.root),
+            **({"points": True} if has_points else {}),
+        }
+        clips = [dataclasses.asdict(clip) for clip in dataset.clips]
+        sources = hashlib.sha256(self.frames["fingerprint"].tobytes()).hexdigest()
+        self.pseudo = one_source(dataset.pseudo_sources, str(dataset.root))
+        # Data without a pseudo.json keep the digest that they had before there was this file.
+        pseudo = [self.pseudo.as_json()] if self.pseudo.is_known else []
+        self.digest = digest_json([SCHEMA, self.settings, clips, sources, *pseudo])[:16]
+        self.faults: dict[int, str] = {}
+        self._orientation = OrientationWarning()
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """cache.json without the digests, which are known once all is packed."""
+        return {
+            "digest": self.digest,
+            "code": packing_code(),
+            "label": self.dataset.label,
+            "pseudo_label": label_of(self.pseudo, self.dataset.pseudo_label),
+            "pseudo": self.pseudo.as_json(),
+            **self.settings,
+            "stride": self.stride,
+            "fields": [vars(field) for field in self.fields],
+            "clips": [dataclasses.asdict(clip) for clip in self.dataset.clips],
+        }
+
+    def pack(self, index: int, record: np.ndarray) -> int:
+        """Write a frame to `record`, uint8 [stride]; returns its state.
+
+        The record of a broken frame is all zeros. Raises `UserError` where more frames are broken
+        than allowed, and for a file that has changed since the data set was opened.
+        """
+        frame, encoding = self.dataset.frames[index], self.dataset.depth_encoding
+        states, fault = frame.states(), ""
+        try:
+            arrays = read_frame(frame, encoding, self.height, self.width)
+            self._orientation.note(frame.rgb)
+        except UserError as error:
+            fault = str(error)
+        self._require_unchanged(index, states)
+        if fault:
+            record[:] = 0
+            self._note_fault(index, fault)
+            return BROKEN
+        for field in self.fields:
+            field.view(record)[...] = arrays[field.name]
+        record[self.fields[-1].offset + self.fields[-1].nbytes :] = 0  # up to a whole page
+        return PACKED
+
+    def _require_unchanged(self, index: int, states: list[tuple[int, ...]]) -> None:
+        """Raises `UserError` unless what was read has the fingerprint that the cache records.
+
+        Args:
+            states: of the frame's files before they were read.
+        """
+        frame, fingerprint = self.dataset.frames[index], self.frames["fingerprint"][index]
+        if frame.states() != states or self.dataset.fingerprint(frame, states) != fingerprint:
+            raise UserError(
+                f"{frame.rgb}, or another file of its frame, has changed since the data set was "
+                "opened: start the same command again"
+            )
+
+    def _note_fault(self, index: int, fault: str) -> None:
+        self.faults[index] = fault
+        broken, count = len(self.faults), len(self.frames)
+        if broken > self.max_broken * count:
+            raise UserError(
+                f"{broken} of {count} frames cannot be packed, more than DATA.MAX_BROKEN "
+                f"({self.max_broken:g} of them) allows; the first: {self.faults[min(self.faults)]}"
+            )
+
+
+def frame_table(dataset: Dataset) -> np.ndarray:
+    """A row of `frame_dtype` for each frame, with the fingerprint of its files; none is packed."""
+    names = [frame.name.encode() for frame in dataset.frames]
+    table = np.zeros(len(names), frame_dtype(max(map(len, names), default=1)))
+    clips = {clip.name: number for number, clip in enumerate(dataset.clips)}
+    table["clip"] = [clips[frame.clip] for frame in dataset.frames]
+    table["name"] = names
+    table["fingerprint"] = dataset.fingerprints()
+    return table
+
+
+def record_digest(record: Any) -> bytes:
+    """The first 16 bytes of a record's SHA-256."""
+    return hashlib.sha256(record).digest()[:16]
+
+
+def note_record(frames: np.ndarray, index: int, record: np.ndarray, state: int) -> None:
+    """Enter a written record into the frame table.
+
+    The state is written last: a kill in between leaves the frame to be packed again.
+    """
+    frames["digest"][index] = np.void(record_digest(record))
+    frames["state"][index] = state

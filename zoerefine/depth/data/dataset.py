@@ -1,0 +1,222 @@
+"""A data set as files: scenes of clips of frames, whatever layout they were read from."""
+
+import hashlib
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.depth.data.depth_codec import DepthEncoding
+from zoerefine.depth.data.networks.source import PseudoSource, sources_of
+
+
+@dataclass(frozen=True)
+class Intrinsics:
+    """A pinhole camera, in pixels of the picture file; (0, 0) is the centre of the first pixel.
+
+    A point (x, y, z) of the camera's axes (right, down, forward) is seen at column
+    fx * x / z + cx and row fy * y / z + cy.
+    """
+
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+
+    def __str__(self) -> str:
+        return " ".join(f"{name} {value:.6g}" for name, value in vars(self).items())
+
+
+def checked_intrinsics(values: Sequence[str | float], place: str) -> Intrinsics:
+    """fx, fy, cx and cy. Raises `UserError`, naming the place, for values that no camera has."""
+    try:
+        intrinsics = Intrinsics(*map(float, values))
+    except (TypeError, ValueError):  # another count of values, or no numbers
+        intrinsics = Intrinsics(math.nan, math.nan, math.nan, math.nan)
+    finite = all(map(math.isfinite, astuple(intrinsics)))
+    if not (finite and intrinsics.fx > 0 and intrinsics.fy > 0):
+        given = " ".join(map(str, values))
+        raise UserError(
+            f"{place}: intrinsics are four numbers in pixels, fx fy cx cy, fx and fy above 0; "
+            f"got {given!r}"
+        )
+    return intrinsics
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One moment of one clip, and the files of its four fields (None for a missing one).
+
+    Attributes:
+        intrinsics: of the camera that took the picture; None where they are unknown.
+        points: metric points of the picture, a CSV or PNG file (zoerefine/depth/points).
+        sizes_may_differ: depth and pseudo depth show the picture's field of view, but their files
+            may have another size.
+    """
+
+    clip: str
+    name: str
+    scene: str
+    rgb: Path
+    depth: Path | None
+    zoe: Path | None
+    objects: Path | None
+    intrinsics: Intrinsics | None = None
+    sizes_may_differ: bool = False
+    points: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The existing files: RGB first, then depth, pseudo depth, object ids and points."""
+        return tuple(self.files_by_field.values())
+
+    @property
+    def files_by_field(self) -> dict[str, Path]:
+        """`files`, each by the field that it is read for."""
+        fields = ("rgb", "depth", "zoe", "objects", "points")
+        return {name: path for name in fields if (path := getattr(self, name)) is not None}
+
+    def states(self) -> list[tuple[int, ...]]:
+        """Size, times and inode of each of `files`, which tell whether one was exchanged."""
+        return [file_state(path) for path in self.files]
+
+
+@dataclass(frozen=True)
+class Clip:
+    """What is known of a clip beyond its frames; empty or 0 where it is unknown."""
+
+    name: str
+    scene: str
+    title: str = ""
+    speed: int = 0  # of the moving objects, m/s
+    classes: tuple[str, ...] = ()  # of the moving objects
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set on disk.
+
+    Attributes:
+        layout: its reader's name in `registries.READERS`; `open_dataset` sets it.
+        label: what the data are, for messages and reports.
+        pseudo_label: what the pseudo depth is called where no pseudo.json names its network.
+        depth_encoding: of all its true depth files.
+        frames: sorted by scene, clip and name.
+        clips: all clips of the frames.
+        unpaired: a line for each file that belongs to no frame.
+    """
+
+    root: Path
+    label: str
+    pseudo_label: str
+    depth_encoding: DepthEncoding
+    frames: tuple[Frame, ...]
+    clips: tuple[Clip, ...] = field(default=())
+    unpaired: tuple[str, ...] = ()
+    layout: str = ""
+
+    @property
+    def scenes(self) -> tuple[str, ...]:
+        """The names of the scenes, sorted."""
+        return tuple(sorted({frame.scene for frame in self.frames}))
+
+    @property
+    def pseudo_sources(self) -> set[PseudoSource]:
+        """What predicted the pseudo depth of the frames. Raises `UserError`, see `read_source`."""
+        return sources_of(frame.zoe for frame in self.frames if frame.zoe is not None)
+
+    def fingerprints(self) -> np.ndarray:
+        """A number a frame, uint64 [N]; see `fingerprint`."""
+        return np.array(
+            [self.fingerprint(frame, frame.states()) for frame in self.frames], np.uint64
+        )
+
+    def fingerprint(self, frame: Frame, states: Sequence[tuple[int, ...]]) -> int:
+        """A number that changes with the fields, names, sizes and times of a frame's files.
+
+        Args:
+            states: what `frame.states()` has given.
+        """
+        digest = hashlib.blake2b(digest_size=8)
+        for (field_name, path), (size, time_ns, *_) in zip(
+            frame.files_by_field.items(), states, strict=True
+        ):
+            text = f"{field_name}\0{os.path.relpath(path, self.root)}\0{size}\0{time_ns}\0"
+            digest.update(text.encode(errors="surrogateescape"))
+        return int.from_bytes(digest.digest(), "little")
+
+
+def file_state(path: Path) -> tuple[int, ...]:
+    """Size, time of modification, inode, and time of the inode's change; zeros for no file."""
+    try:
+        found = os.stat(path)
+    except OSError:  # packing the frame says what is wrong with it
+        return 0, 0, 0, 0
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which clips to use; an empty attribute selects all.
+
+    Attributes:
+        scenes, speeds: of the clips to use.
+        classes: a clip is used if any of its moving objects is of one of these.
+        objects: `single` class of moving objects in a clip, or `several`.
+    """
+
+    scenes: Sequence[str] = ()
+    classes: Sequence[str] = ()
+    speeds: Sequence[int] = ()
+    objects: str = ""
+
+    def matches(self, clip: Clip) -> bool:
+        """Whether a clip is selected."""
+        several = len(clip.classes) > 1
+        return (
+            (not self.scenes or clip.scene in self.scenes)
+            and (not self.classes or bool(set(self.classes) & set(clip.classes)))
+            and (not self.speeds or clip.speed in self.speeds)
+            and self.objects in ("", "several" if several else "single" if clip.classes else None)
+        )
+
+
+def select(dataset: Dataset, selection: Selection) -> Dataset:
+    """The selected clips of a data set.
+
+    Raises `UserError` for a name that no clip has, or where no clip is left.
+    """
+    known: dict[str, tuple[Sequence[Any], set[Any]]] = {
+        "SCENES": (selection.scenes, {clip.scene for clip in dataset.clips}),
+        "CLASSES": (selection.classes, {name for clip in dataset.clips for name in clip.classes}),
+        "SPEEDS": (selection.speeds, {clip.speed for clip in dataset.clips if clip.speed}),
+    }
+    for key, (wanted, existing) in known.items():
+        for name in wanted:
+            if name not in existing:
+                listed = ", ".join(map(str, sorted(existing))) or "none"
+                raise UserError(
+                    f"DATA.{key}: no clip of {dataset.root} has {name!r}; known: {listed}"
+                )
+    clips = tuple(clip for clip in dataset.clips if selection.matches(clip))
+    names = {clip.name for clip in clips}
+    if not clips:
+        raise UserError(
+            f"no clip of {dataset.root} matches all of DATA.SCENES, CLASSES, SPEEDS, OBJECTS"
+        )
+    frames = tuple(frame for frame in dataset.frames if frame.clip in names)
+    return replace(dataset, clips=clips, frames=frames)
+
+
+def evenly_spaced(items: Sequence[T], count: int) -> list[T]:
+    """Up to `count` of the items, the first and the last among them, in their order."""
+    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
+    return [items[place] for place in places]

@@ -1,0 +1,108 @@
+"""Opens a data set: finds which of the registered layouts a folder has."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from zoerefine.base import registries
+from zoerefine.base.errors import UserError
+from zoerefine.depth.data.dataset import Dataset, Frame
+from zoerefine.depth.data.depth_codec import DepthEncoding
+
+MAX_NAME_BYTES = 200  # file systems allow 255, with a suffix
+# Control characters, halves of characters that no UTF-8 has, and changes of the text's direction.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+class Layout(Protocol):
+    """How one kind of data folder is read: a module with these names, or an object.
+
+    `registries.READERS` has a row for each and gives it its name; folders are tried in the order
+    of the rows. `frames_csv.py` is an example.
+
+    Attributes:
+        MARK: the path in a folder that shows this layout, for messages.
+    """
+
+    MARK: str
+
+    def matches(self, root: Path) -> bool:
+        """Whether a folder has this layout. Must be fast: it is asked of any folder."""
+
+    def read(self, root: Path) -> Dataset:
+        """Find all frames; `root` is absolute. Pictures need not be opened.
+
+        Raises `UserError`, with file and line, for a folder that cannot be used.
+        """
+
+    def pseudo_path(self, root: Path, frame: Frame) -> Path:
+        """Where the pseudo depth of a frame belongs that has none."""
+
+    def enter_pseudo(self, root: Path, paths: Mapping[Path, Path]) -> None:
+        """Record new pseudo depth files, by the RGB file of their frame, so that `read` finds
+        them. A layout that finds files by name does nothing."""
+
+
+def open_dataset(root: str | Path) -> Dataset:
+    """Read a folder of any registered layout.
+
+    Raises `UserError` where the folder is missing, empty or of no known layout, or a file that
+    belongs to a frame is missing.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise UserError(f"no data folder {root}: give an existing one (in a config: DATA.ROOT)")
+    name = _layout_name(root)
+    if name is None:
+        marks = ", ".join(load_layout(name).MARK for name in registries.READERS)
+        raise UserError(f"{root} is no data set: it has none of {marks}")
+    dataset = replace(load_layout(name).read(root.resolve()), layout=name)
+    if not dataset.frames:
+        raise UserError(f"{root} holds no frames")
+    check_names(dataset)
+    return dataset
+
+
+def check_names(dataset: Dataset) -> None:
+    """Raises `UserError` for names that make a path outside the folder, or that cannot be printed.
+
+    Pseudo depth is written to paths with the names of clips and frames, and messages show them.
+    """
+    frames = {frame.name for frame in dataset.frames}
+    clips = {name for clip in dataset.clips for name in (clip.name, clip.scene)}
+    for what, names in (("frame", frames), ("clip or scene", clips)):
+        for name in names:
+            named = f"{dataset.root}: the {what} {name[:MAX_NAME_BYTES]!a}"
+            if UNPRINTABLE.search(name):
+                raise UserError(f"{named} has control characters or is not UTF-8: rename it")
+            if len(name.encode()) > MAX_NAME_BYTES:
+                raise UserError(f"{named} has more than {MAX_NAME_BYTES} bytes: rename it")
+            if name.startswith("/") or ".." in name.split("/"):
+                raise UserError(f"{named} leads out of the folder: rename it")
+
+
+def load_layout(name: str) -> Layout:
+    """Import a registered layout."""
+    reader: Layout = registries.READERS.load(name)
+    return reader
+
+
+def stated_encoding(folder: Path) -> DepthEncoding | None:
+    """The encoding that a data set states for the depth files in a folder.
+
+    None where the folder holds no depth of a data set around it.
+    """
+    folder = folder.resolve()
+    for root in (folder, *folder.parents):
+        if _layout_name(root) is not None:
+            dataset = open_dataset(root)
+            listed = (frame.depth for frame in dataset.frames if frame.depth is not None)
+            if any(path.resolve().is_relative_to(folder) for path in listed):
+                return dataset.depth_encoding
+    return None
+
+
+def _layout_name(root: Path) -> str | None:
+    return next((name for name in registries.READERS if load_layout(name).matches(root)), None)

@@ -1,0 +1,83 @@
+"""What the layouts of recordings share: each recording is a folder with certain files in it."""
+
+import codecs
+from collections.abc import Iterator
+from pathlib import Path
+
+from zoerefine.base.errors import UserError
+
+MAX_BYTES = 2**28  # of a list; a line of 100 bytes a frame makes 2.7 million frames
+
+
+def read_text(path: Path) -> str:
+    """A UTF-8 file's text, without the byte-order mark that it may begin with.
+
+    Raises `UserError` for a file that is too large, in another encoding, or with zero bytes.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise UserError(f"{path} has {size} bytes, more than {MAX_BYTES}: split the data set")
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{path} line 1: the file is UTF-16; save it as UTF-8")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        raise UserError(
+            f"{path} line {line}: byte {byte:#x} is not UTF-8; save it as UTF-8"
+        ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise UserError(f"{path} line {line} has a zero byte: save the file as UTF-8 text")
+    return text.removeprefix("\ufeff")
+
+
+PSEUDO = "pseudo"  # the folder of a recording's pseudo depth
+
+
+def recording_folders(root: Path, marks: tuple[str, ...]) -> Iterator[Path]:
+    """The folders that contain all of `marks`: the root alone, or the folders directly below it."""
+    if has_marks(root, marks):
+        yield root
+        return
+    for path in sorted(root.glob(f"[!.]*/{marks[0]}")):
+        folder = path.relative_to(root).parts[0]
+        if has_marks(root / folder, marks):
+            yield root / folder
+
+
+def has_marks(folder: Path, marks: tuple[str, ...]) -> bool:
+    """Whether a folder is a recording."""
+    return all((folder / mark).exists() for mark in marks)
+
+
+def pseudo_file(root: Path, clip: str, rgb: Path, marks: tuple[str, ...]) -> Path:
+    """Where the pseudo depth of a picture belongs: `pseudo/<its stem>.png` of its recording."""
+    recording = root if has_marks(root, marks) else root / clip
+    return recording / PSEUDO / f"{rgb.stem}.png"
+
+
+def files_by_stem(folder: Path, suffix: str) -> dict[str, Path]:
+    """The files of a folder, sorted by name; empty where there is no such folder."""
+    return {path.stem: path for path in sorted(folder.glob(f"[!.]*{suffix}"))}
+
+
+def numbered_lines(path: Path) -> list[tuple[int, str]]:
+    """The lines of a text file with their numbers, without comments (#) and empty lines.
+
+    Raises `UserError` as `read_text` does.
+    """
+    return [
+        (number, line.strip())
+        for number, line in enumerate(read_text(path).splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+
+
+def number_rows(path: Path) -> list[list[str]]:
+    """The rows of a text file of numbers, as words; empty where there is no file."""
+    return [line.split() for _, line in numbered_lines(path)] if path.exists() else []

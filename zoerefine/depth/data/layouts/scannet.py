@@ -1,0 +1,122 @@
+"""Recordings in ScanNet's folders, as its exporter writes them.
+
+<scene>/color/<n>.jpg                    RGB
+<scene>/depth/<n>.png                    16 bits, millimetres, 0 = invalid; of another size
+<scene>/pseudo/<n>.png                   optional: pseudo depth, 16 bits, metres = value / 256
+<scene>/intrinsic/intrinsic_color.txt    the matrix of the colour camera, 4x4 or 3x3
+
+The data folder contains such folders, or is one. `scene0000_00` and `scene0000_01` are two
+recordings, so two clips, of the scene `scene0000`.
+
+Depth is assumed to show the field of view of its picture, on a coarser grid (640x480 for
+1296x968). So a depth or pseudo depth file may differ in size from its picture. It is brought to
+the picture's grid by nearest neighbour, before any other resizing: each picture pixel takes the
+value of the depth pixel in which its centre lies. No depths are averaged by this.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from zoerefine.base.errors import UserError
+from zoerefine.depth.data.dataset import Clip, Dataset, Frame, Intrinsics, checked_intrinsics
+from zoerefine.depth.data.depth_codec import MILLIMETRES
+from zoerefine.depth.data.layouts.recordings import (
+    PSEUDO,
+    files_by_stem,
+    number_rows,
+    pseudo_file,
+    recording_folders,
+)
+
+RGB, DEPTH = "color", "depth"
+INTRINSICS = "intrinsic/intrinsic_color.txt"
+MARKS = (RGB, DEPTH)
+MARK = "<scene>/color with <scene>/depth"
+NAME_DIGITS = 6  # names are padded, so that their order is that of their numbers
+
+
+def matches(root: Path) -> bool:
+    """Whether a folder has this layout."""
+    return any(recording_folders(root, MARKS))
+
+
+def read(root: Path) -> Dataset:
+    """Pair the files of all recordings by name.
+
+    Raises `UserError` for intrinsics that cannot be used.
+    """
+    frames, unpaired = [], []
+    for recording in recording_folders(root, MARKS):
+        found, strays = _read_recording(recording)
+        frames += found
+        unpaired += strays
+    clips = sorted({(frame.clip, frame.scene) for frame in frames})
+    return Dataset(
+        root=root,
+        label="real frames in ScanNet's folders",
+        pseudo_label="pseudo depth",
+        depth_encoding=MILLIMETRES,
+        frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
+        clips=tuple(Clip(name, scene) for name, scene in clips),
+        unpaired=tuple(unpaired),
+    )
+
+
+def pseudo_path(root: Path, frame: Frame) -> Path:
+    """Where a frame's pseudo depth belongs."""
+    return pseudo_file(root, frame.clip, frame.rgb, MARKS)
+
+
+def enter_pseudo(root: Path, paths: Mapping[Path, Path]) -> None:
+    """Nothing to enter: files are found by their names."""
+
+
+def scene_of(recording: str) -> str:
+    """The scene of a recording: its name without the last `_NN`."""
+    return re.sub(r"_\d\d$", "", recording)
+
+
+def _read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
+    """Its frames, and a line for each file without a partner."""
+    rgb = files_by_stem(recording / RGB, ".jpg")
+    depth, pseudo = (files_by_stem(recording / name, ".png") for name in (DEPTH, PSEUDO))
+    intrinsics = _intrinsics(recording / INTRINSICS)
+    frames = [
+        Frame(
+            recording.name,
+            stem.zfill(NAME_DIGITS),
+            scene_of(recording.name),
+            path,
+            depth[stem],
+            pseudo.get(stem),
+            None,
+            intrinsics,
+            sizes_may_differ=True,
+        )
+        for stem, path in rgb.items()
+        if stem in depth
+    ]
+    return frames, [
+        *(
+            f"{path} has no depth file {stem}.png"
+            for stem, path in rgb.items()
+            if stem not in depth
+        ),
+        *(
+            f"{path} belongs to no frame: there is no {RGB}/{stem}.jpg"
+            for files in (depth, pseudo)
+            for stem, path in files.items()
+            if stem not in rgb
+        ),
+    ]
+
+
+def _intrinsics(path: Path) -> Intrinsics | None:
+    rows = number_rows(path)
+    if not rows:
+        return None
+    if len(rows) < 3 or any(len(row) < 3 for row in rows[:3]):
+        raise UserError(f"{path} is no camera matrix: expected 3 or 4 rows of as many numbers")
+    (fx, _, cx, *_), (_, fy, cy, *_) = rows[:2]
+    return checked_intrinsics((fx, fy, cx, cy), str(path))

@@ -1,0 +1,198 @@
+"""Metric points of a picture, from a file: a CSV table, or a low-resolution depth PNG.
+
+A CSV file has the columns x, y, metres and, if it is known, sigma. x and y are pixels of the
+picture, with whole numbers at the pixels' centres; sigma is the standard deviation in metres.
+
+A PNG file has 16 bits, millimetres, and 0 where nothing was measured. It covers the whole picture:
+each of its pixels is the mean depth of a zone, as a time-of-flight sensor of 8x8 zones measures it.
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import check_pairs
+from zoerefine.base.files.images import read_values
+from zoerefine.depth.data.depth_codec import MILLIMETRES
+from zoerefine.depth.data.layouts.recordings import read_text
+
+NEEDED, OPTIONAL = ("x", "y", "metres"), "sigma"
+SUFFIXES = ".csv", ".png"
+FARTHEST_POINT_M = 1000.0
+MAX_POINTS = 400  # of a picture that are used: the effort grows with the third power
+
+
+@dataclass(frozen=True)
+class MetricPoints:
+    """Depth measured at some pixels of a picture; float64 [N] each, made from any sequences.
+
+    Attributes:
+        x, y: pixels of the picture; whole numbers are the pixels' centres.
+        depth_m: metres along the camera's axis, above 0.
+        sigma_m: standard deviation of `depth_m`, metres; 0 where it is not known.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    depth_m: np.ndarray
+    sigma_m: np.ndarray
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "depth_m", "sigma_m"):
+            values = getattr(self, name)
+            if isinstance(values, np.ma.MaskedArray):  # NaN: `usable` leaves the point out
+                values = np.ma.filled(np.ma.asarray(values, np.float64), np.nan)
+            object.__setattr__(self, name, np.asarray(values, np.float64))
+        shapes = [one.shape for one in (self.x, self.y, self.depth_m, self.sigma_m)]
+        if self.x.ndim != 1 or len(set(shapes)) > 1:
+            raise UserError(
+                f"x, y, depth_m and sigma_m of points have the shapes {shapes}: give four "
+                "sequences of one length"
+            )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def usable(self, height: int, width: int) -> "MetricPoints":
+        """Those inside a picture of this size with finite values and a depth above 0."""
+        values = np.stack([self.x, self.y, self.depth_m, self.sigma_m])
+        inside = (self.x >= -0.5) & (self.x < width - 0.5)
+        inside &= (self.y >= -0.5) & (self.y < height - 0.5)
+        return self.select(inside & np.isfinite(values).all(0) & (self.depth_m > 0))
+
+    def select(self, chosen: np.ndarray) -> "MetricPoints":
+        """The points of a mask or an index."""
+        return MetricPoints(
+            self.x[chosen], self.y[chosen], self.depth_m[chosen], self.sigma_m[chosen]
+        )
+
+
+NO_POINTS = MetricPoints(*(np.empty(0) for _ in range(4)))
+
+
+@dataclass(frozen=True)
+class PointFiles:
+    """A folder with the points of pictures: NAME.csv or NAME.png for the picture NAME."""
+
+    folder: Path
+
+    def path(self, name: str) -> Path | None:
+        """The file of a picture; None without one. Raises `UserError` where there are two."""
+        found = [self.folder / f"{name}{suffix}" for suffix in SUFFIXES]
+        found = [path for path in found if path.is_file()]
+        if len(found) > 1:
+            raise UserError(f"{found[0]} and {found[1]} are points of one picture: remove one")
+        return found[0] if found else None
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raises `UserError` if the folder has points of none of these pictures."""
+        check_pairs(self.folder, names, "points", SUFFIXES)
+
+    def read(self, name: str, height: int, width: int) -> MetricPoints:
+        """A picture's points; none without a file. Raises `UserError` for a damaged file."""
+        path = self.path(name)
+        return read_points(path, height, width) if path else NO_POINTS
+
+
+def read_points(path: Path, height: int, width: int) -> MetricPoints:
+    """The points in a file, for a picture of this size.
+
+    Raises `UserError`, with the line, for what is no point of the picture.
+    """
+    if path.suffix == ".png":
+        return zones(read_values(path), path, height, width)
+    return table(path, height, width)
+
+
+def read_point_rows(
+    path: Path | None, size: tuple[int, int], new_size: tuple[int, int]
+) -> np.ndarray:
+    """The points in a file as a table of a fixed size, float32 [MAX_POINTS, 4].
+
+    A row is x, y, metres and sigma, on the pixel grid of `new_size`; rows of zeros fill it up. Of
+    more points every k-th is used, in the order of rows of the picture.
+
+    Args:
+        size, new_size: height and width of the picture, and of what it is resized to.
+    """
+    rows = np.zeros((MAX_POINTS, 4), np.float32)
+    if path is None:
+        return rows
+    points = thinned(read_points(path, *size))
+    scale_y, scale_x = (new / old for new, old in zip(new_size, size, strict=True))
+    x, y = (points.x + 0.5) * scale_x - 0.5, (points.y + 0.5) * scale_y - 0.5
+    rows[: len(points)] = np.stack([x, y, points.depth_m, points.sigma_m], 1)
+    return rows
+
+
+def thinned(points: MetricPoints) -> MetricPoints:
+    """At most MAX_POINTS of the points: every k-th, in the order of rows of the picture."""
+    if len(points) <= MAX_POINTS:
+        return points
+    in_order = np.lexsort((np.rint(points.x), np.rint(points.y)))
+    return points.select(in_order[np.linspace(0, len(points) - 1, MAX_POINTS).round().astype(int)])
+
+
+def zones(values: np.ndarray, path: Path, height: int, width: int) -> MetricPoints:
+    """The points of a low-resolution depth picture, at the centres of its zones."""
+    rows, columns = values.shape
+    if values.dtype != np.uint16:
+        raise UserError(f"{path} has 8 bits: points are a PNG of 16 bits, in millimetres")
+    if rows > height or columns > width:
+        raise UserError(
+            f"{path} has {columns}x{rows} zones, the picture {width}x{height} pixels: "
+            "a zone is at least one pixel"
+        )
+    y, x = np.nonzero(values)
+    depth_m = MILLIMETRES.to_metres(values[y, x])
+    return MetricPoints(
+        (x + 0.5) * width / columns - 0.5, (y + 0.5) * height / rows - 0.5,
+        depth_m, np.zeros(len(x)),
+    )  # fmt: skip
+
+
+def table(path: Path, height: int, width: int) -> MetricPoints:
+    """The points of a CSV file."""
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
+    try:
+        columns = reader.fieldnames or ()
+        missing = [name for name in NEEDED if name not in columns]
+        if missing:
+            raise UserError(f"{path} line 1 has no column {', '.join(missing)}")
+        for name in (*NEEDED, OPTIONAL):
+            if columns.count(name) > 1:
+                raise UserError(f"{path} line 1 has two columns {name!r}: remove one")
+        rows = [point(row, f"{path} line {reader.line_num}", height, width) for row in reader]
+    except csv.Error as error:
+        raise UserError(f"{path} line {reader.reader.line_num} is no CSV ({error})") from None
+    return MetricPoints(*np.array(rows, np.float64).reshape(-1, 4).T)
+
+
+def point(row: dict[str | None, str], where: str, height: int, width: int) -> tuple[float, ...]:
+    """x, y, metres and sigma of a line. Raises `UserError` for what is no point of the picture."""
+    if None in row:
+        raise UserError(f"{where} has more values than columns: write a decimal point, not a comma")
+    values = []
+    for name in (*NEEDED, OPTIONAL):
+        text = row.get(name) or ("0" if name == OPTIONAL else "")
+        try:
+            values.append(float(text))
+        except ValueError:
+            raise UserError(f"{where}: {name} must be a number, got {text!r}") from None
+    x, y, depth_m, sigma_m = values
+    if not (-0.5 <= x < width - 0.5 and -0.5 <= y < height - 0.5):
+        raise UserError(f"{where}: x {x:g}, y {y:g} is outside the picture of {width}x{height}")
+    if not 0 < depth_m <= FARTHEST_POINT_M:
+        raise UserError(
+            f"{where}: metres must be above 0 and at most {FARTHEST_POINT_M:g}, got {depth_m:g}"
+        )
+    if not 0 <= sigma_m <= FARTHEST_POINT_M:
+        raise UserError(
+            f"{where}: sigma must be from 0 to {FARTHEST_POINT_M:g} metres, got {sigma_m:g}"
+        )
+    return x, y, depth_m, sigma_m

@@ -1,0 +1,98 @@
+"""Runs a depth network over the pictures of a data set that have no pseudo depth."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.images import read_rgb, write_png
+from zoerefine.base.progress import bar, say
+from zoerefine.depth.data.dataset import Dataset, Frame
+from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
+from zoerefine.depth.data.layouts.readers import load_layout
+from zoerefine.depth.data.networks.network import DepthNetwork
+from zoerefine.depth.data.networks.source import UNKNOWN, PseudoSource, source_of, write_source
+
+
+def add_pseudo_depth(dataset: Dataset, network: DepthNetwork, batch: int) -> int:
+    """Write a 16-bit PNG (metres * 256) for every frame without pseudo depth; returns how many.
+
+    Files are written whole or not at all, so the same call continues after a kill. Reading, the
+    network and writing overlap. Each folder that gets files gets a pseudo.json, too, unless it
+    holds depth of unknown origin.
+
+    Raises `UserError` where a picture cannot be read, its pseudo depth cannot be written, or the
+    data set has pseudo depth of another network.
+    """
+    layout = load_layout(dataset.layout)
+    frames = [frame for frame in dataset.frames if frame.zoe is None]
+    paths = {frame: layout.pseudo_path(dataset.root, frame) for frame in frames}
+    to_do = [frame for frame in frames if not paths[frame].exists()]
+    done = len(frames) - len(to_do)
+    listed = [frame.zoe for frame in dataset.frames if frame.zoe is not None]
+    existing = listed + [paths[frame] for frame in set(frames) - set(to_do)]
+    state_source(dataset.root, existing, set(paths.values()), network.source)
+    with ThreadPoolExecutor() as pool, bar(len(frames), "pseudo depth", "frame", done) as progress:
+        written: list[Future[None]] = []
+        for part, pictures in read_batches(to_do, batch, pool):
+            depths = network.predict(pictures)
+            for future in written:
+                future.result()
+            written = [
+                pool.submit(write_png, paths[frame], ZOEDEPTH.encode(depth_m), SCALE)
+                for frame, depth_m in zip(part, depths, strict=True)
+            ]
+            progress.update(len(part))
+        for future in written:
+            future.result()
+    if frames:
+        layout.enter_pseudo(dataset.root, {frame.rgb: path for frame, path in paths.items()})
+    return len(to_do)
+
+
+def state_source(
+    root: Path, existing: Iterable[Path], written: Iterable[Path], source: PseudoSource
+) -> None:
+    """Write pseudo.json into the folders that get depth, before they get any.
+
+    Raises `UserError` where the data set has pseudo depth of another network.
+
+    Args:
+        existing, written: files of pseudo depth.
+    """
+    present = {folder: source_of(folder) for folder in {path.parent for path in existing}}
+    for other in set(present.values()) - {UNKNOWN}:
+        if not other.is_like(source):
+            raise UserError(
+                f"{root} has pseudo depth of {other}, which {source} would be mixed with: make "
+                "all of it with one network"
+            )
+    for folder in sorted({path.parent for path in written}):
+        if present.get(folder) == UNKNOWN:
+            say(f"{folder} has files of an unknown network, so all of it stays of unknown origin")
+        elif source_of(folder) != source:
+            write_source(folder, source)
+
+
+def read_batches(
+    frames: Sequence[Frame], batch: int, pool: ThreadPoolExecutor
+) -> Iterator[tuple[list[Frame], np.ndarray]]:
+    """Frames and their pictures [B, H, W, 3] of one size, read one batch ahead."""
+
+    def read(part: Sequence[Frame]) -> Any:
+        return list(zip(part, pool.map(lambda frame: read_rgb(frame.rgb), part), strict=True))
+
+    parts = [frames[start : start + batch] for start in range(0, len(frames), batch)]
+    with ThreadPoolExecutor(1) as reader:
+        ahead = reader.submit(read, parts[0]) if parts else None
+        for number in range(len(parts)):
+            pairs = ahead.result()  # type: ignore[union-attr]
+            if number + 1 < len(parts):
+                ahead = reader.submit(read, parts[number + 1])
+            for _, same in groupby(pairs, key=lambda pair: pair[1].shape):
+                group = list(same)
+                yield [frame for frame, _ in group], np.stack([picture for _, picture in group])

@@ -1,0 +1,152 @@
+"""What predicted pseudo depth: a name and a digest, in a file `pseudo.json` beside the depth.
+
+The file states the source of all pseudo depth in its folder and below, up to the next pseudo.json.
+Depth without one is of unknown origin.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import digest_json, write_json
+from zoerefine.base.files.own import JSON_MARK
+from zoerefine.base.progress import say
+from zoerefine.base.texts import visible
+
+FILE = "pseudo.json"
+MOST_BYTES = 2**16  # of the file
+MOST_CHARACTERS = 200  # of a name or a digest
+
+
+@dataclass(frozen=True)
+class PseudoSource:
+    """What predicted pseudo depth.
+
+    Attributes:
+        name: of the network, for people; empty where it is unknown.
+        digest: SHA-256 of all that decides its depth: weights, config and processing. Empty where
+            it is not known; then names are compared.
+    """
+
+    name: str = ""
+    digest: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        return self != UNKNOWN
+
+    def is_like(self, other: "PseudoSource") -> bool:
+        """Whether both are the same network."""
+        if self.digest and other.digest:
+            return self.digest == other.digest
+        return self.name == other.name
+
+    def as_json(self) -> dict[str, str]:
+        """For headers, results and manifests; `source_from_json` reads it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if not self.is_known:
+            return UNKNOWN_NAME
+        return f"{self.name} ({self.digest[:8]})" if self.digest else self.name
+
+
+UNKNOWN_NAME = "unknown"
+UNKNOWN = PseudoSource()
+SYNTHETIC = PseudoSource("synthetic", digest_json(["synthetic errors", 1]))
+
+
+def label_of(source: PseudoSource, otherwise: str) -> str:
+    """What pseudo depth is called: by its network, or as its layout says."""
+    return source.name if source.is_known and source != SYNTHETIC else otherwise
+
+
+def source_from_json(value: Any) -> PseudoSource:
+    """A source as `as_json` gives it; unknown for anything else, as in older files."""
+    if not isinstance(value, dict):
+        return UNKNOWN
+    name, digest = value.get("name", ""), value.get("digest", "")
+    if not isinstance(name, str) or not isinstance(digest, str):
+        return UNKNOWN
+    return (
+        UNKNOWN
+        if name == UNKNOWN_NAME
+        else PseudoSource(visible(name.strip()), visible(digest.strip()))
+    )
+
+
+def write_source(folder: Path, source: PseudoSource) -> None:
+    """State the source of the pseudo depth in a folder. Raises `UserError` where it cannot."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / FILE, JSON_MARK | source.as_json())
+    except OSError as error:
+        raise UserError(f"{folder / FILE} cannot be written: {error.strerror}") from None
+
+
+def read_source(path: Path) -> PseudoSource | None:
+    """What one pseudo.json states; None where there is none.
+
+    Raises `UserError` for a file that states no name.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise UserError(f"{path} is not a regular file")
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES)
+        found = json.loads(data)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is no JSON ({error})") from None
+    source = source_from_json(found)
+    if max(len(source.name), len(source.digest)) > MOST_CHARACTERS:
+        raise UserError(f"{path}: name and digest have at most {MOST_CHARACTERS} characters")
+    if not source.name:
+        raise UserError(
+            f'{path} states no network: it should be {{"name": "...", "digest": "..."}}; the '
+            "digest may be empty"
+        )
+    return source
+
+
+def sources_of(files: Iterable[Path]) -> set[PseudoSource]:
+    """The sources of some files of pseudo depth. Raises as `read_source`."""
+    return {source_of(Path(folder)) for folder in {os.path.dirname(path) for path in files}}
+
+
+def source_of(folder: Path) -> PseudoSource:
+    """By the folder's own pseudo.json, else by that of the nearest folder above.
+
+    Raises as `read_source`.
+    """
+    folder = Path(os.path.realpath(folder))
+    stated = (read_source(one / FILE) for one in (folder, *folder.parents))
+    return next((source for source in stated if source is not None), UNKNOWN)
+
+
+def one_source(sources: set[PseudoSource], what: str) -> PseudoSource:
+    """The only source; unknown if one of them is.
+
+    Raises `UserError` where there are two known ones.
+
+    Args:
+        what: where they are from, for the message.
+    """
+    known = sorted(sources - {UNKNOWN}, key=str)
+    for other in known[1:]:
+        if not other.is_like(known[0]):
+            raise UserError(
+                f"{what} mixes pseudo depth of {known[0]} and of {other}: a refiner learns the "
+                "errors of one network; make all of it with one, or select scenes of one"
+            )
+    if known and UNKNOWN in sources:
+        say(f"{what}: a part of the pseudo depth is of {known[0]}, the rest of unknown origin")
+        return UNKNOWN
+    return known[0] if known else UNKNOWN

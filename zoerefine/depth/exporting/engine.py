@@ -1,0 +1,183 @@
+"""A loaded bundle: the one face of engines of every kind.
+
+Tensors need torch. NumPy arrays need it only if the engine's kind does.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
+from zoerefine.depth.points.channels import HINTS, NO_HINTS, RGB, channels_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from zoerefine.depth.exporting.engine_kinds import ArrayForward, Forward
+
+A = TypeVar("A", bound="Array")
+
+
+class Array(Protocol):
+    """What NumPy arrays and tensors have in common."""
+
+    @property
+    def dtype(self) -> Any: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self: A, rows: slice) -> A: ...
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A loaded bundle.
+
+    Call it with NumPy arrays: RGB uint8 [B, H, W, 3] and pseudo depth uint16 [B, H, W] in
+    metres * 256. It returns refined depth uint16 [B, H, W] in the same units. Any B, H and W.
+
+    If it takes metric points, a picture may have what they say as channels after RGB, and pseudo
+    depth is then corrected by them: see `zoerefine.depth.infer.with_points`.
+
+    Attributes:
+        forward: tensors on `device` to all outputs, for batches up to `max(manifest["batches"])`.
+        on_arrays: the same for NumPy arrays.
+        device: cpu or cuda.
+        parallel_calls: the number of calls at a time that uses the machine best.
+    """
+
+    forward: "Forward"
+    on_arrays: "ArrayForward"
+    manifest: dict[str, Any]
+    digest: str
+    device: "str | torch.device"
+    parallel_calls: int
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether `with_confidence` works."""
+        return "spread" in self.manifest["outputs"]
+
+    @property
+    def takes_points(self) -> bool:
+        """Whether pictures may have what metric points say as channels after RGB."""
+        return bool(self.manifest.get("takes_points"))
+
+    def __call__(self, rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> np.ndarray:
+        return self.arrays(rgb_u8, zoe_u16)[0]
+
+    def with_confidence(
+        self, rgb_u8: np.ndarray, zoe_u16: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Refined depth and spread in log depth * 10000, both uint16 [B, H, W].
+
+        Raises `UserError` if the refiner has no confidence.
+        """
+        self.require_confidence()
+        depth, spread = self.arrays(rgb_u8, zoe_u16)
+        return depth, spread
+
+    def require_confidence(self) -> None:
+        """Raises `UserError` if the refiner has no confidence."""
+        if not self.has_confidence:
+            raise UserError(f"this bundle has no confidence: {NO_CONFIDENCE}")
+
+    def arrays(self, rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> list[np.ndarray]:
+        """All outputs, for NumPy arrays. Raises `UserError` for other types or shapes."""
+        if self.takes_points and rgb_u8.shape[-1] == RGB:
+            hints = np.broadcast_to(np.array(NO_HINTS, np.uint8), (*rgb_u8.shape[:-1], HINTS))
+            rgb_u8 = np.concatenate([rgb_u8, hints], -1)
+        parts = [self.on_arrays(*part) for part in self.parts(rgb_u8, zoe_u16)]
+        return joined(parts, np.concatenate)
+
+    def refine(self, rgb_u8: "Tensor", zoe_u16: "Tensor") -> "Tensor":
+        """Refined depth, for tensors on any device. The result is on the CPU.
+
+        Raises `UserError` for other types or shapes.
+        """
+        return self.outputs(rgb_u8, zoe_u16)[0].cpu()
+
+    def outputs(self, rgb_u8: "Tensor", zoe_u16: "Tensor") -> "list[Tensor]":
+        """All outputs on `device`, for tensors on any device. A GPU's work is only queued."""
+        import torch
+
+        if self.takes_points and rgb_u8.shape[-1] == RGB:
+            # Filled on the device: a copy from the CPU's memory would wait for a GPU.
+            hints = [torch.full_like(rgb_u8[..., :1], byte) for byte in NO_HINTS]
+            rgb_u8 = torch.cat([rgb_u8, *hints], -1)
+        with torch.inference_mode():
+            parts = [
+                self.forward(rgb.to(self.device), zoe.to(self.device))
+                for rgb, zoe in self.parts(rgb_u8, zoe_u16)
+            ]
+        return joined(parts, torch.cat)
+
+    def parts(self, rgb_u8: A, zoe_u16: A) -> Iterator[tuple[A, A]]:
+        """The inputs as batches that the engine takes. Raises `UserError` for wrong inputs."""
+        check_inputs(rgb_u8, zoe_u16, channels_of(self.takes_points))
+        largest = max(self.manifest.get("batches") or [len(rgb_u8)])
+        for start in range(0, len(rgb_u8), largest):
+            rows = slice(start, start + largest)
+            yield rgb_u8[rows], zoe_u16[rows]
+
+
+def joined(parts: list[list[A]], concatenate: Callable[[Any], A]) -> list[A]:
+    """The outputs of several batches as those of one."""
+    if len(parts) == 1:
+        return parts[0]
+    return [concatenate(output) for output in zip(*parts, strict=True)]
+
+
+def check_inputs(rgb_u8: Array, zoe_u16: Array, channels: int) -> None:
+    """Raises `UserError` for types or shapes that engines do not take."""
+    valid = (
+        dtype_name(rgb_u8) == "uint8"
+        and dtype_name(zoe_u16) == "uint16"
+        and len(rgb_u8.shape) == 4
+        and tuple(rgb_u8.shape) == (*zoe_u16.shape, channels)
+        and 0 not in rgb_u8.shape
+    )
+    if not valid:
+        raise UserError(
+            "an engine takes RGB as uint8 [B, H, W, 3] and depth as uint16 [B, H, W] of the same "
+            f"size (metres * 256), not {_described(rgb_u8)} and {_described(zoe_u16)}"
+        )
+
+
+def dtype_name(values: Array) -> str:
+    """For example uint8, for arrays as for tensors."""
+    return str(values.dtype).removeprefix("torch.")
+
+
+def arrays_by_tensors(forward: "Forward", device: str) -> "ArrayForward":
+    """A function of NumPy arrays that calls one of tensors on a device."""
+    import torch
+
+    def on_arrays(rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> list[np.ndarray]:
+        inputs = (torch.from_numpy(array).to(device) for array in (rgb_u8, zoe_u16))
+        with torch.inference_mode():
+            return [output.cpu().numpy() for output in forward(*inputs)]
+
+    return on_arrays
+
+
+def tensors_by_arrays(on_arrays: "ArrayForward") -> "Forward":
+    """A function of tensors on the CPU that calls one of NumPy arrays. Nothing is copied."""
+
+    def forward(rgb_u8: "Tensor", zoe_u16: "Tensor") -> "list[Tensor]":
+        import torch
+
+        return [torch.from_numpy(output) for output in on_arrays(rgb_u8.numpy(), zoe_u16.numpy())]
+
+    return forward
+
+
+def _described(values: Array) -> str:
+    return f"{dtype_name(values)} {list(values.shape)}"

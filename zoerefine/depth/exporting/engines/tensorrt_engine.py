@@ -1,0 +1,202 @@
+"""A TensorRT engine inside one TorchScript module, built by Torch-TensorRT on this machine's GPU.
+
+The whole refiner becomes one serialized engine with float32 inputs and output and a dynamic
+batch. TensorRT 11 takes precision from the types in the model, and so does TensorRT 10 as it is
+called here. Written from the sources of torch-tensorrt 2.11 (TensorRT 10.15, engine ABI 8) and
+2.13 (TensorRT 11.0, ABI 9). Loading needs only torch and Torch-TensorRT's runtime.
+"""
+
+import io
+from contextlib import redirect_stdout
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import nn
+
+from zoerefine.base.errors import UserError
+from zoerefine.depth.exporting.bundle.containers import TORCHSCRIPT
+from zoerefine.depth.exporting.engine_kinds import (
+    BROKEN,
+    NOT_INSTALLED,
+    BuiltEngine,
+    gpu_architecture,
+)
+from zoerefine.depth.exporting.engines.timing_cache import cache_file, private_copy
+from zoerefine.depth.exporting.engines.torchscript_engine import frozen_archive, load
+from zoerefine.depth.exporting.int8_operator import register_converter
+from zoerefine.depth.exporting.source import ExportSource
+from zoerefine.depth.exporting.verify import check_size
+
+
+@cache
+def import_problem() -> str:
+    """Why Torch-TensorRT cannot be imported; "" if it can. The answer is kept.
+
+    A second attempt after a failure would find a half-imported package.
+    """
+    if not find_spec("torch_tensorrt"):
+        return NOT_INSTALLED
+    printed = io.StringIO()  # a failing import prints to standard output
+    try:
+        with redirect_stdout(printed):
+            import torch_tensorrt  # noqa: F401
+    except Exception as error:  # missing TensorRT libraries raise errors of many types
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return f"{BROKEN} ({lines[0]})"
+    return ""
+
+
+def runtime_abi() -> str:
+    """The version of serialized engines that Torch-TensorRT's runtime reads.
+
+    Imports the runtime if this process has not yet: without it torch's error for such a file is
+    "Unknown type name".
+    """
+    try:
+        torch.classes.tensorrt.Engine  # noqa: B018 (it raises where no runtime is loaded)
+    except RuntimeError:
+        if problem := import_problem():
+            return problem
+    return str(torch.ops.tensorrt.ABI_VERSION())
+
+
+def tensorrt_version() -> str:
+    """The version of the TensorRT that is imported. To be called after `runtime_abi`.
+
+    Package metadata do not tell: the names of TensorRT's packages differ between releases, and
+    Torch-TensorRT may put another library in its place.
+    """
+    try:
+        import tensorrt
+    except Exception:  # as above
+        return NOT_INSTALLED
+    name = getattr(tensorrt, "_package_name", "") or "tensorrt"
+    version = str(tensorrt.__version__)
+    return version if name == "tensorrt" else f"{name} {version}"
+
+
+NAME = "tensorrt"
+# The lock file keeps torch: the newest Torch-TensorRT would replace it.
+INSTALL = "pip install 'zoerefine[tensorrt]'"
+PARALLEL_CALLS = False
+CONTAINER = TORCHSCRIPT
+TAKES_ARRAYS = False
+BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization profile
+INPUTS, OUTPUTS = ["rgb01", "zoe_m"], ["output0", "output1"]  # as Torch-TensorRT names bindings
+
+__all__ = ["load"]  # the whole bundle is one TorchScript module
+
+
+def precisions() -> tuple[str, ...]:
+    """The precisions, the fastest first; int8 is last because it needs calibration."""
+    return "fp16", "bf16", "fp32", "int8"
+
+
+def missing_requirement() -> str:
+    """Why this machine cannot build the engine; "" if it can."""
+    if not torch.cuda.is_available():
+        return (
+            "a TensorRT engine needs an NVIDIA GPU and this machine has none: export on the "
+            "machine that will run it, or use --engine torchscript"
+        )
+    problem = import_problem()
+    return f"Torch-TensorRT is {problem}: {INSTALL}" if problem else ""
+
+
+def allowed_for_auto() -> bool:
+    """Wherever it can be built."""
+    return not missing_requirement()
+
+
+def machine_facts() -> dict[str, str]:
+    """This machine's value of every fact that a bundle may require."""
+    abi = runtime_abi()
+    return {
+        "GPU architecture": gpu_architecture(),
+        "torch": torch.__version__.split("+")[0],
+        "TensorRT": tensorrt_version(),
+        "Torch-TensorRT's engine ABI": abi,
+    }
+
+
+def build(source: ExportSource, precision: str) -> BuiltEngine:
+    """Build the core on this machine's GPU and embed it in a TorchScript module.
+
+    Raises `UserError` if that fails, or if the builder silently used another precision.
+    """
+    if missing_requirement():
+        raise UserError(missing_requirement())
+    import torch_tensorrt
+
+    engine = build_engine(source, precision)
+    check_size("tensorrt", precision, len(engine), source.parameters)
+    core = torch_tensorrt.ts.embed_engine_in_new_module(
+        engine,
+        input_binding_names=INPUTS,
+        output_binding_names=OUTPUTS if source.has_confidence else OUTPUTS[:1],
+        device=torch_tensorrt.Device(gpu_id=torch.cuda.current_device()),
+    )
+    facts = {fact: [value] for fact, value in machine_facts().items()}
+    return BuiltEngine(
+        frozen_archive(source.shipped(core)),
+        device="cuda",
+        requirements=facts,
+        batches=BATCHES,
+        has_confidence=source.has_confidence,
+    )
+
+
+def build_engine(source: ExportSource, precision: str) -> bytes:
+    """The core as a serialized TensorRT engine."""
+    import torch_tensorrt
+
+    if precision == "int8":
+        register_converter()
+    core = source.core(precision).cuda()
+    program = export_program(core, source)
+    shapes = [
+        torch_tensorrt.Input(
+            **{f"{which}_shape": (batch, *tensor.shape[1:])
+               for which, batch in zip(("min", "opt", "max"), BATCHES, strict=True)},
+            dtype=torch.float32,
+        )
+        for tensor in source.example(1)
+    ]  # fmt: skip
+    # Torch-TensorRT's own timing cache is one file for all users and versions of this machine.
+    timings = cache_file("tensorrt", tensorrt_version(), gpu_architecture(), "timings.bin")
+    try:
+        with private_copy(timings) as path:
+            return convert(program, arg_inputs=shapes, timing_cache_path=str(path))
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"Torch-TensorRT could not build the {precision} engine: {reason(error)}"
+        ) from None
+
+
+def convert(program: torch.export.ExportedProgram, **options: Any) -> bytes:
+    """A program as one serialized engine; raises if a part of it cannot be converted."""
+    from torch_tensorrt import dynamo
+
+    engine: bytes = dynamo.convert_exported_program_to_serialized_trt_engine(
+        program, require_full_compilation=True, **options
+    )
+    return engine
+
+
+def reason(error: BaseException) -> str:
+    """The first line of what went wrong first: the errors around it quote the whole graph."""
+    while error.__cause__:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else repr(error)
+
+
+def export_program(core: nn.Module, source: ExportSource) -> torch.export.ExportedProgram:
+    """The core as a graph with a dynamic batch, on the core's device."""
+    device = next(core.parameters()).device
+    # torch.export would take a batch of 1 for a constant.
+    example = tuple(tensor.to(device) for tensor in source.example(BATCHES[1]))
+    batch = torch.export.Dim("batch", min=BATCHES[0], max=BATCHES[2])
+    return torch.export.export(core, example, dynamic_shapes=({0: batch}, {0: batch}))

@@ -1,0 +1,23 @@
+"""What an engine's outputs mean. Needs no torch, as running an engine need not."""
+
+from typing import Any
+
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+
+SPREAD_UNITS = 10_000.0  # of the second output: spread in log depth = value / 10000
+
+# What the values of each output are. A manifest lists those that its engine has, in this order.
+OUTPUTS: dict[str, dict[str, Any]] = {
+    "depth": {
+        "type": "uint16 [B, H, W]",
+        "units": 1 / ZOE_UNIT_M,
+        "meaning": "metres = value / 256; 0 = invalid pixel",
+    },
+    "spread": {
+        "type": "uint16 [B, H, W]",
+        "units": SPREAD_UNITS,
+        "meaning": "spread = value / 10000: the truth lies within depth * exp(+-spread) at 90% of "
+        "the pixels; 0 = invalid pixel",
+    },
+}
+NO_CONFIDENCE = "its refiner was trained with MODEL.CONFIDENCE off, or its network offers none"

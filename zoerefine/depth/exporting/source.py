@@ -1,0 +1,150 @@
+"""What an engine is built from: a refiner, its size, and frames to calibrate with."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.images import read_rgb
+from zoerefine.base.progress import track
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.dataset import Frame, evenly_spaced
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.metric_points import MetricPoints
+from zoerefine.depth.data.split import read_split
+from zoerefine.depth.exporting.int8_operator import OperatorInt8Conv
+from zoerefine.depth.exporting.precision import Int8Conv, RefinerInputs, to_precision
+from zoerefine.depth.exporting.shipped_module import PrePostProcessing, ShippedModule, core_of
+from zoerefine.depth.model import RefinerNetwork
+from zoerefine.depth.points.channels import channels_of
+from zoerefine.depth.points.for_engines import hinted
+
+
+@dataclass(frozen=True)
+class ExportSource:
+    """What an engine is built from.
+
+    Attributes:
+        refiner: float32, on the CPU, in evaluation mode.
+        height, width: the size that the refiner was trained at.
+        calibration: yields batches of training frames at that size.
+    """
+
+    refiner: RefinerNetwork
+    height: int
+    width: int
+    calibration: Callable[[], Iterator[RefinerInputs]]
+
+    def example(self, batch: int) -> RefinerInputs:
+        """A random batch of plausible inputs on the CPU: [B, channels, h, w] and [B, 1, h, w]."""
+        size = self.height, self.width
+        return torch.rand(batch, self.channels, *size), torch.rand(batch, 1, *size) + 1
+
+    @property
+    def channels(self) -> int:
+        """Of a picture: RGB, and what metric points say if the refiner takes them."""
+        return channels_of(self.refiner.takes_points)
+
+    def core(self, precision: str, int8_conv: type[Int8Conv] = OperatorInt8Conv) -> nn.Module:
+        """What engines are built from: the refiner in `precision`, for this size only.
+
+        It is a core of `ShippedModule`. Its graph names no device, so a bundle can be loaded on
+        another one. `int8_conv` as in `to_precision`.
+        """
+        refiner = to_precision(self.refiner, precision, self.calibration, int8_conv)
+        refiner.fix_size(self.height, self.width)
+        return core_of(refiner)
+
+    def program(self, core: nn.Module) -> torch.export.ExportedProgram:
+        """A core of this source as a graph with a dynamic batch."""
+        batch = torch.export.Dim("batch")
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch.export's, about functions of its own
+            # torch.export would take a batch of 1 for a constant.
+            return torch.export.export(
+                core, self.example(2), dynamic_shapes=({0: batch}, {0: batch})
+            )
+
+    def shipped(self, core: nn.Module) -> ShippedModule:
+        """A core with its pre- and post-processing."""
+        return ShippedModule(core, self.height, self.width, self.has_confidence)
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether engines have the second output."""
+        return self.refiner.has_confidence
+
+    @property
+    def parameters(self) -> int:
+        """The number of the refiner's parameters."""
+        return sum(tensor.numel() for tensor in self.refiner.parameters())
+
+
+FRAMES = 8  # that an engine is compared on
+CALIBRATION_FRAMES = 32  # of training scenes
+POINT_EVERY = 60  # pixels between points, in rows and columns
+
+
+def sample_frames(root: str, points: bool = False) -> tuple[Tensor, Tensor]:
+    """Frames from all over the data set: RGB uint8 [N, H, W, 3], pseudo depth uint16 [N, H, W].
+
+    With `points` they are inputs of an engine that takes metric points, and every second one has
+    some.
+    """
+    pictures = [read(frame) for frame in evenly_spaced(frames_with_zoe(root), FRAMES)]
+    same_size = [(rgb, zoe) for rgb, zoe in pictures if zoe.shape == pictures[0][1].shape]
+    if points:
+        same_size = [hinted(*one, some_points(one[1], n % 2)) for n, one in enumerate(same_size)]
+    rgb_u8, zoe_u16 = (torch.from_numpy(np.stack(field)) for field in zip(*same_size, strict=True))
+    return rgb_u8, zoe_u16
+
+
+def some_points(zoe_u16: np.ndarray, times: int) -> MetricPoints:
+    """Metric points as of a scene that is a quarter farther away; none where `times` is 0."""
+    rows, columns = (
+        places.ravel() for places in np.indices(zoe_u16.shape)[:, ::POINT_EVERY, ::POINT_EVERY]
+    )
+    depth_m = 1.25 * times * ZOE_UNIT_M * zoe_u16[rows, columns]
+    points = MetricPoints(columns.astype(float), rows.astype(float), depth_m, 0 * depth_m)
+    return points.select(depth_m > 0)
+
+
+def calibration_batches(
+    run: RunDir, root: str, height: int, width: int, points: bool = False
+) -> Iterator[RefinerInputs]:
+    """Frames of the run's training scenes, one at a time, at the network's size.
+
+    `points` as for `sample_frames`.
+    """
+    train = set(read_split(run.split_file).train)
+    in_training = [frame for frame in frames_with_zoe(root) if frame.scene in train]
+    frames = evenly_spaced(in_training, CALIBRATION_FRAMES)
+    processing = PrePostProcessing(height, width)
+    for number, frame in enumerate(track(frames, len(frames), "calibrating", "frame")):
+        rgb, zoe = read(frame)
+        if points:
+            rgb, zoe = hinted(rgb, zoe, some_points(zoe, number % 2))
+        yield processing.before(torch.from_numpy(rgb)[None], torch.from_numpy(zoe)[None])
+
+
+def frames_with_zoe(root: str) -> list[Frame]:
+    """The frames that have pseudo depth. Raises `UserError` if there are none."""
+    frames = [frame for frame in open_dataset(root).frames if frame.zoe is not None]
+    if not frames:
+        raise UserError(
+            f"no frame in {root} has pseudo depth, and an engine is compared on such frames: make "
+            f"it with `zoerefine data pseudo {root}`"
+        )
+    return frames
+
+
+def read(frame: Frame) -> tuple[np.ndarray, np.ndarray]:
+    """RGB uint8 [H, W, 3] and pseudo depth uint16 [H, W]."""
+    assert frame.zoe is not None
+    return read_rgb(frame.rgb), read_zoe(frame.zoe)

@@ -1,0 +1,23 @@
+"""From an engine bundle and pictures to refined depth: the command's parts, and `Refiner`."""
+
+from zoerefine.depth.infer.refiner import Refiner
+
+__all__ = ["Refiner"]
+
+# What other packages import from here; the rest is this package's own.
+OPEN = (
+    "engine_threads",
+    "evaluate",
+    "inference",
+    "pictures",
+    "pipeline",
+    "point_cloud",
+    "points_alone",
+    "pseudo",
+    "read_ahead",
+    "refiner",
+    "results",
+    "room",
+    "sources",
+    "video",
+)

@@ -1,0 +1,101 @@
+"""Metrics of the pseudo depth and the refined depth that an inference left in files."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoerefine.base.depth_limits import FARTHEST_M
+from zoerefine.base.errors import UserError
+from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.progress import say, track
+from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, DepthEncoding
+from zoerefine.depth.data.layouts.readers import stated_encoding
+from zoerefine.depth.infer.inference import Done, Inference
+from zoerefine.depth.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
+from zoerefine.depth.points.for_engines import points_alone_u16
+
+
+def evaluate(job: Inference, done: Done, truth: Path) -> dict[str, Any]:
+    """Metrics of all finished frames with true depth, by ZoeDepth's protocol.
+
+    Args:
+        done: the finished frames, with the digests of their inputs.
+        truth: folder of png files of the same names, in the encoding that the data set around
+            it states; without one, of 8 bits (HabitatDyn's) or of 16 (millimetres).
+
+    Returns:
+        {"frames", "left_out": [name, ...], "pseudo": metrics, "refined": metrics,
+         "ratio": {metric: refined / pseudo}}; metrics are means over pictures. With metric points
+        "points" is the pseudo depth that they alone correct.
+    """
+    compared = [name for name in sorted(done) if (truth / f"{name}.png").exists()]
+    farthest_m = job.engine.manifest.get("farthest_m", FARTHEST_M)
+    names = ("pseudo", "points", "refined") if job.points else ("pseudo", "refined")
+    sums = {name: DepthMetrics() for name in names}
+    left_out = []
+    encoding = stated_encoding(truth)
+    rows_of = partial(
+        rows, job=job, done=done, truth=truth, encoding=encoding, farthest_m=farthest_m
+    )
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        for name, found in track(
+            zip(compared, pool.map(rows_of, compared), strict=True),
+            len(compared),
+            "comparing",
+            "frame",
+        ):
+            if isinstance(found, UserError):
+                left_out.append(name)
+                say(f"{name} is not compared: {found}")
+                continue
+            for one, row in zip(sums.values(), found, strict=True):
+                one.add(row)
+    metrics = {name: one.compute() for name, one in sums.items()}
+    return {
+        "frames": sums["refined"].pictures,
+        "left_out": left_out,
+        **metrics,
+        "ratio": ratios(metrics["refined"], metrics["pseudo"]),
+    }
+
+
+def rows(
+    name: str,
+    job: Inference,
+    done: Done,
+    truth: Path,
+    encoding: DepthEncoding | None,
+    farthest_m: float,
+) -> list[Tensor] | UserError:
+    """A frame's metrics of each side, or the error of a damaged file."""
+    try:
+        zoe, refined = read_zoe(job.pseudo.path(name)), job.results.read_depth(name, done[name])
+        truth_m = read_truth_m(truth / f"{name}.png", encoding, farthest_m)
+        if truth_m.shape != zoe.shape:
+            raise UserError(f"{truth / name}.png and {job.pseudo.path(name)} differ in size")
+        points = job.points_of(name, *zoe.shape)
+    except UserError as error:
+        return error
+    by_points = [points_alone_u16(zoe, points)] if job.points else []
+    zoe_m, *others_m, true_m = (
+        torch.from_numpy(depth_m)[None, None]  # [1, 1, H, W]
+        for depth_m in (*(one * ZOE_UNIT_M for one in (zoe, *by_points, refined)), truth_m)
+    )
+    mask = valid_pixels(true_m, zoe_m, farthest_m)
+    return [picture_metrics(one_m, true_m, mask, farthest_m) for one_m in (zoe_m, *others_m)]
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report for people."""
+    sides = [name for name in ("pseudo", "points", "refined") if name in report]
+    lines = [f"{'':<10}" + "".join(f"{name:>9}" for name in sides) + f"{'ratio':>8}"]
+    for metric in report["pseudo"]:
+        values = "".join(f"{report[name][metric]:9.4f}" for name in sides)
+        ratio = f"{report['ratio'][metric]:8.3f}" if metric in report["ratio"] else f"{'-':>8}"
+        lines.append(f"{metric:<10}{values}{ratio}")
+    return "\n".join(lines)

@@ -1,0 +1,135 @@
+"""A picture of an inference for people: one frame before and after."""
+
+import math
+import re
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from zoerefine.base.depth_limits import FARTHEST_M
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
+from zoerefine.base.files.images import write_png
+from zoerefine.base.files.own import refuse_foreign
+from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.progress import track
+from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
+from zoerefine.depth.data.dataset import evenly_spaced
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.layouts.readers import stated_encoding
+from zoerefine.depth.exporting.bundle.bundle import Engine
+from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+from zoerefine.depth.infer.inference import Done, Inference
+from zoerefine.depth.infer.points_alone import LABEL as POINTS_ALONE
+from zoerefine.depth.infer.results import BUNDLE, COMMIT, INPUTS, ResultFolder, has_provenance
+from zoerefine.depth.infer.sources import FrameSource, SourceFrame
+from zoerefine.depth.pictures import depth_colors, panel
+
+SAMPLED_FRAMES = 24  # evenly spaced
+EVERY_PIXEL = 4  # of these frames' rows and columns is read
+PERCENTILES = 1, 99
+STEPS_PER_M = 10  # a range begins and ends at a multiple of 0.1 m
+
+
+@dataclass(frozen=True)
+class DepthRange:
+    """The depths at the two ends of the colours, metres."""
+
+    near_m: float
+    far_m: float
+
+    def __str__(self) -> str:
+        return f"{self.near_m:g} to {self.far_m:g} m"
+
+
+def range_of_data(job: Inference, done: Done) -> DepthRange:
+    """From the 1st to the 99th percentile of pseudo and refined depth, outwards to 0.1 m.
+
+    Args:
+        done: the finished frames by name; some are read, evenly spaced.
+    """
+    depths = []
+    for name in evenly_spaced(sorted(done), SAMPLED_FRAMES):
+        for depth in (read_zoe(job.pseudo.path(name)), job.results.read_depth(name, done[name])):
+            depths.append(depth[::EVERY_PIXEL, ::EVERY_PIXEL].ravel())
+    valid = np.concatenate(depths)
+    valid = valid[valid > 0] * ZOE_UNIT_M
+    if not len(valid):
+        return DepthRange(0.0, FARTHEST_M)
+    low, high = np.percentile(valid, PERCENTILES)
+    first, last = math.floor(low * STEPS_PER_M), math.ceil(high * STEPS_PER_M)
+    return DepthRange(first / STEPS_PER_M, max(last, first + 1) / STEPS_PER_M)
+
+
+def draw_middle_frame(path: Path, job: Inference, done: Done, truth: Path | None) -> None:
+    """Draw the middle one of the finished frames, compared with its true depth if there is any."""
+    frame = next(finished_frames(job.source, {sorted(done)[len(done) // 2]}))
+    true = truth / f"{frame.name}.png" if truth else None
+    panel(
+        path,
+        frame.read(),
+        read_zoe(job.pseudo.path(frame.name)) * ZOE_UNIT_M,
+        job.results.read_depth(frame.name, done[frame.name]) * ZOE_UNIT_M,
+        read_truth_m(true, stated_encoding(true.parent)) if true and true.exists() else None,
+        "pseudo depth",
+        f"{frame.name}   |   {origin_of(job.engine)}",
+        spread=read_spread(job, frame.name, done[frame.name]),
+    )
+
+
+def origin_of(engine: Engine) -> str:
+    """What made refined depth, for a title."""
+    if engine.digest == POINTS_ALONE:
+        return "pseudo depth corrected by metric points, without a refiner"
+    facts = engine.manifest
+    made = f"commit {facts['commit'][:8]}, {facts['engine']} {facts['precision']}"
+    return f"refiner trained on {facts['data']}   |   {made}"
+
+
+def read_spread(job: Inference, name: str, inputs: str) -> np.ndarray | None:
+    """The spread of a frame in log depth, float64 [H, W]; None if it is not written."""
+    if not job.results.with_confidence:
+        return None
+    return job.results.read_own(job.results.confidence(name), name, inputs) / SPREAD_UNITS
+
+
+def remove_parts(path: Path) -> None:
+    """Remove what a killed command left of a drawing or video beside it."""
+    remove_half_written(path.parent.glob(HALF_WRITTEN), re.escape(path.name))
+
+
+def finished_frames(source: FrameSource, done: Collection[str]) -> Iterator[SourceFrame]:
+    """The frames of a source that have results."""
+    with suppress(UserError):  # a video that is cut short was reported when it was refined
+        for frame in source.frames():
+            if frame.name in done:
+                yield frame
+
+
+def write_colors(results: ResultFolder, done: Done, shown: DepthRange) -> None:
+    """Write the colour picture of every finished frame that has none of this range yet.
+
+    Raises `UserError` where another program's file is there, or in the place of refined depth.
+    """
+    names = sorted(done)
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        write = partial(write_color_picture, results=results, done=done, shown=shown)
+        written = pool.map(write, names)
+        list(track(written, len(names), "colouring", "frame"))
+
+
+def write_color_picture(name: str, results: ResultFolder, done: Done, shown: DepthRange) -> None:
+    """Write one picture, with the provenance of the depth that it shows."""
+    path = results.colors(name)
+    origin = {BUNDLE: results.bundle, COMMIT: results.commit, INPUTS: done[name]}
+    provenance = origin | {"colors": f"viridis, {shown}"}
+    if has_provenance(path, provenance):
+        return
+    refuse_foreign([path], "--out")
+    depth_m = results.read_depth(name, done[name]) * ZOE_UNIT_M
+    write_png(path, depth_colors(depth_m, shown.far_m, shown.near_m), provenance)

@@ -1,0 +1,230 @@
+"""Refine all frames of a source: reading, depth network, engine and writing overlap.
+
+    reading thread    source -> the pool decodes, in order -> batches of one picture size
+    network thread    adds pseudo depth to batches that have none
+    engine threads    refine (`engine_threads.py`)
+    stream thread     with --stream: makes depth steady in the order of frames (`clips.py`); metric
+                      points correct before it, in the engine threads
+    the pool          corrects by metric points, before the engine if it takes them, and after it;
+                      writes files
+
+Each stage runs a few frames ahead of the next one and no further, and all frames between reading
+and writing take a bounded part of the memory. A frame that cannot be read is named and left out;
+the others are not affected.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.machine.memory import aligned_stack, free_memory
+from zoerefine.base.progress import Progress, bar
+from zoerefine.depth.exporting.engine import Engine
+from zoerefine.depth.infer.clips import ClipFilter
+from zoerefine.depth.infer.engine_threads import BATCHES_AHEAD, EngineThreads
+from zoerefine.depth.infer.inference import FrameInWork, Inference, InferenceSummary
+from zoerefine.depth.infer.pseudo import NetworkDepth
+from zoerefine.depth.infer.read_ahead import (
+    FrameMemory,
+    batches_of_one_size,
+    frames_to_read,
+    read_ahead,
+)
+from zoerefine.depth.points.for_engines import corrected, hinted
+
+MEMORY_SHARE = 0.25  # of the free memory, for frames between reading and writing
+
+S = TypeVar("S")
+T = TypeVar("T")
+# Writes the outputs of a frame, uint16 [H, W] each.
+WriteFrame = Callable[[FrameInWork, list[np.ndarray]], T]
+
+
+def refine(job: Inference, batch: int) -> InferenceSummary:
+    """Refine every frame that has no files yet, `batch` frames of one size at a time.
+
+    Batches are smaller where the memory does not hold so many frames. Raises `UserError` if results
+    cannot be written.
+    """
+    summary = InferenceSummary()
+    start = time.perf_counter()
+    with (
+        ThreadPoolExecutor(max(2, usable_cores())) as pool,
+        EngineThreads(job.engine, 1 + job.results.with_confidence) as engines,
+        bar(len(job.source.names), "refining", "frame") as progress,
+        FrameMemory(int(MEMORY_SHARE * free_memory())) as memory,
+    ):
+        frames = read_ahead(frames_to_read(job, summary), pool, summary.leave_out, memory)
+        batches = run_ahead(batches_of_one_size(frames, batch))
+        if isinstance(job.pseudo, NetworkDepth):
+            batches = run_ahead(with_pseudo_depth(batches, job.pseudo))
+        for writing in start_writing(job, engines, batches, pool, memory):
+            summary.written += [future.result() for future in writing]
+            update_bar(progress, summary)
+        update_bar(progress, summary)
+    summary.seconds = time.perf_counter() - start
+    return summary
+
+
+def with_pseudo_depth(
+    batches: Iterator[list[FrameInWork]], network: NetworkDepth
+) -> Iterator[list[FrameInWork]]:
+    """The batches, with the network's output added to those without pseudo depth."""
+    for batch in batches:
+        if batch[0].zoe is not None:
+            yield batch
+            continue
+        depths = network.predict(aligned_stack([frame.rgb for frame in batch]))
+        yield [
+            replace(frame, zoe=zoe, zoe_is_new=True)
+            for frame, zoe in zip(batch, depths, strict=True)
+        ]
+
+
+def start_writing(
+    job: Inference,
+    engines: EngineThreads,
+    batches: Iterator[list[FrameInWork]],
+    pool: ThreadPoolExecutor,
+    memory: FrameMemory,
+) -> Iterator[list[Future[str]]]:
+    """Refine batches a few ahead; yields for each the futures that write its files."""
+    if job.results.with_stream:
+        write = partial(write_frame, job=job, memory=memory)
+        return refine_as_stream(engines, batches, pool, write, ClipFilter(job.results))
+    write = partial(write_corrected, job=job, memory=memory)
+    return refine_in_threads(engines, batches, pool, write)
+
+
+def refine_in_threads(
+    engines: EngineThreads,
+    batches: Iterator[list[FrameInWork]],
+    pool: ThreadPoolExecutor,
+    write: WriteFrame[T],
+) -> Iterator[list[Future[T]]]:
+    """Refine batches a few ahead; yields for each the futures that write its files."""
+
+    def submit(batch: list[FrameInWork]) -> Future[list[Future[T]]]:
+        then = partial(write_batch, batch, pool=pool, write=write)
+        return engines.submit(*inputs_of(batch, engines.engine, pool), then)
+
+    return a_few_ahead(batches, submit, engines.ahead)
+
+
+def refine_as_stream(
+    engines: EngineThreads,
+    batches: Iterator[list[FrameInWork]],
+    pool: ThreadPoolExecutor,
+    write: WriteFrame[T],
+    clips: ClipFilter,
+) -> Iterator[list[Future[T]]]:
+    """The same, with depth that one thread makes steady in the order of the batches."""
+    with ThreadPoolExecutor(1) as stream:
+
+        def submit(batch: list[FrameInWork]) -> Future[list[Future[T]]]:
+            inputs = inputs_of(batch, engines.engine, pool)
+            refined = engines.submit(*inputs, partial(corrected_by_points, batch))
+            return stream.submit(
+                lambda: write_batch(batch, [steady(batch, refined.result(), clips)], pool, write)
+            )
+
+        yield from a_few_ahead(batches, submit, engines.ahead)
+
+
+def corrected_by_points(batch: list[FrameInWork], outputs: list[np.ndarray]) -> list[np.ndarray]:
+    """Refined depth of each frame, uint16 [H, W], corrected by its metric points."""
+    return [
+        corrected(depth, frame.points) if len(frame.points) else depth
+        for frame, depth in zip(batch, outputs[0], strict=True)
+    ]
+
+
+def steady(batch: list[FrameInWork], depths: list[np.ndarray], clips: ClipFilter) -> np.ndarray:
+    """Steady depth of the next frames, uint16 [B, H, W]."""
+    frames = []
+    for frame, depth in zip(batch, depths, strict=True):
+        assert frame.place
+        frames.append(clips.steady(frame.place, frame.rgb, depth))
+    return np.stack(frames)
+
+
+def inputs_of(
+    batch: list[FrameInWork], engine: Engine, pool: ThreadPoolExecutor
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The pictures and the pseudo depth of a batch, with metric points if the engine takes them."""
+    pictures = [frame.rgb for frame in batch]
+    depths = [frame.zoe for frame in batch if frame.zoe is not None]
+    if not engine.takes_points or not any(len(frame.points) for frame in batch):
+        return pictures, depths
+    found = pool.map(hinted, pictures, depths, [frame.points for frame in batch])
+    pictures, depths = map(list, zip(*found, strict=True))
+    return pictures, depths
+
+
+def a_few_ahead(batches: Iterator[S], submit: Callable[[S], Future[T]], ahead: int) -> Iterator[T]:
+    """The results of what was submitted for each batch, in order."""
+    waiting: deque[Future[T]] = deque()
+    for batch in batches:
+        waiting.append(submit(batch))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    for future in waiting:
+        yield future.result()
+
+
+def write_batch(
+    batch: list[FrameInWork],
+    outputs: list[np.ndarray],
+    pool: ThreadPoolExecutor,
+    write: WriteFrame[T],
+) -> list[Future[T]]:
+    """Start to write the files of frames with these outputs, uint16 [B, H, W] each."""
+    return [
+        pool.submit(write, frame, of_frame)
+        for frame, *of_frame in zip(batch, *outputs, strict=True)
+    ]
+
+
+def update_bar(progress: Progress, summary: InferenceSummary) -> None:
+    """Update the bar. Its rate counts only the frames that are refined now."""
+    progress.initial = len(summary.kept) + len(summary.left_out)
+    progress.update(progress.initial + len(summary.written) - progress.n)
+
+
+def write_corrected(
+    frame: FrameInWork, outputs: list[np.ndarray], job: Inference, memory: FrameMemory
+) -> str:
+    """`write_frame`, with depth that the frame's metric points correct."""
+    if len(frame.points):
+        outputs = [corrected(outputs[0], frame.points)]
+    return write_frame(frame, outputs, job, memory)
+
+
+def write_frame(
+    frame: FrameInWork, outputs: list[np.ndarray], job: Inference, memory: FrameMemory
+) -> str:
+    """Write the files of a frame with these outputs, uint16 [H, W]; returns its name."""
+    try:
+        if frame.zoe_is_new and isinstance(job.pseudo, NetworkDepth) and frame.zoe is not None:
+            job.pseudo.write(frame.name, frame.inputs, frame.zoe)
+        job.results.write(frame.name, frame.all_inputs, frame.rgb, outputs)
+    finally:
+        memory.free(frame.nbytes)
+    return frame.name
+
+
+def run_ahead(items: Iterator[T]) -> Iterator[T]:
+    """The items of an iterator, which runs in its own thread and a few items ahead."""
+    end = object()
+    with ThreadPoolExecutor(1) as thread:
+        waiting = deque(thread.submit(next, items, end) for _ in range(BATCHES_AHEAD))
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(thread.submit(next, items, end))
+            yield item  # type: ignore[misc]

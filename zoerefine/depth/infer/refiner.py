@@ -1,0 +1,254 @@
+"""A bundle as a Python function: pictures and pseudo depth in, refined depth out.
+
+from zoerefine.depth.infer import Refiner
+refiner = Refiner.load("runs/demo/latest/best")  # a run, or a bundle such as refiner.ts
+refined_m = refiner(rgb, zoe_m)
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
+
+if TYPE_CHECKING:  # importing this file does not import torch
+    from torch import Tensor
+
+    from zoerefine.depth.exporting.bundle.bundle import Engine
+    from zoerefine.depth.infer.stream import Memory
+    from zoerefine.depth.points import MetricPoints
+
+
+class Refiner:
+    """A loaded bundle.
+
+    Attributes:
+        manifest: its origin, accuracy, latency and requirements.
+        digest: of the bundle; it identifies the origin of refined depth.
+    """
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+        self.manifest, self.digest = engine.manifest, engine.digest
+
+    @classmethod
+    def load(
+        cls, path: str | Path, trust: bool = False, room: str | Path | None = None
+    ) -> "Refiner":
+        """Verify a bundle and load it on the device that it was built for.
+
+        Args:
+            path: a bundle, or a run's folder: then the bundle that was exported last is loaded.
+            trust: accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it.
+                Loading it runs it with your rights.
+            room: `room.json` of `zoerefine infer --measured`: all depth is corrected by it.
+
+        Raises:
+            UserError: it is missing or damaged, it is a program that you have not accepted, this
+                machine does not meet its requirements, or the room was measured with another
+                bundle or depth network.
+        """
+        from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
+
+        engine = load_bundle(bundle_of(path), trust)
+        return cls(in_room(engine, room) if room else engine)
+
+    def __call__(self, rgb: Any, zoe: Any, points: "MetricPoints | None" = None) -> Any:
+        """Refine the depth of one picture or of a batch.
+
+        Args:
+            rgb: uint8 [H, W, 3] or [B, H, W, 3], RGB; a NumPy array, a tensor, or any array with
+                DLPack, such as CuPy's.
+            zoe: pseudo depth [H, W] or [B, H, W]: uint16 in metres * 256, or floats in metres.
+                Pixels that are 0, negative, non-finite or masked (`np.ma`) are invalid.
+            points: metric points of one picture, which correct its depth; not for batches.
+
+        Returns:
+            The refined depth with the shape and unit of `zoe`: a NumPy array where `zoe` is one,
+            else a tensor on the device of `zoe`; floats as float32. Its resolution is 1/256 m;
+            invalid pixels are 0. Pictures on a GPU stay there if the bundle runs on it, and the
+            call does not wait for the GPU.
+
+        Raises:
+            UserError: other shapes or types.
+        """
+        if points is not None:
+            return self.with_points(rgb, zoe, points)
+        if not isinstance(zoe, np.ndarray):
+            return self.refine_tensors(rgb, zoe, with_confidence=False)[0]
+        depth = self.engine(*batch(rgb, zoe))
+        return like(zoe, depth, ZOE_UNIT_M)
+
+    def with_points(self, rgb: Any, zoe: Any, points: "MetricPoints") -> Any:
+        """Refined depth of one picture with metric points: before the engine and after it.
+
+        An engine that takes no points is only corrected after it.
+        """
+        from zoerefine.depth.points import MetricPoints
+        from zoerefine.depth.points.for_engines import corrected, hinted
+
+        if not isinstance(points, MetricPoints):
+            raise UserError(
+                f"points are a {type(points).__name__}; give zoerefine.depth.points.MetricPoints"
+            )
+        zoe_array = as_array(zoe)
+        pictures, depths = batch(rgb, zoe_array)
+        if len(pictures) > 1:
+            raise UserError("metric points are of one picture: call once for each of a batch")
+        picture, depth = pictures[0], depths[0]
+        if self.engine.takes_points:
+            picture, depth = hinted(picture, depth, points)
+        refined_u16 = corrected(self.engine(picture[None], depth[None])[0], points)
+        refined = like(zoe_array, refined_u16, ZOE_UNIT_M)
+        return refined if zoe_array is zoe else tensor_like(zoe, refined)
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether `with_confidence` works."""
+        return self.engine.has_confidence
+
+    def with_confidence(self, rgb: Any, zoe: Any) -> tuple[Any, Any]:
+        """Refined depth as from a call, and its spread.
+
+        The truth lies within depth * exp(+-spread) at 90% of the pixels, in scenes like those of
+        the validation. The spread has the shape and type of the depth: log depth where `zoe` is
+        floats, log depth * 10000 where it is uint16. Invalid pixels are 0.
+
+        Raises:
+            UserError: as a call, and if the bundle's refiner has no confidence.
+        """
+        from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+
+        if not isinstance(zoe, np.ndarray):
+            refined, its_spread = self.refine_tensors(rgb, zoe, with_confidence=True)
+            return refined, its_spread
+        depth, spread = self.engine.with_confidence(*batch(rgb, zoe))
+        return like(zoe, depth, ZOE_UNIT_M), like(zoe, spread, 1 / SPREAD_UNITS)
+
+    def stream(self) -> "RefinerStream":
+        """A function of one camera's consecutive frames whose depth is steady over time."""
+        return RefinerStream(self)
+
+    def step(
+        self, memory: "Memory | None", rgb: Any, zoe: Any, points: "MetricPoints | None" = None
+    ) -> "tuple[Any, Memory]":
+        """Refined depth that is steady from frame to frame, with the state passed in and out.
+
+        Args:
+            memory: what the last step returned; None for the first frame.
+            rgb, zoe, points: as in a call. A batch is consecutive frames of one camera.
+
+        Returns:
+            The depth as from a call, but steady, and the memory for the next frame. Tensors on a
+            GPU are copied to the CPU and back.
+
+        Raises:
+            UserError: as a call.
+        """
+        from zoerefine.depth.infer.stream import steps
+
+        refined = self(rgb, zoe, points)
+        depth = as_array(refined)
+        steady_u16, memory = steps(memory, *batch(as_array(rgb), depth))
+        steady = like(depth, steady_u16, ZOE_UNIT_M)
+        return steady if refined is depth else tensor_like(refined, steady), memory
+
+    def refine_tensors(self, rgb: Any, zoe: Any, with_confidence: bool) -> "list[Tensor]":
+        """The same for tensors: depth, and spread if asked for."""
+        from zoerefine.depth.infer.tensors import as_tensor, batch_of_tensors, outputs_like
+
+        rgb_u8, depth = as_tensor(rgb), as_tensor(zoe)
+        check(rgb_u8, depth)
+        inputs = batch_of_tensors(rgb_u8, depth)
+        if with_confidence:
+            self.engine.require_confidence()
+        outputs = self.engine.outputs(*inputs)
+        return outputs_like(depth, outputs if with_confidence else outputs[:1])
+
+
+def in_room(engine: "Engine", path: str | Path) -> "Engine":
+    """An engine corrected by a room's calibration. Raises `UserError` for that of another one."""
+    from zoerefine.depth.data.networks.source import source_from_json
+    from zoerefine.depth.infer.room import Room
+
+    room = Room.load(path)
+    room.check(source_from_json(engine.manifest.get("pseudo")), engine)
+    return room.engine(engine)
+
+
+class RefinerStream:
+    """Called with a camera's frames one after the other, it returns depth that is steady over time.
+
+    Each camera needs its own. A cut in the pictures begins anew by itself.
+
+    Attributes:
+        memory: what is remembered of the last frame; None before the first one.
+    """
+
+    def __init__(self, refiner: Refiner) -> None:
+        self.refiner = refiner
+        self.memory: Memory | None = None
+
+    def __call__(self, rgb: Any, zoe: Any, points: "MetricPoints | None" = None) -> Any:
+        """`Refiner.step` with the memory of the last call."""
+        depth, self.memory = self.refiner.step(self.memory, rgb, zoe, points)
+        return depth
+
+    def reset(self) -> None:
+        """Forget the last frame: the next one is the first of another recording."""
+        self.memory = None
+
+
+def batch(rgb: Any, zoe: Any) -> tuple[np.ndarray, np.ndarray]:
+    """What the user gives, as an engine takes it: uint8 [B, H, W, 3] and uint16 [B, H, W].
+
+    Raises `UserError` for shapes and types that engines do not take.
+    """
+    rgb_u8, depth = as_array(rgb), np.ma.filled(zoe, 0)
+    check(rgb_u8, depth)
+    zoe_u16 = depth if depth.dtype == np.uint16 else ZOEDEPTH.encode(depth)
+    height, width = depth.shape[-2:]
+    return (
+        np.ascontiguousarray(rgb_u8.reshape(-1, height, width, 3)),
+        np.ascontiguousarray(zoe_u16.reshape(-1, height, width)),
+    )
+
+
+def as_array(values: Any) -> np.ndarray:
+    """A NumPy array, or a tensor or another library's array on any device, as a NumPy array."""
+    if isinstance(values, np.ndarray):
+        return values
+    from zoerefine.depth.infer.tensors import as_tensor
+
+    array: np.ndarray = as_tensor(values).cpu().numpy()
+    return array
+
+
+def tensor_like(tensor: "Tensor", values: np.ndarray) -> "Tensor":
+    """An array as a tensor on the device of another one."""
+    import torch
+
+    return torch.from_numpy(values).to(tensor.device)
+
+
+def like(zoe: np.ndarray, output: np.ndarray, unit: float) -> np.ndarray:
+    """An output uint16 [B, H, W] in the shape of `zoe`; where that is floats, in `unit`s."""
+    output = output.reshape(zoe.shape)
+    return output if zoe.dtype == np.uint16 else output.astype(np.float32) * np.float32(unit)
+
+
+def check(rgb: Any, depth: Any) -> None:
+    """Raises `UserError` for shapes and types, of arrays or tensors, that engines do not take."""
+    rgb_type, depth_type = (str(one.dtype).removeprefix("torch.") for one in (rgb, depth))
+    if rgb_type != "uint8" or rgb.ndim not in (3, 4) or rgb.shape[-1] != 3:
+        raise UserError(
+            f"rgb is {rgb_type} {list(rgb.shape)}; give uint8 [H, W, 3] or [B, H, W, 3]"
+        )
+    if depth.shape != rgb.shape[:-1] or 0 in depth.shape:
+        raise UserError(
+            f"zoe has shape {list(depth.shape)}; for this rgb give {list(rgb.shape[:-1])}"
+        )
+    if depth_type != "uint16" and "float" not in depth_type:
+        raise UserError(f"zoe is {depth_type}; give uint16 (metres * 256) or floats (metres)")

@@ -1,0 +1,268 @@
+"""The files of an inference, and the provenance text in each of them.
+
+depth/NAME.png           refined depth, 16 bits, metres = value / 256
+confidence/NAME.png      the spread of refined depth, 16 bits, if asked for
+zoe_depth_raw/NAME.png   pseudo depth in the same format, if a depth network was run
+colors/NAME.png          refined depth in colours, if asked for
+clouds/NAME.ply          refined depth as points in space, if asked for
+outputs.json             the bundle, and what the values of depth/ and confidence/ are
+"""
+
+import hashlib
+import io
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written, write_json
+from zoerefine.base.files.images import (
+    decode_values,
+    file_bytes,
+    png_is_intact,
+    png_text,
+    write_bytes,
+    write_png,
+)
+from zoerefine.base.files.locks import lock, try_lock
+from zoerefine.base.files.own import JSON_MARK, refuse_foreign
+from zoerefine.depth.data.depth_codec import SCALE, ZOE_UNIT_M
+from zoerefine.depth.data.networks.source import FILE as PSEUDO_SOURCE_FILE
+from zoerefine.depth.exporting.outputs import OUTPUTS
+from zoerefine.depth.infer.point_cloud import CameraOptions, is_whole_ply, ply
+
+BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"
+STREAM = "stream"  # in outputs.json: whether depth is steady over time
+SPREAD_SCALE = {"confidence-scale": OUTPUTS["spread"]["meaning"]}
+DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, CLOUDS = (
+    "depth", "confidence", "zoe_depth_raw", "colors", "clouds",
+)  # fmt: skip
+OUTPUTS_FILE, METRICS_FILE = "outputs.json", "metrics.json"
+WRITTEN = r".+\.(png|ply|json)"  # names of files
+
+Provenance = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ResultFolder:
+    """The folder that one inference writes to.
+
+    Attributes:
+        bundle, commit: digest and commit of the engine, recorded in every file.
+        camera: for point clouds; None: no point clouds.
+        with_confidence: whether the spread of depth is written, too.
+        with_colors: whether `color_pictures` draws the frames afterwards.
+        with_stream: whether depth is steady from frame to frame.
+    """
+
+    root: Path
+    bundle: str
+    commit: str
+    camera: CameraOptions | None = None
+    with_confidence: bool = False
+    with_colors: bool = False
+    with_stream: bool = False
+
+    @property
+    def pseudo_depth(self) -> Path:
+        """The folder for the depth network's output, named as in HabitatDyn."""
+        return self.root / PSEUDO_DEPTH
+
+    def depth(self, name: str) -> Path:
+        """The refined depth of a frame."""
+        return self.root / DEPTH / f"{name}.png"
+
+    def confidence(self, name: str) -> Path:
+        """The spread of a frame's refined depth."""
+        return self.root / CONFIDENCE / f"{name}.png"
+
+    def colors(self, name: str) -> Path:
+        """The refined depth of a frame in colours."""
+        return self.root / COLORS / f"{name}.png"
+
+    def files(self, name: str, inputs: str) -> dict[Path, Provenance]:
+        """Every file to write for a frame while it is refined, with its provenance.
+
+        Args:
+            inputs: the digest of what the frame is refined from.
+        """
+        origin = {BUNDLE: self.bundle, COMMIT: self.commit, INPUTS: inputs}
+        files: dict[Path, Provenance] = {self.depth(name): origin | SCALE}
+        if self.with_confidence:
+            files[self.confidence(name)] = origin | SPREAD_SCALE
+        if self.camera:
+            files[self.root / CLOUDS / f"{name}.ply"] = origin | {"camera": str(self.camera)}
+        return files
+
+    def is_done(self, name: str, inputs: str) -> bool:
+        """Whether all files of a frame exist, from this bundle, these inputs and settings."""
+        return all(has_provenance(path, text) for path, text in self.files(name, inputs).items())
+
+    def read_depth(self, name: str, inputs: str) -> np.ndarray:
+        """The refined depth of a finished frame, uint16 [H, W]; see `read_own`."""
+        return self.read_own(self.depth(name), name, inputs)
+
+    def read_own(self, path: Path, name: str, inputs: str) -> np.ndarray:
+        """The values of one of a finished frame's pictures, uint16 [H, W].
+
+        Raises `UserError` for a file that cannot be read, or was not made by this bundle from
+        these inputs: another program has replaced it.
+        """
+        data = file_bytes(path)
+        if not self.files(name, inputs)[path].items() <= png_text(io.BytesIO(data)).items():
+            raise UserError(f"{path} was replaced after it was made: start this command again")
+        return decode_values(data, str(path))
+
+    def write(self, name: str, inputs: str, rgb: np.ndarray, outputs: Sequence[np.ndarray]) -> None:
+        """Write the files of a frame. Raises `UserError` where another program's file is there.
+
+        Args:
+            rgb: uint8 [H, W, 3].
+            outputs: uint16 [H, W]: refined depth, and the spread if it is written.
+        """
+        depth_u16 = outputs[0]
+        files = self.files(name, inputs)
+        refuse_foreign(files, "--out")  # a video's frames are not all known before
+        for path, provenance in files.items():
+            if path.suffix == ".ply":
+                assert self.camera
+                camera = self.camera.camera(*depth_u16.shape)
+                write_bytes(path, ply(depth_u16 * np.float32(ZOE_UNIT_M), rgb, camera, provenance))
+            elif path == self.depth(name):
+                write_png(path, depth_u16, provenance)
+            else:
+                write_png(path, outputs[1], provenance)
+
+    def write_outputs_file(self) -> None:
+        """State the origin of the files, and what their values are, for programs that read them."""
+        written = {DEPTH: "depth"} | ({CONFIDENCE: "spread"} if self.with_confidence else {})
+        outputs = {
+            folder: {fact: OUTPUTS[name][fact] for fact in ("units", "meaning")}
+            for folder, name in written.items()
+        }
+        facts: dict[str, Any] = JSON_MARK | {
+            "bundle": self.bundle,
+            "commit": self.commit,
+            "outputs": outputs,
+        }
+        facts |= {STREAM: True} if self.with_stream else {}
+        write_json(self.root / OUTPUTS_FILE, facts)
+
+    @contextmanager
+    def in_use(self, work: str) -> Iterator[None]:
+        """Hold the folder while an inference writes to it.
+
+        Removes the temporary files of an inference that was killed, unless another inference is
+        writing here now. Several may write at the same time if they do the same work.
+
+        Args:
+            work: a text that tells bundle, inputs and options. The lock file holds it.
+
+        Raises:
+            UserError: an inference that does other work is writing here now.
+        """
+        lock_file = self.root / ".lock"
+        with ExitStack() as held:
+            with lock(self.root / ".starting.lock"):
+                with try_lock(lock_file) as exclusive:
+                    if exclusive is not None:
+                        self.remove_temporary_files()
+                        lock_file.write_text(work)
+                held.enter_context(lock(lock_file, shared=True))
+                if lock_file.read_text() != work:
+                    raise UserError(
+                        f"another inference with other inputs or options is writing to --out "
+                        f"{self.root}: wait until it has ended, or give another folder"
+                    )
+            yield
+
+    def remove_temporary_files(self) -> None:
+        """Remove what `files.replacing` left when it was killed."""
+        found = [self.root.glob(HALF_WRITTEN)]
+        for folder in (DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, CLOUDS):
+            found.append((self.root / folder).rglob(HALF_WRITTEN))
+        remove_half_written(chain.from_iterable(found), WRITTEN)
+
+    def refuse_foreign_files(self, names: Iterable[str], metrics: bool, runs_network: bool) -> None:
+        """Raises `UserError` if a file of another program has the name of one to be written.
+
+        Args:
+            names: of all frames that are known before.
+            metrics, runs_network: whether metrics.json and pseudo depth are written.
+        """
+        refuse_foreign([self.root / OUTPUTS_FILE], "--out")
+        if metrics:
+            refuse_foreign([self.root / METRICS_FILE], "--out")
+        if runs_network:
+            refuse_foreign([self.pseudo_depth / PSEUDO_SOURCE_FILE], "--out")
+        for name in names:
+            refuse_foreign(self.files(name, ""), "--out")
+            if self.with_colors:
+                refuse_foreign([self.colors(name)], "--out")
+            if runs_network:
+                refuse_foreign([self.pseudo_depth / f"{name}.png"], "--out")
+
+    def refuse_mixing(self) -> None:
+        """Raises `UserError` if the folder has depth with --stream, and it is made without, or so.
+
+        `refuse_foreign_files` has checked that outputs.json is ours.
+        """
+        file = self.root / OUTPUTS_FILE
+        if file.exists() and json.loads(file.read_bytes()).get(STREAM, False) != self.with_stream:
+            was, now = ("without", "with") if self.with_stream else ("with", "without")
+            raise UserError(
+                f"--out {self.root} has depth made {was} --stream, and this command is {now} it: "
+                "give another folder"
+            )
+
+
+def check_separate(out: Path, root: Path | None, folders: Iterable[Path]) -> None:
+    """Raises `UserError` if results would later be read as pictures, or overwrite what is read.
+
+    Args:
+        root: a folder that is searched for pictures recursively.
+        folders: all folders that files are read from.
+    """
+    if root and out.resolve().is_relative_to(root.resolve()):
+        raise UserError(
+            f"--out {out} is inside {root}, so the next command would read results as pictures: "
+            "give another folder"
+        )
+    written = [(out / name).resolve() for name in (DEPTH, CONFIDENCE, COLORS, CLOUDS)]
+    for folder in folders:
+        if any(folder.resolve().is_relative_to(one) for one in written):
+            raise UserError(
+                f"{folder} holds results of --out {out} and would be overwritten while it is "
+                "read: give another folder"
+            )
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder, if it is missing. Raises `UserError` if nothing can be written to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written to: {error.strerror}") from None
+
+
+def has_provenance(path: Path, provenance: Provenance) -> bool:
+    """Whether a file is whole and has this text."""
+    if path.suffix == ".png":
+        return provenance.items() <= png_text(path).items() and png_is_intact(path)
+    return is_whole_ply(path, provenance)
+
+
+def digest_of(*fingerprints: str) -> str:
+    """A short digest of what a file is made from."""
+    return hashlib.blake2b(
+        "\n".join(fingerprints).encode(errors="surrogateescape"), digest_size=8
+    ).hexdigest()

@@ -1,0 +1,281 @@
+"""A room's calibration as a file, and an engine whose depth it corrects.
+
+The file is JSON. It holds what measurements said, and of what: the depth network, the bundle, the
+size of the camera's pictures and its intrinsics where they were given. It refuses all others.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import asdict, astuple, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import digest_json, write_json
+from zoerefine.base.files.own import JSON_MARK
+from zoerefine.depth.data.dataset import Intrinsics, checked_intrinsics
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.layouts.recordings import read_text
+from zoerefine.depth.data.networks.source import PseudoSource, source_from_json
+from zoerefine.depth.exporting.bundle.bundle import Engine
+from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+from zoerefine.depth.infer.pseudo import NetworkDepth, PseudoDepth
+from zoerefine.depth.infer.sources import FrameSource
+from zoerefine.depth.points.measured import room_of
+from zoerefine.depth.points.measured_file import Measured
+from zoerefine.depth.points.room import Place, RoomCalibration, RoomPictures, next_place
+from zoerefine.depth.points.room_prior import CENTRE_M, NAMES, features
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FORMAT = 2
+LARGEST = 1e3  # of a coefficient or a variance
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Room:
+    """A calibration, and what it holds for.
+
+    Attributes:
+        network: what predicted the depth that was measured at.
+        bundle: digest of the engine that refined it.
+        height, width: of the camera's pictures.
+        intrinsics: of the camera; None: not given.
+    """
+
+    calibration: RoomCalibration
+    network: PseudoSource
+    bundle: str
+    height: int
+    width: int
+    intrinsics: Intrinsics | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """All that decides what it does."""
+        one = self.calibration
+        return {
+            "format": FORMAT, "bundle": self.bundle, "network": asdict(self.network),
+            "height": self.height, "width": self.width,
+            "intrinsics": self.intrinsics and list(astuple(self.intrinsics)),
+            "mean": one.mean.tolist(),
+            "covariance": one.covariance.tolist(), "pixel_variance": one.pixel_variance,
+            "frame_variance": one.frame_variance, "weights": one.weights.tolist(),
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        one = self.calibration
+        middle = features(np.array(CENTRE_M), np.array(0.5), np.array(0.5))
+        factor = np.exp(one.spread(middle))
+        return (
+            f"{len(one.weights)} times: factor {one.factor()} at a depth of {CENTRE_M:g} m, range "
+            f"{one.exponent()}; 90% of such pixels are within a factor of {factor:.2f}"
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of `as_json`, in hex."""
+        return digest_json(self.as_json())
+
+    def save(self, path: Path) -> None:
+        """Write the file."""
+        write_json(path, JSON_MARK | self.as_json() | {"digest": self.digest})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Room":
+        """Read the file. Raises `UserError` for one that is damaged, or was changed."""
+        try:
+            found = json.loads(read_text(Path(path)))
+            room = cls(
+                RoomCalibration(
+                    np.array(found["mean"], np.float64),
+                    np.array(found["covariance"], np.float64),
+                    float(found["pixel_variance"]),
+                    float(found["frame_variance"]),
+                    np.array(found["weights"], np.float64),
+                ),
+                source_from_json(found["network"]), str(found["bundle"]),
+                int(found["height"]), int(found["width"]),
+                checked_intrinsics(found["intrinsics"], str(path)) if found["intrinsics"] else None,
+            )  # fmt: skip
+            whole = room.digest == found["digest"] and found["format"] == FORMAT
+        except (ValueError, KeyError, TypeError, RecursionError):
+            whole = False
+        if not whole or not usable(room.calibration):
+            raise UserError(
+                f"{path} is no room calibration, or it was changed: make it again from the "
+                "measurements (--measured FILE.csv)"
+            )
+        return room
+
+    def check(
+        self, network: PseudoSource, engine: Engine, intrinsics: Intrinsics | None = None
+    ) -> None:
+        """Raises `UserError` for depth of another network, another bundle or another camera."""
+        if self.network.is_known and network.is_known and not network.is_like(self.network):
+            raise UserError(
+                f"the room was measured with depth of {self.network}, and this is depth of "
+                f"{network}: measure it again with this network"
+            )
+        if engine.digest != self.bundle:
+            raise UserError(
+                f"the room was measured with the bundle {self.bundle[:16]}, and this is "
+                f"{engine.digest[:16]}: measure it again with this one"
+            )
+        if self.intrinsics and intrinsics and self.intrinsics != intrinsics:
+            raise UserError(
+                f"the room was measured with a camera of {self.intrinsics}, and this one has "
+                f"{intrinsics}: another camera needs measurements of its own"
+            )
+
+    def check_size(self, height: int, width: int) -> None:
+        """Raises `UserError` for pictures of another size."""
+        if (height, width) != (self.height, self.width):
+            raise UserError(
+                f"the room was measured in pictures of {self.width}x{self.height}, and this one "
+                f"has {width}x{height}: another camera needs measurements of its own"
+            )
+
+    @cached_property
+    def pictures(self) -> RoomPictures:
+        """The correction of pictures."""
+        return self.calibration.of_pictures(self.height, self.width)
+
+    def corrected(self, depth_u16: Array) -> list[Array]:
+        """Depth of pictures, uint16 [B, H, W] in metres * 256, corrected, and its spread.
+
+        A valid pixel stays valid. Raises `UserError` for pictures of another size.
+        """
+        self.check_size(*depth_u16.shape[1:])
+        outputs = np.empty((2, *depth_u16.shape), np.uint16)
+        for number, depth in enumerate(depth_u16):
+            corrected_m, spread = self.pictures.corrected_m(depth * np.float32(ZOE_UNIT_M))
+            for output, units, values in zip(
+                outputs, (1 / ZOE_UNIT_M, SPREAD_UNITS), (corrected_m, spread), strict=True
+            ):
+                values *= np.float32(units)
+                np.minimum(np.rint(values, out=values), 65535, out=values)
+                np.maximum(values, depth > 0, out=output[number], casting="unsafe")
+        return list(outputs)
+
+    def engine(self, engine: Engine) -> Engine:
+        """An engine with this correction behind it. Its confidence is the room's."""
+
+        def on_arrays(rgb_u8: Array, zoe_u16: Array) -> list[Array]:
+            return self.corrected(engine(rgb_u8, zoe_u16))
+
+        def forward(rgb_u8: "Tensor", zoe_u16: "Tensor") -> "list[Tensor]":
+            import torch
+
+            refined = engine.outputs(rgb_u8, zoe_u16)[0]
+            found = self.corrected(refined.cpu().numpy())
+            return [torch.from_numpy(one).to(refined.device) for one in found]
+
+        manifest = engine.manifest | {"outputs": ["depth", "spread"], "takes_points": False}
+        digest = f"{engine.digest}, room {self.digest[:16]}"
+        return replace(
+            engine, forward=forward, on_arrays=on_arrays, manifest=manifest, digest=digest
+        )
+
+
+def usable(room: RoomCalibration) -> bool:
+    """Whether all numbers of a calibration are there, finite and of a possible size."""
+    count = len(NAMES)
+    shapes = room.mean.shape, room.covariance.shape
+    values = np.concatenate([
+        room.mean.ravel(), room.covariance.ravel(), [room.pixel_variance, room.frame_variance]
+    ])  # fmt: skip
+    return shapes == ((count,), (count, count)) and bool((np.abs(values) < LARGEST).all())
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """A room that was calibrated, what is in doubt, and what to measure next.
+
+    Attributes:
+        in_doubt: by the number of the measurement.
+    """
+
+    room: Room
+    in_doubt: dict[int, str]
+    next: Place
+
+    def __str__(self) -> str:
+        place = self.next
+        return (
+            f"measured {self.room}\n"
+            f"a measurement of {place.words} of frame {place.frame}, near x {place.x} y {place.y}, "
+            f"would help most: it takes {place.gain:.0%} of the variance"
+        )
+
+
+def measure(
+    lines: Sequence[Measured],
+    engine: Engine,
+    source: FrameSource,
+    pseudo: PseudoDepth,
+    intrinsics: Intrinsics | None,
+) -> Measuring:
+    """Calibrate a room by what was measured in some frames of a source.
+
+    Raises `UserError` as `measured_room`.
+    """
+    frames = predicted({line.frame for line in lines}, engine, source, pseudo)
+    network = pseudo.source(source.names)
+    return measured_room(lines, frames, network, engine.digest, intrinsics)
+
+
+def measured_room(
+    lines: Sequence[Measured],
+    frames: Mapping[str, Array],
+    network: PseudoSource,
+    bundle: str,
+    intrinsics: Intrinsics | None,
+) -> Measuring:
+    """Calibrate a room.
+
+    Args:
+        frames: predicted depth [H, W], metres, of the measured frames, and of others that may be
+            measured next.
+        network, bundle: what predicted it.
+
+    Raises:
+        UserError: as `room_of`, and for frames of two sizes.
+    """
+    found = room_of(lines, frames, intrinsics)
+    sizes = {depth_m.shape for depth_m in frames.values()}
+    if len(sizes) > 1:
+        raise UserError(f"frames have the sizes {sorted(sizes)}: a calibration is of one camera")
+    [(height, width)] = sizes
+    room = Room(found.calibration, network, bundle, height, width, intrinsics)
+    return Measuring(room, found.in_doubt, next_place(found.calibration, frames, found.used))
+
+
+def predicted(
+    names: Set[str], engine: Engine, source: FrameSource, pseudo: PseudoDepth
+) -> dict[str, Array]:
+    """Depth of the frames with these names, float64 [H, W] metres."""
+    missing = set(names)
+    found = {}
+    for frame in source.frames():
+        if not missing:
+            break
+        if frame.name in missing:
+            missing.remove(frame.name)
+            found[frame.name] = depth_of(frame.name, frame.read, engine, pseudo)
+    return found
+
+
+def depth_of(name: str, read: Callable[[], Array], engine: Engine, pseudo: PseudoDepth) -> Array:
+    """Depth of one frame, float64 [H, W] metres."""
+    rgb, zoe = read(), pseudo.read(name, "")
+    if zoe is None and isinstance(pseudo, NetworkDepth):
+        zoe = pseudo.predict(rgb[None])[0]
+    assert zoe is not None
+    depth_m: Array = engine(rgb[None], zoe[None])[0] * ZOE_UNIT_M
+    return depth_m

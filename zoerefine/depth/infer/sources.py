@@ -1,0 +1,239 @@
+"""Where pictures come from: a folder, a glob pattern, one picture, or a video."""
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.images import check_pixels, picture_size, read_rgb
+from zoerefine.depth.data.cache.packer import OrientationWarning
+from zoerefine.depth.infer.video_damage import damaged_frames
+
+PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
+DEFAULT_FPS = 24.0  # HabitatDyn's frames per second, where a source does not state its own
+VIDEO_SIZE = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
+MAX_FRAMES = 10**7  # at 24 frames a second nearly five days
+# Containers may state a slightly wrong number of frames: a share of it may be missing.
+MAX_MISSING_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class SourceFrame:
+    """A picture to refine.
+
+    Attributes:
+        name: of its results: the path of its file in the source, without the suffix.
+        fingerprint: changes when its file changes.
+        pixels: returns their number without decoding the picture; 0 if it cannot be known.
+        read: returns it as uint8 [H, W, 3], RGB; raises `UserError` if it cannot be read.
+    """
+
+    name: str
+    fingerprint: str
+    pixels: Callable[[], int]
+    read: Callable[[], np.ndarray]
+
+
+@dataclass(frozen=True)
+class PictureFiles:
+    """Picture files by name.
+
+    Attributes:
+        label: the source as the user gave it, for messages.
+        files: by name, in order.
+        root: the folder that is searched recursively; None for a pattern or one picture.
+    """
+
+    label: str
+    files: dict[str, Path]
+    root: Path | None
+    fps: float = DEFAULT_FPS
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all frames, in order."""
+        return list(self.files)
+
+    @property
+    def folders(self) -> set[Path]:
+        """The folders that files are read from."""
+        return {path.parent for path in self.files.values()}
+
+    def frames(self) -> Iterator[SourceFrame]:
+        """Every picture, in order."""
+        orientation = OrientationWarning()
+
+        def read(path: Path) -> np.ndarray:
+            orientation.note(path)
+            return read_rgb(path)
+
+        for name, path in self.files.items():
+            yield SourceFrame(
+                name, file_fingerprint(path), partial(stated_pixels, path), partial(read, path)
+            )
+
+
+@dataclass(frozen=True)
+class VideoFile:
+    """A video. Its frames are named by their number: 000000, 000001, ...
+
+    Attributes:
+        count: the number of frames that the container states; 0 if it states none.
+        damaged: the numbers of frames whose bytes are damaged.
+    """
+
+    label: str
+    path: Path
+    count: int
+    fps: float
+    damaged: frozenset[int] = frozenset()
+    root: Path | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all frames that the container states; empty if it states none."""
+        return [f"{number:06d}" for number in range(self.count)]
+
+    @property
+    def folders(self) -> set[Path]:
+        """The folder that the video is read from."""
+        return {self.path.parent}
+
+    def frames(self) -> Iterator[SourceFrame]:
+        """Every frame, in order.
+
+        Raises `UserError` after the last frame of a video that is cut short.
+        """
+        capture, number = cv2.VideoCapture(str(self.path)), 0
+        fingerprint = file_fingerprint(self.path)
+        try:
+            while True:
+                more, bgr = capture.read()
+                if not more:
+                    break
+                yield SourceFrame(
+                    f"{number:06d}",
+                    f"{fingerprint} {number}",
+                    partial(int, bgr.size // 3),
+                    partial(self.read, number, bgr),
+                )
+                number += 1
+        finally:
+            capture.release()
+        if number < self.count * (1 - MAX_MISSING_SHARE):
+            raise UserError(
+                f"{self.path} ends after {number} of its {self.count} frames: copy it again"
+            )
+
+    def read(self, number: int, bgr: np.ndarray) -> np.ndarray:
+        """A decoded frame in RGB. Raises `UserError` for a damaged one."""
+        if number in self.damaged:
+            raise UserError(f"{self.path} is damaged at this frame: copy it again")
+        return to_rgb(bgr)
+
+
+FrameSource = PictureFiles | VideoFile
+
+
+def open_source(rgb: str) -> FrameSource:
+    """Open a folder, a pattern such as 'clips/*/left*.jpg', a video or a picture.
+
+    Raises `UserError` if there is nothing to read.
+    """
+    if not rgb:  # Path("") is the working folder
+        raise UserError("--rgb is empty: give a folder, a video or a quoted pattern")
+    path = Path(rgb)
+    if path.is_dir():
+        return PictureFiles(rgb, by_name(rgb, path, path.rglob("*")), root=path)
+    if path.is_file():
+        if not is_picture(path):
+            return open_video(path)
+        return PictureFiles(rgb, by_name(rgb, path.parent, [path]), root=None)
+    if glob.has_magic(rgb):
+        matches = map(Path, glob.glob(rgb, recursive=True))
+        return PictureFiles(rgb, by_name(rgb, pattern_root(path), matches), root=None)
+    raise UserError(f"--rgb {rgb} does not exist: give a folder, a video or a quoted pattern")
+
+
+def by_name(label: str, root: Path, paths: Iterable[Path]) -> dict[str, Path]:
+    """The pictures among `paths` by name. Raises `UserError` for none, or two with one name."""
+    files: dict[str, Path] = {}
+    for path in sorted(filter(is_picture, paths), key=in_order):
+        name = str(path.relative_to(root).with_suffix(""))
+        if ".." in Path(name).parts:
+            raise UserError(
+                f"--rgb {label} finds {path}, whose result would leave the folder of --out: give a "
+                "pattern without .. after its first wildcard"
+            )
+        if name in files:
+            raise UserError(
+                f"{files[name]} and {path} differ only in their suffix, so their results would "
+                "have the same name: move one of them to another folder"
+            )
+        files[name] = path
+    if not files:
+        raise UserError(f"--rgb {label} has no jpg or png pictures")
+    return files
+
+
+def in_order(path: Path) -> tuple[object, ...]:
+    """A key that sorts files by folder, then by name, with numbers by their value: 9 before 10."""
+    folder, name = (re.split("([0-9]+)", text) for text in (str(path.parent), path.stem))
+    numbers = ([int(p) if n % 2 else p for n, p in enumerate(parts)] for parts in (folder, name))
+    return *numbers, path
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file has the name of a picture. Ours begin with a dot while they are written."""
+    return path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
+
+
+def pattern_root(pattern: Path) -> Path:
+    """The part of a pattern before its first component with a wildcard."""
+    return next(parent for parent in pattern.parents if not glob.has_magic(str(parent)))
+
+
+def open_video(path: Path) -> VideoFile:
+    """Raises `UserError` for a file that OpenCV cannot play, or with too many pixels a frame."""
+    capture = cv2.VideoCapture(str(path))
+    try:
+        if not capture.isOpened() or not capture.grab():
+            raise UserError(
+                f"{path} is neither a video that OpenCV can play nor a jpg or png picture"
+            )
+        width, height = (int(capture.get(side)) for side in VIDEO_SIZE)
+        check_pixels(width, height, str(path))
+        count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
+        if count > MAX_FRAMES:  # what a damaged header says; the end is found by reading
+            count = 0
+        fps = capture.get(cv2.CAP_PROP_FPS) or DEFAULT_FPS
+        return VideoFile(str(path), path, count, fps, damaged_frames(path))
+    finally:
+        capture.release()
+
+
+def stated_pixels(path: Path) -> int:
+    """The number of pixels that a picture's header states; 0 where there is no such header."""
+    width, height = picture_size(path) or (0, 0)
+    return width * height
+
+
+def to_rgb(bgr: np.ndarray) -> np.ndarray:
+    """A frame as OpenCV returns it, in RGB."""
+    return cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)
+
+
+def file_fingerprint(path: Path) -> str:
+    """A text that changes with a file's name, size or time; "" if there is no file."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return ""
+    return f"{path.name} {stat.st_size} {stat.st_mtime_ns}"

@@ -1,0 +1,221 @@
+"""What is measured in one recording: its frames, the CSV file, and the room's calibration."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock, RLock
+from typing import Any
+
+import cv2
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.own import refuse_foreign
+from zoerefine.base.progress import track
+from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.networks.source import PseudoSource
+from zoerefine.depth.exporting.bundle.bundle import Engine
+from zoerefine.depth.infer.pseudo import PseudoDepth
+from zoerefine.depth.infer.room import Measuring, Room, depth_of, measured_room
+from zoerefine.depth.infer.sources import FrameSource, SourceFrame, VideoFile
+from zoerefine.depth.points.measured import room_of
+from zoerefine.depth.points.measured_file import MeasuredFile, Row
+from zoerefine.depth.points.room_prior import CENTRE_M, features
+
+SUGGESTED = 6  # frames, spread over the recording, in which a place to measure next is looked for
+KEPT_FRAMES = 32  # pictures that stay in memory
+JPEG_QUALITY = 90
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A frame to look at: a JPEG file, and predicted depth [H, W] in metres."""
+
+    jpeg: bytes
+    depth_m: Array
+
+
+class Recording:
+    """The frames of a source by name, with their predicted depth.
+
+    Attributes:
+        names: of all frames, in order.
+        network: what predicted the depth.
+    """
+
+    def __init__(self, engine: Engine, source: FrameSource, pseudo: PseudoDepth) -> None:
+        self.engine, self.source, self.pseudo = engine, source, pseudo
+        self.names = list(source.names)
+        if not self.names:
+            raise UserError(f"{source.label} does not state how many frames it has: copy it again")
+        self.network: PseudoSource = pseudo.source(self.names)
+        self.depths: dict[str, Array] = {}  # of frames that are measured or suggested
+        self.lock = Lock()  # one prediction at a time
+        self.kept = lru_cache(KEPT_FRAMES)(self.predict)
+        self.prepare()
+
+    def shown(self, name: str) -> Shown:
+        """A frame. Raises `UserError` for a name that there is not."""
+        with self.lock:
+            return self.kept(name)
+
+    def predict(self, name: str) -> Shown:
+        """The same, read and predicted now."""
+        frame = self.frame(name)
+        rgb = frame.read()
+        depth_m = depth_of(name, lambda: rgb, self.engine, self.pseudo)
+        _, jpeg = cv2.imencode(".jpg", rgb[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
+        return Shown(jpeg.tobytes(), depth_m.astype(np.float32))
+
+    def frame(self, name: str) -> SourceFrame:
+        """A frame. Raises `UserError` for a name that there is not."""
+        if name not in self.names:
+            raise UserError(f"there is no frame {name!r}")
+        # A video is decoded up to the frame: what a seek finds depends on the codec.
+        return next(frame for frame in self.source.frames() if frame.name == name)
+
+    def predicted(self, names: set[str]) -> Mapping[str, Array]:
+        """Depth of frames that exist among these names, and of those that are suggested."""
+        for name in (*self.suggested(), *sorted(names & set(self.names))):
+            if name not in self.depths:
+                self.depths[name] = self.shown(name).depth_m
+        return self.depths
+
+    def suggested(self) -> list[str]:
+        """Names of frames, spread over the recording."""
+        count = min(SUGGESTED, len(self.names))
+        at = (np.arange(count) + 0.5) / count * len(self.names)
+        return [self.names[int(number)] for number in at]
+
+    def prepare(self) -> None:
+        """Predict depth of the suggested frames."""
+        names = self.suggested()
+        if isinstance(self.source, VideoFile):  # decoded once, in order
+            wanted = set(names)
+            found = (frame for frame in self.source.frames() if frame.name in wanted)
+        else:
+            found = (self.frame(name) for name in names)
+        for frame in track(found, len(names), "predicting depth", "frame"):
+            self.depths[frame.name] = depth_of(frame.name, frame.read, self.engine, self.pseudo)
+
+
+class Session:
+    """Measurements that are added and removed; each change is in the files before it returns.
+
+    Args:
+        file: of the measurements; it may not exist yet.
+        out: for the calibration.
+    """
+
+    def __init__(
+        self, file: Path, out: Path, recording: Recording, intrinsics: Intrinsics | None
+    ) -> None:
+        self.file, self.out, self.recording, self.intrinsics = file, out, recording, intrinsics
+        self.lock = RLock()  # requests come from several threads
+        refuse_foreign([out], "--out")
+        kept = None
+        with suppress(UserError):  # one that is damaged is written anew
+            kept = Room.load(out) if out.exists() else None
+        if kept:
+            kept.check(recording.network, recording.engine, intrinsics)
+            kept.check_size(*next(iter(recording.depths.values())).shape)
+
+    def has_measurements(self) -> bool:
+        """Whether there is anything in the file."""
+        return bool(MeasuredFile.read(self.file).lines)
+
+    def measuring(self, file: MeasuredFile) -> Measuring:
+        """The calibration by a file's measurements. Raises `UserError` as `measured_room`."""
+        frames = self.recording.predicted({line.frame for line in file.lines})
+        network, digest = self.recording.network, self.recording.engine.digest
+        return measured_room(file.lines, frames, network, digest, self.intrinsics)
+
+    def save_room(self) -> Measuring:
+        """Write the calibration of the file's measurements, and return it.
+
+        Without measurements, and where `UserError` is raised, there is no such file afterwards.
+        """
+        with self.lock:
+            refuse_foreign([self.out], "--out")
+            try:
+                found = self.measuring(MeasuredFile.read(self.file))
+            except UserError:
+                self.out.unlink(missing_ok=True)
+                raise
+            if len(found.room.calibration.weights):
+                found.room.save(self.out)
+            else:
+                self.out.unlink(missing_ok=True)
+            return found
+
+    def add(self, row: Row) -> None:
+        """Add a measurement, in the place of one of the same pixel.
+
+        Raises `UserError` where it is none, or is in another unit by itself. Then nothing changes.
+        """
+        with self.lock:
+            file = MeasuredFile.read(self.file)
+            alone = MeasuredFile(self.file, [], [], []).added(row).lines
+            room_of(alone, self.recording.predicted({alone[0].frame}), self.intrinsics)
+            file.added(row).save()
+
+    def remove(self, number: int) -> None:
+        """Remove a measurement by its number in the file. Raises `UserError` for none."""
+        with self.lock:
+            file = MeasuredFile.read(self.file)
+            if not 0 <= number < len(file.lines):
+                raise UserError(f"there is no measurement {number}: load the page again")
+            file.without(number).save()
+
+    def state(self) -> dict[str, Any]:
+        """All that the page shows, as JSON. A fault of the file as a whole is in it as a text."""
+        with self.lock:
+            file, fault, found = MeasuredFile.read(self.file), "", None
+            try:
+                found = self.save_room()
+            except UserError as error:
+                fault = str(error)
+        doubts = found.in_doubt if found else {}
+        lines = [
+            {"number": number, "frame": line.frame, "pixels": line.pixels, "metres": line.metres,
+             "along_ray": line.along_ray, "doubt": doubts.get(number, "")}
+            for number, line in enumerate(file.lines)
+        ]  # fmt: skip
+        calibration = calibration_json(found) if found and lines else None
+        return {
+            "file": str(self.file), "out": str(self.out), "frames": self.recording.names,
+            "has_intrinsics": self.intrinsics is not None, "measurements": lines, "fault": fault,
+            "calibration": calibration, "next": asdict(found.next) if found else None,
+        }  # fmt: skip
+
+    def pixel(self, name: str, x: int, y: int) -> dict[str, float]:
+        """Predicted and corrected depth of a pixel, and its 90% interval, metres.
+
+        Raises `UserError` for one outside the picture. Without valid depth there is nothing.
+        """
+        depth_m = self.recording.shown(name).depth_m
+        height, width = depth_m.shape
+        if not (0 <= x < width and 0 <= y < height):
+            raise UserError(f"x {x}, y {y} is outside the picture of {width}x{height}")
+        if not depth_m[y, x] > 0:
+            return {}
+        with self.lock:
+            room = self.measuring(MeasuredFile.read(self.file)).room.calibration
+        row = features(depth_m[y, x], np.array((x + 0.5) / width), np.array((y + 0.5) / height))
+        middle, apart = float(room.depth_m(row)), float(np.exp(room.spread(row)))
+        return {"predicted_m": float(depth_m[y, x]), "corrected_m": middle,
+                "low_m": middle / apart, "high_m": middle * apart}  # fmt: skip
+
+
+def calibration_json(found: Measuring) -> dict[str, Any]:
+    """The calibration in numbers."""
+    one = found.room.calibration
+    middle = features(np.array(CENTRE_M), np.array(0.5), np.array(0.5))
+    return {
+        "factor": asdict(one.factor()), "range": asdict(one.exponent()), "at_m": CENTRE_M,
+        "within": float(np.exp(one.spread(middle))), "count": len(one.weights),
+    }  # fmt: skip

@@ -1,0 +1,160 @@
+"""From distances that were measured once to a room's calibration, and to what is wrong with them.
+
+Importing this file does not import torch.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.texts import one_line
+from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.points.measured_file import Measured
+from zoerefine.depth.points.room import Measurement, RoomCalibration, calibrate
+from zoerefine.depth.points.room_prior import RoomPrior, features
+
+TOO_MUCH = 20.0  # times the predicted depth: all measurements are in another unit
+DOUBTFUL = 0.35  # of the weight of a measurement that agrees
+UNITS = {"centimetres": 100.0, "millimetres": 1000.0}
+ALIKE = 1.5  # a factor between depths that agree
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class RoomFound:
+    """A room's calibration, and what it comes from.
+
+    Attributes:
+        calibration: of the room.
+        used: the measurements at predicted depth.
+        in_doubt: what is in doubt, by the number of the measurement.
+    """
+
+    calibration: RoomCalibration
+    used: list[Measurement]
+    in_doubt: dict[int, str]
+
+
+def room_of(
+    lines: Sequence[Measured],
+    frames: Mapping[str, Array],
+    intrinsics: Intrinsics | None = None,
+    prior: RoomPrior | None = None,
+) -> "RoomFound":
+    """The calibration of a room.
+
+    Args:
+        frames: predicted depth of the frames that were measured, float [H, W] metres.
+        intrinsics: of the camera, which distances between two pixels need.
+        prior: of another set of rooms than the shipped one.
+
+    Raises:
+        UserError: a measurement is outside its picture or at an invalid pixel, its frame is
+            missing, a distance has no intrinsics, or all are in another unit.
+    """
+    prior = prior or RoomPrior.shipped()
+    used = [measurement(line, frames, intrinsics) for line in lines]
+    refuse_other_unit(lines, used, prior)
+    room = calibrate(prior, used)
+    in_doubt = {
+        number: doubt(line, one, frames[line.frame], room)
+        for number, (line, one) in enumerate(zip(lines, used, strict=True))
+        if room.weights[number] < DOUBTFUL
+    }
+    return RoomFound(room, used, in_doubt)
+
+
+def measurement(
+    line: Measured, frames: Mapping[str, Array], intrinsics: Intrinsics | None
+) -> Measurement:
+    """A line with what is predicted at its pixels. Raises as `room_of`."""
+    if line.frame not in frames:
+        raise UserError(f"{line.where}: there is no frame {one_line(line.frame)!r}")
+    depth_m = frames[line.frame]
+    first, *more = (features_at(depth_m, x, y, line.where) for x, y in line.pixels)
+    if not (more or line.along_ray):
+        return Measurement(line.frame, first, line.metres)
+    if intrinsics is None:
+        what = "a distance between two pixels" if more else "a distance along the ray"
+        raise UserError(
+            f"{line.where}: {what} needs the camera's intrinsics: give them "
+            "(--intrinsics FX FY CX CY)"
+        )
+    x, y = np.array(line.pixels).T
+    rays = np.stack([
+        (x - intrinsics.cx) / intrinsics.fx, (y - intrinsics.cy) / intrinsics.fy, np.ones(len(x))
+    ], 1)  # fmt: skip
+    if more:
+        return Measurement(line.frame, first, line.metres, more[0], rays)
+    return Measurement(line.frame, first, line.metres / float(np.linalg.norm(rays[0])))
+
+
+def features_at(depth_m: Array, x: float, y: float, where: str) -> Array:
+    """The features of a pixel. Raises `UserError` outside the picture and at an invalid pixel."""
+    height, width = depth_m.shape
+    row, column = round(y), round(x)
+    if not (0 <= row < height and 0 <= column < width):
+        swapped = 0 <= column < height and 0 <= row < width
+        raise UserError(
+            f"{where}: x {x:g}, y {y:g} is outside the picture of {width}x{height}"
+            + ("; x and y seem to be swapped" if swapped else "")
+        )
+    predicted_m = depth_m[row, column]
+    if not (np.isfinite(predicted_m) and predicted_m > 0):
+        raise UserError(
+            f"{where}: no depth is predicted at x {x:g}, y {y:g}: measure another pixel"
+        )
+    return features(predicted_m, np.array((x + 0.5) / width), np.array((y + 0.5) / height))
+
+
+def refuse_other_unit(
+    lines: Sequence[Measured], used: Sequence[Measurement], prior: RoomPrior
+) -> None:
+    """Raises `UserError` where measurements are as a whole far from what rooms are like."""
+    single = [one for one in used if one.other is None]
+    if not single:
+        return
+    ratio = float(np.exp(np.median([left(one, prior.mean) for one in single])))
+    if ratio > TOO_MUCH:
+        file = lines[0].where.partition(" line ")[0]
+        unit = min(UNITS, key=lambda name: abs(math.log(ratio / UNITS[name])))
+        raise UserError(
+            f"{file}: what was measured is {ratio:.0f} times what is predicted: it seems to be in "
+            f"{unit}; write metres"
+        )
+
+
+def left(one: Measurement, mean: Array) -> float:
+    """What is left of the log of a measured depth."""
+    return math.log(one.metres) - float(one.features @ mean)
+
+
+def doubt(line: Measured, one: Measurement, depth_m: Array, room: RoomCalibration) -> str:
+    """What is in doubt about a measurement, and what may be the reason."""
+    if one.other is not None:
+        return f"{line.where}: this distance hardly counts, because the others contradict it"
+    ratio = math.exp(left(one, room.mean))
+    expected_m = line.metres / ratio  # along the ray, if the line is
+    return (
+        f"{line.where}: {line.metres:g} m hardly counts, because the others say about "
+        f"{expected_m:.2g} m: {reason(line, one, depth_m, room)}"
+    )
+
+
+def reason(line: Measured, one: Measurement, depth_m: Array, room: RoomCalibration) -> str:
+    """What may be wrong with a measured depth."""
+    ratio = math.exp(left(one, room.mean))
+    for name, factor in UNITS.items():
+        if abs(math.log(ratio / factor)) < math.log(3):
+            return f"is it in {name}?"
+    height, width = depth_m.shape
+    row, column = round(line.x), round(line.y)  # swapped
+    if row < height and column < width and depth_m[row, column] > 0:
+        there = features_at(depth_m, line.y, line.x, line.where)
+        if abs(math.log(one.metres) - float(there @ room.mean)) < math.log(ALIKE):
+            return "are x and y swapped, or is it of another object?"
+    return "is it of another object, or of what is behind glass or in a mirror?"

@@ -1,0 +1,312 @@
+"""Spread what a few metric points say over a whole picture, without any training.
+
+The logarithm of true depth / predicted depth is a Gaussian process over the picture and the
+predicted depth: the value at a pixel is like those of points that are near in the picture and at a
+similar depth. With points i at x, y (in units of the longer side) and log depth z,
+
+    k(i, j) = SCALE^2 + LOCAL^2 exp(-|x_i - x_j| / L) exp(-|y_i - y_j| / L) exp(-|z_i - z_j| / L)
+
+The first term is an error of scale of the whole picture, the second one of a surface or object.
+The mean of the process at a pixel is then a weighted sum over the points (Rasmussen and Williams,
+Gaussian Processes for Machine Learning, eq. 2.25). Its kernel is a product over x, y and z, so it
+is computed on a coarse grid over the three by matrix products, and interpolated at the pixels.
+
+Outliers: a point counts as one if it differs by more than OUTLIER standard deviations from what
+the others predict for it (leave-one-out, eq. 5.12 of the same book).
+
+Points are spread twice: what they still say of the corrected depth is spread again ("twicing",
+Tukey 1977, Exploratory Data Analysis, ch. 16). With a refiner that takes points, the refiner is
+between the two.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from zoerefine.base.machine import vector_math  # noqa: F401  (called from several threads)
+from zoerefine.depth.data.metric_points import MetricPoints, thinned
+from zoerefine.depth.points.channels import CHANGE_UNITS, NO_CHANGE
+
+# Chosen by the mean error in the rooms of benchmarks/points.py at 5 to 300 points.
+SCALE = 0.6  # standard deviation of the log error of a whole picture
+LOCAL = 0.25  # of the part that differs within a picture
+LENGTH = 0.5  # of the kernel: of the longer side, and of log depth
+NOISE = 0.05  # standard deviation of a point's log depth, beside its own sigma
+OUTLIER = 2.5
+OUTLIER_ROUNDS = 3
+IGNORED = 1e4  # the noise of a point that does not count
+GRID = 24, 32, 16  # rows, columns, depths
+NEAREST_M = 1e-2  # predicted depth below this counts as this
+KNOWN_LENGTH = 0.1  # of the longer side: how far a point makes depth known
+KNOWN_POINTS = 255  # as many at one place make what is known 1
+NEAR_LENGTH = 0.025  # of the longer side: standard deviation of a point's surroundings
+NEAR_POINTS = 2  # as many at one place make `near01` 1
+NEAR_FLOOR = 0.1  # far from all points nothing is left to say
+
+Array = np.ndarray
+
+
+def spread_points(depth_m: Array, points: MetricPoints) -> Array:
+    """Correct predicted depth by metric points.
+
+    Args:
+        depth_m: float [H, W], metres. Pixels that are 0, negative, non-finite or masked are
+            invalid; they are 0 in the result.
+        points: those at invalid pixels or outside the picture, and those with a value that is not
+            finite, are not used. Without points the depth stays as it is.
+
+    Returns:
+        Corrected depth, float32 [H, W], metres.
+    """
+    depth_m = np.ma.filled(depth_m, 0)
+    valid_m = np.where(np.isfinite(depth_m) & (depth_m > 0), depth_m, 0).astype(np.float32)
+    depth = torch.from_numpy(valid_m)[None, None]
+    found: Array = spread_twice(depth, tensor_of(points, valid_m))[0, 0].numpy()
+    return found
+
+
+def tensor_of(points: MetricPoints, depth_m: Array) -> Tensor:
+    """Points as `spread` takes them, float32 [1, N, 4]: at most MAX_POINTS where depth is valid."""
+    height, width = depth_m.shape
+    points = points.usable(height, width)
+    rows = np.clip(np.rint(points.y).astype(int), 0, height - 1)
+    columns = np.clip(np.rint(points.x).astype(int), 0, width - 1)
+    used = thinned(points.select(depth_m[rows, columns] > 0))
+    values = np.stack([used.x, used.y, used.depth_m, used.sigma_m], 1).astype(np.float32)
+    return torch.from_numpy(values)[None]
+
+
+def spread_twice(depth_m: Tensor, points: Tensor) -> Tensor:
+    """Depth [B, 1, H, W] corrected by points alone, as `spread` takes and returns them."""
+    return spread(spread(depth_m, points), points)
+
+
+def spread(depth_m: Tensor, points: Tensor) -> Tensor:
+    """Correct predicted depth by metric points, once.
+
+    Args:
+        depth_m: float32 [B, 1, H, W], metres; 0 marks an invalid pixel and stays 0.
+        points: float32 [B, N, 4]: x, y, metres and sigma of each point. One with 0 metres is
+            absent. A picture without points keeps its depth bit for bit.
+
+    Returns:
+        Corrected depth, float32 [B, 1, H, W].
+    """
+    return Spreading.of(depth_m, points).corrected_m if points.shape[1] else depth_m
+
+
+def spread_with_hints(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """`spread`, and what a refiner sees beside the picture: `hints01` [B, HINTS, H, W]."""
+    if not points.shape[1]:
+        return depth_m, no_hints(depth_m)
+    found = Spreading.of(depth_m, points)
+    return found.corrected_m, found.hints01()
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """What points say of predicted depth.
+
+    Attributes:
+        corrected_m: depth with this change, [B, 1, H, W].
+        change: of log depth, [B, 1, H, W].
+        points: float64 [B, N, 4].
+        there: which of them are used, bool [B, N].
+        agree: which of these are no outliers.
+    """
+
+    corrected_m: Tensor
+    change: Tensor
+    points: Tensor
+    there: Tensor
+    agree: Tensor
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, depth_m: Tensor, points: Tensor) -> "Spreading":
+        """Solve the Gaussian process for the points."""
+        points = points.double()
+        x, y, metres, sigma_m = points.unbind(-1)
+        predicted_m = at_points(depth_m, x, y)
+        there = (metres > 0) & (predicted_m > 0) & predicted_m.isfinite()
+        log_m = predicted_m.clamp(min=NEAREST_M).log()
+        error = torch.where(there, metres.clamp(min=1e-9).log() - log_m, 0.0)
+        noise = NOISE**2 + (sigma_m / metres.clamp(min=1e-9)) ** 2
+        noise = torch.where(there, noise, 1.0)
+        rows, columns = places(points, depth_m)
+        alike = kernel(rows, rows) * kernel(columns, columns) * kernel(log_m, log_m)
+        covariance = (SCALE**2 + LOCAL**2 * alike) * pairs(there)
+        agree = without_outliers(covariance, noise, error, there)
+        system = covariance * pairs(agree) + torch.diag_embed(torch.where(agree, noise, 1.0))
+        # The checks of `solve` and `inv` would wait for a GPU; noise keeps the matrices regular.
+        weights = torch.linalg.solve_ex(system, torch.where(agree, error, 0.0)).result
+        change = field(depth_m, rows, columns, log_m, weights)
+        return cls(depth_m * change.exp(), change, points, there, agree)
+
+    @torch.no_grad()
+    def hints01(self) -> Tensor:
+        """What the points say at a pixel; see `hints_of`."""
+        x, y, metres, _ = self.points.unbind(-1)
+        predicted_m = at_points(self.corrected_m, x, y).clamp(min=NEAREST_M)
+        left = metres.clamp(min=1e-9).log() - predicted_m.log()
+        rows, columns = places(self.points, self.corrected_m)
+        near01, left_nearby = nearby(self.corrected_m, rows, columns, self.there, left)
+        known01 = known(self.corrected_m, rows, columns, self.agree)
+        return hints_of(known01, self.change, near01, left_nearby)
+
+
+def places(points: Tensor, depth_m: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns of points in units of the picture's longer side, [B, N] each."""
+    longer = max(depth_m.shape[2:])
+    return points[..., 1] / longer, points[..., 0] / longer
+
+
+def hints_of(known01: Tensor, change: Tensor, near01: Tensor, left: Tensor) -> Tensor:
+    """`hints01`: what points say at a pixel, in 0..1, as bytes hold it.
+
+    Args:
+        known01: how much they say, by the number of points nearby that agree, 0..1.
+        change: of log depth, as they were spread.
+        near01: how near the next points are, 0..1.
+        left: mean of what points nearby still say of the corrected log depth, -1..1.
+    """
+    signed = [(NO_CHANGE + units * one) / 255 for one, units in zip(
+        (change, left), CHANGE_UNITS, strict=True
+    )]  # fmt: skip
+    return torch.cat([known01, signed[0], near01, signed[1]], 1).clamp(0, 1)
+
+
+def no_hints(depth_m: Tensor) -> Tensor:
+    """`hints01` of pictures without points."""
+    zeros = torch.zeros_like(depth_m)
+    return hints_of(zeros, zeros, zeros, zeros)
+
+
+def at_points(depth_m: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Depth [B, 1, H, W] at the pixels of points, float64 [B, N]."""
+    height, width = depth_m.shape[2:]
+    row, column = y.round().long().clamp(0, height - 1), x.round().long().clamp(0, width - 1)
+    return depth_m.flatten(1).gather(1, row * width + column).double()
+
+
+def kernel(a: Tensor, b: Tensor, length: float = LENGTH) -> Tensor:
+    """exp(-|a_i - b_j| / length) of [B, n] or [n], and [B, m]: [B, n, m]."""
+    return torch.exp(-(a[..., :, None] - b[:, None, :]).abs() / length)
+
+
+def pairs(chosen: Tensor) -> Tensor:
+    """Where both points of a pair are chosen: bool [B, N] to [B, N, N]."""
+    return chosen[:, :, None] & chosen[:, None, :]
+
+
+def without_outliers(covariance: Tensor, noise: Tensor, error: Tensor, there: Tensor) -> Tensor:
+    """The points that agree with the others, bool [B, N].
+
+    Each round predicts every point from the others that agreed in the round before, so a point
+    that was taken for an outlier because of one may return. At least half of all stay.
+    """
+    agree = there
+    for _ in range(OUTLIER_ROUNDS):
+        ignored = torch.where(agree, noise, IGNORED)
+        inverse = torch.linalg.inv_ex(covariance + torch.diag_embed(ignored)).inverse
+        variance = 1 / inverse.diagonal(dim1=1, dim2=2)
+        # Of a point's error as the others predict it, with the point's own noise.
+        expected = (variance - ignored).clamp(min=0) + noise
+        deviation = ((inverse @ error[..., None])[..., 0] * variance).abs() / expected.sqrt()
+        median = nan_median(torch.where(there, deviation, torch.nan))
+        agree = there & (deviation <= median.nan_to_num(0.0).clamp(min=OUTLIER))
+    return agree
+
+
+def nan_median(values: Tensor) -> Tensor:
+    """The median [B, 1] of each row [B, N] without its NaN: `Tensor.nanmedian`, bit by bit.
+
+    On a GPU torch has no deterministic one.
+    """
+    ordered = values.sort(1).values  # NaN come last
+    middle = ((~ordered.isnan()).sum(1, keepdim=True) - 1) // 2
+    return ordered.gather(1, middle.clamp(min=0))
+
+
+def field(depth_m: Tensor, rows: Tensor, columns: Tensor, log_m: Tensor, weights: Tensor) -> Tensor:
+    """The mean of the process at every pixel, float32 [B, 1, H, W].
+
+    Args:
+        rows, columns: of the points in units of the longer side, [B, N].
+        log_m: log predicted depth of the points, [B, N].
+        weights: of the points, [B, N].
+    """
+    of_pixels = depth_m[:, 0].clamp(min=NEAREST_M).log()  # [B, H, W]
+    nearest, farthest = of_pixels.amin((1, 2)), of_pixels.amax((1, 2))
+    of_rows, of_columns = grid_places(depth_m)
+    steps = torch.linspace(0, 1, GRID[2], dtype=torch.float64, device=depth_m.device)
+    of_depths = nearest[:, None] + (farthest - nearest)[:, None] * steps
+    by_row = kernel(of_rows, rows) * weights[:, None]
+    by_column, by_depth = kernel(of_columns, columns), kernel(of_depths, log_m)
+    # One matrix product: [depths * columns, N] by [N, rows].
+    together = (by_depth[:, :, None] * by_column[:, None]).flatten(1, 2) @ by_row.transpose(1, 2)
+    grid = together.unflatten(1, (GRID[2], GRID[1])).transpose(2, 3)
+    grid = (SCALE**2 * weights.sum(1)[:, None, None, None] + LOCAL**2 * grid).float()
+    level = (of_pixels - nearest[:, None, None]) / (farthest - nearest).clamp(min=1e-9)[
+        :, None, None
+    ]
+    return interpolated(grid, level)
+
+
+def grid_places(depth_m: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns of the grid in units of the longer side, float64."""
+    height, width = depth_m.shape[2:]
+    ends = (height - 1) / max(height, width), (width - 1) / max(height, width)
+    found = [
+        torch.linspace(0, end, count, dtype=torch.float64, device=depth_m.device)
+        for end, count in zip(ends, GRID, strict=False)
+    ]
+    return found[0], found[1]
+
+
+def interpolated(grid: Tensor, level: Tensor) -> Tensor:
+    """Trilinear values of a grid [B, depths, rows, columns] that covers a picture, [B, 1, H, W].
+
+    Args:
+        level: the place of each pixel along the first axis, float32 [B, H, W], 0 to 1.
+    """
+    height, width = level.shape[1:]
+    y = torch.linspace(-1, 1, height, device=level.device)[:, None].expand_as(level)
+    x = torch.linspace(-1, 1, width, device=level.device).expand_as(level)
+    at = torch.stack([x, y, 2 * level - 1], -1)[:, None]
+    return F.grid_sample(grid[:, None], at, padding_mode="border", align_corners=True)[:, 0]
+
+
+def known(depth_m: Tensor, rows: Tensor, columns: Tensor, agree: Tensor) -> Tensor:
+    """How much the points say at a pixel, float32 [B, 1, H, W] in 0..1; 0 without points."""
+    of_rows, of_columns = grid_places(depth_m)
+    by_row = kernel(of_rows, rows, KNOWN_LENGTH) * agree[:, None]
+    nearby = by_row @ kernel(of_columns, columns, KNOWN_LENGTH).transpose(1, 2)
+    share = (nearby.log1p() / math.log1p(KNOWN_POINTS)).clamp(max=1).float()[:, None]
+    return F.interpolate(share, depth_m.shape[2:], mode="bilinear", align_corners=True)
+
+
+def nearby(
+    depth_m: Tensor, rows: Tensor, columns: Tensor, there: Tensor, left: Tensor
+) -> tuple[Tensor, Tensor]:
+    """How near points are to a pixel, and the mean of their values [B, N], clamped to -1..1.
+
+    Points that were taken for outliers count, too: a network may know better.
+    """
+    height, width = depth_m.shape[2:]
+
+    def closeness(count: int, at: Tensor) -> Tensor:  # [B, count, N]
+        pixels = torch.arange(count, device=depth_m.device) / max(height, width)
+        distance = (pixels[None, :, None] - at.float()[:, None]) / NEAR_LENGTH
+        return torch.exp(-distance.square() / 2)
+
+    by_row, by_column = closeness(height, rows), closeness(width, columns)
+    values = torch.where(there, left.clamp(-1, 1), 0.0).float()
+    weight = (by_row * there[:, None]) @ by_column.transpose(1, 2)
+    total = (by_row * values[:, None]) @ by_column.transpose(1, 2)
+    mean = total / (weight + NEAR_FLOOR)
+    return (weight / NEAR_POINTS).clamp(max=1)[:, None], mean[:, None]

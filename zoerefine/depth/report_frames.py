@@ -1,0 +1,197 @@
+"""Held-out frames as runs refine them, as pictures for the report."""
+
+import base64
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+
+from zoerefine.base.config import load_config
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.images import jpeg_bytes
+from zoerefine.base.registries import SELECTION_METRIC
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.loading.loader import Loader
+from zoerefine.depth.data.loading.prefetch import Prefetcher
+from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
+from zoerefine.depth.metrics import NAMES, picture_metrics, valid_pixels
+from zoerefine.depth.pictures import WORST_ERROR, depth_colors, error_colors, panel
+from zoerefine.depth.training.checkpoint import load_refiner
+from zoerefine.depth.training.job import prepare
+from zoerefine.lab.analysis.diff import run_labels
+from zoerefine.lab.analysis.report.frames import ExampleDepth, ExampleFrame
+from zoerefine.lab.runs.record import Run
+
+BATCH = 16
+WIDEST = 320  # pixels of a picture on the page
+QUALITY = 75  # of its JPEG
+COLOR_STEPS = 17  # of a colour bar
+SCORE = NAMES.index(SELECTION_METRIC)  # column of `picture_metrics`
+
+
+def example_frames(
+    runs: Sequence[tuple[str, Run]], pseudo: str, count: int = 2
+) -> tuple[list[ExampleFrame], dict[str, str], dict[str, Any]]:
+    """The held-out frames that the first run improves most, then those it improves least.
+
+    Every other run refines the same frames, where it has them among its held-out frames.
+
+    Args:
+        runs: one run of each group, with the group's name.
+        pseudo: the name of the pseudo depth.
+
+    Returns:
+        The frames; why runs are not shown, by group; the colours of the bars beside them.
+
+    Raises:
+        UserError: the weights or the data of the first run no longer exist.
+    """
+    (label, first), *others = runs
+    cache, indices = held_out(first)
+    refined, before, after = _refine_all(load_refiner(RunDir(Path(first.path))), cache, indices)
+    gain = (before - after).astype(np.float64)
+    order = [i for i in np.argsort(-gain, kind="stable").tolist() if np.isfinite(gain[i])]
+    chosen = list(dict.fromkeys([*order[:count], *order[::-1][:count]]))
+    frames = [
+        _frame(cache, int(indices[i]), [(pseudo, "", None, before[i]),
+                                        (label, first.name, refined[i], after[i])])
+        for i in chosen
+    ]  # fmt: skip
+    missing = {}
+    for name, run in others:
+        try:
+            _add_depths(frames, name, run)
+        except (UserError, OSError) as error:
+            missing[name] = str(error)
+    colors = {
+        "depth_colors": depth_color_steps(),
+        "error_colors": error_color_steps(),
+        "worst_error": WORST_ERROR,
+    }
+    return frames, missing, colors
+
+
+def draw_side_by_side(first: Run, second: Run, path: Path) -> None:
+    """Draw one held-out frame of the first run as both runs refine it, each under its settings.
+
+    Raises `UserError` where weights or data no longer exist.
+    """
+    cache, indices = held_out(first)
+    index = int(indices[len(indices) // 2])
+    middle = indices[[len(indices) // 2]]
+    ours, theirs = (
+        _refine_all(load_refiner(RunDir(Path(run.path))), cache, middle)[0][0]
+        for run in (first, second)
+    )
+    record = cache.read(index)
+    title = f"{cache.frame_name(index)}   |   {cache.label}"
+    truth_m = record["depth"] * cache.depth_scale
+    left, right = run_labels(first, second)
+    panel(path, record["rgb"], ours, theirs, truth_m, left, title, refined_label=right)
+
+
+def held_out(run: Run) -> tuple[Cache, np.ndarray]:
+    """The run's cache, and its records of test scenes (or, without test scenes, of validation)."""
+    cache, split = prepare(load_config(RunDir(Path(run.path)).config_file))
+    indices = cache.indices(split.test or split.val)
+    if not len(indices):
+        raise UserError(f"{run.path} has no held-out scenes")
+    return cache, indices
+
+
+@torch.no_grad()
+def _refine_all(
+    refiner: torch.nn.Module, cache: Cache, indices: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """Refined depth [H, W] of every frame, and AbsRel before and after."""
+    loader = Loader(cache, Sampler(cache, indices, BATCH, 0, OrderOptions("sequential")))
+    device = torch.device("cpu")
+    refined, before, after = [], [], []
+    for batch in Prefetcher(loader, device):
+        mask = valid_pixels(batch.depth_m, batch.zoe_m, cache.farthest_m)
+        metrics = partial(picture_metrics, farthest_m=cache.farthest_m)
+        depth_m = refiner(batch.rgb01, batch.zoe_m)
+        refined += list(depth_m[:, 0].numpy())
+        before.append(metrics(batch.zoe_m, batch.depth_m, mask=mask)[:, SCORE])
+        after.append(metrics(depth_m, batch.depth_m, mask=mask)[:, SCORE])
+    return refined, torch.cat(before).numpy(), torch.cat(after).numpy()
+
+
+def _add_depths(frames: Sequence[ExampleFrame], label: str, run: Run) -> None:
+    """Refine the same frames with another run. Raises `UserError` where it lacks one of them."""
+    cache, indices = held_out(run)
+    places = {cache.frame_name(int(index)): int(index) for index in indices}
+    if any(frame.name not in places for frame in frames):
+        raise UserError("these frames are not all among its held-out frames")
+    wanted = [places[frame.name] for frame in frames]
+    ordered = np.array(sorted(wanted))
+    refined, _, after = _refine_all(load_refiner(RunDir(Path(run.path))), cache, ordered)
+    for frame, index in zip(frames, wanted, strict=True):
+        row = int(np.searchsorted(ordered, index))
+        truth_m = cache.read(index)["depth"] * cache.depth_scale
+        frame.depths.append(
+            _depth(label, run.name, after[row], refined[row], truth_m, frame.farthest_m)
+        )
+
+
+def _frame(
+    cache: Cache, index: int, depths: Sequence[tuple[str, str, np.ndarray | None, float]]
+) -> ExampleFrame:
+    """A frame with its depths: label, run, float [H, W] or None for the pseudo depth, AbsRel."""
+    record = cache.read(index)
+    truth_m = record["depth"] * cache.depth_scale
+    zoe_m = record["zoe"] * cache.zoe_scale
+    farthest_m = float(max(truth_m.max(), zoe_m.max(), 0.1))
+    pictures = [
+        _depth(label, run, abs_rel, zoe_m if depth_m is None else depth_m, truth_m, farthest_m)
+        for label, run, depth_m, abs_rel in depths
+    ]
+    return ExampleFrame(
+        name=cache.frame_name(index),
+        farthest_m=farthest_m,
+        rgb=_jpeg(record["rgb"]),
+        truth=_jpeg(depth_colors(truth_m, farthest_m)),
+        depths=pictures,
+    )
+
+
+def _depth(
+    label: str,
+    run: str,
+    abs_rel: float,
+    depth_m: np.ndarray,
+    truth_m: np.ndarray,
+    farthest_m: float,
+) -> ExampleDepth:
+    colors, errors = depth_colors(depth_m, farthest_m), error_colors(depth_m, truth_m)
+    return ExampleDepth(label, run, float(abs_rel), _jpeg(colors), _jpeg(errors))
+
+
+def color_steps(colored: np.ndarray) -> list[str]:
+    """Colours uint8 [1, n, 3] as CSS writes them."""
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in colored[0].tolist()]
+
+
+def depth_color_steps() -> list[str]:
+    """The colours of depth, from 0 (which itself would be an invalid pixel) to the farthest."""
+    return color_steps(depth_colors(np.linspace(1e-6, 1, COLOR_STEPS)[None], 1.0))
+
+
+def error_color_steps() -> list[str]:
+    """The colours of errors, from 0 to WORST_ERROR."""
+    truth_m = np.ones((1, COLOR_STEPS))
+    return color_steps(error_colors(1 + np.linspace(0, WORST_ERROR, COLOR_STEPS)[None], truth_m))
+
+
+def _jpeg(rgb: np.ndarray) -> str:
+    """A JPEG of at most WIDEST pixels in width, in base64."""
+    height, width = rgb.shape[:2]
+    if width > WIDEST:
+        size = (WIDEST, max(1, round(height * WIDEST / width)))
+        rgb = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
+    return base64.b64encode(jpeg_bytes(rgb, quality=QUALITY)).decode()

@@ -1,0 +1,158 @@
+"""A ROS 2 bag that is read message by message: a folder with metadata.yaml, an mcap or a db3 file.
+
+Bags with zstd compression are read, too; where whole files are compressed, rosbags first unpacks
+them into the folder for temporary files.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import UserError, damage, storage_fault
+from zoerefine.depth.infer.sources import file_fingerprint
+from zoerefine.depth.ros.image_messages import stamp_ns
+from zoerefine.depth.ros.stamp_pairs import StampedMessage
+
+INSTALL = "pip install 'zoerefine[ros]'"
+IMAGE = "sensor_msgs/msg/Image"
+COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
+CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
+
+
+def require_rosbags() -> None:
+    """Raises `UserError` where rosbags is not installed."""
+    try:
+        import rosbags.rosbag2  # noqa: F401
+    except ImportError:
+        raise UserError(f"ROS bags need the package rosbags: {INSTALL}") from None
+
+
+@cache
+def typestore() -> Any:
+    """The message types. The ones used here are the same in every ROS 2 distribution."""
+    from rosbags.typesys import Stores, get_typestore
+
+    return get_typestore(Stores.ROS2_HUMBLE)
+
+
+@contextmanager
+def naming_faults(path: Path) -> Iterator[None]:
+    """Turn what rosbags raises for damaged data, which can be any exception, into a `UserError`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if storage_fault(error):
+            raise
+        reason = damage(error).removesuffix(".")
+        raise UserError(
+            f"{path} cannot be read as a ROS 2 bag: {reason}: copy it again, or repair it "
+            "(metadata: `ros2 bag reindex`; a cut file: `mcap recover`, `sqlite3 .recover`)"
+        ) from None
+
+
+METADATA = "metadata.yaml"
+STORAGE_SUFFIXES = ".mcap", ".db3"
+
+
+class BagReader:
+    """An open bag.
+
+    Attributes:
+        types: the message type of each topic.
+        counts: the number of messages of each topic.
+    """
+
+    def __init__(self, path: Path, reader: Any) -> None:
+        self.path, self._reader = path, reader
+        self.types: dict[str, str] = {one.topic: one.msgtype for one in reader.connections}
+        self.counts = dict.fromkeys(self.types, 0)
+        for connection in reader.connections:
+            self.counts[connection.topic] += connection.msgcount
+
+    def qos_profiles(self, topic: str) -> list[Any]:
+        """The quality of service that the publishers of a topic offered."""
+        profiles: list[Any] = self._connections([topic])[0].ext.offered_qos_profiles
+        return profiles
+
+    def first(self, topic: str) -> StampedMessage | None:
+        """The first message of a topic."""
+        return next(self._messages([topic]), None)
+
+    def messages(self, topics: Iterable[str]) -> Iterator[StampedMessage]:
+        """The messages of some topics, in the order in which they were recorded.
+
+        Raises `UserError` for damage, and at the end if a topic has another number of messages than
+        the bag states.
+        """
+        left = {topic: self.counts[topic] for topic in topics}
+        for message in self._messages(list(left)):
+            left[message.topic] -= 1
+            yield message
+        for topic, missing in left.items():
+            stated = self.counts[topic]
+            if missing:
+                raise UserError(
+                    f"{self.path} is damaged: it states {stated} messages of {topic}, and "
+                    f"{stated - missing} can be read; `ros2 bag reindex` repairs its metadata"
+                )
+
+    def fingerprint(self) -> str:
+        """A text that changes when a file of the bag changes."""
+        files = sorted(self.path.iterdir()) if self.path.is_dir() else [self.path]
+        return "\n".join(map(file_fingerprint, files))
+
+    def _messages(self, topics: list[str]) -> Iterator[StampedMessage]:
+        with naming_faults(self.path):
+            found = self._reader.messages(self._connections(topics))
+        while True:
+            with naming_faults(self.path):
+                connection, recorded_ns, raw = next(found, (None, 0, b""))
+                if connection is None:
+                    return
+                content = typestore().deserialize_cdr(raw, connection.msgtype)
+                stamp = stamp_ns(content)
+            yield StampedMessage(connection.topic, stamp, recorded_ns, content, raw)
+
+    def _connections(self, topics: Iterable[str]) -> list[Any]:
+        return [one for one in self._reader.connections if one.topic in topics]
+
+
+@contextmanager
+def open_bag(path: Path) -> Iterator[BagReader]:
+    """Open a bag. Raises `UserError` where there is none, or it is damaged."""
+    require_rosbags()
+    from rosbags.rosbag2 import Reader
+
+    check_is_bag(path)
+    with naming_faults(path):
+        reader = Reader(path)
+        reader.open()
+    try:
+        yield BagReader(path, reader)
+    finally:
+        reader.close()
+
+
+def check_is_bag(path: Path) -> None:
+    """Raises `UserError` for what cannot be a ROS 2 bag."""
+    if not path.exists():
+        raise UserError(f"there is no bag {path}")
+    if path.is_dir() and not (path / METADATA).exists():
+        raise UserError(
+            f"{path} is no ROS 2 bag, it has no {METADATA}: a recording that was not closed is "
+            "repaired by `ros2 bag reindex`"
+        )
+    if path.is_file() and path.suffix not in STORAGE_SUFFIXES:
+        hint = "; convert a bag of ROS 1 with `rosbags-convert`" if path.suffix == ".bag" else ""
+        raise UserError(f"{path} is no ROS 2 bag: give its folder, a .mcap or a .db3 file{hint}")
+    for log in sorted(path.glob("*.db3-wal")) if path.is_dir() else [Path(f"{path}-wal")]:
+        if log.exists() and log.stat().st_size:  # rosbags would read the database without it
+            database = str(log).removesuffix("-wal")
+            raise UserError(
+                f"{log} was not merged into its database: `sqlite3 {database} 'PRAGMA "
+                "wal_checkpoint(TRUNCATE)'` does that"
+            )

@@ -1,0 +1,235 @@
+"""Refine the depth of a bag: reading, decoding, engine and writing overlap, as in `infer`.
+
+    reading thread    bag -> depth messages with their pictures -> the pool decodes, in order
+    engine threads    refine batches of one size
+    the pool          makes messages of refined depth
+    this thread       writes them to the new bag, in order
+
+Only messages that wait for one of these are in memory.
+"""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.machine.memory import free_memory
+from zoerefine.base.progress import Progress, bar, say
+from zoerefine.depth.data.metric_points import NO_POINTS
+from zoerefine.depth.exporting.bundle.bundle import Engine
+from zoerefine.depth.infer.engine_threads import EngineThreads
+from zoerefine.depth.infer.inference import FrameInWork
+from zoerefine.depth.infer.pipeline import MEMORY_SHARE, refine_in_threads, run_ahead
+from zoerefine.depth.infer.read_ahead import (
+    BYTES_PER_PIXEL,
+    FrameMemory,
+    FrameToRead,
+    batches_of_one_size,
+    read_ahead,
+)
+from zoerefine.depth.ros.bag_reader import CAMERA_INFO, IMAGE, BagReader, typestore
+from zoerefine.depth.ros.bag_writer import BagWriter
+from zoerefine.depth.ros.image_messages import depth_fields, depth_of, rgb_of, size_of
+from zoerefine.depth.ros.stamp_pairs import CameraTopics, DepthFrame, paired
+
+MAX_LINES = 10  # about frames that are left out
+
+
+@dataclass(frozen=True)
+class BagJob:
+    """What is refined, by what, and into which topics.
+
+    Attributes:
+        tolerance_ns: the largest difference between the stamps of depth and picture.
+        encoding: of refined depth, 32FC1 or 16UC1.
+        depth_topic, info_topic: of the new bag.
+    """
+
+    engine: Engine
+    bag: BagReader
+    topics: CameraTopics
+    tolerance_ns: int
+    encoding: str
+    depth_topic: str
+    info_topic: str
+
+
+@dataclass(frozen=True)
+class BagFrame(FrameInWork):
+    """A frame with the messages that it comes from."""
+
+    messages: DepthFrame | None = None
+
+
+@dataclass(frozen=True)
+class RefinedMessages:
+    """Serialized messages of a frame."""
+
+    recorded_ns: int
+    depth: memoryview
+    info: bytes | memoryview | None
+
+
+@dataclass
+class BagSummary:
+    """What happened to the depth messages of a bag.
+
+    Attributes:
+        unpaired: without a picture within the tolerance.
+        left_out: could not be read.
+        closest_ns: the smallest difference between the stamps of an unpaired depth message and a
+            picture; None where there was no picture.
+    """
+
+    written: int = 0
+    unpaired: int = 0
+    left_out: int = 0
+    closest_ns: int | None = None
+    seconds: float = 0.0
+
+    def leave_out(self, name: str, reason: object) -> None:
+        """Count a depth message that cannot be refined, and say why, the first times."""
+        self.left_out += 1
+        if self.left_out <= MAX_LINES:
+            say(f"left out {name}: {reason}")
+        if self.left_out == MAX_LINES:
+            say("further messages that are left out are only counted")
+
+    def leave_unpaired(self, gap_ns: int | None) -> None:
+        """Count a depth message without a picture within the tolerance."""
+        self.unpaired += 1
+        known = [gap for gap in (gap_ns, self.closest_ns) if gap is not None]
+        self.closest_ns = min(known, default=None)
+
+    def __str__(self) -> str:
+        rate = f", {self.written / self.seconds:.1f} frames/s" if self.written else ""
+        counts = f"{self.written} depth messages refined, {self.unpaired} without a picture"
+        return f"{counts}, {self.left_out} left out{rate}"
+
+
+def refine_bag(job: BagJob, writer: BagWriter, batch: int) -> BagSummary:
+    """Refine every depth message that has a picture, `batch` frames of one size at a time.
+
+    Raises `UserError` for a damaged bag, and where nothing could be refined.
+    """
+    summary = BagSummary()
+    add_topics(job, writer)
+    start = time.perf_counter()
+    with (
+        ThreadPoolExecutor(max(2, usable_cores())) as pool,
+        EngineThreads(job.engine, 1) as engines,
+        bar(job.bag.counts[job.topics.depth], "refining", "frame") as progress,
+        FrameMemory(int(MEMORY_SHARE * free_memory())) as memory,
+    ):
+        frames = read_ahead(frames_to_read(job, summary), pool, summary.leave_out, memory)
+        batches = run_ahead(batches_of_one_size(frames, batch))
+        make = partial(make_messages, job=job, memory=memory)
+        for making in refine_in_threads(engines, batches, pool, make):
+            for messages in making:
+                write(messages.result(), job, writer)
+                summary.written += 1
+            update_bar(progress, summary)
+        update_bar(progress, summary)
+    summary.seconds = time.perf_counter() - start
+    if not summary.written:
+        raise UserError(f"{job.bag.path}: no depth was refined; {why_none(job, summary)}")
+    return summary
+
+
+def add_topics(job: BagJob, writer: BagWriter) -> None:
+    """Add the topics of refined depth and its calibrations."""
+    depth, info = job.topics.depth, job.topics.info
+    writer.add_topic(job.depth_topic, IMAGE, job.bag.qos_profiles(depth))
+    if info:
+        writer.add_topic(job.info_topic, CAMERA_INFO, job.bag.qos_profiles(info))
+
+
+def frames_to_read(job: BagJob, summary: BagSummary) -> Iterator[FrameToRead]:
+    """The depth messages with a picture within the tolerance, in order."""
+    messages = job.bag.messages(job.topics.names)
+    for frame in paired(messages, job.topics, job.bag.counts):
+        gap_ns = abs(frame.depth.stamp_ns - frame.picture.stamp_ns) if frame.picture else None
+        if gap_ns is None or gap_ns > job.tolerance_ns:
+            summary.leave_unpaired(gap_ns)
+            continue
+        name = "depth of {}.{:09d} s".format(*divmod(frame.depth.stamp_ns, 10**9))
+        nbytes = pixels_of(frame) * BYTES_PER_PIXEL
+        yield FrameToRead(name, nbytes, partial(decode, frame, name, nbytes))
+
+
+def pixels_of(frame: DepthFrame) -> int:
+    """The number of pixels, without decoding; 0 where it cannot be known."""
+    try:
+        width, height = size_of(frame.depth.content) or (0, 0)
+    except UserError:  # decoding says it, too
+        return 0
+    return width * height
+
+
+def decode(frame: DepthFrame, name: str, nbytes: int) -> BagFrame:
+    """Decode picture and depth. Raises `UserError` for wrong messages, or two different sizes."""
+    assert frame.picture
+    rgb, zoe = rgb_of(frame.picture.content), depth_of(frame.depth.content)
+    if zoe.shape != rgb.shape[:2]:
+        sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
+        raise UserError(f"picture and depth differ in size: {sizes}")
+    return BagFrame(name, "", rgb, zoe, NO_POINTS, nbytes, messages=frame)
+
+
+def make_messages(
+    frame: FrameInWork, outputs: list[np.ndarray], job: BagJob, memory: FrameMemory
+) -> RefinedMessages:
+    """The messages of a frame with this refined depth, uint16 [H, W]."""
+    assert isinstance(frame, BagFrame) and frame.messages
+    try:
+        depth = frame.messages.depth
+        types = typestore()
+        message = types.types[IMAGE](
+            header=depth.content.header, **depth_fields(outputs[0], job.encoding)
+        )
+        raw = types.serialize_cdr(message, IMAGE)
+        return RefinedMessages(depth.recorded_ns, raw, info_bytes(frame.messages))
+    finally:
+        memory.free(frame.nbytes)
+
+
+def info_bytes(frame: DepthFrame) -> bytes | memoryview | None:
+    """The calibration of a depth message, with its stamp, so that receivers can pair them."""
+    info, depth = frame.info, frame.depth
+    if info is None:
+        return None
+    if info.stamp_ns == depth.stamp_ns:
+        return info.raw
+    header = replace(info.content.header, stamp=depth.content.header.stamp)
+    raw: memoryview = typestore().serialize_cdr(replace(info.content, header=header), CAMERA_INFO)
+    return raw
+
+
+def write(messages: RefinedMessages, job: BagJob, writer: BagWriter) -> None:
+    """Write the messages of a frame, with the time at which its depth was recorded."""
+    writer.write(job.depth_topic, messages.recorded_ns, messages.depth)
+    if messages.info is not None:
+        writer.write(job.info_topic, messages.recorded_ns, messages.info)
+
+
+def update_bar(progress: Progress, summary: BagSummary) -> None:
+    """Update the bar. Its rate counts only the frames that are refined."""
+    progress.initial = summary.unpaired + summary.left_out
+    progress.update(progress.initial + summary.written - progress.n)
+
+
+def why_none(job: BagJob, summary: BagSummary) -> str:
+    """Why no depth message could be refined."""
+    if summary.left_out:
+        return f"{summary.left_out} left out for the reasons above"
+    if summary.closest_ns is None:
+        return "there was no picture beside any depth message"
+    return (
+        f"no picture has the stamp of a depth message within {job.tolerance_ns / 1e9:g} s, the "
+        f"nearest is {summary.closest_ns / 1e9:g} s away: give --tolerance"
+    )

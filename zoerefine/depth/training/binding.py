@@ -1,0 +1,125 @@
+"""What a run belongs to: its code, its data, its settings and the weights it starts from.
+
+A run's folder and its checkpoints record it. Training goes on from them only where all of it is
+the same, so that no result is mixed from two runs.
+"""
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.config import Config, to_dict
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import digest_file, digest_json
+from zoerefine.base.identity import training_settings
+from zoerefine.base.registries import NETWORKS
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.training.start_weights import find_start_weights
+
+UNPACKED = ("fill", "off")  # modes of a cache whose records are not known before training
+
+
+def identified(cfg: Config) -> dict[str, Any]:
+    """A config's tree, with the digests of weight files in the place of their paths."""
+    tree = to_dict(cfg)
+    files = weight_files(cfg)
+    if "started_from" in files:
+        tree["TRAIN"]["FROM"] = files["started_from"]["sha256"]
+    if "pretrained" in files:
+        tree["MODEL"]["PRETRAINED"] = files["pretrained"]["sha256"]
+    return tree
+
+
+def weight_files(cfg: Config) -> dict[str, dict[str, str]]:
+    """Path and digest of the weights that TRAIN.FROM and MODEL.PRETRAINED name.
+
+    Raises `UserError` where there are no such weights.
+    """
+    found = {}
+    if start := find_start_weights(cfg):
+        found["started_from"] = {"path": str(start.path.absolute()), "sha256": start.digest}
+    if path := cfg.MODEL.PRETRAINED:
+        try:
+            found["pretrained"] = {"path": path, "sha256": digest_file(path)}
+        except OSError as error:
+            raise UserError(f"MODEL.PRETRAINED {path} cannot be read: {error.strerror}") from None
+    return found
+
+
+def require_recorded(loaded: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+    """Raises `UserError` where other weights were loaded than the run has recorded: the file was
+    exchanged in between.
+
+    Args:
+        loaded: digests by the fact that records them, of `weight_files`.
+        facts: of the run's provenance.json.
+    """
+    for fact, digest in loaded.items():
+        recorded = facts.get(fact, {})
+        if digest != recorded.get("sha256", digest):
+            raise UserError(
+                f"{recorded['path']} has changed since this training recorded it: start the same "
+                "command again"
+            )
+
+
+def outside_network(name: str) -> dict[str, Any]:
+    """The digest of the file of a network outside this tree, which no commit identifies."""
+    if not NETWORKS.is_outside(name):
+        return {}
+    path = inspect.getfile(NETWORKS.load(name))
+    return {"network": {"name": name, "sha256": digest_file(path)}}
+
+
+def binding(cfg: Config, cache: Cache, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run belongs to, on one level.
+
+    Args:
+        facts: what provenance.json says about the code, and of a trial about its study.
+    """
+    network = outside_network(cfg.MODEL.NAME).get("network", {})
+    return {
+        "the study": facts.get("study_id", ""),
+        "the commit": facts.get("commit") or "",
+        "the digest of uncommitted changes": facts.get("dirty_digest", ""),
+        "the digest of the network's file": network.get("sha256", ""),
+        "the digest of the data": data_digest(cfg, cache),
+        **training_settings(identified(cfg)),
+    }
+
+
+def data_digest(cfg: Config, cache: Cache) -> str:
+    """The digest of all records, or where they are not packed yet, of their source files."""
+    return cache.digest if cfg.CACHE.MODE in UNPACKED else cache.dataset_digest
+
+
+def binding_digest(bound: Mapping[str, Any]) -> str:
+    """SHA-256 of a binding, in hex: `binding` in provenance.json."""
+    return digest_json(bound)
+
+
+def refuse_another_folder(run: RunDir, bound: Mapping[str, Any]) -> None:
+    """Raises `UserError` where a folder holds a run that belongs to something else."""
+    if not run.provenance_file.exists() and not run.results_file.exists():
+        return
+    recorded = run.read_json(run.provenance_file).get("binding")
+    if recorded != binding_digest(bound):
+        raise UserError(
+            f"{run.path} belongs to another study, or to other code, data or values: remove that "
+            "folder, or give another RUN.NAME"
+        )
+
+
+def refuse_another_checkpoint(
+    folder: Path, theirs: Mapping[str, Any] | None, ours: Mapping[str, Any]
+) -> None:
+    """Raises `UserError`, naming the difference, where a checkpoint belongs to another run."""
+    there = theirs or {}
+    for key in [*ours, *(key for key in there if key not in ours)]:
+        if there.get(key) != ours.get(key):
+            raise UserError(
+                f"the checkpoints in {folder} belong to another run: {key} is {there.get(key)!r} "
+                f"there and {ours.get(key)!r} here; remove them, or give another RUN.NAME"
+            )

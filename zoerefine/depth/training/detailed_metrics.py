@@ -1,0 +1,117 @@
+"""Metrics of the final evaluation: by depth range, class and speed; edges, distances, flicker."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor
+
+from zoerefine.depth.data.dataset import Clip
+from zoerefine.depth.data.loading.prefetch import DeviceBatch
+from zoerefine.depth.metrics import (
+    DepthMetrics,
+    RunningMean,
+    boundary_f1,
+    log_error,
+    object_distances,
+    picture_metrics,
+)
+
+
+def depth_ranges(farthest_m: float) -> list[float]:
+    """Bounds of the depth ranges, metres: 0, 1, 2, 4, ... and `farthest_m`.
+
+    The last range spans at least a factor of 2.
+    """
+    bounds = [0.0]
+    bound = 1.0
+    while 2 * bound <= farthest_m:
+        bounds.append(bound)
+        bound *= 2
+    return [*bounds, farthest_m]
+
+
+class DetailedMetrics:
+    """Sums of one depth's figures (pseudo, globally scaled, or refined) over pictures."""
+
+    def __init__(self, farthest_m: float) -> None:
+        self.farthest_m = farthest_m
+        self.ranges_m = depth_ranges(farthest_m)
+        self.groups: dict[str, dict[str, DepthMetrics]] = {
+            "ranges": {},
+            "classes": {},
+            "speeds": {},
+        }
+        self.edges, self.flicker = RunningMean(), RunningMean()
+        self.distance_error_m, self.distance_error_rel = RunningMean(), RunningMean()
+        self.last: tuple[Clip, Tensor, Tensor] | None = None  # the last frame's log error and mask
+
+    def add(
+        self,
+        depth_m: Tensor,
+        batch: DeviceBatch,
+        mask: Tensor,
+        moving: Tensor,
+        clips: Sequence[Clip],
+    ) -> None:
+        """Add a batch of pictures, the frames of a clip in the order of filming.
+
+        Args:
+            depth_m: float32 [B, 1, H, W], metres.
+            batch: the truth and the objects.
+            mask: bool [B, 1, H, W], valid pixels.
+            moving: `picture_metrics` on the pixels of moving objects.
+            clips: the clip of each picture.
+        """
+        for low, high in pairwise(self.ranges_m):
+            inside = mask & (batch.depth_m > low) & (batch.depth_m <= high)
+            rows = picture_metrics(depth_m, batch.depth_m, inside, self.farthest_m)
+            self.group("ranges", f"{low:g}-{high:g} m").add(rows)
+        for row, clip in zip(moving, clips, strict=True):
+            if clip.classes:
+                name = clip.classes[0] if len(clip.classes) == 1 else "several"
+                self.group("classes", name).add(row[None])
+            if clip.speed:
+                self.group("speeds", f"{clip.speed} m/s").add(row[None])
+        f1 = boundary_f1(depth_m, batch.depth_m, mask)
+        self.edges.add(f1[~f1.isnan()])  # of pictures whose truth has edges
+        ours, true = object_distances(depth_m, batch.depth_m, batch.objects, mask).unbind(1)
+        self.distance_error_m.add((ours - true).abs())
+        self.distance_error_rel.add((ours - true).abs() / true)
+        self.add_flicker(log_error(depth_m, batch.depth_m, mask, self.farthest_m), mask, clips)
+
+    def add_flicker(self, error: Tensor, mask: Tensor, clips: Sequence[Clip]) -> None:
+        """Add the mean change of a pixel's log error between consecutive frames of a clip."""
+        for now, valid, clip in zip(error, mask, clips, strict=True):
+            if self.last is not None and self.last[0] == clip:
+                both = valid & self.last[2]
+                if both.any():
+                    self.flicker.add((now - self.last[1]).abs()[both].mean()[None])
+            self.last = clip, now, valid
+
+    def merge(self, other: "DetailedMetrics") -> None:
+        """Add another's sums over other clips."""
+        for kind, group in other.groups.items():
+            for name, metrics in group.items():
+                self.group(kind, name).merge(metrics)
+        self.edges.merge(other.edges)
+        self.distance_error_m.merge(other.distance_error_m)
+        self.distance_error_rel.merge(other.distance_error_rel)
+        self.flicker.merge(other.flicker)
+
+    def group(self, kind: str, name: str) -> DepthMetrics:
+        return self.groups[kind].setdefault(name, DepthMetrics())
+
+    def compute(self) -> dict[str, Any]:
+        """Figures by name; those without data are left out."""
+        single = {
+            "boundary_f1": self.edges.compute(),
+            "object_distance_m": self.distance_error_m.compute(),
+            "object_distance_rel": self.distance_error_rel.compute(),
+            "flicker": self.flicker.compute(),
+        }
+        groups = {
+            kind: {name: found for name, one in sorted(group.items()) if (found := one.compute())}
+            for kind, group in self.groups.items()
+        }
+        return {name: value for name, value in (single | groups).items() if value not in (None, {})}

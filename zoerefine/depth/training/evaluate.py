@@ -1,0 +1,248 @@
+"""Held-out metrics of the pseudo depth, the globally scaled one, and the refined depth.
+
+With metric points also of the depth that they alone correct, and of refined depth with them.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from zoerefine.base.ranks import each_rank_alone, gather_from_all
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.dataset import Clip
+from zoerefine.depth.data.loading.prefetch import DeviceBatch
+from zoerefine.depth.loss import Loss
+from zoerefine.depth.metrics import (
+    DepthMetrics,
+    RunningMean,
+    coverage,
+    picture_metrics,
+    ratios,
+    valid_pixels,
+)
+from zoerefine.depth.model import RefinerNetwork
+from zoerefine.depth.points.spread import spread, spread_twice
+from zoerefine.depth.training.detailed_metrics import DetailedMetrics
+from zoerefine.depth.training.point_inputs import correct, evaluated_points
+
+Depths = dict[str, Tensor]
+COVERAGE = "coverage90"  # share of the valid pixels inside the 90% band
+
+
+@torch.no_grad()
+def evaluate(
+    refiner: nn.Module,
+    batches: Iterable[DeviceBatch],
+    log_scale: float,
+    cache: Cache,
+    dtype: torch.dtype,
+    detail: bool = False,
+    loss: Loss | None = None,
+    points: int = 0,
+) -> dict[str, Any]:
+    """Metrics over all pictures, over moving objects, and by scene.
+
+    Under torchrun every rank calls this with its own clips and gets the figures of all of them.
+
+    Args:
+        refiner: in any mode; it is evaluated in evaluation mode.
+        batches: the pictures, in any grouping; with `detail` in the order of filming.
+        log_scale: from `fit_log_scale`.
+        cache: has the clip and scene of each picture, and the range of depth.
+        dtype: the number format of the forward pass, as in training.
+        detail: whether to add `DetailedMetrics`.
+        loss: also computed for the refined depth, as in training; with invalid pixels masked.
+        points: random metric points of each picture.
+
+    Returns:
+        {"pseudo": metrics, "global_scale": metrics, "refined": metrics (with COVERAGE where the
+         refiner has confidence), with points "points" and "refined_points": metrics,
+         "ratio": {metric: refined / pseudo}, "objects": {the same},
+         "scenes": {scene: {the same}}, with detail "detail": {the same},
+         with a loss "losses": {"loss": number, term: number}, means over pictures}
+    """
+    refiner.eval()
+    sums = EvaluationSums(detail, cache.farthest_m)
+    for batch in batches:
+        clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
+        depths, band = predict_all(refiner, batch, log_scale, dtype)
+        if points:
+            depths |= predict_with_points(refiner, batch, depths["refined"], points, dtype)
+        sums.add(depths, batch, clips)
+        if band is not None:
+            sums.add_coverage(depths["refined"], band, batch, clips)
+        if loss:
+            sums.add_losses(loss, depths["refined"], batch)
+    sums.release_last_frames()
+    total, *others = gather_from_all(sums)
+    for part in others:
+        total.merge(part)
+    return total.report()
+
+
+class EvaluationSums:
+    """Sums of metrics of each depth, by group of pictures: all, a scene's, moving objects."""
+
+    def __init__(self, detail: bool, farthest_m: float) -> None:
+        self.detail, self.farthest_m = detail, farthest_m
+        self.groups: dict[str, dict[str, DepthMetrics]] = {}
+        self.details: dict[str, DetailedMetrics] = {}
+        self.pictures, self.losses = 0, dict[str, float]()
+        self.coverage: dict[str, RunningMean] = {}
+
+    def add(self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip]) -> None:
+        """Add the depths of a batch; `clips` has the clip of each of its pictures."""
+        mask = valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
+        moving = mask & (batch.objects > 0)
+        scenes = np.array([clip.scene for clip in clips])
+        for which, depth_m in depths.items():
+            rows = picture_metrics(depth_m, batch.depth_m, mask, self.farthest_m)
+            self.group("all", which).add(rows)
+            for scene in np.unique(scenes):
+                of_scene = torch.from_numpy(scenes == scene)
+                self.group(f"scenes/{scene}", which).add(rows[of_scene])
+            on_objects = picture_metrics(depth_m, batch.depth_m, moving, self.farthest_m)
+            self.group("objects", which).add(on_objects)
+            if self.detail:
+                self.details.setdefault(which, DetailedMetrics(self.farthest_m)).add(
+                    depth_m, batch, mask, on_objects, clips
+                )
+
+    def add_losses(self, loss: Loss, refined_m: Tensor, batch: DeviceBatch) -> None:
+        """Add the loss of each picture and its terms, so that the grouping does not matter."""
+        inputs = (refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01)
+        values: list[Tensor] = []
+        with each_rank_alone():  # the others may have fewer pictures
+            for picture in zip(*(one.split(1) for one in inputs), strict=True):
+                total, terms = loss(*picture)
+                values.append(torch.stack([total, *terms.values()]))
+        self.pictures += len(values)
+        for row in torch.stack(values).double().tolist():
+            for name, value in zip(("loss", *terms), row, strict=True):
+                self.losses[name] = self.losses.get(name, 0.0) + value
+
+    def add_coverage(
+        self, refined_m: Tensor, spread: Tensor, batch: DeviceBatch, clips: Sequence[Clip]
+    ) -> None:
+        """Add the share of each picture's valid pixels inside the band."""
+        mask = valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
+        shares = coverage(refined_m, spread, batch.depth_m, mask).cpu()
+        for share, clip in zip(shares, clips, strict=True):
+            for name in ("all", f"scenes/{clip.scene}"):
+                self.coverage.setdefault(name, RunningMean()).add(share[~share.isnan()].flatten())
+
+    def group(self, name: str, which: str) -> DepthMetrics:
+        return self.groups.setdefault(name, {}).setdefault(which, DepthMetrics())
+
+    def release_last_frames(self) -> None:
+        """Drop the frames kept for comparison with the next one, before sums are sent to ranks."""
+        for one in self.details.values():
+            one.last = None
+
+    def merge(self, other: "EvaluationSums") -> None:
+        """Add another's sums over other clips."""
+        for name, group in other.groups.items():
+            for which, metrics in group.items():
+                self.group(name, which).merge(metrics)
+        for name, mean in other.coverage.items():
+            self.coverage.setdefault(name, RunningMean()).merge(mean)
+        for which, detail in other.details.items():
+            self.details.setdefault(which, DetailedMetrics(self.farthest_m)).merge(detail)
+        self.pictures += other.pictures
+        for name, value in other.losses.items():
+            self.losses[name] = self.losses.get(name, 0.0) + value
+
+    def report(self) -> dict[str, Any]:
+        """The figures, as `evaluate` returns them."""
+        computed = {
+            name: with_ratio({which: metrics.compute() for which, metrics in group.items()})
+            for name, group in self.groups.items()
+        }
+        for name, mean in self.coverage.items():
+            if mean.count:
+                computed[name]["refined"][COVERAGE] = mean.compute()
+        scenes = {
+            name.removeprefix("scenes/"): values
+            for name, values in sorted(computed.items())
+            if name.startswith("scenes/")
+        }
+        none = with_ratio({})
+        report = {
+            **computed.get("all", none), "objects": computed.get("objects", none), "scenes": scenes
+        }  # fmt: skip
+        if self.detail:
+            details = {which: one.compute() for which, one in self.details.items()}
+            report["detail"] = with_ratio(details)
+        if self.losses:
+            report["losses"] = {k: value / self.pictures for k, value in self.losses.items()}
+        return report
+
+
+def with_ratio(depths: dict[str, Any]) -> dict[str, Any]:
+    """The figures of several depths, and "ratio": the refined depth's over the pseudo depth's."""
+    return depths | {"ratio": ratios(depths.get("refined", {}), depths.get("pseudo", {}))}
+
+
+def predict_all(
+    refiner: nn.Module, batch: DeviceBatch, log_scale: float, dtype: torch.dtype
+) -> tuple[Depths, Tensor | None]:
+    """The three depths that are compared, each float32 [B, 1, H, W], metres, and the spread."""
+    band = None
+    with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
+        if isinstance(refiner, RefinerNetwork) and refiner.has_confidence:
+            refined, band = refiner.refine(batch.picture01, batch.zoe_m)
+        else:
+            refined = refiner(batch.picture01, batch.zoe_m)
+    depths = {
+        "pseudo": batch.zoe_m,
+        "global_scale": batch.zoe_m * math.exp(log_scale),
+        "refined": refined,
+    }
+    return depths, band
+
+
+def predict_with_points(
+    refiner: nn.Module, batch: DeviceBatch, refined_m: Tensor, count: int, dtype: torch.dtype
+) -> Depths:
+    """The depth that simulated points alone correct, and the refined depth with them.
+
+    Without an input for points they are spread over the refined depth.
+    """
+    points = evaluated_points(batch, count)
+    if isinstance(refiner, RefinerNetwork) and refiner.takes_points:
+        seen = correct(batch, points)
+        with torch.autocast(batch.zoe_m.device.type, dtype, enabled=dtype != torch.float32):
+            refined_m = refiner(seen.picture01, seen.zoe_m)
+    return {
+        "points": spread_twice(batch.zoe_m, points),
+        "refined_points": spread(refined_m.float(), points),
+    }
+
+
+@torch.no_grad()
+def evaluate_shuffled(
+    refiner: nn.Module,
+    batches: Iterable[DeviceBatch],
+    others: Iterable[DeviceBatch],
+    dtype: torch.dtype,
+    farthest_m: float,
+) -> dict[str, float]:
+    """The refiner's metrics when each picture gets a pseudo depth from `others`.
+
+    A refiner that predicts depth from RGB alone keeps its accuracy; one that uses the pseudo depth
+    loses it. `others` are other scenes, because frames of one clip are too alike.
+    """
+    refiner.eval()
+    metrics = DepthMetrics()
+    for batch, other in zip(batches, others, strict=False):
+        repeats = -(-len(batch.zoe_m) // len(other.zoe_m))
+        zoe_m = other.zoe_m.repeat(repeats, 1, 1, 1)[: len(batch.zoe_m)]
+        with torch.autocast(zoe_m.device.type, dtype, enabled=dtype != torch.float32):
+            refined = refiner(batch.rgb01, zoe_m)
+        mask = valid_pixels(batch.depth_m, zoe_m, farthest_m)
+        metrics.add(picture_metrics(refined, batch.depth_m, mask, farthest_m))
+    return metrics.compute()

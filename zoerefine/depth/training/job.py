@@ -1,0 +1,246 @@
+"""A training job: config -> data set -> cache -> run."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.config import Config, load_config, save_config, to_dict
+from zoerefine.base.errors import UserError
+from zoerefine.base.identity import TRAINING, Role, differences, training_digest
+from zoerefine.base.progress import say, warn
+from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
+from zoerefine.base.run_dir import RunDir, run_from_launcher
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.dataset import Dataset, Selection, select
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.split import Split, read_split, split_scenes, write_or_check_split
+from zoerefine.depth.points.data_points import with_points
+from zoerefine.depth.training.binding import (
+    binding,
+    binding_digest,
+    identified,
+    outside_network,
+    refuse_another_folder,
+    weight_files,
+)
+from zoerefine.depth.training.loop import Report, train
+from zoerefine.depth.training.verdict import closing_lines, warnings
+from zoerefine.lab.launch.git.commands import checkout_commit
+from zoerefine.lab.launch.launcher import link_latest
+from zoerefine.lab.launch.process.output import kept_log
+from zoerefine.lab.launch.record import provenance
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+# Keys that name weights, with their fact in provenance.json.
+WEIGHT_KEYS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
+
+
+def find_run_dir(cfg: Config) -> RunDir:
+    """The run directory of a configuration: the launcher's, or one named by commit and config.
+
+    The same commit and configuration find the same run, so an unfinished run is resumed.
+    Nothing is written. Raises `UserError` where the folder belongs to another configuration.
+    """
+    run = run_from_launcher()
+    if run is None:
+        commit = checkout_commit(CHECKOUT) or "untracked"
+        name = f"{commit[:8]}-{training_digest(identified(cfg))[:8]}"
+        run = RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
+    refuse_another_configuration(run, cfg)
+    return run
+
+
+def create_run_dir(run: RunDir, cfg: Config) -> None:
+    """Create the folder of a run that is not finished, with its config."""
+    run.create()
+    save_config(cfg, run.config_file)
+    if run_from_launcher() is None:  # a launcher has done both already
+        if is_writer():
+            link_latest(run)
+        say(f"writing to {run.path}")
+
+
+def refuse_another_configuration(run: RunDir, cfg: Config) -> None:
+    """Raises `UserError` where the folder holds a run of other settings, or of data elsewhere."""
+    if not run.config_file.exists():
+        return
+    there, here = to_dict(load_config(run.config_file)), identified(cfg)
+    facts = run.read_json(run.provenance_file) if run.provenance_file.exists() else {}
+    for group, name, fact in WEIGHT_KEYS:
+        if there[group][name]:  # a folder without its digest was killed before it had one
+            there[group][name] = facts.get(fact, {}).get("sha256", here[group][name])
+    for key, (theirs, ours) in differences(there, here, TRAINING | {Role.DATA}).items():
+        raise UserError(
+            f"{run.path} belongs to another configuration: {key} is {theirs!r} there and {ours!r} "
+            "here; give another RUN.NAME"
+        )
+
+
+def check_data_root(cfg: Config) -> None:
+    """Raises `UserError` where DATA.ROOT is not a folder."""
+    if not cfg.DATA.ROOT:
+        raise UserError("DATA.ROOT is empty: give a data folder, e.g. DATA.ROOT data/synthetic")
+    if not Path(cfg.DATA.ROOT).is_dir():
+        raise UserError(f"no data folder {cfg.DATA.ROOT}: set DATA.ROOT to an existing one")
+
+
+def prepare(cfg: Config) -> tuple[Cache, Split]:
+    """The packed cache of the configured data, built if needed, and its split by scene."""
+    dataset, split = find_data(cfg)
+    return pack(cfg, dataset), split
+
+
+def find_data(cfg: Config) -> tuple[Dataset, Split]:
+    """The configured data set and its split by scene. Raises `UserError`; nothing is written."""
+    check_data_root(cfg)
+    dataset = configured_data(cfg)
+    return dataset, configured_split(cfg, dataset)
+
+
+def pack(cfg: Config, dataset: Dataset) -> Cache:
+    """The packed cache of a data set, built if needed."""
+    options = cfg.CACHE
+    cache = build_cache(
+        dataset,
+        options.HEIGHT,
+        options.WIDTH,
+        Path(options.ROOT),
+        options.WORKERS,
+        cfg.DATA.MAX_BROKEN,
+        options.MODE,
+    )
+    return replace(cache, farthest_m=cfg.DATA.FARTHEST_M)
+
+
+def configured_data(cfg: Config) -> Dataset:
+    """The data set with the clips that DATA selects."""
+    data = cfg.DATA
+    selection = Selection(data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
+    dataset = select(open_dataset(data.ROOT), selection)
+    return with_points(dataset, Path(data.POINTS)) if data.POINTS else dataset
+
+
+def configured_split(cfg: Config, dataset: Dataset) -> Split:
+    """The split by scene: from the file DATA.SPLIT, or by the fractions."""
+    data = cfg.DATA
+    if data.SPLIT:
+        return read_split(Path(data.SPLIT), dataset.scenes)
+    fractions = data.VAL_FRACTION, data.TEST_FRACTION
+    return split_scenes(dataset.scenes, *fractions, data.SPLIT_SEED, data.TEST_SCENES)
+
+
+def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | None = None) -> None:
+    """Add the facts of this job to provenance.json; under a launcher, to what the launcher wrote.
+
+    A trial has the source facts of its `parent`, the study.
+    """
+    facts: dict[str, Any] = {}
+    if parent is not None:
+        facts |= parent.read_json(parent.provenance_file)
+    elif run_from_launcher() != run:
+        facts |= provenance.source_facts(CHECKOUT) | provenance.machine_facts()
+    facts |= {
+        "seed": cfg.SEED,
+        "config_digest": training_digest(identified(cfg)),
+        "dataset_digest": cache.dataset_digest,
+        "cache_digest": cache.digest,
+        "pseudo": cache.pseudo.as_json(),
+        "processes": world_size(),
+        **outside_network(cfg.MODEL.NAME),
+        **weight_files(cfg),
+        **provenance.job_facts(),
+        **provenance.device_facts(),
+    }
+    if run_from_launcher() == run:
+        facts = run.read_json(run.provenance_file) | facts
+    facts["binding"] = binding_digest(binding(cfg, cache, facts))
+    provenance.add(run, **facts)
+
+
+def complete_provenance(run: RunDir) -> None:
+    """Add the data set's digest, which a cache in `fill` mode has only at the end."""
+    provenance.add(run, dataset_digest=run.read_json(run.results_file)["data_digest"])
+
+
+def train_for_study(
+    study: RunDir,
+    run: RunDir,
+    cfg: Config,
+    cache: Cache,
+    split: Split,
+    report: Report | None = None,
+    test: bool = True,
+    elsewhere: Callable[[RunDir, bool, int], dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Train in a folder of a study, or return the results of the finished run there.
+
+    Args:
+        elsewhere: trains the config and split that it finds in the run, in other processes; takes
+            `test` and the descriptor of the run's lock, which these processes keep.
+
+    Raises `UserError` where the folder holds a run of another study, or of other values.
+    """
+    refuse_another_folder(run, binding(cfg, cache, study.read_json(study.provenance_file)))
+    if has_results(run) and run.status().state == "finished":
+        return run.results()
+    run.path.mkdir(parents=True, exist_ok=True)
+    save_config(cfg, run.config_file)
+    with run.writing() as lock_fd:
+        record_provenance(run, cfg, cache, parent=study)
+        if elsewhere is None:
+            return train(cfg, run, cache, split, report, test)
+        write_or_check_split(split, run.split_file)
+        return elsewhere(run, test, lock_fd)
+
+
+def has_results(run: RunDir) -> bool:
+    """Whether a run has its results. Where the file is damaged, they are computed again."""
+    if not run.results_file.exists():
+        return False
+    try:
+        if "data_digest" in run.results():
+            return True
+        fault = "it lacks data_digest"
+    except UserError as error:
+        fault = str(error)
+    warn(f"{run.results_file} is written again: {fault}")
+    return False
+
+
+def run_training(cfg: Config) -> RunDir:
+    """Train as configured; a finished run is left unchanged, an unfinished one is resumed.
+
+    Under torchrun all processes train together, and rank 0 writes.
+    """
+    with process_group():
+        run = find_run_dir(cfg)
+        if has_results(run):
+            say(f"{run.path} is finished: nothing to do")
+            if is_writer() and run.status().state != "finished":  # killed after writing the results
+                with run.writing():
+                    complete_provenance(run)
+            return run
+        data = find_data(cfg)  # before anything is written
+        create_run_dir(run, cfg)
+        if is_writer():
+            with run.writing(), kept_log(run):
+                train_and_record(cfg, run, *data)
+        else:
+            wait_for_all()
+            train(cfg, run, pack(cfg, data[0]), data[1])
+    return run
+
+
+def train_and_record(cfg: Config, run: RunDir, dataset: Dataset, split: Split) -> None:
+    """Pack and train, with the facts of this job; print the results."""
+    cache = pack(cfg, dataset)
+    record_provenance(run, cfg, cache)
+    wait_for_all()
+    results = train(cfg, run, cache, split)
+    if lines := closing_lines(results):
+        say("\n".join(lines))
+        for line in warnings(results):
+            warn(line)
+    complete_provenance(run)

@@ -1,0 +1,311 @@
+"""The training loop: from a packed cache to the best weights and their metrics."""
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoerefine.base.config import Config
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import write_json
+from zoerefine.base.files.images import write_png
+from zoerefine.base.progress import bar, say
+from zoerefine.base.ranks import (
+    broadcast_from_writer,
+    gather_from_all,
+    is_writer,
+    max_over_ranks,
+    wait_for_all,
+    world_size,
+)
+from zoerefine.base.registries import SELECTION_METRIC
+from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.cache.verification import BackgroundVerification, DamagedCache
+from zoerefine.depth.data.inspect.inspection import check_measured
+from zoerefine.depth.data.split import Split, write_or_check_split
+from zoerefine.depth.training.binding import (
+    binding,
+    refuse_another_checkpoint,
+    require_recorded,
+)
+from zoerefine.depth.training.checkpoint import (
+    CheckpointWriter,
+    load_checkpoint,
+    rename_damaged,
+    save_best,
+)
+from zoerefine.depth.training.point_inputs import training_transform
+from zoerefine.depth.training.results import final_results
+from zoerefine.depth.training.run_log import RunLog
+from zoerefine.depth.training.step_timer import StepTimer
+from zoerefine.depth.training.stopping import (
+    GRAD_NORM,
+    StopSignals,
+    WatchedStep,
+    explained_failures,
+)
+from zoerefine.depth.training.trainer import Trainer
+
+# Called with the epoch and the validation metrics after each evaluation; True ends the run.
+Report = Callable[[int, Mapping[str, float]], bool]
+
+SHOWN_METRICS = (SELECTION_METRIC, "rmse", "delta1")
+
+
+def train(
+    cfg: Config,
+    run: RunDir,
+    cache: Cache,
+    split: Split,
+    report: Report | None = None,
+    test: bool = True,
+) -> dict[str, Any]:
+    """Train a refiner, or resume from the run's last checkpoint, to bit-exact the same weights.
+
+    Args:
+        cfg: the resolved configuration.
+        run: where everything is written; the caller holds its lock.
+        cache: the packed data set.
+        split: training, validation and test scenes.
+        report: ends the run early by returning True (pruning).
+        test: whether to evaluate on the test scenes at the end.
+
+    Returns:
+        The content of `results.json`.
+
+    Raises:
+        UserError: the checkpoints belong to another run; a part of the split has no usable pixel;
+            or a loss or gradient is not finite, and a file names the frames of that batch.
+        DamagedCache: packed records have changed since they were packed.
+        KeyboardInterrupt: a signal stopped the run; a checkpoint has been written.
+    """
+    if is_writer():
+        write_or_check_split(split, run.split_file)
+    check_measured(cache, split)
+    facts = run.read_json(run.provenance_file) if run.provenance_file.exists() else {}
+    bound = binding(cfg, cache, facts)
+    with explained_failures(), BackgroundVerification(cache) as verification:
+        trainer = Trainer(cfg, cache, split)
+        require_recorded(trainer.loaded_digests, facts)
+        loop = Loop(cfg, run, trainer, report, bound, verification)
+        try:
+            with StopSignals() as loop.stop:
+                loop.run_epochs()
+            results = final_results(loop.trainer, run, test) | loop.ending
+            verification.finish()
+        except DamagedCache:
+            loop.set_checkpoints_aside()
+            raise
+    if is_writer():
+        write_json(run.results_file, results)
+    wait_for_all()
+    return results
+
+
+class Loop:
+    """The loop over epochs and steps in one process: logs, checkpoints, reasons to stop."""
+
+    def __init__(
+        self,
+        cfg: Config,
+        run: RunDir,
+        trainer: Trainer,
+        report: Report | None,
+        bound: dict[str, Any],
+        verification: BackgroundVerification,
+    ) -> None:
+        self.cfg, self.run, self.trainer, self.report = cfg, run, trainer, report
+        self.bound, self.verification = bound, verification
+        state = load_checkpoint(run.checkpoints)
+        if state:
+            refuse_another_checkpoint(run.checkpoints, state.get("binding"), bound)
+        wait_for_all()  # until every rank has read the checkpoint
+        if is_writer():
+            rename_damaged(run.checkpoints, state["step"] if state else -1)
+        if state:
+            trainer.restore(state)
+            say(f"{run.path}: going on from step {trainer.step} of {trainer.steps}")
+        self.pruned = bool(state and state["pruned"])
+        if is_writer():
+            self.log = RunLog(run, state["log_offset"] if state else 0, trainer.step)
+        self.writer = CheckpointWriter(run.checkpoints, cfg.TRAIN.CHECKPOINTS)
+        self.saved_at = time.monotonic()
+        self.timer = StepTimer(trainer.device)
+        self.stop = StopSignals()
+
+    def run_epochs(self) -> None:
+        """Train the remaining epochs."""
+        epochs, sampler = self.trainer.epochs, self.trainer.sampler
+        first, batches = sampler.locate(self.trainer.step)
+        images = [sampler.samples(epoch) for epoch in range(epochs)]
+        done = sum(images[:first]) + batches * sampler.batch
+        total = min(sum(images), self.trainer.steps * sampler.batch)
+        with bar(total, "training", "img", done) as self.bar:
+            for epoch in range(first, epochs):
+                if self.ended:
+                    break
+                self.run_epoch(epoch)
+                last = epoch + 1 == epochs
+                if last or (epoch + 1) % self.cfg.TRAIN.EVAL_EVERY == 0:
+                    self.after_epoch(epoch)
+                self.save_if_due(last=self.ended)
+        self.writer.wait()
+        if is_writer():
+            self.log.close()
+
+    def run_epoch(self, epoch: int) -> None:
+        """Train on the remaining batches of an epoch."""
+        transform = training_transform(self.cfg, epoch)
+        batches = self.trainer.prefetch(self.trainer.loader, transform)
+        end = min(self.trainer.steps, self.trainer.sampler.steps(epoch + 1))
+        previous: WatchedStep | None = None
+        self.timer.restart()
+        for batch in batches:
+            loss, terms = self.trainer.train_step(batch)
+            images = len(batch.index) * world_size()  # about as many on every rank
+            self.timer.step(images, batches.wait_s, batches.copy_s)
+            self.bar.update(images)
+            watched = WatchedStep(self.trainer.step, loss, self.trainer.grad_norm, batch.index)
+            # Checked one step later, so that a GPU is busy with the next step meanwhile.
+            self.check_finite(previous)
+            previous = watched
+            if is_writer() and self.trainer.step % self.cfg.TRAIN.LOG_EVERY == 0:
+                self.log_step(epoch, loss, terms)
+            if self.trainer.step == self.trainer.steps:
+                break
+            if self.trainer.step < end:
+                self.save_if_due(watched=watched)
+        self.check_finite(previous)
+
+    def log_step(self, epoch: int, loss: Tensor, terms: dict[str, Tensor]) -> None:
+        """Log a row: the loss of this step, and the time of steps since the last row, in parts."""
+        values = {name: value.item() for name, value in terms.items()}
+        timing = self.timer.take()
+        self.bar.set_postfix_str(f"loss {loss.item():.3f}, data wait {timing['wait_share']:.1%}")
+        row = {"loss": loss.item(), **values, **timing}
+        row |= {"lr": self.trainer.schedule.rate(self.trainer.step - 1),
+                "grad_norm": self.trainer.grad_norm.item()}  # fmt: skip
+        self.log.write("train", self.trainer.step, epoch, row)
+
+    def after_epoch(self, epoch: int) -> None:
+        """Evaluate on the validation scenes and save the best weights; `report` may end the run."""
+        trainer = self.trainer
+        if not trainer.split.val:
+            return
+        metrics = trainer.evaluate(trainer.split.val, losses=True)
+        score = metrics["refined"][SELECTION_METRIC]
+        better = score < trainer.best
+        trainer.evaluations_since_best = 0 if better else trainer.evaluations_since_best + 1
+        if better:
+            trainer.best = score
+        if is_writer():
+            if better:
+                save_best(self.run, trainer.weights.state_dict())
+            self.log_evaluation(epoch, metrics, better)
+            self.pruned = bool(self.report and self.report(epoch, metrics["refined"]))
+        self.pruned = broadcast_from_writer(self.pruned)
+
+    def log_evaluation(self, epoch: int, metrics: dict[str, Any], better: bool) -> None:
+        """Log a row and the pictures, and print a line of the table of epochs."""
+        step = self.trainer.step
+        del metrics["scenes"]
+        self.log.write("val", step, epoch, metrics.pop("losses", {}) | metrics)
+        pictures = dict(self.trainer.pictures(self.trainer.split.val))
+        for name, picture in pictures.items():
+            self.log.picture(name, step, picture)
+        if better and pictures:
+            write_png(self.run.validation_picture, np.concatenate(list(pictures.values())))
+        if self.cfg.TRAIN.HISTOGRAMS:
+            self.log.histograms(step, self.trainer.refiner)
+        say(epoch_line(epoch, self.trainer.epochs, metrics, self.trainer.best))
+
+    @property
+    def ended(self) -> bool:
+        """Whether training is over; also true of a finished run that is resumed."""
+        return self.pruned or self.out_of_patience or self.trainer.step >= self.trainer.steps
+
+    @property
+    def ending(self) -> dict[str, Any]:
+        """How training ended, and its speed, for results.json."""
+        return {
+            "pruned": self.pruned,
+            "stopped_early": self.out_of_patience,
+            **self.timer.totals(),
+        }
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether TRAIN.PATIENCE evaluations in a row were no better than the best."""
+        return 0 < self.cfg.TRAIN.PATIENCE <= self.trainer.evaluations_since_best
+
+    def save_if_due(self, last: bool = False, watched: WatchedStep | None = None) -> None:
+        """Write a checkpoint when one is due, or when a signal asks the run to stop.
+
+        `watched` is the last step: if it is not finite, no checkpoint is written. Raises
+        `DamagedCache` on all ranks if one of them has found damaged records.
+        """
+        due = last or time.monotonic() - self.saved_at >= self.cfg.TRAIN.CHECKPOINT_S
+        # Ranks must agree: a signal may reach one rank a step before another, clocks differ, and
+        # one rank verifies the records.
+        wanted = torch.tensor(
+            [self.stop.requested, due, self.verification.failed], dtype=torch.int64
+        )
+        stop, due, failed = map(bool, max_over_ranks(wanted))
+        if failed:
+            self.verification.check()
+        if not (stop or due):
+            return
+        self.check_finite(watched)
+        self.saved_at = time.monotonic()
+        if is_writer():
+            state = self.trainer.state()
+            state |= {"pruned": self.pruned, "log_offset": self.log.offset, "binding": self.bound}
+            state |= {"pseudo": self.trainer.cache.pseudo.as_json()}
+            self.writer.save(self.trainer.step, state)
+        if stop:
+            self.writer.wait()
+            raise KeyboardInterrupt
+
+    def set_checkpoints_aside(self) -> None:
+        """Rename the checkpoints of damaged records, so that the same command starts anew."""
+        if is_writer() and self.run.checkpoints.exists():
+            self.writer.wait()
+            aside = self.run.path / "checkpoints-of-damaged-records"
+            shutil.rmtree(aside, ignore_errors=True)
+            self.run.checkpoints.rename(aside)
+
+    def check_finite(self, watched: WatchedStep | None) -> None:
+        """Stop at a step with a non-finite loss or gradient, and write the names of its frames."""
+        if watched is None:
+            return
+        values = watched.values
+        what = next((name for name, value in values.items() if not math.isfinite(value)), None)
+        if what is None or (what == GRAD_NORM and self.trainer.can_lower_loss_scale()):
+            return
+        # Both values are over all ranks, so all ranks reach this together, with their shares.
+        indices = [index for part in gather_from_all(watched.index.tolist()) for index in part]
+        names = [self.trainer.cache.frame_name(index) for index in sorted(indices)]
+        path = self.run.path / "not_finite.json"
+        if is_writer():
+            write_json(path, {"step": watched.step, "frames": names})
+        raise UserError(
+            f"the {what} of step {watched.step} is {values[what]}: look at the frames named in "
+            f"{path}, or lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
+        )
+
+
+def epoch_line(epoch: int, epochs: int, metrics: dict[str, Any], best: float) -> str:
+    """A line of the table of epochs."""
+    pseudo, refined = metrics["pseudo"], metrics["refined"]
+    first, *others = (
+        f"{name} {refined[name]:.4f} (pseudo {pseudo[name]:.4f})" for name in SHOWN_METRICS
+    )
+    others = [one.replace("pseudo ", "") for one in others]
+    mark = "  best" if refined[SELECTION_METRIC] <= best else ""
+    return "  ".join([f"epoch {epoch + 1:>{len(str(epochs))}}/{epochs}", first, *others]) + mark

@@ -1,0 +1,97 @@
+"""Why a training must stop: non-finite steps, and torch's errors as one sentence."""
+
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+import torch
+from torch import Tensor
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.progress import say
+
+GRAD_NORM = "gradient norm"
+OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
+NOT_DETERMINISTIC = re.compile(r"(.+?) does not have a deterministic implementation")
+
+
+class WatchedStep:
+    """A step's loss and gradient norm, copied to the CPU, and the indices of its samples.
+
+    The copy is queued right after the step, and the GPU does not wait for it. `values` waits for
+    this copy alone, not for work that was queued later.
+    """
+
+    def __init__(self, step: int, loss: Tensor, grad_norm: Tensor, index: Tensor) -> None:
+        self.step, self.index = step, index
+        both = torch.stack([loss.detach(), grad_norm.detach()])
+        self._values = both.to("cpu", non_blocking=True)
+        # A blocking event: its `synchronize` sleeps, where others would occupy a CPU core.
+        self._copied = torch.cuda.Event(blocking=True) if both.is_cuda else None
+        if self._copied:
+            self._copied.record()
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Loss and gradient norm by name."""
+        if self._copied:
+            self._copied.synchronize()
+        loss, grad_norm = self._values.tolist()
+        return {"loss": loss, GRAD_NORM: grad_norm}
+
+
+@contextmanager
+def explained_failures() -> Iterator[None]:
+    """Turns torch's out-of-memory and nondeterminism errors into a `UserError`."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if found := NOT_DETERMINISTIC.search(str(error)):
+            raise UserError(
+                f"{found[1]} is not deterministic on this device: use another operation, or give "
+                "up bit-exact reproducibility with TRAIN.DETERMINISTIC false"
+            ) from error
+        if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(str(error)):
+            raise UserError(
+                "out of memory: lower LOADER.BATCH, or raise TRAIN.ACCUMULATE, which splits a batch"
+            ) from error
+        raise
+
+
+# The first Ctrl-C or SIGTERM stops a run after its step, with a checkpoint; a second Ctrl-C, at
+# once. A second SIGTERM does not: Slurm sends one to every process, and torchrun passes its own
+# on.
+
+
+class StopSignals:
+    """A context in which the first signal sets `requested` (in the main thread only)."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._old: dict[int, object] = {}
+
+    def __enter__(self) -> "StopSignals":
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._old[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
+        self.requested = True
+        say("stopping after this step, with a checkpoint; a second Ctrl-C stops at once")

@@ -1,0 +1,108 @@
+"""What the held-out results say of a refiner, for people: a table, and warnings in plain words."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from zoerefine.base.registries import SELECTION_METRIC
+
+# A refiner that uses its pseudo depth has a larger error with another scene's, by this factor.
+LEAST_DEPENDENCE = 1.05
+SHOWN_METRICS = (SELECTION_METRIC, "silog", "delta1")
+DEPTHS = {
+    "pseudo": "pseudo depth",
+    "global_scale": "pseudo depth times a single factor",
+    "points": "pseudo depth with metric points",
+    "refined": "refined",
+    "refined_points": "refined, with metric points",
+    "shuffled": "refined, from another scene's pseudo depth",
+}
+
+
+def closing_lines(results: Mapping[str, Any]) -> list[str]:
+    """What ends a training: the calibration, each depth's metrics, a line a scene."""
+    test = results.get("test") or {}
+    if not test.get("refined"):
+        return [calibration_line(results)]
+    width = max(map(len, DEPTHS.values()))
+    lines = [f"{'test scenes':<{width}}" + "".join(f"{name:>9}" for name in SHOWN_METRICS)]
+    for which, label in DEPTHS.items():
+        if values := test.get(which):
+            numbers = "".join(f"{values[name]:9.3f}" for name in SHOWN_METRICS)
+            lines.append(f"{label:<{width}}{numbers}")
+    for scene, depths in results.get("test_scenes", {}).items():
+        if depths.get("refined"):
+            figures = ", ".join(
+                f"{which.replace('global_scale', 'single factor')} "
+                f"{depths[which][SELECTION_METRIC]:.3f}"
+                for which in ("pseudo", "global_scale", "refined")
+            )
+            lines.append(f"{scene}: {SELECTION_METRIC} {figures}")
+    return [calibration_line(results), *lines]
+
+
+def calibration_line(results: Mapping[str, Any]) -> str:
+    """How far the refiner's correction is followed, and why."""
+    found = results.get("calibration")
+    if not found:
+        has_scenes = results.get("scenes", {}).get("val")
+        why = "TRAIN.CALIBRATE is off" if has_scenes else "no validation scenes"
+        return f"not calibrated ({why}): the correction is used at full strength in any room"
+    errors, strength = found["abs_rel"], found["strength"]
+    measured = (
+        f"on {found['scenes']} validation scenes, mean {SELECTION_METRIC} is "
+        f"{errors['single_factor']:.3f} with the single factor {factor(results)}, "
+        f"{errors['full_strength']:.3f} with the full correction"
+    )
+    if strength == 0:
+        return f"the correction is not used, the bundle is the single factor: {measured}"
+    return (
+        f"the correction is used at {strength:.0%} strength: {measured}, "
+        f"{errors['calibrated']:.3f} as used"
+    )
+
+
+def warnings(results: Mapping[str, Any]) -> list[str]:
+    """What the results say against using the refiner, a sentence each."""
+    test = results.get("test", {})
+    errors = {which: test.get(which, {}).get(SELECTION_METRIC) for which in DEPTHS}
+    refined = errors["refined"]
+    found = []
+    if only_factor := is_single_factor(results):
+        found.append(
+            f"this bundle multiplies by one factor, {factor(results)}: on the validation scenes "
+            "the network's correction was no help, so it is not used."
+        )
+    if refined is None:
+        return [*found, "this refiner has not been evaluated on held-out scenes."]
+    for which, name in (
+        ("pseudo", "the pseudo depth as it is"),
+        ("global_scale", f"the pseudo depth times the single factor {factor(results)}"),
+    ):
+        other = errors[which]
+        if which == "global_scale" and only_factor:
+            continue  # they are the same
+        if other is not None and not refined < other:
+            found.append(
+                f"on held-out scenes this refiner is not better than {name}: {SELECTION_METRIC} "
+                f"{refined:.4f} against {other:.4f}. Use that instead."
+            )
+    shuffled = errors["shuffled"]
+    if shuffled is not None and not shuffled > LEAST_DEPENDENCE * refined:
+        found.append(
+            "this refiner does not depend on the pseudo depth: its "
+            f"{SELECTION_METRIC} is {refined:.4f}, and {shuffled:.4f} with another scene's pseudo "
+            "depth. It predicts depth from the picture alone, which rarely generalizes to other "
+            "scenes."
+        )
+    return found
+
+
+def is_single_factor(results: Mapping[str, Any]) -> bool:
+    """Whether the calibration left nothing of the network's correction."""
+    return (results.get("calibration") or {}).get("strength") == 0
+
+
+def factor(results: Mapping[str, Any]) -> str:
+    """The single factor that fits the pseudo depth to the training scenes best."""
+    return f"{math.exp(results.get('log_scale', 0.0)):.3f}"

@@ -1,0 +1,4 @@
+"""The batch analysis: many runs become one graph, tables and a report page."""
+
+# What other packages import from here; the rest is this package's own.
+OPEN = ("analyze", "diff", "groups", "measure", "pictures", "report")

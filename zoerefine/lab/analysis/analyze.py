@@ -1,0 +1,217 @@
+"""The batch analysis: collect, group, compare, draw, and write everything to a folder."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.analysis.groups import RunGroup, make_groups
+from zoerefine.lab.analysis.measure import Measure, choose_measure
+from zoerefine.lab.analysis.pictures.overview import draw_overview
+from zoerefine.lab.analysis.pictures.settings import draw_settings
+from zoerefine.lab.analysis.report.paper_tables import write_tables
+from zoerefine.lab.analysis.report.report import write_report
+from zoerefine.lab.analysis.report.tables import (
+    difference_rows,
+    group_rows,
+    run_rows,
+    scene_rows,
+    write_csv,
+)
+from zoerefine.lab.analysis.statistics.comparisons import compare_groups
+from zoerefine.lab.analysis.statistics.importance import importances
+from zoerefine.lab.runs.cache import RunCache
+from zoerefine.lab.runs.collect import Collection, collect
+from zoerefine.lab.runs.filter import parse_filter
+from zoerefine.lab.runs.metrics import read_metrics
+from zoerefine.lab.runs.record import Run
+
+CACHE = "collected.json"
+WRITTEN = r"\w+\.(png|svg|pdf|csv|tex|md|html|json)"  # names of files
+LISTED = 30  # metrics in a message
+NAME_ONE = "give --metric NAME (and --maximize where higher is better), one of"
+COMPARED = 20  # the best groups that are compared pair by pair
+
+
+@dataclass(frozen=True)
+class View:
+    """How runs are grouped and compared.
+
+    Attributes:
+        by: the setting to group by; None: all settings but the seed.
+        baseline: the name of the group that all others are compared with; empty: all pairs.
+        style: of the graph, a row of `figure_style.LAYOUTS`.
+    """
+
+    by: str | None = None
+    baseline: str = ""
+    style: str = "page"
+
+
+def analyze(
+    patterns: list[str],
+    out: Path,
+    where: str = "",
+    by: str | None = None,
+    metrics: Sequence[str] = (),
+    maximize: bool = False,
+    baseline: str = "",
+    style: str = "page",
+    patterns_of_output: Sequence[str] = (),
+) -> tuple[Collection, list[Path]]:
+    """Analyse runs into a folder; returns what was collected and the files written.
+
+    Args:
+        patterns: runs, studies, or globs of them.
+        where: a filter (see `run_filter.parse_filter`); empty: all runs.
+        by: the setting to group by; None: all settings but the seed.
+        metrics: what to compare, by name. Several are written to a folder each. Empty: AbsRel of
+            our own runs, or the only metric of other runs.
+        maximize: whether higher values of these metrics are better.
+        baseline: the name of the group that all others are compared with; empty: every pair of
+            groups is compared.
+        style: a row of `figure_style.LAYOUTS`: the size of the graph and of its texts.
+        patterns_of_output: find metrics in what scripts printed, beside those of their launches.
+
+    Raises:
+        UserError: nothing to analyse, no run has one of the metrics, no such group, or the folder
+            has files of something else.
+    """
+    view = View(by, baseline, style)
+    refuse_foreign_folder(out, metrics)
+    remove_half_written(out.glob(HALF_WRITTEN), WRITTEN)
+    keeps = parse_filter(where) if where else None
+    cache = RunCache(out / CACHE, metrics, patterns_of_output)
+    collection = collect(patterns, keeps, cache, metrics, patterns_of_output)
+    if not metrics and all(run.is_foreign for run in collection.runs):
+        metrics = [only_metric(collection.runs)]
+        cache = RunCache(out / CACHE, metrics, patterns_of_output)
+        collection = collect(patterns, keeps, cache, metrics, patterns_of_output)
+    check_metrics(collection.runs, metrics)
+    cache.save()
+    if not metrics:
+        return without_foreign_runs(collection, view, out)
+    paths = []
+    for name in metrics:
+        folder = out / folder_name(name) if len(metrics) > 1 else out
+        paths += write_analysis(collection, Measure("", name, maximize), view, folder)
+    return collection, paths
+
+
+def refuse_foreign_folder(out: Path, metrics: Sequence[str]) -> None:
+    """Raises `UserError` where files like those of an analysis are no analysis's.
+
+    Tables carry no mark, but an analysis writes `CACHE` before any other file.
+    """
+    if (out / CACHE).is_file():
+        return
+    for folder in (out, *(out / folder_name(name) for name in metrics)):
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if re.fullmatch(WRITTEN, path.name):
+                raise UserError(
+                    f"{path} could be overwritten, and {out} is no folder of an earlier analysis: "
+                    "give another --out"
+                )
+
+
+def without_foreign_runs(
+    collection: Collection, view: View, out: Path
+) -> tuple[Collection, list[Path]]:
+    """The analysis of AbsRel; runs that have none are left out with the reason."""
+    reason = "it is of another repository and has no AbsRel: --metric NAME compares it"
+    foreign = {run.path: reason for run in collection.runs if run.is_foreign}
+    own = [run for run in collection.runs if not run.is_foreign]
+    collection = Collection(own, collection.left_out | foreign)
+    return collection, write_analysis(collection, choose_measure(own), view, out)
+
+
+def only_metric(runs: Sequence[Run]) -> str:
+    """The metric of these runs. Raises `UserError` where they have several, or none."""
+    names = metric_names(runs)
+    if not names:
+        raise UserError(
+            "no run has a metric: none left metrics.jsonl, results.json, TensorBoard files or a "
+            "CSV log; --metric-pattern of `zoerefine run` finds metrics in a job's output"
+        )
+    if len(names) > 1:
+        raise UserError(f"which metric? {NAME_ONE}: {listed(names)}")
+    return names[0]
+
+
+def check_metrics(runs: Sequence[Run], names: Sequence[str]) -> None:
+    """Raises `UserError` where no run has one of the metrics, or two have one folder."""
+    for name in names:
+        if all(run.final(name) is None for run in runs):
+            known = metric_names(runs) or metric_names_of_own(runs)
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"they have: {listed(known)}"
+            raise UserError(f"no run has a finite final value of {name}; {hint}")
+    folders = [folder_name(name) for name in names]
+    if len(set(folders)) < len(folders):
+        raise UserError(f"two of the metrics {', '.join(names)} would have the same folder")
+
+
+def metric_names(runs: Sequence[Run]) -> list[str]:
+    """Every metric of runs of other repositories."""
+    return sorted({name for run in runs if run.is_foreign for name in run.finals})
+
+
+def metric_names_of_own(runs: Sequence[Run]) -> list[str]:
+    """Every metric of the first of our own runs."""
+    return sorted(read_metrics(RunDir(Path(runs[0].path))).final)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = [f"and {len(names) - LISTED} more"] if len(names) > LISTED else []
+    return ", ".join([*names[:LISTED], *more]) or "none"
+
+
+def folder_name(metric: str) -> str:
+    """A metric's name as a folder's name."""
+    return re.sub(r"[^\w.-]", "_", metric).lstrip(".") or "_"
+
+
+def find_group(groups: Sequence[RunGroup], name: str) -> RunGroup:
+    """The group of this name. Raises `UserError` where there is none, or it has no score."""
+    found = next((group for group in groups if group.label == name), None)
+    if found is None:
+        names = [group.label for group in groups]
+        close = get_close_matches(name, names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {listed(names)}"
+        raise UserError(f"--baseline {name}: no such group; {hint}")
+    if not len(found.scores):
+        raise UserError(f"--baseline {name}: this group has no final value to compare with")
+    return found
+
+
+def write_analysis(collection: Collection, measure: Measure, view: View, out: Path) -> list[Path]:
+    """Group, compare and draw the runs by one measure; returns the files written."""
+    remove_half_written(out.glob(HALF_WRITTEN), WRITTEN)
+    groups = make_groups(collection.runs, measure, view.by)
+    baseline = find_group(groups, view.baseline) if view.baseline else None
+    compared = groups if baseline else groups[:COMPARED]
+    differences = compare_groups(compared, measure, baseline)
+    paths = draw_overview(collection, groups, measure, out, view.style)
+    (out / "settings.png").unlink(missing_ok=True)
+    shares = importances(collection.runs, measure)
+    if draw_settings(collection.runs, measure, shares, out / "settings.png"):
+        paths.append(out / "settings.png")
+    for name, (header, rows) in {
+        "runs.csv": run_rows(collection, groups),
+        "groups.csv": group_rows(groups, measure),
+        "scenes.csv": scene_rows(groups, measure),
+        "differences.csv": difference_rows(differences),
+    }.items():
+        if name == "scenes.csv" and measure.metric:
+            (out / name).unlink(missing_ok=True)
+            continue
+        write_csv(out / name, header, rows)
+        paths.append(out / name)
+    paths += write_tables(groups, differences, measure, baseline, out)
+    paths += write_report(collection, groups, differences, measure, shares, out)
+    return paths

@@ -1,0 +1,119 @@
+"""Short names of groups: the settings in which they differ, with as few digits as possible."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+from zoerefine.lab.runs.record import Run
+
+LONGEST_VALUE = 28  # characters
+CONTEXT = 8  # characters shown of what two long values have in common
+
+
+def group_names(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[str]:
+    """A unique name for each group of runs.
+
+    Args:
+        groups: runs of one setting each.
+        keys: the settings that differ, full paths. A setting is named where the group differs in
+            it from more than half of the groups. Its key is left out where it is the only one, or
+            the only one with text values: `guided`, not `name guided`.
+    """
+    texts = {key: distinct_texts([runs[0].settings.get(key) for runs in groups]) for key in keys}
+    textual = [key for key in keys if all(_is_text(runs[0], key) for runs in groups)]
+    bare = list(keys) if len(keys) == 1 else textual if len(textual) == 1 else []
+    labels = short_keys(keys)
+    names = []
+    for number, runs in enumerate(groups):
+        parts = {
+            key: column[number] if key in bare else f"{labels[key]} {column[number]}"
+            for key, column in texts.items()
+        }
+        rare = [parts[key] for key in keys if key in bare or not _is_usual(texts[key], number)]
+        names.append(_name(runs, ", ".join(rare or parts.values())))
+    return _unique(names)
+
+
+def _is_text(run: Run, key: str) -> bool:
+    return isinstance(run.settings.get(key), str)
+
+
+def _is_usual(column: Sequence[str], number: int) -> bool:
+    """Whether more than half of the groups have the same value."""
+    return column.count(column[number]) > len(column) / 2
+
+
+def _name(runs: list[Run], settings: str) -> str:
+    """The settings; a run of a study is called by its own name too."""
+    name = runs[0].name
+    if len(runs) == 1 and (not settings or name == "best" or name.startswith("trial ")):
+        return f"{name}: {settings}" if settings else shortened(name)
+    return settings or f"{len(runs)} runs"
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Number the names that occur more than once."""
+    seen: dict[str, int] = {}
+    unique = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        unique.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return unique
+
+
+def short_keys(keys: Sequence[str]) -> dict[str, str]:
+    """The last part of each key in lower case; the whole key where two would be called alike."""
+    last = [key.rpartition(".")[2].lower() for key in keys]
+    return {
+        key: name if last.count(name) == 1 else key.lower()
+        for key, name in zip(keys, last, strict=True)
+    }
+
+
+def distinct_texts(values: Sequence[Any]) -> list[str]:
+    """Each value in a few characters; different values have different texts where possible.
+
+    Floats have as many digits as they need for that. Of long texts that begin alike, the end is
+    shown.
+    """
+    different = len({repr(value) for value in values})
+    for digits in range(2, 18):
+        texts = [format_value(value, digits) for value in values]
+        if len(set(texts)) == different:
+            return texts
+    return [_distinct_end(value, values) for value in values]
+
+
+def _distinct_end(value: Any, values: Sequence[Any]) -> str:
+    """A value's text without most of what it has in common with the texts that begin like it."""
+    short, text = format_value(value), full_text(value)
+    alike = {full_text(other) for other in values if format_value(other) == short}
+    same = (len(set(letters)) == 1 for letters in zip(*alike, strict=False))
+    common = sum(takewhile(bool, same))
+    begin = max(0, common - CONTEXT)
+    begin = max(begin, text.find(" ", begin, common - 1))  # at a word, if there is one
+    return short if len(alike) == 1 else shortened(f"...{text[begin:].lstrip()}")
+
+
+def format_value(value: Any, digits: int = 2) -> str:
+    """A setting in a few characters."""
+    return shortened(full_text(value, digits))
+
+
+def full_text(value: Any, digits: int = 2) -> str:
+    """A setting as text: of a mapping only the values."""
+    if value is None:
+        return "not set"
+    if isinstance(value, float):
+        return f"{value:.{digits}g}"
+    if isinstance(value, list):
+        return f"[{', '.join(full_text(item, digits) for item in value)}]"
+    if isinstance(value, dict):
+        return " ".join(full_text(item, digits) for item in value.values())
+    return " ".join(str(value).split())
+
+
+def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
+    """Printable text on one line, at most `longest` characters."""
+    line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."

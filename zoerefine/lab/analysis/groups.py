@@ -1,0 +1,67 @@
+"""Groups of runs that differ only in their seed, and their scores."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.lab.analysis.group_names import group_names
+from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.same_metrics import have_same_metrics
+from zoerefine.lab.analysis.statistics.seeds import estimate, mean_interval
+from zoerefine.lab.runs.record import Run, differing_keys
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs of one setting.
+
+    Attributes:
+        label: the settings in which the group differs from others, or the run's name.
+        scored: the runs with a final metric on the chosen split. Of runs that are the same with
+            every seed, the first one.
+        scores: their final metrics, float64 [len(scored)].
+    """
+
+    label: str
+    runs: list[Run]
+    scored: list[Run]
+    scores: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds; NaN without scores."""
+        return estimate(self.scores)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the mean; None for fewer than three runs."""
+        return mean_interval(self.scores)
+
+
+def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> list[RunGroup]:
+    """Groups, the best mean first; those without a score come last.
+
+    Args:
+        by: a setting to group by; None: all settings but the seed.
+    """
+    if by is not None and all(by not in run.settings for run in runs):
+        raise UserError(f"--by {by}: no run has this setting")
+    members: dict[str, list[Run]] = {}
+    for run in runs:
+        key = run.group if by is None else str(run.settings.get(by))
+        members.setdefault(key, []).append(run)
+    names = group_names(list(members.values()), [by] if by else differing_keys(runs))
+    groups = [
+        make_group(name, found, measure)
+        for name, found in zip(names, members.values(), strict=True)
+    ]
+    return sorted(groups, key=lambda g: (not len(g.scores), measure.sign * g.mean, g.label))
+
+
+def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
+    """A group and its scores."""
+    found = {run.path: measure.score(run) for run in runs}
+    scored = [run for run in runs if found[run.path] is not None]
+    scored = scored[:1] if have_same_metrics(scored) else scored
+    return RunGroup(label, runs, scored, np.array([found[run.path] for run in scored], np.float64))

@@ -1,0 +1,4 @@
+"""The report: one page and its tables."""
+
+# What other packages import from here; the rest is this package's own.
+OPEN = ("frames", "paper_tables", "report", "tables")

@@ -1,0 +1,98 @@
+"""The overview graph on the page: drawn for a wide and a narrow page, with colours of dark mode."""
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from io import StringIO
+from typing import Any
+
+from zoerefine.lab.analysis.groups import RunGroup
+from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.pictures.overview import overview_figure
+from zoerefine.lab.analysis.pictures.style import NO_DATES, PALETTE, Layout, style
+from zoerefine.lab.runs.collect import Collection
+
+OTHER_GROUP = ("#6b6b6b", "#9a9a9a")  # of groups beyond the palette: light, dark
+# The panels beside each other, and below each other for a phone.
+PAGE_LAYOUTS = {
+    "wide": Layout(11, 4.2, 3, 10, 24, 0),
+    "narrow": Layout(3.6, 8.6, 1, 10, 12, 0),
+}
+# Each colour of a picture, and its counterpart in dark mode.
+DARK = {
+    "#0072b2": "#4ba3e3",
+    "#d55e00": "#ff8c42",
+    "#009e73": "#2ec99b",
+    "#cc79a7": "#e59ac6",
+    "#e69f00": "#f2b632",
+    "#56b4e9": "#a5dbff",
+    "#000000": "#e8e8e8",
+    "#ffffff": "transparent",
+    "#4c4c4c": "#b4b9be",
+    "#737373": "#b4b9be",
+    "#808080": "#9aa0a6",
+}
+COLOR = re.compile(r"\b(fill|stroke): (#[0-9a-f]{6})\b")
+
+
+def draw_graph(collection: Collection, groups: list[RunGroup], measure: Measure) -> dict[str, str]:
+    """The overview graph as data URLs: `wide` and `narrow`, without a caption."""
+    return {
+        name: svg_address(collection, groups, measure, layout)
+        for name, layout in PAGE_LAYOUTS.items()
+    }
+
+
+def svg_address(
+    collection: Collection, groups: list[RunGroup], measure: Measure, layout: Layout
+) -> str:
+    """The graph as an SVG, whose colours follow the page's colour scheme."""
+    file = StringIO()
+    with style(layout):
+        figure = overview_figure(collection, groups, measure, layout)
+        # The room at the edges is for fonts of the browser that are wider.
+        room: Any = {"bbox_inches": "tight", "pad_inches": 0.08}
+        figure.savefig(file, format="svg", metadata=NO_DATES["svg"], **room)
+    return f"data:image/svg+xml;base64,{b64encode(themed(file.getvalue()).encode()).decode()}"
+
+
+def themed(svg: str) -> str:
+    """An SVG of matplotlib's with other colours in dark mode."""
+    text = COLOR.sub(r"\1: var(--c\2, \2)", svg)
+    text = text.replace("var(--c#", "var(--c")
+    dark = variables({f"c{light[1:]}": color for light, color in DARK.items()})
+    rules = (
+        f"text {{ fill: var(--c000000, #000000) }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+    )
+    return text.replace("<defs>", f'<defs>\n  <style type="text/css">{rules}</style>', 1)
+
+
+def color_rules() -> str:
+    """The groups' colours as CSS variables: `--group-0`, ... and `--group-other`."""
+    light = {f"group-{i}": color for i, color in enumerate(PALETTE)}
+    dark = {name: DARK[color.lower()] for name, color in light.items()}
+    light["group-other"], dark["group-other"] = OTHER_GROUP
+    return (
+        f":root {{ {variables(light)} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {variables(dark)} }} }}"
+    )
+
+
+def variables(values: Mapping[str, str]) -> str:
+    """CSS declarations of variables."""
+    return " ".join(f"--{name}: {value};" for name, value in values.items())
+
+
+def group_color(number: int) -> str:
+    """The name of the colour of the group of this rank, counted from 0."""
+    return str(number) if number < len(PALETTE) else "other"
+
+
+def graph_text(measure: Measure, curves_of: str) -> str:
+    """The graph in words, for a reader who sees no pictures."""
+    return (
+        f"{curves_of} while training, a curve with its band for each group; final {measure.label} "
+        f"of every run with the mean of each group; {measure.label} of each group against its "
+        "cost. The tables of this page hold the numbers."
+    )

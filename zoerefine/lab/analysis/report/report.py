@@ -1,0 +1,153 @@
+"""report.html: everything about a collection of runs in one file that needs no network."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.files.atomic import write_text
+from zoerefine.base.texts import visible
+from zoerefine.lab.analysis.groups import RunGroup
+from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.pictures.captions import facts, legend, pseudo_label
+from zoerefine.lab.analysis.pictures.style import PALETTE
+from zoerefine.lab.analysis.report.frames import choose_examples, frame_data
+from zoerefine.lab.analysis.report.graph import color_rules, draw_graph, graph_text
+from zoerefine.lab.analysis.report.sections import (
+    as_table,
+    commands,
+    curve_data,
+    favour,
+    group_colors,
+    runs_caption,
+    runs_shown_first,
+    runs_table,
+    score_column,
+    setting_data,
+    settings_note,
+    shown_curves,
+    verdict_first,
+)
+from zoerefine.lab.analysis.report.summary import summarize
+from zoerefine.lab.analysis.report.tables import (
+    curve_rows,
+    difference_rows,
+    frame_rows,
+    group_rows,
+    importance_rows,
+    scene_rows,
+    write_csv,
+)
+from zoerefine.lab.analysis.statistics.comparisons import Difference
+from zoerefine.lab.analysis.statistics.importance import Share
+from zoerefine.lab.runs.collect import Collection
+
+PAGE = Path(__file__).parent / "page"
+SCRIPTS = ("tables.js", "charts.js", "frames.js", "page.js")
+# The columns of the comparisons that are shown at first.
+COMPARISON = (
+    *("first", "second", "verdict", "difference", "interval_low", "interval_high", "p_adjusted"),
+    *("scenes_won", "scenes", "scenes_p_adjusted", "scenes_verdict"),
+)
+
+
+def write_report(
+    collection: Collection,
+    groups: list[RunGroup],
+    differences: list[Difference],
+    measure: Measure,
+    shares: Mapping[str, Share],
+    out: Path,
+) -> list[Path]:
+    """Write the page and the tables that only its sections need; returns the files written.
+
+    Args:
+        shares: the importances of the runs.
+    """
+    curves, examples = shown_curves(groups, measure), choose_examples(groups, measure)
+    tables = {
+        "curves.csv": curve_rows(curves),
+        "frames.csv": frame_rows(examples.frames),
+        "importances.csv": importance_rows(shares),
+    }
+    paths = []
+    for name, (header, rows) in tables.items():
+        if rows:
+            write_csv(out / name, header, rows)
+            paths.append(out / name)
+        else:  # of an earlier analysis
+            (out / name).unlink(missing_ok=True)
+    colors = group_colors(groups)
+    scenes = scene_rows(groups, measure)
+    runs = runs_table(collection, groups, measure)
+    curves_of = measure.label if measure.metric else "Validation AbsRel"
+    total = len(collection.runs) + len(collection.left_out)
+    data = {
+        "summary": summarize(collection, groups, differences, measure),
+        "legend": " ".join(legend(groups, measure)),
+        "facts": " ".join(facts(collection, groups, measure)),
+        "graph": draw_graph(collection, groups, measure),
+        "graph_text": graph_text(measure, curves_of),
+        "measure": measure.label,
+        "curves_of": curves_of,
+        "step": "step" if measure.metric else "epoch",
+        "foreign": all(run.is_foreign for run in collection.runs),
+        "favour": favour(measure),
+        "colors": colors,
+        "other_color": "other",
+        "curves": curve_data(curves, colors),
+        "pseudo_label": pseudo_label(groups),
+        **frame_data(examples),
+        **setting_data(groups, measure, shares, colors),
+        "settings_note": settings_note(shares, len(collection.runs), measure),
+        "groups": as_table(group_rows(groups, measure), always=["mean"]),
+        "scenes": as_table(scenes, scenes[0][: 2 + len(PALETTE)], always=scenes[0]),
+        "runs": as_table(
+            runs,
+            runs_shown_first(collection, measure),
+            len(collection.runs),
+            [score_column(measure)],
+        ),
+        "runs_caption": runs_caption(total),
+        "differences": as_table(
+            verdict_first(difference_rows(differences)), COMPARISON, always=["verdict"]
+        ),
+        "not_written": [name for name, (_, rows) in tables.items() if not rows],
+        "commands": commands([run.path for run in collection.runs]),
+    }
+    write_text(out / "report.html", page_text(data))
+    return [*paths, out / "report.html"]
+
+
+def page_text(data: Mapping[str, Any]) -> str:
+    """The page with its styles, scripts and data."""
+    read = {path.name: path.read_text(encoding="utf-8") for path in PAGE.iterdir()}
+    page = read["page.html"]
+    for mark, text in (
+        ("/*COLORS*/", color_rules()),
+        ("/*CSS*/", read["page.css"]),
+        ("/*JS*/", "\n".join(['"use strict";', *(read[name] for name in SCRIPTS)])),
+        ("/*DATA*/", as_json(data)),
+    ):
+        page = page.replace(mark, text, 1)
+    return page
+
+
+def as_json(value: Any) -> str:
+    """JSON that cannot end the script element around it, with null for NaN."""
+    text = json.dumps(_plain(value), ensure_ascii=False, default=str)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _plain(value: Any) -> Any:
+    """The value without NaN; characters that are not printed become escapes in its texts."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, str):
+        return value if value.isprintable() else visible(value)
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,210 @@
+"""Comparisons of groups, pair by pair: how large a difference is, and whether it is significant."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from zoerefine.lab.analysis.groups import RunGroup
+from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.statistics.seeds import (
+    ALPHA,
+    ENOUGH_RUNS,
+    ENOUGH_SCENES,
+    difference_interval,
+    holm,
+    mean_interval,
+    permutation_p,
+    probability_of_improvement,
+    seeds_needed,
+    sign_flip_p,
+    smallest_p,
+)
+from zoerefine.lab.runs.record import Run
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How two groups differ. Where lower is better, a negative difference favours the first.
+
+    Attributes:
+        difference: of the means over seeds.
+        interval: of the difference (Welch).
+        probability: the share of pairs of runs in which the first group's is better.
+        p, p_adjusted: of the permutation test, alone and for all tests (Holm).
+        verdict: the comparison of seeds in words: whether it holds for other trainings.
+        scenes_won: the scenes, of `scenes`, on which the first group's mean is better.
+        paired: interval of the mean difference by scene.
+        scenes_p_adjusted: of the test by scene (see `scene_tests`), for all such tests (Holm).
+        scenes_verdict: the comparison by scene in words: whether it holds for other scenes.
+
+    What needs at least three seeds on both sides is None without them; what needs at least six
+    scenes likewise.
+    """
+
+    first: str
+    second: str
+    difference: float
+    interval: tuple[float, float] | None
+    probability: float | None
+    p: float | None
+    p_adjusted: float | None
+    verdict: str
+    scenes_won: int
+    scenes: int
+    paired: tuple[float, float] | None
+    scenes_p_adjusted: float | None
+    scenes_verdict: str
+
+
+Pair = tuple[RunGroup, RunGroup]
+
+
+def compare_groups(
+    groups: Sequence[RunGroup], measure: Measure, baseline: RunGroup | None = None
+) -> list[Difference]:
+    """Every pair of groups with scores; pairs with enough seeds are tested.
+
+    Args:
+        baseline: only pairs of a group and this one, which comes second. Fewer tests need fewer
+            seeds.
+    """
+    scored = [group for group in groups if len(group.scores)]
+    pairs = list(combinations(scored, 2))
+    if baseline is not None:
+        pairs = [(group, baseline) for group in scored if group is not baseline]
+    tested = [(a, b) for a, b in pairs if min(len(a.scores), len(b.scores)) >= ENOUGH_RUNS]
+    p_values = [permutation_p(a.scores, b.scores) for a, b in tested]
+    tests = {
+        (a.label, b.label): Test(p, adjusted, verdict(a, b, adjusted, len(tested), measure.sign))
+        for (a, b), p, adjusted in zip(tested, p_values, holm(p_values), strict=True)
+    }
+    by_scene = scene_tests(pairs, measure)
+    return [
+        _difference(a, b, measure, tests.get((a.label, b.label)), scene_test)
+        for (a, b), scene_test in zip(pairs, by_scene, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class SceneTest:
+    """The comparison of two groups scene by scene.
+
+    Attributes:
+        differences: first minus second, of the means over seeds, float64 [scenes].
+        p_adjusted: None with fewer than ENOUGH_SCENES scenes.
+    """
+
+    differences: np.ndarray
+    p_adjusted: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in words. AbsRel is compared by scene: lower is better."""
+        if self.p_adjusted is None:
+            return f"no conclusion: {len(self.differences)} of at least {ENOUGH_SCENES} scenes"
+        better = favoured(mean_interval(self.differences))
+        if not better or self.p_adjusted > ALPHA:
+            return "no significant difference"
+        return f"the {better} is better"
+
+
+def scene_tests(pairs: Sequence[Pair], measure: Measure) -> list[SceneTest]:
+    """Each pair compared scene by scene, by exchange of the two groups in each scene.
+
+    A scene counts once, with the mean over seeds, so that frames and seeds of a scene are not
+    taken for independent. The question is whether the difference holds on other scenes, with
+    these trainings; other seeds may differ more.
+    """
+    found = []
+    for a, b in pairs:
+        scenes = common_scenes([*a.scored, *b.scored], measure)
+        first, second = (scene_scores(group.scored, measure, scenes).mean(0) for group in (a, b))
+        found.append(first - second)
+    large = [number for number, one in enumerate(found) if len(one) >= ENOUGH_SCENES]
+    adjusted = dict(zip(large, holm([sign_flip_p(found[i]) for i in large]), strict=True))
+    return [SceneTest(one, adjusted.get(number)) for number, one in enumerate(found)]
+
+
+@dataclass(frozen=True)
+class Test:
+    """The outcome of one permutation test."""
+
+    p: float
+    p_adjusted: float
+    verdict: str
+
+
+def _difference(
+    a: RunGroup, b: RunGroup, measure: Measure, test: Test | None, by_scene: SceneTest
+) -> Difference:
+    seeds = min(len(a.scores), len(b.scores))
+    signed = measure.sign * a.scores, measure.sign * b.scores
+    too_few = f"no conclusion: {seeds} of at least {ENOUGH_RUNS} seeds"
+    return Difference(
+        first=a.label,
+        second=b.label,
+        difference=a.mean - b.mean,
+        interval=difference_interval(a.scores, b.scores),
+        probability=probability_of_improvement(*signed) if test else None,
+        p=test.p if test else None,
+        p_adjusted=test.p_adjusted if test else None,
+        verdict=test.verdict if test else too_few,
+        scenes_won=int((by_scene.differences < 0).sum()),
+        scenes=len(by_scene.differences),
+        paired=mean_interval(by_scene.differences),
+        scenes_p_adjusted=by_scene.p_adjusted,
+        scenes_verdict=by_scene.verdict if len(by_scene.differences) else "",
+    )
+
+
+def verdict(a: RunGroup, b: RunGroup, p_adjusted: float, tests: int, sign: int = 1) -> str:
+    """The outcome in words of one test out of `tests`; `sign` is -1 where higher is better."""
+    better = favoured(difference_interval(a.scores, b.scores), sign)
+    if not better:
+        return "no significant difference"
+    if p_adjusted <= ALPHA:
+        return f"the {better} is better"
+    if smallest_p(len(a.scores), len(b.scores)) * tests > ALPHA:
+        needed = seeds_needed(tests)
+        return f"the {better} looks better; significance needs {needed} seeds per group"
+    return f"the {better} looks better, but not significantly"
+
+
+def favoured(interval: tuple[float, float] | None, sign: int = 1) -> str:
+    """`first` or `second`: whom the interval of a difference favours; empty where it holds 0."""
+    if interval is None or interval[0] <= 0 <= interval[1]:
+        return ""
+    return "first" if sign * interval[1] < 0 else "second"
+
+
+def common_scenes(runs: Sequence[Run], measure: Measure) -> list[str]:
+    """Scenes that every run was evaluated on."""
+    found = [set(measure.scenes(run)) for run in runs]
+    return sorted(set.intersection(*found)) if found else []
+
+
+def scene_scores(runs: Sequence[Run], measure: Measure, scenes: Sequence[str]) -> np.ndarray:
+    """Final metrics by run and scene: float64 [runs, scenes]."""
+    rows = [measure.scenes(run) for run in runs]
+    values = [[row[scene] for scene in scenes] for row in rows]
+    return np.array(values, np.float64).reshape(len(runs), len(scenes))
+
+
+def seeds_note(groups: Sequence[RunGroup], differences: Sequence[Difference]) -> str:
+    """A sentence with the seeds that are needed; empty where a difference can be significant.
+
+    Holm's correction multiplies the smallest p value by the number of tests. Where no pair of
+    groups can then reach ALPHA, no data could make a difference significant.
+    """
+    seeds = {group.label: len(group.scores) for group in groups}
+    pairs = [(seeds[one.first], seeds[one.second]) for one in differences]
+    tested = [pair for pair in pairs if min(pair) >= ENOUGH_RUNS]
+    if not pairs or any(smallest_p(n, m) * len(tested) <= ALPHA for n, m in tested):
+        return ""
+    comparisons = f"{len(pairs)} comparisons" if len(pairs) > 1 else "one comparison"
+    return (
+        f"With these seeds no difference can be significant, however large it is: p_adjusted <= "
+        f"{ALPHA} needs {seeds_needed(len(pairs))} seeds per group for {comparisons}."
+    )

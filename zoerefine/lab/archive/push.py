@@ -1,0 +1,172 @@
+"""Copies a run to an archive.
+
+What is there already is known by reading it: an object of the right name and size is read back and
+its digest compared, and only a missing or damaged one is sent. Every object that was sent is read
+back, too. The manifest comes last, so a push that was killed leaves the earlier archive, or none.
+"""
+
+from functools import partial
+from pathlib import Path
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.progress import say, warn
+from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir
+from zoerefine.base.secrets.addresses import holds_password
+from zoerefine.base.texts import visible
+from zoerefine.lab.archive.local_run import changed, describe, refuse_running
+from zoerefine.lab.archive.manifest import MANIFEST, ArchivedFile, Manifest, read_manifest
+from zoerefine.lab.archive.remote import NotThereError, Remote
+from zoerefine.lab.archive.transfer import (
+    MB,
+    Meter,
+    Sum,
+    file_blocks,
+    has_digest,
+    in_parallel,
+    metered,
+)
+
+OBJECTS = "objects"
+
+
+def push(run: RunDir, remote: Remote) -> str:
+    """Copy a run to a folder of archives; returns the archive's address.
+
+    Raises `UserError` where the run is running or changes, the archive holds another run or is
+    changed by another process, or the store fails. The same command then goes on.
+    """
+    manifest = describe(run)
+    archive = place_of(manifest, remote)
+    old = archived(archive)
+    if old is not None and not old.is_same_run(manifest):
+        raise UserError(f"{archive.url} holds another run of this name: give another folder")
+    sent = send_objects(run.path, manifest, archive.inside(OBJECTS))
+    refuse_running(run)
+    replace_manifest(old, manifest, archive)
+    if old is not None and (unused := old.objects.keys() - manifest.objects.keys()):
+        require_whole(archive, manifest)
+        remove_objects(unused, archive.inside(OBJECTS))
+    require_whole(archive, manifest)
+    report(manifest, sent)
+    return archive.url
+
+
+def place_of(manifest: Manifest, remote: Remote) -> Remote:
+    """A run's place in a folder of archives. Raises `UserError` where `pull` would refuse it."""
+    archive = remote.inside(manifest.name)
+    if holds_password(archive.url):
+        raise UserError(
+            f"{manifest.name} cannot be archived by its name: with it, the address looks as if it "
+            "held a password"
+        )
+    return archive
+
+
+def archived(archive: Remote) -> Manifest | None:
+    """The manifest of an archive; None where there is no archive.
+
+    Raises `UserError` where something else is in its place.
+    """
+    try:
+        data = archive.read(MANIFEST, LARGEST_DOCUMENT)
+    except NotThereError:
+        return None
+    try:
+        return read_manifest(data, f"{archive.url}/{MANIFEST}")
+    except UserError as error:
+        raise UserError(f"{error}; remove it, or give another folder") from None
+
+
+def replace_manifest(old: Manifest | None, manifest: Manifest, archive: Remote) -> None:
+    """Put our manifest in the place of the old one.
+
+    Raises `UserError` where another push has replaced the old one: it may have removed objects that
+    we had found.
+    """
+    now = archived(archive)
+    if now not in (old, manifest):
+        raise interfered(archive)
+    if now != manifest:
+        archive.replace(MANIFEST, manifest.encoded())
+
+
+def require_whole(archive: Remote, manifest: Manifest) -> None:
+    """Raises `UserError` where another push has replaced our manifest or removed our objects.
+
+    Object stores have no locks. Each push therefore looks once more after its last change, so that
+    of several pushes at least the last one to change the archive sees whether it is whole.
+    """
+    sizes = archive.inside(OBJECTS).sizes()
+    complete = all(sizes.get(file.sha256) == file.bytes for file in manifest.objects.values())
+    if not complete or archived(archive) != manifest:
+        raise interfered(archive)
+
+
+def interfered(archive: Remote) -> UserError:
+    """The error for an archive that another process changes."""
+    return UserError(
+        f"{archive.url} was changed by another process meanwhile: run the same command again"
+    )
+
+
+def send_objects(folder: Path, manifest: Manifest, objects: Remote) -> int:
+    """Send the contents that the archive does not have, and verify all; returns the bytes sent."""
+    sizes = objects.sizes()
+    files = list(manifest.objects.values())
+    there = {file for file in files if sizes.get(file.sha256) == file.bytes}
+    total_bytes = sum(2 * file.bytes for file in files) - sum(file.bytes for file in there)
+    sent: list[int] = []
+
+    def copy(file: ArchivedFile, meter: Meter) -> None:
+        if file in there and is_intact(file, objects, meter):
+            return
+        send(folder / file.path, file, objects, meter)
+        sent.append(file.bytes)
+
+    with metered(total_bytes, f"pushing {manifest.name}") as meter:
+        in_parallel((partial(copy, file, meter) for file in files), meter)
+    return sum(sent)
+
+
+def send(path: Path, file: ArchivedFile, objects: Remote, meter: Meter) -> None:
+    """Send one file and read it back. Raises `UserError` where either differs from its digest."""
+    found = Sum()
+    objects.write(file.sha256, meter.counted(found.passing(file_blocks(path), file.bytes)))
+    if not found.agrees(file.bytes, file.sha256):
+        raise changed(path)
+    if not is_intact(file, objects, meter):
+        raise UserError(
+            f"{objects.url}/{file.sha256} differs from {path} after it was sent: run the same "
+            "command again"
+        )
+
+
+def is_intact(file: ArchivedFile, objects: Remote, meter: Meter) -> bool:
+    """Whether an object has the content that its name says. It may be removed meanwhile."""
+    try:
+        return has_digest(meter.counted(objects.blocks(file.sha256)), file.bytes, file.sha256)
+    except NotThereError:
+        return False
+
+
+def remove_objects(digests: set[str], objects: Remote) -> None:
+    """Remove what only the replaced manifest needed."""
+    for digest in sorted(digests):
+        try:
+            objects.remove(digest)
+        except NotThereError:
+            continue
+        except UserError as error:
+            warn(f"no longer needed, but not removed: {error}")
+
+
+def report(manifest: Manifest, sent_bytes: int) -> None:
+    """Say what was sent, and what is not archived."""
+    total_bytes = sum(file.bytes for file in manifest.objects.values())
+    say(
+        f"{manifest.name}: {len(manifest.files)} files, {total_bytes / MB:.1f} MB verified, "
+        f"{sent_bytes / MB:.1f} MB sent"
+    )
+    if manifest.left_out:
+        first = visible(manifest.left_out[0])
+        warn(f"{len(manifest.left_out)} links or special files are not archived, such as {first}")

@@ -1,0 +1,17 @@
+"""Launching: a commit and a config become a recorded run in a workspace of its own."""
+
+# What other packages import from here; the rest is this package's own.
+OPEN = (
+    "environment",
+    "git",
+    "home",
+    "housekeeping",
+    "job",
+    "job_config",
+    "launcher",
+    "notify",
+    "process",
+    "queue",
+    "record",
+    "workspace",
+)

@@ -1,0 +1,156 @@
+"""Virtual environments made from a commit's lock file.
+
+<home>/environments/<digest>/          a virtual environment
+<home>/environments/<digest>/.ready    written when it is complete
+<home>/environments/<digest>.lock      held while it is made; held, shared, while it is used
+
+A row of `registries.ENVIRONMENTS` is a module with the names of `EnvironmentBuilder`.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import write_text
+from zoerefine.base.progress import say
+from zoerefine.base.registries import ENVIRONMENTS
+from zoerefine.lab.launch.environment.lock_files import stands_alone
+from zoerefine.lab.launch.environment.variables import build_variables
+
+CURRENT = "current"  # the kind that makes nothing: the interpreter of this process
+NO_VARIABLES: Mapping[str, str] = {}
+
+
+class StepFailed(Exception):
+    """A command of a build failed; the text is its standard error."""
+
+
+@dataclass(frozen=True)
+class BuildSteps:
+    """Runs the commands of a build.
+
+    Attributes:
+        folder: the working directory.
+        lock_fd: the held lock. Commands inherit it, so that it stays held after a kill of the
+            launcher alone, for as long as they write.
+    """
+
+    folder: Path
+    lock_fd: int
+
+    def run(self, *words: str | Path, variables: Mapping[str, str] = NO_VARIABLES) -> None:
+        """Run a command to its end. Raises `StepFailed` where it fails.
+
+        Args:
+            variables: set for the command, beside those of the user's that builds get.
+        """
+        done = subprocess.run(
+            [*map(str, words)],
+            cwd=self.folder,
+            env=build_variables() | dict(variables),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=[self.lock_fd],
+        )
+        if done.returncode:
+            raise StepFailed(done.stderr)
+
+
+class EnvironmentBuilder(Protocol):
+    """Makes virtual environments of one kind.
+
+    Attributes:
+        LOCK_FILES: the lock files that it reads; a commit's first one is used.
+        SETTINGS_FILES: other files of a commit that decide what is installed.
+    """
+
+    LOCK_FILES: tuple[str, ...]
+    SETTINGS_FILES: tuple[str, ...]
+
+    def check_requirements(self) -> None:
+        """Raises `UserError` where something that the builder needs is not installed."""
+
+    def build(self, folder: Path, file: Path, steps: BuildSteps) -> None:
+        """Make the environment in a folder that does not exist. Raises `StepFailed`."""
+
+    def reason(self, errors: str) -> str:
+        """One line that says why a command failed, from its standard error."""
+
+
+def environments_folder(home: Path) -> Path:
+    """The folder of all virtual environments."""
+    return home / "environments"
+
+
+def is_ready(folder: Path) -> bool:
+    """Whether a virtual environment is complete, and the Python that it links to is still there."""
+    return (folder / ".ready").exists() and os.access(folder / "bin" / "python", os.X_OK)
+
+
+def check_environment(kind: str) -> None:
+    """Raises `UserError` where environments of this kind cannot be made here."""
+    if kind != CURRENT:
+        ENVIRONMENTS.check(kind, "--environment")
+        builder_of(kind).check_requirements()
+
+
+def builder_of(kind: str) -> EnvironmentBuilder:
+    """The builder of a name in `registries.ENVIRONMENTS`."""
+    builder: EnvironmentBuilder = ENVIRONMENTS.load(kind)
+    return builder
+
+
+def find_lock_file(kind: str, workspace: Path) -> Path:
+    """The file that pins a commit's packages. Raises `UserError` where it has none."""
+    names = builder_of(kind).LOCK_FILES
+    for name in names:
+        path = workspace / name
+        if path.is_file() and path.resolve().is_relative_to(workspace.resolve()):
+            return path
+    raise UserError(f"the commit has no {' or '.join(names)} for --environment {kind}")
+
+
+def build_environment(kind: str, folder: Path, file: Path, lock_fd: int) -> None:
+    """Make a virtual environment from a lock file. What cannot be used there is removed first.
+
+    Args:
+        lock_fd: the held lock of the folder.
+    """
+    say(f"installing {file.name} into {folder} (kept for later launches)")
+    shutil.rmtree(folder, ignore_errors=True)
+    builder = builder_of(kind)
+    try:
+        builder.build(folder, file, BuildSteps(file.parent, lock_fd))
+    except StepFailed as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        reason = builder.reason(str(error)) or "no message"
+        raise UserError(f"{file.name} of the commit cannot be installed: {reason}") from None
+    write_text(folder / ".ready", f"{file.name}\n")
+
+
+def environment_name(kind: str, file: Path, version: str) -> str:
+    """The name of the virtual environment that a lock file gives.
+
+    Launches of other versions share the environment where the files are equal, and lead to no
+    other files of the version.
+
+    Args:
+        version: names the files beside the lock file: the commit, and the digest of its changes.
+    """
+    settings = [file.parent / name for name in builder_of(kind).SETTINGS_FILES]
+    settings = [path for path in settings if path.is_file()]
+    has_references = not all(map(stands_alone, [file, *settings]))
+    about = f"{sys.version}\n{platform.machine()}\n{version if has_references else ''}\n"
+    about += "" if kind == "venv" else f"{kind} {file.name}\n"
+    texts = [f"{path.name}\n".encode() + path.read_bytes() for path in settings]
+    return hashlib.sha256(b"".join([about.encode(), *texts, file.read_bytes()])).hexdigest()[:16]

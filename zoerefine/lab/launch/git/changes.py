@@ -1,0 +1,187 @@
+"""Uncommitted changes of a local repository: refused by name, or recorded as one patch."""
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.progress import say
+from zoerefine.base.secrets.redaction import find_secret
+from zoerefine.lab.launch.git.address import RepositoryAddress
+from zoerefine.lab.launch.git.commands import (
+    changed_and_untracked_files,
+    git,
+    git_bytes,
+    head_commit,
+    submodule_folders,
+    uncommitted_files,
+)
+from zoerefine.lab.launch.git.objects import write_alternates
+from zoerefine.lab.launch.git.settings import GitError
+
+MAX_BYTES = 64 * 2**20
+# The user's own display settings could give a patch that does not apply.
+PATCH_OPTIONS = (
+    *("--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv"),
+    *("--no-color", "--src-prefix=a/", "--dst-prefix=b/", "--ignore-submodules=all"),
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The uncommitted changes of a working tree. Every field is empty where there are none.
+
+    Attributes:
+        patch: all changes, with new files.
+        tree: the 40-hex tree of the commit with the patch applied.
+        files: the names of the changed files.
+        untracked: files that are in no commit and not in the patch, so the job does not have them.
+    """
+
+    patch: bytes = b""
+    tree: str = ""
+    files: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the patch; empty where there are no changes."""
+        return sha256(self.patch).hexdigest() if self.patch else ""
+
+
+def read_changes(
+    address: RepositoryAddress, commit: str, allow_dirty: bool, config: Path
+) -> Changes:
+    """The uncommitted changes of a local repository whose HEAD is launched.
+
+    The launched config does not count as a change, since every run keeps a copy of it.
+
+    Raises:
+        UserError: files of the commit were changed and that is not allowed; the changes are too
+            large to keep with a run; they contain a secret; a submodule was changed.
+    """
+    folder = address.folder
+    if folder is None:
+        return Changes()
+    if head_commit(folder) != commit:
+        if allow_dirty and uncommitted_files(folder):
+            say(
+                f"uncommitted changes of {folder} are left out: they belong to HEAD, and the job "
+                f"runs {commit[:12]}"
+            )
+        return Changes()
+    changed, untracked = (
+        [name for name in names if not is_same(folder / name, config)]
+        for names in changed_and_untracked_files(folder)
+    )
+    if changed and not allow_dirty:
+        raise UserError(
+            f"{folder} has uncommitted changes: {shortened_list(changed)}; commit them, or give "
+            "--allow-dirty to record them with the run"
+        )
+    files = [*changed, *untracked] if allow_dirty else []
+    if not files:
+        return Changes(untracked=tuple(untracked))
+    check_size(folder, files)
+    return make_patch(folder, commit, files)
+
+
+def warn_of_untracked_files(address: RepositoryAddress, changes: Changes) -> None:
+    """Name the files of a working tree that a job does not have, since no commit has them."""
+    if changes.untracked:
+        say(
+            f"warning: the job does not have these files of {address.folder}, which git does not "
+            f"track: {shortened_list(changes.untracked)}"
+        )
+
+
+def is_same(path: Path, other: Path) -> bool:
+    """Whether two paths are the same existing file."""
+    return path.exists() and other.exists() and path.samefile(other)
+
+
+def shortened_list(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def check_size(folder: Path, files: Sequence[str]) -> None:
+    """Raises `UserError` where changed files are too large to keep with every run."""
+    sizes = {name: path.stat().st_size for name in files if (path := folder / name).is_file()}
+    if sum(sizes.values()) > MAX_BYTES:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise UserError(
+            f"{folder} has {sum(sizes.values()) / 2**20:.0f} MB of uncommitted files, the largest "
+            f"is {largest}: list data in .gitignore, or commit them"
+        )
+
+
+def make_patch(folder: Path, commit: str, files: Sequence[str]) -> Changes:
+    """One patch of all changes. The user's own index and objects are only read."""
+    own = {
+        name: folder / git("rev-parse", "--git-path", name, folder=folder, foreign=True)
+        for name in ("index", "objects")
+    }
+    with tempfile.TemporaryDirectory(prefix="zoerefine-") as scratch:
+        index = Path(scratch) / "index"
+        if own["index"].exists():
+            shutil.copy2(own["index"], index)
+        env = {"GIT_INDEX_FILE": str(index), "GIT_OBJECT_DIRECTORY": scratch}
+        write_alternates(Path(scratch), own["objects"])
+        git("add", "--all", "--ignore-errors", folder=folder, env=env, foreign=True)
+        check_submodules(folder, commit, files, env)
+        words = ("diff-index", "--cached", "-p", *PATCH_OPTIONS, commit)
+        patch = git_bytes(*words, folder=folder, env=env, foreign=True)
+        tree = git("write-tree", folder=folder, env=env, foreign=True)
+    check_secrets(folder, commit, patch, files)
+    return Changes(patch, tree, tuple(files)) if patch else Changes()
+
+
+def check_secrets(folder: Path, commit: str, patch: bytes, files: Sequence[str]) -> None:
+    """Raises `UserError` where changes contain a secret, which every run would keep.
+
+    In a patch the former and the new content of a binary file are compressed, so they are read.
+    """
+    now = (path.read_bytes() for name in files if (path := folder / name).is_file())
+    former = (committed_bytes(folder, commit, name) for name in files if is_binary(patch))
+    for content in itertools.chain([patch], now, former):
+        if name := find_secret(content):
+            raise UserError(
+                f"the uncommitted changes of {folder} contain the secret of {name}, and a run "
+                "would keep them in a file: let the code read it from the environment instead"
+            )
+
+
+def is_binary(patch: bytes) -> bool:
+    """Whether a patch has a binary file."""
+    return b"\nGIT binary patch\n" in patch
+
+
+def committed_bytes(folder: Path, commit: str, name: str) -> bytes:
+    """A file's content in a commit; empty where the commit does not have it."""
+    try:
+        return git_bytes("cat-file", "blob", f"{commit}:{name}", folder=folder, foreign=True)
+    except GitError:
+        return b""
+
+
+def check_submodules(folder: Path, commit: str, files: Sequence[str], env: dict[str, str]) -> None:
+    """Raises `UserError` where a submodule was changed or moved, which a patch cannot record."""
+    # Entries of submodules have mode 160000.
+    words = ("diff-index", "--raw", "--no-renames", "--ignore-submodules=dirty", "-z", commit)
+    entries = git(*words, folder=folder, env=env, foreign=True).split("\0")
+    moved = [
+        name
+        for facts, name in zip(entries[::2], entries[1::2], strict=False)
+        if "160000" in facts.split()[:2] or ":160000" in facts
+    ]
+    inside = tuple(f"{name}/" for name in submodule_folders(folder))
+    if changed := [*moved, *(name for name in files if name.startswith(inside))]:
+        raise UserError(
+            f"submodule {changed[0]} of {folder} has changes, which a run cannot record: commit "
+            f"them in the submodule, and the submodule's new commit in {folder}"
+        )

@@ -1,0 +1,155 @@
+"""Lists what launching keeps on disk, and removes what no run is using."""
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from zoerefine.base.files.atomic import bytes_on_disk
+from zoerefine.base.files.locks import is_locked, try_lock
+from zoerefine.base.progress import say
+from zoerefine.lab.launch.environment.build import environments_folder
+from zoerefine.lab.launch.git.changes import shortened_list
+from zoerefine.lab.launch.git.mirror import mirrors_folder
+from zoerefine.lab.launch.workspace.left import rescue
+from zoerefine.lab.launch.workspace.workspace import (
+    delete_folder,
+    delete_workspace,
+    last_run,
+    workspaces_folder,
+)
+
+DAY_S = 86400.0
+MIRROR_NAME = re.compile(r".+-[0-9a-f]{12}(\.git)?")
+WORKSPACE_NAME = re.compile(r"[0-9a-f]{40}(-[0-9a-f]{12})?\.\d+")
+LEFTOVER_NAME = re.compile(r"\.[0-9a-f]{40}(-[0-9a-f]{12})?\.\d+\.\w+\.tmp")
+ENVIRONMENT_NAME = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class StoredFolder:
+    """A workspace, an environment or a mirror.
+
+    Attributes:
+        kind: `workspace`, `environment` or `mirror`.
+        lock_file: held by those who use the folder.
+        run: the run that used a workspace last; empty for other kinds.
+        age_s: seconds since the last use.
+        bytes: size on disk. The objects that a workspace borrows count for its mirror.
+    """
+
+    kind: str
+    folder: Path
+    lock_file: Path
+    run: str
+    age_s: float
+    bytes: int
+    in_use: bool
+
+
+def stored_folders(home: Path) -> list[StoredFolder]:
+    """All folders that launching keeps below a home, sorted by kind and last use."""
+    found = [_describe(kind, folder, lock_file) for kind, folder, lock_file in _folders(home)]
+    return sorted(found, key=lambda one: (one.kind, one.age_s))
+
+
+def _folders(home: Path) -> Iterator[tuple[str, Path, Path]]:
+    for mirror in own_folders(workspaces_folder(home), MIRROR_NAME):
+        for folder in own_folders(mirror, WORKSPACE_NAME):
+            yield "workspace", folder, Path(f"{folder}.lock")
+    for folder in own_folders(environments_folder(home), ENVIRONMENT_NAME):
+        yield "environment", folder, Path(f"{folder}.lock")
+    for folder in own_folders(mirrors_folder(home), MIRROR_NAME):
+        yield "mirror", folder, home / ".use"
+
+
+def own_folders(place: Path, name: re.Pattern[str]) -> list[Path]:
+    """The folders in a place whose names we give. A symbolic link is never followed."""
+    if place.is_symlink() or not place.is_dir():
+        return []
+    entries = [entry for entry in os.scandir(place) if name.fullmatch(entry.name)]
+    return [place / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _describe(kind: str, folder: Path, lock_file: Path) -> StoredFolder:
+    used_s = max(last_touched(folder), last_touched(folder.with_name(f"{folder.name}.lock")))
+    run = last_run(folder) if kind == "workspace" else ""
+    age_s = time.time() - used_s
+    return StoredFolder(
+        kind, folder, lock_file, run, age_s, bytes_on_disk(folder), is_locked(lock_file)
+    )
+
+
+def last_touched(path: Path) -> float:
+    """The modification time of a file or folder; 0 if it does not exist."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def clean(
+    home: Path, older_than_days: float, keep: int, discard: bool = False
+) -> list[StoredFolder]:
+    """Remove workspaces and environments, and the mirrors once no workspace is left.
+
+    What a job left in a workspace is collected into its run first. A workspace with files that
+    cannot be collected stays.
+
+    Args:
+        older_than_days: folders that were used within this time stay.
+        keep: how many of the most recently used workspaces stay.
+        discard: delete files that cannot be collected.
+
+    Returns:
+        What was removed. A folder that a run is using always stays.
+    """
+    stored = stored_folders(home)
+    workspaces = [one for one in stored if one.kind == "workspace"]
+    environments = [one for one in stored if one.kind == "environment"]
+    removed = _remove_old(workspaces[keep:] + environments, older_than_days, discard)
+    remove_half_made(home)
+    left = stored_folders(home)
+    if not any(one.kind == "workspace" for one in left):  # a workspace borrows from its mirror
+        mirrors = [one for one in left if one.kind == "mirror"]
+        removed += _remove_old(mirrors, older_than_days, discard)
+    return removed
+
+
+def _remove_old(
+    folders: list[StoredFolder], older_than_days: float, discard: bool
+) -> list[StoredFolder]:
+    old = [one for one in folders if one.age_s >= older_than_days * DAY_S]
+    return [one for one in old if remove(one, discard)]
+
+
+def remove(stored: StoredFolder, discard: bool) -> bool:
+    """Remove a folder; False if a process uses it, or it holds files that were not collected."""
+    with try_lock(stored.lock_file) as lock_fd:
+        if lock_fd is None:
+            return False
+        if stored.kind == "workspace" and not discard and (names := rescue(stored.folder)):
+            say(
+                f"{stored.folder} stays: it holds files of {stored.run or 'an unknown run'} that "
+                f"were not collected: {shortened_list(names)}; --clean --discard deletes them"
+            )
+            return False
+        delete = delete_workspace if stored.kind == "workspace" else delete_folder
+        delete(stored.folder)
+        Path(f"{stored.folder}.lock").unlink(missing_ok=True)
+    return True
+
+
+def remove_half_made(home: Path) -> None:
+    """Remove the temporary folders of killed launches."""
+    mirrors = own_folders(workspaces_folder(home), MIRROR_NAME)
+    for leftover in [one for mirror in mirrors for one in own_folders(mirror, LEFTOVER_NAME)]:
+        workspace = leftover.with_name(leftover.name[1:].rsplit(".", 2)[0])
+        with try_lock(Path(f"{workspace}.lock")) as lock_fd:
+            if lock_fd is not None:
+                shutil.rmtree(leftover, ignore_errors=True)
+                if not workspace.exists():
+                    Path(f"{workspace}.lock").unlink(missing_ok=True)

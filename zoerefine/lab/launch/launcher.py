@@ -1,0 +1,248 @@
+"""Launch: a commit, a config and a module become one recorded run."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.files.atomic import replacing
+from zoerefine.base.machine.cores import share_cores
+from zoerefine.base.progress import say
+from zoerefine.base.run_dir import ATTEMPT, RunDir
+from zoerefine.lab.launch.environment.environment import (
+    import_variables,
+    job_environment,
+    job_python,
+    package_folders,
+)
+from zoerefine.lab.launch.environment.variables import deciding_variables, set_again
+from zoerefine.lab.launch.git.changes import warn_of_untracked_files
+from zoerefine.lab.launch.git.mirror import mirrors_in_use
+from zoerefine.lab.launch.git.objects import commit_tree
+from zoerefine.lab.launch.hold import (
+    create_run_root,
+    leaving_nothing_unless_started,
+    refuse_another_job,
+    wait_for_lock,
+)
+from zoerefine.lab.launch.job import Job, LaunchPlan, make_plan, next_execution
+from zoerefine.lab.launch.job_config import NO_CONFIG, config_words, fill_in, override_words
+from zoerefine.lab.launch.job_module import check_origin, job_program, library_facts
+from zoerefine.lab.launch.process.board import NODE_LOST
+from zoerefine.lab.launch.process.child import Watch, run_child, unwatched
+from zoerefine.lab.launch.process.nodes import OneNode, node_of
+from zoerefine.lab.launch.process.stops import StopForwarding
+from zoerefine.lab.launch.process.tree import end_processes, job_command
+from zoerefine.lab.launch.record import provenance
+from zoerefine.lab.launch.workspace.left import (
+    collect_after,
+    complete_collection,
+    pending_workspace,
+    put_back,
+)
+from zoerefine.lab.launch.workspace.workspace import workspace
+
+
+def launch(job: Job, runs: Path | None, home: Path, again: bool = False) -> tuple[RunDir, int]:
+    """Run a job in a workspace at its commit; returns the run and the job's exit code.
+
+    The same job finds its run again. A finished run is left as it is; an unfinished one resumes.
+
+    Args:
+        runs: where run directories are made; None: RUN.ROOT of the config, or ./runs.
+        again: run a finished job once more, into a run directory beside the first.
+
+    Raises:
+        UserError: anything that is wrong before the job's first line runs.
+    """
+    with mirrors_in_use(home):
+        plan = make_plan(job, home)
+        if again:
+            plan = next_execution(plan, runs)
+        warn_of_untracked_files(plan.address, plan.changes)
+        run = plan.run(runs)
+        create_run_root(run)
+        return run, start(plan, run, latest=True)
+
+
+def start(
+    plan: LaunchPlan,
+    run: RunDir,
+    latest: bool = False,
+    watch: Watch | None = None,
+    recorded: Mapping[str, str] | None = None,
+) -> int:
+    """Run a planned job into a run directory; returns its exit code.
+
+    Args:
+        latest: let the link runs/<name>/latest name this run.
+        watch: entered while the job runs.
+        recorded: variables of the run that this one repeats, which are set again.
+    """
+    node = node_of(run, plan.job.processes)
+    own = node.own
+    refuse_another_job(plan, own)
+    if pending_workspace(own) is None and is_finished(run):
+        return 0
+    with ExitStack() as stack:
+        stack.enter_context(node.taking_part())
+        had_lock = own.lock_file.exists()
+        run_lock = stack.enter_context(wait_for_lock(own, patient=node.place.nodes > 1))
+        stack.enter_context(leaving_nothing_unless_started(own, plan.input_name, had_lock))
+        complete_collection(own)
+        if is_finished(run):  # by the process that held the lock
+            return 0
+        source = (plan.address, plan.mirror, plan.commit, plan.changes, plan.home)
+        place = stack.enter_context(workspace(*source, own.path))
+        environment = (plan.job.environment, place.folder, plan.version, plan.home)
+        python = stack.enter_context(job_python(*environment))
+        program = job_program(plan.job.module, place.folder)
+        folder = working_folder(plan.job, place.folder, run)
+        variables = job_environment(place.folder, run, plan.seed, plan.job.caller, python)
+        variables |= import_variables(plan.job.cwd, place.folder, program)
+        if node.with_torchrun:
+            share_cores(variables, node.processes)
+            end_processes(run, node.place.number)  # of a launcher killed with its torchrun
+        variables |= dict(word.split("=", 1) for word in plan.job.record_env)
+        if recorded is not None:
+            set_again(variables, recorded)
+        origin = (folder, variables, place.folder, plan.job.environment)
+        check_origin(program, python, *origin)
+        found = library_facts(place.folder, variables, package_folders(python))
+        meeting = node.meet(attempts(own) + 1)
+        variables[ATTEMPT] = str(meeting.attempt)
+        start_words = job_command(python, program, node.processes, meeting.words)
+        command = [*start_words, *job_words(plan, own)]
+        found |= {"variables": deciding_variables(variables, plan.job.record_env)}
+        record(plan, node, place.folder, python, command, meeting.attempt, found)
+        put_back(own, place.folder)
+        say(f"running commit {plan.commit[:12]} of {plan.address.url} in {place.folder}")
+        say(f"writing to {own.path}")
+        if latest and own == run:
+            link_latest(run)
+        locks = (run_lock, place.lock_fd)
+        watching = partial(watching_all, node, partial(watch, place.folder) if watch else unwatched)
+        code = run_child(command, folder, variables, own, locks, watching, node.with_torchrun)
+        if node.with_torchrun:
+            end_processes(run, node.place.number)
+        if code and node.is_alone:
+            code = NODE_LOST
+        collect_after(own, place.folder)
+        return code
+
+
+@contextmanager
+def watching_all(
+    node: OneNode, watching: Callable[[StopForwarding], AbstractContextManager[None]],
+    stops: StopForwarding,
+) -> Iterator[None]:  # fmt: skip
+    """Watch a job for its caller and for the other nodes."""
+    with node.watching(stops), watching(stops):
+        yield
+
+
+def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:
+    """The folder that a job starts in."""
+    return {"workspace": workspace, "caller": job.caller, "run": run.path}[job.cwd]
+
+
+def is_finished(run: RunDir) -> bool:
+    """Whether a run is finished; if so, says it."""
+    finished = run.status().state == "finished"
+    if finished:
+        say(f"{run.path} is finished: nothing to do")
+    return finished
+
+
+def job_words(plan: LaunchPlan, run: RunDir) -> list[str]:
+    """The job's own words: its config, its arguments, the overrides."""
+    job = plan.job
+    has_config = job.config != NO_CONFIG
+    config = config_words(job.config_flag, run.path / plan.input_name) if has_config else []
+    arguments, words = fill_in(job.arguments, job.overrides)
+    return [*config, *arguments, *override_words(words, job.overrides_in)]
+
+
+def record(
+    plan: LaunchPlan,
+    node: OneNode,
+    folder: Path,
+    python: Path,
+    command: Sequence[str],
+    attempt: int,
+    found: Mapping[str, Any],
+) -> None:
+    """Write what is about to run: the config, the changes, the packages, provenance.json."""
+    job, run = plan.job, node.own
+    with replacing(run.path / plan.input_name) as path:
+        path.write_bytes(plan.config)
+    if plan.changes.patch:
+        with replacing(run.path / "uncommitted.patch") as path:
+            path.write_bytes(plan.changes.patch)
+    facts = provenance.machine_facts(python) | dict(found)
+    facts["environment_digest"] = provenance.write_environment(run, python)
+    provenance.add(
+        run,
+        identity=plan.identity,
+        repository=plan.address.url,
+        ref=job.ref,
+        branch=job.branch,
+        commit=plan.commit,
+        tree=plan.changes.tree or commit_tree(plan.mirror, plan.commit),
+        dirty_digest=plan.changes.digest,
+        dirty_files=list(plan.changes.files),
+        module=job.module,
+        config=str(job.caller / job.config),
+        input=plan.input_name,
+        input_digest=sha256(plan.config).hexdigest(),
+        config_flag=job.config_flag,
+        overrides=list(job.overrides),
+        arguments=list(job.arguments),
+        environment_kind=job.environment,
+        caller=str(job.caller),
+        cwd=job.cwd,
+        overrides_in=job.overrides_in,
+        again=job.again,
+        attempt=attempt,
+        left_limit_bytes=job.left_limit_bytes,
+        metric_patterns=list(job.metric_patterns),
+        log_bytes_before={
+            path.name: path.stat().st_size
+            for path in (run.log_file, run.metrics_file)
+            if path.is_file()
+        },
+        processes=job.processes,
+        record_env=list(job.record_env),
+        nodes=node.place.nodes,
+        seed_key=job.seed_key,
+        launch_argv=sys.argv,
+        command=shlex.join(command),
+        workspace=str(folder),
+        hash_seed=plan.seed % 2**32,
+        seed_known=plan.known_seed is not None,
+        **facts,
+    )
+
+
+def attempts(run: RunDir) -> int:
+    """How many times a run has been started."""
+    if not run.provenance_file.exists():
+        return 0
+    return int(run.read_json(run.provenance_file).get("attempt", 1))
+
+
+def link_latest(run: RunDir) -> None:
+    """Let runs/<name>/latest name this run, unless that is a file or folder of the user's."""
+    latest = run.path.parent / "latest"
+    if latest.exists() and not latest.is_symlink():
+        say(f"{latest} is not our link: it stays as it is")
+        return
+    link = run.path.parent / f".latest.{os.getpid()}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(run.path.name)
+    os.replace(link, latest)

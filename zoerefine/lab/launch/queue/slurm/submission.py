@@ -1,0 +1,224 @@
+"""Submitting a job to Slurm, once: a job of the same folder that waits or runs there is kept.
+
+A refused submission leaves the folder as it was.
+"""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import removing_new_folders, write_json, write_text
+from zoerefine.base.files.locks import lock
+from zoerefine.base.progress import say, warn
+from zoerefine.base.secrets.redaction import find_secret
+from zoerefine.lab.launch.queue.executor import JobOutcome, Resources
+from zoerefine.lab.launch.queue.slurm.commands import (
+    PREFIX,
+    ListedJob,
+    SlurmBusy,
+    SlurmError,
+    cancel_waiting,
+    list_jobs,
+    submit_script,
+)
+
+FOLDER = "slurm"
+NODE_PROGRAM = "zoerefine.lab.launch.queue.slurm.node_job"
+# USR1 comes before the time limit; it must not end the script before Python waits for it.
+SCRIPT = "#!/bin/sh\ntrap '' USR1\nexec {python} -P -m {program} {folder}\n"
+
+
+@dataclass(frozen=True)
+class SlurmFiles:
+    """The folder `slurm/` of a launch, which the submitting machine and the nodes share."""
+
+    folder: Path
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the command that submits."""
+        return self.folder / ".lock"
+
+    @property
+    def script_file(self) -> Path:
+        return self.folder / "job.sh"
+
+    @property
+    def job_file(self) -> Path:
+        """The words of `zoerefine run`, and the job's resources."""
+        return self.folder / "job.json"
+
+    @property
+    def number_file(self) -> Path:
+        """The number of the job that was submitted last."""
+        return self.folder / "submitted.json"
+
+    @property
+    def outcome_file(self) -> Path:
+        """How that job ended."""
+        return self.folder / "outcome.json"
+
+    @property
+    def limits_file(self) -> Path:
+        """How often that job was queued again at its time limit."""
+        return self.folder / "requeued.json"
+
+    @property
+    def job_files(self) -> tuple[Path, ...]:
+        """What is written for a job, and what an earlier one may have left."""
+        return self.script_file, self.job_file, self.outcome_file, self.limits_file
+
+    @property
+    def job_name(self) -> str:
+        """The name by which Slurm's own list finds the job of this folder."""
+        return PREFIX + sha256(str(self.folder).encode(errors="surrogateescape")).hexdigest()[:16]
+
+    def log_file(self, number: str) -> Path:
+        """The launcher's messages. The job's output is in the run's log.txt."""
+        return self.folder / f"{number}.log"
+
+    def write_job(self, words: Sequence[str], resources: Resources) -> None:
+        """Write the script and its data, and remove what an earlier job left."""
+        for path in (self.outcome_file, self.limits_file):
+            path.unlink(missing_ok=True)
+        write_json(self.job_file, {"words": list(words), **asdict(resources)})
+        python, folder = shlex.quote(sys.executable), shlex.quote(str(self.folder))
+        text = SCRIPT.format(python=python, program=NODE_PROGRAM, folder=folder)
+        write_text(self.script_file, text)
+
+    def changed_resources(self, wanted: Resources) -> list[str]:
+        """The fields of `Resources` in which the last job differs from what is wanted."""
+        recorded = read(self.job_file)
+        return [name for name, value in asdict(wanted).items() if recorded.get(name) != value]
+
+    def write_outcome(self, number: str, outcome: JobOutcome) -> None:
+        """Record how a job ended."""
+        write_json(self.outcome_file, {"job": number, **asdict(outcome)})
+
+    def outcome(self, number: str) -> JobOutcome | None:
+        """How a job ended; None where it has not recorded that."""
+        found = read(self.outcome_file)
+        if found.get("job") != number:
+            return None
+        by_cluster = bool(found.get("by_cluster"))
+        return JobOutcome(int(found["code"]), str(found["message"]), by_cluster)
+
+    def requeued(self, number: str) -> int:
+        """How often a job was queued again at its time limit."""
+        found = read(self.limits_file)
+        return int(found["times"]) if found.get("job") == number else 0
+
+    def count_requeue(self, number: str) -> None:
+        """Record that a job is queued again at its time limit."""
+        write_json(self.limits_file, {"job": number, "times": self.requeued(number) + 1})
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A JSON file of ours; empty where there is none."""
+    with suppress(FileNotFoundError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def submit_job(files: SlurmFiles, words: Sequence[str], resources: Resources) -> str:
+    """The number of this folder's job: the one that Slurm has, or a new one.
+
+    Raises:
+        SlurmBusy: later, it may succeed.
+        UserError: the job is refused.
+    """
+    check_job(words, files.folder)
+    with (
+        removing_new_folders(files.folder, files.lock_file.name),
+        lock(files.lock_file),
+        restoring(files),
+    ):
+        job = job_to_keep(files, resources)
+        number = job.id if job else ""
+        if not job:
+            files.write_job(words, resources)
+            number = submit_script(files.script_file, files.job_name, resources)
+        write_json(files.number_file, {"job": number, "name": files.job_name})
+        return number
+
+
+@contextmanager
+def restoring(files: SlurmFiles) -> Iterator[None]:
+    """Where Slurm refuses a job, its files become what an earlier job has left.
+
+    A busy Slurm may have the new job, whose files then stay.
+    """
+    before = {path: path.read_bytes() if path.exists() else None for path in files.job_files}
+    try:
+        yield
+    except SlurmBusy:
+        raise
+    except UserError:
+        for path, data in before.items():
+            path.unlink(missing_ok=True) if data is None else path.write_bytes(data)
+        raise
+
+
+def job_to_keep(files: SlurmFiles, wanted: Resources) -> ListedJob | None:
+    """The job of this folder in Slurm. One that waits with other options makes room for a new one.
+
+    A job that has started goes on with the options that it has.
+    """
+    job = active_job(files)
+    options = " and ".join(f"--{name}" for name in files.changed_resources(wanted))
+    if job is None or not options:
+        return job
+    if job.is_waiting:
+        cancel_waiting(job.id)
+        job = active_job(files)  # it may have just started
+    if job is None:
+        say(f"submitted again with another {options}: {files.folder.parent}")
+    else:
+        warn(
+            f"Slurm job {job.id} has started with another {options} than this command gives, and "
+            f"keeps it; Ctrl-C stops it: {files.folder.parent}"
+        )
+    return job
+
+
+def active_job(files: SlurmFiles) -> ListedJob | None:
+    """The job of this folder that has not ended; None where there is none."""
+    for job in list_jobs():
+        if job.name == files.job_name and job.is_active and not files.outcome(job.id):
+            return job
+    return None
+
+
+def is_in_slurm(folder: Path) -> bool:
+    """Whether a job of this run directory waits or runs, or Slurm cannot say so."""
+    files = SlurmFiles(folder.resolve() / FOLDER)
+    number = read(files.number_file).get("job", "")
+    if not number or files.outcome(number):
+        return False
+    try:
+        return active_job(files) is not None
+    except SlurmError:
+        return True
+
+
+def check_job(words: Sequence[str], folder: Path) -> None:
+    """Raises `UserError` for a job that cannot be written down."""
+    if "\\" in str(folder) or any(ord(character) < 32 for character in str(folder)):
+        raise UserError(
+            f"{str(folder)!r} has a backslash or a control character, which Slurm cannot take in "
+            "the path of a log: give another --runs or --name"
+        )
+    if name := find_secret("\n".join(words).encode(errors="surrogateescape")):
+        raise UserError(
+            f"the job's words contain the secret of {name}, and its run would keep them: let the "
+            "job read it from a file"
+        )

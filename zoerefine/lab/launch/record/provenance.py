@@ -1,0 +1,136 @@
+"""provenance.json: everything that is needed to run a job again, without secrets."""
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.files.atomic import digest_json, write_json, write_text
+from zoerefine.base.files.locks import lock
+from zoerefine.base.identity import OWN_MODULES
+from zoerefine.base.machine.cores import cpu_name
+from zoerefine.base.run_dir import RunDir
+from zoerefine.base.secrets.redaction import without_secrets
+from zoerefine.lab.launch.environment.environment import packages
+from zoerefine.lab.launch.git.commands import checkout_commit, git_bytes, uncommitted_files
+
+RESULT_VARIABLES = (
+    "CUBLAS_WORKSPACE_CONFIG",
+    "PYTHONHASHSEED",
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+)
+
+
+def add(run: RunDir, **facts: Any) -> None:
+    """Merge facts into the run's provenance.json; other facts in it stay.
+
+    The launcher and its job both write the file. A lock lets one wait for the other.
+    """
+    run.path.mkdir(parents=True, exist_ok=True)
+    with lock(run.path / ".provenance.lock"):
+        recorded: dict[str, Any] = {}
+        if run.provenance_file.exists():
+            recorded = run.read_json(run.provenance_file)
+        write_json(run.provenance_file, printable(without_secrets(recorded | facts)))
+
+
+def is_own_training(recorded: Mapping[str, Any]) -> bool:
+    """Whether a launcher started our own training, or our training wrote these facts itself.
+
+    A script may have called our training, so the launcher's module alone does not tell.
+    """
+    launched = str(recorded.get("module", "")).startswith(OWN_MODULES)
+    return launched or "config_digest" in recorded
+
+
+def seed_of(recorded: Mapping[str, Any]) -> Any:
+    """The seed of a run; None where the launcher did not know it."""
+    known = recorded.get("seed_known", True)
+    return recorded.get("seed", recorded.get("hash_seed") if known else None)
+
+
+def source_facts(folder: Path) -> dict[str, Any]:
+    """Commit and uncommitted changes of a working tree, for a run without a launcher."""
+    commit = checkout_commit(folder)
+    dirty = uncommitted_files(folder) if commit else []
+    facts: dict[str, Any] = {"repository": str(folder), "commit": commit, "dirty_files": dirty}
+    if dirty:
+        words = ("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "HEAD")
+        facts["dirty_digest"] = digest_json(git_bytes(*words, folder=folder, foreign=True).hex())
+    return facts
+
+
+def machine_facts(python: Path = Path(sys.executable)) -> dict[str, Any]:
+    """Python, packages and machine, without importing torch."""
+    return {
+        "python": platform.python_version(),
+        "environment_digest": environment_digest(python),
+        "host": socket.gethostname(),
+        "platform": " ".join((os.uname().sysname, os.uname().release, os.uname().machine)),
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+    }
+
+
+def device_facts() -> dict[str, Any]:
+    """The torch version and the devices that torch uses."""
+    import torch
+
+    facts: dict[str, Any] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    if torch.cuda.is_available():
+        facts |= {
+            "cuda": torch.version.cuda,
+            "driver": next(iter(query_gpus("driver_version")), ""),
+            "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        }
+    return facts
+
+
+def query_gpus(field: str) -> list[str]:
+    """One field (`name`, `driver_version`) of each NVIDIA GPU, without CUDA; empty without GPUs."""
+    command = ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+
+
+def environment_digest(python: Path = Path(sys.executable)) -> str:
+    """A digest of all installed packages and their versions."""
+    return digest_json(packages(python))
+
+
+def write_environment(run: RunDir, python: Path) -> str:
+    """Write the packages to environment.txt in pip's format; returns their digest."""
+    listed = packages(python)
+    write_text(run.path / "environment.txt", "\n".join(listed) + "\n")
+    return digest_json(listed)
+
+
+def job_facts(argv: Sequence[str] = sys.argv) -> dict[str, Any]:
+    """The job's command line, and the environment variables that can change results."""
+    return {
+        "job_argv": list(argv),
+        "environment": {key: os.environ[key] for key in RESULT_VARIABLES if key in os.environ},
+    }
+
+
+def now() -> str:
+    """The time in UTC, in seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def printable(value: Any) -> Any:
+    """Escape file names that are not valid UTF-8, which JSON cannot contain."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: printable(item) for key, item in value.items()}
+    return [printable(item) for item in value] if isinstance(value, list) else value

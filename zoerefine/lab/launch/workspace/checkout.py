@@ -1,0 +1,202 @@
+"""A fresh workspace: a commit checked out from its mirror, and every file verified.
+
+The files are verified from the commit's hash down: the commit's object gives the tree, the trees
+give each file's object, and the content of each file must have that object's id, or be what git
+and Git LFS make of it.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from hashlib import sha1, sha256
+from pathlib import Path
+
+from zoerefine.base.errors import UserError
+from zoerefine.lab.launch.git.address import RepositoryAddress
+from zoerefine.lab.launch.git.changes import Changes
+from zoerefine.lab.launch.git.commands import git
+from zoerefine.lab.launch.git.objects import (
+    GITLINK,
+    LINK,
+    TreeEntry,
+    commit_tree,
+    read_objects,
+    read_tree,
+    write_alternates,
+)
+from zoerefine.lab.launch.git.settings import ISOLATED, NO_TEMPLATE
+from zoerefine.lab.launch.git.submodules import (
+    check_depth,
+    fetch_submodule,
+    lfs_digest,
+    pull_lfs,
+    set_up_lfs,
+    submodules_of,
+    uses_lfs,
+)
+from zoerefine.lab.launch.workspace.files import scan
+from zoerefine.lab.launch.workspace.record import make_record, write_record
+
+CHUNK_BYTES = 2**20
+
+
+def make(
+    folder: Path,
+    address: RepositoryAddress,
+    mirror: Path,
+    commit: str,
+    changes: Changes,
+    home: Path,
+    lock_fd: int,
+) -> None:
+    """Check out into a temporary folder, verify it, and rename it to `folder`."""
+    remove_leftovers(folder)
+    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        check_out(temporary, address, mirror, commit, home, lock_fd)
+        if changes.patch:
+            apply(temporary, changes)
+        try:
+            digests = verify(temporary, commit, changes)
+        except UserError as error:
+            raise UserError(
+                f"a fresh checkout of {commit[:12]} differs from the commit: {error}; the mirror "
+                f"{mirror} may be damaged: delete it and try again"
+            ) from None
+        write_record(folder, make_record(temporary, commit, changes.digest, digests))
+        os.replace(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def apply(folder: Path, changes: Changes) -> None:
+    """Apply uncommitted changes. Raises `UserError` for a changed file of Git LFS."""
+    words = ("apply", "--index", "--binary", "--whitespace=nowarn", "-")
+    git(*words, folder=folder, env=ISOLATED, stdin=changes.patch)
+    for name in changes.files:
+        path = folder / name
+        if path.is_file() and not path.is_symlink() and lfs_digest(path.read_bytes()):
+            raise UserError(
+                f"{name} is in Git LFS, and a run cannot record its uncommitted content: commit it"
+            )
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary folders of killed launches. The caller holds the workspace's lock."""
+    for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def check_out(
+    folder: Path,
+    address: RepositoryAddress,
+    mirror: Path,
+    commit: str,
+    home: Path,
+    lock_fd: int,
+    depth: int = 0,
+) -> None:
+    """Check a commit out with its submodules and LFS files, borrowing the mirror's objects."""
+    check_depth(depth)
+    init_from_mirror(folder, mirror, commit)
+    git("remote", "add", "--", "origin", address.url, folder=folder)
+    lfs = uses_lfs(folder)
+    if lfs:
+        set_up_lfs(folder, mirror)
+    words = ("checkout", "--quiet", "--detach", commit)
+    git(*words, folder=folder, env=ISOLATED, pass_fds=(lock_fd,))
+    if lfs:
+        pull_lfs(folder, address)
+    for submodule in submodules_of(folder, commit):
+        place = folder / submodule.path
+        if not place.resolve().is_relative_to(folder.resolve()) or place.is_symlink():
+            raise UserError(f"submodule {submodule.path} of {address.url} is outside of its tree")
+        inner, inner_mirror = fetch_submodule(address, submodule, home)
+        check_out(place, inner, inner_mirror, submodule.commit, home, lock_fd, depth + 1)
+
+
+def init_from_mirror(folder: Path, mirror: Path, commit: str) -> None:
+    """A repository without files that uses a mirror's objects and has its branches and tags.
+
+    `git clone --shared` does not serve: it copies the objects of a shallow mirror.
+    """
+    git("init", "--quiet", NO_TEMPLATE, folder, env=ISOLATED)
+    own = folder / ".git"
+    write_alternates(own / "objects", mirror / "objects")
+    if (mirror / "shallow").exists():
+        shutil.copyfile(mirror / "shallow", own / "shallow")
+    names = ("for-each-ref", "--format=create %(refname) %(objectname)", "refs/heads", "refs/tags")
+    refs = git(*names, folder=mirror).replace("create refs/heads/", "create refs/remotes/origin/")
+    lines = f"{refs}\noption no-deref\nupdate HEAD {commit}\n".lstrip()
+    git("update-ref", "--stdin", folder=folder, stdin=os.fsencode(lines))
+
+
+def verify(folder: Path, commit: str, changes: Changes) -> dict[str, str]:
+    """Check that a fresh checkout is the commit with the changes; returns its files' SHA-256.
+
+    Raises `UserError` where it is not.
+    """
+    tree = changes.tree or commit_tree(folder, commit)
+    if git("write-tree", folder=folder, env=ISOLATED) != tree:
+        raise UserError("its index differs from the commit")
+    digests = verify_tree(folder, tree)
+    present = (name for name in scan(folder).files if ".git" not in name.split("/"))
+    if extra := sorted(set(present).difference(digests)):
+        raise UserError(f"the commit does not have {extra[0]}")
+    return digests
+
+
+def verify_tree(folder: Path, tree: str) -> dict[str, str]:
+    """Check the files below a folder against a tree, with its submodules; returns their SHA-256."""
+    digests: dict[str, str] = {}
+    converted: dict[str, TreeEntry] = {}
+    for name, entry in read_tree(folder, tree).items():
+        if entry.mode == GITLINK:
+            inner = verify_tree(folder / name, commit_tree(folder / name, entry.id))
+            digests |= {f"{name}/{path}": digest for path, digest in inner.items()}
+            continue
+        id_now, digests[name] = both_digests(folder / name)
+        if id_now != entry.id:
+            converted[name] = entry
+    verify_converted(folder, converted, digests)
+    return digests
+
+
+def both_digests(path: Path) -> tuple[str, str]:
+    """A file's id as git computes it, and its SHA-256; of a link, those of its target's name."""
+    try:
+        if path.is_symlink():
+            data = os.fsencode(os.readlink(path))
+            return sha1(b"blob %d\0" % len(data) + data).hexdigest(), sha256(data).hexdigest()
+        with open(path, "rb") as file:
+            own, other = sha1(b"blob %d\0" % os.fstat(file.fileno()).st_size), sha256()
+            while data := file.read(CHUNK_BYTES):
+                own.update(data)
+                other.update(data)
+        return own.hexdigest(), other.hexdigest()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def verify_converted(
+    folder: Path, converted: Mapping[str, TreeEntry], digests: Mapping[str, str]
+) -> None:
+    """Check files whose content is not their object's: of Git LFS, or with other line endings."""
+    if not converted:
+        return
+    ids = sorted({entry.id for entry in converted.values()})
+    pointers = {one: lfs_digest(content) for one, content in read_objects(folder, "blob", ids)}
+    others = []
+    for name, entry in converted.items():
+        if entry.mode == LINK or (pointers[entry.id] or digests[name]) != digests[name]:
+            raise UserError(f"{name} has another content")
+        if not pointers[entry.id]:
+            others.append(name)
+    scratch = folder / ".git" / "verified"
+    words = ("checkout-index", "-z", "--stdin", f"--prefix={scratch}/")
+    git(*words, folder=folder, env=ISOLATED, stdin=b"\0".join(map(os.fsencode, others)))
+    for name in others:
+        if both_digests(scratch / name)[1] != digests[name]:
+            raise UserError(f"{name} has another content")
+    shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,230 @@
+"""`.runs-index`: the rows of a folder's runs, so that only changed runs are read again.
+
+It is derived from the runs and may be deleted at any time. A run is read again when its folder or
+a folder in it has changed: a file was created, replaced or removed there, as every command of ours
+does it. A running run, and one that could not be read completely, is always read.
+"""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.progress import track
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.listing.index_file import (
+    Entry,
+    NameTable,
+    entry_of,
+    load_index,
+    row_of,
+    save_index,
+    settings_of,
+    with_settings,
+)
+from zoerefine.lab.listing.row import RUNNING, RunRow, current_row, read_row
+from zoerefine.lab.runs.find import RUN_FILES, matches, run_paths
+
+MOST_FOLDERS = 16  # of a run, the outer ones first, whose changes are noticed
+
+
+def stamp_of(path: str, folders: Iterable[str] = ()) -> tuple[str, float]:
+    """What changes with the entries of folders, and the time of their last change in seconds.
+
+    The change time counts, since programs that copy folders set the modification time.
+
+    Args:
+        path: the run.
+        folders: paths inside it. A folder that replaces another one changes the one around it, so
+            that times are enough for these.
+    """
+    try:
+        first = os.lstat(path)
+        times = [first.st_ctime_ns, *(os.lstat(f"{path}/{one}").st_ctime_ns for one in folders)]
+    except OSError:
+        return "", time.time()
+    return f"{first.st_ino}.{sum(times)}", max(times) / 1e9
+
+
+def inner_folders(path: str) -> list[str]:
+    """The folders in a run by their paths there, the outer ones first, at most MOST_FOLDERS."""
+    found = [""]
+    for folder in found:  # which grows meanwhile
+        with suppress(OSError), os.scandir(f"{path}/{folder}") as entries:
+            inside = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+            found += [f"{folder}/{name}".lstrip("/") for name in sorted(inside)]
+        if len(found) > MOST_FOLDERS:
+            break
+    return found[1 : MOST_FOLDERS + 1]
+
+
+INDEX_FILE = ".runs-index"
+FRESH_S = 2.0  # a change this young may have the same time as the next one
+MANY = 500  # runs to read from which on several processes read them, and progress is shown
+CHUNK = 50  # runs that a process reads at a time
+
+
+class Reading(NamedTuple):
+    """A run as it was read.
+
+    Attributes:
+        folders: its inner folders whose changes are noticed.
+        stamp: that of the run and of these folders, from before the run was read.
+        is_settled: whether their next change has another time than the last one.
+    """
+
+    row: RunRow
+    folders: list[str]
+    stamp: str
+    is_settled: bool
+
+
+class RunIndex:
+    """The rows and settings of the runs in some folders."""
+
+    def __init__(self, folder: Path | None, patterns: Sequence[str] = ()) -> None:
+        """Open the index of a folder; None: without an index.
+
+        Args:
+            patterns: further metric patterns.
+        """
+        self.patterns = tuple(patterns)
+        self.file = folder / INDEX_FILE if folder else None
+        self.old, self.table = load_index(self.file) if self.file else ({}, NameTable())
+        self.entries: dict[str, Entry] = {}
+        self.stamps: dict[str, str] = {}
+        self.changed = False
+
+    def is_unchanged(self, path: str) -> bool:
+        """Whether a run is stored and its folders have not changed since."""
+        known = self.old.get(path)
+        return known is not None and known.stamp == self._stamp(path, known)
+
+    def rows(self, paths: list[str]) -> list[RunRow]:
+        """The rows of runs: stored ones where nothing has changed."""
+        found = {path: self._stored(path) for path in paths}
+        to_read = [path for path, row in found.items() if row is None]
+        for path, reading in zip(to_read, read_runs(to_read, self.patterns), strict=True):
+            self._put(path, reading)
+            found[path] = reading.row
+        return [row for row in found.values() if row]
+
+    def settings(self, path: str) -> dict[str, Any]:
+        """The config keys of a run with their values. Raises where they are damaged."""
+        entry = self.entries.get(path)
+        stored = settings_of(entry, self.table) if entry else None
+        if stored is not None:
+            return stored
+        settings = read_settings(Path(path))
+        if entry:
+            self.entries[path] = with_settings(entry, settings, self.table)
+            self.changed = True
+        return settings
+
+    def save(self) -> None:
+        """Write the index if a run has changed. A folder that cannot be written stays without."""
+        if self.file is None or not (self.changed or self.entries.keys() != self.old.keys()):
+            return
+        with suppress(OSError):
+            save_index(self.file, self.entries, self.table)
+        self.old, self.changed = dict(self.entries), False
+
+    def _stored(self, path: str) -> RunRow | None:
+        """The stored row, with its state of now; None where the run must be read."""
+        if not self.is_unchanged(path):
+            return None
+        row = current_row(row_of(path, self.old[path], self.table))
+        if row.state == RUNNING:
+            return None
+        self.entries[path] = self.old[path]
+        return row
+
+    def _put(self, path: str, reading: Reading) -> None:
+        row, folders, stamp, is_settled = reading
+        if row.state != RUNNING and row.is_complete and is_settled:
+            self.entries[path] = entry_of(row, stamp, folders, self.table)
+            self.changed = True
+
+    def _stamp(self, path: str, known: Entry) -> str:
+        """The stamp of a stored run of now, looked for once."""
+        if path not in self.stamps:
+            self.stamps[path] = stamp_of(path, self.table.places[known.folders])[0]
+        return self.stamps[path]
+
+
+def read_runs(paths: list[str], patterns: tuple[str, ...] = ()) -> list[Reading]:
+    """Read runs; many of them in a process per core, since only one thread of Python parses."""
+    if len(paths) < MANY:
+        return [read_stamped(path, patterns) for path in paths]
+    with ProcessPoolExecutor(
+        usable_cores(), multiprocessing.get_context("fork"), ignore_interrupt
+    ) as pool:
+        readings = pool.map(partial(read_stamped, patterns=patterns), paths, chunksize=CHUNK)
+        return list(track(readings, len(paths), "reading runs", "run"))
+
+
+def read_stamped(path: str, patterns: tuple[str, ...] = ()) -> Reading:
+    """Read a run, with the stamp of before."""
+    folders = inner_folders(path)
+    stamp, changed_s = stamp_of(path, folders)
+    is_settled = changed_s + FRESH_S < time.time()
+    return Reading(read_row(path, patterns), folders, stamp, is_settled)
+
+
+def ignore_interrupt() -> None:
+    """Ctrl-C reaches every process; the one that started these ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """What `--where` compares: the config keys of a run, as `zoerefine analyze` reads them."""
+    from zoerefine.base.identity import compared_settings
+    from zoerefine.lab.runs.read import is_foreign, read_run
+    from zoerefine.lab.runs.record import read_document, read_tree
+
+    run = RunDir(folder)
+    if is_foreign(run, read_document(run, run.provenance_file)):
+        return read_run(folder).settings
+    return compared_settings(read_tree(run.config_file))
+
+
+def find_rows(
+    patterns: list[str], keep_index: bool = True, patterns_of_output: Sequence[str] = ()
+) -> tuple[list[RunRow], RunIndex]:
+    """The runs in folders, studies and globs, each once, and the index that they came from.
+
+    Args:
+        keep_index: write it, into the folder where one folder of runs is named.
+        patterns_of_output: further metric patterns; with them the index is not used.
+
+    Raises:
+        UserError: a path does not exist, or there is no run.
+    """
+    places = [path for pattern in patterns for path in matches(pattern)]
+    for place in places:
+        if not place.exists():
+            raise UserError(f"{place} does not exist: name a folder of runs")
+    folder = None if patterns_of_output else index_folder(places)
+    index = RunIndex(folder, patterns_of_output)
+    found = [run for place in places for run in run_paths(str(place), index.is_unchanged)]
+    if not found:
+        raise UserError(f"no run in {', '.join(patterns)}: every run has a provenance.json")
+    rows = index.rows(list(dict.fromkeys(found)))
+    if keep_index:
+        index.save()
+    return rows, index
+
+
+def index_folder(places: list[Path]) -> Path | None:
+    """Where the index of some places is kept: in the only one, unless that is a run."""
+    if len(places) != 1 or not places[0].is_dir():
+        return None
+    return None if any(os.path.lexists(places[0] / name) for name in RUN_FILES) else places[0]

@@ -1,0 +1,151 @@
+"""Which runs are never removed, and why: by what is recorded of them and of others."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.locks import is_locked
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm
+from zoerefine.lab.listing.row import DAMAGED, RUNNING, RunRow
+from zoerefine.lab.runs.find import named_paths, runs_at, study_of
+from zoerefine.lab.runs.record import read_document, read_tree
+
+LATEST = "latest"  # our link to the run of a name that was started last
+# The keys of a config that name weights to start from, with their fact in provenance.json.
+WEIGHTS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
+NAMES_WEIGHTS = re.compile(r"^\s+(?:FROM|PRETRAINED): (?!''$)", re.MULTILINE)
+
+
+class Protection:
+    """Why runs may not be removed. An empty reason allows it.
+
+    Attributes:
+        unreadable: the runs and studies of which it is not known what they start from.
+    """
+
+    def __init__(self, patterns: Sequence[str], rows: Sequence[RunRow]) -> None:
+        """Read what all runs and studies beside some runs start from, and look for links.
+
+        Args:
+            patterns: the folders of runs, as the user named them.
+            rows: all runs in them.
+        """
+        self.roots = {root for pattern in patterns for root in roots_of(pattern)}
+        folders = {runs_root(Path(row.path)) for row in rows}
+        runs = [run for folder in folders for run in runs_at(folder)]
+        self.users: dict[str, set[Path]] = {}  # by the digest of weights, or a path to them
+        self.unreadable: list[Path] = []
+        for user in {*runs, *filter(None, map(study_of, runs))}:
+            try:
+                names = weights_of(user)
+            except (UserError, OSError):
+                self.unreadable.append(user)
+                continue
+            for name in names:
+                self.users.setdefault(name, set()).add(user)
+        places = folders | {run.parent for run in runs}
+        self.links = {
+            inside: link for place in places for link in links_in(place)
+            for inside in with_folders_around(link)
+        }  # fmt: skip
+
+    def of_place(self, path: Path) -> str:
+        """Why a run may not be removed for where it is."""
+        if os.path.realpath(path) != str(path) or not any(map(path.is_relative_to, self.roots)):
+            return "a link leads to it: name the path without links"
+        return ""
+
+    def of_run(self, row: RunRow) -> str:
+        """Why a run may not be removed for what it is. Looks at its files of now."""
+        path = Path(row.path)
+        if row.state == DAMAGED:
+            return f"it cannot be read: {row.reason}"
+        if row.state == RUNNING:
+            return "it is running"
+        if any(map(is_locked, path.glob(f"node-*/{RunDir(path).lock_file.name}"))):
+            return "another node of its job is running"
+        if is_in_slurm(path):
+            return "a job in Slurm will go on with it"
+        if row.tags:
+            return "it is tagged"
+        if study_of(path):
+            return "it belongs to a study"
+        if has_files(RunDir(path).engine):
+            return "an engine bundle was exported from it"
+        if row.path in self.links:
+            return f"the link {self.links[row.path]} leads to it"
+        return "another run or a study starts from its weights" if self._is_used(path) else ""
+
+    def _is_used(self, path: Path) -> bool:
+        names = {str(path)}
+        with suppress(OSError, UnicodeError):
+            names |= set(RunDir(path).weights_digest_file.read_text()[:1000].split())
+        return any(self.users.get(name, set()) - {path} for name in names)
+
+    def now(self, row: RunRow) -> str:
+        """Why a run would stay."""
+        if reason := self.of_place(Path(row.path)) or self.of_run(row):
+            return reason
+        return "a process is using it" if is_locked(RunDir(Path(row.path)).lock_file) else ""
+
+
+def weights_of(user: Path) -> set[str]:
+    """What a run or study starts from: digests of weights, their paths, and the folders around.
+
+    A training records both when its data are packed; its config has the path before.
+    Raises `UserError` or `OSError` where it cannot be read.
+    """
+    os.listdir(user)
+    run = RunDir(user)
+    facts = read_document(run, run.provenance_file)
+    found = [facts[fact] for *_, fact in WEIGHTS if isinstance(facts.get(fact), dict)]
+    if run.config_file.exists() and NAMES_WEIGHTS.search(run.config_file.read_text("utf-8")):
+        groups = read_tree(run.config_file)
+        found += [{"path": groups[g].get(key)} for g, key, _ in WEIGHTS
+                  if isinstance(groups.get(g), dict)]  # fmt: skip
+    paths = {one for weights in found if isinstance(one := weights.get("path"), str) and one}
+    digests = {one for weights in found if isinstance(one := weights.get("sha256"), str)}
+    return digests.union(*map(with_folders_around, paths))
+
+
+def with_folders_around(path: str) -> set[str]:
+    """Where a path leads, and the folders that this is in."""
+    place = Path(os.path.realpath(path))
+    return {str(place), *map(str, place.parents)}
+
+
+def links_in(folder: Path) -> Iterator[str]:
+    """The links directly in a folder, without our own link to its latest run."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for one in entries:
+            if one.is_symlink() and not (
+                one.name == LATEST and Path(os.path.realpath(one.path)).parent == folder
+            ):
+                yield one.path
+
+
+def roots_of(pattern: str) -> Iterator[str]:
+    """The folders below which a removal stays: those that were named without any link."""
+    for path in named_paths(pattern):
+        if os.path.realpath(path) == os.path.abspath(path):
+            yield os.path.abspath(path)
+
+
+def runs_root(path: Path) -> Path:
+    """The folder `runs` of runs/NAME/ID, also for a run of a study there."""
+    study = study_of(path)
+    return (study or path).parent.parent
+
+
+def has_files(folder: Path) -> bool:
+    """Whether there is something in a folder, or it cannot be read."""
+    try:
+        return any(folder.iterdir())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True

@@ -1,0 +1,165 @@
+"""Removes runs by rule. A run that is in use or needed stays."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from zoerefine.base.errors import UserError, damage
+from zoerefine.base.files.atomic import bytes_on_disk
+from zoerefine.base.files.locks import try_lock
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.listing.labels import LABELS_LOCK, is_run_still
+from zoerefine.lab.listing.protection import LATEST, Protection
+from zoerefine.lab.listing.row import RUNNING, RunRow, read_row
+from zoerefine.lab.listing.trash import move_to_trash
+
+DAY_S = 86400.0
+GONE = "it is gone already"
+
+
+class Stays(Exception):
+    """A run is not removed. The text says why."""
+
+
+class Outcome(NamedTuple):
+    """What became of a run.
+
+    Attributes:
+        row: the run as it was read last.
+        reason: why it stays; empty where it is removed.
+        is_fault: whether it stays because something failed.
+    """
+
+    row: RunRow
+    reason: str
+    is_fault: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which of the selected runs are removed: those that fulfil every given part.
+
+    Attributes:
+        keep_best: runs that are not among the N best of their name; None: not asked. Runs
+            without the metric stay.
+        older_than_days: runs that ended, or else started, earlier; None: not asked.
+        metric, maximize: what best means.
+    """
+
+    keep_best: int | None
+    older_than_days: float | None
+    metric: str
+    maximize: bool = False
+
+
+def to_remove(rows: list[RunRow], rule: Rule) -> list[RunRow]:
+    """The runs that the rule removes, without a look at what protects them."""
+    found = list(rows)
+    if rule.keep_best is not None:
+        best = best_runs(rows, rule.keep_best, rule)
+        found = [row for row in found if rule.metric in row.metrics and row.path not in best]
+    if rule.older_than_days is not None:
+        before = time.time() - rule.older_than_days * DAY_S
+        found = [row for row in found if age_time(row) <= before]
+    return found
+
+
+def best_runs(rows: list[RunRow], count: int, rule: Rule) -> set[str]:
+    """The paths of the best runs of each name."""
+    names: dict[str, list[RunRow]] = {}
+    for row in rows:
+        if rule.metric in row.metrics:
+            names.setdefault(row.name, []).append(row)
+    best: set[str] = set()
+    for group in names.values():
+        ordered = sorted(group, key=lambda row: row.metrics[rule.metric], reverse=rule.maximize)
+        best |= {row.path for row in ordered[:count]}
+    return best
+
+
+def age_time(row: RunRow) -> float:
+    """When a run ended or else started; of one that never started, its folder's time."""
+    if known := row.ended or row.started:
+        return known
+    try:
+        return os.lstat(row.path).st_mtime
+    except OSError:
+        return time.time()
+
+
+def preview(row: RunRow, protection: Protection) -> Outcome:
+    """What a removal of a run would come to, with its size of now."""
+
+    def look() -> RunRow:
+        require_free(protection.now(row))
+        return row._replace(bytes=bytes_on_disk(row.path))
+
+    return outcome_of(row, look)
+
+
+def remove_run(row: RunRow, protection: Protection) -> Outcome:
+    """Move a run to the trash, unless it is in use or needed."""
+
+    def move() -> RunRow:
+        path = Path(row.path)
+        require_free(protection.of_place(path))
+        with try_locks(path) as are_free:
+            if not are_free:
+                raise Stays(protection.of_run(read_row(row.path)) or "a process is using it")
+            if not is_run_still(path):
+                raise Stays(GONE)
+            now = read_row(row.path)
+            if now.state == RUNNING:  # the lock that says so is ours
+                now = now._replace(state="killed")
+            if (now.started, now.ended) != (row.started, row.ended):
+                raise Stays("it has run since the list was made")
+            require_free(protection.of_run(now))
+            move_to_trash(path)
+        unlink_latest(path)
+        return now
+
+    return outcome_of(row, move)
+
+
+def require_free(reason: str) -> None:
+    """Raises `Stays` where there is a reason."""
+    if reason:
+        raise Stays(reason)
+
+
+def outcome_of(row: RunRow, step: Callable[[], RunRow]) -> Outcome:
+    """What a step with a run comes to."""
+    try:
+        return Outcome(step(), "")
+    except Stays as stays:
+        return Outcome(row, str(stays))
+    except FileNotFoundError:  # another removal has moved it
+        return Outcome(row, GONE)
+    except (UserError, OSError) as error:
+        return Outcome(row, damage(error), is_fault=True)
+
+
+@contextmanager
+def try_locks(path: Path) -> Iterator[bool]:
+    """Hold a run's lock and its labels' lock; yields whether both were free.
+
+    The second one only with the first one: of two removals at once, one gets both.
+    """
+    with try_lock(RunDir(path).lock_file, make_folder=False) as run_fd:
+        if run_fd is None:
+            yield False
+            return
+        with try_lock(path / LABELS_LOCK, make_folder=False) as labels_fd:
+            yield labels_fd is not None
+
+
+def unlink_latest(path: Path) -> None:
+    """Remove the link `latest` if it named the run that is gone."""
+    latest = path.parent / LATEST
+    with suppress(OSError):
+        if os.path.basename(os.readlink(latest)) == path.name:
+            latest.unlink()

@@ -1,0 +1,191 @@
+"""A run as a row of the list: its state, times, size, metrics and labels."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zoerefine.base.errors import UserError, damage
+from zoerefine.base.files.atomic import bytes_on_disk
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.record.provenance import seed_of
+from zoerefine.lab.listing.labels import Labels, read_labels
+
+DAMAGED = "damaged"  # the state of a run whose documents cannot be read
+RUNNING = "running"
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class RunRow(NamedTuple):
+    """One run.
+
+    Attributes:
+        path: without links.
+        metrics: final ones by name, such as `val.refined.abs_rel`; of a running run the latest.
+        state: a state of `status.json`, or DAMAGED.
+        reason: why it failed or was killed, or what is damaged.
+        started, ended: seconds since the epoch; 0 where unknown.
+        bytes: size of its files on disk.
+        tags, note, archived: see `Labels`.
+        is_complete: False where something could not be read, which may be readable again later
+            without any change in its folders, such as a file on a disk that was away.
+    """
+
+    path: str
+    metrics: Mapping[str, float]
+    state: str
+    reason: str
+    started: float
+    ended: float
+    bytes: int
+    commit: str
+    seed: int | None
+    tags: list[str]
+    note: str
+    archived: bool
+    is_complete: bool = True
+
+    @property
+    def parts(self) -> list[str]:
+        """The last parts of its path, from `RUN.NAME` on: name and id, or those in a study."""
+        parts = self.path.split("/")
+        if len(parts) > 3 and parts[-2] == "trials":
+            return parts[-4:]
+        return parts[-3:] if parts[-1] == "best" else parts[-2:]
+
+    @property
+    def name(self) -> str:
+        """`RUN.NAME`, which is the name of the folder of its run or study."""
+        return self.parts[0]
+
+    @property
+    def title(self) -> str:
+        """The last parts of its path: `name/id`, or `name/study/trials/0003`."""
+        return "/".join(self.parts)
+
+    def facts(self) -> dict[str, Any]:
+        """The row for programs, as docs/commands.md describes it; None where a fact is unknown."""
+        unknown = {name: getattr(self, name) or None for name in ("started", "ended", "commit")}
+        facts = self._asdict() | unknown | {"name": self.name, "title": self.title}
+        del facts["is_complete"]
+        return facts
+
+
+def read_row(path: str, patterns: Sequence[str] = ()) -> RunRow:
+    """Read a run. A damaged one gets the state DAMAGED."""
+    try:
+        row = read_sound_row(Path(path), patterns)
+    except Exception as error:  # whatever is in its files, the other runs are listed
+        row = damaged_row(Path(path), damage(error))
+    return row._replace(bytes=bytes_on_disk(path))
+
+
+def damaged_row(folder: Path, reason: str) -> RunRow:
+    """The row of a damaged run, with its labels where these can be read."""
+    labels = Labels()
+    with suppress(UserError, OSError):
+        labels = read_labels(folder)
+    return RunRow(
+        path=str(folder),
+        metrics={},
+        state=DAMAGED,
+        reason=reason,
+        started=0,
+        ended=0,
+        bytes=0,
+        commit="",
+        seed=None,
+        tags=list(labels.tags),
+        note=labels.note,
+        archived=labels.archived,
+        is_complete=False,
+    )
+
+
+def read_sound_row(folder: Path, patterns: Sequence[str] = ()) -> RunRow:
+    """Read a run, without its size. Raises where a document is damaged."""
+    from zoerefine.lab.runs.record import read_document
+
+    run = RunDir(folder)
+    recorded = read_document(run, run.provenance_file)
+    status, labels = run.status(), read_labels(folder)
+    metrics, is_complete = final_metrics(run, recorded, status.state, patterns)
+    seed = seed_of(recorded)
+    return RunRow(
+        path=str(folder),
+        metrics=metrics,
+        state=status.state,
+        reason=status.reason,
+        started=status.started,
+        ended=status.ended,
+        bytes=0,
+        commit=str(recorded.get("commit") or ""),
+        seed=seed if isinstance(seed, int) else None,
+        tags=list(labels.tags),
+        note=labels.note,
+        archived=labels.archived,
+        is_complete=is_complete,
+    )
+
+
+def final_metrics(
+    run: RunDir, recorded: dict[str, Any], state: str, patterns: Sequence[str] = ()
+) -> tuple[dict[str, float], bool]:
+    """The metrics by name, and whether no file of them was closed to us.
+
+    They are those of the splits, not of scenes; of a script, all of them.
+    """
+    from zoerefine.lab.runs.metrics import read_metrics
+    from zoerefine.lab.runs.metrics.find_files import find_files
+    from zoerefine.lab.runs.read import MOST_METRICS, is_foreign
+    from zoerefine.lab.runs.record import finite_number
+
+    is_complete = True
+    if state == RUNNING or is_foreign(run, recorded):
+        metrics = read_metrics(run, patterns)
+        found: dict[str, Any] = dict(list(metrics.final.items())[:MOST_METRICS])
+        is_complete = not metrics.faults or all(
+            os.access(path, os.R_OK) for path in find_files(run.path)
+        )
+    else:
+        found = split_metrics(run)
+    numbers = ((name, finite_number(value)) for name, value in found.items())
+    return {name: number for name, number in numbers if number is not None}, is_complete
+
+
+def split_metrics(run: RunDir) -> dict[str, Any]:
+    """What `results.json` holds of the validation and test scenes together.
+
+    Raises `UserError` where something is not a mapping that should be one.
+    """
+    from zoerefine.base.yaml.keys import flatten
+    from zoerefine.lab.runs.record import read_document
+
+    results = read_document(run, run.results_file)
+    found: dict[str, Any] = {}
+    for split in ("val", "test"):
+        metrics = results.get(split, {})
+        for which in ("refined", "pseudo"):
+            values = metrics.get(which, {}) if isinstance(metrics, dict) else None
+            if not isinstance(values, dict):
+                raise UserError(f"{run.results_file} is damaged: {split} has no metrics by name")
+            found |= flatten(values, prefix=f"{split}.{which}")
+    return found
+
+
+def current_row(row: RunRow) -> RunRow:
+    """The row with its state of now: a kill changes no file."""
+    if row.state != RUNNING:
+        return row
+    status = RunDir(Path(row.path)).status()
+    return row._replace(state=status.state, reason=status.reason)
+
+
+def shown_size(count: float) -> str:
+    """A number of bytes in words: `860 MiB`."""
+    for unit in UNITS:
+        if count < 1000 or unit == UNITS[-1]:
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"

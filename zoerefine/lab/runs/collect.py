@@ -1,0 +1,179 @@
+"""Collect runs from folders, studies and globs; a damaged run is named and stops no other."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import UserError, damage
+from zoerefine.base.progress import track
+from zoerefine.base.run_dir import RunDir
+from zoerefine.base.texts import one_line
+from zoerefine.lab.runs.cache import RunCache, as_entry
+from zoerefine.lab.runs.find import matches, runs_at
+from zoerefine.lab.runs.record import Run, read_document
+from zoerefine.lab.runs.sources import Found, RunFolder, Source, TrackerSource, printable
+from zoerefine.lab.runs.trackers.stores import find_stores, local_path
+
+REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a run's name
+MOST_CHARACTERS = 1000  # of a digest
+FILTERED = "does not match --where"  # why a run was left out
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Runs, and the paths that were left out with the reason."""
+
+    runs: list[Run]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def collect(
+    patterns: list[str],
+    keeps: Callable[[Mapping[str, Any]], bool] | None = None,
+    cache: RunCache | None = None,
+    metrics: Sequence[str] = (),
+    patterns_of_output: Sequence[str] = (),
+) -> Collection:
+    """Read runs, the trials and best runs of studies, and whatever globs match.
+
+    Args:
+        patterns: run directories, studies, stores of other trackers, or globs of them.
+        keeps: selects runs by their settings (see `run_filter.parse_filter`).
+        cache: holds runs that were read before; the others are added to it.
+        patterns_of_output: further metric patterns.
+        metrics: the names of metrics whose curves are read; AbsRel is always read of our own runs.
+
+    Raises:
+        UserError: nothing matches, or no run can be read.
+    """
+    sources = list(
+        dict.fromkeys(s for pattern in patterns for s in find_sources(pattern, patterns_of_output))
+    )
+    runs: list[Run] = []
+    left_out: dict[str, str] = {}
+    for source in track(sources, len(sources), "collecting", "run"):
+        try:
+            found = read_source(source, cache, metrics)
+        except Exception as error:  # whatever is in its files, the other runs are read
+            left_out[printable(source.path)] = damage(error)
+            continue
+        reasons = {run.path: why_left_out(run, keeps) for run in found.runs}
+        runs += [run for run in found.runs if not reasons[run.path]]
+        left_out |= found.left_out | {path: reason for path, reason in reasons.items() if reason}
+    runs, repeated = without_repetitions(runs)
+    runs, copied = without_copies(runs)
+    left_out |= repeated | copied
+    if not runs:
+        reasons_shown = (
+            "; ".join(list(dict.fromkeys(left_out.values()))[:3])
+            or "no folder there has a provenance.json, as every run has, and none is of a tracker"
+        )
+        raise UserError(f"nothing to analyse in {', '.join(patterns)}: {reasons_shown}")
+    return Collection(runs, left_out)
+
+
+def read_source(source: Source, cache: RunCache | None, metrics: Sequence[str]) -> Found:
+    """The runs of a source: the cache's where no file has changed since."""
+    stamps = source.stamps()
+    known = cache.get(source.path, stamps) if cache else None
+    if known is None:
+        known = source.read(metrics)
+        entry = as_entry(stamps, known)  # ValueError if a UTF-8 file cannot hold it
+        if cache:
+            cache.put(source.path, entry)
+    return Found([source.current(run) for run in known.runs], known.left_out)
+
+
+def why_left_out(run: Run, keeps: Callable[[Mapping[str, Any]], bool] | None) -> str:
+    """Why a filter leaves a run out; empty where it keeps it."""
+    try:
+        kept = keeps is None or keeps(run.settings | filter_fields(run))
+    except UserError as error:  # it has no such setting
+        return one_line(str(error))
+    return "" if kept else FILTERED
+
+
+def without_repetitions(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
+    """The runs without those that `zoerefine reproduce` made, which are no further seeds.
+
+    A repetition stays where the run that it repeats is not there.
+    """
+    paths = {run.path for run in runs}
+    firsts = {run.path: REPETITION.sub("", run.path) for run in runs}
+    left_out = {
+        path: f"repeats {Path(first).name}, and is no further seed"
+        for path, first in firsts.items()
+        if first != path and first in paths
+    }
+    return [run for run in runs if run.path not in left_out], left_out
+
+
+def without_copies(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
+    """The runs without copies of others, such as backups, which are no further seeds.
+
+    Runs are one sample if commit, config and seed are the same, and the trained weights are; of
+    scripts of other repositories all metrics.
+    """
+    alike: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        alike.setdefault((run.is_foreign, run.commit, run.group, run.seed), []).append(run)
+    left_out: dict[str, str] = {}
+    for some in alike.values():
+        firsts: dict[str, Run] = {}
+        for run in some if len(some) > 1 else ():
+            result = result_of(run)
+            first = firsts.setdefault(result, run)
+            if result and first is not run:
+                same = "metrics" if run.is_foreign else "weights"
+                left_out[run.path] = (
+                    f"has the commit, config, seed and {same} of {first.path}, and is no further "
+                    "seed"
+                )
+    return [run for run in runs if run.path not in left_out], left_out
+
+
+def result_of(run: Run) -> str:
+    """A text that only copies of a run share; empty where the run has no result yet."""
+    if run.is_foreign:
+        curves = {name: vars(curve) for name, curve in run.curves.items()}
+        # A tracker does not record what was launched, so nothing says that two runs are one.
+        launched = "module" in run.provenance
+        return json.dumps([run.finals, curves]) if run.finals and launched else ""
+    with suppress(OSError, ValueError):
+        return RunDir(Path(run.path)).weights_digest_file.read_text()[:MOST_CHARACTERS].strip()
+    return ""
+
+
+def filter_fields(run: Run) -> dict[str, Any]:
+    """The names that a filter can use besides a run's settings."""
+    return {"state": run.state, "seed": run.seed, "commit": run.commit}
+
+
+def find_sources(pattern: str, patterns_of_output: Sequence[str] = ()) -> list[Source]:
+    """What runs are read from behind a path or glob: run directories, or stores of trackers.
+
+    Raises `UserError` for the address of a server.
+    """
+    found: list[Source] = []
+    for path in matches(local_path(pattern)):
+        folders = runs_at(path)
+        stores = [] if folders else find_stores(path)
+        found += [RunFolder(folder, tuple(patterns_of_output)) for folder in folders] or map(
+            TrackerSource, stores
+        )
+    return found
+
+
+def known_trials(runs: Sequence[Run]) -> dict[str, int]:
+    """How many trials the studies of some runs know from earlier ones, which have their runs."""
+    trials = (Path(run.path) for run in runs if Path(run.path).parent.name == "trials")
+    found: dict[str, int] = {}
+    for study in dict.fromkeys(trial.parent.parent for trial in trials):
+        with suppress(UserError):  # damaged
+            run = RunDir(study)
+            found[str(study)] = read_document(run, run.provenance_file).get("known_trials", 0)
+    return {study: count for study, count in found.items() if count}

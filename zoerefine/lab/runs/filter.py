@@ -1,0 +1,109 @@
+"""The --where filter over runs: "TRAIN.LR<1e-3 and MODEL.NAME=='unet'". Parsed, never evaluated."""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from zoerefine.base.errors import UserError
+
+Filter = Callable[[Mapping[str, Any]], bool]
+
+COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+
+# A text in quotes, or a name in backquotes.
+QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`([^`]+)`""")
+STAND_IN = re.compile(r"_backquoted_([0-9a-f]+)_")
+
+
+def parse_filter(text: str) -> Filter:
+    """A function that decides whether a run's settings (`KEY.PATH: value`) match.
+
+    Names are config keys, and `state`, `seed` and `commit`. In backquotes a name may hold any
+    character, as `train/loss` does. Comparisons, `in`, `and`, `or`, `not` and brackets are allowed.
+    The function raises `UserError` for a run without a named setting.
+
+    Raises:
+        UserError: the text is anything else.
+    """
+    try:
+        tree = ast.parse(without_backquotes(text), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise UserError(f"--where {text!r} is not a comparison like TRAIN.LR<1e-3") from None
+    return _filter(tree, text)
+
+
+def without_backquotes(text: str) -> str:
+    """The text with a stand-in, which Python can parse, for each name in backquotes."""
+
+    def stand_in(found: re.Match[str]) -> str:
+        return f" _backquoted_{found[1].encode().hex()}_ " if found[1] else found[0]
+
+    return QUOTED.sub(stand_in, text).strip()
+
+
+def _shown(node: ast.expr) -> str:
+    """A part of the filter as it was written."""
+    return STAND_IN.sub(lambda found: f"`{bytes.fromhex(found[1]).decode()}`", ast.unparse(node))
+
+
+def _filter(node: ast.expr, text: str) -> Filter:
+    if isinstance(node, ast.BoolOp):
+        parts = [_filter(value, text) for value in node.values]
+        combine = all if isinstance(node.op, ast.And) else any
+        return lambda settings: combine(part(settings) for part in parts)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = _filter(node.operand, text)
+        return lambda settings: not inner(settings)
+    if isinstance(node, ast.Compare):
+        return _comparison(node, text)
+    raise UserError(f"--where {text!r}: {_shown(node)!r} is not a comparison")
+
+
+def _comparison(node: ast.Compare, text: str) -> Filter:
+    sides = [_value(side, text) for side in (node.left, *node.comparators)]
+    operators = [COMPARISONS[type(op)] for op in node.ops if type(op) in COMPARISONS]
+    if len(operators) < len(node.ops):
+        raise UserError(f"--where {text!r}: {_shown(node)!r} uses another operator")
+
+    def compare(settings: Mapping[str, Any]) -> bool:
+        values = [side(settings) for side in sides]
+        try:
+            return all(
+                op(a, b) for op, a, b in zip(operators, values[:-1], values[1:], strict=True)
+            )
+        except TypeError:
+            raise UserError(f"--where {text!r} compares {values[0]!r} with {values[1]!r}") from None
+
+    return compare
+
+
+def _value(node: ast.expr, text: str) -> Callable[[Mapping[str, Any]], Any]:
+    """A constant, a list of constants, or the name of a setting."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = _shown(node).replace("`", "")
+
+        def look_up(settings: Mapping[str, Any]) -> Any:
+            if name not in settings:
+                raise UserError(f"--where {text!r}: the run has no setting {name}")
+            return settings[name]
+
+        return look_up
+    try:
+        constant = ast.literal_eval(node)
+    except ValueError:
+        raise UserError(
+            f"--where {text!r}: {_shown(node)!r} is not a name or constant; write names with other "
+            "characters in backquotes: `train/loss`"
+        ) from None
+    return lambda settings: constant

@@ -1,0 +1,18 @@
+"""The metrics of any run, found in what its job wrote: logs, TensorBoard's files, CSV, output."""
+
+from zoerefine.lab.runs.metrics.follower import MetricFollower
+from zoerefine.lab.runs.metrics.pattern import parse_pattern
+from zoerefine.lab.runs.metrics.read import read_metrics, recorded_patterns
+from zoerefine.lab.runs.metrics.series import RunMetrics, Series
+
+__all__ = [
+    "MetricFollower",
+    "RunMetrics",
+    "Series",
+    "parse_pattern",
+    "read_metrics",
+    "recorded_patterns",
+]
+
+# What other packages import from here; the rest is this package's own.
+OPEN = ("find_files", "run_logs", "series")

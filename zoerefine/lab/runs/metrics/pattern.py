@@ -1,0 +1,77 @@
+r"""A metric pattern: a regular expression that finds metrics in the lines of a job's output.
+
+val_acc=(\S+)                           the metric val_acc: the word before the group
+accuracy: (?P<val_acc>\S+)              the same with a named group
+epoch (?P<step>\d+).* val_acc=(\S+)     with its step; without one, values are counted from 1
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isnan
+
+import regex
+
+from zoerefine.base.errors import UserError
+from zoerefine.lab.runs.metrics.series import parse_number
+
+STEP = "step"
+LONGEST_LINE = 2000  # characters; the rest of a longer line is not searched
+PUNCTUATION = ",;:%)]}"  # after a number
+ESCAPE = re.compile(r"\\.")
+# What a bracket means: nothing after an escape or in a set, else a group with or without a name.
+GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?P<(?P<name>\w+)>|(?P<open>\((?!\?))")
+WORD = re.compile(r"[A-Za-z_][\w./-]*(?=\W*$)")
+
+
+@dataclass(frozen=True)
+class MetricPattern:
+    """A pattern, and the name of the metric that each of its groups finds, `step` for the step."""
+
+    expression: regex.Pattern[str]
+    names: list[str]
+
+    def find(self, line: str, limit_s: float) -> Iterator[tuple[str, float | None, float]]:
+        """Name, step (None: not in the line) and value of each metric in a line.
+
+        Raises `TimeoutError` where the search takes longer than `limit_s`.
+        """
+        if limit_s <= 0:
+            raise TimeoutError
+        # Python's own `re` has no limit of time.
+        for match in self.expression.finditer(line[:LONGEST_LINE], timeout=limit_s):
+            texts = [(text or "").strip().rstrip(PUNCTUATION) for text in match.groups()]
+            found = list(zip(self.names, map(parse_number, texts), strict=True))
+            steps = [number for name, number in found if name == STEP and number is not None]
+            step = steps[0] if steps and not isnan(steps[0]) else None
+            for name, number in found:
+                if name != STEP and number is not None:
+                    yield name, step, number
+
+
+def parse_pattern(text: str) -> MetricPattern:
+    """Check and compile a metric pattern. Raises `UserError` where it names no metric."""
+    try:
+        expression = regex.compile(text)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise UserError(f"metric pattern {text!r} is not a regular expression: {error}") from None
+    names = list(_names(text))
+    if not set(names) - {STEP}:
+        raise UserError(
+            f"metric pattern {text!r} has no group for a value: write for example val_acc=(\\S+)"
+        )
+    if len(names) != expression.groups or "" in names:
+        raise UserError(
+            f"metric pattern {text!r}: a group has no word before it; name it: (?P<val_acc>\\S+)"
+        )
+    return MetricPattern(expression, names)
+
+
+def _names(text: str) -> Iterator[str]:
+    """The name of each group: its own, or the last word before it; empty where there is none."""
+    for match in GROUP.finditer(text):
+        if match["name"]:
+            yield match["name"]
+        elif match["open"]:
+            word = WORD.search(ESCAPE.sub(" ", text[: match.start()]))
+            yield word[0] if word else ""

@@ -1,0 +1,189 @@
+"""All logs of a run, and the metrics that they hold together."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, find_files
+from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
+from zoerefine.lab.runs.metrics.series import Kind, MetricLog, Points, RunMetrics, as_series
+from zoerefine.lab.runs.metrics.text_logs import (
+    CSV_SUFFIXES,
+    CsvLog,
+    JsonLog,
+    OutputLog,
+    read_results,
+)
+
+NAMED = 3  # logs that `RunMetrics.source` names
+# Parts of a path that differ each time a script starts: version_3, attempt-2, a date and time, or
+# the time alone (Hydra).
+EACH_TIME = re.compile(r"version_\d+|attempt\W?\d+|.*(\d\D*){8}|\d\d-\d\d-\d\d", re.IGNORECASE)
+
+
+@dataclass
+class RunLogs:
+    """The logs of a run, each read as far as it was written at the last update.
+
+    Attributes:
+        patterns: find metrics in the job's output.
+        starts: how many bytes a log had when the job was started last, by its name.
+        logs: by path, in the order in which later values replace earlier ones.
+        results: the numbers of results.json.
+        faults: of files other than the logs.
+    """
+
+    run: RunDir
+    patterns: Sequence[str] = ()
+    starts: Mapping[str, int] = field(default_factory=dict)
+    logs: dict[Path, MetricLog] = field(default_factory=dict)
+    results: dict[str, float] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def update(self, workspace: Path | None = None, since: float = 0.0) -> None:
+        """Find logs that are new, and read what was written since the last call.
+
+        Args:
+            workspace: a folder in which the job is still writing; None: it has ended.
+            since: only the workspace's files that were written after this time, in seconds since
+                the epoch, are the job's.
+        """
+        self.faults = []
+        self._read_results()
+        ended = workspace is None and self._is_finished()
+        for log in self._find(workspace, since):
+            self._read(self.logs.setdefault(log.path, log), ended)
+        for path in [path for path in self.logs if not path.exists()]:
+            del self.logs[path]  # moved into the run
+
+    def _is_finished(self) -> bool:
+        try:
+            return self.run.status().state == "finished"
+        except UserError as error:
+            self.faults.append(str(error))
+            return False
+
+    def _read_results(self) -> None:
+        self.results, fault = read_results(self.run.results_file)
+        if fault:
+            self.faults.append(f"{self.run.results_file.name}: {fault}")
+
+    def _read(self, log: MetricLog, ended: bool) -> None:
+        try:
+            log.update(ended)
+        except FileNotFoundError:  # moved into the run at this moment
+            self.logs.pop(log.path)
+        except OSError as error:
+            log.faults["read"] = f"it cannot be read: {error.strerror}"
+
+    def _find(self, workspace: Path | None, since: float) -> Iterator[MetricLog]:
+        """Every log that exists now; files of a run that writes metrics.jsonl are not searched."""
+        path = self.run.metrics_file
+        if path.is_file():
+            yield JsonLog(path, path.name, since=self.starts.get(path.name, 0))
+        if not (path in self.logs and self.logs[path].points):
+            yield from _logs_in(find_files(self.run.path), self.run.path, self.run.left)
+            if workspace is not None:
+                files = find_files(workspace, since)
+                yield from _logs_in(files, workspace, since=since)
+        path = self.run.log_file
+        if self.patterns and path.is_file():
+            since = self.starts.get(path.name, 0)
+            yield OutputLog(path, path.name, since=since, patterns=self._parsed_patterns())
+
+    def _parsed_patterns(self) -> list[MetricPattern]:
+        found = []
+        for text in self.patterns:
+            try:
+                found.append(parse_pattern(text))
+            except UserError as error:
+                self.faults.append(str(error))
+        return found
+
+    def metrics(self) -> RunMetrics:
+        """What all logs hold. Each metric is taken from the first kind of log that has it."""
+        found: dict[str, Points] = {}
+        used: list[MetricLog] = []
+        for logs in self._by_kind():
+            for name, points in named_points(logs):
+                found.setdefault(name, points)
+            used += logs
+        series = {name: as_series(points) for name, points in found.items()}
+        places = [log.place for log in used if log.points]
+        places += [self.run.results_file.name] if self.results else []
+        faults = [f"{log.place}: {fault}" for log in used for fault in log.faults.values()]
+        return RunMetrics(
+            source=shown(places),
+            series=series,
+            final={name: one.values[-1] for name, one in series.items()} | self.results,
+            hyperparameters={k: v for log in used for k, v in log.hyperparameters.items()},
+            faults=(*self.faults, *faults),
+        )
+
+    def _by_kind(self) -> list[list[MetricLog]]:
+        """The logs that count by their kind, the most explicit kind first.
+
+        metrics.jsonl stands for itself. A table that counts no steps may be anything: it counts
+        only where there is nothing else.
+        """
+        rows, events, tables, output, loose = (
+            [log for log in self.logs.values() if log.kind is kind] for kind in Kind
+        )
+        if any(log.points for log in rows):
+            return [rows, output]
+        counted = [events, tables, output]
+        return counted if any(log.points for logs in counted for log in logs) else [*counted, loose]
+
+
+def shown(places: Sequence[str]) -> str:
+    """The first few places, and how many more there are."""
+    more = [f"{len(places) - NAMED} more"] if len(places) > NAMED else []
+    return ", ".join([*places[:NAMED], *more])
+
+
+def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
+    """The metrics of logs of one kind; those of equal name are told apart by their folders.
+
+    Logs whose places differ only in a date or version continue each other.
+    """
+    found: dict[str, dict[str, Points]] = {}
+    for log in logs:
+        for name, points in log.points.items():
+            if not points:  # discarded, or damaged
+                continue
+            found.setdefault(name, {}).setdefault(lasting_place(log.place), {}).update(points)
+    for name, places in found.items():
+        common = os.path.commonpath(places)
+        for place, points in places.items():
+            inner = PurePosixPath(place).relative_to(common)
+            yield str(inner / name) if inner.parts and len(places) > 1 else name, points
+
+
+def lasting_place(place: str) -> str:
+    """A place without the parts that differ each time a script starts."""
+    return str(PurePosixPath(*(p for p in Path(place).parts if not EACH_TIME.fullmatch(p))))
+
+
+def _logs_in(
+    files: Iterable[Path], root: Path, left: Path | None = None, since: float = 0.0
+) -> Iterator[MetricLog]:
+    """The logs of event files (one for each folder) and of CSV files.
+
+    Args:
+        root: their places are relative to it.
+        left: a folder below it; places of files there are relative to this folder.
+    """
+    for path in files:
+        base = left if left is not None and left in path.parents else root
+        place = path.relative_to(base)
+        if fnmatch(path.name, EVENT_FILES):
+            from zoerefine.lab.runs.metrics.events import EventLog  # late: it needs numpy
+
+            yield EventLog(path.parent, str(place.parent), since=since)
+        elif path.suffix.lower() in CSV_SUFFIXES:
+            yield CsvLog(path, str(place.with_suffix("")))

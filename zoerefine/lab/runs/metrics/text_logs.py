@@ -1,0 +1,223 @@
+"""CSV logs: a header, a column that counts steps, and columns of numbers."""
+
+import csv
+import io
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice, product
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.yaml.keys import flatten
+from zoerefine.lab.runs.metrics.pattern import MetricPattern
+from zoerefine.lab.runs.metrics.series import STEP_NAMES, Kind, MetricLog, as_number, parse_number
+
+LONGEST_LINE = 2**20  # bytes; a longer one is read in parts
+
+
+@dataclass
+class LineReader:
+    """Reads what was appended to a file since the last time; all of it where it became shorter.
+
+    Attributes:
+        number: the number of the last line that was read, from 1.
+    """
+
+    path: Path
+    number: int = 0
+    offset: int = 0
+
+    def new_lines(self, ended: bool) -> Iterator[str]:
+        """The complete new lines, with their ends.
+
+        Args:
+            ended: a last line without its end is complete, too.
+        """
+        with open(self.path, "rb") as file:
+            if file.seek(0, 2) < self.offset:
+                self.number = self.offset = 0
+            file.seek(self.offset)
+            while line := file.readline(LONGEST_LINE):
+                if not line.endswith(b"\n") and not ended and len(line) < LONGEST_LINE:
+                    return
+                self.offset += len(line)
+                self.number += 1
+                yield line.decode("utf-8", "replace")
+
+
+@dataclass
+class LineLog(MetricLog):
+    """A log that is read line by line.
+
+    Attributes:
+        since: where in the file the job's last start is. What stands before counts only with a
+            step of its own: the same steps may come again.
+    """
+
+    since: int = 0
+    reader: LineReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = LineReader(self.path)
+
+
+MAX_BYTES = 64 * 2**20  # a larger file is data, not a log
+CSV_SUFFIXES = {".csv", ".tsv"}
+DELIMITERS = ",;\t"
+
+
+@dataclass
+class CsvLog(MetricLog):
+    """A CSV file. It is read again whenever it has changed, since many scripts write it anew.
+
+    Attributes:
+        has_steps: whether a column counts steps; otherwise a row's number, from 1, is its step.
+    """
+
+    has_steps: bool = False
+    stamp: tuple[int, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.TABLE if self.has_steps else Kind.LOOSE_TABLE
+
+    def update(self, ended: bool) -> None:
+        """Read the file if it has changed."""
+        status = self.path.stat()
+        stamp = (status.st_size, status.st_mtime_ns, status.st_ino, ended)
+        if stamp == self.stamp:
+            return
+        self.stamp, self.points, self.faults = stamp, {}, {}
+        if status.st_size > MAX_BYTES:
+            self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
+            return
+        text = self.path.read_text(encoding="utf-8-sig", errors="replace")
+        complete = text if ended else text[: text.rfind("\n") + 1]
+        try:
+            self._read(complete)
+        except csv.Error as error:
+            self.faults["row"] = f"not a valid CSV file: {error}"
+
+    def _read(self, text: str) -> None:
+        head = text.partition("\n")[0]
+        rows = csv.DictReader(io.StringIO(text), delimiter=max(DELIMITERS, key=head.count))
+        columns = {name: name.strip() for name in rows.fieldnames or []}
+        if any(parse_number(name) is not None for name in columns.values()):
+            return  # the first row is no header
+        counters = {name.lower(): column for column, name in columns.items()}
+        counter = next((counters[name] for name in STEP_NAMES if name in counters), None)
+        self.has_steps = counter is not None
+        metrics = {
+            c: name for c, name in columns.items() if name and name.lower() not in STEP_NAMES
+        }
+        for number, row in enumerate(rows, 1):
+            step = number if counter is None else parse_number(row[counter] or "")
+            if step is None or isnan(step):
+                continue
+            for column, name in metrics.items():
+                value = parse_number(row[column] or "")
+                if value is not None:
+                    self.add(name, step, value)
+
+
+PHASE = "phase"  # of our own training: `train` or `val`, the first part of the metrics' names
+
+
+@dataclass
+class JsonLog(LineLog):
+    """metrics.jsonl: one JSON object a line, with a step and metrics, which may be nested.
+
+    Attributes:
+        earlier: lines before the job's last start.
+    """
+
+    earlier: int = 0
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.ROWS
+
+    def update(self, ended: bool) -> None:
+        """Read the new rows."""
+        for line in self.reader.new_lines(ended):
+            if self.reader.offset <= self.since:
+                self.earlier = self.reader.number
+            row = parse_object(line)
+            if row is not None:
+                self._add_row(row)
+            elif line.rstrip().endswith("}"):  # else a kill cut it off
+                self.faults["line"] = f"line {self.reader.number} is not a JSON object"
+
+    def _add_row(self, row: dict[str, Any]) -> None:
+        steps = (as_number(row.get(name)) for name in STEP_NAMES)
+        step = next((step for step in steps if step is not None), None)
+        if step is None and self.reader.offset <= self.since:
+            return
+        step = self.reader.number - self.earlier if step is None else step
+        prefix = f"{row[PHASE]}." if isinstance(row.get(PHASE), str) else ""
+        for name, value in row.items():
+            number = as_number(value)
+            if number is not None and name not in STEP_NAMES and not isnan(step):
+                self.add(prefix + name, step, number)
+
+
+def read_results(path: Path) -> tuple[dict[str, float], str]:
+    """Every number in a results.json by its name, and why the file cannot be read, if so."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return {}, ""
+    except OSError as error:
+        return {}, f"it cannot be read: {error.strerror}"
+    document = parse_object(text)
+    if document is None:
+        return {}, "it is not a JSON object"
+    numbers = {name: as_number(value) for name, value in document.items() if name != "schema"}
+    return {name: number for name, number in numbers.items() if number is not None}, ""
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """The leaves of a JSON object by their path; None where the text is something else."""
+    try:
+        value = json.loads(text)
+        return flatten(value) if isinstance(value, dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+LINES, LIMIT_S = 1000, 5.0  # a pattern may take exponential time
+
+
+@dataclass(kw_only=True)
+class OutputLog(LineLog):
+    """A job's output. A value without a step has the count of the metric's values as its step."""
+
+    patterns: list[MetricPattern]
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.OUTPUT
+
+    def update(self, ended: bool) -> None:
+        """Search the new lines, until the pattern takes too long once."""
+        lines = ((self.reader.offset, line) for line in self.reader.new_lines(ended))
+        while not self.faults and (some := list(islice(lines, LINES))):
+            try:
+                self._search(some, time.monotonic() + LIMIT_S)
+            except TimeoutError:
+                self.faults["pattern"] = (
+                    f"a metric pattern takes more than {LIMIT_S:g} s for {LINES} lines: use a "
+                    "simpler one"
+                )
+
+    def _search(self, lines: list[tuple[int, str]], deadline: float) -> None:
+        """Raises `TimeoutError` at the deadline, a time of `time.monotonic`."""
+        for (end, line), pattern in product(lines, self.patterns):
+            for name, step, value in pattern.find(line, deadline - time.monotonic()):
+                if step is None and end <= self.since:
+                    continue
+                counted = len(self.points.get(name, ())) + 1
+                self.add(name, counted if step is None else step, value)

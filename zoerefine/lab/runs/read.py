@@ -1,0 +1,184 @@
+"""Reads any run: of our own training, or of another repository's script."""
+
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import digest_json
+from zoerefine.base.identity import SEED
+from zoerefine.base.registries import SELECTION_METRIC
+from zoerefine.base.run_dir import RunDir, require_file
+from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES, read_value
+from zoerefine.base.yaml.keys import flatten
+from zoerefine.lab.launch.job_config import NO_CONFIG
+from zoerefine.lab.launch.record.provenance import is_own_training
+from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
+from zoerefine.lab.runs.record import (
+    Curve,
+    Run,
+    finite_number,
+    read_document,
+    read_own_run,
+    read_tree,
+)
+
+MOST_METRICS = 200  # whose final values are kept
+
+
+def is_foreign(run: RunDir, recorded: Mapping[str, Any]) -> bool:
+    """Whether another repository's script wrote the run, not our own training."""
+    if is_own_training(recorded):
+        return False
+    launched = "module" in recorded
+    return launched or not os.path.lexists(run.config_file)
+
+
+def read_foreign_run(
+    run: RunDir, recorded: dict[str, Any], names: Sequence[str], patterns: Sequence[str] = ()
+) -> Run:
+    """Read the run of another repository's script.
+
+    Args:
+        recorded: its provenance.json.
+        names: the metrics whose curves are kept.
+        patterns: further metric patterns.
+
+    Raises:
+        UserError: its config is damaged.
+    """
+    metrics = read_metrics(run, patterns)
+    settings = read_settings(run, recorded) or metrics.hyperparameters
+    seed = settings.pop(str(recorded.get("seed_key", SEED)).lstrip("+"), None)
+    settings |= command_settings(recorded, bool(settings))
+    return Run(
+        path=str(run.path),
+        state=run.status().state,
+        settings=settings,
+        group=digest_json(settings)[:8],
+        seed=seed if isinstance(seed, int) else None,
+        curve=None,
+        results={},
+        provenance=recorded,
+        engine={},
+        is_foreign=True,
+        finals=dict(list(metrics.final.items())[:MOST_METRICS]),
+        curves=read_curves(metrics.series, names),
+        faults=list(metrics.faults),
+    )
+
+
+def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The config that the job got, with the overrides that it got as words.
+
+    Empty for a config that is neither YAML nor JSON. Raises `UserError` where it is damaged.
+    """
+    path = run.path / str(recorded.get("input", "input.yaml"))
+    settings = flatten(read_config(path)) or hydra_settings(run)
+    if recorded.get("overrides_in") != "file":
+        words = recorded_words(recorded, "overrides")
+        for word, text in zip(words[::2], words[1::2], strict=False):
+            key = word.lstrip(NEW_KEY)
+            inner = f"{key}."
+            settings = {k: v for k, v in settings.items() if not k.startswith(inner)}
+            settings |= flatten({key: read_value(text)})
+    return json.loads(json.dumps(settings))
+
+
+def hydra_settings(run: RunDir) -> dict[str, Any]:
+    """The config that Hydra composed and left beside its outputs; empty without one."""
+    found = sorted(run.left.glob("outputs/*/*/.hydra/config.yaml")) if run.left.is_dir() else []
+    return flatten(read_config(found[-1])) if found else {}
+
+
+def recorded_words(recorded: Mapping[str, Any], name: str) -> list[str]:
+    """A list of words in provenance.json. Raises `UserError` where it is something else."""
+    words = recorded.get(name) or []
+    if not isinstance(words, list):
+        raise UserError(f"provenance.json is damaged: {name} is not a list")
+    return [str(word) for word in words]
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A YAML or JSON config as a tree; empty for a file of another kind, or without one."""
+    if path.suffix not in (*YAML_SUFFIXES, ".json") or not os.path.lexists(path):
+        return {}
+    if path.suffix != ".json":
+        return read_tree(path)
+    require_file(path)
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+    return tree if isinstance(tree, dict) else {}
+
+
+def command_settings(recorded: Mapping[str, Any], has_config: bool) -> dict[str, Any]:
+    """What decides the result besides the config's keys: the script and its other words."""
+    found = {"module": str(recorded.get("module", ""))}
+    if arguments := recorded_words(recorded, "arguments"):
+        found["arguments"] = shlex.join(arguments)
+    if not has_config and recorded.get("config") != str(NO_CONFIG):
+        found["config"] = str(recorded.get("input_digest", ""))[:8]
+    return found
+
+
+def read_curves(found: Mapping[str, Series], names: Sequence[str]) -> dict[str, Curve]:
+    """The finite values of these metrics over their steps."""
+    curves = {}
+    for name in names:
+        series = found.get(name, Series([], []))
+        pairs = zip(series.steps, series.values, strict=True)
+        known = {s: v for s, v in pairs if None not in (finite_number(s), finite_number(v))}
+        if known:
+            curves[name] = Curve(list(known), list(known.values()), nan)
+    return curves
+
+
+VALIDATION = "val."
+SELECTED_BY = f"{VALIDATION}refined.{SELECTION_METRIC}"
+
+
+def read_run(folder: Path, names: Sequence[str] = (), patterns: Sequence[str] = ()) -> Run:
+    """Read one run directory.
+
+    Args:
+        names: metrics whose curves are kept. A run of another repository's script has the final
+            values of all its metrics, one of our own only of these.
+        patterns: further metric patterns.
+
+    Raises:
+        UserError, OSError: a document is damaged.
+    """
+    run = RunDir(folder)
+    recorded = read_document(run, run.provenance_file)
+    if is_foreign(run, recorded):
+        return read_foreign_run(run, recorded, names, patterns)
+    own = read_own_run(run, recorded)
+    if not names:
+        return own
+    metrics = read_metrics(run, patterns)
+    known = metrics.final | ({} if own.results else best_values(metrics))
+    finals = {name: known[name] for name in names if name in known}
+    curves = read_curves(metrics.series, names)
+    return replace(own, finals=finals, curves=curves, faults=list(metrics.faults))
+
+
+def best_values(metrics: RunMetrics) -> dict[str, float]:
+    """Every validation metric at the best checkpoint so far, of a run without results.json."""
+    scores = metrics.series.get(SELECTED_BY, Series([], []))
+    pairs = zip(scores.values, scores.steps, strict=True)
+    finite = [(value, step) for value, step in pairs if isfinite(value)]
+    if not finite:
+        return {}
+    _, best = min(finite)
+    return {
+        name: one.values[one.steps.index(best)]
+        for name, one in metrics.series.items()
+        if name.startswith(VALIDATION) and best in one.steps
+    }

@@ -1,0 +1,167 @@
+"""What runs are read from: a run directory, or the store of another tracker."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import damage
+from zoerefine.base.files.atomic import digest_json
+from zoerefine.base.run_dir import BUNDLE_NAMES, ENGINE, RunDir
+from zoerefine.base.texts import one_line
+from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
+from zoerefine.lab.runs.metrics.find_files import files_with_stats
+from zoerefine.lab.runs.read import MOST_METRICS, read_curves, read_run
+from zoerefine.lab.runs.record import Run
+from zoerefine.lab.runs.trackers.stores import TrackerStore
+from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
+
+# The last part of a key that holds the seed, in lower case.
+SEED_NAMES = ("seed", "random_seed", "rng_seed")
+
+
+def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
+    """A run of a tracker, with the curves of some metrics.
+
+    Raises `ValueError` where a text in it cannot be written as UTF-8.
+    """
+    settings, seed = without_seed(dict(sorted(found.settings.items())))
+    json.dumps([settings, found.name, list(found.finals)], ensure_ascii=False).encode()
+    return Run(
+        path=found.path,
+        state=found.state,
+        settings=settings,
+        group=digest_json(settings)[:8],
+        seed=seed,
+        curve=None,
+        results={},
+        provenance={"run_name": found.name, "commit": found.commit},
+        engine={},
+        is_foreign=True,
+        finals=dict(sorted(found.finals.items())[:MOST_METRICS]),
+        curves=read_curves(found.series, names),
+        faults=found.faults,
+    )
+
+
+def without_seed(settings: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
+    """The settings without the seed, and the seed; None where no key has its name.
+
+    Where several keys have it, the shortest one counts.
+    """
+    keys = [key for key, value in settings.items() if is_seed(key) and type(value) is int]
+    if not keys:
+        return settings, None
+    chosen = min(keys, key=len)
+    return {key: value for key, value in settings.items() if key != chosen}, settings[chosen]
+
+
+def is_seed(key: str) -> bool:
+    """Whether a key's last part is a name of the seed."""
+    return key.replace("/", ".").rpartition(".")[2].lower() in SEED_NAMES
+
+
+# The files of a run directory that our own training writes and the analysis reads.
+CONFIG, METRICS = "config.yaml", "metrics.jsonl"
+READ_FILES = (CONFIG, METRICS, "results.json", "provenance.json", "status.json")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The runs of a source, and the paths that were left out with the reason."""
+
+    runs: list[Run]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run directory; further metric patterns are searched in its output."""
+
+    path: Path
+    patterns: tuple[str, ...] = ()
+
+    def stamps(self) -> list[list[Any]]:
+        """Name, size and time of the files that the run is read from."""
+        return file_stamps(self.path)
+
+    def read(self, names: Sequence[str]) -> Found:
+        """The run, with the curves of some metrics."""
+        return Found([read_run(self.path, names, self.patterns)])
+
+    def current(self, run: Run) -> Run:
+        """The run with its state of now: a kill changes no file."""
+        if run.state != "running":
+            return run
+        return replace(run, state=RunDir(self.path).status().state)
+
+    def metrics(self) -> dict[str, RunMetrics]:
+        """All metrics by the run's path."""
+        return {str(self.path): read_metrics(RunDir(self.path), self.patterns)}
+
+
+@dataclass(frozen=True)
+class TrackerSource:
+    """The store of another tracker, with any number of runs."""
+
+    store: TrackerStore
+
+    @property
+    def path(self) -> Path:
+        return self.store.path
+
+    def stamps(self) -> list[list[Any]]:
+        """Name, size and time of the store's files."""
+        return self.store.stamps()
+
+    def read(self, names: Sequence[str]) -> Found:
+        """Its runs, with the curves of some metrics."""
+        stored = self.store.read(names)
+        runs, left_out = [], dict(stored.left_out)
+        for found in stored.runs:
+            try:
+                runs.append(as_run(found, names))
+            except ValueError as error:
+                left_out[one_line(found.path)] = damage(error)
+        return Found(runs, left_out)
+
+    def current(self, run: Run) -> Run:
+        """The run: its state is in the store."""
+        return run
+
+    def metrics(self) -> dict[str, RunMetrics]:
+        """All metrics by the path of the run."""
+        stored = self.store.read(None).runs
+        return {one.path: RunMetrics(one.path, one.series, one.finals, {}) for one in stored}
+
+
+Source = RunFolder | TrackerSource
+
+
+def file_stamps(folder: Path) -> list[list[Any]]:
+    """Name, size and time of the files that a run is read from."""
+    stamps = [stamp for name in READ_FILES if (stamp := stamp_of(folder, name))]
+    if not {CONFIG, METRICS} <= {name for name, *_ in stamps}:
+        # Another repository's script may log to any file.
+        found = files_with_stats(str(folder))
+        return [[path, status.st_size, status.st_mtime_ns] for path, status in found]
+    bundles = [f"{ENGINE}/{name}" for name in BUNDLE_NAMES]
+    if os.path.exists(f"{folder}/{ENGINE}"):
+        stamps += [stamp for name in bundles if (stamp := stamp_of(folder, name))]
+    return stamps
+
+
+def stamp_of(folder: Path, name: str) -> list[Any]:
+    """Name, size and time of a file in a folder; empty where there is none."""
+    try:
+        status = os.stat(f"{folder}/{name}")
+    except OSError:
+        return []
+    return [name, status.st_size, status.st_mtime_ns]
+
+
+def printable(path: Path) -> str:
+    """A path as UTF-8 text; bytes that are none are written as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

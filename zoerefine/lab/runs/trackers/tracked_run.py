@@ -1,0 +1,79 @@
+"""A run as any tracker recorded it, and what a tracker's module offers."""
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from zoerefine.lab.runs.metrics.series import Series
+
+INSTALL = "pip install 'zoerefine[trackers]'"
+LONGEST_PARAMETER = 2000  # characters of a text that may be a Python value
+VALUE_TYPES = bool | int | float | list
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """One run of a tracker.
+
+    Attributes:
+        path: names the run among all others; its folder where it has one.
+        name: what the user called it; empty: nothing.
+        state: one of `run_dir.STATES`.
+        settings: by key, as JSON can hold them.
+        finals: the final value of every metric.
+        series: metrics over steps.
+        commit: empty where it was not recorded.
+        faults: what could not be read, one sentence each.
+    """
+
+    path: str
+    name: str
+    state: str
+    settings: dict[str, Any]
+    finals: dict[str, float]
+    series: dict[str, Series]
+    commit: str = ""
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The runs of a store, and the paths of those that cannot be read with the reason."""
+
+    runs: list[TrackedRun]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tracker(Protocol):
+    """The names of a module that reads a tracker's runs."""
+
+    def holds_runs(self, path: Path) -> bool:
+        """Whether a file or folder is a store of this tracker. Folders inside are not searched."""
+
+    def read(self, path: Path, names: Sequence[str] | None) -> Stored:
+        """Read a store.
+
+        Args:
+            names: metrics whose series are read; None: all.
+
+        Raises:
+            UserError, OSError: the store cannot be read at all, or its library is not installed.
+        """
+
+
+def parameter_value(text: str) -> Any:
+    """The value of a parameter that was recorded as `str(value)`; else the text itself."""
+    if len(text) > LONGEST_PARAMETER:
+        return text
+    if text == "None":
+        return None
+    try:
+        value = ast.literal_eval(text)
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return text
+    value = list(value) if isinstance(value, tuple) else value
+    return value if isinstance(value, VALUE_TYPES) else text

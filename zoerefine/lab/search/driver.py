@@ -1,0 +1,257 @@
+"""The driver of a study: creates it, starts and replaces its workers, and shows their progress."""
+
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.progress import say, warn
+from zoerefine.base.run_dir import RunDir, run_from_launcher
+from zoerefine.lab.launch.process.output import kept_log
+from zoerefine.lab.launch.process.stops import StopForwarding
+from zoerefine.lab.launch.queue.executor import NO_RESOURCES, ExecutorBusy, Resources, open_executor
+from zoerefine.lab.launch.queue.job_queue import leave_to_cluster
+from zoerefine.lab.search.display.progress import study_progress
+from zoerefine.lab.search.space.space import suggest
+from zoerefine.lab.search.study.claims import requeue_trials_of
+from zoerefine.lab.search.study.earlier import open_earlier
+from zoerefine.lab.search.study.end import early_end, is_over
+from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
+from zoerefine.lab.search.study.known import take_trials
+from zoerefine.lab.search.study.storage import waits_for_run
+from zoerefine.lab.search.study.study import Study
+from zoerefine.lab.search.study.trials import format_values, is_known, trial_run
+from zoerefine.lab.search.subject import Subject
+from zoerefine.lab.search.workers.pool import (
+    ClusterWorkers,
+    LocalWorkers,
+    Workers,
+    clean_commit,
+    refuse_too_few,
+    refuse_unfit,
+    visible_gpus,
+)
+
+
+def publish_best(study: Study) -> None:
+    """Publish the best trial as `best`, or each point of the Pareto front as `pareto-<trial>`.
+
+    Raises `UserError` where no trial was completed within the limits.
+    """
+    several = len(study.criteria.objectives) > 1
+    for trial in study.best():
+        name = f"pareto-{trial.number:04d}" if several else "best"
+        source = f" ({trial.user_attrs['known_from']['run']})" if is_known(trial) else ""
+        say(f"{name}: trial {trial.number}{source}, {format_values(trial.user_attrs['figures'])}; "
+            f"{format_values(trial.params)}")  # fmt: skip
+        values = suggest(study.space, trial)  # type: ignore[arg-type]  # it has all parameters
+        study.subject.publish(study.run, name, values)
+
+
+POLL_S = 0.3
+ENDING_S = 3.0  # that the workers of a killed driver have to save their checkpoints
+RESTARTS = 5  # times that a worker is replaced, on average over all workers
+USER_ERROR = 2  # exit code of a `UserError`
+
+
+def run_study(
+    subject: Subject,
+    enqueued: Sequence[Path] = (),
+    executor: str = "local",
+    resources: Resources = NO_RESOURCES,
+    earlier: Sequence[Path] = (),
+) -> RunDir:
+    """Run the remaining trials, then what STUDY.THEN says; returns the study's run.
+
+    Args:
+        subject: what is searched.
+        enqueued: configs, or runs of other studies, whose values are tried first.
+        executor: where workers run, a name of `registries.EXECUTORS`.
+        resources: what a cluster reserves for each worker.
+        earlier: runs of studies whose trials are known here.
+
+    Raises:
+        UserError: the study belongs to another commit or configuration; there is nothing to
+            search, or no validation scene; all first trials failed, or workers keep dying;
+            torchrun has started several drivers.
+        KeyboardInterrupt: a signal asked to stop; the same command resumes the study.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        raise UserError("a search starts its own processes: set STUDY.DEVICES, not --processes")
+    run = study_run(subject.folder)
+    sources = [open_earlier(path, subject, run) for path in earlier]
+    tried_first = params_to_try(subject, enqueued)
+    study = Study(subject, run)  # first: it may belong to another configuration
+    if run_from_launcher() is None:
+        say(f"writing to {run.path}")
+    with run.writing(), kept_log(run):
+        study.bind_data()
+        subject.save(run)
+        take_trials(study, sources)
+        enqueue(study, tried_first)
+        with open_workers(study, executor, resources) as workers:
+            Driver(study, workers).drive()
+        if reason := early_end(study):
+            say(reason)
+        publish_best(study)
+    return run
+
+
+def study_run(folder: Path) -> RunDir:
+    """Where a study is written: in a launcher's run, or else in its own folder."""
+    return run_from_launcher() or RunDir(folder)
+
+
+@contextmanager
+def open_workers(study: Study, executor: str, resources: Resources) -> Iterator[Workers]:
+    """The place where workers are started: this machine, or a cluster."""
+    devices, subject = study.options.DEVICES, study.subject
+    refuse_unfit(resources, devices)
+    commit = "" if executor == "local" else clean_commit()
+    with open_executor(executor, resources) as opened:
+        if commit:
+            if subject.devices > 1:
+                say(f"reserved for each worker: {resources.gpus:g} GPUs, {resources.cpus} cores")
+            yield ClusterWorkers(study.run, commit, opened)
+        else:
+            gpus, count = visible_gpus(), study.options.WORKERS
+            refuse_too_few(gpus, devices)
+            yield LocalWorkers(study.run, count, gpus, subject.devices, subject.processes)
+
+
+@dataclass
+class WorkerSlot:
+    """One of STUDY.WORKERS places, and the worker that runs in it now.
+
+    Attributes:
+        is_due: whether a worker is to be started, which a cluster does not take for now.
+    """
+
+    number: int
+    name: str = ""
+    ticket: Any = None
+    is_due: bool = False
+
+
+class Driver:
+    """Keeps a study's workers running until the study is over."""
+
+    def __init__(self, study: Study, workers: Workers) -> None:
+        self.study, self.workers = study, workers
+        options = study.options
+        self.until = time.time() + options.TIMEOUT_S if options.TIMEOUT_S else 0.0
+        self.slots = [WorkerSlot(number) for number in range(options.WORKERS)]
+        self.restarts = RESTARTS * options.WORKERS
+        self.stops = StopForwarding(self._stop)
+
+    def drive(self) -> None:
+        """Run until every worker has found nothing left to do."""
+        for name in self._stale_names():
+            for trial in requeue_trials_of(self.study, name, with_its_driver=True):
+                self._say_what_it_waits_for(trial.number)
+        with self.stops, study_progress(self.study, self.until) as refresh:
+            for slot in self.slots:
+                self._start(slot)
+            while any(slot.ticket or slot.is_due for slot in self.slots):
+                for slot in self.slots:
+                    self._check(slot)
+                    if slot.is_due:
+                        self._retry(slot)
+                refresh()
+                time.sleep(POLL_S)
+        if self.stops.count:
+            raise KeyboardInterrupt
+
+    def _say_what_it_waits_for(self, number: int) -> None:
+        """Print which process keeps a trial from going on, if one does."""
+        run = trial_run(self.study.run, number)
+        end = time.monotonic() + ENDING_S
+        while run.status().state == "running":
+            if time.monotonic() > end:
+                warn(f"trial {number} cannot go on yet: {waits_for_run(run)}")
+                return
+            time.sleep(POLL_S)
+
+    def _stale_names(self) -> set[str]:
+        """Names of the workers of an earlier driver of this study, by their logs."""
+        return {path.stem for path in (self.study.run.path / "workers").glob("*.log")}
+
+    def _start(self, slot: WorkerSlot) -> None:
+        slot.name = f"{slot.number}-{uuid.uuid4().hex[:8]}"
+        words = ["--join", str(self.study.run.path), "--worker", slot.name]
+        if self.until:
+            words += ["--until", str(self.until)]
+        with self.stops.held():
+            slot.is_due = not self.stops.count and not self._submit(slot, words)
+
+    def _submit(self, slot: WorkerSlot, words: Sequence[str]) -> bool:
+        """Whether a worker was started, or never can be: then the others go on without it."""
+        try:
+            slot.ticket = self.workers.submit(slot.name, slot.number, words)
+        except ExecutorBusy:
+            return False
+        except UserError as error:
+            if not any(other.ticket for other in self.slots):
+                raise
+            warn(f"a worker cannot be started: {error}")
+        return True
+
+    def _retry(self, slot: WorkerSlot) -> None:
+        """Start the worker that is due, unless nothing is left to do."""
+        if self.stops.count or self._is_over():
+            slot.is_due = False
+        else:
+            self._start(slot)
+
+    def _check(self, slot: WorkerSlot) -> None:
+        """If the worker died, replace it and put its trial in the queue."""
+        outcome = self.workers.poll(slot.ticket) if slot.ticket else None
+        if outcome is None:
+            return
+        slot.ticket = None
+        if self.stops.count:
+            return
+        if outcome.code == 0:
+            if not self._is_over():  # an earlier driver's worker, with a smaller budget
+                self._start(slot)
+            return
+        requeue_trials_of(self.study, slot.name)
+        if outcome.code == USER_ERROR:
+            self._stop_all()
+            raise UserError(outcome.message.removeprefix("error: "))
+        self.restarts -= 1
+        if self.restarts < 0:
+            self._stop_all()
+            raise UserError(
+                f"workers keep dying, the last with exit code {outcome.code}: {outcome.message} "
+                f"(see {self.study.run.path / 'workers'})"
+            )
+        say(f"worker {slot.name} died with exit code {outcome.code}: another is started")
+        self._start(slot)
+
+    def _is_over(self) -> bool:
+        return is_over(self.study) or bool(self.until and time.time() >= self.until)
+
+    def _stop(self, number: int, _: int) -> None:
+        """Pass a stop signal on, or leave workers to a cluster that keeps them."""
+        leave_to_cluster(self.workers.keeps_jobs, number)
+        self._cancel_all()
+
+    def _stop_all(self) -> None:
+        """Ask every worker to stop, and wait until all have."""
+        self._cancel_all()
+        for slot in self.slots:
+            while slot.ticket and self.workers.poll(slot.ticket) is None:
+                time.sleep(POLL_S)
+            slot.ticket = None
+
+    def _cancel_all(self) -> None:
+        """Ask every worker to save a checkpoint and stop; a second call kills them."""
+        for slot in self.slots:
+            if slot.ticket:
+                self.workers.cancel(slot.ticket)

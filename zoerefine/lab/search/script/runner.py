@@ -1,0 +1,209 @@
+"""Runs a study's trials as launches: each at the study's commit, in a workspace of its own."""
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.progress import say
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
+from zoerefine.lab.launch.job import LaunchPlan
+from zoerefine.lab.launch.launcher import start
+from zoerefine.lab.launch.process.stops import StopForwarding
+from zoerefine.lab.launch.record.comparison import have_same_numbers
+from zoerefine.lab.runs.metrics import MetricFollower, read_metrics
+from zoerefine.lab.search.space.space import Values
+from zoerefine.lab.search.subject import KILLED, NoSuchMetric, TrialMonitor, TrialOutcome
+
+# Watches a launched trial: reports its metric to the study as it comes, and stops pruned jobs.
+#
+# A job is stopped as Ctrl-C stops it: SIGINT first, and SIGKILL after a grace time.
+
+POLL_S = 0.5  # between looks at the files of a job
+CHECK_S = 5.0  # between questions to the database whether the trial is still this worker's
+GRACE_S = 30.0  # that a job has to stop
+
+
+class TrialWatch:
+    """Follows one job while it runs.
+
+    Attributes:
+        pruned: why the job was stopped by the pruner; empty where it was not.
+        last: the metric's last value; None where there was none.
+        fault: what the study or the metric's files raised. The job was stopped then.
+        interrupted: whether a signal from outside asked to stop.
+    """
+
+    def __init__(
+        self, run: RunDir, name: str, patterns: Sequence[str], monitor: TrialMonitor
+    ) -> None:
+        self.run, self.name, self.patterns, self.monitor = run, name, patterns, monitor
+        self.pruned = ""
+        self.last: float | None = None
+        self.fault: Exception | None = None
+        self.interrupted = False
+        self._seen: set[int] = set()
+        self._ended = threading.Event()
+        self._stopped_s = 0.0
+        self._sent = 0
+
+    @contextmanager
+    def watching(self, workspace: Path, stops: StopForwarding) -> Iterator[None]:
+        """Watch the job that was just started in a workspace, until it has ended."""
+        follower = MetricFollower(self.run, workspace, self.name, self.patterns)
+        thread = threading.Thread(target=self._follow, args=(follower, stops), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join()
+            self._guarded(follower)  # what the job wrote last
+            self.interrupted = stops.count > self._sent
+
+    def _follow(self, follower: MetricFollower, stops: StopForwarding) -> None:
+        checked = time.monotonic()
+        while not self._ended.wait(POLL_S):
+            check = time.monotonic() - checked > CHECK_S
+            if check:
+                checked = time.monotonic()
+            self._guarded(follower, check)
+            if self.pruned or self.fault:
+                self._stop(stops)
+
+    def _guarded(self, follower: MetricFollower, check: bool = False) -> None:
+        """Report what is new; keep what goes wrong for the main thread."""
+        try:
+            if check:
+                self.monitor.check_held()
+            self._report(follower)
+        except Exception as error:
+            self.fault = self.fault or error
+
+    def _report(self, follower: MetricFollower) -> None:
+        for step, value in follower.new():
+            self.last = value
+            number = int(step)
+            if number in self._seen:  # logged again after a restart
+                continue
+            self._seen.add(number)
+            ended = self.pruned or self.fault or self._ended.is_set()
+            if is_reported(len(self._seen)) and not self.pruned and not self.fault:
+                stop = self.monitor.is_pruned(self.name, number, value)
+                if stop and not ended:
+                    self.pruned = f"pruned at step {step:g}, {self.name} {value:.4g}"
+
+    def _stop(self, stops: StopForwarding) -> None:
+        """Ask the job to stop; kill it after the grace time."""
+        if self._sent == 0:
+            self._stopped_s = time.monotonic()
+        elif self._sent > 1 or time.monotonic() - self._stopped_s < GRACE_S:
+            return
+        self._sent += 1
+        stops.stop()
+
+
+def is_reported(count: int) -> bool:
+    """Whether the value of this count is reported to the study: each of the first hundred, then
+    every tenth, from the thousandth on every hundredth, and so on.
+
+    Each report is a write to the database, and a script may log each of a million steps.
+    """
+    return count % 10 ** max(0, len(str(count)) - 2) == 0
+
+
+NAMED = 20  # metrics that a message lists
+
+
+class LaunchedRunner:
+    """Runs a script once for each trial.
+
+    Args:
+        plan_of: the launch of a trial with these values.
+        metric: whose final value is the trial's.
+    """
+
+    def __init__(self, plan_of: Callable[[Values], LaunchPlan], metric: str) -> None:
+        self.plan_of, self.metric = plan_of, metric
+
+    def run(self, run: RunDir, values: Values, monitor: TrialMonitor) -> TrialOutcome:
+        """Launch the script with a trial's values, follow its metric, and read its last value.
+
+        Raises:
+            SystemExit: a process of the script was killed by SIGKILL, which is no fault of its
+                own; as if this one was, another worker can go on.
+        """
+        plan = self.plan_of(values)
+        run.path.parent.mkdir(exist_ok=True)  # the launcher would add a .gitignore
+        watch = TrialWatch(run, self.metric, plan.job.metric_patterns, monitor)
+        with mirrors_in_use(plan.home), output_to_log():
+            fetch_commit(plan.address, plan.commit, plan.home)  # --clean may have removed it
+            code = start(plan, run, watch=watch.watching)
+        if watch.interrupted:
+            raise KeyboardInterrupt
+        if watch.fault:
+            raise watch.fault
+        if watch.pruned:
+            run.set_status("killed", watch.pruned)
+            figures = {} if watch.last is None else {self.metric: watch.last}
+            return TrialOutcome(figures, watch.pruned, metrics_note(run, "pruned"))
+        if code == KILLED:
+            say(f"the trial's script was killed: {run.status().reason}")
+            raise SystemExit(KILLED)
+        if code:
+            raise UserError(run.status().reason or f"exit code {code}")
+        return TrialOutcome(
+            {self.metric: final_value(run, self.metric)}, note=metrics_note(run, "finished")
+        )
+
+
+@contextmanager
+def output_to_log() -> Iterator[None]:
+    """The job's output goes to its run's log.txt alone, not to the worker's log too."""
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
+
+
+def unread_values(study: RunDir, keys: Iterable[str]) -> str:
+    """A question where all trials of a study have the same metrics; empty where they differ."""
+    trials = [RunDir(path) for path in sorted(study.path.glob("trials/[0-9]*"))]
+    ended = [run for run in trials if run.path.name.isdecimal() and is_finished(run)]
+    if not have_same_numbers(ended):
+        return ""
+    return (
+        f"all {len(ended)} finished trials have exactly the same metrics; does the script read "
+        f"{' and '.join(keys)}?"
+    )
+
+
+def is_finished(run: RunDir) -> bool:
+    """Whether a trial ran to its end."""
+    return run.status().state == "finished"
+
+
+def final_value(run: RunDir, name: str) -> float:
+    """A metric's final value. Raises `NoSuchMetric`, naming the metrics that the run has, or
+    `UserError` where it is not finite.
+    """
+    found = read_metrics(run)
+    if name not in found.final:
+        names = sorted(found.final)
+        if not names:
+            raise UserError(f"the run has no metric {name}: it has no metrics at all")
+        raise NoSuchMetric(f"the run has no metric {name}: it has {', '.join(names[:NAMED])}")
+    value = found.final[name]
+    if not math.isfinite(value):
+        raise UserError(f"{name} is {value} at the end")
+    return value
+
+
+def metrics_note(run: RunDir, state: str) -> str:
+    """How a trial ended and its final metrics, in Markdown."""
+    final = read_metrics(run).final
+    rows = [f"| {name} | {value:.6g} |" for name, value in sorted(final.items())]
+    return "\n".join([f"**{state}**", "", "| metric | final |", "|---|---:|", *rows])

@@ -1,0 +1,171 @@
+"""Where a search space is written: in a config, in a file of its own, or as words.
+
+In a script's config it is the section SEARCH, or in the older form the section HPO: a tree with
+`USE_HPO: true` and plain lists. The section is taken out, since the script does not know it.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.config.schema import SEARCH
+from zoerefine.base.config.search_values import read_search
+from zoerefine.base.config.searched_keys import SearchedKeys
+from zoerefine.base.config.value_types import WrongValue, shown
+from zoerefine.base.errors import UserError
+from zoerefine.base.yaml.keys import nested
+from zoerefine.base.yaml.read import (
+    Document,
+    YamlError,
+    load_yaml,
+    parse_yaml,
+    plain_value,
+    read_yaml,
+)
+from zoerefine.base.yaml.write import dump_yaml, same_data
+
+OLDER, SWITCH = "HPO", "USE_HPO"
+NUMBER = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
+RANGE = re.compile(rf"({NUMBER})\s*\.\.\s*({NUMBER})(?:\s+(log)|\s+step\s+({NUMBER}))?")
+
+
+@dataclass(frozen=True)
+class SpaceSource:
+    """A SEARCH tree as it is written.
+
+    Attributes:
+        document: where it stands.
+        prefix: the path of the tree there, with a last dot; empty where it is the whole document.
+    """
+
+    tree: Mapping[str, Any]
+    document: Document
+    prefix: str = ""
+
+    def read(self, keys: SearchedKeys) -> dict[str, Any]:
+        """The tree with every value as its key's type. Raises `UserError` with its place."""
+
+        def here(place: str) -> str:
+            return self.prefix + place.removeprefix(f"{SEARCH}.")
+
+        try:
+            return read_search(self.tree, lambda place: self.document.text(here(place)), keys)
+        except WrongValue as wrong:
+            raise UserError(f"{self.document.where(here(wrong.key))}: {wrong}") from None
+
+
+def space_in_config(document: Document) -> SpaceSource | None:
+    """The space that a script's config holds. Raises `UserError` where it holds two."""
+    tree = document.tree
+    older = older_section(tree)
+    if SEARCH in tree and older is not None:
+        raise UserError(f"{document.name} has both {SEARCH} and {OLDER}: keep one")
+    if older is not None:
+        return SpaceSource(from_older_form(older), document, f"{OLDER}.")
+    if tree.get(SEARCH) is None:
+        return None
+    return SpaceSource(tree[SEARCH], document, f"{SEARCH}.")
+
+
+def older_section(tree: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The section of the older form; None where there is none or it is switched off."""
+    older = tree.get(OLDER)
+    is_on = isinstance(older, Mapping) and switched_on(tree) and switched_on(older)
+    return older if is_on else None
+
+
+def switched_on(tree: Mapping[str, Any]) -> bool:
+    """Whether a tree of the older form is not switched off."""
+    return tree.get(SWITCH) is not False
+
+
+def from_older_form(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A tree of the older form as SEARCH: without switches, and each single value as a list."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if key == SWITCH:
+            continue
+        if isinstance(value, Mapping):
+            if switched_on(value) and (inside := from_older_form(value)):
+                found[key] = inside
+        else:
+            found[key] = value if isinstance(value, list) else [value]
+    return found
+
+
+def without_space(document: Document) -> str:
+    """A config's text without the sections that describe a search.
+
+    Their lines are cut out, so that all others stay as they are written. Where the sections are
+    not lines of their own, the config is written anew, without its comments.
+    """
+    sections = {SEARCH} | ({OLDER, SWITCH} if older_section(document.tree) is not None else set())
+    rest = {key: value for key, value in document.tree.items() if key not in sections}
+    if len(rest) == len(document.tree):
+        return "".join(f"{line}\n" for line in document.lines)
+    if document.name.endswith(".json"):
+        return json.dumps(rest, indent=2) + "\n"
+    kept, inside = [], False
+    for line in document.lines:
+        if line[:1] not in ("", " ", "\t", "#"):  # a top-level key
+            inside = line.partition(":")[0].strip().strip("'\"") in sections
+        if not inside or line.startswith("#"):  # a comment there may belong to the next key
+            kept.append(line)
+    text = "".join(f"{line}\n" for line in kept)
+    try:
+        exact = same_data(load_yaml(text) or {}, rest)
+    except YamlError:  # e.g. an alias of something inside a section
+        exact = False
+    return text if exact else dump_yaml(rest)
+
+
+def space_in_file(path: Path) -> SpaceSource:
+    """A file with a SEARCH tree, under that name or by itself. Raises `UserError`."""
+    document = read_yaml(path)
+    return space_in_config(document) or SpaceSource(document.tree, document)
+
+
+def space_of_words(words: Sequence[str]) -> list[SpaceSource]:
+    """The spaces of `KEY=LOW..HIGH [log | step S]` and `KEY=[A, B]`. Raises `UserError`."""
+    return [space_of_word(word) for word in words]
+
+
+def space_of_word(word: str) -> SpaceSource:
+    """The space of one option --search."""
+    key, equals, text = (part.strip() for part in word.partition("="))
+    found = RANGE.fullmatch(text)
+    if found:
+        low, high, log, step = found.groups()
+        value: Any = {"low": plain_value(low), "high": plain_value(high)}
+        value |= {"log": True} if log else {"step": plain_value(step)} if step else {}
+    else:
+        try:
+            value = parse_yaml(text).tree
+        except YamlError:
+            value = None
+    if not (key and equals and isinstance(value, list | dict)):
+        raise UserError(
+            f"--search {shown(word)} is neither KEY=LOW..HIGH, KEY=LOW..HIGH log, KEY=LOW..HIGH "
+            "step S nor KEY=[A, B]"
+        )
+    tree = nested(key.split("."), value)
+    return SpaceSource(tree, Document(tree, {}, "--search"))
+
+
+def combined(trees: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several SEARCH trees as one: a key of a later tree replaces that of an earlier one."""
+    found: dict[str, Any] = {}
+    for tree in trees:
+        for key, value in tree.items():
+            earlier = found.get(key)
+            both = is_group(earlier) and is_group(value)
+            found[key] = combined([earlier, value]) if both else value  # type: ignore[list-item]
+    return found
+
+
+def is_group(value: Any) -> bool:
+    """Whether a value of a SEARCH tree holds keys, and is no range."""
+    return isinstance(value, Mapping) and not {"low", "high"} <= set(value)

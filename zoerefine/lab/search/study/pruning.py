@@ -1,0 +1,98 @@
+"""When a trial is pruned: before training by a limit, or at a step by its objective so far.
+
+A pruner function takes the steps of a trial and returns an Optuna pruner. To add one, write it
+here and add its row to `PRUNERS` in `zoerefine/base/registries.py`.
+"""
+
+import copy
+from collections.abc import Container, Mapping
+
+import optuna
+from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from zoerefine.lab.search.study.criteria import Criteria
+from zoerefine.lab.search.study.trials import VALUES_AT_STEPS, values_at_steps
+
+# A study with several objectives as a pruner sees it: with the first objective alone.
+#
+# Optuna records values at steps, and prunes, only where there is a single objective; its TPE
+# cannot read such values of a pruned trial where there are several. So they are kept in an
+# attribute of the trial, and Optuna's pruners get a view of the study that has them and one
+# direction.
+
+
+class FirstObjective(optuna.Study):
+    """The view. Its methods that need the values of finished trials are not for use."""
+
+    def __init__(self, study: optuna.Study, storage: optuna.storages.BaseStorage) -> None:
+        super().__init__(study.study_name, storage)
+
+    @property
+    def directions(self) -> list[StudyDirection]:
+        return super().directions[:1]
+
+    def get_trials(
+        self, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        return [with_values(one) for one in super().get_trials(deepcopy, states)]
+
+    def is_pruned(
+        self, trial_id: int, step: int, value: float, pruner: optuna.pruners.BasePruner
+    ) -> bool:
+        """Record the first objective at a step of a trial; whether the pruner stops the trial.
+
+        A step that was recorded before keeps its value, as in Optuna's own `Trial.report`.
+        """
+        known = values_at_steps(self._storage.get_trial(trial_id))
+        values = {str(number): one for number, one in {step: value, **known}.items()}
+        self._storage.set_trial_user_attr(trial_id, VALUES_AT_STEPS, values)
+        return pruner.prune(self, with_values(self._storage.get_trial(trial_id)))
+
+
+def with_values(trial: FrozenTrial) -> FrozenTrial:
+    """A copy of a trial with the values at its steps where pruners look for them."""
+    copied = copy.copy(trial)
+    copied.intermediate_values = values_at_steps(trial)
+    return copied
+
+
+def prune_reason_before_training(criteria: Criteria, figures: Mapping[str, float]) -> str:
+    """Which limits a config exceeds by what is known before training; empty if none."""
+    exceeded = [name for name, excess in criteria.excess(figures).items() if excess > 0]
+    return f"too many {' and '.join(exceeded)}: not trained" if exceeded else ""
+
+
+def auto(steps: int) -> BasePruner:
+    """`median` where there is a single objective, `none` where there are several."""
+    return SingleObjectiveMedian(n_warmup_steps=steps // 4)
+
+
+class SingleObjectiveMedian(MedianPruner):
+    """Prunes no study with several objectives.
+
+    A trial that is worse in the first one can be a point of the Pareto front by the others, such as
+    a small network.
+    """
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        return not isinstance(study, FirstObjective) and super().prune(study, trial)
+
+
+def median(steps: int) -> BasePruner:
+    """Prune where the objective is worse than the median of the earlier trials at the same step.
+
+    Not in the first quarter of the steps, where the learning rate may still rise.
+    """
+    return MedianPruner(n_warmup_steps=steps // 4)
+
+
+def halving(steps: int) -> BasePruner:
+    """Successive halving: only the best quarter of the trials continues after each rung."""
+    return SuccessiveHalvingPruner()
+
+
+def none(steps: int) -> BasePruner:
+    """No pruning."""
+    return NopPruner()

@@ -1,0 +1,192 @@
+"""How the values of new trials are chosen: one function for each name of STUDY.SAMPLER.
+
+A sampler function takes a seed and returns an Optuna sampler. Each trial is sampled by a fresh
+sampler, so the function must not keep state. To add one, write it here and add its row to
+`SAMPLERS` in `zoerefine/base/registries.py`.
+"""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from itertools import count, takewhile
+from typing import Any
+
+from optuna import Study
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState
+
+from zoerefine.base.registries import SAMPLERS
+
+# A sampler that takes another one for each trial, by what the study searches.
+#
+# The rule follows Optuna's AutoSampler (samplers/auto_sampler of OptunaHub). A program downloads
+# that one as code when it uses it, so here the rule is written for our own samplers:
+#
+# - with choices or branches `tpe`, which handles both;
+# - with ranges alone `gp`, which needs the fewest trials, until its cost grows with their number;
+# - after that `cmaes`, or `tpe` for a single range, or `nsga2` for several objectives.
+
+MANY = 250  # completed trials: fitting a Gaussian process takes a second then
+
+
+class Auto(BaseSampler):
+    """Samples one trial by the sampler that fits."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.chosen: BaseSampler | None = None  # at the first call; it may keep state of the trial
+
+    def _choose(self, study: Study) -> BaseSampler:
+        if self.chosen is None:
+            self.chosen = self._make(study)
+        return self.chosen
+
+    def _make(self, study: Study) -> BaseSampler:
+        trials = study.get_trials(deepcopy=False)
+        completed = sum(one.state == TrialState.COMPLETE for one in trials)
+        name = sampler_name(distributions_of(trials), len(study.directions), completed)
+        made: BaseSampler = SAMPLERS.load(name)(self.seed)
+        return made
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self._choose(study).infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return self._choose(study).sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        chosen = self._choose(study)
+        return chosen.sample_independent(study, trial, param_name, param_distribution)
+
+
+def distributions_of(trials: list[FrozenTrial]) -> dict[str, BaseDistribution]:
+    """What the trials have drawn from, by parameter; values that never vary are left out."""
+    found = {name: one for trial in trials for name, one in trial.distributions.items()}
+    return {name: one for name, one in found.items() if not one.single()}
+
+
+def sampler_name(space: dict[str, BaseDistribution], objectives: int, completed: int) -> str:
+    """The sampler for the next trial, after so many completed ones."""
+    # A branch is a choice, too.
+    only_ranges = not any(isinstance(one, CategoricalDistribution) for one in space.values())
+    if completed < MANY:
+        return "gp" if only_ranges else "tpe"
+    if objectives > 1:
+        return "nsga2"
+    return "cmaes" if only_ranges and len(space) > 1 else "tpe"
+
+
+POPULATION = 20  # of `nsga2`; Optuna's 50 are more trials than most studies have
+
+
+def tpe(seed: int) -> BaseSampler:
+    """Tree-structured Parzen estimator, multivariate.
+
+    It is grouped, because the keys of a branch exist only in the trials that chose the branch.
+    """
+    return TPESampler(seed=seed, multivariate=True, group=True)
+
+
+def gp(seed: int) -> BaseSampler:
+    """Gaussian process, for few and slow trials of ranges. Needs SciPy.
+
+    The first ten trials are random, and so are the keys of branches.
+    """
+    return ResumableGP(seed=seed, warn_independent_sampling=False)
+
+
+def cmaes(seed: int) -> BaseSampler:
+    """Covariance matrix adaptation, for many trials of ranges. Needs the package `cmaes`."""
+    from zoerefine.lab.search.study.cma_es import CmaEs
+
+    return CmaEs(seed)
+
+
+def nsga2(seed: int) -> BaseSampler:
+    """The genetic algorithm NSGA-II, for many trials with several objectives."""
+    return NSGAIISampler(seed=seed, population_size=POPULATION)
+
+
+def auto(seed: int) -> BaseSampler:
+    """One of the samplers above, by the space and the number of trials (`auto_sampler.py`)."""
+    return Auto(seed)
+
+
+def random(seed: int) -> BaseSampler:
+    """Independent uniform samples."""
+    return RandomSampler(seed=seed)
+
+
+def grid(seed: int) -> BaseSampler:
+    """Every combination once.
+
+    `enqueue_grid` queues all combinations before the first trial begins; a queued trial has its
+    values and samples nothing.
+    """
+    return RandomSampler(seed=seed)
+
+
+class ResumableGP(GPSampler):
+    """A trial whose worker was killed while it got its values gets the same ones again.
+
+    Optuna's sampler records what it sampled, and keeps away from what running trials have. It would
+    keep away from the trial's own values.
+    """
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        recorded = (trial.system_attrs.get(f"gp:relative_params:{part}", "") for part in count())
+        if text := "".join(takewhile(bool, recorded)):
+            sampled: dict[str, Any] = json.loads(text)
+            return sampled
+        return super().sample_relative(study, trial, search_space)
+
+
+class TrialSampler(BaseSampler):
+    """Samples one trial: its values follow from the study's seed, its number and earlier trials.
+
+    They do not depend on what was sampled before in the process. A value that is sampled alone
+    follows from its name, too: where a worker is killed between two values of a trial, the next
+    worker samples those that are missing as the first one would have.
+    """
+
+    def __init__(self, make: Callable[[int], BaseSampler], seed: int, number: int) -> None:
+        self.make, self.seed, self.number = make, seed, number
+        self.inner = make(self._seed_of(""))
+
+    def _seed_of(self, name: str) -> int:
+        """32 bits for a parameter; for the empty name, of what is sampled together."""
+        digest = sha256(f"{self.seed} {self.number} {name}".encode()).digest()
+        return int.from_bytes(digest[:4], "big")
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self.inner.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return self.inner.sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        sampler = self.make(self._seed_of(param_name))
+        return sampler.sample_independent(study, trial, param_name, param_distribution)

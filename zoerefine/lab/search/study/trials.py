@@ -1,0 +1,127 @@
+"""What a trial's record in the study's database says.
+
+A trial keeps its number, and so its run directory, when another worker continues it. Its user
+attributes are:
+
+    worker           name of the worker that runs it, or ran it last
+    claim            id of that worker's claim; empty while the trial waits for a worker
+    lost_claims      claims whose workers died
+    figures          what was measured, by objective
+    values_at_steps  the first objective at each step, where there are several objectives
+    reason           why it was pruned or failed
+    known_from       of a trial that ended in an earlier study: that study's id, its number there,
+                     and its run directory
+    duplicate_of     number of an earlier trial with the same values; a duplicate is not run
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from optuna import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from zoerefine.base.run_dir import RunDir
+
+TAKEN_FROM = "taken from "  # and an earlier study's id: an attribute of a study
+VALUES_AT_STEPS = "values_at_steps"
+STATE_WORDS = {
+    "RUNNING": "running",
+    "COMPLETE": "completed",
+    "PRUNED": "pruned",
+    "FAIL": "failed",
+    "WAITING": "waiting",
+}
+SCRIPT_STUDY = "study.yaml"  # of a study whose trials are launches of a script
+
+
+def trial_run(study: RunDir, number: int) -> RunDir:
+    """The run directory of a trial."""
+    return RunDir(study.path / "trials" / f"{number:04d}")
+
+
+def settings_file(study: RunDir) -> Path:
+    """The file with a study's name, its STUDY and its SEARCH."""
+    script = study.path / SCRIPT_STUDY
+    return script if script.exists() else study.config_file
+
+
+def without_duplicates(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The trials that count."""
+    return [trial for trial in trials if not is_duplicate(trial)]
+
+
+def is_duplicate(trial: FrozenTrial) -> bool:
+    """Whether an earlier trial has the same values."""
+    return "duplicate_of" in trial.user_attrs
+
+
+def is_known(trial: FrozenTrial) -> bool:
+    """Whether a trial was taken from an earlier study, where it ended."""
+    return "known_from" in trial.user_attrs
+
+
+def skipped_numbers(study: Study) -> int:
+    """How many numbers of earlier studies have no trial in a study that knows their trials.
+
+    Values follow from a trial's number: with these added, no trial repeats an earlier one.
+    """
+    taken = [one for key, one in study.user_attrs.items() if key.startswith(TAKEN_FROM)]
+    return sum(one["numbers"] - len(one["known"]) for one in taken)
+
+
+def longest_trial(trials: Sequence[FrozenTrial]) -> int:
+    """The highest step that a completed trial has reported; 0 where none has."""
+    completed = (one for one in trials if one.state == TrialState.COMPLETE)
+    return max((max(values_at_steps(one), default=0) for one in completed), default=0)
+
+
+def values_at_steps(trial: FrozenTrial) -> dict[int, float]:
+    """The first objective at each step that a trial has reported."""
+    kept = trial.user_attrs.get(VALUES_AT_STEPS)
+    if kept is None:  # of a single objective
+        return trial.intermediate_values
+    return {int(step): value for step, value in kept.items()}
+
+
+def has_begun(trial: FrozenTrial) -> bool:
+    """Whether a worker has had the trial; one that has not waits in the queue."""
+    return trial.state != TrialState.WAITING or "claim" in trial.user_attrs
+
+
+def is_claimed(trial: FrozenTrial) -> bool:
+    """Whether a worker has the trial; a running one without a claim lost its worker at once."""
+    return bool(trial.user_attrs.get("claim"))
+
+
+def params_key(params: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
+    """A key that is the same for equal parameters, where 0.1 + 2 * 0.1 equals 0.3."""
+    return frozenset(
+        (name, float(f"{value:.12g}") if isinstance(value, float) else value)
+        for name, value in params.items()
+    )
+
+
+def reason_of(trial: FrozenTrial) -> str:
+    """Why a trial failed or was pruned."""
+    return str(trial.user_attrs.get("reason", ""))
+
+
+def exceeded_limits(trial: FrozenTrial) -> list[str]:
+    """The objectives of a trial that exceed their limits."""
+    return [name for name, excess in trial.constraints.items() if excess > 0]
+
+
+def best_trials(study: Study) -> list[FrozenTrial]:
+    """The best trial within the limits, or the Pareto front of several objectives."""
+    front = [trial for trial in study.best_trials if not exceeded_limits(trial)]
+    front.sort(key=lambda trial: (trial.values, trial.number))
+    return front if len(study.directions) > 1 else front[:1]
+
+
+def format_values(values: Mapping[str, Any]) -> str:
+    """Parameters or figures on one line, e.g. `TRAIN.LR 0.003, MODEL.BASE 16`."""
+    return ", ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in values.items()
+    )

@@ -1,1 +1,0 @@
-"""From lists in a config to the best trial."""

@@ -1,1 +1,0 @@
-"""Runs that other trackers recorded on this machine: MLflow, W&B (offline) and TensorBoard."""
