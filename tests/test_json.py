@@ -35,11 +35,11 @@ def documented(what):
 def test_runs(document, study):
     found = document("runs", study.path.parent)
     assert list(found) == documented("`runs`")
-    assert len(found["runs"]) == 5  # the study, three trials and the best
+    assert len(found["runs"]) == 4  # three trials and the best
     for row in found["runs"]:
         assert set(row) == set(documented("a run of `runs`"))
     best = next(row for row in found["runs"] if row["path"].endswith("/best"))
-    assert best["state"] == "finished" and best["metrics"]["val.refined.abs_rel"] > 0
+    assert best["state"] == "finished" and best["metrics"]["test.refined.abs_rel"] > 0
     assert len(document("runs", study.path.parent, "--limit", 2)["runs"]) == 2
 
 

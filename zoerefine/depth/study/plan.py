@@ -52,8 +52,8 @@ def facts(cfg: Config, enqueued: Sequence[Path], earlier: Sequence[Path]) -> dic
     """The plan for programs. Raises as `plan`."""
     space, criteria = read_space(cfg.SEARCH), read_criteria(cfg)
     found = plan_facts(space, cfg.STUDY, criteria.directions)
-    found["limits"] = {limit.name: limit.at_most for limit in criteria.limits}
     found |= first_facts(OwnTraining(cfg), enqueued, earlier)
+    found["limits"] = {limit.name: limit.at_most for limit in criteria.limits}
     found["estimate"] = vars(estimate(cfg, found["trials"])) if cfg.DATA.ROOT else None
     return found
 
