@@ -26,7 +26,8 @@ GROWN = 4 / 3
 
 
 def pytest_configure(config):
-    if not hasattr(config, "workerinput"):  # a worker reports to the process that started it
+    # A worker reports to the process that started it; `-p no:cacheprovider` leaves no place.
+    if not hasattr(config, "workerinput") and config.pluginmanager.hasplugin("cacheprovider"):
         config.pluginmanager.register(Notes(config))
 
 

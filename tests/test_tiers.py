@@ -57,6 +57,11 @@ def test_the_marker_of_the_full_tier_selects_what_is_listed(suite, tmp_path):
     assert noted == {"test_one.py::test_b[two]": 0.0}
 
 
+def test_without_a_cache_nothing_is_noted(suite, tmp_path):
+    assert "1 passed, 3 deselected" in suite("-m", "full", "-p", "no:cacheprovider")
+    assert not (tmp_path / ".pytest_cache").exists()
+
+
 def test_long_files_are_first(suite):
     shown = suite("--collect-only")
     assert shown.index("test_c") < shown.index("test_a")
