@@ -1,6 +1,8 @@
 """The loader: the right bytes in the right order with any threads, resumed anywhere; batches."""
 
+import json
 import threading
+from itertools import islice, zip_longest
 
 import numpy as np
 import pytest
@@ -168,12 +170,35 @@ def test_ranks_share_every_sample_once(cache, world_size):
     assert sorted(flat(samples)) == list(range(len(cache)))
 
 
-def test_the_state_counts_the_batches_that_were_taken(cache):
-    plain = loader(cache)
-    iterator = iter(plain)
-    next(iterator)
-    next(iterator)
-    assert plain.state_dict() == {"epoch": 0, "batch": 2}
+@settings(max_examples=25)
+@given(
+    order=st.sampled_from(list(ORDERS)),
+    parts=st.lists(st.tuples(st.integers(0, 8), st.integers(1, 4)), min_size=1, max_size=4),
+)
+def test_a_state_keeps_to_the_semantics_of_torchs_stateful_samplers(cache, order, parts):
+    """It counts what was taken, is plain data of its own, and is loaded with any number of ranks.
+
+    The end of an epoch is the beginning of the next one.
+    """
+    plain = loader(cache, order=order)
+    expected = flat(indices(plain) for _ in parts)
+    state, seen = plain.state_dict() | {"epoch": 0}, []
+    for count, world in parts:
+        ranks = [loader(cache, order=order, rank=rank, world=world) for rank in range(world)]
+        taken = []
+        for one in ranks:
+            one.load_state_dict(state)
+            running = iter(one)
+            taken.append(indices(islice(running, count)))
+            stopped = json.dumps(one.state_dict())
+            running.close()  # what was read ahead does not count
+            assert one.state_dict() == json.loads(stopped) == ranks[0].state_dict()
+        whole = [flat(zip_longest(*batch)) for batch in zip(*taken, strict=True)]
+        seen += [[index for index in batch if index is not None] for batch in whole]
+        before, state = state, ranks[0].state_dict()
+        ranks[0].load_state_dict(before)
+        assert state != before or not count  # a state does not change with its loader
+    assert seen == expected[: len(seen)]
 
 
 def test_a_config_may_choose_every_order():
