@@ -7,6 +7,10 @@ EXTRAS := requirements-extras.lock requirements-engines.lock requirements-docs.l
 READY := $(VENV)/.installed
 # Not a package of the environment: without TensorRT it cannot be imported, only read.
 TORCH_TENSORRT := $(VENV)/torch-tensorrt
+# An environment without torch, and what tests of the laboratory's optional parts need in it.
+LAB := $(VENV)/lab
+LAB_READY := $(LAB)/.installed
+LAB_EXTRAS := requirements-extras.lock requirements-trackers.lock requirements-archive.lock
 # A fresh environment with the wheel.
 PACKAGE := $(VENV)/package
 EXTRAS_READY := $(VENV)/.extras-installed
@@ -24,7 +28,7 @@ KILLS := 1
 # What oneDNN may use of the processor. A processor that has less ignores the rest.
 PROCESSORS := AVX2 AVX512_CORE AVX512_CORE_BF16
 
-.PHONY: help demo test test-full test-all durations fuzz test-processors check lint format docs package bench install clean
+.PHONY: help demo test test-full test-all test-lab durations fuzz test-processors check lint format docs package bench install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -40,6 +44,10 @@ test-full: install $(EXTRAS_READY) ## run the tests that `make test` leaves out
 
 test-all: KILLS := 3
 test-all: test test-full ## run every test
+
+test-lab: $(LAB_READY) ## run the quick tier of base and lab in an environment without torch
+	@OMP_NUM_THREADS=1 ZOEREFINE_TEST_KILLS=$(KILLS) $(LAB)/bin/python -m pytest -m "not full" \
+	  --max-worker-restart 0 -p no:cacheprovider $(SPREAD) tests/base tests/lab
 
 durations: ## print which tests grew by more than a third (WRITE=1: make that the new table)
 	@$(BIN)/python -m tests.durations $(if $(WRITE),--write)
@@ -107,6 +115,18 @@ $(EXTRAS_READY): $(EXTRAS) requirements-torch-tensorrt.lock $(READY)
 	  --target $(TORCH_TENSORRT) -r requirements-torch-tensorrt.lock \
 	  || echo "Torch-TensorRT cannot be installed here: tests that read it are skipped"
 	@touch $(EXTRAS_READY)
+
+$(LAB_READY): $(LOCK) $(LAB_EXTRAS) pyproject.toml
+	@echo "installing the pinned requirements without torch into $(LAB)"
+	@test -x $(LAB)/bin/python || $(PYTHON) -m venv $(LAB)
+	@grep -v '^torch==' $(LOCK) >$(LAB)/requirements.lock
+	@$(LAB)/bin/python -m pip install --quiet --disable-pip-version-check -r $(LAB)/requirements.lock
+	@for list in $(LAB_EXTRAS); do \
+	  $(LAB)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -c $(LAB)/requirements.lock -r $$list \
+	  || echo "$$list cannot be installed here: tests that need it are skipped"; done
+	@$(LAB)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(LAB_READY)
 
 clean: ## remove what the demo made (runs of other names stay)
 	rm -rf data/synthetic caches runs/demo docs/_build

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.lab.search.gated_network import GATE
+from tests.lab.search.gate import GATE
 from tests.ports import reserved_port
 
 CHECKOUT = Path(__file__).resolve().parents[1]

@@ -1,16 +1,15 @@
-"""Fixtures that many tests use: a tiny synthetic world, a tiny config, scripts as processes."""
+"""Fixtures that many tests use: scripts as processes, a Slurm, a browser, another user."""
 
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import settings
 
 from tests.cluster import three_nodes
@@ -18,21 +17,12 @@ from tests.foreign import ForeignRepository
 from tests.machine_faults import OtherUser, SmallDisk
 from tests.processes import platform_command, run_script
 from tests.slurm import slurm_on_this_machine
-from zoerefine.base.config import load_config
-from zoerefine.base.files.atomic import digest_file, digest_json
-from zoerefine.base.files.locks import lock
 from zoerefine.base.progress import be_quiet
-from zoerefine.base.run_dir import RunDir
-from zoerefine.depth.data.synthetic import synthesize
-from zoerefine.depth.exporting.bundle.bundle import read_manifest
-from zoerefine.depth.exporting.bundle.trust import trust
-from zoerefine.depth.exporting.engine_kinds import engine_kind
-from zoerefine.depth.exporting.export import export
-from zoerefine.depth.training.checkpoint import load_refiner, save_best
-from zoerefine.depth.training.job import run_training
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-pytest_plugins = ("tests.durations", "tests.tiers")
+pytest_plugins = ["tests.tiers", "tests.durations", "tests.without_torch"]
+if find_spec("torch"):
+    pytest_plugins += ["tests.depth_fixtures"]
 
 settings.register_profile("machines differ", deadline=None)  # no test measures time
 settings.load_profile("machines differ")
@@ -41,20 +31,6 @@ settings.load_profile("machines differ")
 # processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-# Frames of 64x48 pixels packed at 32x24: a whole training takes about a second.
-TINY = """
-RUN: {NAME: tiny}
-DATA: {VAL_FRACTION: 0.25, TEST_FRACTION: 0.25}
-CACHE: {HEIGHT: 24, WIDTH: 32}
-LOADER: {BATCH: 4}
-MODEL: {BASE: 4}
-TRAIN: {EPOCHS: 2, LOG_EVERY: 1}
-"""
-
-# What decides the content of an aoti bundle.
-AOTI_SCRIPT = CHECKOUT / "tests" / "depth" / "exporting" / "aoti_without_torchscript.py"
-AOTI_CODE = "exporting", "model", "data"
 
 CHROMIUM = (
     "--headless",
@@ -82,86 +58,6 @@ def trusted_bundles(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="session")
-def world(tmp_path_factory):
-    """A synthetic world of 4 scenes, a clip of 4 frames each. Tests must not change it."""
-    root = tmp_path_factory.mktemp("world") / "world"
-    synthesize(root, scenes=4, clips=1, frames=4, seed=0, height=48, width=64)
-    return root
-
-
-@pytest.fixture
-def tiny(tmp_path, world, monkeypatch):
-    """A config file for that world. The current folder is the test's own."""
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
-    return path
-
-
-@pytest.fixture(scope="session")
-def exported_run(world, tmp_path_factory):
-    """A trained run with a torchscript fp32 bundle. Tests must not change it.
-
-    It is not calibrated, and its refiner's heads are random, so that refined depth differs clearly
-    from pseudo depth, and its spread differs from pixel to pixel.
-    """
-    folder = tmp_path_factory.mktemp("exported")
-    (folder / "tiny.yaml").write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
-    folders = ("RUN.ROOT", str(folder / "runs"), "CACHE.ROOT", str(folder / "caches"))
-    options = (*folders, "TRAIN.EPOCHS", "1", "TRAIN.CALIBRATE", "False")
-    run = run_training(load_config(folder / "tiny.yaml", list(options)))
-    torch.use_deterministic_algorithms(False)
-    refiner = load_refiner(run)
-    torch.manual_seed(0)
-    torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.3)
-    torch.nn.init.normal_(refiner.get_parameter("backbone.scale_head.weight"), std=10.0)
-    save_best(run, refiner.state_dict())
-    export(run, "torchscript", "fp32")
-    return run
-
-
-@pytest.fixture(scope="session")
-def study(world, tmp_path_factory):
-    """A finished study with its best run trained and exported. Tests must not change it."""
-    folder = tmp_path_factory.mktemp("study")
-    (folder / "study.yaml").write_text(
-        TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, ")
-        + "STUDY: {TRIALS: 3, EPOCHS: 1, THEN: train}\n"
-        + "SEARCH:\n  TRAIN: {LR: {low: 1.0e-4, high: 1.0e-2, log: true}}\n"
-        + "  MODEL: {MAX_LOG: [0.5, 1]}\n"
-    )
-    found = run_script(folder, "search", "--config", "study.yaml")
-    assert found.returncode == 0, found.stderr
-    run = RunDir(Path(found.stdout.splitlines()[-1]))
-    export(RunDir(run.path / "best"), "torchscript", "fp32")
-    return run
-
-
-@pytest.fixture(scope="session")
-def aoti_bundle(request, trusted_bundles):
-    """An aoti fp32 bundle of a random refiner, built where TorchScript raises. Not to be changed.
-
-    It is kept in pytest's cache, since a build takes most of a minute.
-    """
-    missing = engine_kind("aoti").missing_requirement()
-    if missing:
-        pytest.skip(missing)
-    package = CHECKOUT / "zoerefine" / "depth"
-    code = [path for part in AOTI_CODE for path in (package / part).rglob("*.py")]
-    digest = digest_json([torch.__version__, *sorted(map(digest_file, [*code, AOTI_SCRIPT]))])[:16]
-    folder = Path(request.config.cache.mkdir("aoti"))
-    path = folder / f"{digest}.pt2"
-    with lock(folder / ".lock"):  # another worker may build it
-        if not path.exists():
-            module = "tests.depth.exporting.aoti_without_torchscript"
-            command = [sys.executable, "-W", "ignore", "-m", module, path]
-            done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
-            assert (done.returncode, done.stderr) == (0, "")
-    trust(read_manifest(path)["digest"], path)  # it may have been built by other tests
-    return path
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """A Ray cluster of three nodes: its address, the nodes by name, the folder of their homes."""
@@ -183,26 +79,6 @@ def slurm(slurm_cluster, monkeypatch):
     for name in ("SLURM_CONF", "PATH"):
         monkeypatch.setenv(name, slurm_cluster.environment[name])
     return slurm_cluster
-
-
-@pytest.fixture(scope="session")
-def small_zoedepth(tmp_path_factory):
-    """A folder with a ZoeDepth of a few thousand weights, untrained. Tests must not change it."""
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed here")
-    backbone = transformers.BeitConfig(
-        image_size=384, num_hidden_layers=4, hidden_size=16, num_attention_heads=2,
-        intermediate_size=32, use_relative_position_bias=True, reshape_hidden_states=False,
-        out_features=["stage1", "stage2", "stage3", "stage4"],
-    )  # fmt: skip
-    config = transformers.ZoeDepthConfig(
-        backbone_config=backbone, backbone_hidden_size=16, neck_hidden_sizes=[8, 8, 8, 8],
-        fusion_hidden_size=8, bottleneck_features=8, num_relative_features=4,
-        bin_embedding_dim=8, num_attractors=[2, 2, 2, 1],
-    )  # fmt: skip
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("zoedepth")
-    transformers.ZoeDepthForDepthEstimation(config).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture
@@ -256,22 +132,6 @@ def start_script(tmp_path):
     for process in started:
         process.kill()
         process.communicate()
-
-
-@pytest.fixture
-def script_of(tmp_path):
-    """Run a verb of the console script: script_of("doctor", ...) -> finished process."""
-
-    def run(verb, *words):
-        return subprocess.run(
-            [sys.executable, "-m", "zoerefine", verb, *map(str, words)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
-
-    return run
 
 
 @pytest.fixture(scope="session")

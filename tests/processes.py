@@ -1,5 +1,6 @@
 """Commands that tests run, and what the system says of processes."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,11 +30,20 @@ def platform_command(name, *words):
     return [sys.executable, CHECKOUT / "platform" / f"{name}.py", *map(str, words)]
 
 
-def run_script(folder, name, *words):
+def zoerefine_command(*words):
+    return [sys.executable, "-m", "zoerefine", *map(str, words)]
+
+
+def run_script(folder, name, *words, env=None):
     """Run the command of platform/<name>.py in a folder, in a fork where that is the same."""
-    if needs_a_new_process():
-        command = platform_command(name, *words)
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
-    verb = "run" if name == "run_from_commit" else name
-    done = run_verb([verb, *words], folder)
-    return subprocess.CompletedProcess([verb, *words], done.code, done.out, done.err)
+    return run_zoerefine(folder, "run" if name == "run_from_commit" else name, *words, env=env)
+
+
+def run_zoerefine(folder, *words, env=None):
+    """Run a command in a folder, in a fork where that is the same; `env` adds variables."""
+    words, env = list(map(str, words)), env or {}
+    if needs_a_new_process(env):
+        pipes = {"capture_output": True, "text": True, "timeout": 900}
+        return subprocess.run(zoerefine_command(*words), cwd=folder, env=os.environ | env, **pipes)
+    done = run_verb(words, folder, env)
+    return subprocess.CompletedProcess(words, done.code, done.out, done.err)

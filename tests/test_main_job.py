@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TINY
+from tests.depth_fixtures import TINY
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.commands import head_commit, uncommitted_files
 from zoerefine.lab.launch.record.show import show_run

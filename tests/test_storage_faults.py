@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TINY
+from tests.depth_fixtures import TINY
 from tests.machine_faults import CHECKOUT, OtherUser, SmallDisk
 from tests.verb_server import VerbServer
 from zoerefine.depth.data.layouts.habitatdyn import RGB, ZOE

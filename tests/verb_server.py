@@ -23,27 +23,29 @@ from functools import cache
 from pathlib import Path
 
 LOADED = (
-    "torch",
     "cv2",
     "matplotlib.figure",
     "matplotlib.backends.backend_agg",
     "optuna",
     "rich.table",
+    "zoerefine.lab.analysis.analyze",
+    "zoerefine.lab.analysis.diff",
+    "zoerefine.lab.search.driver",
+    "zoerefine.lab.search.display.dashboard",
+    "zoerefine.lab.launch.launcher",
+    "zoerefine.commands.run",
+)
+LOADED_WITH_TORCH = (
+    "torch",
     "zoerefine.depth.training.job",
     "zoerefine.depth.training.check.checks",
     "zoerefine.depth.training.check.profile",
     "zoerefine.depth.exporting.export",
     "zoerefine.depth.exporting.show",
     "zoerefine.depth.infer.pipeline",
-    "zoerefine.lab.analysis.analyze",
-    "zoerefine.lab.analysis.diff",
-    "zoerefine.lab.search.driver",
     "zoerefine.depth.study.trials",
-    "zoerefine.lab.search.display.dashboard",
-    "zoerefine.lab.launch.launcher",
-    "zoerefine.commands.run",
+    "transformers.models.zoedepth.modeling_zoedepth",
 )
-LOADED_IF_INSTALLED = ("transformers.models.zoedepth.modeling_zoedepth",)
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 # Variables that count when a process starts: a fork would not see a change.
@@ -121,14 +123,14 @@ def changed_variables():
     return {name: new.get(name) for name in {*old, *new} if old.get(name) != new.get(name)}
 
 
-def needs_a_new_process():
-    """Whether a variable has changed that Python or a library reads only at its start."""
-    return any(name.startswith(READ_AT_START) for name in changed_variables())
+def needs_a_new_process(env):
+    """Whether a variable differs that Python or a library reads only at its start."""
+    return any(name.startswith(READ_AT_START) for name in changed_variables() | env)
 
 
-def run_verb(words, cwd, **options):
+def run_verb(words, cwd, env=None, **options):
     """Run a command in the tests' environment and the folder `cwd`; options as `run` has them."""
-    return own_server()[0].run(words, cwd, changed_variables(), **options)
+    return own_server()[0].run(words, cwd, changed_variables() | (env or {}), **options)
 
 
 def serve():
@@ -137,8 +139,8 @@ def serve():
 
     for name in LOADED:
         importlib.import_module(name)
-    for name in LOADED_IF_INSTALLED:
-        with suppress(ImportError):
+    with suppress(ModuleNotFoundError):  # of torch or transformers
+        for name in LOADED_WITH_TORCH:
             importlib.import_module(name)
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import TINY
 from tests.depth.exporting.test_engines import BUILT_HERE
+from tests.depth_fixtures import TINY
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.metric_points import NO_POINTS

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TINY, run_script
+from tests.depth_fixtures import TINY
+from tests.processes import run_script
 from zoerefine.base.config import load_config
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.training.job import prepare, run_training

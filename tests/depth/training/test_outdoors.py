@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.conftest import TINY
+from tests.depth_fixtures import TINY
 from zoerefine.base.config import load_config
 from zoerefine.base.files.images import write_png
 from zoerefine.cli import main

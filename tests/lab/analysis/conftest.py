@@ -6,7 +6,7 @@ import shutil
 import pytest
 import yaml
 
-from tests.conftest import run_script
+from tests.processes import run_script
 from zoerefine.base.run_dir import RunDir
 
 

@@ -91,11 +91,11 @@ def test_overrides_arguments_and_seed_key_are_settings(foreign, tmp_path):
 
 
 def test_hyperparameters_stand_for_a_config_that_cannot_be_read(foreign, tmp_path):
-    from torch.utils.tensorboard.writer import SummaryWriter
+    tensorboard = pytest.importorskip("torch.utils.tensorboard", reason="torch is not installed")
 
     folder = foreign("a", {}, [], input="input.py", input_digest="12345678")
     (folder / "metrics.jsonl").unlink()
-    with SummaryWriter(str(folder / "tb")) as writer:
+    with tensorboard.SummaryWriter(str(folder / "tb")) as writer:
         writer.add_hparams({"lr": 0.25}, {"acc": 0.5})
     (run,) = collect([str(tmp_path / "runs")]).runs
     assert run.settings["lr"] == 0.25 and run.finals["acc"] == 0.5

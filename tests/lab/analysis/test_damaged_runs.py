@@ -139,6 +139,7 @@ def test_what_is_no_regular_file_is_named_at_once(runs, analyze, document):
         assert len(named(lines, runs.folder / name)) == 1, (name, lines)
 
 
+@pytest.mark.depth
 def test_manifests_with_fields_of_other_types_are_named(runs, analyze):
     manifests = [{}, [], None, "x", {"schema": "6"}, {"schema": 6}, {"schema": 6, "latency_ms": []}]
     for number, manifest in enumerate(manifests):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.conftest import TINY
+from tests.depth_fixtures import TINY
 from tests.lab.analysis.awkward_runs import add_groups
 from zoerefine.base.config import load_config
 from zoerefine.depth.training.job import run_training

@@ -10,11 +10,10 @@ import optuna
 import pytest
 
 from tests.conftest import CHECKOUT
-from tests.lab.search.gated_network import GATE
+from tests.lab.search.gate import GATE
 from zoerefine.base.config import load_config
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search, search_script
-from zoerefine.depth.study.trials import OwnTraining
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.study.storage import open_storage, storage_url
 from zoerefine.lab.search.study.study import Study
@@ -28,6 +27,7 @@ GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
 @pytest.fixture
 def open_study(tiny, tmp_path):
     """A study whose trials the test ends itself: open_study("{TRAIN: ...}", "STUDY.TRIALS", 2)."""
+    from zoerefine.depth.study.trials import OwnTraining  # loads torch
 
     def make(space, *words, folder="study"):
         cfg = load_config(tiny, ["SEARCH", space, *map(str, words)])

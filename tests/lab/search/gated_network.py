@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from tests.depth.training.networks import OneLayer
+from tests.lab.search.gate import GATE
 
-GATE = "ZOEREFINE_TEST_GATE"
 STEPS = 2  # that a process trains before it waits
 
 

@@ -59,7 +59,7 @@ def marked_pids(tmp_path, count):
     return [int(text) for text in texts] if all(texts) else []
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.depth)])
 def test_a_trial_of_which_a_process_is_killed_goes_on(
     marked_search, tmp_path, wait_until, processes
 ):
@@ -94,6 +94,7 @@ def test_a_trial_whose_script_is_killed_each_time_fails(foreign_repository, open
     )
 
 
+@pytest.mark.depth  # torchrun
 def test_a_second_ctrl_c_kills_the_processes_of_a_trial(marked_search, tmp_path, wait_until):
     driver = marked_search(2, DEAF)
     wait_until(lambda: marked_pids(tmp_path, 2) and marked_search.gate.waiting(), driver)

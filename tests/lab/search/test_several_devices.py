@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.lab.search.gated_network import GATE
+from tests.lab.search.gate import GATE
 from tests.processes import is_alive, parent_of
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir

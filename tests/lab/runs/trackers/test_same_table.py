@@ -117,11 +117,11 @@ def test_a_filter_and_grouping_work_on_settings_of_a_tracker(logged, tmp_path):
 
 
 def test_parts_of_a_run_are_no_runs(tmp_path):
-    from torch.utils.tensorboard import SummaryWriter
+    tensorboard = pytest.importorskip("torch.utils.tensorboard", reason="torch is not installed")
 
     for run in ("a", "b"):
         for part in ("train", "validation"):
-            with SummaryWriter(str(tmp_path / "logs" / run / part)) as writer:
+            with tensorboard.SummaryWriter(str(tmp_path / "logs" / run / part)) as writer:
                 writer.add_scalar("epoch_loss", 0.5 if part == "train" else 0.75, 1)
     runs = collect([str(tmp_path / "logs")]).runs
     assert [run.name for run in runs] == ["a", "b"]

@@ -73,7 +73,7 @@ def choose_examples(groups: Sequence[RunGroup], measure: Measure) -> Examples:
     (label, run), *_ = own
     try:
         frames, missing, colors = OWN_TRAINING.load("example_frames")(own, pseudo_label(groups))
-    except (UserError, OSError) as error:
+    except (UserError, OSError, ModuleNotFoundError) as error:  # no torch is here
         return Examples([], f"No frames of {run.name}: {error}")
     note = (
         f"The held-out frames that {run.name} (the best run of {label}) improves most, then those "
