@@ -2,14 +2,13 @@
 
 import argparse
 import shlex
-import subprocess
-import sys
 from contextlib import contextmanager
 from functools import partialmethod
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_zoerefine
 from zoerefine.cli import COMMANDS, main, run_named
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -20,9 +19,7 @@ RUN_HERE = ("config", "show", "runs --where", "runs --remove", "diff", "analyze"
 
 
 def help_of(command):
-    done = subprocess.run(
-        [sys.executable, "-m", "zoerefine", command, "--help"], capture_output=True, text=True
-    )
+    done = run_zoerefine("/", command, "--help")
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -8,7 +8,7 @@ import termios
 
 import pytest
 
-from tests.conftest import platform_command
+from tests.processes import platform_command, run_zoerefine
 from zoerefine.base import progress
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
@@ -72,10 +72,7 @@ def test_a_terminal_gets_a_bar_and_a_pipe_does_not():
 def test_every_command_with_progress_can_be_quiet():
     for command, parts in WITH_PROGRESS.items():
         for words in [[part] for part in parts] or [[]]:
-            shown = subprocess.run(
-                [sys.executable, "-m", "zoerefine", command, *words, "--help"],
-                capture_output=True, text=True,
-            )  # fmt: skip
+            shown = run_zoerefine("/", command, *words, "--help")
             assert "--quiet" in shown.stdout, (command, words)
 
 

@@ -209,7 +209,7 @@ def test_what_others_wrote_is_never_replaced(refused, frames, tmp_path, kind):
 
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
 def test_a_disk_that_fills_up_is_one_line_and_leaves_nothing(
-    exported_run, script_of, small_disk, tmp_path, storage
+    exported_run, script, small_disk, tmp_path, storage
 ):
     if not small_disk.is_mounted:
         pytest.skip("no right to mount a small disk")
@@ -221,7 +221,7 @@ def test_a_disk_that_fills_up_is_one_line_and_leaves_nothing(
     write_bag(tmp_path / "in", messages)
     small_disk.fill(free=3 * 2**20)  # refined depth takes 4.7 MiB
     words = "in", "--out", small_disk.path / "out", "--storage", storage
-    done = script_of("bag", exported_run.bundle, *words)
+    done = script("bag", exported_run.bundle, *words)
     assert done.returncode == 2
     line = done.stderr.splitlines()[-1]
     assert "No space left on device" in line or "disk is full" in line

@@ -1,14 +1,12 @@
 """Runs of repositories that know nothing of us: launched for real, then shown and compared."""
 
 import csv
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.foreign import KINDS, ForeignRepository
+from tests.processes import run_zoerefine
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.analysis.analyze import analyze
@@ -35,11 +33,7 @@ class Launched:
         return RunDir((self.folder / "runs" / "mnist" / "latest").resolve())
 
     def command(self, *words):
-        return subprocess.run(
-            [sys.executable, "-m", "zoerefine", *map(str, words)], cwd=self.folder,
-            env=os.environ | {"ZOEREFINE_HOME": str(self.folder / "home")},
-            capture_output=True, text=True,
-        )  # fmt: skip
+        return run_zoerefine(self.folder, *words, env={"ZOEREFINE_HOME": str(self.folder / "home")})
 
 
 @pytest.fixture(scope="module", params=KINDS)

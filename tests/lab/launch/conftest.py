@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_zoerefine
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import redaction
 
@@ -157,14 +158,17 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "home"
 
 
-def launch_command(repository, config, *words, commit=None, repo=None):
-    """The command that launches the repository's job; more words come last."""
-    command = [
-        *(sys.executable, SCRIPT, "--repo", repo or repository.folder),
-        *("--commit", commit or repository.first, "--config", config),
-        *("--module", "job.py", *words),
+def launch_words(repository, config, *words, commit=None, repo=None):
+    """The options that launch the repository's job; more words come last."""
+    return [
+        *("--repo", repo or repository.folder, "--commit", commit or repository.first),
+        *("--config", config, "--module", "job.py", *words),
     ]
-    return list(map(str, command))
+
+
+def launch_command(*words, **options):
+    """The command of a process that launches the repository's job."""
+    return [sys.executable, SCRIPT, *map(str, launch_words(*words, **options))]
 
 
 @pytest.fixture
@@ -173,12 +177,13 @@ def launch(tmp_path, home, repository, config):
     running = []
 
     def run(*words, env=None, background=False, **options):
+        if not background:
+            words = launch_words(repository, config, *words, **options)
+            return run_zoerefine(tmp_path, "run", *words, env=env)
         command = launch_command(repository, config, *words, **options)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        settings = {"cwd": tmp_path, "env": os.environ | (env or {}), **pipes}
-        if not background:
-            return subprocess.run(command, timeout=300, **settings)
-        running.append(subprocess.Popen(command, **settings))
+        environment = os.environ | (env or {})
+        running.append(subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes))
         return running[-1]
 
     yield run
@@ -202,11 +207,4 @@ def only_run(tmp_path):
 def command(tmp_path, home):
     """Run a command of ours in a folder of the user's."""
 
-    def run(*words):
-        return subprocess.run(
-            [sys.executable, "-m", "zoerefine", *map(str, words)],
-            cwd=tmp_path, env=os.environ | {"ZOEREFINE_HOME": str(home)},
-            capture_output=True, text=True,
-        )  # fmt: skip
-
-    return run
+    return lambda *words: run_zoerefine(tmp_path, *words)

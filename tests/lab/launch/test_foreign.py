@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.foreign import KINDS, Gate
+from tests.processes import run_zoerefine, zoerefine_command
 from zoerefine.base.run_dir import RunDir
 
 LAUNCHER = Path(__file__).resolve().parents[3] / "platform" / "run_from_commit.py"
@@ -22,14 +23,12 @@ def run_foreign(tmp_path, home):
     user.mkdir()
 
     def run(repository, *words, background=False):
-        command = [sys.executable, "-m", "zoerefine", "run", *repository.job(), *map(str, words)]
+        words = ["run", *repository.job(), *words]
         run.run = RunDir(user / "runs" / Path(repository.config).stem / "latest")
+        if not background:
+            return run_zoerefine(user, *words)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        started = subprocess.Popen(command, cwd=user, **pipes)
-        if background:
-            return started
-        output, messages = started.communicate(timeout=300)
-        return subprocess.CompletedProcess(command, started.returncode, output, messages)
+        return subprocess.Popen(zoerefine_command(*words), cwd=user, **pipes)
 
     run.user = user
     return run
@@ -55,8 +54,7 @@ def test_outputs_in_the_workspace_are_collected_and_survive_clean(
     by_hand = repository.run_by_hand(tmp_path / "by hand", epochs=3)
     words = repository.set(epochs=3)
     assert run_foreign(repository, *words).returncode == 0
-    clean = [sys.executable, "-m", "zoerefine", "run", "--clean"]
-    subprocess.run(clean, check=True, capture_output=True)
+    assert run_zoerefine(tmp_path, "run", "--clean").returncode == 0
     assert not list((tmp_path / "home").glob("workspaces/*/*/"))
     left = run_foreign.run.left
     assert repository.final(left) == by_hand

@@ -1,13 +1,11 @@
 """The job's script or module is the commit's own, or the launch is refused."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_zoerefine
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.job import Job, make_plan
 from zoerefine.lab.launch.launcher import start
@@ -49,8 +47,7 @@ def test_a_module_that_the_commit_does_not_have_is_refused(
 
 def test_the_default_module_is_refused_too(launch, tmp_path, config, repository, home):
     words = ["run", "--repo", repository.folder, "--commit", "HEAD", "--config", config]
-    command = [sys.executable, "-m", "zoerefine", *map(str, words)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = run_zoerefine(tmp_path, *words)
     assert refused(done, "the commit has no module zoerefine.train", tmp_path)
 
 
@@ -141,9 +138,7 @@ LIBRARY = str(Path(__file__).parents[3])
 
 def zoerefine(tmp_path, *words, path=""):
     """Run a command of ours, with one more folder on PYTHONPATH."""
-    command = [sys.executable, "-m", "zoerefine", *map(str, words)]
-    env = os.environ | {"PYTHONPATH": f"{LIBRARY}:{path}"}
-    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    return run_zoerefine(tmp_path, *words, env={"PYTHONPATH": f"{LIBRARY}:{path}"})
 
 
 def test_a_search_refuses_such_a_module_before_its_first_trial(

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.processes import run_zoerefine
 from zoerefine.base.run_dir import RunDir
 
 SHOW = """
@@ -120,9 +121,8 @@ def test_the_command_that_show_prints_finds_the_same_run(shown, config, words):
     if "--again" in words:
         shown()
     shown(*words, name="mine" if "mine" in words else "job")
-    show = [sys.executable, "-m", "zoerefine", "show", shown.run.path.resolve()]
     for _ in range(2):
-        page = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+        page = run_zoerefine("/", "show", shown.run.path.resolve()).stdout
         command = page.split("launched with:\n")[1].splitlines()[0].strip()
         again = f"{sys.executable} -m {command}"
         done = subprocess.run(again, shell=True, cwd="/", capture_output=True, text=True)
@@ -148,8 +148,8 @@ def test_impossible_options_are_refused_in_one_line(launch, tmp_path, words, mes
 
 
 @pytest.mark.parametrize("command", ["train", "search", "check", "profile", "config"])
-def test_our_own_commands_take_their_config_by_its_older_name(script_of, tmp_path, command):
+def test_our_own_commands_take_their_config_by_its_older_name(script, tmp_path, command):
     (tmp_path / "mine.yaml").write_text("TRAIN: {LT: 1}\n")
-    done = script_of(command, "--cfg_path", "mine.yaml")
+    done = script(command, "--cfg_path", "mine.yaml")
     assert done.returncode == 2
     assert "mine.yaml:1: no config key TRAIN.LT" in done.stderr

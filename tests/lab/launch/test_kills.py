@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 
@@ -27,7 +26,7 @@ def descendants(pid):
 
 @pytest.mark.parametrize("all_of_them", [False, True], ids=["the launcher", "all processes"])
 def test_the_same_command_succeeds_after_kill_9_at_any_moment(
-    launch, commit_with_submodule, config, home, tmp_path, all_of_them, only_run
+    launch, command, commit_with_submodule, config, home, tmp_path, all_of_them, only_run
 ):
     config.write_text(f"steps: 1\ngate: {tmp_path}\n")
     draw = random.Random(17)
@@ -48,14 +47,15 @@ def test_the_same_command_succeeds_after_kill_9_at_any_moment(
     steps = [line.split()[0] for line in (run.path / "steps.txt").read_text().splitlines()]
     assert steps == [str(step) for step in range(12)]
     half_made = [path for path in home.rglob("*.tmp") if "objects" not in path.parts]
-    clean = [sys.executable, "-m", "zoerefine", "run", "--clean"]
-    subprocess.run(clean, check=True, capture_output=True)
+    assert command("run", "--clean").returncode == 0
     files = [path for path in home.rglob("*") if path.is_file() and path.stat().st_size]
     left = [path for path in files if path != home / ".gitignore"]
     assert left == [], half_made
 
 
-def test_what_a_job_left_is_whole_after_kill_9_at_any_moment(launch, config, home, only_run):
+def test_what_a_job_left_is_whole_after_kill_9_at_any_moment(
+    launch, command, config, home, only_run
+):
     config.write_text("leave: 1\n")
     draw = random.Random(18)
     for _ in range(KILLS):
@@ -71,8 +71,7 @@ def test_what_a_job_left_is_whole_after_kill_9_at_any_moment(launch, config, hom
     found = {path.name: path.read_text() for path in run.left.rglob("*.txt")}
     assert found == {f"{number}.txt": str(number) for number in range(300)}
     assert len(json.loads(run.left_file.read_text())["files"]) == 300
-    clean = [sys.executable, "-m", "zoerefine", "run", "--clean"]
-    subprocess.run(clean, check=True, capture_output=True)
+    assert command("run", "--clean").returncode == 0
     assert not list(home.glob("workspaces/*/*/"))
 
 

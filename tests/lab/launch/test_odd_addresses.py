@@ -107,23 +107,19 @@ def test_a_remote_whose_head_is_unborn_can_be_launched(repository, launch):
     assert "HEAD" in one_line(launch("K", "1", commit="HEAD", repo=f"file://{repository.folder}"))
 
 
-def test_a_run_that_was_moved_can_be_shown_and_reproduced(launch, only_run, tmp_path, home):
+def test_a_run_that_was_moved_can_be_shown_and_reproduced(launch, only_run, tmp_path, command):
     assert launch().returncode == 0
     moved = tmp_path / "elsewhere" / "deep" / "job" / "id"
     moved.parent.mkdir(parents=True)
     only_run().path.rename(moved)
-    for words in (["show", moved], ["reproduce", moved]):
-        command = [sys.executable, "-m", "zoerefine", *map(str, words)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert "Traceback" not in done.stderr
-        if words[0] == "show":
-            assert done.returncode == 0, done.stderr
+    shown, again = command("show", moved), command("reproduce", moved)
+    assert shown.returncode == 0, shown.stderr
+    assert "Traceback" not in shown.stderr + again.stderr
 
 
-def test_show_makes_control_characters_visible(launch, only_run, tmp_path):
+def test_show_makes_control_characters_visible(launch, only_run, command):
     assert launch("KEY", "\x1b]0;owned\x07\x1b[2Jx\r\u202e").returncode == 0
-    command = [sys.executable, "-m", "zoerefine", "show", str(only_run().path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = command("show", only_run().path)
     assert done.returncode == 0
     assert "\x1b" not in done.stdout
     assert "\x07" not in done.stdout

@@ -3,25 +3,19 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.lab.launch.conftest import launch_command
+from tests.lab.launch.conftest import launch_words
+from tests.processes import run_zoerefine
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.record import provenance
 
-SCRIPT = Path(__file__).resolve().parents[3] / "platform" / "reproduce.py"
-
 
 def run_reproduce(path, *words, home=None):
-    environment = os.environ | ({"ZOEREFINE_HOME": str(home)} if home else {})
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(path), *map(str, words)],
-        capture_output=True, text=True, timeout=300, env=environment,
-    )  # fmt: skip
+    env = {"ZOEREFINE_HOME": str(home)} if home else {}
+    done = run_zoerefine(os.getcwd(), "reproduce", path, *words, env=env)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -44,8 +38,8 @@ def original(template, tmp_path_factory):
     """A finished run for tests that change nothing but the run: its path, and its home."""
     folder = tmp_path_factory.mktemp("original")
     (folder / "job.yaml").write_text("KEY: value\n")
-    command = launch_command(template, "job.yaml", "--home", folder / "home", "KEY", "other")
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    words = launch_words(template, "job.yaml", "--home", folder / "home", "KEY", "other")
+    done = run_zoerefine(folder, "run", *words)
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.splitlines()[-1]), folder / "home"
 

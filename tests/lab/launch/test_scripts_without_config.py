@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.processes import run_zoerefine
 from zoerefine.base.run_dir import RunDir
 
 SCRIPT = """
@@ -34,9 +35,7 @@ def zoerefine(repository, tmp_path, home):
     job = ["--repo", repository.folder, "--commit", commit, "--module", "fit.py"]
 
     def call(verb, *words, code=0):
-        command = [sys.executable, "-m", "zoerefine", verb, *(job if verb == "run" else []), *words]
-        options = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 300}
-        done = subprocess.run(list(map(str, command)), **options)
+        done = run_zoerefine(tmp_path, verb, *(job if verb == "run" else []), *words)
         assert done.returncode == code, done.stderr
         return done
 

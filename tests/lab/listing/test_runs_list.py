@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.processes import run_zoerefine
 from zoerefine.lab.listing import index
 
 
@@ -152,10 +153,8 @@ def test_control_characters_never_reach_the_terminal(runs):
     (failed / "status.json").write_text(json.dumps(reason))
     for words in ([], ["--where", "TRAIN.NO>1"], ["--tag", "x", "runs"], ["--metric", "\x1b[1m"],
                   ["--sort", "\x1b[1m"], ["--remove", "--keep-best", "0"]):  # fmt: skip
-        printed = subprocess.run(
-            [sys.executable, "-m", "zoerefine", "runs", *words], capture_output=True
-        )
-        text = (printed.stdout + printed.stderr).decode()
+        printed = run_zoerefine(runs.root, "runs", *words)
+        text = printed.stdout + printed.stderr
         assert all(char.isprintable() or char == "\n" for char in text), words
         assert len(text.splitlines()) < 12
 

@@ -3,11 +3,11 @@
 import json
 import shlex
 import subprocess
-import sys
 
 import pytest
 
 from tests.foreign import commit_files
+from tests.processes import run_zoerefine
 from zoerefine.base.yaml.read import read_yaml
 from zoerefine.cli import main
 
@@ -35,8 +35,7 @@ def user(tmp_path, monkeypatch):
         subprocess.run([*who, *words], cwd=repository, check=True)
 
     def call(*words, code=0):
-        command = [sys.executable, "-m", "zoerefine", *words]
-        done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=300)
+        done = run_zoerefine(repository, *words)
         assert done.returncode == code, done.stderr
         return done.stderr
 
@@ -143,8 +142,7 @@ def test_a_range_ends_at_its_last_step(user):
     job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
     job += [r"--metric-pattern=val_acc=(\S+)", "--search", "lr=0.1..0.4 step 0.2"]
     job += ["--search", "epochs=1..4 step 2", "--grid"]
-    command = [sys.executable, "-m", "zoerefine", "search", *job, "--plan"]
-    plan = subprocess.run(command, cwd=user.folder, capture_output=True, text=True).stdout
+    plan = run_zoerefine(user.folder, "search", *job, "--plan").stdout
     assert "lr: 0.1 to 0.3 in steps of 0.2" in plan
     assert "epochs: 1 to 3 in steps of 2" in plan
     printed = user("search", *job)
