@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.lab.search.gate import GATE
 from tests.ports import reserved_port
+from tests.processes import descendants
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -44,17 +45,7 @@ def ray_start(home, name, *words):
 
 def kill_tree(process):
     """Kill all processes of a node at once, as a power cut does."""
-    listing = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True).stdout
-    children = {}
-    for line in listing.splitlines()[1:]:
-        pid, parent = map(int, line.split())
-        children.setdefault(parent, []).append(pid)
-    doomed, found = [process.pid], [process.pid]
-    while doomed:
-        for pid in children.get(doomed.pop(), []):
-            doomed.append(pid)
-            found.append(pid)
-    for pid in found:
+    for pid in descendants(process.pid):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()

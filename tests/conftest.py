@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from importlib.util import find_spec
@@ -15,7 +14,7 @@ from hypothesis import settings
 from tests.cluster import three_nodes
 from tests.foreign import ForeignRepository
 from tests.machine_faults import OtherUser, SmallDisk
-from tests.processes import platform_command, run_script
+from tests.processes import killed_at_end, platform_command, run_script
 from tests.slurm import slurm_on_this_machine
 from zoerefine.base.progress import be_quiet
 
@@ -115,23 +114,8 @@ def script(tmp_path):
 @pytest.fixture
 def start_script(tmp_path):
     """Start a script of platform/: start_script("train", ...) -> process, killed at the end."""
-    started = []
-
-    def start(name, *words):
-        process = subprocess.Popen(
-            platform_command(name, *words),
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    with killed_at_end() as start:
+        yield lambda name, *words: start(platform_command(name, *words), cwd=tmp_path)
 
 
 @pytest.fixture(scope="session")

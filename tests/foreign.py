@@ -21,6 +21,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.processes import git
+
 TRAINING = '''
 """A training that is only a formula."""
 
@@ -243,9 +245,7 @@ class ForeignRepository:
         self.commit = self.change(self.style.files | {"training.py": TRAINING}, "first")
 
     def git(self, *words):
-        who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
-        options = {"cwd": self.folder, "capture_output": True, "text": True, "check": True}
-        return subprocess.run(["git", *who, *map(str, words)], **options).stdout.strip()
+        return git(self.folder, *words)
 
     def change(self, files, message="change"):
         """Commit files; returns the commit."""
@@ -300,7 +300,6 @@ def commit_files(folder, files):
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
-    for words in (["init", "-q"], ["add", "--all"], [*who, "commit", "-qm", "change"]):
-        subprocess.run(["git", *words], cwd=folder, check=True)
+    for words in (["init", "-q"], ["add", "--all"], ["commit", "-qm", "change"]):
+        git(folder, *words)
     return folder

@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.verb_server import CHECKOUT, needs_a_new_process, run_verb
+
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 
 def stat_of(pid):
@@ -19,6 +22,48 @@ def is_alive(pid):
         return stat_of(pid)[0] != "Z"
     except OSError:
         return False
+
+
+def children(pid):
+    """Processes that a process has started."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def descendants(pid):
+    """All processes below a process, and itself."""
+    listing = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True).stdout
+    parents = dict(map(int, line.split()) for line in listing.splitlines()[1:])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+@contextmanager
+def killed_at_end():
+    """Starts processes: start(command, **options of Popen); they are killed at the end."""
+    started = []
+
+    def start(command, **options):
+        started.append(subprocess.Popen(list(map(str, command)), **PIPES | options))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def git(folder, *words, stdin=""):
+    """Run git in a folder, as an author; returns its output."""
+    who = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always"]
+    command, pipes = ["git", *who, *map(str, words)], {"capture_output": True, "text": True}
+    return subprocess.run(command, cwd=folder, input=stdin, check=True, **pipes).stdout.strip()
+
+
+def kills(usual):
+    """How many rounds a kill test makes."""
+    return int(os.environ.get("ZOEREFINE_TEST_KILLS") or usual)
 
 
 def parent_of(pid):

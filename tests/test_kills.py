@@ -1,18 +1,18 @@
 """kill -9 at any moment of infer, bag, export and analyze: the same command then succeeds."""
 
-import os
 import random
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.processes import kills
 from tests.verb_server import run_verb
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.exporting.bundle.bundle import load_bundle
 
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
+KILLS = kills(3)
 
 
 def complete(*words):

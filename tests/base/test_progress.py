@@ -8,7 +8,8 @@ import termios
 
 import pytest
 
-from tests.processes import platform_command, run_zoerefine
+from tests.foreign import commit_files
+from tests.processes import run_zoerefine
 from zoerefine.base import progress
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
@@ -94,18 +95,11 @@ def test_a_quiet_command_prints_its_error(tiny, script):
 
 def test_a_quiet_launch_prints_no_output_of_its_job_but_its_error(tmp_path):
     repo = tmp_path / "repo"
-    repo.mkdir()
-    (repo / "job.py").write_text("print('said by the job')\nraise ValueError('broken')\n")
-    (repo / "any.yaml").write_text("{}\n")
-    git = ["git", "-C", str(repo), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
-        subprocess.run([*git, *words], check=True)
-    done = subprocess.run(
-        platform_command("run_from_commit", "--repo", repo, "--commit", "HEAD", "--config",
-                         repo / "any.yaml", "--module", "job.py", "--home", tmp_path / "home",
-                         "--runs", tmp_path / "runs", "--quiet"),
-        capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
+    job = "print('said by the job')\nraise ValueError('broken')\n"
+    commit_files(repo, {"job.py": job, "any.yaml": "{}\n"})
+    words = ["--repo", repo, "--commit", "HEAD", "--config", repo / "any.yaml", "--quiet"]
+    words += ["--module", "job.py", "--home", tmp_path / "home", "--runs", tmp_path / "runs"]
+    done = run_zoerefine(tmp_path, "run", *words)
     assert done.returncode == 1
     (error,) = done.stderr.splitlines()
     assert error.startswith("error: ValueError: broken; see ")

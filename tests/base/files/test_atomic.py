@@ -1,6 +1,5 @@
 """Files are written whole or not at all, even when their writer is killed."""
 
-import os
 import random
 import signal
 import subprocess
@@ -9,6 +8,7 @@ import time
 
 import pytest
 
+from tests.processes import kills
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import (
     create_ignored_folder,
@@ -20,7 +20,7 @@ from zoerefine.base.files.atomic import (
 )
 from zoerefine.lab.launch.git.commands import uncommitted_files
 
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
+KILLS = kills(3)
 WRITER = """
 import sys
 from zoerefine.base.files.atomic import write_text

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from tests.processes import killed_at_end
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.locks import is_locked, lock, try_lock
 
@@ -29,20 +30,14 @@ def path(tmp_path):
 @pytest.fixture
 def hold(path):
     """Another process that holds the lock until it is killed."""
-    started = []
+    with killed_at_end() as start:
 
-    def start(*words):
-        command = [sys.executable, "-c", HOLD, path, *words]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        process = subprocess.Popen(command, **pipes)
-        started.append(process)
-        assert process.stdout.readline() == b"held\n"
-        return process
+        def started(*words):
+            process = start([sys.executable, "-c", HOLD, path, *words], stdin=subprocess.PIPE)
+            assert process.stdout.readline() == "held\n"
+            return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+        yield started
 
 
 def test_a_lock_excludes_others_and_ends_with_kill_9(path, hold):

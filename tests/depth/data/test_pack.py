@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.processes import kills
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import PAGE
@@ -27,7 +28,7 @@ from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
 from zoerefine.depth.training.job import run_training
 
 SIZE = 24, 32
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
+KILLS = kills(3)
 
 
 def build(world, root, **options):

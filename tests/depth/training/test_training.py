@@ -18,6 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
 from tests.depth.training.conftest import rows
+from tests.processes import kills
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
@@ -37,7 +38,7 @@ from zoerefine.depth.training.checkpoint import (
 from zoerefine.depth.training.job import find_data, run_training
 from zoerefine.depth.training.stopping import StopSignals
 
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "1")  # 50 take six minutes
+KILLS = kills(1)  # 50 take six minutes
 SCRIPT = Path(__file__).resolve().parents[3] / "platform" / "train.py"
 
 

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 
 import pytest
 
 from tests.lab.archive.object_store import object_store
+from tests.processes import killed_at_end, zoerefine_command
 from zoerefine.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -58,18 +57,8 @@ def command(capsys):
 @pytest.fixture
 def start():
     """Start `zoerefine runs ...` as a process; killed at the end."""
-    started = []
-
-    def begin(*words):
-        command = [sys.executable, "-m", "zoerefine", "runs", *map(str, words)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+    with killed_at_end() as start:
+        yield lambda *words: start(zoerefine_command("runs", *words))
 
 
 class Folder:

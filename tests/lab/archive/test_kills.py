@@ -7,8 +7,9 @@ import time
 import pytest
 
 from tests.lab.archive.conftest import contents
+from tests.processes import kills
 
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
+KILLS = kills(3)
 RUN = "demo/b77d9226"
 OBJECTS = 9  # different contents of the run
 

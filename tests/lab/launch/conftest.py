@@ -2,13 +2,12 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.processes import run_zoerefine
+from tests.processes import git, killed_at_end, run_zoerefine
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import redaction
 
@@ -78,10 +77,7 @@ class Repository:
         return self
 
     def git(self, *words, stdin=""):
-        who = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always"]
-        words = ["git", *who, *map(str, words)]
-        options = {"cwd": self.folder, "capture_output": True, "text": True, "check": True}
-        return subprocess.run(words, input=stdin, **options).stdout.strip()
+        return git(self.folder, *words, stdin=stdin)
 
     def commit(self, version):
         (self.folder / "job.py").write_text(JOB)
@@ -174,22 +170,16 @@ def launch_command(*words, **options):
 @pytest.fixture
 def launch(tmp_path, home, repository, config):
     """Launch the repository's job: launch(*words) -> finished process, or one in the background."""
-    running = []
+    with killed_at_end() as start:
 
-    def run(*words, env=None, background=False, **options):
-        if not background:
-            words = launch_words(repository, config, *words, **options)
-            return run_zoerefine(tmp_path, "run", *words, env=env)
-        command = launch_command(repository, config, *words, **options)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        environment = os.environ | (env or {})
-        running.append(subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes))
-        return running[-1]
+        def run(*words, env=None, background=False, **options):
+            if not background:
+                words = launch_words(repository, config, *words, **options)
+                return run_zoerefine(tmp_path, "run", *words, env=env)
+            command = launch_command(repository, config, *words, **options)
+            return start(command, cwd=tmp_path, env=os.environ | (env or {}))
 
-    yield run
-    for process in running:
-        process.kill()
-        process.communicate()
+        yield run
 
 
 @pytest.fixture
@@ -206,5 +196,4 @@ def only_run(tmp_path):
 @pytest.fixture
 def command(tmp_path, home):
     """Run a command of ours in a folder of the user's."""
-
     return lambda *words: run_zoerefine(tmp_path, *words)

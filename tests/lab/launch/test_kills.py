@@ -5,23 +5,14 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from contextlib import suppress
 
 import pytest
 
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
+from tests.processes import descendants, kills
 
-
-def descendants(pid):
-    """All processes below a process, and itself."""
-    listing = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True).stdout
-    parents = dict(map(int, line.split()) for line in listing.splitlines()[1:])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+KILLS = kills(3)
 
 
 @pytest.mark.parametrize("all_of_them", [False, True], ids=["the launcher", "all processes"])

@@ -4,11 +4,11 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 from contextlib import suppress
 
 import pytest
 
+from tests.processes import git
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes
@@ -148,11 +148,9 @@ def test_what_a_job_committed_cloned_or_left_in_a_submodule_is_collected(ended, 
     inner.commit("inner")
     repository.git("submodule", "--quiet", "add", inner.folder, "libs/inner")
     run, folder = ended(commit=repository.commit("with a submodule"))
-    who = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
     (folder / "results.txt").write_text("committed by the job")
-    subprocess.run([*who, "add", "-A"], cwd=folder, check=True)
-    subprocess.run([*who, "commit", "-qm", "results"], cwd=folder, check=True)
-    subprocess.run([*who, "init", "-q", "cloned"], cwd=folder, check=True)
+    for words in (["add", "-A"], ["commit", "-qm", "results"], ["init", "-q", "cloned"]):
+        git(folder, *words)
     (folder / "cloned" / "data.txt").write_text("data")
     (folder / "libs" / "inner" / "version.txt").write_text("changed")
     (folder / "libs" / "inner" / "new.txt").write_text("new")

@@ -7,6 +7,7 @@ import sys
 import pytest
 import yaml
 
+from tests.processes import killed_at_end
 from zoerefine.cli import main
 from zoerefine.lab.listing import index
 
@@ -68,19 +69,14 @@ def runs(tmp_path, capsys, monkeypatch):
 @pytest.fixture
 def writer():
     """Starts processes that write a run and hold its lock until they are ended."""
-    started = []
+    with killed_at_end() as start:
 
-    def start(folder):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        process = subprocess.Popen([sys.executable, "-c", HOLD, folder], **pipes)
-        started.append(process)
-        assert process.stdout.readline() == b"writing\n"
-        return process
+        def started(folder):
+            process = start([sys.executable, "-c", HOLD, folder], stdin=subprocess.PIPE)
+            assert process.stdout.readline() == "writing\n"
+            return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+        yield started
 
 
 @pytest.fixture

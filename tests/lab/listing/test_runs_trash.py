@@ -1,14 +1,15 @@
 """zoerefine runs --remove: what several removals at once, and a kill at any moment, leave."""
 
 import json
-import os
 import random
 import signal
 import subprocess
 import sys
 import time
 
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "3")
+from tests.processes import kills
+
+KILLS = kills(3)
 ALL = ("--remove", "--older-than", "0")
 
 
@@ -98,6 +99,7 @@ def rmtree(path, ignore_errors):
     time.sleep(600)
 
 shutil.rmtree = rmtree
+from tests.processes import kills
 from zoerefine.cli import main
 main(["runs", *sys.argv[1:]])
 """

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import optuna
@@ -11,6 +9,7 @@ import pytest
 
 from tests.conftest import CHECKOUT
 from tests.lab.search.gate import GATE
+from tests.processes import git
 from zoerefine.base.config import load_config
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search, search_script
@@ -21,7 +20,6 @@ from zoerefine.lab.search.study.trials import trial_run, without_duplicates
 from zoerefine.lab.search.workers.worker import run_worker
 
 CHECKPOINTS = "runs/tiny/study/trials/*/checkpoints/step-*.pt"
-GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
 
 
 @pytest.fixture
@@ -78,7 +76,7 @@ def gated(slow, tmp_path, monkeypatch):
 def tree(tmp_path):
     """A repository with this tree as it stands, committed."""
     folder = tmp_path / "tree"
-    subprocess.run([*GIT, "clone", "-q", CHECKOUT, folder], check=True)
+    git(tmp_path, "clone", "-q", CHECKOUT, folder)
     for part in ("zoerefine", "platform"):
         shutil.copytree(CHECKOUT / part, folder / part, dirs_exist_ok=True)
     commit(folder)
@@ -87,14 +85,8 @@ def tree(tmp_path):
 
 def commit(folder):
     """Commit all changes, or nothing."""
-    subprocess.run([*GIT, "-C", folder, "add", "-A"], check=True)
-    words = ("commit", "-q", "--allow-empty", "-m", "next")
-    subprocess.run([*GIT, "-C", folder, *words], check=True)
-
-
-def children(pid):
-    """Processes that a process has started."""
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "next")
 
 
 def training_runs(tmp_path):

@@ -15,8 +15,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from tests.lab.search.conftest import children
-from tests.processes import is_alive
+from tests.processes import children, is_alive
 from zoerefine.base.config import defaults, save_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import subprocess
 
 import pytest
 
@@ -28,11 +27,7 @@ def user(tmp_path, monkeypatch):
     """A folder with a repository: user(command, *words) -> standard error."""
     monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
     repository = tmp_path / "repository"
-    repository.mkdir()
-    (repository / "fit.py").write_text(SCRIPT)
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
-        who = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
-        subprocess.run([*who, *words], cwd=repository, check=True)
+    commit_files(repository, {"fit.py": SCRIPT})
 
     def call(*words, code=0):
         done = run_zoerefine(repository, *words)
@@ -85,9 +80,7 @@ def called_with(user):
 @pytest.fixture
 def echo(user):
     """The words that the script gets in each trial of a grid: echo(values) -> [word, ...]."""
-    (user.folder / "fit.py").write_text(ECHO)
-    who = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
-    subprocess.run([*who, "commit", "-qam", "echo"], cwd=user.folder, check=True)
+    commit_files(user.folder, {"fit.py": ECHO})
     job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
     job += [r"--metric-pattern=val_acc=(\S+)", "--grid"]
 

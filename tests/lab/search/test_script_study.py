@@ -11,8 +11,8 @@ import optuna
 import pytest
 
 from tests.foreign import KINDS, Gate
-from tests.lab.search.conftest import children, search_words, study_on_disk
-from tests.processes import is_alive
+from tests.lab.search.conftest import search_words, study_on_disk
+from tests.processes import children, is_alive, kills
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import PRUNERS
 from zoerefine.base.run_dir import RunDir
@@ -27,7 +27,7 @@ from zoerefine.lab.search.study.trials import is_known, reason_of, trial_run
 from zoerefine.lab.search.workers.worker import run_worker
 
 pytestmark = pytest.mark.usefixtures("own_folder")
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "2")
+KILLS = kills(2)
 
 
 def check_trials(repository, tmp_path, count, **values):

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from tests.lab.search.conftest import StudyOnDisk, check_finished_study, children, training_runs
-from tests.processes import is_alive
+from tests.lab.search.conftest import StudyOnDisk, check_finished_study, training_runs
+from tests.processes import children, is_alive, kills
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome
 from zoerefine.lab.search.driver import Driver
@@ -20,7 +20,7 @@ from zoerefine.lab.search.study.claims import claim_trial, complete
 from zoerefine.lab.search.subject import TrialOutcome
 from zoerefine.lab.search.workers.pool import LocalWorkers, clean_commit
 
-KILLS = int(os.environ.get("ZOEREFINE_TEST_KILLS") or "1")
+KILLS = kills(1)
 
 
 def logs_of(study):
