@@ -27,7 +27,9 @@ class CmaEs(BaseSampler):
     """Adapts the covariance matrix of a normal distribution (Hansen, arXiv:1604.00772).
 
     It samples the ranges that every trial has; other parameters are random. A generation is
-    4 + 3 ln n completed trials, n the number of ranges. A study has one objective.
+    4 + 3 ln n completed trials, n the number of ranges.
+
+    Raises `ValueError` where a study has several objectives.
     """
 
     def __init__(self, seed: int) -> None:
@@ -37,6 +39,7 @@ class CmaEs(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
+        self._raise_error_if_multi_objective(study)
         shared = intersection_search_space(study.get_trials(deepcopy=False))
         ranges: dict[str, BaseDistribution] = {
             name: one
@@ -69,6 +72,7 @@ class CmaEs(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
+        self._raise_error_if_multi_objective(study)
         return self.random.sample_independent(study, trial, param_name, param_distribution)
 
 
