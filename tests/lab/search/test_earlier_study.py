@@ -73,7 +73,7 @@ def end_trials(study, outcomes=None):
             prune(study, claim, TrialOutcome({"parameters": 9e9}, "too many parameters"))
         elif outcome:
             for step, value in enumerate(outcome):
-                study.is_pruned(claim.trial, study.criteria.objectives[0], step, value)
+                study.is_pruned(claim.trial, step, {study.criteria.objectives[0]: value})
             prune(study, claim, TrialOutcome({"abs_rel": outcome[-1]}, "pruned"))
         else:
             complete(study, claim, TrialOutcome(figures))

@@ -1,4 +1,4 @@
-"""Pruning by the first objective where a study has several."""
+"""Pruning where a study has several objectives: by the first one, or where all are worse."""
 
 import random
 
@@ -40,7 +40,7 @@ def run_trials(study, count=TRIALS):
         claim, start, rate = claim_trial(study, "a"), numbers.random(), numbers.random()
         for step in range(STEPS):
             value = start * rate**step
-            if study.is_pruned(claim.trial, first, step, value):
+            if study.is_pruned(claim.trial, step, {first: value}):
                 prune(study, claim, TrialOutcome({}, f"pruned after step {step}"))
                 break
         else:
@@ -63,18 +63,68 @@ def test_several_objectives_are_pruned_as_the_first_one_alone(open_study, pruner
     assert min(ours) < STEPS - 1
 
 
-def test_by_default_only_a_single_objective_is_pruned(open_study):
+def test_by_default_a_worse_first_objective_alone_prunes_no_trial(open_study):
     words = ("TRAIN.EPOCHS", STEPS, "STUDY.TRIALS", TRIALS)
     several = open_study(SPACE, *words, "STUDY.OBJECTIVES", SEVERAL, folder="several")
     assert set(run_trials(several)) == {STEPS - 1}
     assert min(run_trials(open_study(SPACE, *words, folder="one"))) < STEPS - 1
 
 
+@pytest.mark.parametrize(
+    ("objectives", "sign"),
+    [("[abs_rel, parameters]", 1), ("[delta1, abs_rel]", -1), ("[abs_rel, delta1, parameters]", 1)],
+)
+def test_by_default_dominated_trials_are_pruned_and_the_front_is_the_same(
+    open_study, objectives, sign
+):
+    """Curves that never cross: a trial that is dominated at a step is so at the end."""
+    words = ("TRAIN.EPOCHS", STEPS, "STUDY.TRIALS", 40, "STUDY.OBJECTIVES", objectives)
+    words += ("STUDY.SAMPLER", "random")
+
+    def run(pruner):
+        study = open_study(SPACE, *words, "STUDY.PRUNER", pruner, folder=pruner)
+        names, numbers = study.criteria.objectives, random.Random(3)
+        while claim := claim_trial(study, "a"):
+            ends = {name: numbers.random() for name in names}
+            for step in range(STEPS):
+                figures = ends | {names[0]: ends[names[0]] + sign * (STEPS - step)}
+                if study.is_pruned(claim.trial, step, figures):
+                    prune(study, claim, TrialOutcome({}, f"pruned after step {step}"))
+                    break
+            else:
+                complete(study, claim, TrialOutcome(figures))
+        return study
+
+    every, some = run("none"), run("auto")
+    pruned = [one.number for one in some.trials() if one.state.name == "PRUNED"]
+    assert pruned
+    assert [one.number for one in some.best()] == [one.number for one in every.best()]
+    ends = {one.number: one.values for one in every.trials()}
+    signs = [-1 if one == "maximize" else 1 for one in every.criteria.directions.values()]
+    for number in pruned:
+        better = [
+            other
+            for other in set(ends) - set(pruned)
+            if all(s * a <= s * b for s, a, b in zip(signs, ends[other], ends[number], strict=True))
+        ]
+        assert len(better) >= 3
+
+
+def test_an_objective_that_is_known_only_at_the_end_dominates_nothing(open_study):
+    words = ("TRAIN.EPOCHS", STEPS, "STUDY.TRIALS", TRIALS)
+    study = open_study(SPACE, *words, "STUDY.OBJECTIVES", "[abs_rel, latency_ms]")
+    for number in range(TRIALS):
+        claim = claim_trial(study, "a")
+        for step in range(STEPS):
+            assert not study.is_pruned(claim.trial, step, {"abs_rel": float(number)})
+        complete(study, claim, TrialOutcome({"abs_rel": float(number), "latency_ms": 1.0}))
+
+
 def test_another_objective_than_the_first_does_not_prune(open_study, stops_above_half):
     def is_pruned(objectives):
         words = ("STUDY.OBJECTIVES", objectives, *stops_above_half)
         study = open_study(SPACE, *words, folder=objectives)
-        return study.is_pruned(claim_trial(study, "a").trial, "abs_rel", 0, 0.9)
+        return study.is_pruned(claim_trial(study, "a").trial, 0, {"abs_rel": 0.9})
 
     assert not is_pruned("[latency_ms]")
     assert not is_pruned("[parameters, abs_rel]")
@@ -99,9 +149,9 @@ def test_samplers_go_on_after_pruned_trials_of_several_objectives(open_study, sa
 def test_a_step_that_was_reported_before_a_kill_keeps_its_value(open_study, stops_above_half):
     study = open_study(SPACE, "STUDY.OBJECTIVES", SEVERAL, *stops_above_half)
     claim = claim_trial(study, "a")
-    assert not study.is_pruned(claim.trial, "abs_rel", 0, 0.4)
-    assert not study.is_pruned(claim.trial, "abs_rel", 0, 0.9)
-    assert study.is_pruned(claim.trial, "abs_rel", 1, 0.8)
+    assert not study.is_pruned(claim.trial, 0, {"abs_rel": 0.4})
+    assert not study.is_pruned(claim.trial, 0, {"abs_rel": 0.9})
+    assert study.is_pruned(claim.trial, 1, {"abs_rel": 0.8})
     assert values_at_steps(study.trials()[0]) == {0: 0.4, 1: 0.8}
 
 

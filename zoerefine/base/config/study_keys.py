@@ -49,8 +49,8 @@ class StudyKeys(KeyGroup):
     )  # fmt: skip
     PRUNER: str = key(
         OneOf(PRUNERS), "auto",
-        "which trials are stopped early, by the first objective; auto: median where it is the only "
-        "one, else none",
+        "which trials are stopped early, by the first objective; auto: median, with several "
+        "objectives among the trials that are as good in the others",
     )  # fmt: skip
     STORAGE: str = key(
         Text("empty, sqlite:///FILE or postgresql://USER@HOST/DATABASE", storage_fault, True), "",

@@ -77,6 +77,8 @@ def report_to(study: RunDir, run: RunDir, claim: Sequence[str]) -> Any:
     """The function that reports to the trial of a claim; see `training.loop.train`."""
     import optuna
 
+    from zoerefine.base.config import load_config
+    from zoerefine.depth.study.objectives import measure_config
     from zoerefine.depth.study.trials import reporting
     from zoerefine.lab.search.study.claims import Claim
     from zoerefine.lab.search.study.study import Study
@@ -87,7 +89,8 @@ def report_to(study: RunDir, run: RunDir, claim: Sequence[str]) -> Any:
     number, identifier = claim
     trials = opened.optuna.get_trials(deepcopy=False)
     trial = optuna.Trial(opened.optuna, trials[int(number)]._trial_id)
-    return reporting(opened.criteria, Monitor(opened, Claim(trial, {}, run, identifier)))
+    known = measure_config(load_config(run.config_file), opened.criteria.measured)
+    return reporting(opened.criteria, known, Monitor(opened, Claim(trial, {}, run, identifier)))
 
 
 def end_process(code: int) -> NoReturn:

@@ -18,7 +18,7 @@ from zoerefine.base.config.combinations import check_combinations
 from zoerefine.base.errors import UserError
 from zoerefine.base.identity import study_settings
 from zoerefine.base.progress import say
-from zoerefine.base.registries import OBJECTIVES, SELECTION_METRIC
+from zoerefine.base.registries import OBJECTIVES
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import with_values
 from zoerefine.depth.data.cache.cache import Cache
@@ -176,7 +176,7 @@ class InProcessRunner:
             return TrialOutcome(known, reason)
 
         results = train_for_study(
-            self.study, run, cfg, *self.data, reporting(criteria, monitor), test=False,
+            self.study, run, cfg, *self.data, reporting(criteria, known, monitor), test=False,
             elsewhere=in_processes(self.study, self.subject.processes, monitor),
         )  # fmt: skip
         note = training_note(results)
@@ -195,13 +195,16 @@ class InProcessRunner:
         return cfg
 
 
-def reporting(criteria: Criteria, monitor: TrialMonitor) -> Report:
-    """What a training calls after each evaluation; it ends early where this returns True."""
+def reporting(criteria: Criteria, known: Mapping[str, float], monitor: TrialMonitor) -> Report:
+    """What a training calls after each evaluation; it ends early where this returns True.
+
+    Args:
+        known: what was known before the training.
+    """
 
     def report(epoch: int, metrics: Mapping[str, float]) -> bool:
-        first = criteria.objectives[0]
-        name = first if first in metrics else SELECTION_METRIC
-        return monitor.is_pruned(name, epoch, metrics[name])
+        is_measured = criteria.objectives[0] in metrics  # else no trial is pruned
+        return monitor.is_pruned(epoch, {**known, **metrics} if is_measured else {})
 
     return report
 

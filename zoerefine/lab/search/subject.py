@@ -50,8 +50,8 @@ class TrialMonitor(Protocol):
     def check_held(self) -> None:
         """Raises `ClaimLost` where another worker has taken the trial over."""
 
-    def is_pruned(self, name: str, step: int, value: float) -> bool:
-        """Record an objective's value at a step; whether the trial is to be stopped.
+    def is_pruned(self, step: int, figures: Mapping[str, float]) -> bool:
+        """Record the objectives that are known at a step; whether the trial is to be stopped.
 
         Raises `ClaimLost` like `check_held`.
         """

@@ -94,7 +94,7 @@ class TrialWatch:
             self._seen.add(number)
             ended = self.pruned or self.fault or self._ended.is_set()
             if is_reported(len(self._seen)) and not self.pruned and not self.fault:
-                stop = self.monitor.is_pruned(self.name, number, value)
+                stop = self.monitor.is_pruned(number, {self.name: value})
                 if stop and not ended:
                     self.pruned = f"pruned at step {step:g}, {self.name} {value:.4g}"
 

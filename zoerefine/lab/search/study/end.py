@@ -7,7 +7,12 @@ from optuna.trial import FrozenTrial, TrialState
 from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.lab.search.space.space import Parameter, size_of
 from zoerefine.lab.search.study.study import Study
-from zoerefine.lab.search.study.trials import exceeded_limits, has_begun, is_known
+from zoerefine.lab.search.study.trials import (
+    exceeded_limits,
+    has_begun,
+    is_as_good,
+    is_known,
+)
 
 
 def is_out_of_patience(study: Study, trials: Sequence[FrozenTrial]) -> bool:
@@ -35,11 +40,6 @@ def trials_since_better(trials: Sequence[FrozenTrial], directions: Sequence[str]
             front = [one for one in front if not is_as_good(values, one)] + [values]
             since = 0
     return since
-
-
-def is_as_good(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether values that are minimized are nowhere above others."""
-    return all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
 
 
 def planned_trials(space: Sequence[Parameter], options: StudyKeys, known: int = 0) -> int:

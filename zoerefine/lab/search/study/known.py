@@ -18,8 +18,8 @@ from zoerefine.lab.search.study.earlier import EarlierStudy, comparison_fault, p
 from zoerefine.lab.search.study.enqueue import enqueue_untried
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import (
+    OBJECTIVES_AT_STEPS,
     TAKEN_FROM,
-    VALUES_AT_STEPS,
     is_known,
     params_key,
     skipped_numbers,
@@ -29,7 +29,7 @@ from zoerefine.lab.search.study.trials import (
 )
 from zoerefine.lab.search.subjects import recorded_space
 
-KEPT = ("figures", "reason", VALUES_AT_STEPS)  # attributes of a trial
+KEPT = ("figures", "reason", OBJECTIVES_AT_STEPS)  # attributes of a trial
 
 
 def take_trials(study: Study, sources: Sequence[EarlierStudy]) -> None:

@@ -142,18 +142,19 @@ class Study:
                     f"{self.subject.name_key}"
                 )
 
-    def is_pruned(self, trial: optuna.Trial, name: str, step: int, value: float) -> bool:
-        """Report an objective's value at a step to STUDY.PRUNER; whether to stop the trial.
+    def is_pruned(self, trial: optuna.Trial, step: int, figures: Mapping[str, float]) -> bool:
+        """Report the objectives that are known at a step; whether STUDY.PRUNER stops the trial.
 
-        Only the first objective counts: the others are not known before a trial ends.
+        Without the first objective no trial is stopped.
         """
-        if self.criteria.objectives[0] != name:
+        first, *others = (figures.get(name) for name in self.criteria.objectives)
+        if first is None:
             return False
         steps = self.subject.steps or longest_trial(self.trials())
         pruner = PRUNERS.load(self.options.PRUNER)(steps)
-        if len(self.criteria.objectives) > 1:
-            return self.first_objective.is_pruned(trial._trial_id, step, value, pruner)
-        trial.report(value, step)
+        if others:
+            return self.first_objective.is_pruned(trial._trial_id, step, [first, *others], pruner)
+        trial.report(first, step)
         self.optuna.pruner = pruner
         return trial.should_prune()
 

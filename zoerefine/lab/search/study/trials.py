@@ -7,7 +7,8 @@ attributes are:
     claim            id of that worker's claim; empty while the trial waits for a worker
     lost_claims      claims whose workers died
     figures          what was measured, by objective
-    values_at_steps  the first objective at each step, where there are several objectives
+    objectives_at_steps  where there are several objectives, their values at each step, None for
+                     those that are not known before the end
     reason           why it was pruned or failed
     known_from       of a trial that ended in an earlier study: that study's id, its number there,
                      and its run directory
@@ -24,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 from zoerefine.base.run_dir import RunDir
 
 TAKEN_FROM = "taken from "  # and an earlier study's id: an attribute of a study
-VALUES_AT_STEPS = "values_at_steps"
+OBJECTIVES_AT_STEPS = "objectives_at_steps"
 STATE_WORDS = {
     "RUNNING": "running",
     "COMPLETE": "completed",
@@ -78,10 +79,19 @@ def longest_trial(trials: Sequence[FrozenTrial]) -> int:
 
 def values_at_steps(trial: FrozenTrial) -> dict[int, float]:
     """The first objective at each step that a trial has reported."""
-    kept = trial.user_attrs.get(VALUES_AT_STEPS)
-    if kept is None:  # of a single objective
-        return trial.intermediate_values
-    return {int(step): value for step, value in kept.items()}
+    kept = objectives_at_steps(trial)
+    return {step: first for step, (first, *_) in kept.items()} or trial.intermediate_values
+
+
+def objectives_at_steps(trial: FrozenTrial) -> dict[int, list[Any]]:
+    """All objectives at each step that a trial of several objectives has reported, in order."""
+    kept = trial.user_attrs.get(OBJECTIVES_AT_STEPS, {})
+    return {int(step): values for step, values in kept.items()}
+
+
+def is_as_good(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether values that are minimized are nowhere above others."""
+    return all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
 
 
 def has_begun(trial: FrozenTrial) -> bool:

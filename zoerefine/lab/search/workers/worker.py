@@ -1,7 +1,7 @@
 """A worker: a process that runs one trial of a study after another until none is left."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 
@@ -120,10 +120,10 @@ class Monitor:
         if not is_held(self.study, self.claim):
             raise ClaimLost
 
-    def is_pruned(self, name: str, step: int, value: float) -> bool:
-        """Record an objective's value at a step; whether the trial is to be stopped."""
+    def is_pruned(self, step: int, figures: Mapping[str, float]) -> bool:
+        """Record the objectives that are known at a step; whether the trial is to be stopped."""
         self.check_held()
-        return self.study.is_pruned(self.claim.trial, name, step, value)
+        return self.study.is_pruned(self.claim.trial, step, figures)
 
 
 def heartbeat(study: Study, claim: Claim) -> AbstractContextManager[None]:
