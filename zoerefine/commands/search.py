@@ -28,7 +28,7 @@ from zoerefine.lab.search.space.check import check_search_space
 from zoerefine.lab.search.space.sources import combined, space_in_file, space_of_words
 
 # Options of a launch that a search refuses.
-REFUSED = "again", "again_number", "nodes"
+REFUSED = "again", "again_number", "allow_dirty", "nodes"
 EPILOG = """\
 SEARCH in the config mirrors the other keys:
   SEARCH:
