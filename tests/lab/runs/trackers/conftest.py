@@ -74,11 +74,11 @@ def log_contract(folder):
     return folder
 
 
-def log_tensorboard(folder):
+def log_tensorboard(folder, runs=LOGGED):
     """Event files, with hyper-parameters in a folder of their own, as torch writes them."""
     tensorboard = pytest.importorskip("torch.utils.tensorboard", reason="torch is not installed")
 
-    for run in LOGGED:
+    for run in runs:
         with tensorboard.SummaryWriter(str(folder / run.name)) as writer:
             writer.add_hparams(run.flat, {})
             for step, metrics in run.rows:
@@ -87,14 +87,14 @@ def log_tensorboard(folder):
     return folder
 
 
-def log_mlflow(uri):
+def log_mlflow(uri, runs):
     """Runs in a new MLflow experiment."""
     pytest.importorskip("mlflow", reason=f"MLflow is not installed: {INSTALL}")
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)
     experiment = client.create_experiment("six")
-    for number, run in enumerate(LOGGED):
+    for number, run in enumerate(runs):
         run_id = client.create_run(experiment, 1000 + number, run_name=run.name).info.run_id
         for key, value in run.flat.items():
             client.log_param(run_id, key, value)
@@ -105,21 +105,21 @@ def log_mlflow(uri):
     return client
 
 
-def log_mlflow_folder(folder):
-    log_mlflow((folder / "mlruns").as_uri())
+def log_mlflow_folder(folder, runs=LOGGED):
+    log_mlflow((folder / "mlruns").as_uri(), runs)
     return folder / "mlruns"
 
 
-def log_mlflow_database(folder):
+def log_mlflow_database(folder, runs=LOGGED):
     folder.mkdir()
-    log_mlflow(f"sqlite:///{folder / 'mlflow.db'}")
+    log_mlflow(f"sqlite:///{folder / 'mlflow.db'}", runs)
     return folder / "mlflow.db"
 
 
-def log_wandb(folder):
+def log_wandb(folder, runs=LOGGED):
     """Offline runs of W&B, each in a folder of its own."""
     wandb = pytest.importorskip("wandb", reason=f"W&B is not installed: {INSTALL}")
-    for run in LOGGED:
+    for run in runs:
         place = folder / run.name
         place.mkdir(parents=True)
         with start_wandb(wandb, place, run) as started:

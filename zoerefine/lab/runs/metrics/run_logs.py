@@ -20,6 +20,7 @@ from zoerefine.lab.runs.metrics.text_logs import (
     read_results,
 )
 
+STORE_SUFFIXES = {".wandb", ".db", ".sqlite", ".sqlite3"}  # of W&B's logs, MLflow's databases
 NAMED = 3  # logs that `RunMetrics.source` names
 # Parts of a path that differ each time a script starts: version_3, attempt-2, a date and time, or
 # the time alone (Hydra).
@@ -108,22 +109,32 @@ class RunLogs:
     def metrics(self) -> RunMetrics:
         """What all logs hold. Each metric is taken from the first kind of log that has it."""
         found: dict[str, Points] = {}
+        finals: dict[str, float] = {}
         used: list[MetricLog] = []
         for logs in self._by_kind():
-            for name, points in named_points(logs):
-                found.setdefault(name, points)
+            new = {name: points for name, points in named_points(logs) if name not in found}
+            stated = {name: value for log in logs for name, value in log.finals.items()}
+            finals |= {name: value for name, value in stated.items() if name not in found}
+            found |= new
             used += logs
         series = {name: as_series(points) for name, points in found.items()}
-        places = [log.place for log in used if log.points]
+        places = [self._shown_place(log) for log in used if log.points or log.finals]
         places += [self.run.results_file.name] if self.results else []
         faults = [f"{log.place}: {fault}" for log in used for fault in log.faults.values()]
         return RunMetrics(
             source=shown(places),
             series=series,
-            final={name: one.values[-1] for name, one in series.items()} | self.results,
+            final={name: one.values[-1] for name, one in series.items()} | finals | self.results,
             hyperparameters={k: v for log in used for k, v in log.hyperparameters.items()},
             faults=(*self.faults, *faults),
         )
+
+    def _shown_place(self, log: MetricLog) -> str:
+        """The file or folder of a log, from the run's folder on; its place in a workspace."""
+        if self.run.path not in (log.path, *log.path.parents):
+            return log.place
+        files = list(log.path.glob(EVENT_FILES))
+        return str((files[0] if len(files) == 1 else log.path).relative_to(self.run.path))
 
     def _by_kind(self) -> list[list[MetricLog]]:
         """The logs that count by their kind, the most explicit kind first.
@@ -131,12 +142,12 @@ class RunLogs:
         metrics.jsonl stands for itself. A table that counts no steps may be anything: it counts
         only where there is nothing else.
         """
-        rows, events, tables, output, loose = (
+        rows, events, stores, tables, output, loose = (
             [log for log in self.logs.values() if log.kind is kind] for kind in Kind
         )
         if any(log.points for log in rows):
             return [rows, output]
-        counted = [events, tables, output]
+        counted = [events, stores, tables, output]
         return counted if any(log.points for logs in counted for log in logs) else [*counted, loose]
 
 
@@ -172,7 +183,7 @@ def lasting_place(place: str) -> str:
 def _logs_in(
     files: Iterable[Path], root: Path, left: Path | None = None, since: float = 0.0
 ) -> Iterator[MetricLog]:
-    """The logs of event files (one for each folder) and of CSV files.
+    """The logs of event files (one for each folder), of CSV files and of stores of trackers.
 
     Args:
         root: their places are relative to it.
@@ -187,3 +198,9 @@ def _logs_in(
             yield EventLog(path.parent, str(place.parent), since=since)
         elif path.suffix.lower() in CSV_SUFFIXES:
             yield CsvLog(path, str(place.with_suffix("")))
+        elif path.name == "meta.yaml" or path.suffix in STORE_SUFFIXES:
+            from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
+
+            if store := find_store(path):
+                place = store.path.relative_to(base).with_suffix("")
+                yield StoreLog(store.path, str(place), store=store)

@@ -52,6 +52,7 @@ class Kind(Enum):
 
     ROWS = "metrics.jsonl"
     EVENTS = "TensorBoard's event files"
+    STORES = "the store of another tracker"
     TABLE = "a CSV file that counts steps"
     OUTPUT = "the job's output"
     LOOSE_TABLE = "a CSV file that counts no steps"
@@ -66,6 +67,7 @@ class MetricLog:
         place: its path inside the run or the workspace, which tells logs with equal metric names
             apart.
         points: values by metric and step.
+        finals: final values that the log states itself; the others are those of the last step.
         hyperparameters: by name.
         faults: what could not be read, by the place of the fault.
     """
@@ -73,6 +75,7 @@ class MetricLog:
     path: Path
     place: str
     points: dict[str, Points] = field(default_factory=dict)
+    finals: dict[str, float] = field(default_factory=dict)
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
 

@@ -1,7 +1,6 @@
 """MLflow: a folder of files (`mlruns`) or a SQLite database, read by MLflow's own library."""
 
 import logging
-import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,16 +13,20 @@ from urllib.parse import quote
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.texts import one_line
 from zoerefine.lab.runs.metrics.series import Points, Series, as_number, as_series
-from zoerefine.lab.runs.trackers.tracked_run import INSTALL, Stored, TrackedRun, parameter_value
+from zoerefine.lab.runs.trackers.tracked_run import (
+    INSTALL,
+    Stored,
+    TrackedRun,
+    environment,
+    parameter_value,
+)
 
-# MLflow reads folders of files only where this is set.
-FOLDERS = "MLFLOW_ALLOW_FILE_STORE"
+# Without the second one, MLflow reads no folders of files.
+VARIABLES = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}
 
 
 def import_mlflow() -> None:
     """Import MLflow. Raises `UserError` where it is not installed."""
-    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-    os.environ[FOLDERS] = "true"
     try:
         import mlflow.tracking  # noqa: F401
     except ImportError:
@@ -33,8 +36,7 @@ def import_mlflow() -> None:
 
 
 def open_client(uri: str) -> Any:
-    """An `MlflowClient` of a store. Raises `UserError` where MLflow is not installed."""
-    import_mlflow()
+    """An `MlflowClient` of a store; to be called inside `naming`."""
     from mlflow.tracking import MlflowClient
 
     return MlflowClient(tracking_uri=uri)
@@ -42,15 +44,16 @@ def open_client(uri: str) -> Any:
 
 @contextmanager
 def naming(place: str) -> Iterator[None]:
-    """Turn what MLflow raises into a `UserError` that names a place."""
-    import_mlflow()
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
+    """Use MLflow, and turn what it raises into a `UserError` that names a place."""
+    with environment(**VARIABLES):
+        import_mlflow()
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
 
-    try:
-        yield
-    except (MlflowException, SQLAlchemyError) as error:
-        raise UserError(f"{place}: {one_line(str(error))}") from None
+        try:
+            yield
+        except (MlflowException, SQLAlchemyError) as error:
+            raise UserError(f"{place}: {one_line(str(error))}") from None
 
 
 SQLITE_START = b"SQLite format 3\0"

@@ -2,7 +2,9 @@
 
 import ast
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,6 +64,19 @@ class Tracker(Protocol):
         Raises:
             UserError, OSError: the store cannot be read at all, or its library is not installed.
         """
+
+
+@contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """Set variables that a tracker's library reads; jobs that start later do not get them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ.update({} if value is None else {name: value})
 
 
 def parameter_value(text: str) -> Any:

@@ -1,7 +1,6 @@
 """W&B: the folder of a run, `wandb/offline-run-*` or `wandb/run-*`, with its `.wandb` file."""
 
 import json
-import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.texts import counted
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.series import STEP_NAMES, Points, as_number, as_series
-from zoerefine.lab.runs.trackers.tracked_run import INSTALL, Stored, TrackedRun
+from zoerefine.lab.runs.trackers.tracked_run import INSTALL, Stored, TrackedRun, environment
 
 # The records in a `.wandb` file, which W&B writes in the format of LevelDB's logs.
 #
@@ -101,10 +100,9 @@ def read(path: Path, names: Sequence[str] | None) -> Stored:
 
 def import_record() -> Any:
     """The class of W&B's records. Importing W&B contacts no server, and here it never may."""
-    os.environ["WANDB_MODE"] = "offline"
-    os.environ["WANDB_ERROR_REPORTING"] = "false"
     try:
-        from wandb.proto.wandb_internal_pb2 import Record
+        with environment(WANDB_MODE="offline", WANDB_ERROR_REPORTING="false"):
+            from wandb.proto.wandb_internal_pb2 import Record
     except ImportError:
         raise UserError(f"reading runs of W&B needs wandb: {INSTALL}") from None
     return Record
