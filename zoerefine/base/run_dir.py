@@ -30,6 +30,7 @@ MAX_NAME_BYTES = 120
 LAST_TIME_S = 1e11  # seconds since the epoch, in the year 5138
 LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json
 NODE_FOLDER = re.compile(r"node-\d+")  # of another node of the run's job
+REPORT_FILE = "collected.json"  # in the folder of every report of `zoerefine analyze`
 ENGINE = "engine"  # the folder of engine bundles
 # The names of engine bundles, one for each container (zoerefine/depth/exporting/bundle).
 BUNDLE_NAMES = ("refiner.ts", "refiner.openvino", "refiner.onnx", "refiner.pt2")

@@ -90,12 +90,16 @@ def test_uncommitted_changes_are_refused_or_recorded_and_applied(
 
 def test_an_untracked_file_is_named_and_does_not_stop_the_launch_of_a_commit(launch, repository):
     (repository.folder / "notes.txt").write_text("mine")
+    (repository.folder / "report" / "val_acc").mkdir(parents=True)  # of `zoerefine analyze`
+    for name in ("collected.json", "report.html", "val_acc/runs.csv"):
+        (repository.folder / "report" / name).touch()
     for words in ((), ("--seeds", "1,2")):
         done = launch(*words, commit="HEAD")
         assert done.returncode == 0, done.stderr
         warnings = [line for line in done.stderr.splitlines() if "notes.txt" in line]
         assert len(warnings) == 1
         assert warnings[0].startswith("warning: the job does not have these files")
+        assert "report" not in warnings[0]
     (repository.folder / "version.txt").write_text("changed")
     assert "version.txt" in launch("KEY", "2", commit="HEAD").stderr
 

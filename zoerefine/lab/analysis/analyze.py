@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
-from zoerefine.base.run_dir import RunDir
+from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import RunGroup, make_groups
 from zoerefine.lab.analysis.measure import Measure, choose_measure
 from zoerefine.lab.analysis.pictures.overview import draw_overview
@@ -30,7 +30,6 @@ from zoerefine.lab.runs.filter import parse_filter
 from zoerefine.lab.runs.metrics import read_metrics
 from zoerefine.lab.runs.record import Run
 
-CACHE = "collected.json"
 WRITTEN = r"\w+\.(png|svg|pdf|csv|tex|md|html|json)"  # names of files
 LISTED = 30  # metrics in a message
 NAME_ONE = "give --metric NAME (and --maximize where higher is better), one of"
@@ -85,11 +84,11 @@ def analyze(
     refuse_foreign_folder(out, metrics)
     remove_half_written(out.glob(HALF_WRITTEN), WRITTEN)
     keeps = parse_filter(where) if where else None
-    cache = RunCache(out / CACHE, metrics, patterns_of_output)
+    cache = RunCache(out / REPORT_FILE, metrics, patterns_of_output)
     collection = collect(patterns, keeps, cache, metrics, patterns_of_output)
     if not metrics and all(run.is_foreign for run in collection.runs):
         metrics = [only_metric(collection.runs)]
-        cache = RunCache(out / CACHE, metrics, patterns_of_output)
+        cache = RunCache(out / REPORT_FILE, metrics, patterns_of_output)
         collection = collect(patterns, keeps, cache, metrics, patterns_of_output)
     check_metrics(collection.runs, metrics)
     cache.save()
@@ -105,9 +104,9 @@ def analyze(
 def refuse_foreign_folder(out: Path, metrics: Sequence[str]) -> None:
     """Raises `UserError` where files like those of an analysis are no analysis's.
 
-    Tables carry no mark, but an analysis writes `CACHE` before any other file.
+    Tables carry no mark, but an analysis writes `REPORT_FILE` before any other file.
     """
-    if (out / CACHE).is_file():
+    if (out / REPORT_FILE).is_file():
         return
     for folder in (out, *(out / folder_name(name) for name in metrics)):
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():

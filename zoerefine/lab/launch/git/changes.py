@@ -10,6 +10,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import say
+from zoerefine.base.run_dir import REPORT_FILE
 from zoerefine.base.secrets.redaction import find_secret
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.commands import (
@@ -91,12 +92,22 @@ def read_changes(
 
 
 def warn_of_untracked_files(address: RepositoryAddress, changes: Changes) -> None:
-    """Name the files of a working tree that a job does not have, since no commit has them."""
-    if changes.untracked:
+    """Name the files of a working tree that a job does not have, since no commit has them.
+
+    Reports of `zoerefine analyze` are not named.
+    """
+    folder = address.folder or Path()
+    named = [name for name in changes.untracked if not is_of_report(folder / name)]
+    if named:
         say(
-            f"warning: the job does not have these files of {address.folder}, which git does not "
-            f"track: {shortened_list(changes.untracked)}"
+            f"warning: the job does not have these files of {folder}, which git does not track: "
+            f"{shortened_list(named)}"
         )
+
+
+def is_of_report(path: Path) -> bool:
+    """Whether a file is in the folder of a report, or in one of its folders by metric."""
+    return any((place / REPORT_FILE).is_file() for place in list(path.parents)[:2])
 
 
 def is_same(path: Path, other: Path) -> bool:
