@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from zoerefine.base.config import defaults
 from zoerefine.base.errors import UserError
 from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.analysis.groups import make_groups
@@ -86,7 +87,14 @@ def test_one_differing_setting_is_called_by_its_value(runs):
     runs.add("c", {"NAME": "unet", "BASE": 16}, scenes=(0.3,))
     assert labels(runs) == ["guided", "unet", "unet, base 16"]
     runs.add("d", {"NAME": "guided", "BASE": 16}, scenes=(0.4,))
-    assert labels(runs)[0] == "guided, base not set"  # no value is the usual one
+    assert labels(runs)[0] == "guided, base default"  # no value is the usual one
+
+
+def test_a_setting_that_a_run_lacks_is_named_by_its_default(runs):
+    """The config of an older version may lack a key; that of a script is not known."""
+    runs.add("a", {"EPOCHS": 3}, scenes=(0.1,))
+    runs.add("b", scenes=(0.2,))
+    assert labels(runs) == ["3", f"{defaults().TRAIN.EPOCHS} (default)"]
 
 
 def test_group_names_are_unique(runs):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
+from zoerefine.base.config.schema import KEYS
 from zoerefine.lab.runs.record import Run
 
 LONGEST_VALUE = 28  # characters
@@ -19,7 +20,7 @@ def group_names(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[str]:
             it from more than half of the groups. Its key is left out where it is the only one, or
             the only one with text values: `guided`, not `name guided`.
     """
-    texts = {key: distinct_texts([runs[0].settings.get(key) for runs in groups]) for key in keys}
+    texts = {key: distinct_texts([setting_of(runs[0], key) for runs in groups]) for key in keys}
     textual = [key for key in keys if all(_is_text(runs[0], key) for runs in groups)]
     bare = list(keys) if len(keys) == 1 else textual if len(textual) == 1 else []
     labels = short_keys(keys)
@@ -32,6 +33,14 @@ def group_names(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[str]:
         rare = [parts[key] for key in keys if key in bare or not _is_usual(texts[key], number)]
         names.append(_name(runs, ", ".join(rare or parts.values())))
     return _unique(names)
+
+
+def setting_of(run: Run, key: str) -> Any:
+    """A run's setting. One that it lacks is named by its default; that of a script is unknown."""
+    if key in run.settings:
+        return run.settings[key]
+    known = None if run.is_foreign else KEYS.get(key)
+    return f"{full_text(known.default)} (default)" if known else "default"
 
 
 def _is_text(run: Run, key: str) -> bool:

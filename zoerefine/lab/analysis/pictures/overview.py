@@ -15,6 +15,7 @@ from zoerefine.lab.analysis.measure import Measure
 from zoerefine.lab.analysis.pictures.captions import facts, legend, pseudo_label
 from zoerefine.lab.analysis.pictures.labels import Label, place_labels, spread_labels
 from zoerefine.lab.analysis.pictures.style import (
+    BACKING,
     LAYOUTS,
     PALETTE,
     QUIET,
@@ -35,6 +36,9 @@ FORMATS = ("png", "pdf", "svg")
 SHOWN_GROUPS = len(PALETTE)  # colours that can be distinguished; the tables list all groups
 FAR_AWAY = 1  # ranges of the scores; a pseudo depth farther away is only a note
 MARKED_EPOCHS = 40  # points of a curve; with more, they would merge into a thick line
+
+CURVES, FINALS, COSTS = "curves", "finals", "costs"
+PANELS = {CURVES: 4, FINALS: 4, COSTS: 3}  # with their shares of the width or height
 
 Colored = Sequence[tuple[RunGroup, str]]
 
@@ -77,27 +81,42 @@ def overview_figure(
     from matplotlib.figure import Figure
 
     shown = list(zip(groups, PALETTE, strict=False))
-    figure = Figure(figsize=(layout.width_in, layout.height_in), layout="constrained")
+    panels = panels_of([group for group, _ in shown], measure)
+    ratios = [PANELS[name] for name in panels]
+    is_row = layout.columns > 1
+    height_in = layout.height_in * (1 if is_row else sum(ratios) / sum(PANELS.values()))
+    figure = Figure(figsize=(layout.width_in, height_in), layout="constrained")
     FigureCanvasAgg(figure)  # measures texts
-    if layout.columns == 3:
-        curves, finals, costs = figure.subplots(1, 3, width_ratios=(4, 4, 3))
+    if is_row:
+        drawn = figure.subplots(1, len(panels), width_ratios=ratios, squeeze=False)[0]
     else:  # subfigures: the names in one panel narrow no other
-        parts: Any = figure.subfigures(3, 1, height_ratios=(4, 5, 4))
-        curves, finals, costs = (part.subplots() for part in parts)
+        parts: Any = figure.subfigures(len(panels), 1, height_ratios=ratios, squeeze=False)
+        drawn = [part.subplots() for part in parts[:, 0]]
+    axes = dict(zip(panels, drawn, strict=True))
     if layout.caption_columns:
         lines = captions(collection, groups, measure)
         text = "\n".join(fill("   ".join(line), layout.caption_columns) for line in lines)
         figure.supxlabel(text, fontsize=7, color="0.3", x=0.01, ha="left", linespacing=1.4)
-    ends = draw_curves(curves, shown, measure, layout)
-    draw_finals(finals, shown, measure, layout)
-    drawn = draw_costs(costs, shown, measure)
-    for axis in (curves, finals, costs):
+    draw_finals(axes[FINALS], shown, measure, layout)
+    ends = draw_curves(axes[CURVES], shown, measure, layout) if CURVES in axes else []
+    costs = draw_costs(axes[COSTS], shown, measure) if COSTS in axes else []
+    for axis in axes.values():
         axis.spines[["top", "right"]].set_visible(False)
     figure.draw_without_rendering()  # settles the layout, and only then labels are moved
     figure.set_layout_engine("none")
-    spread_labels(curves, ends, layout.label_font)
-    label_costs(costs, drawn, layout)
+    if CURVES in axes:
+        spread_labels(axes[CURVES], ends, layout.label_font)
+    if COSTS in axes:
+        label_costs(axes[COSTS], costs, layout)
     return figure
+
+
+def panels_of(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
+    """The panels that have something to show, from left to right; the middle one always."""
+    has_curves = any(measure.curve(run) for group in groups for run in group.runs)
+    has_costs = bool(group_costs(groups)[0])
+    is_empty = {CURVES: not has_curves, FINALS: False, COSTS: not has_costs}
+    return [name for name in PANELS if not is_empty[name]]
 
 
 def draw_curves(axis: Any, groups: Colored, measure: Measure, layout: Layout) -> list[Any]:
@@ -122,10 +141,7 @@ def draw_curves(axis: Any, groups: Colored, measure: Measure, layout: Layout) ->
     if pseudo:
         means.append(float(np.mean(pseudo)))
         axis.axhline(means[-1], color=QUIET, linestyle="--", linewidth=1)
-        ends.append((means[-1], pseudo_label([group for group, _ in groups]), QUIET))
-    if not means:
-        leave_empty(axis, "no curves" if measure.metric else "no validation curves")
-        return []
+        ends.append((means[-1], "pseudo depth", QUIET))  # the caption has its whole name
     set_value_axis(axis, means, may_be_log=not measure.maximize)
     set_steps(axis, min(steps), max(steps))
     return [
@@ -190,15 +206,11 @@ def draw_finals(axis: Any, groups: Colored, measure: Measure, layout: Layout) ->
         axis.plot(group.mean, row, "|", color=color, markersize=13, markeredgewidth=2)
         if group.interval:
             axis.plot(group.interval, [row, row], color=color, linewidth=2)
-        axis.annotate(f"{group.mean:.4f}", (group.mean, row), xytext=(0, 8),
-                      textcoords="offset points", fontsize="small", ha="center")  # fmt: skip
-    names = [
-        fill(group.label, layout.name_length + 6, max_lines=3, placeholder="...")
-        for group, _ in scored
-    ]
-    ticks = axis.set_yticks(range(len(scored)), names, fontsize="small")
-    for tick, (_, color) in zip(ticks, scored, strict=True):
-        tick.label1.set_color(color)
+        name = shortened(group.label, 2 * layout.name_length)
+        axis.annotate(f"{name}  {group.mean:.4f}", (0, row), xytext=(3, 8),
+                      xycoords=axis.get_yaxis_transform(), textcoords="offset points",
+                      fontsize="small", color=color, bbox=BACKING)  # fmt: skip
+    axis.set_yticks([])
     axis.set_ylim(len(scored) - 0.5, -0.9)
     draw_pseudo_level(axis, [group for group, _ in scored], measure)
 
@@ -236,9 +248,6 @@ def draw_costs(axis: Any, groups: Colored, measure: Measure) -> list[tuple[Cost,
     axis.locator_params(nbins=5)
     colors = {group.label: color for group, color in groups}
     costs = [(cost, colors[cost.group.label]) for cost in found]
-    if not costs:
-        leave_empty(axis, "no run has a cost")
-        return []
     for cost, color in costs:
         axis.plot(cost.costs, cost.group.scores, "o", color=color, alpha=0.35, markersize=4)
         axis.plot(cost.mean, cost.group.mean, "o", color=color, markersize=8)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.lab.analysis.group_names import distinct_texts, short_keys, shortened
+from zoerefine.lab.analysis.group_names import distinct_texts, setting_of, short_keys, shortened
 from zoerefine.lab.analysis.measure import Measure
-from zoerefine.lab.analysis.pictures.style import PALETTE, is_wide, save, set_log, style
+from zoerefine.lab.analysis.pictures.style import BACKING, PALETTE, is_wide, save, set_log, style
 from zoerefine.lab.analysis.statistics.importance import Share, compared_keys, numbers, scored_runs
 from zoerefine.lab.runs.record import Run
 
@@ -52,7 +52,7 @@ def settings_figure(runs: Sequence[Run], measure: Measure, shares: Mapping[str, 
     for axis, key in zip(axes, keys, strict=True):
         share = f"\nimportance {shares[key]}" if key in shares else ""
         axis.set_title(f"{shortened(key, 36)}{share}", fontsize=8)
-        draw_setting(axis, [run.settings.get(key) for run in scored], scores, measure)
+        draw_setting(axis, [setting_of(run, key) for run in scored], scores, measure)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel(f"{measure.label} ({measure.better} is better)", fontsize=8)
     draw_parallel(lower, scored, keys, scores, measure)
@@ -116,7 +116,7 @@ def draw_parallel(
     from matplotlib.colors import Normalize
 
     axis = figure.subplots()
-    columns = [*([run.settings.get(key) for run in runs] for key in keys), scores.tolist()]
+    columns = [*([setting_of(run, key) for run in runs] for key in keys), scores.tolist()]
     heights = np.array([_heights(column) for column in columns])  # [columns, runs]
     scale = Normalize(min(scores), max(scores))
     for run in np.argsort(scores)[:: -measure.sign]:
@@ -139,9 +139,8 @@ def label_values(axis: Any, column: int, values: Sequence[Any]) -> None:
     """Name the lowest and the highest value of a column; of few names, all of them."""
     names = dict(sorted(zip(_heights(values), distinct_texts(values), strict=True)))
     if numbers(values) is None and len(names) <= SHOWN_VALUES:
-        backing = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
         for height, name in names.items():
-            axis.text(column + 0.01, height, name, fontsize=7, va="center", bbox=backing)
+            axis.text(column + 0.01, height, name, fontsize=7, va="center", bbox=BACKING)
         return
     for height, place, side in ((0.0, -0.04, "top"), (max(names), 1.04, "bottom")):
         axis.text(column, place, names[height], fontsize=7, ha="center", va=side)

@@ -12,6 +12,7 @@ from zoerefine.base.plain_matplotlib import plain_style
 # Okabe and Ito's palette, distinguishable with any colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SMALL = 0.833  # of the font, matplotlib's "small"
+BACKING = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}  # of a text on lines
 QUIET = "0.45"  # the grey of the pseudo depth and of notes
 LOG_RATIO = 10  # axes whose values differ by more are logarithmic
 # The same runs give the same file (no dates, no random ids), and a `$` in a value is a `$`.
@@ -44,7 +45,7 @@ class Layout:
     height_in: float = 4.8
     columns: int = 3
     font: float = 10
-    name_length: int = 24
+    name_length: int = 18
     caption_columns: int = 185
 
     @property
@@ -56,7 +57,7 @@ class Layout:
 # Of `analyze --style`. The last two are as wide as the text and a column of a two-column paper.
 LAYOUTS = {
     "page": Layout(),
-    "two-columns": Layout(7.0, 3.0, 3, 7, 16, 0),
+    "two-columns": Layout(7.0, 3.0, 3, 7, 14, 0),
     "one-column": Layout(3.4, 7.0, 1, 7.5, 18, 0),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.registries import SELECTION_METRIC
-from zoerefine.lab.analysis.group_names import distinct_texts, shortened
+from zoerefine.lab.analysis.group_names import distinct_texts, setting_of, shortened
 from zoerefine.lab.analysis.groups import RunGroup
 from zoerefine.lab.analysis.measure import Measure
 from zoerefine.lab.analysis.pictures.settings import SHOWN_SETTINGS, columns_by_score, share_of
@@ -180,7 +180,7 @@ def setting_data(
     scores = [measure.score(run) or 0.0 for run in scored]
     settings = []
     for key in keys[:SHOWN_SETTINGS]:
-        values = [run.settings.get(key) for run in scored]
+        values = [setting_of(run, key) for run in scored]
         share = str(shares[key]) if key in shares else ""
         one: dict[str, Any] = {"key": shortened(key, 60), "share": share}
         found = numbers(values)
