@@ -171,3 +171,23 @@ def test_weights_add_up_and_terms_are_reported():
     loss = Loss([{"name": "l1", "weight": 2.0}, {"name": "mse", "weight": 0.5}], 0.5)
     total, terms = loss(*tensors, torch.zeros(2, 3, 9, 11))
     assert total.item() == pytest.approx(2 * terms["l1"].item() + 0.5 * terms["mse"].item())
+
+
+@pytest.mark.parametrize("name", [*LOSS_TERMS, "masked"])
+def test_the_loss_of_each_picture_is_that_of_a_batch_of_one(name, monkeypatch):
+    def masked(x):
+        return (x.refined_m - x.truth_m)[x.weight > 0].square().mean()  # vmap refuses this
+
+    loss = Loss([{"name": name if name in LOSS_TERMS else "l1", "weight": 2.0}], 0.7)
+    if name == "masked":
+        monkeypatch.setitem(loss.functions, "l1", masked)
+    refined, zoe, truth, objects = batch()
+    rgb = torch.rand(2, 3, *truth.shape[2:], generator=torch.Generator().manual_seed(1))
+    inputs = refined, zoe, truth, objects, rgb
+    totals, terms = loss.of_each_picture(*inputs)
+    for number in range(2):
+        total, of_one = loss(*(one[number : number + 1] for one in inputs))
+        assert totals[number].item() == total.item()
+        assert {key: values[number].item() for key, values in terms.items()} == {
+            key: value.item() for key, value in of_one.items()
+        }

@@ -196,3 +196,20 @@ class Loss:
         if log_scale is not None:
             parts[CONFIDENCE] = confidence(inputs, log_scale)
         return total, parts
+
+    def of_each_picture(self, *inputs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of each picture of a batch alone, and its terms: [B] each.
+
+        Args:
+            inputs: as for a call, without `log_scale`.
+        """
+        try:
+            found: tuple[Tensor, dict[str, Tensor]] = torch.vmap(self)(
+                *(one[:, None] for one in inputs)
+            )
+        except RuntimeError:
+            # vmap refuses what a user's own term may do: shapes or branches that values decide.
+            alone = [self(*picture) for picture in zip(*(x.split(1) for x in inputs), strict=True)]
+            terms = {name: torch.stack([one[name] for _, one in alone]) for name in alone[0][1]}
+            return torch.stack([total for total, _ in alone]), terms
+        return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -151,18 +152,19 @@ class DepthMetrics:
     """Means over pictures; pictures without a valid pixel are left out."""
 
     def __init__(self) -> None:
-        self.sums = torch.zeros(len(NAMES), dtype=torch.float64)
+        self.sums = np.zeros(len(NAMES))
         self.pictures = 0
 
-    def add(self, rows: Tensor) -> None:
+    def add(self, rows: Tensor | np.ndarray) -> None:
         """Add pictures' metrics [B, len(NAMES)] from `picture_metrics`.
 
         A row with nothing but NaN is a picture without a valid pixel. A NaN depth makes the means
         NaN, but not the deltas, so its row is kept and NaN propagates to the means.
         """
+        values = rows if isinstance(rows, np.ndarray) else rows.cpu().numpy()
         # One picture at a time: the order of addition, and so the last bit, does not depend on
         # how the pictures were grouped into batches.
-        for row in rows[~rows.isnan().all(1)].cpu():
+        for row in values[~np.isnan(values).all(1)]:
             self.sums += row
             self.pictures += 1
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from zoerefine.base.registries import LOSS_TERMS
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.loading.loader import Loader
@@ -104,3 +106,28 @@ def test_the_loss_on_validation_scenes_is_the_mean_over_pictures_in_any_grouping
         assert found[name] == pytest.approx(sum(terms[name].item() for _, terms in alone) / 7)
     assert found["loss"] == pytest.approx(2 * found["mse"] + found["l1"])
     assert losses(7) == found == losses(1)
+
+
+class Operations(TorchDispatchMode):
+    """Counts what torch computes: on a GPU each is a kernel, at least."""
+
+    count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.count += 1
+        return operation(*args, **(kwargs or {}))
+
+
+def test_a_batch_of_more_pictures_takes_no_more_operations(cache):
+    """An operation for each picture would cost a GPU more time than the training does."""
+    loss = Loss([{"name": name, "weight": 1.0} for name in LOSS_TERMS], 0.5)
+    same_scene = cache.indices(cache.scenes[:1])
+
+    def operations(pictures):
+        sampler = Sampler(cache, same_scene[:pictures], pictures, 0, OrderOptions("sequential"))
+        [batch] = Prefetcher(Loader(cache, sampler), torch.device("cpu"))
+        with Operations() as found:
+            evaluate(Tenth(), [batch], 0.0, cache, torch.float32, loss=loss)
+        return found.count
+
+    assert operations(2) == operations(6)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from zoerefine.depth.data.dataset import Clip
@@ -51,7 +52,7 @@ class DetailedMetrics:
         depth_m: Tensor,
         batch: DeviceBatch,
         mask: Tensor,
-        moving: Tensor,
+        moving: np.ndarray,
         clips: Sequence[Clip],
     ) -> None:
         """Add a batch of pictures, the frames of a clip in the order of filming.
@@ -60,7 +61,7 @@ class DetailedMetrics:
             depth_m: float32 [B, 1, H, W], metres.
             batch: the truth and the objects.
             mask: bool [B, 1, H, W], valid pixels.
-            moving: `picture_metrics` on the pixels of moving objects.
+            moving: `picture_metrics` on the pixels of moving objects, as an array.
             clips: the clip of each picture.
         """
         for low, high in pairwise(self.ranges_m):

@@ -98,14 +98,22 @@ class EvaluationSums:
         """Add the depths of a batch; `clips` has the clip of each of its pictures."""
         mask = valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
         moving = mask & (batch.objects > 0)
-        scenes = np.array([clip.scene for clip in clips])
-        for which, depth_m in depths.items():
-            rows = picture_metrics(depth_m, batch.depth_m, mask, self.farthest_m)
-            self.group("all", which).add(rows)
-            for scene in np.unique(scenes):
-                of_scene = torch.from_numpy(scenes == scene)
-                self.group(f"scenes/{scene}", which).add(rows[of_scene])
-            on_objects = picture_metrics(depth_m, batch.depth_m, moving, self.farthest_m)
+        masks, truth_m = torch.cat([mask, moving]), torch.cat([batch.depth_m] * 2)
+        rows = (
+            torch.stack(
+                [
+                    picture_metrics(torch.cat([depth_m] * 2), truth_m, masks, self.farthest_m)
+                    for depth_m in depths.values()
+                ]
+            )
+            .cpu()
+            .numpy()
+        )  # [depths, 2 B, metrics]: a GPU is waited for once
+        groups = groups_of(clips)
+        for (which, depth_m), of_depth in zip(depths.items(), rows, strict=True):
+            on_all, on_objects = np.split(of_depth, 2)
+            for name, chosen in groups.items():
+                self.group(name, which).add(on_all[chosen])
             self.group("objects", which).add(on_objects)
             if self.detail:
                 self.details.setdefault(which, DetailedMetrics(self.farthest_m)).add(
@@ -114,14 +122,12 @@ class EvaluationSums:
 
     def add_losses(self, loss: Loss, refined_m: Tensor, batch: DeviceBatch) -> None:
         """Add the loss of each picture and its terms, so that the grouping does not matter."""
-        inputs = (refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01)
-        values: list[Tensor] = []
         with each_rank_alone():  # the others may have fewer pictures
-            for picture in zip(*(one.split(1) for one in inputs), strict=True):
-                total, terms = loss(*picture)
-                values.append(torch.stack([total, *terms.values()]))
-        self.pictures += len(values)
-        for row in torch.stack(values).double().tolist():
+            total, terms = loss.of_each_picture(
+                refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01
+            )
+        self.pictures += len(total)
+        for row in torch.stack([total, *terms.values()], 1).double().tolist():
             for name, value in zip(("loss", *terms), row, strict=True):
                 self.losses[name] = self.losses.get(name, 0.0) + value
 
@@ -130,10 +136,10 @@ class EvaluationSums:
     ) -> None:
         """Add the share of each picture's valid pixels inside the band."""
         mask = valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
-        shares = coverage(refined_m, spread, batch.depth_m, mask).cpu()
-        for share, clip in zip(shares, clips, strict=True):
-            for name in ("all", f"scenes/{clip.scene}"):
-                self.coverage.setdefault(name, RunningMean()).add(share[~share.isnan()].flatten())
+        shares = coverage(refined_m, spread, batch.depth_m, mask).cpu().numpy()
+        for name, chosen in groups_of(clips).items():
+            found = torch.from_numpy(shares[chosen & ~np.isnan(shares)])
+            self.coverage.setdefault(name, RunningMean()).add(found)
 
     def group(self, name: str, which: str) -> DepthMetrics:
         return self.groups.setdefault(name, {}).setdefault(which, DepthMetrics())
@@ -180,6 +186,13 @@ class EvaluationSums:
         if self.losses:
             report["losses"] = {k: value / self.pictures for k, value in self.losses.items()}
         return report
+
+
+def groups_of(clips: Sequence[Clip]) -> dict[str, np.ndarray]:
+    """Which pictures of a batch are in each group, bool [B]: all of them, and those of a scene."""
+    scenes = np.array([clip.scene for clip in clips])
+    of_scenes = {f"scenes/{scene}": scenes == scene for scene in np.unique(scenes)}
+    return {"all": np.full(len(clips), True), **of_scenes}
 
 
 def with_ratio(depths: dict[str, Any]) -> dict[str, Any]:
