@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.address import parse_address
-from zoerefine.lab.launch.git.mirror import check_ref, fetch_commit
+from zoerefine.lab.launch.git.mirror import branch_or_tag_with, check_ref, fetch_commit
 
 
 @pytest.fixture
@@ -111,3 +111,30 @@ def test_a_ref_must_start_with_a_letter_digit_or_underscore(ref):
     if not ref.startswith("_"):
         with pytest.raises(UserError):
             check_ref(ref)
+
+
+def test_a_partial_clone_is_launched_where_it_has_the_commits_files(repository, home):
+    repository.git("config", "uploadpack.allowFilter", "true")
+    clone = repository.folder.with_name("clone")
+    source = f"file://{repository.folder}"
+    repository.git("clone", "--quiet", "--filter=blob:none", source, clone)
+    address = parse_address(str(clone))
+    mirror, commit = fetch_commit(address, "HEAD", home, "main")
+    assert commit == repository.second
+    assert branch_or_tag_with(address, mirror, commit) == "main"
+    with pytest.raises(UserError, match="is a partial clone without all files of"):
+        fetch_commit(address, repository.first, home)
+    type(repository)(clone).git("fetch", "--quiet", "--refetch", "--no-filter")
+    assert fetch_commit(address, repository.first, home)[1] == repository.first
+
+
+def test_a_refusal_leaves_no_empty_mirror(repository, home):
+    source = parse_address(str(repository.folder))
+    for ref, branch in (("0" * 40, ""), ("no-such-branch", ""), ("main", "absent")):
+        with pytest.raises(UserError):
+            fetch_commit(source, ref, home, branch)
+        assert not [path for path in (home / "mirrors").glob("*") if path.is_dir()]
+    mirror, _ = fetch_commit(source, "main", home)
+    with pytest.raises(UserError):
+        fetch_commit(source, "0" * 40, home)
+    assert mirror.is_dir()

@@ -13,7 +13,8 @@ import os
 import re
 import shutil
 import uuid
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
@@ -21,7 +22,7 @@ from zoerefine.base.files.atomic import create_ignored_folder
 from zoerefine.base.files.locks import lock
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.commands import git
-from zoerefine.lab.launch.git.settings import NO_TEMPLATE, UPLOAD_PACK, GitError
+from zoerefine.lab.launch.git.settings import NO_TEMPLATE, UPLOAD_PACK, GitError, own_keys
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{4,40}")
@@ -90,7 +91,7 @@ def fetch_commit(
         ref = resolve(address.folder, ref, address)  # in the user's own clone
     if FULL_HASH.fullmatch(ref) and not branch and has_commit(mirror, ref):
         return mirror, ref
-    with lock(Path(f"{mirror}.lock")) as lock_fd:
+    with lock(Path(f"{mirror}.lock")) as lock_fd, removed_if_refused(mirror):
         ensure_mirror(mirror)
         if not (FULL_HASH.fullmatch(ref) and has_commit(mirror, ref)):
             fetch(address, mirror, ref, lock_fd)
@@ -127,6 +128,18 @@ def ensure_mirror(mirror: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def removed_if_refused(mirror: Path) -> Iterator[None]:
+    """Where the launch is refused, leave no mirror that it made. The caller holds its lock."""
+    is_new = not mirror.exists()
+    try:
+        yield
+    except UserError:
+        if is_new:
+            shutil.rmtree(mirror, ignore_errors=True)
+        raise
+
+
 def has_commit(mirror: Path, commit: str) -> bool:
     """Whether a mirror has a commit with all of its files."""
     if not mirror.exists():
@@ -139,7 +152,10 @@ def has_commit(mirror: Path, commit: str) -> bool:
 
 
 def fetch(address: RepositoryAddress, mirror: Path, ref: str, lock_fd: int) -> None:
-    """Fetch a full hash alone if the server allows that, otherwise all branches and tags."""
+    """Fetch a full hash alone if the server allows that, otherwise all branches and tags.
+
+    Of a partial clone a full hash is fetched without its history, whose files it does not have.
+    """
 
     def fetch_refs(*words: str) -> None:
         options = ["--quiet", "--no-tags", "--update-shallow", "--no-recurse-submodules"]
@@ -149,6 +165,9 @@ def fetch(address: RepositoryAddress, mirror: Path, ref: str, lock_fd: int) -> N
         git("fetch", *options, *words, folder=mirror, env=variables, pass_fds=(lock_fd,))
 
     try:
+        if FULL_HASH.fullmatch(ref) and is_partial(address):
+            fetch_refs("--depth=1", "--", address.url, ref)
+            return
         if FULL_HASH.fullmatch(ref):
             try:
                 fetch_refs("--", address.url, ref)
@@ -163,7 +182,21 @@ def fetch(address: RepositoryAddress, mirror: Path, ref: str, lock_fd: int) -> N
             fetch_refs("--prune", "--", address.url, *ALL_REFS)  # its HEAD has no commit yet
             git("update-ref", "-d", "refs/remote-head", folder=mirror, pass_fds=(lock_fd,))
     except GitError as error:
+        if is_partial(address):
+            raise UserError(
+                f"{address.url} is a partial clone without all files of {ref[:12]}: give the URL "
+                "that it was cloned from as --repo, or fetch them with `git fetch --refetch "
+                "--no-filter`"
+            ) from None
         raise UserError(f"{address.url} cannot be fetched: {error}") from None
+
+
+def is_partial(address: RepositoryAddress) -> bool:
+    """Whether a repository on this machine leaves objects to the one that it was cloned from."""
+    if address.folder is None:
+        return False
+    keys = own_keys(address.folder)
+    return any(key.startswith("remote.") and key.endswith(".promisor") for key in keys)
 
 
 def resolve(repository: Path, ref: str, address: RepositoryAddress) -> str:
@@ -216,14 +249,14 @@ def check_on_branch(
 ) -> None:
     """Raises `UserError` where a commit is not on a branch."""
     check_ref(branch)
-    fetch(address, mirror, branch, lock_fd)
+    place, own = with_history(address, mirror, branch, lock_fd)
     tip = f"refs/heads/{branch}"
     try:
-        git("rev-parse", "--verify", "--quiet", tip, folder=mirror)
+        git("rev-parse", "--verify", "--quiet", tip, folder=place, foreign=own)
     except GitError:
         raise UserError(f"no branch {branch!r} in {address.url}: check the spelling") from None
     try:
-        git("merge-base", "--is-ancestor", commit, tip, folder=mirror)
+        git("merge-base", "--is-ancestor", commit, tip, folder=place, foreign=own)
     except GitError:
         raise UserError(
             f"commit {commit[:12]} is not on branch {branch} of {address.url}: give the branch "
@@ -234,6 +267,19 @@ def check_on_branch(
 def branch_or_tag_with(address: RepositoryAddress, mirror: Path, commit: str) -> str:
     """A branch or tag of the repository that contains a commit now; empty where none does."""
     with lock(Path(f"{mirror}.lock")) as lock_fd:
-        fetch(address, mirror, "HEAD", lock_fd)
+        place, own = with_history(address, mirror, "HEAD", lock_fd)
         words = ("--contains", commit, "--format=%(refname:short)", "--count=1")
-        return git("for-each-ref", *words, "refs/heads", "refs/tags", folder=mirror)
+        return git("for-each-ref", *words, "refs/heads", "refs/tags", folder=place, foreign=own)
+
+
+def with_history(
+    address: RepositoryAddress, mirror: Path, ref: str, lock_fd: int
+) -> tuple[Path, bool]:
+    """The repository that has all branches, and whether it is the user's own.
+
+    A partial clone has all commits, but cannot give them to a mirror.
+    """
+    if address.folder is not None and is_partial(address):
+        return address.folder, True
+    fetch(address, mirror, ref, lock_fd)
+    return mirror, False
