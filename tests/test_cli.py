@@ -125,12 +125,28 @@ def test_no_option_and_no_key_is_lost():
     keys = console("config", "--markdown").stdout
     assert not {key for key in wanted.pop("key") if f"`{key}`" not in keys}
     for command, options in wanted.items():
-        listed = console(*command.split(), "--help").stdout
+        listed = every_option(*command.split())
         assert not {one for one in options if one not in listed}, command
 
 
+def every_option(*command):
+    """What --help-all prints, or --help of a command with few options."""
+    shown = console(*command, "--help").stdout
+    return console(*command, "--help-all").stdout if "--help-all" in shown else shown
+
+
+def test_help_lists_the_usual_options_and_help_all_every_one():
+    for name in COMMANDS:
+        shown = console(name, "--help").stdout
+        listed = re.findall(r"^  (-[\w-]+)", shown, re.MULTILINE)
+        assert len(listed) <= 20, (name, listed)
+        assert set(listed) <= set(re.findall(r"^  (-[\w-]+)", every_option(name), re.MULTILINE))
+    assert "--requeues" not in console("run", "--help").stdout
+    assert "--requeues" in console("run", "--help-all").stdout
+
+
 def test_search_help_lists_no_option_that_it_refuses():
-    shown = console("search", "--help").stdout
+    shown = every_option("search")
     listed = set(re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE))
     assert "--trials" in listed
     assert not listed & {"--again", "--again-number", "--allow-dirty", "--nodes", "--seeds"}

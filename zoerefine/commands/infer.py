@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
 from zoerefine.commands.options import (
-    HelpFormat,
+    CommandParser,
     add_quiet_option,
     add_trust_option,
     as_path,
@@ -31,6 +31,11 @@ BATCH = 4
 MAX_BATCH = 1024  # so many frames are in memory at once
 SLOWEST_FPS, FASTEST_FPS = 0.1, 240.0  # of a video
 
+# The options that --help lists; --help-all lists all.
+USUAL = (
+    "--rgb", "--depth", "--out", "--eval", "--picture", "--video", "--confidence",
+    "--points", "--measured", "--stream", "--clouds", "--trust",
+)  # fmt: skip
 EPILOG = """\
 results, in the folder of --out:
   depth/NAME.png           refined depth, 16 bits, metres = value / 256
@@ -100,12 +105,12 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All options."""
-    options = argparse.ArgumentParser(
+    options = CommandParser(
+        *USUAL,
         prog="zoerefine infer",
         description="Refine the depth of pictures or of a video, with an engine bundle, metric "
         "points, or both.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     add = options.add_argument
     add("bundle", type=as_path, nargs="?", metavar="BUNDLE|RUN",

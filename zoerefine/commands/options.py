@@ -53,6 +53,47 @@ class HelpFormat(argparse.HelpFormatter):
         return super()._fill_text(text, width, indent)
 
 
+class CommandParser(argparse.ArgumentParser):
+    """`--help` lists the options in `usual`; `--help-all` lists all."""
+
+    def __init__(self, *usual: str, **settings: Any) -> None:
+        super().__init__(formatter_class=HelpFormat, **settings)
+        self.usual = {"--help", "--help-all", "--quiet", *usual}
+        self.add_argument("--help-all", action=HelpAll, help="list every option and exit")
+
+    def format_help(self) -> str:
+        options = [one for one in self._actions if one.option_strings]
+        hidden = [one for one in options if not self.usual & set(one.option_strings)]
+        texts = [one.help for one in hidden]
+        for one in hidden:
+            one.help = argparse.SUPPRESS
+        whole, self.usage = self.usage, self.short_usage()
+        shown = super().format_help()
+        self.usage = whole
+        for one, text in zip(hidden, texts, strict=True):
+            one.help = text
+        return shown
+
+    def short_usage(self) -> str:
+        """The line without single options."""
+        # parse_intermixed_args suppresses its words meanwhile; they are several
+        marks = {"*": "[{} ...]", argparse.SUPPRESS: "[{} ...]", "?": "[{}]"}
+        given = [one for one in self._actions if not one.option_strings]
+        words = [marks.get(str(one.nargs), "{}").format(one.metavar) for one in given]
+        return " ".join(["%(prog)s", "[OPTION ...]", *words])
+
+
+class HelpAll(argparse.Action):
+    """Prints the help with every option."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nargs=0, default=argparse.SUPPRESS, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(argparse.ArgumentParser.format_help(parser), end="")
+        parser.exit()
+
+
 def add_notify_option(options: "argparse._ActionsContainer") -> None:
     """Add --notify."""
     options.add_argument(

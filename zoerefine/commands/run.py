@@ -12,7 +12,7 @@ from zoerefine.base.progress import is_quiet
 from zoerefine.base.registries import ENVIRONMENTS
 from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.commands.options import (
-    HelpFormat,
+    CommandParser,
     add_config_option,
     add_notify_option,
     add_pattern_option,
@@ -37,6 +37,11 @@ OLDER_SPELLINGS = (
 )
 MOST_SEEDS = 10_000
 MOST_PROCESSES = 1024
+# The options that --help lists; --help-all lists all.
+USUAL = (
+    "--repo", "--commit", "--config", "--config-flag", "--module", "--overrides", "--seeds",
+    "--seed-key", "--configs", "--parallel", "--environment", "--executor", "--list", "--clean",
+)  # fmt: skip
 EPILOG = """\
 examples, after `zoerefine data synthesize data/synthetic`; --repo may be any git URL:
   zoerefine run --repo . --commit HEAD --config configs/demo.yaml DATA.ROOT data/synthetic
@@ -97,13 +102,13 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All options; older spellings have the same meaning."""
-    made = argparse.ArgumentParser(
+    made = CommandParser(
+        *USUAL,
         prog="zoerefine run",
         description="Run a job from a git commit and a config. The commit is checked out into a "
         "workspace, so your working tree is not used and may change meanwhile. The same command "
         "finds its run again: a finished run is left as it is, an unfinished one resumes.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     add_job_options(made.add_argument_group("the job"))
     many = made.add_argument_group("several jobs: every combination of commits, configs and seeds")

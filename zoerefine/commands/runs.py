@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
 from zoerefine.commands.options import (
-    HelpFormat,
+    CommandParser,
     add_json_option,
     add_pattern_option,
     add_quiet_option,
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from zoerefine.lab.listing.row import RunRow
 
 USUAL_METRIC = "val.refined.abs_rel"
+# The options that --help lists; --help-all lists all.
+USUAL = (
+    "--where", "--state", "--name", "--sort", "--metric", "--tag", "--note", "--archive",
+    "--remove", "--restore", "--keep-best", "--older-than", "--yes", "--watch",
+)  # fmt: skip
 DESCRIPTION = """\
 List runs with state, start, size and a metric. Filters select runs; --tag, --note, --archive and
 --remove change the selected ones. Archived runs are listed only with --archived.
@@ -101,11 +106,11 @@ def changes_labels(args: argparse.Namespace) -> bool:
 
 def options() -> argparse.ArgumentParser:
     """The command's options."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
+        *USUAL,
         prog="zoerefine runs",
         description=DESCRIPTION,
         epilog=EXAMPLES,
-        formatter_class=HelpFormat,
     )
     add = parser.add_argument
     add("runs", nargs="*", metavar="RUN", help="folders of runs, runs, studies, or globs of them "

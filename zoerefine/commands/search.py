@@ -14,7 +14,7 @@ from zoerefine.base.yaml.read import read_yaml
 from zoerefine.base.yaml.write import dump_value
 from zoerefine.commands.executor_options import add_executor_options, resources_of, settings_of
 from zoerefine.commands.options import (
-    HelpFormat,
+    CommandParser,
     add_json_option,
     add_notify_option,
     add_quiet_option,
@@ -29,6 +29,12 @@ from zoerefine.lab.search.space.sources import combined, space_in_file, space_of
 
 # Options of a launch that a search refuses.
 REFUSED = "again", "again_number", "allow_dirty", "nodes"
+# The options that --help lists; --help-all lists all.
+USUAL = (
+    "--plan", "--search", "--trials", "--workers", "--enqueue", "--executor", "--then",
+    "--join", "--metric", "--maximize", "--repo", "--commit", "--config", "--module",
+    "--overrides", "--name",
+)  # fmt: skip
 EPILOG = """\
 SEARCH in the config mirrors the other keys:
   SEARCH:
@@ -122,12 +128,12 @@ def training_config(args: argparse.Namespace) -> Config:
 
 def parser() -> argparse.ArgumentParser:
     """All options."""
-    made = argparse.ArgumentParser(
+    made = CommandParser(
+        *USUAL,
         prog="zoerefine search",
         description="Search for the best values of the keys that SEARCH in a config lists. Each "
         "trial trains one combination. The same command continues a study that was interrupted.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     add = made.add_argument
     add("--plan", action="store_true",
