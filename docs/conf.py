@@ -1,10 +1,13 @@
 """The documentation site: Markdown pages, and an API reference from the docstrings."""
 
+import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+import generated
 
 from zoerefine import __version__
 
@@ -27,6 +30,16 @@ napoleon_numpy_docstring = False
 html_theme = "furo"
 html_title = f"zoerefine {__version__}"
 html_copy_source = False
+html_static_path = ["_static"]
+html_js_files, html_css_files = ["copy.js"], ["copy.css"]
+html_baseurl = os.environ.get("SITE_URL", "")  # where the site is published
+# What other sites show beside a link. A light and a dark mode come with the theme.
+myst_html_meta = {
+    "description": "A laboratory for any training script, and depth that is corrected",
+    "property=og:title": html_title,
+    "property=og:image": f"{html_baseurl}_static/card.png",
+    "name=twitter:card": "summary_large_image",
+}
 
 
 def keep_bars(app, what, name, obj, options, lines) -> None:  # type: ignore[no-untyped-def]
@@ -36,3 +49,5 @@ def keep_bars(app, what, name, obj, options, lines) -> None:  # type: ignore[no-
 
 def setup(app) -> None:  # type: ignore[no-untyped-def]
     app.connect("autodoc-process-docstring", keep_bars)
+    app.connect("source-read", generated.fill)
+    app.connect("build-finished", generated.finish)

@@ -1,4 +1,4 @@
-"""docs/extending.md, done: every example is written into a copy of the package and used."""
+"""docs/extending.md, done: every example is put into a copy of the package and used."""
 
 import os
 import re
@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# A row of the page: the example's file, its place in the package, a registry, the row in it.
+ROW = re.compile(
+    r"\]\(\.\./(examples/extending/\S+)\) \| `(\S+)` \| `(\w+)` `(.+)` \|$", re.MULTILINE
+)
 
 USE = """
 import shutil
@@ -76,11 +79,8 @@ if __name__ == "__main__":
 """
 
 
-def blocks() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for place, text in BLOCK.findall((ROOT / "docs/extending.md").read_text()):
-        found.setdefault(place, []).append(text)
-    return found
+def parts() -> list[tuple[str, str, str, str]]:
+    return ROW.findall((ROOT / "docs/extending.md").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -90,21 +90,21 @@ def extended(tmp_path_factory):
     for name in ("zoerefine", "platform"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     registries = (folder / "zoerefine/base/registries.py").read_text()
-    for place, (text, *_) in blocks().items():
-        if place.isupper():  # a row of a registry
-            table = re.compile(rf"^({place} = Registry\(.*?\{{\n)", re.MULTILINE | re.DOTALL)
-            registries, rows = table.subn(lambda m, row=text: m[1] + row, registries, count=1)
-            assert rows == 1, place
-        else:
-            assert not (folder / place).exists(), place
-            (folder / place).write_text(text)
+    for example, place, registry, row in parts():
+        table = re.compile(rf"^({registry} = Registry\(.*?\{{\n)", re.MULTILINE | re.DOTALL)
+        registries, rows = table.subn(lambda m, row=row: f"{m[1]}{row},\n", registries, count=1)
+        assert rows == 1, registry
+        assert not (folder / place).exists(), place
+        shutil.copy(ROOT / example, folder / place)
     (folder / "zoerefine/base/registries.py").write_text(registries)
     return folder
 
 
 def test_the_page_shows_every_kind_of_part():
     assert {"NETWORKS", "LOSS_TERMS", "SCHEDULES", "METRICS", "READERS", "SAMPLERS", "EXECUTORS",
-            "ENVIRONMENTS", "ENGINES"} <= set(blocks())  # fmt: skip
+            "ENVIRONMENTS", "ENGINES"} <= {registry for _, _, registry, _ in parts()}  # fmt: skip
+    shown = {f"examples/extending/{path.name}" for path in (ROOT / "examples/extending").iterdir()}
+    assert {example for example, *_ in parts()} == {one for one in shown if one.endswith(".py")}
 
 
 def test_every_example_takes_one_file_and_one_row_and_works(extended, world, tmp_path):
