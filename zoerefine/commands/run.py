@@ -175,6 +175,10 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--record-env", action="append", default=[], metavar="NAME[=VALUE]",
         help="an environment variable that decides the result: it is recorded, a part of the "
         "job's identity, and set again by `reproduce`; may be repeated")  # fmt: skip
+    add("--input", action="append", default=[], metavar="FOLDER",
+        help="a run or folder whose files the job finds in its workspace, such as data that an "
+        "earlier command of the commit made; they are linked, and their digests recorded; may be "
+        "repeated")  # fmt: skip
     add("--processes", type=processes, default=1, metavar="N",
         help="start the job N times by torchrun, on all --nodes together; the processes can train "
         "together (default: 1, without torchrun)")  # fmt: skip
@@ -289,6 +293,7 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
         left_limit_bytes=args.left_limit,
         processes=args.processes,
         record_env=read_named(args.record_env),
+        inputs=tuple(str(as_path(folder).resolve()) for folder in args.input),
     )
 
 

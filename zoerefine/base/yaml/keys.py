@@ -31,6 +31,13 @@ def value_at(tree: Mapping[str, Any], key: str) -> Any:
     return node
 
 
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Two trees as one: the second one's values replace those of the first."""
+    both = {k: merged(first[k], v) for k, v in second.items()
+            if isinstance(v, Mapping) and isinstance(first.get(k), Mapping)}  # fmt: skip
+    return {**first, **second, **both}
+
+
 def nested(words: Iterable[str], value: Any) -> Any:
     """A value below some keys, the outer one first."""
     for word in reversed([*words]):

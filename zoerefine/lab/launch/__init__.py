@@ -6,6 +6,7 @@ OPEN = (
     "git",
     "home",
     "housekeeping",
+    "included",
     "job",
     "job_config",
     "launcher",

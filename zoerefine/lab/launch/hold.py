@@ -13,6 +13,7 @@ from zoerefine.lab.launch.job import LaunchPlan
 
 MADE_BY_LAUNCH = (
     *(".lock", ".provenance.lock", "provenance.json", "environment.txt", "uncommitted.patch"),
+    *("included.json", "inputs.json"),
 )
 LOCK_WAIT_S = 15.0  # for a job to end whose launcher was killed
 

@@ -10,12 +10,14 @@ from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.identity import OWN_MODULES, launch_settings
 from zoerefine.base.run_dir import RunDir, run_name_fault
 from zoerefine.base.secrets.redaction import find_secret
-from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES, merge_overrides
+from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES
+from zoerefine.base.yaml.keys import value_at
 from zoerefine.base.yaml.read import Document
 from zoerefine.lab.launch.environment.build import check_environment
 from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.mirror import fetch_commit
+from zoerefine.lab.launch.included import Included, commit_reader, find_included
 from zoerefine.lab.launch.job_config import (
     NO_CONFIG,
     OPTIONS,
@@ -29,6 +31,7 @@ from zoerefine.lab.launch.job_config import (
 )
 from zoerefine.lab.launch.job_module import check_commit_has
 from zoerefine.lab.launch.workspace.left import LIMIT_BYTES
+from zoerefine.lab.launch.workspace.placed import Inputs, digest_inputs
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Job:
         processes: that torchrun starts, on all nodes together; 1: the job starts without it.
         left_limit_bytes: the most bytes that are collected from the workspace into the run.
         record_env: environment variables that decide the result, as `NAME=VALUE`.
+        inputs: folders, or runs, whose files the job finds in its workspace.
         name: the name of the run; if empty, RUN.NAME of the config, else the config file's name.
     """
 
@@ -81,6 +85,7 @@ class Job:
     left_limit_bytes: int = LIMIT_BYTES
     processes: int = 1
     record_env: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,8 @@ class LaunchPlan:
         config: the bytes of the config file that the job gets.
         document: the config's keys; empty where it is not YAML.
         home: the folder of mirrors and workspaces.
+        included: what the config includes, and its own place in the workspace.
+        inputs: the digests of the files of `Job.inputs`.
     """
 
     job: Job
@@ -103,6 +110,8 @@ class LaunchPlan:
     config: bytes
     document: Document
     home: Path
+    included: Included = field(default_factory=Included)
+    inputs: Inputs = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
@@ -120,6 +129,10 @@ class LaunchPlan:
         usual = {name: getattr(Job, name) for name in names}
         if job.overrides_in in OPTIONS and job.overrides:
             chosen["overrides_in"] = job.overrides_in
+        if self.included.place:
+            chosen["included"] = {"": self.included.place, **self.included.copies}
+        if self.inputs:
+            chosen["inputs"] = [dict(files) for files in self.inputs.values()]
         if chosen != usual:
             what.append({k: value for k, value in chosen.items() if value != usual.get(k)})
         return digest_json(what)
@@ -164,7 +177,9 @@ class LaunchPlan:
         return RunDir((runs / self.name / self.run_name).resolve())
 
     def _setting(self, key: str) -> Setting:
-        return read_setting(self.document, self.override_arguments, key)
+        found = read_setting(self.document, self.override_arguments, key)
+        inherited = value_at(self.included.tree or {}, key)
+        return Setting(inherited) if found.value is None else found
 
     @property
     def run_name(self) -> str:
@@ -204,12 +219,23 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
     mirror, commit = fetch_commit(address, job.ref, home, job.branch)
     changes = read_changes(address, commit, job.allow_dirty, job.caller / job.config)
     check_commit_has(job.module, mirror, commit, changes.files, job.environment)
+    is_committed = config is None
     if config is None:
         config = read_committed_config(job.caller, job.config, mirror, commit)
+    included = Included()
+    if not job.module.startswith(OWN_MODULES):
+        local = None if is_committed else job.caller / job.config
+        places = (job.config, local, address.folder, commit_reader(mirror, commit))
+        included = find_included(*places, config)
     if job.overrides_in == "file":
-        config = merge_overrides(job.config, config, job.overrides)
+        config = included.merge(job.config, config, job.overrides)
     document = parse_config(job.config, config)
-    return LaunchPlan(job, address, mirror, commit, changes, config, document, home)
+    inputs = digest_inputs([job.caller / one for one in job.inputs], address.folder)
+    untracked = tuple(name for name in changes.untracked if name not in included.copies)
+    return LaunchPlan(
+        job, address, mirror, commit, replace(changes, untracked=untracked), config, document,
+        home, included, inputs,
+    )  # fmt: skip
 
 
 def next_execution(plan: LaunchPlan, runs: Path | None) -> LaunchPlan:

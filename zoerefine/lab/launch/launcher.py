@@ -45,6 +45,7 @@ from zoerefine.lab.launch.workspace.left import (
     pending_workspace,
     put_back,
 )
+from zoerefine.lab.launch.workspace.placed import place_files, save_inputs
 from zoerefine.lab.launch.workspace.workspace import workspace
 
 
@@ -117,9 +118,10 @@ def start(
         meeting = node.meet(attempts(own) + 1)
         variables[ATTEMPT] = str(meeting.attempt)
         start_words = job_command(python, program, node.processes, meeting.words)
-        command = [*start_words, *job_words(plan, own)]
+        command = [*start_words, *job_words(plan, own, place.folder)]
         found |= {"variables": deciding_variables(variables, plan.job.record_env)}
         record(plan, node, place.folder, python, command, meeting.attempt, found)
+        place_files(own.path / plan.input_name, plan.included, plan.inputs, place.folder)
         put_back(own, place.folder)
         say(f"running commit {plan.commit[:12]} of {plan.address.url} in {place.folder}")
         say(f"writing to {own.path}")
@@ -159,11 +161,11 @@ def is_finished(run: RunDir) -> bool:
     return finished
 
 
-def job_words(plan: LaunchPlan, run: RunDir) -> list[str]:
+def job_words(plan: LaunchPlan, run: RunDir, workspace: Path) -> list[str]:
     """The job's own words: its config, its arguments, the overrides."""
-    job = plan.job
-    has_config = job.config != NO_CONFIG
-    config = config_words(job.config_flag, run.path / plan.input_name) if has_config else []
+    job, own_place = plan.job, plan.included.place
+    path = workspace / own_place if own_place else run.path / plan.input_name
+    config = config_words(job.config_flag, path) if job.config != NO_CONFIG else []
     arguments, words = fill_in(job.arguments, job.overrides)
     return [*config, *arguments, *override_words(words, job.overrides_in)]
 
@@ -181,6 +183,8 @@ def record(
     job, run = plan.job, node.own
     with replacing(run.path / plan.input_name) as path:
         path.write_bytes(plan.config)
+    plan.included.save(run.path)
+    save_inputs(run, plan.inputs)
     if plan.changes.patch:
         with replacing(run.path / "uncommitted.patch") as path:
             path.write_bytes(plan.changes.patch)
@@ -218,6 +222,7 @@ def record(
         },
         processes=job.processes,
         record_env=list(job.record_env),
+        inputs=list(job.inputs),
         nodes=node.place.nodes,
         seed_key=job.seed_key,
         launch_argv=sys.argv,

@@ -15,7 +15,8 @@ from zoerefine.base.identity import SEED
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES, read_value
-from zoerefine.base.yaml.keys import flatten
+from zoerefine.base.yaml.keys import flatten, merged
+from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job_config import NO_CONFIG
 from zoerefine.lab.launch.record.provenance import is_own_training
 from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
@@ -74,12 +75,13 @@ def read_foreign_run(
 
 
 def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """The config that the job got, with the overrides that it got as words.
+    """The config that the job got, over the files that it includes, with the overrides as words.
 
     Empty for a config that is neither YAML nor JSON. Raises `UserError` where it is damaged.
     """
     path = run.path / str(recorded.get("input", "input.yaml"))
-    settings = flatten(read_config(path)) or hydra_settings(run)
+    included = read_included(run.path).tree or {}
+    settings = flatten(merged(included, read_config(path))) or hydra_settings(run)
     if recorded.get("overrides_in") != "file":
         words = recorded_words(recorded, "overrides")
         for word, text in zip(words[::2], words[1::2], strict=False):
@@ -91,9 +93,12 @@ def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hydra_settings(run: RunDir) -> dict[str, Any]:
-    """The config that Hydra composed and left beside its outputs; empty without one."""
-    found = sorted(run.left.glob("outputs/*/*/.hydra/config.yaml")) if run.left.is_dir() else []
-    return flatten(read_config(found[-1])) if found else {}
+    """The config that Hydra composed last and left beside its outputs; empty without one.
+
+    Those of its own multirun are several, so none of them is the run's.
+    """
+    found = [path for path in run.path.rglob(".hydra/config.yaml") if "multirun" not in path.parts]
+    return flatten(read_config(max(found))) if found else {}
 
 
 def recorded_words(recorded: Mapping[str, Any], name: str) -> list[str]:

@@ -132,6 +132,7 @@ def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
     words += ["--processes", str(job.processes)]
     words += [f"--metric-pattern={text}" for text in job.metric_patterns]
     words += [f"--record-env={word}" for word in job.record_env]
+    words += [f"--input={folder}" for folder in job.inputs]
     words += ["--left-limit", str(job.left_limit_bytes / GIB), *job.overrides]
     return (*words, "--", *job.arguments) if job.arguments else tuple(words)
 

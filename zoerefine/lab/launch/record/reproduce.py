@@ -14,19 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import digest_file
+from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.environment.environment import package_folders, packages
 from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.commands import git
 from zoerefine.lab.launch.git.mirror import branch_or_tag_with, fetch_commit
+from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import Job, LaunchPlan
 from zoerefine.lab.launch.job_config import NO_CONFIG, parse_config
 from zoerefine.lab.launch.job_module import library_facts
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.comparison import DIFFERS, MISMATCH, SAME, Comparison, compare
 from zoerefine.lab.launch.record.show import LAUNCH_FACTS
+from zoerefine.lab.launch.workspace.placed import Inputs, digest_inputs, read_inputs
 from zoerefine.lab.runs.metrics import recorded_patterns
 
 
@@ -64,8 +66,10 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
     mirror, commit = fetch_commit(address, job.ref, home)
     data = config.read_bytes()
     changes = recorded_changes(run, recorded)
+    document = parse_config(job.config, data)
+    inputs = digest_inputs(map(Path, job.inputs), address.folder)
     return LaunchPlan(
-        job, address, mirror, commit, changes, data, parse_config(job.config, data), home
+        job, address, mirror, commit, changes, data, document, home, read_included(run.path), inputs
     )
 
 
@@ -84,7 +88,7 @@ def added_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
              "processes")  # fmt: skip
     found = {name: recorded[name] for name in names if name in recorded}
     found["metric_patterns"] = recorded_patterns(recorded)
-    return found | {"record_env": tuple(recorded.get("record_env", ()))}
+    return found | {name: tuple(recorded.get(name, ())) for name in ("record_env", "inputs")}
 
 
 def recorded_changes(run: RunDir, recorded: Mapping[str, Any]) -> Changes:
@@ -98,8 +102,14 @@ def recorded_changes(run: RunDir, recorded: Mapping[str, Any]) -> Changes:
 
 
 def check_run(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:
-    """Whether the run's own files are what they were when it ended."""
+    """Whether the run's own files are what they were when it ended, and its inputs, too."""
     recorded = run.read_json(run.provenance_file)
+    for name, digest in files_of(read_inputs(run)).items():
+        yield compare(name, digest, files_of(plan.inputs).get(name, "missing"), MISMATCH)
+    for name, text in plan.included.copies.items():
+        if name.startswith("/"):  # the job reads it where it is
+            now = Path(name).read_text() if Path(name).is_file() else "missing"
+            yield compare(name, digest_json(text), digest_json(now), MISMATCH)
     yield compare("identity in provenance.json", recorded["identity"], plan.identity, MISMATCH)
     if has_launchers_name(run):
         yield compare("run directory's name", run.path.name, plan.run_name, MISMATCH)
@@ -110,6 +120,11 @@ def check_run(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:
         path = run.path / file
         now = digest_file(path) if path.is_file() else "missing"
         yield compare(file, digest, now, MISMATCH)
+
+
+def files_of(inputs: Inputs) -> dict[str, str]:
+    """The digests of input files by their paths in the workspace."""
+    return {name: digest for files in inputs.values() for name, digest in files.items()}
 
 
 def has_launchers_name(run: RunDir) -> bool:

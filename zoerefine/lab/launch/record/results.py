@@ -16,7 +16,8 @@ MAX_BYTES = 256 * 2**20
 # Written by the launcher, or different each time.
 NOT_RESULTS = re.compile(
     rf"^slurm/|^{NODE_FOLDER.pattern}/|(^|/)\.|(^|/)(provenance\.json|status\.json|log\.txt|environment\.txt|uncommitted\.patch"
-    r"|events\.out\..*|input(\.\w+)?|left\.json)$"
+    r"|events\.out\..*|input(\.\w+)?|left\.json|included\.json"
+    r"|inputs\.json)$"
 )
 TIMING = re.compile(r"(_s|_ms|_share|_gib)$")
 # What other scripts call times and speeds, as one of the words in a name.

@@ -19,7 +19,7 @@ from zoerefine.lab.runs.metrics import read_metrics, recorded_patterns
 # What a launcher records of every job, and what a second launch needs.
 LAUNCH_FACTS = {"repository", "commit", "config", "input", "input_digest", "module"}
 TEXTS = LAUNCH_FACTS | {"ref", "caller", "config_flag", "seed_key"}
-LISTS = {"overrides", "arguments", "dirty_files", "record_env", "metric_patterns"}
+LISTS = {"overrides", "arguments", "dirty_files", "record_env", "inputs", "metric_patterns"}
 # What --json shows as it was recorded.
 RECORDED_FACTS = (
     "repository", "commit", "ref", "dirty_files", "module", "arguments", "config", "overrides",
@@ -209,6 +209,7 @@ def added_words(recorded: dict[str, Any]) -> list[str]:
         if recorded.get(name, default) != default
     ]
     words += [f"--metric-pattern={text}" for text in recorded_patterns(recorded)]
+    words += [f"--input={folder}" for folder in recorded.get("inputs", [])]
     return words + [f"--record-env={word}" for word in recorded.get("record_env", [])]
 
 

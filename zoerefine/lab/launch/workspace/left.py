@@ -31,6 +31,7 @@ from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import result_digests
 from zoerefine.lab.launch.workspace.files import files_below, remove_empty_folders
+from zoerefine.lab.launch.workspace.placed import take_back
 from zoerefine.lab.launch.workspace.record import left_files
 from zoerefine.lab.launch.workspace.workspace import delete_workspace, last_run
 
@@ -55,6 +56,7 @@ def collect_after(run: RunDir, folder: Path) -> None:
     The caller holds the locks of the run and of the workspace.
     """
     recorded = run.read_json(run.provenance_file)
+    take_back(run, folder, recorded)
     collect(run, folder, recorded.get("left_limit_bytes", LIMIT_BYTES))
     provenance.add(run, outputs=result_digests(run))
 

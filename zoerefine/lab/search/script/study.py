@@ -19,15 +19,18 @@ from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_text
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES, merge_overrides, read_value, with_value
+from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES, read_value, with_value
+from zoerefine.base.yaml.keys import merged
 from zoerefine.base.yaml.read import Document, parse_mapping, read_yaml
 from zoerefine.base.yaml.write import dump_yaml
 from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
 from zoerefine.lab.launch.home import default_home
+from zoerefine.lab.launch.included import Included, read_included
 from zoerefine.lab.launch.job import Job, LaunchPlan, make_plan
 from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, parse_config
+from zoerefine.lab.launch.workspace.placed import digest_inputs
 from zoerefine.lab.runs.metrics import recorded_patterns
 from zoerefine.lab.search.space.sources import (
     SpaceSource,
@@ -39,7 +42,7 @@ from zoerefine.lab.search.space.sources import (
 from zoerefine.lab.search.study.criteria import Direction
 from zoerefine.lab.search.study.trials import SCRIPT_STUDY
 
-LISTS = ("overrides", "arguments", "record_env", "metric_patterns")  # fields of a job
+LISTS = ("overrides", "arguments", "record_env", "inputs", "metric_patterns")  # fields of a job
 # Keys of STUDY that concern our own training.
 OWN_OPTIONS = ("EPOCHS", "OBJECTIVES", "CONSTRAINTS", "THEN", "SEEDS")
 
@@ -63,9 +66,11 @@ class LaunchedStudy:
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The script's config; with options of its own, each searched one without a value."""
-        tree: dict[str, Any] = read_config(self.plan.job.config, self.plan.config).tree
-        return with_options(tree, self.search) if self.has_options else tree
+        """The script's config with what it includes, see `searched_tree`."""
+        job, plan = self.plan.job, self.plan
+        return searched_tree(
+            job.config, job.overrides_in, plan.config, plan.included, [], self.search
+        )
 
     @property
     def has_options(self) -> bool:
@@ -76,6 +81,7 @@ class LaunchedStudy:
         """Write study.yaml and the config."""
         with replacing(run.path / self.plan.input_name) as path:
             path.write_bytes(self.plan.config)
+        self.plan.included.save(run.path)
         fields = asdict(self.plan.job)
         for name in ("config", "caller"):
             fields[name] = str(fields[name])
@@ -117,18 +123,17 @@ def plan_study(
     with mirrors_in_use(home):
         plan = make_plan(replace(job, overrides_in="arguments"), home)
     os.environ.update({name: value for name, value in plan.address.login().items() if value})
-    document = read_config(job.config, plan.config)
-    config = without_space(document).encode()
+    document = read_config(job.config, plan.config, takes_any_key(job.config, job.overrides_in))
+    config = without_space(document).encode() if document.tree else plan.config
     if job.overrides_in == "file":
-        config = merge_overrides(job.config, config, job.overrides)
+        config = plan.included.merge(job.config, config, job.overrides)
     # Workers look the commit up again: the branch may have moved, and the user's files changed.
     fixed = replace(job, repo=plan.address.url, ref=plan.commit, branch="", name=plan.name)
     plan = replace(plan, job=fixed, config=config, document=parse_config(job.config, config))
     own = space_in_config(document)
     sources = [*([own] if own and not replaces_config else []), *spaces]
-    tree = read_config(job.config, config).tree
-    if takes_any_key(job.config, job.overrides_in):
-        tree = with_options(tree, combined([source.tree for source in sources]))
+    given = combined([source.tree for source in sources])
+    tree = searched_tree(job.config, job.overrides_in, config, plan.included, [], given)
     search = combined([source.read(TreeKeys(tree)) for source in sources])
     return LaunchedStudy(plan, search, metric, direction, options)
 
@@ -148,7 +153,8 @@ def open_study(run: RunDir) -> LaunchedStudy:
         mirror, commit = fetch_commit(address, job.ref, home)
     config = job.config.read_bytes()
     parsed = parse_config(job.config, config)
-    plan = LaunchPlan(job, address, mirror, commit, Changes(), config, parsed, home)
+    more = (read_included(run.path), digest_inputs(map(Path, job.inputs), address.folder))
+    plan = LaunchPlan(job, address, mirror, commit, Changes(), config, parsed, home, *more)
     metric = document["METRIC"]
     options = load_config({"STUDY": document["STUDY"]}).STUDY
     return LaunchedStudy(plan, document[SEARCH], metric["NAME"], metric["DIRECTION"], options)
@@ -167,10 +173,27 @@ def recorded_tree(run: RunDir) -> tuple[dict[str, Any], dict[str, Any]]:
     document = read_yaml(run.path / SCRIPT_STUDY).tree
     job, search = document["JOB"], document[SEARCH]
     file = config_in(run, job)
-    tree = {} if file == NO_CONFIG else dict(read_config(file, file.read_bytes()).tree)
-    tree = with_words(file, tree, job["overrides"])
-    is_open = takes_any_key(Path(job["config"]), job["overrides_in"])
-    return (with_options(tree, search) if is_open else tree), search
+    data = b"" if file == NO_CONFIG else file.read_bytes()
+    words, included = job["overrides"], read_included(run.path)
+    return searched_tree(file, job["overrides_in"], data, included, words, search), search
+
+
+def searched_tree(
+    config: Path,
+    overrides_in: str,
+    data: bytes,
+    included: Included,
+    words: Sequence[str],
+    search: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The keys of a config, of the files that it includes and of KEY VALUE words.
+
+    Where only the script knows its keys, each searched one is there without a value.
+    """
+    any_key = takes_any_key(config, overrides_in)
+    own = read_config(config, data, any_key).tree
+    tree = with_words(config, merged(included.tree or {}, own), words)
+    return with_options(tree, search) if any_key or included.has_unknown_keys else tree
 
 
 def takes_any_key(config: Path, overrides_in: str) -> bool:
@@ -212,11 +235,15 @@ def study_options(words: Sequence[str]) -> StudyKeys:
     return options
 
 
-def read_config(path: Path, data: bytes) -> Document:
-    """A script's config with the place of each value. Raises `UserError` for other formats."""
-    if path == NO_CONFIG:
+def read_config(path: Path, data: bytes, any_key: bool = False) -> Document:
+    """A script's config with the place of each value.
+
+    Raises `UserError` for another format than YAML and JSON, unless the script takes any key.
+    """
+    is_known = path.suffix in (*YAML_SUFFIXES, ".json")
+    if path == NO_CONFIG or (any_key and not is_known):
         return Document({}, {})
-    if path.suffix not in (*YAML_SUFFIXES, ".json"):
+    if not is_known:
         raise UserError(f"config {path} is neither YAML nor JSON: its keys cannot be searched")
     if path.suffix == ".json":
         try:

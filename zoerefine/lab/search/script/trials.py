@@ -14,7 +14,6 @@ from zoerefine.base.files.atomic import replacing
 from zoerefine.base.machine.cores import THREADS
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.edit import merge_overrides
 from zoerefine.base.yaml.keys import flatten, value_at, with_values
 from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
 from zoerefine.base.yaml.write import dump_value, dump_yaml, same_data
@@ -74,6 +73,10 @@ class LaunchedScript:
             found["--processes"] = job.processes
         if job.record_env:
             found["--record-env"] = list(job.record_env)
+        if self.plan.inputs:
+            found["--input"] = [dict(files) for files in self.plan.inputs.values()]
+        if self.plan.included.copies:
+            found["included configs"] = dict(self.plan.included.copies)
         found |= {
             "commit": self.plan.commit,
             "--metric": f"{study.metric}, {study.direction}",
@@ -112,7 +115,7 @@ class LaunchedScript:
         job, config = self.plan.job, self.plan.config
         words = self.words(values)
         if job.overrides_in == "file":
-            config = merge_overrides(job.config, config, words)
+            config = self.plan.included.merge(job.config, config, words)
         document = parse_config(job.config, config)
         job = replace(job, overrides=(*job.overrides, *words))
         return replace(self.plan, job=job, config=config, document=document)
@@ -144,6 +147,7 @@ class LaunchedScript:
         command += [f"{option}={value}" for option, value in chosen.items()]
         command += [f"--metric-pattern={text}" for text in job.metric_patterns]
         command += [f"--record-env={word}" for word in (*job.record_env, *trial_threads(study))]
+        command += [f"--input={folder}" for folder in job.inputs]
         command += [
             *self.plan.override_arguments,
             *words,
@@ -156,7 +160,8 @@ class LaunchedScript:
     def config_with(self, values: Values) -> bytes:
         """The config with these values; where they are options, these alone."""
         if not self.study.has_options:
-            return merge_overrides(self.plan.job.config, self.plan.config, self.words(values))
+            merge = self.plan.included.merge
+            return merge(self.plan.job.config, self.plan.config, self.words(values))
         return dump_yaml(with_values(with_options({}, self.study.search), values)).encode()
 
     def words(self, values: Values) -> list[str]:

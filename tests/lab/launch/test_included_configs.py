@@ -1,0 +1,195 @@
+"""Configs that include files beside them, as fvcore's, detectron2's and MMLab's do."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.foreign import commit_files
+
+# Reads `_BASE_` as fvcore does, and prints what it got.
+FVCORE = """
+import argparse, json, os
+import yaml
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--config-file")
+parser.add_argument("words", nargs="*")
+args = parser.parse_args()
+
+
+def load(file):
+    tree = yaml.safe_load(open(file))
+    base = tree.pop("_BASE_", None)
+    return {**(load(os.path.join(os.path.dirname(file), base)) if base else {}), **tree}
+
+
+cfg = load(args.config_file)
+for key, value in zip(args.words[::2], args.words[1::2]):
+    assert key in cfg, key
+    cfg[key] = yaml.safe_load(value)
+print("got", json.dumps(cfg, sort_keys=True))
+print("loss", (cfg["LR"] - 0.1) ** 2 + cfg["DEPTH"] + cfg.get("SEED", 0) / 100)
+"""
+YAML_FILES = {
+    "fit.py": FVCORE,
+    "configs/small.yaml": "_BASE_: ../base/common.yaml\nDEPTH: 2\n",
+    "base/common.yaml": "_BASE_: seeds.yaml\nLR: 0.5\nDEPTH: 1\n",
+    "base/seeds.yaml": "SEED: 4\n",
+}
+# Reads a config in Python with `_base_` as MMLab does; it is the first word.
+MMLAB = """
+import argparse, os, runpy
+parser = argparse.ArgumentParser()
+parser.add_argument("config")
+parser.add_argument("--cfg-options", nargs="+", default=[])
+args = parser.parse_args()
+
+
+def load(file):
+    tree = {k: v for k, v in runpy.run_path(file).items() if k[:2] != "__"}
+    bases, found = tree.pop("_base_", []), {}
+    for base in [bases] if isinstance(bases, str) else bases:
+        found |= load(os.path.join(os.path.dirname(file), base))
+    return found | tree
+
+
+cfg = load(args.config)
+cfg |= {key: float(value) for key, value in (word.split("=") for word in args.cfg_options)}
+print("work_dir", os.path.splitext(os.path.basename(args.config))[0])
+print("loss", (cfg["lr"] - 0.1) ** 2 + cfg["depth"] + cfg["seed"] / 100)
+"""
+PYTHON_FILES = {
+    "tools/train.py": MMLAB,
+    "configs/resnet/r18.py": "_base_ = ['../_base_/schedule.py']\ndepth = 18\n",
+    "configs/_base_/schedule.py": "lr, seed = 0.5, 0\n",
+}
+PATTERN = r"--metric-pattern=loss (\S+)"
+FIT = ["--module", "fit.py", "--config-flag=--config-file", PATTERN]
+
+
+@pytest.fixture
+def code(tmp_path):
+    return commit_files(tmp_path / "code", YAML_FILES)
+
+
+def job(config="code/configs/small.yaml"):
+    return ["--repo", "code", "--commit", "HEAD", *FIT, "--config", config]
+
+
+def run_of(done):
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def got(tmp_path, run):
+    text = (tmp_path / run / "log.txt").read_text()
+    return json.loads(text.partition("got ")[2].splitlines()[0])
+
+
+def loss(tmp_path, run):
+    return float((tmp_path / run / "log.txt").read_text().rpartition("loss ")[2])
+
+
+def by_hand(tmp_path, *words):
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=tmp_path / "code", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout.rpartition("loss ")[2])
+
+
+# A config of the working tree, or of the commit alone.
+@pytest.mark.parametrize("config", ["code/configs/small.yaml", "configs/small.yaml"])
+def test_bases_of_the_commit_are_found(code, command, tmp_path, config):
+    run = run_of(command("run", *job(config), "LR", "0.2"))
+    assert got(tmp_path, run) == {"DEPTH": 2, "LR": 0.2, "SEED": 4}
+    expected = by_hand(tmp_path, "fit.py", "--config-file", "configs/small.yaml", "LR", "0.2")
+    assert loss(tmp_path, run) == expected
+    # The workspace is the commit's again: a second run uses it.
+    second = run_of(command("run", *job(config), "LR", "0.3"))
+    assert (tmp_path / second / "left.json").read_text().count('"path"') == 0
+    places = [json.loads((tmp_path / one / "provenance.json").read_text())["workspace"]
+              for one in (run, second)]  # fmt: skip
+    assert places[0] == places[1]
+    assert command("reproduce", second).returncode == 0
+
+
+def test_values_are_merged_into_the_config_at_its_place(code, command, tmp_path):
+    words = ["--overrides", "file", "--seeds", "1,2", "DEPTH", "7", "LR", "0.2"]
+    done = command("run", *job(), *words)
+    assert done.returncode == 0, done.stderr
+    runs = sorted((tmp_path / "runs/small").glob("*-*"))
+    assert [got(tmp_path, run) for run in runs] in (
+        [{"DEPTH": 7, "LR": 0.2, "SEED": seed} for seed in order] for order in ([1, 2], [2, 1])
+    )
+    assert all(json.loads((run / "left.json").read_text())["files"] == [] for run in runs)
+    assert command("reproduce", runs[0]).returncode == 0
+    seeds = {json.loads((run / "provenance.json").read_text())["hash_seed"] for run in runs}
+    assert seeds == {1, 2}
+    done = command("run", *job(), "--overrides", "file", "DEPHT", "7")
+    assert done.returncode == 2 and "did you mean DEPTH?" in done.stderr
+
+
+def test_an_included_file_that_the_commit_does_not_have_is_copied(code, command, tmp_path):
+    (code / "base/own.yaml").write_text("_BASE_: common.yaml\nLR: 0.25\n")
+    (code / "configs/mine.yaml").write_text("_BASE_: ../base/own.yaml\nDEPTH: 3\n")
+    done = command("run", *job("code/configs/mine.yaml"))
+    run = run_of(done)
+    assert "base/own.yaml" not in done.stderr  # it is no file that the job lacks
+    assert got(tmp_path, run) == {"DEPTH": 3, "LR": 0.25, "SEED": 4}
+    assert json.loads((tmp_path / run / "left.json").read_text())["files"] == []
+    (code / "base/own.yaml").write_text("_BASE_: common.yaml\nLR: 0.75\n")
+    again = run_of(command("run", *job("code/configs/mine.yaml")))
+    assert again != run and got(tmp_path, again)["LR"] == 0.75
+    done = command("reproduce", run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert got(tmp_path, f"{run}-again1")["LR"] == 0.25
+
+
+def test_a_config_outside_of_the_repository_brings_its_files(code, command, tmp_path):
+    for name in ("base/common.yaml", "base/seeds.yaml"):
+        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / name).write_text(YAML_FILES[name])
+    (tmp_path / "mine/exp").mkdir()
+    absolute = tmp_path / "mine/base/common.yaml"
+    (tmp_path / "mine/exp/a.yaml").write_text("_BASE_: ../base/common.yaml\nDEPTH: 5\n")
+    (tmp_path / "mine/exp/b.yaml").write_text(f"_BASE_: {absolute}\nDEPTH: 6\n")
+    a, b = (run_of(command("run", *job(f"mine/exp/{name}.yaml"))) for name in "ab")
+    assert got(tmp_path, a) == {"DEPTH": 5, "LR": 0.5, "SEED": 4}
+    assert got(tmp_path, b) == {"DEPTH": 6, "LR": 0.5, "SEED": 4}
+    absolute.write_text("LR: 1\n")
+    assert command("reproduce", a).returncode == 0
+    done = command("reproduce", b)
+    assert done.returncode == 2 and f"{absolute} is not what was recorded" in done.stdout
+
+
+def test_keys_of_included_files_are_searched(code, command, tmp_path):
+    space = ["--search", "LR=[0.2, 0.3]", "--search", "SEED=[0, 1]", "--grid", "--workers", "2"]
+    done = command("search", *job(), "--metric", "loss", *space, "--name", "s")
+    assert done.returncode == 0, done.stderr
+    trials = sorted((tmp_path / "runs/s/study/trials").glob("000?"))
+    assert len(trials) == 4
+    assert {(got(tmp_path, one)["LR"], got(tmp_path, one)["SEED"]) for one in trials} == {
+        (lr, seed) for lr in (0.2, 0.3) for seed in (0, 1)
+    }
+    assert command("reproduce", trials[0]).returncode == 0
+    best = "runs/s/study/best.yaml"
+    assert got(tmp_path, run_of(command("run", *job(best))))["LR"] == 0.2
+    done = command("search", *job(), "--metric", "loss", "--search", "LRR=[1]", "--name", "t")
+    assert done.returncode == 2 and "the config has no key LRR" in done.stderr
+
+
+def test_configs_in_python_are_launched_and_searched_at_their_place(command, tmp_path):
+    commit_files(tmp_path / "code", PYTHON_FILES)
+    words = ["--repo", "code", "--commit", "HEAD", "--module", "tools/train.py", PATTERN]
+    words += ["--config", "configs/resnet/r18.py", "--config-flag=", "--overrides", "assignments"]
+    run = run_of(command("run", *words, "lr", "0.2", "--", "--cfg-options"))
+    assert "work_dir r18" in (tmp_path / run / "log.txt").read_text()
+    hand = ["tools/train.py", "configs/resnet/r18.py", "--cfg-options", "lr=0.2"]
+    assert loss(tmp_path, run) == by_hand(tmp_path, *hand)
+    assert command("reproduce", run).returncode == 0
+    space = ["--metric", "loss", "--search", "lr=[0.3, 0.1]", "--grid"]
+    done = command("search", *words, *space, "--", "--cfg-options")
+    assert done.returncode == 0, done.stderr
+    assert "best loss 18" in " ".join(done.stderr.split())
