@@ -22,6 +22,7 @@ from zoerefine.lab.search.plan_lines import (
 )
 from zoerefine.lab.search.script.study import plan_study
 from zoerefine.lab.search.script.trials import LaunchedScript
+from zoerefine.lab.search.space.check import check_sampler
 from zoerefine.lab.search.space.sources import space_in_file, space_of_words
 
 
@@ -74,7 +75,9 @@ def make_subject(
         direction="maximize" if args.maximize else "minimize",
         study_words=[*ours, *study_words],
     )
-    return LaunchedScript(study, study.plan.run(args.runs).path.parent / "study")
+    subject = LaunchedScript(study, study.plan.run(args.runs).path.parent / "study")
+    check_sampler(subject.options, subject.space)
+    return subject
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:

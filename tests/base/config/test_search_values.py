@@ -5,7 +5,7 @@ import math
 import pytest
 
 from zoerefine.base.config import load_config
-from zoerefine.base.config.search_values import endless_ranges, read_search
+from zoerefine.base.config.search_values import read_search
 from zoerefine.base.errors import UserError
 
 
@@ -61,15 +61,3 @@ def test_a_networks_own_options_are_searched():
 def test_a_value_that_no_trial_may_have_is_refused(tree, message):
     with pytest.raises(UserError, match=message):
         search(tree)
-
-
-def test_endless_ranges_are_found_wherever_they_are():
-    tree = {
-        "SEED": {"low": 0, "high": 3},
-        "TRAIN": {"LR": {"low": 0.1, "high": 0.2, "step": 0.1}, "CLIP": {"low": 0.1, "high": 0.2}},
-        "MODEL": [{"BASE": {"low": 4, "high": 64, "log": True}, "MAX_LOG": {"low": 1, "high": 2}}],
-    }
-    assert list(endless_ranges(read_search(tree))) == [
-        "SEARCH.TRAIN.CLIP",
-        "SEARCH.MODEL.0.MAX_LOG",
-    ]

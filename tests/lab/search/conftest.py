@@ -13,6 +13,7 @@ from tests.processes import git
 from zoerefine.base.config import load_config
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search, search_script
+from zoerefine.lab.search.space.check import check_search_space
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.study.storage import open_storage, storage_url
 from zoerefine.lab.search.study.study import Study
@@ -29,6 +30,7 @@ def open_study(tiny, tmp_path):
 
     def make(space, *words, folder="study"):
         cfg = load_config(tiny, ["SEARCH", space, *map(str, words)])
+        check_search_space(cfg)
         return Study(OwnTraining(cfg), RunDir(tmp_path / folder))
 
     return make

@@ -174,8 +174,23 @@ def test_values_that_change_nothing_are_named(user):
     job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py"]
     job += [r"--metric-pattern=val_acc=(\S+)", "--metric", "val_acc"]
     printed = user("search", *job, "--grid", "--search", "lr=[0.5, 0.25]")
-    question = "all 2 finished trials have exactly the same metrics; does the script read lr?"
+    question = (
+        "2 of 2 finished trials have exactly the same metrics as another; does the script read lr?"
+    )
     assert question in printed
+
+
+def test_the_one_of_two_keys_that_changes_nothing_is_named(user):
+    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--name", "some"]
+    job += [r"--metric-pattern=val_acc=(\S+)", "--metric", "val_acc", "--grid"]
+    printed = user("search", *job, "--search", "lr=[0.5, 0.25]", "--search", "net.name=[a, b]")
+    assert "exactly the same metrics" not in printed
+    script = SCRIPT.replace("(args.name == 'b')", "0")
+    commit_files(user.folder, {"fit.py": script})
+    job[job.index("some")] = "none"
+    printed = user("search", *job, "--search", "lr=[0.5, 0.25]", "--search", "net.name=[a, b]")
+    question = "4 of 4 finished trials have exactly the same metrics as another; does the script"
+    assert f"{question} read net.name?" in printed
 
 
 def test_a_misspelled_metric_ends_the_search_and_the_right_one_continues_it(user):

@@ -6,15 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoerefine.base.config import defaults
-from zoerefine.base.config.searched_keys import TreeKeys
+from zoerefine.base.config.searched_keys import OWN_KEYS, TreeKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import with_values
+from zoerefine.base.yaml.read import Document
+from zoerefine.lab.search.space.check import endless_ranges
 from zoerefine.lab.search.space.reader import read_space
+from zoerefine.lab.search.space.sources import SpaceSource
 from zoerefine.lab.search.space.space import all_names, combinations, params_of, size_of, suggest
 
 
-def space_of(tree):
-    return read_space(tree)
+def space_of(tree, keys=OWN_KEYS):
+    source = SpaceSource(tree, Document(tree, {}, "space"))
+    return read_space(source.read(keys), keys)
 
 
 def test_lists_and_ranges_become_typed_values():
@@ -173,7 +177,7 @@ def test_options_with_the_same_names_are_labelled_with_their_numbers():
 def test_parameters_that_would_be_called_alike_have_the_key_of_their_choice():
     keys = TreeKeys({"A": {"NAME": "x", "SIZE": 1}, "B": {"NAME": "x", "SIZE": 1}})
     branch = [{"NAME": "x", "SIZE": {"low": 1, "high": 2}}]
-    space = read_space({"A": branch, "B": branch}, keys)
+    space = space_of({"A": branch, "B": branch}, keys)
     assert all_names(space) == ["A", "A x: SIZE", "B", "B x: SIZE"]
 
 
@@ -185,6 +189,15 @@ def test_the_combinations_of_a_finite_space_are_counted_and_listed():
     endless = {"TRAIN": {"LR": {"low": 0.1, "high": 0.2}}}
     assert size_of(space_of(endless)) == float("inf")
     assert size_of(space_of({"TRAIN": {"EPOCHS": {"low": 2, "high": 5}}})) == 4
+
+
+def test_endless_ranges_are_found_wherever_they_are():
+    tree = {
+        "SEED": {"low": 0, "high": 3},
+        "TRAIN": {"LR": {"low": 0.1, "high": 0.2, "step": 0.1}, "CLIP": {"low": 0.1, "high": 0.2}},
+        "MODEL": [{"BASE": {"low": 4, "high": 64, "log": True}, "MAX_LOG": {"low": 1, "high": 2}}],
+    }
+    assert [one.key for one in endless_ranges(space_of(tree))] == ["TRAIN.CLIP", "MODEL.MAX_LOG"]
 
 
 def test_a_large_range_is_counted_without_being_listed():
@@ -261,7 +274,7 @@ SCRIPT = TreeKeys({"n": 3, "x": 1.0, "any": None})
 
 
 def params_in(space, tree):
-    return params_of(read_space(space, SCRIPT), {"n": 0, "x": 2.0, "any": None} | tree)
+    return params_of(space_of(space, SCRIPT), {"n": 0, "x": 2.0, "any": None} | tree)
 
 
 def test_a_config_of_a_script_lies_inside_a_range_where_it_is_on_a_step():
@@ -277,7 +290,7 @@ def test_a_config_of_a_script_lies_inside_a_range_where_it_is_on_a_step():
 
 def test_values_that_are_equal_for_python_are_different_options():
     for values in ([True, 1, 1.0, "1"], [0, False], [None, "null"], [[1], [1.0], [True], "[1]"]):
-        space = read_space({"any": values}, SCRIPT)
+        space = space_of({"any": values}, SCRIPT)
         seen = []
         for params in combinations(space):
             study = optuna.create_study()

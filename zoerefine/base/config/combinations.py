@@ -1,7 +1,6 @@
 """Values that are allowed individually, but not in combination."""
 
 from zoerefine.base.config.schema import Config
-from zoerefine.base.config.search_values import check_grid
 from zoerefine.base.errors import UserError
 
 MOST_BATCH_PIXELS = 2**31
@@ -82,9 +81,5 @@ def _compile(cfg: Config) -> None:
 
 
 def _search(cfg: Config) -> None:
-    if not cfg.SEARCH:
-        return
-    if not cfg.DATA.SPLIT and not cfg.DATA.VAL_FRACTION:
+    if cfg.SEARCH and not cfg.DATA.SPLIT and not cfg.DATA.VAL_FRACTION:
         raise UserError("a search chooses by validation scenes: set DATA.VAL_FRACTION above 0")
-    if cfg.STUDY.SAMPLER == "grid":
-        check_grid(cfg.SEARCH)

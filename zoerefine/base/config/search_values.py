@@ -5,14 +5,13 @@ group of keys stands, a list holds sub-trees, whose single values are set where 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoerefine.base.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.base.config.schema import SEARCH
 from zoerefine.base.config.searched_keys import OWN_KEYS, PlainData, SearchedKeys, is_single_value
 from zoerefine.base.config.value_types import Flag, Integer, Number, ValueType, WrongValue, shown
-from zoerefine.base.errors import UserError
 
 MOST_IN_RANGE = 2**53  # values of a range with steps or of integers; floats count exactly
 RANGE_KEYS = ("low", "high", "log", "step")
@@ -28,14 +27,6 @@ def read_search(
     if not isinstance(tree, Mapping):
         raise WrongValue(SEARCH, f"must mirror the config tree, got {shown(tree)}")
     return _Reader(text_of, keys).group(tree, "", SEARCH, chosen=False)
-
-
-def check_search(tree: Any, keys: SearchedKeys = OWN_KEYS) -> dict[str, Any]:
-    """As `read_search`. Raises `UserError`."""
-    try:
-        return read_search(tree, keys=keys)
-    except WrongValue as wrong:
-        raise UserError(str(wrong)) from None
 
 
 class _Reader:
@@ -173,24 +164,3 @@ def has_range(value: Any) -> bool:
     if isinstance(value, Mapping):
         return is_range(value) or any(map(has_range, value.values()))
     return isinstance(value, list) and any(map(has_range, value))
-
-
-def check_grid(tree: Mapping[str, Any]) -> None:
-    """Raises `UserError` where a SEARCH tree has infinitely many combinations."""
-    endless = next(endless_ranges(tree), None)
-    if endless:
-        raise UserError(
-            f"STUDY.SAMPLER grid tries every combination, and {endless} has no end of them: "
-            "give a list, or a range with a step"
-        )
-
-
-def endless_ranges(tree: Any, place: str = SEARCH) -> Iterator[str]:
-    """The paths of the ranges that have no finite number of values."""
-    if isinstance(tree, Mapping) and {"low", "high"} <= set(tree):
-        if isinstance(tree["low"], float) and "step" not in tree and tree["low"] < tree["high"]:
-            yield place
-    elif isinstance(tree, Mapping | list):
-        items = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
-        for word, inside in items:
-            yield from endless_ranges(inside, f"{place}.{word}")

@@ -36,7 +36,7 @@ from zoerefine.depth.training.job import (
 )
 from zoerefine.depth.training.loop import Report
 from zoerefine.lab.launch.record.provenance import source_facts
-from zoerefine.lab.search.space.check import check_search_space
+from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.study.criteria import Criteria, Limit
 from zoerefine.lab.search.study.pruning import prune_reason_before_training
@@ -91,13 +91,16 @@ ALWAYS_MEASURED = {"abs_rel", "parameters"}  # results.json has them
 class OwnTraining:
     """What SEARCH of a config lists, each trial a training of ours.
 
-    Raises `UserError` where there is nothing to search, or the data folder is missing.
+    Args:
+        cfg: that `check_search_space` has passed.
+
+    Raises `UserError` where the data folder is missing.
     """
 
     name_key = "RUN.NAME"
 
     def __init__(self, cfg: Config) -> None:
-        self.space = check_search_space(cfg)
+        self.space = read_space(cfg.SEARCH)
         check_data_root(cfg)
         self.cfg, self.options = cfg, cfg.STUDY
         self.tree = identified(cfg)

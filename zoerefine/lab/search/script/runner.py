@@ -4,7 +4,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
 from zoerefine.lab.launch.job import LaunchPlan
 from zoerefine.lab.launch.launcher import start
 from zoerefine.lab.launch.process.stops import StopForwarding
-from zoerefine.lab.launch.record.comparison import have_same_numbers
+from zoerefine.lab.launch.record.comparison import compared_numbers
 from zoerefine.lab.runs.metrics import MetricFollower, read_metrics
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.subject import KILLED, NoSuchMetric, TrialMonitor, TrialOutcome
@@ -169,21 +169,54 @@ def output_to_log() -> Iterator[None]:
         yield
 
 
-def unread_values(study: RunDir, keys: Iterable[str]) -> str:
-    """A question where all trials of a study have the same metrics; empty where they differ."""
-    trials = [RunDir(path) for path in sorted(study.path.glob("trials/[0-9]*"))]
-    ended = [run for run in trials if run.path.name.isdecimal() and is_finished(run)]
-    if not have_same_numbers(ended):
-        return ""
-    return (
-        f"all {len(ended)} finished trials have exactly the same metrics; does the script read "
-        f"{' and '.join(keys)}?"
+def unread_values(study: RunDir) -> str:
+    """A question where trials of different values have the same metrics; empty where none have."""
+    paths = (path for path in study.path.glob("trials/[0-9]*") if path.name.isdecimal())
+    ended = [run for run in map(RunDir, paths) if run.status().state == "finished"]
+    trials = [(values_of(run), repr(sorted(compared_numbers(run).items()))) for run in ended]
+    count, keys = unread_keys([one for one in trials if one[1] != "[]"])
+    return keys and (
+        f"{count} of {len(ended)} finished trials have exactly the same metrics as another; does "
+        f"the script read {keys}?"
     )
 
 
-def is_finished(run: RunDir) -> bool:
-    """Whether a trial ran to its end."""
-    return run.status().state == "finished"
+def values_of(run: RunDir) -> dict[str, str]:
+    """The KEY VALUE words of a launched trial."""
+    words = run.read_json(run.provenance_file)["overrides"]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def unread_keys(trials: Sequence[tuple[Mapping[str, str], str]]) -> tuple[int, str]:
+    """How many trials have the metrics of another one, and the keys that may not be read.
+
+    A key is read where two trials that differ in it alone have different metrics.
+
+    Args:
+        trials: the values and the metrics of each.
+    """
+    first: dict[str, Mapping[str, str]] = {}
+    found = [differing(first.setdefault(metrics, values), values) for values, metrics in trials]
+    suspects = dict.fromkeys(key for differ in found for key in differ)
+    keys = [key for key in suspects if not is_read(key, trials)]
+    alike = [metrics for (_, metrics), differ in zip(trials, found, strict=True)
+             if not set(keys).isdisjoint(differ)]  # fmt: skip
+    return len(alike) + len(set(alike)), " and ".join(keys)
+
+
+def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """The keys whose values differ."""
+    return [key for key in {**one, **other} if one.get(key) != other.get(key)]
+
+
+def is_read(key: str, trials: Sequence[tuple[Mapping[str, str], str]]) -> bool:
+    """Whether two trials that differ in this key alone have different metrics."""
+    rest: dict[frozenset[tuple[str, str]], str] = {}
+    return any(
+        rest.setdefault(frozenset((k, v) for k, v in values.items() if k != key), metrics)
+        != metrics
+        for values, metrics in trials
+    )
 
 
 def final_value(run: RunDir, name: str) -> float:

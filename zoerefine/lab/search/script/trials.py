@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config.schema import SEARCH
-from zoerefine.base.config.search_values import check_grid
 from zoerefine.base.config.searched_keys import TreeKeys
 from zoerefine.base.files.atomic import replacing
 from zoerefine.base.machine.cores import THREADS
@@ -22,7 +21,6 @@ from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, parse_config, us
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.script.runner import LaunchedRunner, unread_values
 from zoerefine.lab.search.script.study import LaunchedStudy, with_options
-from zoerefine.lab.search.space.check import check_sampler
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.study.criteria import Criteria
@@ -44,7 +42,7 @@ class LaunchedScript:
     Args:
         folder: where the study is written.
 
-    Raises `UserError` where there is nothing to search, or a grid is too large.
+    Raises `UserError` where there is nothing to search.
     """
 
     name_key = "--name"
@@ -55,9 +53,6 @@ class LaunchedScript:
         self.options, self.name, self.seed = study.options, study.plan.name, study.plan.seed
         self.tree = study.tree
         self.space = read_space(study.search, TreeKeys(self.tree))
-        if self.options.SAMPLER == "grid":
-            check_grid(study.search)
-        check_sampler(self.options, self.space)
         self.criteria = Criteria({study.metric: study.direction})
         self.processes = self.plan.job.processes
         self.devices = max(self.options.DEVICES, self.processes)  # torchrun's jobs take one each
@@ -154,7 +149,7 @@ class LaunchedScript:
             *(["--", *job.arguments] if job.arguments else []),
         ]
         say(f"{name} again: {shlex.join(command)}")
-        if note := unread_values(study, values):
+        if note := unread_values(study):
             warn(note)
 
     def config_with(self, values: Values) -> bytes:

@@ -1,6 +1,10 @@
-"""Checks what a config searches, before torch, Optuna or any data are loaded."""
+"""Checks what a config searches, before torch, Optuna or any data are loaded.
 
-from collections.abc import Sequence
+The command does that once. Workers read the parameters that it has recorded.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
 from zoerefine.base.config import Config
@@ -13,17 +17,14 @@ from zoerefine.lab.search.space.space import MAX_LISTED, Parameter, Range, all_k
 PACKAGES = {"gp": ("scipy",), "cmaes": ("cmaes",), "auto": ("scipy", "cmaes")}
 
 
-def check_search_space(cfg: Config) -> tuple[Parameter, ...]:
-    """The parameters of SEARCH.
-
-    Raises `UserError` where there is nothing to search, or it cannot be searched like this.
+def check_search_space(cfg: Config) -> None:
+    """Raises `UserError` where there is nothing to search, or it cannot be searched like this.
 
     `load_config` has checked every single value.
     """
     space = read_space(cfg.SEARCH)
     check_lengths(cfg, space)
     check_sampler(cfg.STUDY, space)
-    return space
 
 
 def check_lengths(cfg: Config, space: Sequence[Parameter]) -> None:
@@ -73,6 +74,11 @@ def check_ranges(options: StudyKeys, space: Sequence[Parameter]) -> None:
 
 def check_size(space: Sequence[Parameter]) -> None:
     """Raises `UserError` where a grid would have too many combinations."""
+    if endless := next(endless_ranges(space), None):
+        raise UserError(
+            f"STUDY.SAMPLER grid tries every combination, and SEARCH.{endless.key} has no end of "
+            "them: give a list, or a range with a step"
+        )
     size = size_of(space)
     if size > MAX_LISTED:
         largest = max(space, key=lambda parameter: parameter.size)
@@ -80,3 +86,13 @@ def check_size(space: Sequence[Parameter]) -> None:
             f"STUDY.SAMPLER grid cannot try {size:,.0f} combinations, the limit is {MAX_LISTED:,}: "
             f"list fewer values, above all of {largest.name}"
         )
+
+
+def endless_ranges(space: Sequence[Parameter]) -> Iterator[Range]:
+    """The ranges that have no finite number of values, those inside options too."""
+    for one in space:
+        if isinstance(one, Range):
+            yield from [one] if math.isinf(one.size) else []
+        else:
+            for option in one.options:
+                yield from endless_ranges(option.inner)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from zoerefine.base.config.search_values import check_search, is_range
+from zoerefine.base.config.search_values import is_range
 from zoerefine.base.config.searched_keys import OWN_KEYS, SearchedKeys, is_single
 from zoerefine.base.errors import UserError
 from zoerefine.lab.search.space.space import (
@@ -27,18 +27,16 @@ LABEL = 60  # characters of an option's label
 
 
 def read_space(search: Mapping[str, Any], keys: SearchedKeys = OWN_KEYS) -> tuple[Parameter, ...]:
-    """The parameters of a SEARCH tree, in its order.
+    """The parameters of a SEARCH tree whose values have been checked, in its order.
 
     A parameter is named by its key, `TRAIN.LR`. Inside an option it is named by the option's label
     and the rest of its key, `small: BASE`, or `MODEL small: BASE` where two would be called alike.
 
-    Raises `UserError` for an unknown key, a value that its key may not have, an empty list, or an
-    impossible range, each with the key's path.
+    Raises `UserError` where it is empty, or lists a value twice.
     """
-    checked = check_search(search, keys)
-    space = tuple(SpaceReader(keys).read(checked, "", "", {}))
+    space = tuple(SpaceReader(keys).read(search, "", "", {}))
     if len(set(all_names(space))) < len(all_names(space)):
-        space = tuple(SpaceReader(keys, full_names=True).read(checked, "", "", {}))
+        space = tuple(SpaceReader(keys, full_names=True).read(search, "", "", {}))
     if not space:
         raise UserError("SEARCH is empty: give it a list or a range under a config key's name")
     return space

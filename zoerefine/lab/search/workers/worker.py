@@ -10,6 +10,7 @@ from optuna.trial import TrialState
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
+from zoerefine.lab.search.space.check import check_sampler
 from zoerefine.lab.search.study.claims import (
     Claim,
     claim_trial,
@@ -43,6 +44,7 @@ def run_worker(run: RunDir, name: str, until: float = 0.0) -> None:
         KeyboardInterrupt: a signal asked to stop; another worker can continue the trial.
     """
     study = Study(open_subject(run), run)
+    check_sampler(study.options, study.space)  # this machine may lack a package
     study.bind_data()
     # A cluster restarts a worker under the same name when its node has died.
     requeue_trials_of(study, name)
