@@ -109,7 +109,7 @@ def main() -> None:
         other = {args.unseen.name: of_room(merged, prior, factor, draws)}
         rows += [{**one, "measure": f"another camera, {one['measure']}"} for one in table(other)]
         found |= other
-    report(rows, args.json, room_rows(found))
+    report(rows, args, room_rows(found), timed=False)
 
 
 def rooms_of(root: Path) -> Rooms:
