@@ -49,5 +49,6 @@ def keep_bars(app, what, name, obj, options, lines) -> None:  # type: ignore[no-
 
 def setup(app) -> None:  # type: ignore[no-untyped-def]
     app.connect("autodoc-process-docstring", keep_bars)
+    app.connect("env-get-outdated", generated.outdated)
     app.connect("source-read", generated.fill)
     app.connect("build-finished", generated.finish)

@@ -25,9 +25,9 @@ CONTENTS = {
     "The laboratory": "launching clusters run-contract metrics searching runs archive analysis",
     "Depth": "loading training models points engines inference stream ros",
     "Help": "troubleshooting faq deleting limits",
-    "Reference": "commands configuration exit-codes environment-variables api reference",
+    "Reference": "commands configuration exit-codes environment-variables run-files api reference",
     "Evidence": "results reliability security",
-    "Develop": "architecture extending",
+    "Develop": "architecture extending contributing changelog",
 }
 # A directive, a name below zoerefine, and which members are shown: all by default, "-" none.
 REFERENCE = {
@@ -180,6 +180,11 @@ def draw_card(path: Path) -> None:
 def fill(app: Any, name: str, source: list[str]) -> None:
     """Sphinx reads a page."""
     source[0] = filled(source[0])
+
+
+def outdated(app: Any, env: Any, *_: object) -> list[str]:
+    """Pages with generated parts are read each time: what they are made of may have changed."""
+    return [name for name in env.found_docs if MARK.search(Path(env.doc2path(name)).read_text())]
 
 
 def finish(app: Any, error: Exception | None) -> None:

@@ -1,5 +1,6 @@
 """The documentation: links lead somewhere, examples run, the site builds without a warning."""
 
+import ast
 import json
 import os
 import re
@@ -72,6 +73,16 @@ def test_the_notebook_runs(world, tmp_path, monkeypatch):
     ).execute()  # fmt: skip
 
 
+# What the build writes into a page.
+GENERATED = {
+    "configuration": "TRAIN.ACCUMULATE",
+    "commands": "--requeues",
+    "results": "points-redkitchen-2026-11-23",
+    "reference": "zoerefine.current_run.log",
+    "index": "Tutorials",
+}
+
+
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx", reason="pip install -r requirements-docs.lock")
     done = subprocess.run(
@@ -80,7 +91,10 @@ def test_the_site_builds_without_a_warning(tmp_path):
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "html" / "reference.html").exists()
+    html = {name: (tmp_path / "html" / f"{name}.html").read_text() for name in GENERATED}
+    assert not {name for name, shown in GENERATED.items() if shown not in html[name]}
+    assert all("copy.js" in page and "og:image" in page for page in html.values())
+    assert (tmp_path / "html" / "_static" / "card.png").exists()
 
 
 MARKER = re.compile(r"<!-- results/(?P<file>\S+?): (?P<measure>.+?) = (?P<shown>[\d.]+) -->")
@@ -110,19 +124,66 @@ def test_the_readme_fits_its_readers():
     assert text.index("make test") < text.index("## ")
 
 
-def test_the_readme_lists_every_engine():
+@pytest.mark.parametrize("page", ["README.md", "docs/engines.md"])
+def test_readme_and_docs_list_every_engine(page):
     from zoerefine.base.registries import ENGINES
 
-    text = (ROOT / "README.md").read_text()
-    assert not {name for name in ENGINES if f"| `{name}` |" not in text}
+    assert not {name for name in ENGINES if f"| `{name}` |" not in (ROOT / page).read_text()}
+
+
+def test_every_message_of_the_troubleshooting_page_is_in_the_code():
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    rows = re.findall(r"^\| (`.+?`) \| ", page, re.MULTILINE)
+    messages = [words for row in rows for words in re.findall(r"`(.+?)`", row)]
+    assert len(messages) >= 25
+    texts = "\n".join(texts_of_code())
+    assert not [words for words in messages if words not in texts]
+
+
+def texts_of_code():
+    """Every text in the code of the package, with {} where a value stands."""
+    for path in ROOT.glob("zoerefine/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = (v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
+                yield "".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_pages_name_only_options_and_variables_that_exist():
+    """Options of commands in blocks of code, and variables of zoerefine."""
+    texts = "\n".join(texts_of_code())
+    for page in ROOT.glob("docs/*.md"):
+        for command in re.findall(r"^(?:\$ )?zoerefine .*", page.read_text(), re.MULTILINE):
+            for option in re.findall(r"(?<=\s)--[a-z][\w-]*", command.partition(" -- ")[0]):
+                assert option in texts or option == "--help", f"{page.name}: {command}"
+    named = re.findall(r"`(ZOEREFINE_\w+)`", (ROOT / "docs/environment-variables.md").read_text())
+    assert len(named) >= 7
+    assert not [name for name in named if name not in texts]
+
+
+def test_the_page_of_deleting_names_options_that_exist():
+    from zoerefine.commands import run, runs
+
+    page = (ROOT / "docs" / "deleting.md").read_text()
+    known = {*run.parser()._option_string_actions, *runs.options()._option_string_actions}
+    assert set(re.findall(r"--[a-z-]+[a-z]", page)) - {"--trust"} <= known
 
 
 @pytest.mark.parametrize(
     ("page", "file", "measure", "shown"),
     [
-        ("points.md", "points-rooms-2026-11-23", "50 points, 480x640", "{:.0f} ms with 50 points"),
-        ("points.md", "points-rooms-2026-11-23", "400 points, 480x640", "{:.0f} ms with 400"),
-        ("models.md", "rooms-2026-11-22", "rooms with a coverage of the 90% band of 0.85 to 0.95",
+        ("results.md", "points-rooms-2026-11-23", "50 points, 480x640",
+         "{:.0f} ms with 50 points"),
+        ("results.md", "points-rooms-2026-11-23", "400 points, 480x640", "{:.0f} ms with 400"),
+        ("results.md", "points-redkitchen-2026-11-23", "50 points, 3% noise: spread", "| {:.3f} |"),
+        ("results.md", "engine-quick-2026-11-22", "192x256 batch 1 openvino bf16: against eager",
+         "{:.2f}x"),
+        ("results.md", "engine-quick-2026-11-22", "192x256 batch 1 torchscript bf16: against eager",
+         "{:.2f}x"),
+        ("results.md", "launch-2026-11-23", "mlflow run", "`mlflow run` takes {:.2f} s"),
+        ("results.md", "rooms-2026-11-22", "rooms with a coverage of the 90% band of 0.85 to 0.95",
          "{:.0%} of the single rooms"),
     ],
 )  # fmt: skip

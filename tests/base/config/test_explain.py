@@ -89,12 +89,6 @@ def test_it_needs_no_heavy_package():
     assert done.returncode == 0, done.stderr
 
 
-def test_the_table_in_the_docs_is_current(shown):
-    assert shown("--markdown") in DOCS.read_text(), (
-        "put the output of `zoerefine config --markdown` at the end of docs/configuration.md"
-    )
-
-
 def test_the_identity_table_in_the_docs_names_every_key_of_the_table():
     section = DOCS.read_text().split("## Which runs are the same")[1].split("## All keys")[0]
     for name in ROLES:
