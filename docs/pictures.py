@@ -41,6 +41,24 @@ def main() -> None:
         watch_page(repository, place / "watch.html")
         screenshot(place / "watch.html", IMAGES / "watch.png", 830, 320)
         profile(place)
+        fill_notebook(place)
+
+
+def fill_notebook(folder: Path) -> None:
+    """Store the notebook's outputs, without progress."""
+    import nbclient
+    import nbformat
+
+    path = ROOT / "examples" / "quickstart.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    place = {"metadata": {"path": str(folder)}}
+    nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3", resources=place).execute()
+    for cell in notebook.cells:
+        outputs = cell.get("outputs", [])
+        if outputs:
+            cell.outputs = [one for one in outputs if one.get("name") != "stderr"]
+        cell.get("metadata", {}).pop("execution", None)  # times
+    nbformat.write(notebook, path)
 
 
 def zoerefine(folder: Path, *words: object) -> None:

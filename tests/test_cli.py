@@ -149,6 +149,7 @@ def test_search_help_lists_no_option_that_it_refuses():
     shown = every_option("search")
     listed = set(re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE))
     assert "--trials" in listed
+    assert not re.search(r"--(nodes|again|seeds)\b", shown)
     assert not listed & {"--again", "--again-number", "--allow-dirty", "--nodes", "--seeds"}
     refused = console("search", "--config", "configs/demo.yaml", "--plan", "--again")
     assert (refused.returncode, refused.stderr.startswith("error: --again is")) == (2, True)

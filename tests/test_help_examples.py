@@ -60,7 +60,7 @@ def test_every_command_has_examples_whose_options_and_configs_exist(examples, mo
         assert lines or command in NO_EXAMPLE, f"{command} --help has no example"
         for program, *words in lines:
             if program == "torchrun":
-                words = ["train", *words[words.index("platform/train.py") + 1 :]]
+                words = ["train", *words[words.index("zoerefine.train") + 1 :]]
             assert words[0] == command, words
             for word in words:
                 files = word.split(",") if word.startswith("configs/") else []

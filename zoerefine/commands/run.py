@@ -180,8 +180,8 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
         "earlier command of the commit made; they are linked, and their digests recorded; may be "
         "repeated")  # fmt: skip
     add("--processes", type=processes, default=1, metavar="N",
-        help="start the job N times by torchrun, on all --nodes together; the processes can train "
-        "together (default: 1, without torchrun)")  # fmt: skip
+        help="start the job N times by torchrun, on several nodes together; the processes can "
+        "train together (default: 1, without torchrun)")  # fmt: skip
     add("--name", default="", help="the name of the run (default: RUN.NAME, or the config's "
         "file name)")  # fmt: skip
     add("--again", action="store_true",

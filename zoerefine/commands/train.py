@@ -12,7 +12,8 @@ EXAMPLES = """\
 examples, after `zoerefine data synthesize data/synthetic`:
   zoerefine train --config configs/demo.yaml DATA.ROOT data/synthetic
   zoerefine train --config configs/demo.yaml DATA.ROOT data/synthetic TRAIN.LR 1e-3 SEED 1
-  torchrun --nproc-per-node 2 platform/train.py --config configs/demo.yaml DATA.ROOT data/synthetic
+  torchrun --nproc-per-node 2 -m zoerefine.train --config configs/demo.yaml \\
+      DATA.ROOT data/synthetic
 """
 
 
