@@ -69,7 +69,8 @@ class BuiltEngine:
         device: where it runs, cpu or cuda.
         files: further files of the bundle, by name.
         requirements: for each fact of `machine_facts()` that matters, the allowed values.
-        batches: smallest, best and largest batch size; empty if any size will do.
+        batches: sizes that it is compared at, from the smallest to the largest that it takes; empty
+            if any size will do.
         has_confidence: whether it has the second output, spread.
         torch_equivalent: the same arithmetic in PyTorch. It is compared with the eager refiner
             where the engine itself cannot run. None if the engine runs wherever it is built.

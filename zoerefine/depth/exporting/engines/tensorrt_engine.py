@@ -83,7 +83,10 @@ INSTALL = "pip install 'zoerefine[tensorrt]'"
 PARALLEL_CALLS = False
 CONTAINER = TORCHSCRIPT
 TAKES_ARRAYS = False
-BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization profile
+BATCHES = (1, 4, 16)  # that an engine is compared at; it takes all from the first to the last
+PROFILE = (1, 1, 16)  # smallest, best and largest batch: it is tuned for one camera's next frame
+# The builder's most thorough search, and more than one timing of each kernel: a build takes longer.
+TUNING = {"optimization_level": 5, "num_avg_timing_iters": 4}
 INPUTS, OUTPUTS = ["rgb01", "zoe_m"], ["output0", "output1"]  # as Torch-TensorRT names bindings
 
 __all__ = ["load"]  # the whole bundle is one TorchScript module
@@ -159,7 +162,7 @@ def build_engine(source: ExportSource, precision: str) -> bytes:
     shapes = [
         torch_tensorrt.Input(
             **{f"{which}_shape": (batch, *tensor.shape[1:])
-               for which, batch in zip(("min", "opt", "max"), BATCHES, strict=True)},
+               for which, batch in zip(("min", "opt", "max"), PROFILE, strict=True)},
             dtype=torch.float32,
         )
         for tensor in source.example(1)
@@ -168,7 +171,7 @@ def build_engine(source: ExportSource, precision: str) -> bytes:
     timings = cache_file("tensorrt", tensorrt_version(), gpu_architecture(), "timings.bin")
     try:
         with private_copy(timings) as path:
-            return convert(program, arg_inputs=shapes, timing_cache_path=str(path))
+            return convert(program, arg_inputs=shapes, timing_cache_path=str(path), **TUNING)
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             f"Torch-TensorRT could not build the {precision} engine: {reason(error)}"

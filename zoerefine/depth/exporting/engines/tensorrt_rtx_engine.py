@@ -42,7 +42,8 @@ INSTALL = "pip install 'zoerefine[tensorrt-rtx]'"
 PARALLEL_CALLS = False
 CONTAINER = TORCHSCRIPT
 TAKES_ARRAYS = False
-BATCHES = (1, 4, 16)  # smallest, best and largest batch of the optimization profile
+BATCHES = (1, 4, 16)  # that an engine is compared at; it takes all from the first to the last
+PROFILE = (1, 1, 16)  # smallest, best and largest batch: it is tuned for one camera's next frame
 # RTX 20, A100, RTX 30, 40 and 50, DGX Spark: all that TensorRT for RTX supports.
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_120", "sm_121")
 DEVICE = "cuda"
@@ -107,7 +108,7 @@ def build_plan(onnx: bytes, source: ExportSource, targets: tuple[str, ...] = TAR
     config = builder.create_builder_config()
     profile = builder.create_optimization_profile()
     for name, tensor in zip(INPUTS, source.example(1), strict=True):
-        profile.set_shape(name, *((batch, *tensor.shape[1:]) for batch in BATCHES))
+        profile.set_shape(name, *((batch, *tensor.shape[1:]) for batch in PROFILE))
     config.add_optimization_profile(profile)
     config.num_compute_capabilities = len(targets)
     for index, target in enumerate(targets):
