@@ -99,7 +99,6 @@ def rmtree(path, ignore_errors):
     time.sleep(600)
 
 shutil.rmtree = rmtree
-from tests.processes import kills
 from zoerefine.cli import main
 main(["runs", *sys.argv[1:]])
 """
