@@ -46,6 +46,15 @@ def console(*words):
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_option_is_one_line(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--bogus"])
+    shown = capsys.readouterr()
+    assert (ended.value.code, shown.out) == (2, "")
+    assert re.fullmatch(rf"error: .*; see zoerefine {name}.* --help\n", shown.err)
+
+
 def test_help_lists_every_command():
     listed = console("--help")
     assert (listed.returncode, all(name in listed.stdout for name in COMMANDS)) == (0, True)

@@ -1,10 +1,9 @@
 """zoerefine analyze: many runs -> one graph, tables and a report page."""
 
-import argparse
 from collections.abc import Sequence
 
 from zoerefine.commands.options import (
-    HelpFormat,
+    Parser,
     add_pattern_option,
     add_quiet_option,
     as_path,
@@ -35,11 +34,10 @@ examples, after `make demo`:
 
 def main(argv: Sequence[str]) -> int:
     """Analyse many runs."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="zoerefine analyze",
         description=DESCRIPTION,
         epilog=EXAMPLES,
-        formatter_class=HelpFormat,
     )
     parser.add_argument(
         "runs",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zoerefine.base.errors import UserError
 from zoerefine.commands.infer import MAX_BATCH
 from zoerefine.commands.options import (
-    HelpFormat,
+    Parser,
     add_quiet_option,
     add_trust_option,
     as_path,
@@ -67,12 +67,11 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All options."""
-    options = argparse.ArgumentParser(
+    options = Parser(
         prog="zoerefine bag",
         description="Refine the depth camera of a ROS 2 bag (mcap or sqlite3), with an engine "
         "bundle. ROS need not be installed.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     add = options.add_argument
     add("bundle", type=as_path, metavar="BUNDLE|RUN",

@@ -1,6 +1,5 @@
 """zoerefine check: a few minutes of checks before hours of training."""
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.base.config import load_config
 from zoerefine.base.files.atomic import create_ignored_folder
-from zoerefine.commands.options import HelpFormat, add_config_option, add_quiet_option, as_path
+from zoerefine.commands.options import Parser, add_config_option, add_quiet_option, as_path
 
 if TYPE_CHECKING:
     from zoerefine.depth.training.check.checks import TrainingChecks
@@ -25,13 +24,12 @@ examples, after `zoerefine data synthesize data/synthetic`:
 
 def main(argv: Sequence[str]) -> int:
     """Run the checks; exit code 1 if a check says "look"."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="zoerefine check",
         description="Check a configuration with short trainings: loss before training, "
         "gradients, memory, overfitting of one batch, learning rate, data loading, and whether "
         "the result depends on pseudo depth and pictures. Trains in TRAIN.PRECISION; saves no run.",
         epilog=EXAMPLES,
-        formatter_class=HelpFormat,
     )
     add_config_option(parser, required=True, help="a YAML config")
     parser.add_argument(

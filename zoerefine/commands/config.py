@@ -1,6 +1,5 @@
 """zoerefine config: every setting with its value, where it came from, and what is allowed."""
 
-import argparse
 from collections.abc import Sequence
 
 from zoerefine.base.config.examples import example_file, example_names
@@ -8,7 +7,7 @@ from zoerefine.base.config.explain import as_markdown, as_yaml, explain_key
 from zoerefine.base.config.loading import resolve_config, unknown_key
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH
 from zoerefine.base.errors import UserError
-from zoerefine.commands.options import HelpFormat, add_config_option
+from zoerefine.commands.options import Parser, add_config_option
 
 EPILOG = """\
 examples:
@@ -22,12 +21,11 @@ examples:
 
 def main(argv: Sequence[str]) -> int:
     """Print the tree, groups or keys."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="zoerefine config",
         description="Print the settings that a config and KEY VALUE pairs result in, with meaning, "
         "unit, default, allowed values, and where each value is set. Nothing is run or written.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     add_config_option(parser, help="a YAML config (default: none)")
     parser.add_argument(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from zoerefine.base.run_dir import RunDir
-from zoerefine.commands.options import HelpFormat, as_path
+from zoerefine.commands.options import Parser, as_path
 
 EPILOG = """\
 examples, after `make demo`:
@@ -53,13 +53,12 @@ def start(args: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
 
 def parser() -> argparse.ArgumentParser:
     """All options."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="zoerefine dashboard",
         description="Show a study in the browser: its trials, Pareto front and parameter "
         "importances in optuna-dashboard, its learning curves in TensorBoard. Or show the curves "
         "of any runs in TensorBoard. Ctrl-C stops it.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     add = made.add_argument
     add(

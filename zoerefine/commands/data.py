@@ -8,7 +8,7 @@ from zoerefine.base.config.declare import MOST_SEED
 from zoerefine.base.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import POINT_KINDS
-from zoerefine.commands.options import HelpFormat, add_quiet_option, as_path, existing_config
+from zoerefine.commands.options import Parser, add_quiet_option, as_path, existing_config
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
@@ -34,11 +34,10 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="zoerefine data",
         description="Make, check, split and pack a data set, and verify what is packed.",
         epilog=EXAMPLES,
-        formatter_class=HelpFormat,
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
 

@@ -1,15 +1,14 @@
 """zoerefine demo: every step from a commit to refined depth, with measured results."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoerefine.commands.options import add_quiet_option
+from zoerefine.commands.options import Parser, add_quiet_option
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the demo."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="zoerefine demo",
         description="Run every step on a small data set: launch a commit, pack, search, train, "
         "export, infer, analyse. All is written into the checkout that zoerefine runs from; where "

@@ -1,10 +1,9 @@
 """zoerefine diff: the differences between two runs."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-from zoerefine.commands.options import HelpFormat, add_json_option, as_path, print_json
+from zoerefine.commands.options import Parser, add_json_option, as_path, print_json
 
 EPILOG = """\
 examples, after `make demo`:
@@ -15,12 +14,11 @@ examples, after `make demo`:
 
 def main(argv: Sequence[str]) -> int:
     """Print the differences between two runs."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="zoerefine diff",
         description="Print the differences between two runs: settings, commit, environment, data, "
         "metrics and weights.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     parser.add_argument("first", metavar="RUN", help="a run directory")
     parser.add_argument("second", metavar="OTHER", help="another run directory")

@@ -1,15 +1,14 @@
 """zoerefine doctor: what is installed on this machine, what is missing, and what that costs."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoerefine.commands.options import add_json_option, as_path, print_json
+from zoerefine.commands.options import Parser, add_json_option, as_path, print_json
 
 
 def main(argv: Sequence[str]) -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="zoerefine doctor",
         description="Check this machine: what is installed and how fast it is, what is missing, "
         "and what that costs. Everything in the table is optional except git.",

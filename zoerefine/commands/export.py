@@ -7,7 +7,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import ENGINES
 from zoerefine.base.run_dir import RunDir
-from zoerefine.commands.options import HelpFormat, add_quiet_option, as_path
+from zoerefine.commands.options import Parser, add_quiet_option, as_path
 from zoerefine.depth.exporting import PRECISIONS
 
 EPILOG = """\
@@ -51,13 +51,12 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All options."""
-    options = argparse.ArgumentParser(
+    options = Parser(
         prog="zoerefine export",
         description="Export the best refiner of a run to one file, an engine bundle. The engine "
         "is compared with the refiner on real frames, and published only if it differs from it by "
         "less than a fixed tolerance.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     options.add_argument("run", type=as_path, metavar="RUN", help="the directory of a finished run")
     options.add_argument(

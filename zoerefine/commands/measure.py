@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
-from zoerefine.commands.options import HelpFormat, add_quiet_option, add_trust_option, as_path
+from zoerefine.commands.options import Parser, add_quiet_option, add_trust_option, as_path
 
 if TYPE_CHECKING:
     from zoerefine.depth.measure.session import Session
@@ -102,13 +102,12 @@ def parser() -> argparse.ArgumentParser:
     """All options."""
     from zoerefine.depth.data import ZOEDEPTH_MODEL
 
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="zoerefine measure",
         description="Calibrate a room by a few distances that were measured in it once: print the "
         "calibration of a CSV file, which measurement would help most next, and write what "
         "`zoerefine infer --measured` takes. With --page, in a browser.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     add = made.add_argument
     add("file", type=as_path, metavar="FILE.csv", help="the measurements; --page makes it")

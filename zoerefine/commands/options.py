@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import be_quiet
@@ -53,11 +53,21 @@ class HelpFormat(argparse.HelpFormatter):
         return super()._fill_text(text, width, indent)
 
 
-class CommandParser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """What is wrong with the words of a command is one line."""
+
+    def __init__(self, formatter_class: Any = HelpFormat, **settings: Any) -> None:
+        super().__init__(formatter_class=formatter_class, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}; see {self.prog} --help\n")
+
+
+class CommandParser(Parser):
     """`--help` lists the options in `usual`; `--help-all` lists all."""
 
     def __init__(self, *usual: str, **settings: Any) -> None:
-        super().__init__(formatter_class=HelpFormat, **settings)
+        super().__init__(**settings)
         self.usual = {"--help", "--help-all", "--quiet", *usual}
         self.add_argument("--help-all", action=HelpAll, help="list every option and exit")
 

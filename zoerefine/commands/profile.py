@@ -1,11 +1,10 @@
 """zoerefine profile: a timeline of a few dozen training steps, and the bottleneck."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from zoerefine.base.config import load_config
-from zoerefine.commands.options import HelpFormat, add_config_option, add_quiet_option, as_path
+from zoerefine.commands.options import Parser, add_config_option, add_quiet_option, as_path
 
 EXAMPLES = """\
 examples, after `zoerefine data synthesize data/synthetic`:
@@ -16,12 +15,11 @@ examples, after `zoerefine data synthesize data/synthetic`:
 
 def main(argv: Sequence[str]) -> int:
     """Train some steps, draw their timeline, and print the bottleneck."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="zoerefine profile",
         description="Train a few dozen steps on the configured data, draw a timeline of readers, "
         "conversion and training, and name the bottleneck. Saves no run.",
         epilog=EXAMPLES,
-        formatter_class=HelpFormat,
     )
     add_config_option(parser, required=True, help="a YAML config")
     parser.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")

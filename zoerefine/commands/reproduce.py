@@ -10,7 +10,7 @@ from typing import Any
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.texts import counted
 from zoerefine.commands.options import (
-    HelpFormat,
+    Parser,
     add_json_option,
     add_quiet_option,
     as_path,
@@ -90,13 +90,12 @@ class Outcome:
 
 def main(argv: Sequence[str]) -> int:
     """Run a recorded job again; 0 only if the results are the same."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="zoerefine reproduce",
         description="Run a recorded job again from its commit, and compare weights and metrics. On "
         "the same machine with the same versions they must be bit-exact; otherwise metrics may "
         "differ within a tolerance. Before it runs, it lists what differs from the record.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     add = parser.add_argument
     add(

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from zoerefine.commands.options import HelpFormat, add_quiet_option, as_path
+from zoerefine.commands.options import Parser, add_quiet_option, as_path
 
 PUSH = """\
 Copy runs to URL/NAME/ID: an object store (s3://bucket/folder) or a folder of another disk. Files
@@ -81,11 +81,10 @@ def pull_options() -> argparse.ArgumentParser:
 
 def parser(verb: str, description: str, examples: str) -> argparse.ArgumentParser:
     """A parser with the options that both have."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog=f"zoerefine runs {verb}",
         description=description,
         epilog=examples,
-        formatter_class=HelpFormat,
     )
     add_quiet_option(made)
     return made

@@ -1,6 +1,5 @@
 """zoerefine show: a page about a run or an engine bundle."""
 
-import argparse
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +8,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import ENGINE, RunDir
 from zoerefine.base.texts import visible
 from zoerefine.commands.options import (
-    HelpFormat,
+    Parser,
     add_json_option,
     add_pattern_option,
     as_path,
@@ -27,14 +26,13 @@ examples, after `make demo`:
 
 def main(argv: Sequence[str]) -> int:
     """Print where a run or a bundle came from, and its results."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="zoerefine show",
         description="Print a page about a run: state, commit, config, machine, data, results, and "
         "the command that runs it again; of a study also its trials by state and the best one. Or "
         "about an engine bundle: the run it came from, what it needs, and how much it differs from "
         "the refiner. A run's folder engine/ stands for the bundle that was exported last.",
         epilog=EPILOG,
-        formatter_class=HelpFormat,
     )
     parser.add_argument(
         "path", type=as_path, metavar="RUN|BUNDLE", help="a run directory, or an engine bundle"

@@ -1,12 +1,11 @@
 """zoerefine train: config -> a run, from this tree."""
 
-import argparse
 from collections.abc import Sequence
 
 from zoerefine.base.config import load_config
 from zoerefine.base.progress import silent
 from zoerefine.base.run_dir import run_from_launcher
-from zoerefine.commands.options import HelpFormat, add_config_option, add_quiet_option
+from zoerefine.commands.options import Parser, add_config_option, add_quiet_option
 
 EXAMPLES = """\
 examples, after `zoerefine data synthesize data/synthetic`:
@@ -19,11 +18,10 @@ examples, after `zoerefine data synthesize data/synthetic`:
 
 def main(argv: Sequence[str]) -> int:
     """Train as configured."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="zoerefine train",
         description="Train a refiner as configured; an unfinished run is resumed.",
         epilog=EXAMPLES,
-        formatter_class=HelpFormat,
     )
     add_config_option(parser, required=True, help="a YAML config")
     add_quiet_option(parser)
