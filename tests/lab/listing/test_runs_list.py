@@ -192,7 +192,7 @@ def test_a_running_run_is_killed_once_its_process_is_gone(runs, writer, settled)
     assert runs.listed("--state", "killed") == ["unet/a"]
     process = writer(folder)  # started again
     assert runs.listed("--state", "running") == ["unet/a"]
-    process.communicate(b"")
+    process.communicate("")
     assert runs.listed("--state", "finished") == ["unet/a"]
 
 

@@ -75,7 +75,7 @@ def test_the_page_fits_80_columns_follows_changes_and_ends_with_ctrl_c(runs, wri
         process = writer(folder)
         page = terminal.read_until("(1 running")
         assert page.index("unet/a") < page.index("odd/x")  # running runs come first
-        process.communicate(b"")
+        process.communicate("")
         terminal.read_until("42 runs (42 finished)")
         assert terminal.stop() == 0
         assert "Traceback" not in terminal.text
