@@ -15,6 +15,12 @@ from tests.processes import descendants, kills
 KILLS = kills(3)
 
 
+@pytest.fixture(autouse=True)
+def new_processes(monkeypatch):
+    """A fork would start at once, while what is left of a killed launch still runs."""
+    monkeypatch.setenv("PYTHONUTF8", "1")
+
+
 @pytest.mark.parametrize("all_of_them", [False, True], ids=["the launcher", "all processes"])
 def test_the_same_command_succeeds_after_kill_9_at_any_moment(
     launch, command, commit_with_submodule, config, home, tmp_path, all_of_them, only_run

@@ -35,9 +35,7 @@ def test_every_name_loads_its_part():
         *("ResumableGP", "CmaEs", "NSGAIISampler", "Auto"),
     ]
     pruners = [type(PRUNERS.load(name)(steps=8)).__name__ for name in PRUNERS]
-    assert pruners == [
-        *("SingleObjectiveMedian", "MedianPruner", "SuccessiveHalvingPruner", "NopPruner")
-    ]
+    assert pruners == [*("Dominated", "MedianPruner", "SuccessiveHalvingPruner", "NopPruner")]
     directions = {name: OBJECTIVES.load(name).direction for name in OBJECTIVES}
     assert directions == {
         "abs_rel": "minimize",

@@ -1,6 +1,7 @@
 """STUDY.DEVICES: each trial is trained by several processes together."""
 
 import os
+import shutil
 import signal
 import threading
 
@@ -50,6 +51,8 @@ def test_the_first_process_reports_to_the_trial_while_its_worker_holds_it(open_s
     study = open_study(ONE, *GRID)
     study.subject.save(study.run)
     claim = claim_trial(study, "a")
+    claim.run.path.mkdir(parents=True, exist_ok=True)
+    shutil.copy(study.run.config_file, claim.run.config_file)
     report = report_to(study.run, claim.run, (str(claim.number), claim.id))
     assert report(3, {"abs_rel": 0.5}) is False
     assert study.trials()[0].intermediate_values == {3: 0.5}
