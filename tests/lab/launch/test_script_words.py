@@ -133,7 +133,8 @@ def test_a_queue_shows_the_named_metric_and_ends_at_the_first_failure(words_job,
     words = ["--seed-key", "seed", "--seeds", "1,2,3", "--", "{seed}", "7"]
     done = command("run", *words_job, "--metric", "score", *words)
     assert "score 8" in done.stderr, done.stderr
-    failing = [*words_job[:-1], "--fail-fast", "--seed-key", "seed", "--seeds", "1,2", "--", ""]
+    failing = [*words_job[:-1], "--fail-fast", "--parallel", "1", "--seed-key", "seed"]
+    failing += ["--seeds", "1,2", "--", ""]
     done = command("run", *failing)
     assert done.returncode == 1
     assert done.stderr.count("failed  ") == 1, done.stderr
