@@ -133,11 +133,11 @@ def test_a_queue_shows_the_named_metric_and_ends_at_the_first_failure(words_job,
     words = ["--seed-key", "seed", "--seeds", "1,2,3", "--", "{seed}", "7"]
     done = command("run", *words_job, "--metric", "score", *words)
     assert "score 8" in done.stderr, done.stderr
-    failing = [*words_job[:-1], "--fail-fast", "--parallel", "1", "--seed-key", "seed"]
-    failing += ["--seeds", "1,2", "--", ""]
+    failing = [*words_job[:-1], "--fail-fast", "--seed-key", "seed", "--seeds", "1,2", "--", ""]
     done = command("run", *failing)
     assert done.returncode == 1
     assert done.stderr.count("failed  ") == 1, done.stderr
+    assert "seed 2" not in done.stderr  # it is not started
 
 
 def test_a_script_in_a_subfolder_is_suggested(command, tmp_path):

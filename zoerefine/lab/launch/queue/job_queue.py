@@ -156,11 +156,13 @@ def run_queue(
     stops = StopForwarding(partial(stop_queue, jobs, executor))
     with live_table(jobs) as show, stops:
         while not all(job.has_ended for job in jobs):
-            advance(jobs, executor, stops, 0 if is_failing else parallel)
-            show()
+            update_submitted(jobs, executor)
             if fail_fast and not is_failing and any(job.state == "failed" for job in jobs):
                 is_failing = True
                 cancel_running(jobs, executor)
+            if not is_failing:
+                submit_next(jobs, executor, stops, parallel)
+            show()
             if (stops.count or is_failing) and not any(job.is_submitted for job in jobs):
                 break
             time.sleep(POLL_S)
@@ -186,13 +188,17 @@ def unread_seeds(jobs: Sequence[QueuedJob]) -> Iterator[str]:
                 )
 
 
-def advance(
-    jobs: Sequence[QueuedJob], executor: Executor, stops: StopForwarding, parallel: int
-) -> None:
-    """Update the submitted jobs, and submit others while fewer than `parallel` are."""
+def update_submitted(jobs: Sequence[QueuedJob], executor: Executor) -> None:
+    """Record what all submitted jobs do."""
     for job in jobs:
         if job.is_submitted:
             update(job, executor)
+
+
+def submit_next(
+    jobs: Sequence[QueuedJob], executor: Executor, stops: StopForwarding, parallel: int
+) -> None:
+    """Submit jobs while fewer than `parallel` are."""
     free = parallel - sum(job.is_submitted for job in jobs)
     others = [job for job in jobs if not job.was_taken and not job.has_ended]
     for job in others[: max(0, free)]:
