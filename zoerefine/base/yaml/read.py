@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from yaml import events
@@ -26,8 +26,7 @@ PREFIX = "tag:yaml.org,2002:"
 EventLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where PyYAML has it
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a value is written: its line, counted from 1, and a scalar's own characters."""
 
     line: int
@@ -136,7 +135,7 @@ def parse_mapping(text: str, name: str | Path) -> Document:
 # From text to nodes. Every step is bounded, so no text can exhaust memory or the call stack.
 
 
-@dataclass
+@dataclass(slots=True)
 class _Node:
     """A node of the document; `items` are a list's nodes or a mapping's key and value nodes."""
 
@@ -155,11 +154,11 @@ def _compose(parsed: Iterator[events.Event]) -> _Node | None:
     root: _Node | None = None
     for event in parsed:
         line = event.start_mark.line + 1 if event.start_mark else 0
-        if isinstance(event, events.DocumentStartEvent) and root is not None:
-            raise YamlError(f"line {line}: a second document begins here; only one is allowed")
-        if isinstance(event, events.CollectionEndEvent):
-            open_nodes.pop()
         if not isinstance(event, events.NodeEvent):
+            if isinstance(event, events.CollectionEndEvent):
+                open_nodes.pop()
+            elif isinstance(event, events.DocumentStartEvent) and root is not None:
+                raise YamlError(f"line {line}: a second document begins here; only one is allowed")
             continue
         node = _node_of(event, line, anchors)
         if open_nodes:
@@ -174,13 +173,13 @@ def _compose(parsed: Iterator[events.Event]) -> _Node | None:
 
 
 def _node_of(event: events.NodeEvent, line: int, anchors: dict[str, _Node]) -> _Node:
-    if isinstance(event, events.AliasEvent):
+    if isinstance(event, events.ScalarEvent):  # first, since most are
+        plain = bool(event.implicit[0]) and event.tag is None
+        node = _Node("scalar", line, event.tag, event.value, plain)
+    elif isinstance(event, events.AliasEvent):
         if event.anchor not in anchors:
             raise YamlError(f"line {line}: no anchor &{event.anchor} before this alias")
         return anchors[event.anchor]
-    if isinstance(event, events.ScalarEvent):
-        plain = bool(event.implicit[0]) and event.tag is None
-        node = _Node("scalar", line, event.tag, event.value, plain)
     else:
         assert isinstance(event, events.CollectionStartEvent)
         kind = "list" if isinstance(event, events.SequenceStartEvent) else "mapping"
