@@ -37,8 +37,9 @@ def plant_mutant() -> None:
     def floats(values_u16: torch.Tensor) -> torch.Tensor:
         return values_u16.to(torch.float32)
 
-    def rounded_u16(values: torch.Tensor) -> torch.Tensor:
-        return values.round().clamp(0.0, 65535.0).squeeze(1).to(torch.int32).to(torch.uint16)
+    def rounded_u16(values: torch.Tensor) -> list[torch.Tensor]:
+        whole = values.round().clamp(0.0, 65535.0).transpose(0, 1).to(torch.int32)
+        return whole.to(torch.uint16).unbind(0)
 
     shipped_module.floats, shipped_module.rounded_u16 = floats, rounded_u16
 

@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, save_bundle, write
@@ -33,6 +34,49 @@ def test_an_untrained_refiner_returns_its_input(frames):
         with torch.inference_mode():
             [refined] = shipped(rgb, zoe)
             assert torch.equal(refined.int(), zoe.int())
+
+
+class Operations(TorchDispatchMode):
+    """Notes what torch computes; what only looks at a tensor in another way does not count."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        if not operation.is_view and "empty" not in operation.name():
+            self.names.append(operation.name())
+        return operation(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("size", [(24, 32), (48, 64), (31, 45)])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_call_takes_at_most_25_operations_beside_the_network(frames, size, outputs):
+    """A GPU takes longer to start each of them than to compute it."""
+    processing = PrePostProcessing(24, 32)
+    rgb, zoe = (torch.from_numpy(a) for a in frames(2, *size))
+    with torch.inference_mode(), Operations() as found:
+        _, zoe_m = processing.before(rgb, zoe)
+        processing.after(zoe, zoe_m, [zoe_m] * outputs)
+    assert 5 < len(found.names) <= 25, found.names
+
+
+def test_without_valid_pixels_around_depth_stays_and_its_spread_is_unknown():
+    """And where pixels are valid, invalid ones beside them change nothing."""
+    processing = PrePostProcessing(2, 2)
+    zoe = torch.zeros(1, 8, 8, dtype=torch.int32)
+    zoe[:, :4, :4], zoe[:, 7, 7] = 512, 256  # one core pixel is valid; a lone pixel is too little
+    zoe_u16 = zoe.to(torch.uint16)
+    rgb = torch.zeros(1, 8, 8, 3, dtype=torch.uint8)
+    _, zoe_m = processing.before(rgb, zoe_u16)
+    assert zoe_m[0, 0].tolist() == [[2.0, 0.0], [0.0, 0.0]]
+    depth, spread = processing.after(zoe_u16, zoe_m, [zoe_m * 1.5, zoe_m * 0 + 0.25])
+    assert (depth[0, :4, :4].int() == 768).all()
+    assert (spread[0, :4, :4].int() == 2500).all()
+    assert (depth[0, 7, 7].item(), spread[0, 7, 7].item()) == (256, 65535)
+    invalid = zoe_u16.int() == 0
+    assert not depth.int()[invalid].any()
+    assert not spread.int()[invalid].any()
 
 
 def test_the_manifest_holds_origin_accuracy_and_latency(run, bundle):

@@ -4,12 +4,13 @@ from zoerefine.base.config.schema import Config
 from zoerefine.base.errors import UserError
 
 MOST_BATCH_PIXELS = 2**31
+LEAST_UNET_BASE = 8
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 
 
 def check_combinations(cfg: Config) -> None:
     """Raises `UserError` with the first combination that cannot work, and what to change."""
-    for check in (_data, _loader, _batch, _loss, _start, _compile, _search):
+    for check in (_data, _loader, _batch, _network, _loss, _start, _compile, _search):
         check(cfg)
 
 
@@ -51,6 +52,16 @@ def _batch(cfg: Config) -> None:
                 f"{group.WIDTH} has {pixels:,} pixels, the limit is {MOST_BATCH_PIXELS:,}: lower "
                 "one of them"
             )
+
+
+def _network(cfg: Config) -> None:
+    # Below, oneDNN for processors with AVX2 alone (torch 2.13) writes beyond its memory in the
+    # backward pass of the last levels, whose channels are a half and a quarter of BASE.
+    if cfg.MODEL.NAME == "unet" and cfg.MODEL.BASE < LEAST_UNET_BASE:
+        raise UserError(
+            f"MODEL.BASE {cfg.MODEL.BASE}: training MODEL.NAME unet with so few channels may crash "
+            f"on a CPU: set it to at least {LEAST_UNET_BASE}"
+        )
 
 
 def _loss(cfg: Config) -> None:

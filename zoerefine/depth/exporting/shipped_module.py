@@ -11,12 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoerefine.depth.data.area_mean import area_mean, valid_area_mean
-from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.area_mean import area_mean
+from zoerefine.depth.data.depth_codec import VALID_SHARE, ZOE_UNIT_M
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 from zoerefine.depth.model import RefinerNetwork
 
 UNKNOWN_SPREAD = 65535.0  # the largest value: where no pixel around was valid for the core
+NO_WEIGHT = 1e-12  # of invalid pixels: beside a valid one it is lost in rounding
 
 
 class PrePostProcessing(nn.Module):
@@ -25,8 +26,13 @@ class PrePostProcessing(nn.Module):
     Post-processing resizes the factor by which the core changes its input, not the refined depth:
     so details of the pseudo depth that are finer than the core's pixels are kept.
 
+    A GPU takes longer to start each operation than to compute it on a picture. So fields that are
+    treated alike are channels of one tensor: at most 25 operations for a call.
+
     An engine that is not TorchScript runs between `before` and `after`, so there is no `forward`.
     """
+
+    unknown: Tensor
 
     def __init__(self, height: int, width: int) -> None:
         super().__init__()
@@ -35,20 +41,32 @@ class PrePostProcessing(nn.Module):
         # TorchScript cannot read globals.
         self.unit_m = ZOE_UNIT_M
         self.spread_units = SPREAD_UNITS
-        self.unknown_spread = UNKNOWN_SPREAD
+        self.valid_share = VALID_SHARE
+        values = [NO_WEIGHT, NO_WEIGHT, UNKNOWN_SPREAD * NO_WEIGHT]  # weight, factor 1, spread
+        self.register_buffer("unknown", torch.tensor(values).view(1, 3, 1, 1))
 
     @torch.jit.export
     def before(self, rgb_u8: Tensor, zoe_u16: Tensor) -> tuple[Tensor, Tensor]:
         """uint8 [B, H, W, C], uint16 [B, H, W] to rgb01 [B, C, h, w] and zoe_m [B, 1, h, w].
 
         The C channels are RGB and, of a refiner that takes metric points, `hints01` in bytes.
+        A pixel of depth is the mean over its valid area, and invalid (0) if less than
+        `VALID_SHARE` of it is valid, as `area_mean.valid_area_mean` has it.
         """
-        size = [self.height, self.width]
-        rgb01 = rgb_u8.permute(0, 3, 1, 2).to(torch.float32) / 255.0  # [B, C, H, W]
-        zoe_m = floats(zoe_u16).unsqueeze(1) * self.unit_m  # [B, 1, H, W]
-        if not self.resizes([zoe_m.size(2), zoe_m.size(3)]):
-            return rgb01.contiguous(), zoe_m
-        return area_mean(rgb01, size), valid_area_mean(zoe_m, size)
+        size = [zoe_u16.size(1), zoe_u16.size(2)]
+        batch, channels = rgb_u8.size(0), rgb_u8.size(3)
+        picture = rgb_u8.permute(0, 3, 1, 2)
+        if not self.resizes(size):
+            planes = empty_like([batch, channels] + size, rgb_u8).copy_(picture)
+            return planes.div_(255.0), floats(zoe_u16).unsqueeze(1) * self.unit_m
+        planes = empty_like([batch, channels + 2] + size, rgb_u8)
+        planes[:, :channels].copy_(picture)
+        planes[:, channels].copy_(zoe_u16)
+        torch.clamp(planes[:, channels], max=1.0, out=planes[:, channels + 1])  # 1 where valid
+        means = area_mean(planes, [self.height, self.width])
+        share = means[:, channels + 1 :]
+        zoe_m = means[:, channels : channels + 1] * self.unit_m / share
+        return means[:, :channels] / 255.0, zoe_m.masked_fill_(share < self.valid_share, 0.0)
 
     @torch.jit.export
     def after(
@@ -58,20 +76,30 @@ class PrePostProcessing(nn.Module):
 
         The outputs are depth in metres and, if the refiner has confidence, spread in log depth.
         """
-        zoe_m = floats(zoe_u16).unsqueeze(1) * self.unit_m
-        size = [zoe_m.size(2), zoe_m.size(3)]
-        resized = self.resizes(size)
-        refined_m = core_outputs[0]
-        if resized:
-            refined_m = zoe_m * resized_factor(core_zoe_m, refined_m, size)
-        outputs = [rounded_u16(refined_m / self.unit_m)]
+        size = [zoe_u16.size(1), zoe_u16.size(2)]
+        if self.resizes(size):
+            return rounded_u16(self.resized(zoe_u16, core_zoe_m, core_outputs))
+        outputs = [core_outputs[0] / self.unit_m]
         if len(core_outputs) > 1:
-            units = core_outputs[1] * self.spread_units
-            if resized:
-                units = resized_if_valid(units, core_zoe_m > 0, size, self.unknown_spread)
-                units = torch.where(zoe_m > 0, units, torch.zeros_like(units))
-            outputs.append(rounded_u16(units))
-        return outputs
+            outputs.append(core_outputs[1] * self.spread_units)
+        return rounded_u16(torch.cat(outputs, 1))
+
+    def resized(self, zoe_u16: Tensor, core_zoe_m: Tensor, core_outputs: list[Tensor]) -> Tensor:
+        """The outputs at the picture's size, in their units: [B, 1 or 2, H, W]."""
+        size = [zoe_u16.size(1), zoe_u16.size(2)]
+        count = len(core_outputs)
+        # Weights and weighted values, to interpolate between valid pixels alone. An invalid pixel
+        # has almost no weight: its values are used where no pixel around is valid.
+        maps = [torch.ones_like(core_zoe_m), core_outputs[0] / core_zoe_m]
+        # What the outputs are multiplied with; spread is 0 at invalid pixels.
+        scales = empty_like([zoe_u16.size(0), count] + size, zoe_u16)
+        scales[:, 0].copy_(zoe_u16)
+        if count > 1:
+            maps.append(core_outputs[1] * self.spread_units)
+            torch.clamp(scales[:, 0], max=1.0, out=scales[:, 1])
+        weighted = torch.where(core_zoe_m > 0, torch.cat(maps, 1), self.unknown[:, : count + 1])
+        weighted = F.interpolate(weighted, size, mode="bilinear", align_corners=False)
+        return scales.mul_(weighted[:, 1:] / weighted[:, :1])
 
     def resizes(self, size: list[int]) -> bool:
         """Whether pictures of this size are not of the core's."""
@@ -128,29 +156,16 @@ def floats(values_u16: Tensor) -> Tensor:
     By `copy_`: TorchScript's fuser for GPUs (NNC) takes `to` and `unsqueeze` of uint16 into its
     groups and then cannot compile them.
     """
-    values = torch.empty(values_u16.shape, dtype=torch.float32, device=values_u16.device)
-    return values.copy_(values_u16)
+    return empty_like(values_u16.shape, values_u16).copy_(values_u16)
 
 
-def rounded_u16(values: Tensor) -> Tensor:
-    """float32 [B, 1, H, W] to the nearest uint16 [B, H, W]; by `copy_`, as in `floats`."""
-    whole = values.round().clamp(0.0, 65535.0).squeeze(1).to(torch.int32)
+def empty_like(shape: list[int], other: Tensor) -> Tensor:
+    """float32 of any content, on the device of another tensor."""
+    return torch.empty(shape, dtype=torch.float32, device=other.device)
+
+
+def rounded_u16(values: Tensor) -> list[Tensor]:
+    """float32 [B, N, H, W] to the nearest uint16, N times [B, H, W]; by `copy_`, as in `floats`."""
+    whole = values.round().clamp(0.0, 65535.0).transpose(0, 1).to(torch.int32)
     rounded = torch.empty(whole.shape, dtype=torch.uint16, device=whole.device)
-    return rounded.copy_(whole)
-
-
-def resized_factor(zoe_m: Tensor, refined_m: Tensor, size: list[int]) -> Tensor:
-    """refined / zoe of [B, 1, h, w] at another size [B, 1, H, W]; 1 where none is valid around."""
-    factor = refined_m / zoe_m.clamp(min=1e-3)
-    return resized_if_valid(factor, zoe_m > 0, size, 1.0)
-
-
-def resized_if_valid(values: Tensor, valid: Tensor, size: list[int], otherwise: float) -> Tensor:
-    """Values [B, 1, h, w] at another size [B, 1, H, W], interpolated between valid pixels only.
-
-    `otherwise` where no pixel around is valid.
-    """
-    values = torch.where(valid, values, torch.zeros_like(values))
-    mean = F.interpolate(values, size, mode="bilinear", align_corners=False)
-    weight = F.interpolate(valid.to(torch.float32), size, mode="bilinear", align_corners=False)
-    return torch.where(weight > 0, mean / weight.clamp(min=1e-6), torch.full_like(mean, otherwise))
+    return rounded.copy_(whole).unbind(0)
