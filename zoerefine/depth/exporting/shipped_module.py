@@ -53,13 +53,12 @@ class PrePostProcessing(nn.Module):
         A pixel of depth is the mean over its valid area, and invalid (0) if less than
         `VALID_SHARE` of it is valid, as `area_mean.valid_area_mean` has it.
         """
-        size = [zoe_u16.size(1), zoe_u16.size(2)]
-        batch, channels = rgb_u8.size(0), rgb_u8.size(3)
+        batch, height, width, channels = rgb_u8.shape
         picture = rgb_u8.permute(0, 3, 1, 2)
-        if not self.resizes(size):
-            planes = empty_like([batch, channels] + size, rgb_u8).copy_(picture)
+        if not self.resizes([height, width]):
+            planes = empty_like(picture.shape, rgb_u8).copy_(picture)
             return planes.div_(255.0), floats(zoe_u16).unsqueeze(1) * self.unit_m
-        planes = empty_like([batch, channels + 2] + size, rgb_u8)
+        planes = empty_like([batch, channels + 2, height, width], rgb_u8)
         planes[:, :channels].copy_(picture)
         planes[:, channels].copy_(zoe_u16)
         torch.clamp(planes[:, channels], max=1.0, out=planes[:, channels + 1])  # 1 where valid
@@ -86,19 +85,19 @@ class PrePostProcessing(nn.Module):
 
     def resized(self, zoe_u16: Tensor, core_zoe_m: Tensor, core_outputs: list[Tensor]) -> Tensor:
         """The outputs at the picture's size, in their units: [B, 1 or 2, H, W]."""
-        size = [zoe_u16.size(1), zoe_u16.size(2)]
+        batch, height, width = zoe_u16.shape
         count = len(core_outputs)
         # Weights and weighted values, to interpolate between valid pixels alone. An invalid pixel
         # has almost no weight: its values are used where no pixel around is valid.
         maps = [torch.ones_like(core_zoe_m), core_outputs[0] / core_zoe_m]
         # What the outputs are multiplied with; spread is 0 at invalid pixels.
-        scales = empty_like([zoe_u16.size(0), count] + size, zoe_u16)
+        scales = empty_like([batch, count, height, width], zoe_u16)
         scales[:, 0].copy_(zoe_u16)
         if count > 1:
             maps.append(core_outputs[1] * self.spread_units)
             torch.clamp(scales[:, 0], max=1.0, out=scales[:, 1])
         weighted = torch.where(core_zoe_m > 0, torch.cat(maps, 1), self.unknown[:, : count + 1])
-        weighted = F.interpolate(weighted, size, mode="bilinear", align_corners=False)
+        weighted = F.interpolate(weighted, [height, width], mode="bilinear", align_corners=False)
         return scales.mul_(weighted[:, 1:] / weighted[:, :1])
 
     def resizes(self, size: list[int]) -> bool:
