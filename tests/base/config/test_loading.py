@@ -109,6 +109,7 @@ def test_an_alias_bomb_on_real_keys_is_refused_quickly(write):
         (["LOADER.ROTATE_EVERY", "1"], r"needs LOADER\.ROTATE_SCENES"),
         (["LOADER.TIER", "ram", "CACHE.MODE", "off"], r"LOADER\.TIER ram needs a packed cache"),
         (["TRAIN.COMPILE", "reduce-overhead", "TRAIN.ACCUMULATE", "2"], "CUDA graphs"),
+        (["MODEL.NAME", "unet", "MODEL.BASE", "7"], r"MODEL\.BASE 7: .* at least 8"),
         (["TRAIN.COMPILE", "max-autotune"], r"TRAIN\.DETERMINISTIC false"),
         (["SEARCH.TRAIN.LR", "[1]", "DATA.VAL_FRACTION", "0"], r"DATA\.VAL_FRACTION above 0"),
     ],

@@ -54,7 +54,7 @@ def test_damaged_results_are_computed_again(train, capsys, text):
 
 def test_pretrained_weights_name_the_run_by_their_content(tiny, tmp_path):
     path = tmp_path / "resnet.pth"
-    words = ["MODEL.NAME", "unet", "MODEL.PRETRAINED", str(path)]
+    words = ["MODEL.NAME", "unet", "MODEL.BASE", "8", "MODEL.PRETRAINED", str(path)]
     with pytest.raises(UserError, match=r"MODEL\.PRETRAINED .*No such file"):
         find_run_dir(load_config(tiny, words))
     names = set()

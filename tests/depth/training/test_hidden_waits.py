@@ -108,7 +108,8 @@ def meta_batch():
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_training_step_waits_for_nothing(on_meta, network, optimizer):
-    made = on_meta("MODEL.NAME", network, "TRAIN.OPTIMIZER", optimizer, "TRAIN.ACCUMULATE", 2)
+    words = "MODEL.NAME", network, "MODEL.BASE", 8, "TRAIN.OPTIMIZER", optimizer
+    made = on_meta(*words, "TRAIN.ACCUMULATE", 2)
     made.train_step(meta_batch())  # the first step creates the optimizer's state
     assert waits(lambda: made.train_step(meta_batch())) == []
 
