@@ -39,7 +39,7 @@ def plant_mutant() -> None:
 
     def rounded_u16(values: torch.Tensor) -> list[torch.Tensor]:
         whole = values.round().clamp(0.0, 65535.0).transpose(0, 1).to(torch.int32)
-        return whole.to(torch.uint16).unbind(0)
+        return list(whole.to(torch.uint16).unbind(0))
 
     shipped_module.floats, shipped_module.rounded_u16 = floats, rounded_u16
 

@@ -56,7 +56,7 @@ class PrePostProcessing(nn.Module):
         batch, height, width, channels = rgb_u8.shape
         picture = rgb_u8.permute(0, 3, 1, 2)
         if not self.resizes([height, width]):
-            planes = empty_like(picture.shape, rgb_u8).copy_(picture)
+            planes = empty_like(list(picture.shape), rgb_u8).copy_(picture)
             return planes.div_(255.0), floats(zoe_u16).unsqueeze(1) * self.unit_m
         planes = empty_like([batch, channels + 2, height, width], rgb_u8)
         planes[:, :channels].copy_(picture)
@@ -155,7 +155,7 @@ def floats(values_u16: Tensor) -> Tensor:
     By `copy_`: TorchScript's fuser for GPUs (NNC) takes `to` and `unsqueeze` of uint16 into its
     groups and then cannot compile them.
     """
-    return empty_like(values_u16.shape, values_u16).copy_(values_u16)
+    return empty_like(list(values_u16.shape), values_u16).copy_(values_u16)
 
 
 def empty_like(shape: list[int], other: Tensor) -> Tensor:
@@ -167,4 +167,4 @@ def rounded_u16(values: Tensor) -> list[Tensor]:
     """float32 [B, N, H, W] to the nearest uint16, N times [B, H, W]; by `copy_`, as in `floats`."""
     whole = values.round().clamp(0.0, 65535.0).transpose(0, 1).to(torch.int32)
     rounded = torch.empty(whole.shape, dtype=torch.uint16, device=whole.device)
-    return rounded.copy_(whole).unbind(0)
+    return list(rounded.copy_(whole).unbind(0))
