@@ -7,8 +7,9 @@ import pytest
 
 from tests.processes import run_zoerefine
 from zoerefine.base.errors import UserError
-from zoerefine.lab.launch.job import Job, make_plan
+from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.launcher import start
+from zoerefine.lab.launch.plan import make_plan
 
 REPORT = """
 import json, os, pathlib, sys

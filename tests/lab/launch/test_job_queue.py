@@ -66,7 +66,7 @@ def test_a_failed_job_is_reported_and_the_others_run(queue, tmp_path, capfd):
 def test_a_refused_launch_is_reported(queue, capfd):
     with open_executor("local") as executor:
         jobs = queue()
-        jobs[0].words = tuple("absent.py" if w == "job.py" else w for w in jobs[0].words)
+        jobs[0].words = tuple(w.replace("=job.py", "=absent.py") for w in jobs[0].words)
         assert run_queue(jobs, executor, parallel=1) == 1
     assert "the commit has no script absent.py" in capfd.readouterr().err
 

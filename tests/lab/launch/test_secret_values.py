@@ -8,7 +8,8 @@ import pytest
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.secrets.redaction import HIDDEN, find_secret, hide_secrets, secret_names
-from zoerefine.lab.launch.job import Job, make_plan
+from zoerefine.lab.launch.job import Job
+from zoerefine.lab.launch.plan import make_plan
 
 RANDOM = "qX7vT2mZ9pLk4RwB8sNd"
 SECRETS = {

@@ -11,6 +11,7 @@ OPEN = (
     "job_config",
     "launcher",
     "notify",
+    "plan",
     "process",
     "queue",
     "record",

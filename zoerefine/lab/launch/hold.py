@@ -9,7 +9,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import create_ignored_folder
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.launch.job import LaunchPlan
+from zoerefine.lab.launch.plan import LaunchPlan
 
 MADE_BY_LAUNCH = (
     *(".lock", ".provenance.lock", "provenance.json", "environment.txt", "uncommitted.patch"),

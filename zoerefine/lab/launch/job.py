@@ -1,37 +1,14 @@
-"""A job, and the plan of its launch: everything that can be looked up before it starts."""
+"""A job, and its options: each described once, from which words, record and identity follow."""
 
-import itertools
-import os
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import digest_json
-from zoerefine.base.identity import OWN_MODULES, launch_settings
-from zoerefine.base.run_dir import RunDir, run_name_fault
-from zoerefine.base.secrets.redaction import find_secret
-from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES
-from zoerefine.base.yaml.keys import value_at
-from zoerefine.base.yaml.read import Document
-from zoerefine.lab.launch.environment.build import check_environment
-from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
-from zoerefine.lab.launch.git.changes import Changes, read_changes
-from zoerefine.lab.launch.git.mirror import fetch_commit
-from zoerefine.lab.launch.included import Included, commit_reader, find_included
-from zoerefine.lab.launch.job_config import (
-    NO_CONFIG,
-    OPTIONS,
-    Setting,
-    check_own_words,
-    check_storage,
-    parse_config,
-    read_committed_config,
-    read_local_config,
-    read_setting,
-)
-from zoerefine.lab.launch.job_module import check_commit_has
-from zoerefine.lab.launch.workspace.left import LIMIT_BYTES
-from zoerefine.lab.launch.workspace.placed import Inputs, digest_inputs
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.job_config import NO_CONFIG, usual_overrides
+from zoerefine.lab.launch.workspace.left import GIB, LIMIT_BYTES
+from zoerefine.lab.runs.metrics import recorded_patterns
 
 
 @dataclass(frozen=True)
@@ -89,159 +66,106 @@ class Job:
 
 
 @dataclass(frozen=True)
-class LaunchPlan:
-    """A job and everything that was looked up for it.
+class JobOption:
+    """An option of `zoerefine run` that a second launch of a job needs.
+
+    Commit, config, run and KEY VALUE words are given in other ways.
 
     Attributes:
-        mirror: the folder of the mirror, which has the commit.
-        commit: 40 hex digits.
-        config: the bytes of the config file that the job gets.
-        document: the config's keys; empty where it is not YAML.
-        home: the folder of mirrors and workspaces.
-        included: what the config includes, and its own place in the workspace.
-        inputs: the digests of the files of `Job.inputs`.
+        option: as it is written; repeated where the field holds several values.
+        field: of `Job`.
+        recorded: the field's name in provenance.json, where it is another one there.
+        decides: whether the job is another one with another value. The others have rules of their
+            own in `LaunchPlan.identity`, or decide nothing.
+        unit: what a number is divided by for the option.
     """
 
-    job: Job
-    address: RepositoryAddress
-    mirror: Path
-    commit: str
-    changes: Changes
-    config: bytes
-    document: Document
-    home: Path
-    included: Included = field(default_factory=Included)
-    inputs: Inputs = field(default_factory=dict)
+    option: str
+    field: str
+    recorded: str = ""
+    decides: bool = False
+    unit: int = 1
 
     @property
-    def identity(self) -> str:
-        """SHA-256 of everything that decides what runs: equal jobs have equal identities."""
-        return self._identity_of(self.job)
-
-    def _identity_of(self, job: Job) -> str:
-        config = self.document.tree or self.config.hex()
-        settings = launch_settings(config, self.override_arguments, job.module)
-        what = [self.commit, self.changes.digest, settings, job.module]
-        what += [job.config_flag, job.arguments, job.environment]
-        # Only where they are set, so that the identities of earlier runs stay.
-        names = ("cwd", "again", "seed_key", "processes", "record_env")
-        chosen = {name: getattr(job, name) for name in names}
-        usual = {name: getattr(Job, name) for name in names}
-        if job.overrides_in in OPTIONS and job.overrides:
-            chosen["overrides_in"] = job.overrides_in
-        if self.included.place:
-            chosen["included"] = {"": self.included.place, **self.included.copies}
-        if self.inputs:
-            chosen["inputs"] = [dict(files) for files in self.inputs.values()]
-        if chosen != usual:
-            what.append({k: value for k, value in chosen.items() if value != usual.get(k)})
-        return digest_json(what)
+    def key(self) -> str:
+        """The field's name in provenance.json."""
+        return self.recorded or self.field
 
     @property
-    def version(self) -> str:
-        """The commit, and the digest of its uncommitted changes: names the files that run."""
-        return self.commit + self.changes.digest
+    def usual(self) -> Any:
+        """The field's default."""
+        return getattr(Job, self.field)
 
     @property
-    def override_arguments(self) -> tuple[str, ...]:
-        """The overrides that the job gets as words; the config file holds the others."""
-        return () if self.job.overrides_in == "file" else self.job.overrides
+    def holds(self) -> type:
+        """`str`, `int`, or `tuple` of texts."""
+        return type(self.usual)
 
-    @property
-    def name(self) -> str:
-        """The name of the run, which is a folder's name. Raises `UserError` where it cannot be."""
-        job = self.job
-        script = Path(job.module).stem if job.config == NO_CONFIG else job.config.stem
-        name = job.name or self._setting("RUN.NAME").as_text() or script
-        if fault := run_name_fault(name):
-            source = "--name" if job.name else "RUN.NAME"
-            raise UserError(f"{source} {name!r} cannot be a folder's name: {fault}")
-        if secret := find_secret(name.encode(errors="surrogateescape")):
-            raise UserError(f"the run's name contains the secret of {secret}: give another --name")
-        return name
-
-    @property
-    def seed(self) -> int:
-        """The seed in the config, else 0."""
-        return self.known_seed or 0
-
-    @property
-    def known_seed(self) -> int | None:
-        """The seed in the config or the words; None where they have none."""
-        seed = self._setting(self.job.seed_key.removeprefix(NEW_KEY)).value
-        return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
-
-    def run(self, runs: Path | None) -> RunDir:
-        """The job's run directory: below `runs`, or RUN.ROOT, or ./runs."""
-        runs = runs or self.job.caller / (self._setting("RUN.ROOT").as_text() or "runs")
-        return RunDir((runs / self.name / self.run_name).resolve())
-
-    def _setting(self, key: str) -> Setting:
-        found = read_setting(self.document, self.override_arguments, key)
-        inherited = value_at(self.included.tree or {}, key)
-        return Setting(inherited) if found.value is None else found
-
-    @property
-    def run_name(self) -> str:
-        """The name of the run's folder: the commit's and the identity's first digits.
-
-        A further execution stands beside the first: `<first>-run2`, `<first>-run3`.
-        """
-        first = self._identity_of(replace(self.job, again=0))
-        number = f"-run{self.job.again + 1}" if self.job.again else ""
-        return f"{self.commit[:8]}-{first[:8]}{number}"
-
-    @property
-    def input_name(self) -> str:
-        """The file name of the config in the run: input.yaml, or input with its own suffix."""
-        suffix = self.job.config.suffix
-        is_yaml = suffix in YAML_SUFFIXES or self.job.config == NO_CONFIG
-        return "input.yaml" if is_yaml else f"input{suffix}"
+    def words(self, value: Any) -> list[str]:
+        """The option with its value, or once with each of its values."""
+        values = value if isinstance(value, tuple) else (value,)
+        return [f"{self.option}={one / self.unit if self.unit > 1 else one}" for one in values]
 
 
-def make_plan(job: Job, home: Path) -> LaunchPlan:
-    """Look up everything that a job needs, and fetch its commit. Only mirrors are written.
+JOB_OPTIONS = (
+    JobOption("--module", "module"),
+    JobOption("--config-flag", "config_flag"),
+    JobOption("--environment", "environment", recorded="environment_kind"),
+    JobOption("--cwd", "cwd", decides=True),
+    JobOption("--overrides", "overrides_in"),
+    JobOption("--seed-key", "seed_key", decides=True),
+    JobOption("--again-number", "again", decides=True),
+    JobOption("--processes", "processes", decides=True),
+    JobOption("--left-limit", "left_limit_bytes", unit=GIB),
+    JobOption("--metric-pattern", "metric_patterns"),
+    JobOption("--input", "inputs"),
+    JobOption("--record-env", "record_env", decides=True),
+)
 
-    Raises `UserError` for everything that can be wrong before the job starts.
+
+def option_words(job: Job, left_out: Iterable[str] = ()) -> list[str]:
+    """The words for the options that are not at their defaults.
+
+    Args:
+        left_out: fields that are given in another way.
     """
-    if len(job.overrides) % 2:
-        raise UserError(f"overrides are KEY VALUE pairs; {job.overrides[-1]!r} has no value")
-    if not os.path.isdir(job.caller):  # is_dir() raises for a name that is too long
-        raise UserError(f"--caller {job.caller} is not an existing folder")
-    if job.overrides_in == "file" and job.overrides and job.config == NO_CONFIG:
-        raise UserError("there is no config to merge KEY VALUE into: give --config FILE")
-    check_environment(job.environment)
-    check_storage(Document({}, {}), job.overrides)  # before the search for any secret
-    if job.module.startswith(OWN_MODULES):
-        check_own_words(job.overrides)
-    address = parse_address(job.repo)
-    config = read_local_config(job.caller, job.config)
-    mirror, commit = fetch_commit(address, job.ref, home, job.branch)
-    changes = read_changes(address, commit, job.allow_dirty, job.caller / job.config)
-    check_commit_has(job.module, mirror, commit, changes.files, job.environment)
-    is_committed = config is None
-    if config is None:
-        config = read_committed_config(job.caller, job.config, mirror, commit)
-    included = Included()
-    if not job.module.startswith(OWN_MODULES):
-        local = None if is_committed else job.caller / job.config
-        places = (job.config, local, address.folder, commit_reader(mirror, commit))
-        included = find_included(*places, config)
-    if job.overrides_in == "file":
-        config = included.merge(job.config, config, job.overrides)
-    document = parse_config(job.config, config)
-    inputs = digest_inputs([job.caller / one for one in job.inputs], address.folder)
-    untracked = tuple(name for name in changes.untracked if name not in included.copies)
-    return LaunchPlan(
-        job, address, mirror, commit, replace(changes, untracked=untracked), config, document,
-        home, included, inputs,
-    )  # fmt: skip
+    usual = {one.field: one.usual for one in JOB_OPTIONS}
+    usual["overrides_in"] = usual_overrides(job.config)
+    words = []
+    for one in JOB_OPTIONS:
+        value = getattr(job, one.field)
+        if value != usual[one.field] and one.field not in left_out:
+            words += one.words(value)
+    return words
 
 
-def next_execution(plan: LaunchPlan, runs: Path | None) -> LaunchPlan:
-    """The plan of a job's first execution that is not finished."""
-    for number in itertools.count():
-        execution = replace(plan, job=replace(plan.job, again=number))
-        if execution.run(runs).status().state != "finished":
-            break
-    return execution
+def last_words(job: Job, overrides: Iterable[str]) -> list[str]:
+    """What follows the options: KEY VALUE words, and the job's own words."""
+    return [*overrides, *(["--", *job.arguments] if job.arguments else [])]
+
+
+def recorded_options(job: Job) -> dict[str, Any]:
+    """The options as provenance.json holds them."""
+    values = {one.key: getattr(job, one.field) for one in JOB_OPTIONS}
+    return {key: list(one) if isinstance(one, tuple) else one for key, one in values.items()}
+
+
+def read_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a job from its record. Earlier versions have recorded fewer."""
+    found = {one.field: recorded[one.key] for one in JOB_OPTIONS if one.key in recorded}
+    found["metric_patterns"] = recorded_patterns(recorded)
+    return {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
+
+
+def recorded_job(run: RunDir, recorded: Mapping[str, Any]) -> Job:
+    """The job of a launched run, from its provenance.json and with the config that it kept."""
+    has_config = recorded["config"] != str(NO_CONFIG)
+    return Job(
+        repo=recorded["repository"],
+        ref=recorded["commit"],
+        config=run.path / recorded["input"] if has_config else NO_CONFIG,
+        overrides=tuple(recorded.get("overrides", ())),
+        arguments=tuple(recorded.get("arguments", ())),
+        caller=Path(recorded.get("caller", ".")),
+        **read_options(recorded),
+    )

@@ -30,9 +30,10 @@ from zoerefine.lab.launch.hold import (
     refuse_another_job,
     wait_for_lock,
 )
-from zoerefine.lab.launch.job import Job, LaunchPlan, make_plan, next_execution
+from zoerefine.lab.launch.job import Job, recorded_options
 from zoerefine.lab.launch.job_config import NO_CONFIG, config_words, fill_in, override_words
 from zoerefine.lab.launch.job_module import check_origin, job_program, library_facts
+from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution
 from zoerefine.lab.launch.process.board import NODE_LOST
 from zoerefine.lab.launch.process.child import Watch, run_child, unwatched
 from zoerefine.lab.launch.process.nodes import OneNode, node_of
@@ -200,31 +201,20 @@ def record(
         tree=plan.changes.tree or commit_tree(plan.mirror, plan.commit),
         dirty_digest=plan.changes.digest,
         dirty_files=list(plan.changes.files),
-        module=job.module,
         config=str(job.caller / job.config),
         input=plan.input_name,
         input_digest=sha256(plan.config).hexdigest(),
-        config_flag=job.config_flag,
         overrides=list(job.overrides),
         arguments=list(job.arguments),
-        environment_kind=job.environment,
         caller=str(job.caller),
-        cwd=job.cwd,
-        overrides_in=job.overrides_in,
-        again=job.again,
+        **recorded_options(job),
         attempt=attempt,
-        left_limit_bytes=job.left_limit_bytes,
-        metric_patterns=list(job.metric_patterns),
         log_bytes_before={
             path.name: path.stat().st_size
             for path in (run.log_file, run.metrics_file)
             if path.is_file()
         },
-        processes=job.processes,
-        record_env=list(job.record_env),
-        inputs=list(job.inputs),
         nodes=node.place.nodes,
-        seed_key=job.seed_key,
         launch_argv=sys.argv,
         command=shlex.join(command),
         workspace=str(folder),

@@ -20,13 +20,13 @@ from zoerefine.base.yaml.edit import NEW_KEY
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.hold import create_run_root
-from zoerefine.lab.launch.job import Job, LaunchPlan, make_plan, next_execution
+from zoerefine.lab.launch.job import Job, last_words, option_words
 from zoerefine.lab.launch.job_config import NO_CONFIG
+from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution
 from zoerefine.lab.launch.process.stops import StopForwarding
 from zoerefine.lab.launch.queue.executor import Executor, ExecutorBusy, cluster_settings
 from zoerefine.lab.launch.queue.table import QueueRow, live_table
 from zoerefine.lab.launch.record.comparison import have_same_numbers
-from zoerefine.lab.launch.workspace.left import GIB
 
 POLL_S = 0.25
 
@@ -125,16 +125,8 @@ def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
     words = ["--repo", plan.address.url, "--commit", plan.commit]
     if job.config != NO_CONFIG:
         words += ["--config", str(config if config.exists() else job.config)]
-    words += ["--module", job.module, f"--config-flag={job.config_flag}"]
-    words += ["--environment", job.environment, "--runs", str(run.path.parents[1])]
-    words += ["--caller", str(job.caller), "--cwd", job.cwd, "--overrides", job.overrides_in]
-    words += ["--name", plan.name, f"--seed-key={job.seed_key}", "--again-number", str(job.again)]
-    words += ["--processes", str(job.processes)]
-    words += [f"--metric-pattern={text}" for text in job.metric_patterns]
-    words += [f"--record-env={word}" for word in job.record_env]
-    words += [f"--input={folder}" for folder in job.inputs]
-    words += ["--left-limit", str(job.left_limit_bytes / GIB), *job.overrides]
-    return (*words, "--", *job.arguments) if job.arguments else tuple(words)
+    words += ["--runs", str(run.path.parents[1]), "--caller", str(job.caller), "--name", plan.name]
+    return (*words, *option_words(job), *last_words(job, job.overrides))
 
 
 def run_queue(

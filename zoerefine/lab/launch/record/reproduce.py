@@ -22,14 +22,14 @@ from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.commands import git
 from zoerefine.lab.launch.git.mirror import branch_or_tag_with, fetch_commit
 from zoerefine.lab.launch.included import read_included
-from zoerefine.lab.launch.job import Job, LaunchPlan
-from zoerefine.lab.launch.job_config import NO_CONFIG, parse_config
+from zoerefine.lab.launch.job import recorded_job
+from zoerefine.lab.launch.job_config import parse_config
 from zoerefine.lab.launch.job_module import library_facts
+from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.comparison import DIFFERS, MISMATCH, SAME, Comparison, compare
 from zoerefine.lab.launch.record.show import LAUNCH_FACTS
 from zoerefine.lab.launch.workspace.placed import Inputs, digest_inputs, read_inputs
-from zoerefine.lab.runs.metrics import recorded_patterns
 
 
 def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
@@ -47,19 +47,8 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
         raise UserError(
             f"{run.path} was not started by `zoerefine run`, so it cannot be reproduced{how}"
         )
+    job = recorded_job(run, {**recorded, "repository": repo or recorded["repository"]})
     config = run.path / recorded["input"]
-    job = Job(
-        repo=repo or recorded["repository"],
-        ref=recorded["commit"],
-        config=NO_CONFIG if recorded["config"] == str(NO_CONFIG) else config,
-        module=recorded["module"],
-        overrides=tuple(recorded["overrides"]),
-        arguments=tuple(recorded["arguments"]),
-        config_flag=recorded["config_flag"],
-        environment=recorded["environment_kind"],
-        caller=Path(recorded["caller"]),
-        **added_options(recorded),
-    )
     if not config.is_file():
         raise UserError(f"{config} does not exist any more: the run needs its config")
     address = parse_address(job.repo)
@@ -80,15 +69,6 @@ def own_command(run: RunDir, recorded: Mapping[str, Any]) -> str:
     words = ["zoerefine", "run", "--repo", ".", "--commit", recorded["commit"]]
     command = shlex.join([*words, "--config", str(run.config_file)])
     return f": train its config at its commit: {command}"
-
-
-def added_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a job that runs of earlier versions have not recorded."""
-    names = ("cwd", "overrides_in", "again", "seed_key", "left_limit_bytes",
-             "processes")  # fmt: skip
-    found = {name: recorded[name] for name in names if name in recorded}
-    found["metric_patterns"] = recorded_patterns(recorded)
-    return found | {name: tuple(recorded.get(name, ())) for name in ("record_env", "inputs")}
 
 
 def recorded_changes(run: RunDir, recorded: Mapping[str, Any]) -> Changes:

@@ -11,15 +11,19 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.texts import visible
-from zoerefine.lab.launch.job_config import NO_CONFIG, usual_overrides
+from zoerefine.lab.launch.job import JOB_OPTIONS, last_words, option_words, recorded_job
+from zoerefine.lab.launch.job_config import NO_CONFIG
 from zoerefine.lab.launch.record.provenance import seed_of
 from zoerefine.lab.launch.record.results import left_digests, weight_digests
-from zoerefine.lab.runs.metrics import read_metrics, recorded_patterns
+from zoerefine.lab.runs.metrics import read_metrics
 
 # What a launcher records of every job, and what a second launch needs.
 LAUNCH_FACTS = {"repository", "commit", "config", "input", "input_digest", "module"}
-TEXTS = LAUNCH_FACTS | {"ref", "caller", "config_flag", "seed_key"}
-LISTS = {"overrides", "arguments", "dirty_files", "record_env", "inputs", "metric_patterns"}
+# What is recorded as a text, as a list of texts, and as a number.
+TEXTS = {*LAUNCH_FACTS, "ref", "caller", *(one.key for one in JOB_OPTIONS if one.holds is str)}
+LISTS = {"overrides", "arguments", "dirty_files"}
+LISTS |= {one.key for one in JOB_OPTIONS if one.holds is tuple}
+NUMBERS = {one.key for one in JOB_OPTIONS if one.holds is int}
 # What --json shows as it was recorded.
 RECORDED_FACTS = (
     "repository", "commit", "ref", "dirty_files", "module", "arguments", "config", "overrides",
@@ -112,6 +116,9 @@ def check_types(run: RunDir, recorded: Any) -> None:
         values = recorded[name]
         if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
             raise UserError(f"{where}: {name} is not a list of texts")
+    for name in NUMBERS & recorded.keys():
+        if not isinstance(recorded[name], int | None):
+            raise UserError(f"{where}: {name} is not a whole number")
 
 
 def metric_lines(run: RunDir, patterns: Sequence[str]) -> list[str]:
@@ -177,40 +184,15 @@ def launch_command(run: RunDir, recorded: dict[str, Any]) -> str:
 
     The config is the user's own file while it is unchanged, otherwise the run's copy.
     """
-    words = ["zoerefine", "run", "--repo", recorded["repository"], "--commit", recorded["commit"]]
-    if recorded["config"] != str(NO_CONFIG):
+    job = recorded_job(run, recorded)
+    words = ["zoerefine", "run", "--repo", job.repo, "--commit", job.ref]
+    if job.config != NO_CONFIG:
         words += ["--config", str(config_file(run, recorded))]
-    words += ["--module", recorded["module"]]
-    if recorded.get("config_flag", "--config") != "--config":
-        words.append(f"--config-flag={recorded['config_flag']}")
     if recorded.get("dirty_digest"):
         words.append("--allow-dirty")
-    words += ["--caller", recorded.get("caller", "."), "--runs", str(run.path.parents[1])]
-    words += ["--name", run.path.parent.name, *added_words(recorded)]
-    words += recorded.get("overrides", [])
-    if recorded.get("arguments"):
-        words += ["--", *recorded["arguments"]]
+    words += ["--caller", str(job.caller), "--runs", str(run.path.parents[1])]
+    words += ["--name", run.path.parent.name, *option_words(job), *last_words(job, job.overrides)]
     return shlex.join(words)
-
-
-def added_words(recorded: dict[str, Any]) -> list[str]:
-    """The words for options that are not at their defaults."""
-    options = {
-        "environment_kind": ("--environment", "current"),
-        "cwd": ("--cwd", "workspace"),
-        "overrides_in": ("--overrides", usual_overrides(Path(recorded["config"]))),
-        "seed_key": ("--seed-key", "SEED"),
-        "again": ("--again-number", 0),
-        "processes": ("--processes", 1),
-    }
-    words = [
-        f"{option}={recorded[name]}"
-        for name, (option, default) in options.items()
-        if recorded.get(name, default) != default
-    ]
-    words += [f"--metric-pattern={text}" for text in recorded_patterns(recorded)]
-    words += [f"--input={folder}" for folder in recorded.get("inputs", [])]
-    return words + [f"--record-env={word}" for word in recorded.get("record_env", [])]
 
 
 def config_file(run: RunDir, recorded: dict[str, Any]) -> Path:

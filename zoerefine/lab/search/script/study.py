@@ -28,8 +28,9 @@ from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
 from zoerefine.lab.launch.home import default_home
 from zoerefine.lab.launch.included import Included, read_included
-from zoerefine.lab.launch.job import Job, LaunchPlan, make_plan
+from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, parse_config
+from zoerefine.lab.launch.plan import LaunchPlan, make_plan
 from zoerefine.lab.launch.workspace.placed import digest_inputs
 from zoerefine.lab.runs.metrics import recorded_patterns
 from zoerefine.lab.search.space.sources import (
@@ -42,7 +43,6 @@ from zoerefine.lab.search.space.sources import (
 from zoerefine.lab.search.study.criteria import Direction
 from zoerefine.lab.search.study.trials import SCRIPT_STUDY
 
-LISTS = ("overrides", "arguments", "record_env", "inputs", "metric_patterns")  # fields of a job
 # Keys of STUDY that concern our own training.
 OWN_OPTIONS = ("EPOCHS", "OBJECTIVES", "CONSTRAINTS", "THEN", "SEEDS")
 
@@ -85,8 +85,7 @@ class LaunchedStudy:
         fields = asdict(self.plan.job)
         for name in ("config", "caller"):
             fields[name] = str(fields[name])
-        for name in LISTS:
-            fields[name] = list(fields[name])
+        fields = {k: list(one) if isinstance(one, tuple) else one for k, one in fields.items()}
         study = {
             "RUN": {"NAME": self.plan.name},
             "METRIC": {"NAME": self.metric, "DIRECTION": self.direction},
@@ -146,7 +145,7 @@ def open_study(run: RunDir) -> LaunchedStudy:
     fields["caller"] = Path(fields["caller"])
     fields["metric_patterns"] = recorded_patterns(fields)
     fields.pop("metric_pattern", None)  # of an earlier version
-    fields |= {name: tuple(fields.get(name, ())) for name in LISTS}
+    fields = {k: tuple(one) if isinstance(one, list) else one for k, one in fields.items()}
     job, home = Job(**fields), default_home()
     address = parse_address(job.repo)
     with mirrors_in_use(home):

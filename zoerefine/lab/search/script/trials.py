@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +16,15 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten, value_at, with_values
 from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
 from zoerefine.base.yaml.write import dump_value, dump_yaml, same_data
-from zoerefine.lab.launch.job import Job, LaunchPlan
-from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, parse_config, usual_overrides
+from zoerefine.lab.launch.job import JOB_OPTIONS, last_words, option_words
+from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, parse_config
+from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.script.runner import LaunchedRunner, unread_values
 from zoerefine.lab.search.script.study import LaunchedStudy, with_options
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.study.criteria import Criteria
-
-# What decides a trial beside commit, config and words, by its option of `zoerefine run`.
-JOB_OPTIONS = {
-    "module": "--module",
-    "config_flag": "--config-flag",
-    "cwd": "--cwd",
-    "overrides_in": "--overrides",
-    "environment": "--environment",
-    "seed_key": "--seed-key",
-}
 
 
 class LaunchedScript:
@@ -60,7 +51,9 @@ class LaunchedScript:
     def identity(self) -> dict[str, Any]:
         """Commit, script, metric, the config's keys and the space."""
         job, study = self.plan.job, self.study
-        found: dict[str, Any] = {option: getattr(job, name) for name, option in JOB_OPTIONS.items()}
+        found: dict[str, Any] = {
+            one.option: getattr(job, one.field) for one in JOB_OPTIONS if one.holds is str
+        }
         patterns = job.metric_patterns
         # One pattern is a text, as in studies of earlier versions.
         found["--metric-pattern"] = list(patterns) if len(patterns) > 1 else "".join(patterns)
@@ -133,21 +126,10 @@ class LaunchedScript:
             command, words = [*command, "--config", str(file)], []
         elif job.config != NO_CONFIG:
             command += ["--config", str(study.path / self.plan.input_name)]
-        if self.study.has_options and job.overrides_in != usual_overrides(job.config):
-            command.append(f"--overrides={job.overrides_in}")
-        usual = {one.name: one.default for one in fields(Job)}
-        options = {**JOB_OPTIONS, "processes": "--processes"}
-        chosen = {option: getattr(job, key) for key, option in options.items()
-                  if key != "overrides_in" and getattr(job, key) != usual[key]}  # fmt: skip
-        command += [f"{option}={value}" for option, value in chosen.items()]
-        command += [f"--metric-pattern={text}" for text in job.metric_patterns]
-        command += [f"--record-env={word}" for word in (*job.record_env, *trial_threads(study))]
-        command += [f"--input={folder}" for folder in job.inputs]
-        command += [
-            *self.plan.override_arguments,
-            *words,
-            *(["--", *job.arguments] if job.arguments else []),
-        ]
+        if threads := trial_threads(study):
+            job = replace(job, record_env=(*job.record_env, *threads))
+        command += option_words(job, () if self.study.has_options else ("overrides_in",))
+        command += last_words(job, [*self.plan.override_arguments, *words])
         say(f"{name} again: {shlex.join(command)}")
         if note := unread_values(study):
             warn(note)

@@ -1,0 +1,193 @@
+"""The plan of a job's launch: everything that can be looked up before it starts."""
+
+import itertools
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import digest_json
+from zoerefine.base.identity import OWN_MODULES, launch_settings
+from zoerefine.base.run_dir import RunDir, run_name_fault
+from zoerefine.base.secrets.redaction import find_secret
+from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES
+from zoerefine.base.yaml.keys import value_at
+from zoerefine.base.yaml.read import Document
+from zoerefine.lab.launch.environment.build import check_environment
+from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
+from zoerefine.lab.launch.git.changes import Changes, read_changes
+from zoerefine.lab.launch.git.mirror import fetch_commit
+from zoerefine.lab.launch.included import Included, commit_reader, find_included
+from zoerefine.lab.launch.job import JOB_OPTIONS, Job
+from zoerefine.lab.launch.job_config import (
+    NO_CONFIG,
+    OPTIONS,
+    Setting,
+    check_own_words,
+    check_storage,
+    parse_config,
+    read_committed_config,
+    read_local_config,
+    read_setting,
+)
+from zoerefine.lab.launch.job_module import check_commit_has
+from zoerefine.lab.launch.workspace.placed import Inputs, digest_inputs
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """A job and everything that was looked up for it.
+
+    Attributes:
+        mirror: the folder of the mirror, which has the commit.
+        commit: 40 hex digits.
+        config: the bytes of the config file that the job gets.
+        document: the config's keys; empty where it is not YAML.
+        home: the folder of mirrors and workspaces.
+        included: what the config includes, and its own place in the workspace.
+        inputs: the digests of the files of `Job.inputs`.
+    """
+
+    job: Job
+    address: RepositoryAddress
+    mirror: Path
+    commit: str
+    changes: Changes
+    config: bytes
+    document: Document
+    home: Path
+    included: Included = field(default_factory=Included)
+    inputs: Inputs = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of everything that decides what runs: equal jobs have equal identities."""
+        return self._identity_of(self.job)
+
+    def _identity_of(self, job: Job) -> str:
+        config = self.document.tree or self.config.hex()
+        settings = launch_settings(config, self.override_arguments, job.module)
+        what = [self.commit, self.changes.digest, settings, job.module]
+        what += [job.config_flag, job.arguments, job.environment]
+        # Only where they are set, so that the identities of earlier runs stay.
+        names = [one.field for one in JOB_OPTIONS if one.decides]
+        chosen = {name: getattr(job, name) for name in names}
+        usual = {name: getattr(Job, name) for name in names}
+        if job.overrides_in in OPTIONS and job.overrides:
+            chosen["overrides_in"] = job.overrides_in
+        if self.included.place:
+            chosen["included"] = {"": self.included.place, **self.included.copies}
+        if self.inputs:
+            chosen["inputs"] = [dict(files) for files in self.inputs.values()]
+        if chosen != usual:
+            what.append({k: value for k, value in chosen.items() if value != usual.get(k)})
+        return digest_json(what)
+
+    @property
+    def version(self) -> str:
+        """The commit, and the digest of its uncommitted changes: names the files that run."""
+        return self.commit + self.changes.digest
+
+    @property
+    def override_arguments(self) -> tuple[str, ...]:
+        """The overrides that the job gets as words; the config file holds the others."""
+        return () if self.job.overrides_in == "file" else self.job.overrides
+
+    @property
+    def name(self) -> str:
+        """The name of the run, which is a folder's name. Raises `UserError` where it cannot be."""
+        job = self.job
+        script = Path(job.module).stem if job.config == NO_CONFIG else job.config.stem
+        name = job.name or self._setting("RUN.NAME").as_text() or script
+        if fault := run_name_fault(name):
+            source = "--name" if job.name else "RUN.NAME"
+            raise UserError(f"{source} {name!r} cannot be a folder's name: {fault}")
+        if secret := find_secret(name.encode(errors="surrogateescape")):
+            raise UserError(f"the run's name contains the secret of {secret}: give another --name")
+        return name
+
+    @property
+    def seed(self) -> int:
+        """The seed in the config, else 0."""
+        return self.known_seed or 0
+
+    @property
+    def known_seed(self) -> int | None:
+        """The seed in the config or the words; None where they have none."""
+        seed = self._setting(self.job.seed_key.removeprefix(NEW_KEY)).value
+        return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
+
+    def run(self, runs: Path | None) -> RunDir:
+        """The job's run directory: below `runs`, or RUN.ROOT, or ./runs."""
+        runs = runs or self.job.caller / (self._setting("RUN.ROOT").as_text() or "runs")
+        return RunDir((runs / self.name / self.run_name).resolve())
+
+    def _setting(self, key: str) -> Setting:
+        found = read_setting(self.document, self.override_arguments, key)
+        inherited = value_at(self.included.tree or {}, key)
+        return Setting(inherited) if found.value is None else found
+
+    @property
+    def run_name(self) -> str:
+        """The name of the run's folder: the commit's and the identity's first digits.
+
+        A further execution stands beside the first: `<first>-run2`, `<first>-run3`.
+        """
+        first = self._identity_of(replace(self.job, again=0))
+        number = f"-run{self.job.again + 1}" if self.job.again else ""
+        return f"{self.commit[:8]}-{first[:8]}{number}"
+
+    @property
+    def input_name(self) -> str:
+        """The file name of the config in the run: input.yaml, or input with its own suffix."""
+        suffix = self.job.config.suffix
+        is_yaml = suffix in YAML_SUFFIXES or self.job.config == NO_CONFIG
+        return "input.yaml" if is_yaml else f"input{suffix}"
+
+
+def make_plan(job: Job, home: Path) -> LaunchPlan:
+    """Look up everything that a job needs, and fetch its commit. Only mirrors are written.
+
+    Raises `UserError` for everything that can be wrong before the job starts.
+    """
+    if len(job.overrides) % 2:
+        raise UserError(f"overrides are KEY VALUE pairs; {job.overrides[-1]!r} has no value")
+    if not os.path.isdir(job.caller):  # is_dir() raises for a name that is too long
+        raise UserError(f"--caller {job.caller} is not an existing folder")
+    if job.overrides_in == "file" and job.overrides and job.config == NO_CONFIG:
+        raise UserError("there is no config to merge KEY VALUE into: give --config FILE")
+    check_environment(job.environment)
+    check_storage(Document({}, {}), job.overrides)  # before the search for any secret
+    if job.module.startswith(OWN_MODULES):
+        check_own_words(job.overrides)
+    address = parse_address(job.repo)
+    config = read_local_config(job.caller, job.config)
+    mirror, commit = fetch_commit(address, job.ref, home, job.branch)
+    changes = read_changes(address, commit, job.allow_dirty, job.caller / job.config)
+    check_commit_has(job.module, mirror, commit, changes.files, job.environment)
+    is_committed = config is None
+    if config is None:
+        config = read_committed_config(job.caller, job.config, mirror, commit)
+    included = Included()
+    if not job.module.startswith(OWN_MODULES):
+        local = None if is_committed else job.caller / job.config
+        places = (job.config, local, address.folder, commit_reader(mirror, commit))
+        included = find_included(*places, config)
+    if job.overrides_in == "file":
+        config = included.merge(job.config, config, job.overrides)
+    document = parse_config(job.config, config)
+    inputs = digest_inputs([job.caller / one for one in job.inputs], address.folder)
+    untracked = tuple(name for name in changes.untracked if name not in included.copies)
+    return LaunchPlan(
+        job, address, mirror, commit, replace(changes, untracked=untracked), config, document,
+        home, included, inputs,
+    )  # fmt: skip
+
+
+def next_execution(plan: LaunchPlan, runs: Path | None) -> LaunchPlan:
+    """The plan of a job's first execution that is not finished."""
+    for number in itertools.count():
+        execution = replace(plan, job=replace(plan.job, again=number))
+        if execution.run(runs).status().state != "finished":
+            break
+    return execution
