@@ -31,7 +31,7 @@ class ModelKeys(KeyGroup):
         OneOf(NETWORKS), "small",
         "network: see docs/models.md; package.module:Class for one outside this package",
     )  # fmt: skip
-    BASE: int = key(Integer(4, 65536), 16, "channels of the first level")
+    BASE: int = key(Integer(4, 65536), 16, "channels of the first level; unet has at least 8")
     PRETRAINED: str = path("", "unet: a local file with torchvision's ResNet18 weights")
     MAX_LOG: float = key(
         Number(above=0, at_most=10), 2.0, "bound on the change of log depth at a pixel"
