@@ -1,14 +1,17 @@
 """Groups of runs that differ only in their seed, and their scores."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.identity import SEED
 from zoerefine.lab.analysis.group_names import group_names
 from zoerefine.lab.analysis.measure import Measure
-from zoerefine.lab.analysis.same_metrics import have_same_metrics
 from zoerefine.lab.analysis.statistics.seeds import estimate, mean_interval
+from zoerefine.lab.launch.record.results import is_time
 from zoerefine.lab.runs.record import Run, differing_keys
 
 
@@ -65,3 +68,34 @@ def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     scored = [run for run in runs if found[run.path] is not None]
     scored = scored[:1] if have_same_metrics(scored) else scored
     return RunGroup(label, runs, scored, np.array([found[run.path] for run in scored], np.float64))
+
+
+# Runs that should differ and do not: their script does not read the seed, or what is searched.
+
+
+def have_same_metrics(runs: Sequence[Run]) -> bool:
+    """Whether several runs of scripts have another seed or other settings each, and yet every
+    value is the same.
+    """
+    if len(runs) < 2 or not all(run.is_foreign for run in runs):
+        return False
+    asked = {repr((run.seed, sorted(run.settings.items()))) for run in runs}
+    found = {repr(sorted(results_of(run).items())) for run in runs}
+    return len(asked) == len(runs) and len(found) == 1 and bool(results_of(runs[0]))
+
+
+def results_of(run: Run) -> dict[str, Any]:
+    """The final values of a run without times, and the curves of what is compared."""
+    finals = {name: value for name, value in run.finals.items() if not is_time(name)}
+    return finals | {f"{name} over steps": one.refined for name, one in run.curves.items()}
+
+
+def same_metrics_note(runs: Sequence[Run]) -> str:
+    """A question to the reader of a report; empty where the runs differ."""
+    if not have_same_metrics(runs):
+        return ""
+    keys = differing_keys(list(runs)) or [str(runs[0].provenance.get("seed_key", SEED)).lstrip("+")]
+    return (
+        f"{len(runs)} runs have exactly the same metrics; does the script read "
+        f"{' and '.join(keys)}?"
+    )

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from zoerefine.base.texts import counted
-from zoerefine.lab.analysis.groups import RunGroup
+from zoerefine.lab.analysis.groups import RunGroup, same_metrics_note
 from zoerefine.lab.analysis.measure import Measure
 from zoerefine.lab.analysis.pictures.captions import pseudo_label
-from zoerefine.lab.analysis.same_metrics import same_metrics_note
 from zoerefine.lab.analysis.statistics.comparisons import Difference, seeds_note
 from zoerefine.lab.analysis.statistics.seeds import ENOUGH_RUNS, ESTIMATOR
 from zoerefine.lab.runs.collect import Collection
