@@ -86,7 +86,7 @@ package: ## build sdist and wheel, and check them in a fresh environment (runs t
 	@rm -rf build $(PACKAGE)
 	@$(PYTHON) -m venv $(PACKAGE)
 	@$(PACKAGE)/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl "$$(grep '^torch==' $(LOCK))"
-	@set -e; cd "$$(mktemp -d)"; zoerefine=$(CURDIR)/$(PACKAGE)/bin/zoerefine; \
+	@set -e; cd "$$(mktemp -d)"; zoerefine=$(abspath $(PACKAGE))/bin/zoerefine; \
 	for name in $$($$zoerefine --help | awk '/^  [a-z]/ {print $$1}'); do $$zoerefine $$name --help >/dev/null; done; \
 	$$zoerefine config --example demo >/dev/null; $$zoerefine demo
 

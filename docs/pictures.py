@@ -23,6 +23,7 @@ from rich.text import Text
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 RATES = "0.05", "0.1", "0.15", "0.2"
+DATE = "2026-11-23T00:00:00+00:00"  # of the commit, whose hash the graph shows
 COLUMNS, LINES = 90, 24  # of the terminal
 WATCHED_S = 3  # the page is drawn several times meanwhile
 REDRAWN = b"\x1b[H"  # rich puts the cursor here before it draws the page again
@@ -33,6 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pictures-") as folder:
         place = Path(folder)
         os.environ |= {"ZOEREFINE_HOME": str(place / "home"), "HOME": folder}
+        os.environ |= dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), DATE)
         repository = make_runs(place / "digits")
         report = repository / "report"
         zoerefine(repository, "analyze", "runs/train", "--out", report, "--metric", "error")

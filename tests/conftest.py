@@ -3,8 +3,12 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import sysconfig
 import tempfile
 import time
+import venv
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -55,6 +59,30 @@ def trusted_bundles(tmp_path_factory):
     path = tmp_path_factory.mktemp("state") / "trusted.txt"
     os.environ["ZOEREFINE_TRUSTED"] = str(path)
     return path
+
+
+BUILT_FROM = "zoerefine", "configs", "pyproject.toml", "setup.py", "README.md", "LICENSE"
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """The programs of an environment with the wheel, and with what this environment has."""
+    source, folder = (tmp_path_factory.mktemp(name) for name in ("source", "installed"))
+    for name in BUILT_FROM:
+        copy = shutil.copytree if (CHECKOUT / name).is_dir() else shutil.copyfile
+        copy(CHECKOUT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    local = ("--no-deps", "--no-index")
+    build = [*pip, "wheel", *local, "--no-build-isolation", "--wheel-dir", folder, source]
+    subprocess.run(build, check=True)
+    venv.create(folder / "venv")
+    programs = folder / "venv" / "bin"
+    (wheel,) = folder.glob("*.whl")
+    install = [*pip, "--python", programs / "python", "install", "--ignore-installed"]
+    subprocess.run([*install, *local, wheel], check=True)
+    (packages,) = folder.glob("venv/lib/*/site-packages")
+    (packages / "outside.pth").write_text(sysconfig.get_path("purelib"))
+    return programs
 
 
 @pytest.fixture(scope="module")

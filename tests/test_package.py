@@ -2,9 +2,7 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
-from shutil import copytree
 
 import pytest
 
@@ -12,25 +10,6 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.cli import COMMANDS
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-BUILT_FROM = "zoerefine", "configs", "pyproject.toml", "setup.py", "README.md", "LICENSE"
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """The folder where the wheel is installed; its requirements are those of this environment."""
-    source, folder = (tmp_path_factory.mktemp(name) for name in ("source", "installed"))
-    for name in BUILT_FROM:
-        if (CHECKOUT / name).is_dir():
-            copytree(CHECKOUT / name, source / name)
-        else:
-            (source / name).write_bytes((CHECKOUT / name).read_bytes())
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    local = ("--no-deps", "--no-index")
-    build = [*pip, "wheel", *local, "--no-build-isolation", "--wheel-dir", folder, source]
-    subprocess.run(build, check=True)
-    (wheel,) = folder.glob("*.whl")
-    subprocess.run([*pip, "install", *local, "--target", folder, wheel], check=True)
-    return folder
 
 
 @pytest.fixture
@@ -39,15 +18,14 @@ def wheel(installed, tmp_path):
 
     def run(*words, **variables):
         return subprocess.run(
-            [sys.executable, "-m", "zoerefine", *map(str, words)],
+            [installed / "zoerefine", *map(str, words)],
             cwd=tmp_path,
             env=run.environment | variables,
             capture_output=True,
             text=True,
         )
 
-    folders = {"PYTHONPATH": installed, "ZOEREFINE_HOME": tmp_path / "home"}
-    run.environment = os.environ | {name: str(folder) for name, folder in folders.items()}
+    run.environment = os.environ | {"PYTHONPATH": "", "ZOEREFINE_HOME": str(tmp_path / "home")}
     return run
 
 
@@ -83,11 +61,13 @@ def test_training_and_the_rest_need_no_checkout(wheel, tmp_path):
     assert run.read_json(run.provenance_file)["commit"] == ""
 
 
-def test_the_demo_launches_from_a_repository_of_its_own(wheel, tmp_path):
+def test_the_demo_launches_from_a_repository_of_its_own(wheel, installed, tmp_path):
     made = wheel("data", "synthesize", "world", "--scenes", 8, "--clips", 1, "--frames", 1)
     assert made.returncode == 0, made.stderr
     script = "from zoerefine.demo import demo_repository; demo_repository(); demo_repository()"
-    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, env=wheel.environment)
+    subprocess.run(
+        [installed / "python", "-c", script], cwd=tmp_path, check=True, env=wheel.environment
+    )
     done = wheel("run", "--repo", "zoerefine-demo", "--commit", "HEAD", "--config", "demo",
                  "--module", "search.py", "DATA.ROOT", tmp_path / "world", "STUDY.TRIALS", 1,
                  "STUDY.EPOCHS", 1, "STUDY.THEN", "", "MODEL.BASE", 8)  # fmt: skip
@@ -108,9 +88,7 @@ def test_a_missing_package_is_one_line(words, package, wheel, installed, tmp_pat
     blocked.mkdir()
     text = f"raise ModuleNotFoundError('none', name='{package}')"
     (blocked / f"{package}.py").write_text(text)
-    done = wheel(*words, PYTHONPATH=f"{blocked}{os.pathsep}{installed}")
+    done = wheel(*words, PYTHONPATH=str(blocked))
     assert done.returncode == 2
-    assert done.stderr.endswith(
-        f"error: {sys.executable} has no package {package}: `pip install zoerefine` installs what "
-        "is missing\n"
-    )
+    advice = f"has no package {package}: `pip install zoerefine` installs what is missing"
+    assert done.stderr.endswith(f"error: {installed / 'python'} {advice}\n")

@@ -1,4 +1,4 @@
-"""The tutorials: every command of them, as it is printed, in an empty folder.
+"""README and tutorials: every command, as it is printed, from the wheel in an empty folder.
 
 A block of `sh` is run; a block of another language whose first line is `# NAME` is that file. What
 needs a network, a camera or a cluster of the reader's own stands in blocks of `console`.
@@ -7,7 +7,6 @@ needs a network, a camera or a cluster of the reader's own stands in blocks of `
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,21 +26,16 @@ def as_script(page):
 
 
 @pytest.fixture
-def follow(tmp_path, monkeypatch):
-    """Run a page in an empty folder: follow("tutorial-paper.md") -> the output."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name, words in (("zoerefine", "-m zoerefine"), ("python", "")):
-        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
-        (programs / name).chmod(0o755)
+def follow(installed, tmp_path, monkeypatch):
+    """Run a script in an empty folder, where the wheel is installed: follow(text) -> the output."""
     monkeypatch.setenv("ZOEREFINE_HOME", str(tmp_path / "home"))
-    (tmp_path / "here").mkdir()
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    here = tmp_path / "here"
+    here.mkdir()
 
-    def run(page):
-        monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-        done = subprocess.run(
-            ["bash", "-c", as_script(page)], cwd=tmp_path / "here", capture_output=True, text=True
-        )
+    def run(script):
+        monkeypatch.setenv("PATH", f"{installed}{os.pathsep}{os.environ['PATH']}")
+        done = subprocess.run(["bash", "-c", script], cwd=here, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout + done.stderr
 
@@ -49,13 +43,13 @@ def follow(tmp_path, monkeypatch):
 
 
 def test_own_script(follow, tmp_path):
-    output = follow("tutorial-own-script.md")
+    output = follow(as_script("tutorial-own-script.md"))
     assert "REPRODUCED: 21 values are exactly the same" in output
     assert (tmp_path / "here" / "digits" / "report" / "report.html").exists()
 
 
 def test_paper(follow, tmp_path):
-    output = follow("tutorial-paper.md")
+    output = follow(as_script("tutorial-paper.md"))
     assert "REPRODUCED" in output
     assert "| ours | 6 |" in output
     report = tmp_path / "here" / "paper" / "report"
@@ -63,17 +57,56 @@ def test_paper(follow, tmp_path):
 
 
 def test_own_data(follow):
-    output = follow("tutorial-own-data.md")
+    output = follow(as_script("tutorial-own-data.md"))
     assert "8 scenes, 8 clips, 48 frames" in output
 
 
 def test_robot(follow):
-    output = follow("tutorial-robot.md")
+    output = follow(as_script("tutorial-robot.md"))
     assert output.count(" m ahead") == 6
 
 
 @needs_slurm
 def test_cluster(follow, slurm, tmp_path):
-    output = follow("tutorial-cluster.md")
+    output = follow(as_script("tutorial-cluster.md"))
     assert output.count("finished") >= 4
     assert (tmp_path / "here" / "sweep" / "report" / "report.html").exists()
+
+
+# What `zoerefine demo` leaves, made by a smaller study, and a script in a repository of its own.
+BEFORE_README = """
+set -euo pipefail
+zoerefine data synthesize zoerefine-demo/data/synthetic --scenes 8 --clips 1 --frames 2
+python -c 'from zoerefine.demo import demo_repository as make; make()'
+cd zoerefine-demo
+zoerefine run --repo . --commit HEAD --config demo --module search.py \
+    DATA.ROOT data/synthetic STUDY.TRIALS 1 STUDY.EPOCHS 1 TRAIN.EPOCHS 1
+RGB=data/synthetic/habitat_sim_DAVIS/JPEGImages/480p/0000
+DEPTH=data/synthetic/zoe_depth_raw/0000
+git init --quiet ../script
+cat > ../script/train.py <<'END_OF_FILE'
+import sys
+options = dict(word.lstrip("-").split("=") for word in sys.argv[1:])
+with open("metrics.csv", "w") as file:
+    file.write(f"step,val_acc\\n1,{float(options['lr']) + int(options.get('seed', 0)) / 100}\\n")
+END_OF_FILE
+git -C ../script add train.py
+git -C ../script -c user.name=me -c user.email=me@localhost commit --quiet --message script
+"""
+ARRAYS = (
+    "import numpy as np\nrgb, zoe_m = np.zeros((48, 64, 3), np.uint8), np.full((48, 64), 2.0)\n"
+)
+
+
+@pytest.mark.timeout(3600)
+def test_readme(follow):
+    """Its commands in their order, and its Python."""
+    text = (ROOT / "README.md").read_text()
+    steps = re.findall(r"^\| [^|]+ \| `(zoerefine .+?)` \|$", text, re.MULTILINE)
+    script = re.findall(r"^zoerefine (?!demo).+$", text, re.MULTILINE)
+    (python,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert (len(steps), len(script)) == (8, 4)
+    steps = [re.sub(r"(?<= )(RGB|DEPTH)\b", r"$\1", step) for step in steps]
+    program = f"cat > program.py <<'END'\n{ARRAYS}{python}END\npython program.py"
+    output = follow("\n".join([BEFORE_README, *steps, program, "cd ../script", *script]))
+    assert "REPRODUCED" in output

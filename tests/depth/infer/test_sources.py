@@ -2,6 +2,7 @@
 
 import re
 import struct
+import sys
 from pathlib import Path
 
 import av
@@ -49,6 +50,15 @@ def test_a_video_that_is_cut_short_is_refined_up_to_its_end_and_named(infer, mak
     assert "of its 40 frames: copy it again" in done.err
     assert 0 < len(names()) < 40
     assert names() == [f"{number:06d}.png" for number in range(len(names()))]
+
+
+def test_videos_need_an_extra_that_is_named(infer, make_video, monkeypatch):
+    depths(["000000"])
+    monkeypatch.setitem(sys.modules, "av", None)
+    for rgb, more in ((make_video("a.mp4", 1), ()), ("rgb", ("--video", "side.mp4"))):
+        done = infer("--rgb", rgb, "--depth", "zoe", "--out", "out", *more)
+        assert done.code == 2
+        assert done.err == "error: videos need PyAV: pip install 'zoerefine[video]'\n"
 
 
 @pytest.mark.parametrize(("name", "codec"), [("a.avi", "MJPG"), ("a.mp4", "mp4v")])

@@ -42,6 +42,7 @@ def examine(folder: Path) -> list[MachineCheck]:
         gpu, pinned_memory, tensorrt,
         lambda: package("OpenVINO", "openvino", "no openvino engines, the fastest on a CPU"),
         git, git_lfs,
+        lambda: package("PyAV", "av", "no videos, neither read nor written"),
         lambda: package("transformers", "transformers", "zoerefine data cannot run depth networks"),
         lambda: package("Ray", "ray", "no jobs or trials on a Ray cluster"),
         lambda: package("rosbags", "rosbags", "zoerefine bag cannot read ROS 2 bags"),

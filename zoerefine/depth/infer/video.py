@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,14 @@ import numpy as np
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing
 from zoerefine.base.files.own import VIDEO_BOX
+from zoerefine.base.plain_matplotlib import load_matplotlib
 from zoerefine.base.progress import track
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.infer.inference import Done, Inference
 from zoerefine.depth.infer.pictures import DepthRange, finished_frames, read_spread
 from zoerefine.depth.infer.sources import SourceFrame
+from zoerefine.depth.infer.video_damage import load_av
 from zoerefine.depth.pictures import (
     COLOR_BAR_HEIGHT,
     LABEL_HEIGHT,
@@ -40,10 +41,9 @@ QUALITY = {"crf": "18", "preset": "veryfast"}  # of x264; lower crf is better
 
 
 def check_encoder() -> None:
-    """Raises `UserError` where a package for videos is not installed."""
-    missing = [name for name in ("av", "matplotlib") if not find_spec(name)]
-    if missing:
-        raise UserError(f"--video needs: pip install {' '.join(missing)}")
+    """Fails before hours of work where a package that draws or encodes is not installed."""
+    load_av()
+    load_matplotlib()
 
 
 class VideoPicture:
@@ -112,7 +112,7 @@ def write_video(
     Raises:
         UserError: the video cannot be written.
     """
-    import av
+    av = load_av()
 
     with replacing(path) as temporary:
         try:
@@ -126,7 +126,7 @@ def write_video(
 
 def encode(path: Path, job: Inference, done: Done, shown: DepthRange, fps: float) -> None:
     """Encode the finished frames into a file."""
-    import av
+    av = load_av()
 
     rate = Fraction(fps).limit_denominator(1001)
     layout: VideoPicture | None = None

@@ -5,16 +5,27 @@ does not say so. So PyAV decodes the video once before: its decoders report erro
 """
 
 from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import UserError
+
+
+def load_av() -> Any:
+    """The module of PyAV. Raises `UserError` where it is not installed."""
+    try:
+        import av  # for videos alone: pictures are refined without it
+    except ModuleNotFoundError:
+        raise UserError("videos need PyAV: pip install 'zoerefine[video]'") from None
+    return av
 
 
 def damaged_frames(path: Path) -> frozenset[int]:
     """The numbers of the frames that a decoder reports as damaged.
 
     Frames that are predicted from a damaged one, up to the next key frame, count as damaged, too.
-    Empty for a video that PyAV cannot open.
+    Empty for a video that PyAV cannot open. Raises `UserError` without PyAV.
     """
-    import av  # for videos alone: pictures are refined without it
-
+    av = load_av()
     keys: dict[int, bool] = {}  # whether it is a key frame, by a frame's time
     damaged: set[int] = set()
     try:
