@@ -5,8 +5,7 @@
     <root>/<digest>/records.bin    record i at i * stride: zoe, depth, rgb, objects
 
 The folder's name is the digest of the sources (fields, names, sizes, times) and the settings.
-Opening a cache reads the header and maps the rest: it takes as long for a million frames as for a
-thousand.
+Opening a cache reads the header and the table, and maps the records.
 `verification.py` compares records with their digests. `pack.py` makes caches.
 """
 
@@ -131,8 +130,8 @@ class MappedRecords(Records):
     """Records of a file, mapped and shared by all processes."""
 
     def __init__(self, path: Path, count: int, stride: int) -> None:
-        self.rows = np.memmap(path, np.int64, "r", shape=(count, stride // WORD_BYTES))
         self._file = open(path, "rb")  # noqa: SIM115
+        self.rows = np.memmap(self._file, np.int64, "r", shape=(count, stride // WORD_BYTES))
         self._fits_in_memory = self.rows.nbytes < free_memory()
         self._unread = count if hasattr(os, "posix_fadvise") else 0
 
@@ -148,6 +147,10 @@ class MappedRecords(Records):
             self._unread -= len(index)
 
     def gather(self, index: np.ndarray, out: np.ndarray) -> None:
+        if os.fstat(self._file.fileno()).st_size < self.rows.nbytes:  # else the read is a SIGBUS
+            raise UserError(
+                f"{self._file.name} was cut while it was used: delete {Path(self._file.name).parent}"
+            )
         # mode="raise" would gather into a second buffer first; the indices are known to be valid.
         np.take(self.rows, index, 0, out=out, mode="clip")
 
@@ -253,7 +256,7 @@ def contents_digest(clips: tuple[Clip, ...], frames: np.ndarray) -> str:
 def open_cache(folder: Path) -> Cache:
     """Map a packed cache. Raises `UserError` where it is missing, damaged or of another version."""
     header = read_header(folder)
-    frames = open_frames(folder)
+    frames = np.array(open_frames(folder))  # read now: a file that is cut later ends no process
     stride, path = header["stride"], folder / "records.bin"
     try:
         size = path.stat().st_size
