@@ -15,7 +15,6 @@ from zoerefine.lab.launch.environment.build import environments_folder
 from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.git.mirror import mirrors_folder
 from zoerefine.lab.launch.workspace.left import rescue
-from zoerefine.lab.launch.workspace.record import remove_record
 from zoerefine.lab.launch.workspace.workspace import (
     delete_folder,
     delete_workspace,
@@ -153,5 +152,5 @@ def remove_half_made(home: Path) -> None:
             if lock_fd is not None:
                 shutil.rmtree(leftover, ignore_errors=True)
                 if not workspace.exists():
-                    remove_record(workspace)
+                    delete_workspace(workspace)  # what is left of its record
                     Path(f"{workspace}.lock").unlink(missing_ok=True)

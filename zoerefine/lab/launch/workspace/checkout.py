@@ -83,7 +83,7 @@ def apply(folder: Path, changes: Changes) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary folders and records of killed launches. The caller holds the workspace's lock."""
+    """Remove folders and records of killed launches. The caller holds the workspace's lock."""
     for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
         shutil.rmtree(leftover, ignore_errors=True)
     remove_record(folder)

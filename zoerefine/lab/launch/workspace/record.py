@@ -131,7 +131,7 @@ def write_record(folder: Path, record: WorkspaceRecord) -> None:
 
 
 def remove_record(folder: Path) -> None:
-    """Remove a workspace's record, and what a kill left of writing it. The caller holds its lock."""
+    """Remove a workspace's record, and what a kill left of it. The caller holds its lock."""
     path = record_file(folder)
     path.unlink(missing_ok=True)
     remove_half_written(path.parent.glob(HALF_WRITTEN), re.escape(path.name))
