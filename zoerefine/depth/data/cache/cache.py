@@ -12,6 +12,7 @@ Opening a cache reads the header and the table, and maps the records.
 import hashlib
 import json
 import os
+import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,8 +131,11 @@ class MappedRecords(Records):
     """Records of a file, mapped and shared by all processes."""
 
     def __init__(self, path: Path, count: int, stride: int) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115
-        self.rows = np.memmap(self._file, np.int64, "r", shape=(count, stride // WORD_BYTES))
+        with open(path, "rb") as file:
+            self.rows = np.memmap(file, np.int64, "r", shape=(count, stride // WORD_BYTES))
+            self._descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._descriptor)
+        self._path = path
         self._fits_in_memory = self.rows.nbytes < free_memory()
         self._unread = count if hasattr(os, "posix_fadvise") else 0
 
@@ -142,15 +146,13 @@ class MappedRecords(Records):
             return
         stride = self.rows.shape[1] * WORD_BYTES
         for i in index.tolist():
-            os.posix_fadvise(self._file.fileno(), i * stride, stride, os.POSIX_FADV_WILLNEED)
+            os.posix_fadvise(self._descriptor, i * stride, stride, os.POSIX_FADV_WILLNEED)
         if self._fits_in_memory:
             self._unread -= len(index)
 
     def gather(self, index: np.ndarray, out: np.ndarray) -> None:
-        if os.fstat(self._file.fileno()).st_size < self.rows.nbytes:  # else the read is a SIGBUS
-            raise UserError(
-                f"{self._file.name} was cut while it was used: delete {Path(self._file.name).parent}"
-            )
+        if os.fstat(self._descriptor).st_size < self.rows.nbytes:  # else the read is a SIGBUS
+            raise UserError(f"{self._path} was cut while it was used: delete {self._path.parent}")
         # mode="raise" would gather into a second buffer first; the indices are known to be valid.
         np.take(self.rows, index, 0, out=out, mode="clip")
 

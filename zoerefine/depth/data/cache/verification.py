@@ -8,6 +8,7 @@ become slower.
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -72,7 +73,8 @@ class StoredRecords:
     def __init__(self, cache: Cache) -> None:
         assert cache.folder is not None
         self.cache, self.path = cache, cache.folder / "records.bin"
-        self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115
+        self._descriptor = os.open(self.path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
         self._per_thread = threading.local()
 
     def is_intact(self, index: int) -> bool:
@@ -82,7 +84,7 @@ class StoredRecords:
             self._per_thread.buffer = aligned_empty((stride,), np.uint8)
         buffer = self._per_thread.buffer
         try:
-            count = os.preadv(self._file.fileno(), [buffer], index * stride)
+            count = os.preadv(self._descriptor, [buffer], index * stride)
         except OSError as error:
             raise DamagedCache(f"{self.path} cannot be read: {error.strerror}") from None
         stored = self.cache.frames["digest"][index].tobytes()
