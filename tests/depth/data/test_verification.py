@@ -81,6 +81,16 @@ def test_a_cache_that_is_cut_while_it_is_used_is_one_line(packed, name):
         packed.frame_name(9)
 
 
+def test_a_cache_that_is_packed_again_while_it_is_verified_is_one_line(packed, monkeypatch):
+    opened = lambda folder: shutil.move(folder, f"{folder}.discarded") and packed  # noqa: E731
+    monkeypatch.setattr(verification, "open_cache", opened)
+    with pytest.raises(DamagedCache, match="was removed while it was verified"):
+        verification.verify(packed.folder)
+    background = BackgroundVerification(packed)
+    with background, pytest.raises(DamagedCache, match="was removed while it was verified"):
+        background.finish()
+
+
 def test_a_folder_without_caches_is_named(tmp_path, data_command):
     done = data_command("verify", tmp_path)
     assert (done.code, done.err.count("\n")) == (2, 1)

@@ -9,9 +9,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -45,8 +45,9 @@ def verify(folder: Path) -> int:
     cannot be opened.
     """
     cache = open_cache(folder)
-    check_table(cache)
-    records = StoredRecords(cache)
+    with naming_what_was_removed():
+        check_table(cache)
+        records = StoredRecords(cache)
     with ThreadPoolExecutor(usable_cores()) as pool:
         found = pool.map(records.is_intact, range(len(cache)))
         intact = list(track(found, len(cache), "verifying", "record"))
@@ -54,6 +55,17 @@ def verify(folder: Path) -> int:
     if damaged:
         raise damage(cache, damaged, len(damaged))
     return len(cache)
+
+
+@contextmanager
+def naming_what_was_removed() -> Iterator[None]:
+    """Raises `DamagedCache` for a file that is gone: another command packs the cache again."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamagedCache(
+            f"{error.filename} was removed while it was verified: start this command again"
+        ) from None
 
 
 def packed_caches(folder: Path) -> list[Path]:
@@ -167,11 +179,12 @@ class BackgroundVerification:
         with suppress(OSError):  # of this thread alone
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
         try:
-            identity = file_identity(self.cache)
-            if identity not in _verified:
-                self._verify()
-                if not self._stopped.is_set():
-                    _verified.add(identity)
+            with naming_what_was_removed():
+                identity = file_identity(self.cache)
+                if identity not in _verified:
+                    self._verify()
+                    if not self._stopped.is_set():
+                        _verified.add(identity)
         except Exception as error:
             self._error = error
 
