@@ -118,3 +118,14 @@ def test_a_damaged_row_of_the_metrics_is_named(tmp_path, row):
     run.metrics_file.write_bytes(b'{"step": 1}\n' + row + b"\n")
     with pytest.raises(UserError, match=r"metrics\.jsonl, line 2 is damaged"):
         run.metrics()
+
+
+def test_the_next_writer_removes_what_a_killed_one_left_half_written(tmp_path):
+    run = RunDir(tmp_path / "runs" / "a" / "1")
+    run.checkpoints.mkdir(parents=True)
+    left = [run.path / ".status.json.0123abcd.tmp", run.checkpoints / ".step-01-a.pt.0123abcd.tmp"]
+    others = [run.path / "..labels.json.0123abcd.tmp", run.path / ".mine.tmp"]
+    for path in (*left, *others):
+        path.touch()
+    with run.locked():
+        assert [path.exists() for path in (*left, *others)] == [False, False, True, True]

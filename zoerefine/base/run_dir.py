@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import create_ignored_folder, write_json
+from zoerefine.base.files.atomic import (
+    HALF_WRITTEN,
+    create_ignored_folder,
+    remove_half_written,
+    write_json,
+)
 from zoerefine.base.files.locks import is_locked, try_lock
 
 # Environment variables that a launcher sets for its job: the run directory, the user's folder,
@@ -34,6 +39,7 @@ REPORT_FILE = "collected.json"  # in the folder of every report of `zoerefine an
 ENGINE = "engine"  # the folder of engine bundles
 # The names of engine bundles, one for each container (zoerefine/depth/exporting/bundle).
 BUNDLE_NAMES = ("refiner.ts", "refiner.openvino", "refiner.onnx", "refiner.pt2")
+OWN_FILE = r"[a-z][\w.-]*"  # what is written under the lock: the labels have a lock of their own
 STATES = ("running", "finished", "failed", "killed")
 
 
@@ -232,6 +238,8 @@ class RunDir:
     def locked(self) -> Iterator[int]:
         """Hold the lock for writing; yields its file descriptor.
 
+        Removes what a killed process left half-written.
+
         The job of a launcher (`ZOEREFINE_RUN_FOLDER` names this folder) has inherited the lock:
         there this does nothing and yields -1. Raises `UserError` where another process writes
         this run.
@@ -245,6 +253,8 @@ class RunDir:
                 status = self.status()
                 by = f" ({status.pid} on {status.host})" if status.pid else ""
                 raise UserError(f"{self.path} is being written by another process{by}")
+            for folder in (self.path, self.checkpoints):
+                remove_half_written(folder.glob(HALF_WRITTEN), OWN_FILE)
             yield descriptor
 
     @contextmanager

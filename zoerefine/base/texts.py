@@ -19,3 +19,13 @@ def one_line(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 run`, `2 runs`, `1,000 runs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def number(text: object) -> float:
+    """A number, or the number in a text, as any program writes it.
+
+    Raises `ValueError` also for what only Python reads: 1_0, and the digits of other scripts.
+    """
+    if isinstance(text, str) and ("_" in text or not text.isascii()):
+        raise ValueError(text)
+    return float(text)  # type: ignore[arg-type]  # it raises TypeError for other things

@@ -102,7 +102,7 @@ def test_a_frames_csv_lists_frames_anywhere_with_a_scene_for_each_clip(world, tm
 
 def test_16_bit_depth_is_in_millimetres_unless_its_unit_is_stated(listed):
     assert open_dataset(listed(HEADER, LINE)).depth_encoding == MILLIMETRES
-    folder = listed(HEADER + ",depth_unit_m", LINE + ",0.0005")
+    folder = listed(HEADER + ",depth_unit_m", LINE + ",0.0005", "l" + LINE[1:] + ",5e-4")
     assert open_dataset(folder).depth_encoding == DepthEncoding(16, 1, 0.0005)
     report, faults = inspect(open_dataset(folder))
     assert "depth: 1.00 to 1.00 m, 98% of the pixels are valid" in report
@@ -212,6 +212,9 @@ UNIT = HEADER + ",depth_unit_m"
         ((HEADER + ",fx", LINE + ",525"), "line 2: intrinsics are four numbers"),
         ((UNIT, LINE + ",0.01", "l,a.png,d.png,z.png,0.02"), "line 3: depth_unit_m is 0.02 here"),
         ((UNIT, LINE + ",0.01", "l,a.png,d.png,z.png,"), "line 3: depth_unit_m is empty here"),
+        ((UNIT, LINE + ",1_0"), "line 2: depth_unit_m must be .* above 0; got '1_0'"),
+        ((UNIT, LINE + ",٠.٠٠١"), "line 2: depth_unit_m must be"),
+        ((HEADER + ",fx,fy,cx,cy", LINE + ",5_25,525,319,239"), "line 2: .*got '5_25 525 319 239'"),
         ((UNIT, LINE + ",mm"), "line 2: depth_unit_m must be .* above 0; got 'mm'"),
         ((UNIT, LINE + ",-0.001"), "line 2: depth_unit_m must be"),
         ((UNIT, LINE + ",inf"), "line 2: depth_unit_m must be"),

@@ -72,6 +72,25 @@ def test_one_damaged_cache_does_not_stop_the_verification_of_others(world, packe
     assert f"{second.folder}: 16 records have their digests" in done.out
 
 
+@pytest.mark.parametrize("name", ["records.bin", "frames.npy"])
+def test_a_cache_that_is_cut_while_it_is_used_is_one_line(packed, name):
+    os.truncate(packed.folder / name, 512)
+    with pytest.raises(UserError, match=rf"{name}.* (was cut|differs from its digest)"):
+        packed.read(9)
+        verification.check_table(packed)
+        packed.frame_name(9)
+
+
+def test_a_cache_that_is_packed_again_while_it_is_verified_is_one_line(packed, monkeypatch):
+    opened = lambda folder: shutil.move(folder, f"{folder}.discarded") and packed  # noqa: E731
+    monkeypatch.setattr(verification, "open_cache", opened)
+    with pytest.raises(DamagedCache, match="was removed while it was verified"):
+        verification.verify(packed.folder)
+    background = BackgroundVerification(packed)
+    with background, pytest.raises(DamagedCache, match="was removed while it was verified"):
+        background.finish()
+
+
 def test_a_folder_without_caches_is_named(tmp_path, data_command):
     done = data_command("verify", tmp_path)
     assert (done.code, done.err.count("\n")) == (2, 1)

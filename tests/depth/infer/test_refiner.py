@@ -1,5 +1,6 @@
 """The Python interface: arrays or tensors go in, and the same type comes out."""
 
+import pickle
 import subprocess
 import sys
 from functools import partial
@@ -136,6 +137,42 @@ def test_a_view_of_another_array_is_accepted(refiner, frames):
 def test_other_shapes_and_types_are_refused_in_one_line(refiner, rgb, zoe, message):
     with pytest.raises(UserError, match=message):
         refiner(rgb, zoe)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch announces its nested tensors
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ones: ones.tolist(),
+        lambda ones: None,
+        lambda ones: ones.to(torch.float8_e4m3fn),
+        lambda ones: ones.to_sparse(),
+        lambda ones: torch.nested.nested_tensor([ones]),
+    ],
+    ids=["list", "None", "float8", "sparse", "nested"],
+)
+def test_what_is_no_array_of_numbers_is_refused(refiner, make):
+    zoe = make(torch.ones(4, 6))
+    for rgb in (np.zeros((4, 6, 3), np.uint8), torch.zeros(4, 6, 3, dtype=torch.uint8)):
+        with pytest.raises(UserError, match=r"^zoe is |^rgb and zoe must be"):
+            refiner(rgb, zoe)
+    with pytest.raises(UserError, match=r"^rgb and zoe must be"):
+        refiner("a.jpg", "a.png")
+
+
+def test_what_is_no_memory_cannot_be_stepped_and_a_refiner_cannot_be_pickled(refiner, frames):
+    with pytest.raises(UserError, match="memory is a str"):
+        refiner.step("junk", frames[0][0], frames[1][0])
+    with pytest.raises(UserError, match="load its bundle in each process"):
+        pickle.dumps(refiner)
+
+
+@pytest.mark.filterwarnings("error")
+def test_depth_and_points_beyond_all_limits_give_no_warning(refiner, frames):
+    rgb, zoe = (field[0] for field in frames)
+    assert refiner(rgb, np.full(zoe.shape, 1e38, np.float32)).max() < 256
+    far = MetricPoints([9.0], [30.0], [1e308], [0.0])
+    np.testing.assert_array_equal(refiner(rgb, zoe, far), refiner(rgb, zoe))
 
 
 def test_a_missing_bundle_is_named(tmp_path):

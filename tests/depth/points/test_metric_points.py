@@ -58,6 +58,7 @@ def test_a_picture_without_a_file_has_no_points(tmp_path):
         ("x,y,metres\n1,2,1\n64,2,1\n", "line 3: x 64, y 2 is outside the picture of 64x48"),
         ("x,y,metres\nnan,2,1\n", "line 2: x nan, y 2 is outside"),
         ("x,y,metres\n1,2,0\n", "line 2: metres must be above 0"),
+        ("x,y,metres\n1_0,2,1\n", "line 2: x must be a number, got '1_0'"),
         ("x,y,metres\n1,2,nan\n", "line 2: metres must be above 0"),
         ("x,y,metres\n1,2,inf\n", "line 2: metres must be above 0"),
         ("x,y,metres\n1,2,1\n10,5,20,5,2,31\n", "line 3 has more values than columns"),
@@ -92,7 +93,9 @@ def test_two_files_of_one_picture_are_refused(tmp_path):
         PointFiles(tmp_path).path("0")
 
 
-@pytest.mark.parametrize("values", [([1], [1, 2], [1], [0]), (1, 1, 1, 0), ([[1]],) * 4])
-def test_points_of_different_shapes_are_refused(values):
-    with pytest.raises(UserError, match="give four sequences of one length"):
+@pytest.mark.parametrize(
+    "values", [([1], [1, 2], [1], [0]), (1, 1, 1, 0), ([[1]],) * 4, (["a"],) * 4, ([[1], 2],) * 4]
+)
+def test_points_of_other_shapes_or_types_are_refused(values):
+    with pytest.raises(UserError, match=r"give four sequences of (one length|numbers)"):
         MetricPoints(*values)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from zoerefine.depth.training.checkpoint import (
     save_best,
 )
 from zoerefine.depth.training.job import find_data, run_training
+from zoerefine.depth.training.run_log import RunLog
 from zoerefine.depth.training.stopping import StopSignals
 
 KILLS = kills(1)  # 50 take six minutes
@@ -397,3 +399,15 @@ def copied_world_of_far_scenes(world, tiny, tmp_path):
         return root
 
     return make
+
+
+def test_an_interrupted_training_leaves_no_thread_and_goes_on_in_the_same_process(
+    train, monkeypatch
+):
+    whole = train(name="whole")
+    before = set(threading.enumerate())
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RunLog, "picture", lambda *_: signal.raise_signal(signal.SIGINT))
+        train()
+    assert set(threading.enumerate()) <= before
+    assert train().weights_digest_file.read_text() == whole.weights_digest_file.read_text()

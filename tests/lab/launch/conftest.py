@@ -187,7 +187,8 @@ def only_run(tmp_path):
     """The one run that a test has launched."""
 
     def find(name="job"):
-        (folder,) = (p for p in (tmp_path / "runs" / name).iterdir() if p.name != "latest")
+        there = (tmp_path / "runs" / name).iterdir()
+        (folder,) = (p for p in there if p.is_dir() and not p.is_symlink())
         return RunDir(folder)
 
     return find

@@ -13,12 +13,27 @@ import pytest
 from tests.processes import descendants, kills
 
 KILLS = kills(3)
+KILLED_AT_A_RENAME = """
+import os, signal, sys
+def hook(event, words):
+    if event == "os.rename" and os.fspath(words[1]).endswith(os.environ["KILL_AT"]):
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+"""
 
 
-@pytest.fixture(autouse=True)
-def new_processes(monkeypatch):
-    """A fork would start at once, while what is left of a killed launch still runs."""
-    monkeypatch.setenv("PYTHONUTF8", "1")
+@pytest.mark.parametrize(
+    "name", ["latest", ".0.json", "status.json", "input.yaml", "provenance.json"]
+)
+def test_a_launch_removes_what_a_killed_one_had_half_written(launch, command, tmp_path, name):
+    (tmp_path / "killer").mkdir()
+    (tmp_path / "killer" / "sitecustomize.py").write_text(KILLED_AT_A_RENAME)
+    path = os.pathsep.join([str(tmp_path / "killer"), *filter(None, [os.getenv("PYTHONPATH")])])
+    assert launch(env={"PYTHONPATH": path, "KILL_AT": name}).returncode == -signal.SIGKILL
+    assert launch().returncode == 0
+    assert command("run", "--clean").returncode == 0
+    hidden = {path.name for path in tmp_path.rglob(".*")}
+    assert hidden <= {".lock", ".provenance.lock", ".gitignore", ".git", ".use"}
 
 
 @pytest.mark.parametrize("all_of_them", [False, True], ids=["the launcher", "all processes"])

@@ -91,13 +91,17 @@ def create_ignored_folder(path: Path) -> None:
 
     A folder that exists already is left as it is. Raises `UserError` where it cannot be created.
     """
+    ignored = path / ".gitignore"
     try:
         path.mkdir(parents=True)
+        ignored.write_text("*\n")  # a temporary file would be left in it by a kill
     except FileExistsError:
         return
     except OSError as error:
+        with suppress(OSError):
+            ignored.unlink(missing_ok=True)
+            path.rmdir()
         raise UserError(f"{path} cannot be created: {error.strerror}") from None
-    write_text(path / ".gitignore", "*\n")
 
 
 @contextmanager

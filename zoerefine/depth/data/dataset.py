@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.texts import number
 from zoerefine.depth.data.depth_codec import DepthEncoding
 from zoerefine.depth.data.networks.source import PseudoSource, sources_of
 
@@ -35,7 +36,7 @@ class Intrinsics:
 def checked_intrinsics(values: Sequence[str | float], place: str) -> Intrinsics:
     """fx, fy, cx and cy. Raises `UserError`, naming the place, for values that no camera has."""
     try:
-        intrinsics = Intrinsics(*map(float, values))
+        intrinsics = Intrinsics(*map(number, values))
     except (TypeError, ValueError):  # another count of values, or no numbers
         intrinsics = Intrinsics(math.nan, math.nan, math.nan, math.nan)
     finite = all(map(math.isfinite, astuple(intrinsics)))

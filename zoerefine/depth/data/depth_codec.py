@@ -58,7 +58,8 @@ class DepthEncoding:
         """
         # The float32 zero widens half precision, which does not reach 65535.
         finite_m = np.where(np.isfinite(depth_m), depth_m, np.float32(0))
-        values = np.rint(finite_m / self.span_m * self.units)
+        with np.errstate(over="ignore"):  # infinity is beyond the range, too
+            values = np.rint(finite_m / self.span_m * self.units)
         return np.clip(values, 0, 2**self.bits - 1).astype(f"uint{self.bits}")
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import check_pairs
 from zoerefine.base.files.images import read_values
+from zoerefine.base.texts import number
 from zoerefine.depth.data.depth_codec import MILLIMETRES
 from zoerefine.depth.data.layouts.recordings import read_text
 
@@ -47,7 +48,12 @@ class MetricPoints:
             values = getattr(self, name)
             if isinstance(values, np.ma.MaskedArray):  # NaN: `usable` leaves the point out
                 values = np.ma.filled(np.ma.asarray(values, np.float64), np.nan)
-            object.__setattr__(self, name, np.asarray(values, np.float64))
+            try:
+                object.__setattr__(self, name, np.asarray(values, np.float64))
+            except (TypeError, ValueError) as error:
+                raise UserError(
+                    f"{name} of points: {error}; give four sequences of numbers"
+                ) from None
         shapes = [one.shape for one in (self.x, self.y, self.depth_m, self.sigma_m)]
         if self.x.ndim != 1 or len(set(shapes)) > 1:
             raise UserError(
@@ -59,11 +65,15 @@ class MetricPoints:
         return len(self.x)
 
     def usable(self, height: int, width: int) -> "MetricPoints":
-        """Those inside a picture of this size with finite values and a depth above 0."""
+        """Those inside a picture of this size, with finite values and a depth that files may have.
+
+        The others are left out without a word: a program may give what a sensor says of nothing.
+        """
         values = np.stack([self.x, self.y, self.depth_m, self.sigma_m])
         inside = (self.x >= -0.5) & (self.x < width - 0.5)
         inside &= (self.y >= -0.5) & (self.y < height - 0.5)
-        return self.select(inside & np.isfinite(values).all(0) & (self.depth_m > 0))
+        near = (self.depth_m > 0) & (self.depth_m <= FARTHEST_POINT_M)
+        return self.select(inside & np.isfinite(values).all(0) & near)
 
     def select(self, chosen: np.ndarray) -> "MetricPoints":
         """The points of a mask or an index."""
@@ -181,7 +191,7 @@ def point(row: dict[str | None, str], where: str, height: int, width: int) -> tu
     for name in (*NEEDED, OPTIONAL):
         text = row.get(name) or ("0" if name == OPTIONAL else "")
         try:
-            values.append(float(text))
+            values.append(number(text))
         except ValueError:
             raise UserError(f"{where}: {name} must be a number, got {text!r}") from None
     x, y, depth_m, sigma_m = values

@@ -33,6 +33,10 @@ class Refiner:
         self.engine = engine
         self.manifest, self.digest = engine.manifest, engine.digest
 
+    def __reduce__(self) -> str:
+        """Raises `UserError`: an engine belongs to its process."""
+        raise UserError("a Refiner cannot be pickled: load its bundle in each process")
+
     @classmethod
     def load(
         cls, path: str | Path, trust: bool = False, room: str | Path | None = None
@@ -147,8 +151,12 @@ class Refiner:
         Raises:
             UserError: as a call.
         """
-        from zoerefine.depth.infer.stream import steps
+        from zoerefine.depth.infer.stream import Memory, steps
 
+        if not isinstance(memory, Memory | None):
+            raise UserError(
+                f"memory is a {type(memory).__name__}; give what the last step returned, or None"
+            )
         refined = self(rgb, zoe, points)
         depth = as_array(refined)
         steady_u16, memory = steps(memory, *batch(as_array(rgb), depth))
@@ -250,5 +258,5 @@ def check(rgb: Any, depth: Any) -> None:
         raise UserError(
             f"zoe has shape {list(depth.shape)}; for this rgb give {list(rgb.shape[:-1])}"
         )
-    if depth_type != "uint16" and "float" not in depth_type:
+    if depth_type not in ("uint16", "bfloat16", "float16", "float32", "float64"):
         raise UserError(f"zoe is {depth_type}; give uint16 (metres * 256) or floats (metres)")

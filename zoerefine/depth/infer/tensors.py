@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 
@@ -17,13 +18,19 @@ LARGEST = 65535
 def as_tensor(values: Any) -> Tensor:
     """A tensor of a tensor, a NumPy array, or an array of another library, without a copy.
 
-    DLPack lets the library's stream wait where that is needed.
+    DLPack lets the library's stream wait where that is needed. Raises `UserError` for what is none.
     """
     if isinstance(values, Tensor):
+        if values.is_nested or values.layout != torch.strided:
+            raise UserError("rgb and zoe must be dense tensors: call to_dense() or stack them")
         return values.detach()
     if isinstance(values, np.ndarray):
         return torch.from_numpy(np.ascontiguousarray(values))
-    tensor: Tensor = torch.from_dlpack(values)
+    try:
+        tensor: Tensor = torch.from_dlpack(values)
+    except (RuntimeError, TypeError, AttributeError, BufferError):
+        name = type(values).__name__
+        raise UserError(f"rgb and zoe must be arrays or tensors, got {name}") from None
     return tensor
 
 

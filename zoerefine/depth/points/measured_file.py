@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoerefine.base import texts
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.texts import one_line
@@ -162,7 +163,7 @@ def number(row: Mapping[str, str | None], name: str, where: str) -> float:
     """A finite number of a line."""
     text = row.get(name) or ""
     try:
-        value = float(text)
+        value = texts.number(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

@@ -4,6 +4,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,10 @@ class Loop:
         images = [sampler.samples(epoch) for epoch in range(epochs)]
         done = sum(images[:first]) + batches * sampler.batch
         total = min(sum(images), self.trainer.steps * sampler.batch)
-        with bar(total, "training", "img", done) as self.bar:
+        with ExitStack() as ending, bar(total, "training", "img", done) as self.bar:
+            if is_writer():
+                ending.callback(self.log.close)
+            ending.callback(self.writer.wait)
             for epoch in range(first, epochs):
                 if self.ended:
                     break
@@ -155,9 +159,6 @@ class Loop:
                 if last or (epoch + 1) % self.cfg.TRAIN.EVAL_EVERY == 0:
                     self.after_epoch(epoch)
                 self.save_if_due(last=self.ended)
-        self.writer.wait()
-        if is_writer():
-            self.log.close()
 
     def run_epoch(self, epoch: int) -> None:
         """Train on the remaining batches of an epoch."""

@@ -152,4 +152,5 @@ def remove_half_made(home: Path) -> None:
             if lock_fd is not None:
                 shutil.rmtree(leftover, ignore_errors=True)
                 if not workspace.exists():
+                    delete_workspace(workspace)  # what is left of its record
                     Path(f"{workspace}.lock").unlink(missing_ok=True)

@@ -232,12 +232,15 @@ def attempts(run: RunDir) -> int:
 
 
 def link_latest(run: RunDir) -> None:
-    """Let runs/<name>/latest name this run, unless that is a file or folder of the user's."""
+    """Let runs/<name>/latest name this run, unless that is a file or folder of the user's.
+
+    The caller holds the run's lock, so what a killed launch left under the temporary name is ours.
+    """
     latest = run.path.parent / "latest"
     if latest.exists() and not latest.is_symlink():
         say(f"{latest} is not our link: it stays as it is")
         return
-    link = run.path.parent / f".latest.{os.getpid()}"
+    link = run.path.parent / f".latest.{run.path.name}"
     link.unlink(missing_ok=True)
     link.symlink_to(run.path.name)
     os.replace(link, latest)

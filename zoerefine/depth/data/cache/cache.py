@@ -5,14 +5,14 @@
     <root>/<digest>/records.bin    record i at i * stride: zoe, depth, rgb, objects
 
 The folder's name is the digest of the sources (fields, names, sizes, times) and the settings.
-Opening a cache reads the header and maps the rest: it takes as long for a million frames as for a
-thousand.
+Opening a cache reads the header and the table, and maps the records.
 `verification.py` compares records with their digests. `pack.py` makes caches.
 """
 
 import hashlib
 import json
 import os
+import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,8 +131,11 @@ class MappedRecords(Records):
     """Records of a file, mapped and shared by all processes."""
 
     def __init__(self, path: Path, count: int, stride: int) -> None:
-        self.rows = np.memmap(path, np.int64, "r", shape=(count, stride // WORD_BYTES))
-        self._file = open(path, "rb")  # noqa: SIM115
+        with open(path, "rb") as file:
+            self.rows = np.memmap(file, np.int64, "r", shape=(count, stride // WORD_BYTES))
+            self._descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._descriptor)
+        self._path = path
         self._fits_in_memory = self.rows.nbytes < free_memory()
         self._unread = count if hasattr(os, "posix_fadvise") else 0
 
@@ -143,11 +146,13 @@ class MappedRecords(Records):
             return
         stride = self.rows.shape[1] * WORD_BYTES
         for i in index.tolist():
-            os.posix_fadvise(self._file.fileno(), i * stride, stride, os.POSIX_FADV_WILLNEED)
+            os.posix_fadvise(self._descriptor, i * stride, stride, os.POSIX_FADV_WILLNEED)
         if self._fits_in_memory:
             self._unread -= len(index)
 
     def gather(self, index: np.ndarray, out: np.ndarray) -> None:
+        if os.fstat(self._descriptor).st_size < self.rows.nbytes:  # else the read is a SIGBUS
+            raise UserError(f"{self._path} was cut while it was used: delete {self._path.parent}")
         # mode="raise" would gather into a second buffer first; the indices are known to be valid.
         np.take(self.rows, index, 0, out=out, mode="clip")
 
@@ -253,7 +258,7 @@ def contents_digest(clips: tuple[Clip, ...], frames: np.ndarray) -> str:
 def open_cache(folder: Path) -> Cache:
     """Map a packed cache. Raises `UserError` where it is missing, damaged or of another version."""
     header = read_header(folder)
-    frames = open_frames(folder)
+    frames = np.array(open_frames(folder))  # read now: a file that is cut later ends no process
     stride, path = header["stride"], folder / "records.bin"
     try:
         size = path.stat().st_size

@@ -8,9 +8,10 @@ become slower.
 import os
 import threading
 import time
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,8 +45,9 @@ def verify(folder: Path) -> int:
     cannot be opened.
     """
     cache = open_cache(folder)
-    check_table(cache)
-    records = StoredRecords(cache)
+    with naming_what_was_removed():
+        check_table(cache)
+        records = StoredRecords(cache)
     with ThreadPoolExecutor(usable_cores()) as pool:
         found = pool.map(records.is_intact, range(len(cache)))
         intact = list(track(found, len(cache), "verifying", "record"))
@@ -53,6 +55,17 @@ def verify(folder: Path) -> int:
     if damaged:
         raise damage(cache, damaged, len(damaged))
     return len(cache)
+
+
+@contextmanager
+def naming_what_was_removed() -> Iterator[None]:
+    """Raises `DamagedCache` for a file that is gone: another command packs the cache again."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamagedCache(
+            f"{error.filename} was removed while it was verified: start this command again"
+        ) from None
 
 
 def packed_caches(folder: Path) -> list[Path]:
@@ -72,7 +85,8 @@ class StoredRecords:
     def __init__(self, cache: Cache) -> None:
         assert cache.folder is not None
         self.cache, self.path = cache, cache.folder / "records.bin"
-        self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115
+        self._descriptor = os.open(self.path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
         self._per_thread = threading.local()
 
     def is_intact(self, index: int) -> bool:
@@ -82,7 +96,7 @@ class StoredRecords:
             self._per_thread.buffer = aligned_empty((stride,), np.uint8)
         buffer = self._per_thread.buffer
         try:
-            count = os.preadv(self._file.fileno(), [buffer], index * stride)
+            count = os.preadv(self._descriptor, [buffer], index * stride)
         except OSError as error:
             raise DamagedCache(f"{self.path} cannot be read: {error.strerror}") from None
         stored = self.cache.frames["digest"][index].tobytes()
@@ -165,11 +179,12 @@ class BackgroundVerification:
         with suppress(OSError):  # of this thread alone
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
         try:
-            identity = file_identity(self.cache)
-            if identity not in _verified:
-                self._verify()
-                if not self._stopped.is_set():
-                    _verified.add(identity)
+            with naming_what_was_removed():
+                identity = file_identity(self.cache)
+                if identity not in _verified:
+                    self._verify()
+                    if not self._stopped.is_set():
+                        _verified.add(identity)
         except Exception as error:
             self._error = error
 

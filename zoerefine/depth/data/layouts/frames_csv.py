@@ -21,6 +21,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing
 from zoerefine.base.files.images import read_values
+from zoerefine.base.texts import number
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame, Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import MILLIMETRES, DepthEncoding
 from zoerefine.depth.data.layouts.recordings import read_text
@@ -122,16 +123,19 @@ def _encoding(root: Path, units: Mapping[str, int], frames: list[Frame]) -> Dept
 
     `units` holds the values of the column depth_unit_m, each with the first line that has it.
     """
-    if len(units) > 1:
-        (first, _), (second, line) = list(units.items())[:2]
-        raise UserError(
-            f"{root / MARK} line {line}: depth_unit_m is {second or 'empty'} here and "
-            f"{first or 'empty'} before: a data set has one unit"
-        )
-    unit, line = next(iter(units.items()), ("", 0))
+    unit_m = None
+    for text, line in units.items():
+        here_m = _unit_m(root, text, line) if text else None
+        first = next(iter(units))
+        if text != first and here_m != unit_m:
+            raise UserError(
+                f"{root / MARK} line {line}: depth_unit_m is {text or 'empty'} here and "
+                f"{first or 'empty'} before: a data set has one unit"
+            )
+        unit_m = here_m
     path, bits = _first_depth(frames)
-    if unit:
-        return DepthEncoding(bits, 1, _unit_m(root, unit, line))
+    if unit_m:
+        return DepthEncoding(bits, 1, unit_m)
     if bits == 16:
         return MILLIMETRES
     raise UserError(
@@ -153,7 +157,7 @@ def _first_depth(frames: list[Frame]) -> tuple[Path | None, int]:
 
 def _unit_m(root: Path, text: str, line: int) -> float:
     try:
-        unit_m = float(text)
+        unit_m = number(text)
     except ValueError:
         unit_m = math.nan
     if not 0 < unit_m < math.inf:

@@ -36,7 +36,7 @@ from zoerefine.lab.launch.git.submodules import (
     uses_lfs,
 )
 from zoerefine.lab.launch.workspace.files import scan
-from zoerefine.lab.launch.workspace.record import make_record, write_record
+from zoerefine.lab.launch.workspace.record import make_record, remove_record, write_record
 
 CHUNK_BYTES = 2**20
 
@@ -83,9 +83,10 @@ def apply(folder: Path, changes: Changes) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary folders of killed launches. The caller holds the workspace's lock."""
+    """Remove folders and records of killed launches. The caller holds the workspace's lock."""
     for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
         shutil.rmtree(leftover, ignore_errors=True)
+    remove_record(folder)
 
 
 def check_out(

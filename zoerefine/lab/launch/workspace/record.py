@@ -11,13 +11,19 @@ and inode are as recorded is not read again; the system, not the user, sets a fi
 import hashlib
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from zoerefine.base.files.atomic import digest_file, replacing
+from zoerefine.base.files.atomic import (
+    HALF_WRITTEN,
+    digest_file,
+    remove_half_written,
+    replacing,
+)
 from zoerefine.lab.launch.workspace.files import Contents, files_below, scan
 
 SCHEMA = 1
@@ -122,6 +128,13 @@ def write_record(folder: Path, record: WorkspaceRecord) -> None:
     with replacing(record_file(folder)) as path:
         # Names that are not valid UTF-8 are escaped.
         path.write_text(json.dumps(value, separators=(",", ":")), encoding="ascii")
+
+
+def remove_record(folder: Path) -> None:
+    """Remove a workspace's record, and what a kill left of it. The caller holds its lock."""
+    path = record_file(folder)
+    path.unlink(missing_ok=True)
+    remove_half_written(path.parent.glob(HALF_WRITTEN), re.escape(path.name))
 
 
 def read_record(folder: Path) -> WorkspaceRecord | None:

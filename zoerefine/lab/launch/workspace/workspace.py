@@ -36,7 +36,7 @@ from zoerefine.lab.launch.workspace.record import (
     digest_content,
     in_repositories,
     read_record,
-    record_file,
+    remove_record,
     with_rows,
     write_record,
 )
@@ -116,7 +116,7 @@ def delete_workspace(folder: Path) -> None:
     """Delete a workspace with its record. The caller holds its lock."""
     delete_folder(folder)
     Path(f"{folder}.run").unlink(missing_ok=True)
-    record_file(folder).unlink(missing_ok=True)
+    remove_record(folder)
 
 
 def prepare(folder: Path, commit: str, changes: Changes, same_run: bool) -> bool:
