@@ -133,6 +133,7 @@ def test_a_pattern_finds_metrics_in_the_output(run):
     (r"(?i)acc (?:is )?(?P<final>\S+)", ["final"]),
     (r"\(loss\) = (\S+)", ["loss"]),
     (r"(?P<step>\d+) acc (\S+)", ["step", "acc"]),
+    (r"(?<=l: )(?<loss>\S+)", ["loss"]),
 ])  # fmt: skip
 def test_a_group_is_named_by_itself_or_by_the_word_before_it(pattern, names):
     assert parse_pattern(pattern).names == names
@@ -142,7 +143,9 @@ def test_a_group_is_named_by_itself_or_by_the_word_before_it(pattern, names):
     ("val_acc=(", "is not a regular expression"),
     ("val_acc=1", "has no group"),
     (r"(?P<step>\d+)", "has no group"),
-    (r"(\S+)=(\S+)", "has no word before it"),
+    (r"acc=(\S+) (\S+)=(\S+)", "group 2 has no word before it"),
+    (r"(?P<loss>\S+) (\S+)", "group 2 has no word before it"),
+    (r"(?P<loss>\d)|(?P<loss>x)", "each group needs a name of its own"),
 ])  # fmt: skip
 def test_a_pattern_without_a_metric_is_refused(pattern, reason):
     with pytest.raises(UserError, match=reason):
