@@ -14,7 +14,6 @@ from zoerefine.lab.launch.housekeeping import StoredFolder
 from zoerefine.lab.launch.queue.slurm.commands import SlurmError, list_jobs, missing_program
 from zoerefine.lab.listing.row import parts_of
 
-
 HASH = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32}\b")  # of a commit, in the name of a workspace
 
 
