@@ -201,10 +201,13 @@ def report_left_out(left_out: dict[str, str]) -> None:
 
 def listed_metric(rows: "list[RunRow]", asked: str) -> str:
     """The metric of the list: the default only where a run has it, else one that all share."""
+    from zoerefine.lab.launch.record.results import is_aside
+
     measured = [row.metrics for row in rows if row.metrics]
     if asked != USUAL_METRIC or not measured or any(asked in found for found in measured):
         return asked
-    return next((name for name in measured[0] if all(name in one for one in measured)), asked)
+    shared = [name for name in measured[0] if all(name in one for one in measured)]
+    return min(shared, key=is_aside, default=asked)
 
 
 def show(rows: "list[RunRow]", args: argparse.Namespace) -> int:

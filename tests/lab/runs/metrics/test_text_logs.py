@@ -200,3 +200,13 @@ def test_rows_without_a_step_count_from_the_last_start(run):
     run.record(log_bytes_before={"metrics.jsonl": len(first)})
     assert points(run, "acc") == {1: 0.3}
     assert points(run, "f1") == {7: 0.2}
+
+
+def test_rows_of_mmlab_and_detectron2_are_read(run):
+    row = '{"loss": 0.5, "step": 2}\n{"accuracy/top1": 87.5, "step": 1}\n'
+    run.write("left/work_dirs/r18/20261125_110107/vis_data/scalars.json", row)
+    run.write("left/output/metrics.json", '{"iteration": 9, "total_loss": 0.25}\n{"iter')
+    run.write("left/other/metrics.json", '{\n  "total_loss": 7\n}\n')
+    metrics = read_metrics(run)
+    assert metrics.final == {"loss": 0.5, "accuracy/top1": 87.5, "total_loss": 0.25}
+    assert metrics.series["total_loss"].steps == [9] and metrics.faults == ()

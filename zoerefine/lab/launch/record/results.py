@@ -69,6 +69,12 @@ def is_time(name: str) -> bool:
     return bool(is_rate or TIME_WORDS.intersection(words) or any(map(TIME_PARTS.match, words)))
 
 
+def is_aside(name: str) -> bool:
+    """Whether a metric says nothing of how good a result is: a time, a speed, a learning rate."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return is_time(name) or "lr" in words or "learning_rate" in name.lower()
+
+
 def weight_digests(run: RunDir) -> dict[str, str]:
     """The digests of trained weights by their place in the run."""
     return {

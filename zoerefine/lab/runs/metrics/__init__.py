@@ -2,7 +2,7 @@
 
 from zoerefine.lab.runs.metrics.follower import MetricFollower
 from zoerefine.lab.runs.metrics.pattern import parse_pattern
-from zoerefine.lab.runs.metrics.read import read_metrics, recorded_patterns
+from zoerefine.lab.runs.metrics.read import read_metrics, read_provenance, recorded_patterns
 from zoerefine.lab.runs.metrics.series import RunMetrics, Series
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Series",
     "parse_pattern",
     "read_metrics",
+    "read_provenance",
     "recorded_patterns",
 ]
 

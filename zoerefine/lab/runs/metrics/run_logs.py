@@ -14,9 +14,11 @@ from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
 from zoerefine.lab.runs.metrics.series import Kind, MetricLog, Points, RunMetrics, as_series
 from zoerefine.lab.runs.metrics.text_logs import (
     CSV_SUFFIXES,
+    ROWS_FILES,
     CsvLog,
     JsonLog,
     OutputLog,
+    RowsLog,
     read_results,
 )
 
@@ -183,7 +185,7 @@ def lasting_place(place: str) -> str:
 def _logs_in(
     files: Iterable[Path], root: Path, left: Path | None = None, since: float = 0.0
 ) -> Iterator[MetricLog]:
-    """The logs of event files (one for each folder), of CSV files and of stores of trackers.
+    """The logs of event files (one for each folder), of tables and of stores of trackers.
 
     Args:
         root: their places are relative to it.
@@ -198,6 +200,8 @@ def _logs_in(
             yield EventLog(path.parent, str(place.parent), since=since)
         elif path.suffix.lower() in CSV_SUFFIXES:
             yield CsvLog(path, str(place.with_suffix("")))
+        elif path.name in ROWS_FILES:
+            yield RowsLog(path, str(place.parent))
         elif path.name == "meta.yaml" or path.suffix in STORE_SUFFIXES:
             from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
 

@@ -164,6 +164,26 @@ class JsonLog(LineLog):
                 self.add(prefix + name, step, number)
 
 
+# What MMLab's engine and detectron2 write.
+ROWS_FILES = {"scalars.json", "metrics.json"}
+
+
+@dataclass
+class RowsLog(JsonLog):
+    """Another program's file of JSON objects, one a line; a file of another form holds nothing."""
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.TABLE
+
+    def update(self, ended: bool) -> None:
+        """Read the new rows."""
+        with open(self.path, "rb") as file:
+            first = file.readline(LONGEST_LINE)
+        if parse_object(first.decode("utf-8", "replace")):
+            super().update(ended)
+
+
 def read_results(path: Path) -> tuple[dict[str, float], str]:
     """Every number in a results.json by its name, and why the file cannot be read, if so."""
     try:
