@@ -210,3 +210,14 @@ def test_rows_of_mmlab_and_detectron2_are_read(run):
     metrics = read_metrics(run)
     assert metrics.final == {"loss": 0.5, "accuracy/top1": 87.5, "total_loss": 0.25}
     assert metrics.series["total_loss"].steps == [9] and metrics.faults == ()
+
+
+def test_the_state_of_hugging_faces_trainer_is_read(run):
+    rows = [{"epoch": 0.5, "loss": 0.5, "step": 4}, {"epoch": 1.0, "eval_loss": 0.25, "step": 8}]
+    run.write("left/out/checkpoint-4/trainer_state.json", json.dumps({"log_history": rows[:1]}))
+    run.write("left/out/trainer_state.json", json.dumps({"log_history": rows}))
+    metrics = read_metrics(run)
+    assert metrics.final == {"loss": 0.5, "eval_loss": 0.25} and metrics.faults == ()
+    assert metrics.series["eval_loss"].steps == [8]
+    run.write("left/out/trainer_state.json", '{"log_history": 3}')
+    assert read_metrics(run).final == {"loss": 0.5} and len(read_metrics(run).faults) == 1
