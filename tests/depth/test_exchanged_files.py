@@ -21,7 +21,8 @@ from zoerefine.depth.data.networks.kinds import load_network
 from zoerefine.depth.exporting.bundle.bundle import copy_bundle, load_bundle, read_bundle
 from zoerefine.depth.points.measured_file import read_measured
 from zoerefine.depth.training.checkpoint import CheckpointWriter, load_checkpoint
-from zoerefine.lab.launch.job import Job, make_plan
+from zoerefine.lab.launch.job import Job
+from zoerefine.lab.launch.plan import make_plan
 
 state = SimpleNamespace(path="", other="", opened=0, hooked=False)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -200,22 +201,30 @@ def report_left_out(left_out: dict[str, str]) -> None:
 
 def listed_metric(rows: "list[RunRow]", asked: str) -> str:
     """The metric of the list: the default only where a run has it, else one that all share."""
+    from zoerefine.lab.launch.record.results import is_aside
+
     measured = [row.metrics for row in rows if row.metrics]
     if asked != USUAL_METRIC or not measured or any(asked in found for found in measured):
         return asked
-    return next((name for name in measured[0] if all(name in one for one in measured)), asked)
+    shared = [name for name in measured[0] if all(name in one for one in measured)]
+    return min(shared, key=is_aside, default=asked)
 
 
 def show(rows: "list[RunRow]", args: argparse.Namespace) -> int:
     """Print the list."""
     from zoerefine.base.progress import say
-    from zoerefine.lab.listing.table import header, line_of, summary
+    from zoerefine.lab.listing.table import fitted, header, line_of, summary
 
     shown = rows if args.limit is None else rows[: args.limit]
     if args.json:
         print_json({"runs": [row.facts() for row in shown]})
         return 0
     metric = listed_metric(shown, args.metric)
-    print("\n".join([header(metric), *(line_of(row, metric) for row in shown)]))
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [header(metric)[:width], *(fitted(row, metric, width) for row in shown)]
+    else:  # a pipe gets whole lines
+        lines = [header(metric), *(line_of(row, metric) for row in shown)]
+    print("\n".join(lines))
     say(summary(rows))
     return 0

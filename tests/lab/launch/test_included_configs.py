@@ -193,3 +193,33 @@ def test_configs_in_python_are_launched_and_searched_at_their_place(command, tmp
     done = command("search", *words, *space, "--", "--cfg-options")
     assert done.returncode == 0, done.stderr
     assert "best loss 18" in " ".join(done.stderr.split())
+
+
+# Merges BASE as Swin Transformer does, and reads its data beside the config.
+SWIN = """
+import os, sys, yaml
+place = os.path.dirname(sys.argv[1])
+cfg = yaml.safe_load(open(sys.argv[1]))
+for base in cfg.get("BASE", []):
+    cfg = {**yaml.safe_load(open(os.path.join(place, base))), **cfg}
+print("loss", cfg["LR"] + float(open(os.path.join(place, cfg["DATA"])).read()))
+"""
+
+
+def test_files_that_other_keys_name_are_found(command, tmp_path):
+    files = {"main.py": SWIN, "data/x.csv": "1", "configs/base.yaml": "LR: 0.5\n"}
+    plain = "DATA: ../../data/x.csv\nLR: 0.25\n"
+    files |= {
+        "configs/a/plain.yaml": plain,
+        "configs/a/base.yaml": f"BASE: [../base.yaml]\n{plain}",
+    }
+    files["configs/a/inner.yaml"] = "BASE: [../base.yaml]\nDATA: ../../data/x.csv\n"
+    commit_files(tmp_path / "code", files)
+    words = ["--repo", "code", "--commit", "HEAD", "--module", "main.py", "--config-flag=", PATTERN]
+    for name in ("plain", "base"):
+        run = run_of(command("run", *words, "--config", f"code/configs/a/{name}.yaml"))
+        assert loss(tmp_path, run) == 1.25
+    words += ["--config", "code/configs/a/inner.yaml", "--overrides", "file"]
+    assert loss(tmp_path, run_of(command("run", *words, "LR", "2"))) == 3
+    space = ["--metric", "loss", "--search", "LR=[3, 4]", "--grid", "--workers", "1"]
+    assert "best loss 4" in " ".join(command("search", *words, *space).stderr.split())

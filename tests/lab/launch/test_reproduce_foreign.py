@@ -131,7 +131,17 @@ def test_a_repetition_that_is_there_is_named(timed, command):
 @pytest.mark.parametrize(
     ("name", "speed"),
     [
-        *[(name, True) for name in ("charts/SPS", "it_per_s", "avgfps", "stepTime", "runtime")],
+        *[
+            (name, True)
+            for name in (
+                "charts/SPS",
+                "it_per_s",
+                "avgfps",
+                "stepTime",
+                "runtime",
+                "eval/steps_per_second",
+            )
+        ],
         *[(name, True) for name in ("eta", "dt", "train_s", "tokens/s", "time_per_batch")],
         *[(name, False) for name in ("loss", "error_centimeter", "sentiment", "timesteps")],
     ],

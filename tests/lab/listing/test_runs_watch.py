@@ -1,4 +1,4 @@
-"""zoerefine runs --watch: a page of 80 columns in a real terminal."""
+"""The lists of runs and of stored folders in a real terminal of 80 columns."""
 
 import fcntl
 import os
@@ -25,7 +25,7 @@ class Terminal:
         self.leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "zoerefine", "runs", *words], cwd=folder,
+            [sys.executable, "-m", "zoerefine", *words], cwd=folder,
             stdin=follower, stdout=follower, stderr=follower, start_new_session=True,
             env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "", "LINES": ""},
         )  # fmt: skip
@@ -48,6 +48,15 @@ class Terminal:
     def text(self):
         return self.data.decode(errors="replace")
 
+    def read_all(self):
+        """Everything that the command prints."""
+        with suppress(OSError):  # the process has closed the terminal
+            while data := os.read(self.leader, 65536):
+                self.data += data
+        os.close(self.leader)
+        assert self.process.wait(180) == 0
+        return CODES.sub("", self.text).replace("\r", "")
+
     def stop(self):
         """Ctrl-C; returns the exit code."""
         self.process.send_signal(signal.SIGINT)
@@ -66,7 +75,7 @@ def test_the_page_fits_80_columns_follows_changes_and_ends_with_ctrl_c(runs, wri
         runs.add(f"{'long' * 20}/{number:04d}", 0.1, started=1.7e9 + number)
     hostile = runs.add("odd/x", 0.2, started=1.79e9)
     (hostile / ".labels.json").write_text('{"note": "\\u001b[2J 深度深度深度深度深度深度深度深度"}')
-    terminal = Terminal(runs.root, "--watch")
+    terminal = Terminal(runs.root, "runs", "--watch")
     try:
         page = terminal.read_until("42 runs")
         lines = page.replace("\r", "").splitlines()
@@ -83,3 +92,15 @@ def test_the_page_fits_80_columns_follows_changes_and_ends_with_ctrl_c(runs, wri
     finally:
         terminal.process.kill()
         terminal.process.wait()
+
+
+def test_lists_fit_80_columns(runs, monkeypatch):
+    runs.add("unet/b10eedb0-c56f2c94", 0.1)
+    runs.add(f"{'long' * 20}/b10eedb0-c56f2c94", 0.1)
+    runs.run("runs/unet/b10eedb0-c56f2c94", "--note", "word " * 20)
+    page = Terminal(runs.root, "runs").read_all()
+    assert max(map(len, page.splitlines())) <= 80 and "unet/b10eedb0-c56f2c94 word" in page
+    assert f"{'long' * 20}/b10eedb0-c56f2c94" in page.replace("\n  ", "")
+    (runs.root / "home/workspaces/digits-4fca2432c4ff" / f"{'b10eedb0' * 5}.0").mkdir(parents=True)
+    page = Terminal(runs.root, "run", "--list", "--home", "home").read_all()
+    assert max(map(len, page.splitlines())) <= 80 and "digits-4fca2432c4ff/b10eedb0.0" in page

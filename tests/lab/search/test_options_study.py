@@ -195,7 +195,9 @@ def test_the_one_of_two_keys_that_changes_nothing_is_named(user):
 
 def test_a_misspelled_metric_ends_the_search_and_the_right_one_continues_it(user):
     job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--maximize"]
-    job += [r"--metric-pattern=val_acc=(\S+)", "--search", "lr=[0.5, 0.25, 0.125]", "--grid"]
+    job += ["--search", "lr=[0.5, 0.25, 0.125]", "--grid"]
+    assert "it has none; --metric-pattern" in user("search", *job, "--metric", "val_ac", code=2)
+    job += [r"--metric-pattern=val_acc=(\S+)"]
     message = user("search", *job, "--metric", "val_ac", code=2)
     assert "no metric val_ac: it has val_acc" in message.splitlines()[-1], message
     trials = user.folder / "runs" / "fit" / "study" / "trials"

@@ -1,4 +1,4 @@
-"""Configs that include files by paths relative to their own, and where a script finds them.
+"""Configs that name files by paths relative to their own, and where a script finds them.
 
 Such a config works only at its own place. So the script gets it there, in its workspace, with the
 values that were set. Included files that the commit has are the commit's, others are copied.
@@ -9,6 +9,7 @@ values that were set. Included files that the commit has are the commit's, other
 import ast
 import os
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -27,6 +28,9 @@ from zoerefine.lab.launch.git.commands import git_bytes
 from zoerefine.lab.launch.git.settings import GitError
 
 BASES = ("_BASE_", "_base_")  # of fvcore and detectron2, of MMLab
+# Other keys that include files: BASE of Swin, __include__ of RT-DETR, inherit_from, extends, ...
+INCLUDING = re.compile(r"base|includ|inherit|extend|parent", re.IGNORECASE)
+CONFIGS = (".yaml", ".yml", ".json")
 DEFAULTS = "defaults"  # of Hydra
 FILE = "included.json"
 OUTSIDE = "zoerefine-config"  # the workspace's folder for a config that is in no repository
@@ -87,8 +91,27 @@ def read_included(folder: Path) -> Included:
     return Included(**RunDir(folder).read_json(path)) if path.is_file() else Included()
 
 
+@dataclass(frozen=True)
+class CommitFiles:
+    """The files of a commit in a mirror."""
+
+    mirror: Path
+    commit: str
+
+    def read(self, name: str) -> bytes | None:
+        """A file; None where there is none of this path."""
+        with suppress(GitError):
+            return git_bytes("cat-file", "blob", f"{self.commit}:{name}", folder=self.mirror)
+        return None
+
+    def has_any(self, names: Sequence[str]) -> bool:
+        """Whether one of these paths is a file or folder of the commit."""
+        words = ("ls-tree", "--name-only", self.commit, "--", *names)
+        return bool(names) and bool(git_bytes(*words, folder=self.mirror))
+
+
 def find_included(
-    config: Path, local: Path | None, repository: Path | None, commit: Reader, data: bytes
+    config: Path, local: Path | None, repository: Path | None, commit: CommitFiles, data: bytes
 ) -> Included:
     """What a config includes.
 
@@ -96,8 +119,6 @@ def find_included(
         config: its path as the user gave it.
         local: where it is on this machine; None: in the commit alone.
         repository: the working tree of a local repository.
-        commit: reads a file of the commit; None where it has none of this path.
-
     Raises `UserError` where an included file contains a secret.
     """
     if local is None:
@@ -110,13 +131,13 @@ def find_included(
     return outside(path, data)
 
 
-def at_place(place: str, data: bytes, folder: Path | None, commit: Reader) -> Included:
-    """What a config in a repository includes.
+def at_place(place: str, data: bytes, folder: Path | None, commit: CommitFiles) -> Included:
+    """What a config in a repository includes. One that names other files only has its place.
 
     Args:
         folder: where files are that the commit does not have.
     """
-    committed = cache(commit)
+    committed = cache(commit.read)
 
     def read_file(name: str) -> bytes | None:
         found = committed(name)
@@ -125,7 +146,7 @@ def at_place(place: str, data: bytes, folder: Path | None, commit: Reader) -> In
 
     files = dict(walk(place, data, read_file))
     if not files and not place.endswith(".py"):  # such a config may import others
-        return Included()
+        return Included(place) if names_files(place, data, commit) else Included()
     copies = {name: found for name, found in files.items() if committed(name) is None}
     return Included(place, texts(copies), bases_of(place, data, files))
 
@@ -152,17 +173,6 @@ def read(folder: Path, name: str) -> bytes | None:
         return (folder / name).read_bytes()
     except OSError:
         return None
-
-
-def commit_reader(mirror: Path, commit: str) -> Reader:
-    """Reads files of a commit."""
-
-    def read_file(name: str) -> bytes | None:
-        with suppress(GitError):
-            return git_bytes("cat-file", "blob", f"{commit}:{name}", folder=mirror)
-        return None
-
-    return read_file
 
 
 def texts(copies: Mapping[str, bytes]) -> dict[str, str]:
@@ -203,7 +213,7 @@ def references(place: str, data: bytes) -> list[str]:
     if place.endswith(".py"):
         return list(python_references(data))
     tree = read_tree(place, data)
-    names = base_names(tree)
+    names = [*base_names(tree), *other_names(tree)]
     for one in listed(tree.get(DEFAULTS)):
         pairs = one.items() if isinstance(one, Mapping) else [("", one)]
         for group, choices in pairs:
@@ -215,6 +225,40 @@ def references(place: str, data: bytes) -> list[str]:
 def base_names(tree: Mapping[str, Any]) -> list[str]:
     """The files that a config names as its bases."""
     return [one for key in BASES for one in listed(tree.get(key)) if isinstance(one, str)]
+
+
+def other_names(tree: Mapping[str, Any]) -> list[str]:
+    """The files that a config may include by other keys, whose rules only its script knows."""
+    return [
+        value
+        for key, value in leaves(tree)
+        if key not in BASES and INCLUDING.search(key) and value.endswith(CONFIGS)
+    ]
+
+
+def names_files(place: str, data: bytes, commit: CommitFiles) -> bool:
+    """Whether a value of a config is a path relative to it: `../...`, or one in the commit."""
+    names = [value for _, value in leaves(read_tree(place, data)) if is_path(value)]
+    paths = [path_of(place, name) for name in names]
+    inner = [path for path in paths if not path.startswith("..")]
+    return any(name.startswith("../") for name in names) or commit.has_any(inner)
+
+
+def is_path(text: str) -> bool:
+    """Whether a text may be a relative path."""
+    return bool(re.fullmatch(r"(?![/~:]|\w+://)\S*(/|\.\w)\S*", text))
+
+
+def leaves(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """The texts in a tree, each with the last key that leads to it."""
+    if isinstance(tree, str):
+        yield key, tree
+    elif isinstance(tree, Mapping):
+        for name, value in tree.items():
+            yield from leaves(value, str(name))
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from leaves(value, key)
 
 
 def listed(value: Any) -> list[Any]:
@@ -234,7 +278,7 @@ def python_references(data: bytes) -> Iterator[str]:
 
 def read_tree(place: str, data: bytes) -> dict[str, Any]:
     """The keys of a YAML or JSON config; empty for another file, or a damaged one."""
-    if not place.endswith((".yaml", ".yml", ".json")):
+    if not place.endswith(CONFIGS):
         return {}
     try:
         tree = load_yaml(data.decode())  # JSON is YAML
@@ -247,6 +291,8 @@ def bases_of(place: str, data: bytes, files: Mapping[str, bytes]) -> dict[str, A
     """The keys of a config's bases, later ones over earlier ones; None where they are not known."""
     tree = read_tree(place, data)
     if place.endswith(".py") or DEFAULTS in tree:
+        return None
+    if any(path_of(place, name) in files for name in other_names(tree)):
         return None
     found: dict[str, Any] = {}
     for path in (path_of(place, name) for name in base_names(tree)):

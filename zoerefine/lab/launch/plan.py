@@ -17,7 +17,7 @@ from zoerefine.lab.launch.environment.build import check_environment
 from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.mirror import fetch_commit
-from zoerefine.lab.launch.included import Included, commit_reader, find_included
+from zoerefine.lab.launch.included import CommitFiles, Included, find_included
 from zoerefine.lab.launch.job import JOB_OPTIONS, Job
 from zoerefine.lab.launch.job_config import (
     NO_CONFIG,
@@ -171,7 +171,7 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
     included = Included()
     if not job.module.startswith(OWN_MODULES):
         local = None if is_committed else job.caller / job.config
-        places = (job.config, local, address.folder, commit_reader(mirror, commit))
+        places = (job.config, local, address.folder, CommitFiles(mirror, commit))
         included = find_included(*places, config)
     if job.overrides_in == "file":
         config = included.merge(job.config, config, job.overrides)

@@ -49,10 +49,7 @@ class RunRow(NamedTuple):
     @property
     def parts(self) -> list[str]:
         """The last parts of its path, from `RUN.NAME` on: name and id, or those in a study."""
-        parts = self.path.split("/")
-        if len(parts) > 3 and parts[-2] == "trials":
-            return parts[-4:]
-        return parts[-3:] if parts[-1] == "best" else parts[-2:]
+        return parts_of(self.path)
 
     @property
     def name(self) -> str:
@@ -70,6 +67,14 @@ class RunRow(NamedTuple):
         facts = self._asdict() | unknown | {"name": self.name, "title": self.title}
         del facts["is_complete"]
         return facts
+
+
+def parts_of(path: str) -> list[str]:
+    """The last parts of a run's path, see `RunRow.parts`."""
+    parts = path.split("/")
+    if len(parts) > 3 and parts[-2] == "trials":
+        return parts[-4:]
+    return parts[-3:] if parts[-1] == "best" else parts[-2:]
 
 
 def read_row(path: str, patterns: Sequence[str] = ()) -> RunRow:

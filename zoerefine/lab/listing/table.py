@@ -1,6 +1,7 @@
 """The list of runs as plain lines."""
 
 import time
+from textwrap import wrap
 
 from zoerefine.base.texts import visible
 from zoerefine.lab.listing.row import RunRow, shown_size
@@ -10,6 +11,22 @@ def header(metric: str) -> str:
     """The names of the columns."""
     short = visible(metric.rpartition(".")[2])[:9]
     return f"{'state':<8}  {'started':<16}  {'size':>8}  {short:>9}  run"
+
+
+RUN_COLUMN = 49  # where the name of the run begins
+
+
+def fitted(row: RunRow, metric: str, width: int) -> str:
+    """A run for a terminal: its line is cut, but its name is whole, on lines of its own if need be.
+
+    Args:
+        width: columns of the terminal.
+    """
+    line = line_of(row, metric)
+    name = visible(row.title)
+    if len(line) <= width or RUN_COLUMN + len(name) < width:
+        return line if len(line) <= width else f"{line[: width - 1]}…"
+    return "\n  ".join([line[:RUN_COLUMN].rstrip()[:width], *wrap(name, max(1, width - 2))])
 
 
 def line_of(row: RunRow, metric: str) -> str:

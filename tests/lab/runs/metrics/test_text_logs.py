@@ -133,6 +133,7 @@ def test_a_pattern_finds_metrics_in_the_output(run):
     (r"(?i)acc (?:is )?(?P<final>\S+)", ["final"]),
     (r"\(loss\) = (\S+)", ["loss"]),
     (r"(?P<step>\d+) acc (\S+)", ["step", "acc"]),
+    (r"(?<=l: )(?<loss>\S+)", ["loss"]),
 ])  # fmt: skip
 def test_a_group_is_named_by_itself_or_by_the_word_before_it(pattern, names):
     assert parse_pattern(pattern).names == names
@@ -142,7 +143,9 @@ def test_a_group_is_named_by_itself_or_by_the_word_before_it(pattern, names):
     ("val_acc=(", "is not a regular expression"),
     ("val_acc=1", "has no group"),
     (r"(?P<step>\d+)", "has no group"),
-    (r"(\S+)=(\S+)", "has no word before it"),
+    (r"acc=(\S+) (\S+)=(\S+)", "group 2 has no word before it"),
+    (r"(?P<loss>\S+) (\S+)", "group 2 has no word before it"),
+    (r"(?P<loss>\d)|(?P<loss>x)", "each group needs a name of its own"),
 ])  # fmt: skip
 def test_a_pattern_without_a_metric_is_refused(pattern, reason):
     with pytest.raises(UserError, match=reason):
@@ -197,3 +200,24 @@ def test_rows_without_a_step_count_from_the_last_start(run):
     run.record(log_bytes_before={"metrics.jsonl": len(first)})
     assert points(run, "acc") == {1: 0.3}
     assert points(run, "f1") == {7: 0.2}
+
+
+def test_rows_of_mmlab_and_detectron2_are_read(run):
+    row = '{"loss": 0.5, "step": 2}\n{"accuracy/top1": 87.5, "step": 1}\n'
+    run.write("left/work_dirs/r18/20261125_110107/vis_data/scalars.json", row)
+    run.write("left/output/metrics.json", '{"iteration": 9, "total_loss": 0.25}\n{"iter')
+    run.write("left/other/metrics.json", '{\n  "total_loss": 7\n}\n')
+    metrics = read_metrics(run)
+    assert metrics.final == {"loss": 0.5, "accuracy/top1": 87.5, "total_loss": 0.25}
+    assert metrics.series["total_loss"].steps == [9] and metrics.faults == ()
+
+
+def test_the_state_of_hugging_faces_trainer_is_read(run):
+    rows = [{"epoch": 0.5, "loss": 0.5, "step": 4}, {"epoch": 1.0, "eval_loss": 0.25, "step": 8}]
+    run.write("left/out/checkpoint-4/trainer_state.json", json.dumps({"log_history": rows[:1]}))
+    run.write("left/out/trainer_state.json", json.dumps({"log_history": rows}))
+    metrics = read_metrics(run)
+    assert metrics.final == {"loss": 0.5, "eval_loss": 0.25} and metrics.faults == ()
+    assert metrics.series["eval_loss"].steps == [8]
+    run.write("left/out/trainer_state.json", '{"log_history": 3}')
+    assert read_metrics(run).final == {"loss": 0.5} and len(read_metrics(run).faults) == 1

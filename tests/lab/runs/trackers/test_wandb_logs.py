@@ -5,6 +5,7 @@ import zlib
 
 import pytest
 
+from tests.lab.runs.trackers.conftest import LOGGED, start_wandb
 from zoerefine.lab.runs.trackers.wandb import read
 
 pb = pytest.importorskip("wandb.proto.wandb_internal_pb2", reason="W&B is not installed")
@@ -89,3 +90,18 @@ def test_a_history_without_numbers_is_named(tmp_path):
     log = write_log(tmp_path / "run", run_record(), row(1, name='"a"'))
     (run,) = read(log, None).runs
     assert run.faults == ["run-abc.wandb: no number in its 1 row of history"]
+
+
+def test_steps_are_those_that_wandb_draws_and_media_are_no_metrics(tmp_path):
+    wandb = pytest.importorskip("wandb", reason="W&B is not installed")
+    with start_wandb(wandb, tmp_path, LOGGED[0]) as started:
+        started.define_metric("val/*", step_metric="samples")
+        for batch in range(4):
+            started.log({"loss": batch / 4, "epoch": batch // 2})
+        for samples in (64, 128):
+            started.log({"val/acc": samples / 256, "samples": samples})
+        started.log({"table": wandb.Table(columns=["a"], data=[[1]]), "nested": {"a": {"b": 1}}})
+    (log,) = (tmp_path / "wandb").glob("offline-run-*")
+    assert points(log, "loss")[0] == {0: 0, 1: 0.25, 2: 0.5, 3: 0.75}
+    assert points(log, "val/acc")[0] == {64: 0.25, 128: 0.5}
+    assert list(points(log, "loss")[1].finals) == ["loss", "nested.a.b", "val/acc"]

@@ -17,6 +17,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.progress import is_hidden, say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten
+from zoerefine.lab.launch.record.results import is_aside
 
 TAIL_BYTES = 4096
 WIDE = 120  # columns of a terminal that has room for the runs' names
@@ -145,7 +146,8 @@ def shown_metrics(values: Mapping[str, float], only: str = "") -> str:
     """Some metrics in a few words: the one that our trainings select by, or else the first."""
     selected = (only,) if only in values else SELECTED
     chosen = {name: value for name, value in values.items() if name in selected}
-    chosen = chosen or {name: value for name, value in values.items() if name not in COUNTS}
+    counted = {name: value for name, value in values.items() if name not in COUNTS}
+    chosen = chosen or {k: v for k, v in counted.items() if not is_aside(k)} or counted
     return ", ".join(f"{name} {value:.4g}" for name, value in list(chosen.items())[:3])
 
 

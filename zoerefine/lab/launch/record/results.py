@@ -23,6 +23,7 @@ TIMING = re.compile(r"(_s|_ms|_share|_gib)$")
 # What other scripts call times and speeds, as one of the words in a name.
 TIME_WORDS = {"time", "times", "wall", "elapsed", "duration", "eta", "seconds", "secs", "sec", "ms",
               "date", "timestamp", "fps", "sps", "dt", "speed", "throughput"}  # fmt: skip
+PER_TIME = re.compile(r"per_(second|minute|hour)")
 TIME_PARTS = re.compile(r"time(?!steps?$)|\w+(time|fps)$")  # of a word; not of centimeter
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # stepTime
 
@@ -65,8 +66,14 @@ def is_time(name: str) -> bool:
     """Whether the name of another script's metric says that it is a time or a speed."""
     spaced = CAMEL.sub("_", name).lower()
     words = re.split(r"[^a-z0-9]+", spaced)
-    is_rate = TIMING.search(spaced) or spaced.endswith("/s")
+    is_rate = TIMING.search(spaced) or spaced.endswith("/s") or PER_TIME.search("_".join(words))
     return bool(is_rate or TIME_WORDS.intersection(words) or any(map(TIME_PARTS.match, words)))
+
+
+def is_aside(name: str) -> bool:
+    """Whether a metric says nothing of how good a result is: a time, a speed, a learning rate."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return is_time(name) or "lr" in words or "learning_rate" in name.lower()
 
 
 def weight_digests(run: RunDir) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, write_json
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.launch.included import Included, commit_reader, read_included
+from zoerefine.lab.launch.included import CommitFiles, Included, read_included
 from zoerefine.lab.launch.workspace.files import files_below
 
 INPUTS_FILE = "inputs.json"
@@ -94,11 +94,11 @@ def placed_configs(config: Path, included: Included) -> dict[str, bytes]:
 def take_back(run: RunDir, folder: Path, recorded: Mapping[str, Any]) -> None:
     """Undo `place_files` in a workspace, except where the job wrote something else there."""
     config = run.path / str(recorded.get("input"))
-    commit = commit_reader(folder, str(recorded.get("commit")))
+    commit = CommitFiles(folder, str(recorded.get("commit")))
     for name, data in placed_configs(config, read_included(run.path)).items():
         path = folder / name
         if path.is_file() and path.read_bytes() == data:
-            original = commit(name)
+            original = commit.read(name)
             if original is None:
                 path.unlink()
             elif original != data:

@@ -13,14 +13,15 @@ from math import isnan
 import regex
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.texts import visible
 from zoerefine.lab.runs.metrics.series import parse_number
 
 STEP = "step"
 LONGEST_LINE = 2000  # characters; the rest of a longer line is not searched
 PUNCTUATION = ",;:%)]}"  # after a number
-ESCAPE = re.compile(r"\\.")
 # What a bracket means: nothing after an escape or in a set, else a group with or without a name.
-GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?P<(?P<name>\w+)>|(?P<open>\((?!\?))")
+ESCAPE_OR_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
+GROUP = re.compile(ESCAPE_OR_SET.pattern + r"|\(\?P?<(?P<name>\w+)>|(?P<open>\((?!\?))")
 WORD = re.compile(r"[A-Za-z_][\w./-]*(?=\W*$)")
 
 
@@ -51,27 +52,33 @@ class MetricPattern:
 
 def parse_pattern(text: str) -> MetricPattern:
     """Check and compile a metric pattern. Raises `UserError` where it names no metric."""
+    shown = f"metric pattern '{visible(text)}'"
     try:
         expression = regex.compile(text)
     except (regex.error, RecursionError, OverflowError) as error:
-        raise UserError(f"metric pattern {text!r} is not a regular expression: {error}") from None
+        raise UserError(f"{shown} is not a regular expression: {error}") from None
     names = list(_names(text))
     if not set(names) - {STEP}:
+        raise UserError(f"{shown} has no group for a value: write for example val_acc=(\\S+)")
+    if "" in names:
+        number = names.index("") + 1
         raise UserError(
-            f"metric pattern {text!r} has no group for a value: write for example val_acc=(\\S+)"
+            f"{shown}: group {number} has no word before it; name it: (?P<val_acc>\\S+)"
         )
-    if len(names) != expression.groups or "" in names:
-        raise UserError(
-            f"metric pattern {text!r}: a group has no word before it; name it: (?P<val_acc>\\S+)"
-        )
+    if len(names) != expression.groups:
+        raise UserError(f"{shown}: each group needs a name of its own")
     return MetricPattern(expression, names)
 
 
 def _names(text: str) -> Iterator[str]:
     """The name of each group: its own, or the last word before it; empty where there is none."""
+    begin = 0  # of the text that may name a group: after the bracket of the one before it
     for match in GROUP.finditer(text):
         if match["name"]:
             yield match["name"]
         elif match["open"]:
-            word = WORD.search(ESCAPE.sub(" ", text[: match.start()]))
+            word = WORD.search(ESCAPE_OR_SET.sub(" ", text[begin : match.start()]))
             yield word[0] if word else ""
+        else:
+            continue
+        begin = match.end()

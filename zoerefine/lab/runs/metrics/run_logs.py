@@ -14,17 +14,23 @@ from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
 from zoerefine.lab.runs.metrics.series import Kind, MetricLog, Points, RunMetrics, as_series
 from zoerefine.lab.runs.metrics.text_logs import (
     CSV_SUFFIXES,
+    ROWS_FILES,
+    TRAINER_STATE,
     CsvLog,
     JsonLog,
     OutputLog,
+    RowsLog,
+    TrainerStateLog,
     read_results,
 )
 
 STORE_SUFFIXES = {".wandb", ".db", ".sqlite", ".sqlite3"}  # of W&B's logs, MLflow's databases
 NAMED = 3  # logs that `RunMetrics.source` names
 # Parts of a path that differ each time a script starts: version_3, attempt-2, a date and time, or
-# the time alone (Hydra).
-EACH_TIME = re.compile(r"version_\d+|attempt\W?\d+|.*(\d\D*){8}|\d\d-\d\d-\d\d", re.IGNORECASE)
+# the time alone (Hydra). And the checkpoints of Hugging Face's Trainer.
+EACH_TIME = re.compile(
+    r"version_\d+|attempt\W?\d+|checkpoint-\d+|.*(\d\D*){8}|\d\d-\d\d-\d\d", re.IGNORECASE
+)
 
 
 @dataclass
@@ -183,7 +189,7 @@ def lasting_place(place: str) -> str:
 def _logs_in(
     files: Iterable[Path], root: Path, left: Path | None = None, since: float = 0.0
 ) -> Iterator[MetricLog]:
-    """The logs of event files (one for each folder), of CSV files and of stores of trackers.
+    """The logs of event files (one for each folder), of tables and of stores of trackers.
 
     Args:
         root: their places are relative to it.
@@ -198,6 +204,10 @@ def _logs_in(
             yield EventLog(path.parent, str(place.parent), since=since)
         elif path.suffix.lower() in CSV_SUFFIXES:
             yield CsvLog(path, str(place.with_suffix("")))
+        elif path.name == TRAINER_STATE:
+            yield TrainerStateLog(path, str(place.parent))
+        elif path.name in ROWS_FILES:
+            yield RowsLog(path, str(place.parent))
         elif path.name == "meta.yaml" or path.suffix in STORE_SUFFIXES:
             from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
 

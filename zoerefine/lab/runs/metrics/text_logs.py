@@ -164,6 +164,59 @@ class JsonLog(LineLog):
                 self.add(prefix + name, step, number)
 
 
+# What MMLab's engine and detectron2 write.
+ROWS_FILES = {"scalars.json", "metrics.json"}
+
+
+@dataclass
+class RowsLog(JsonLog):
+    """Another program's file of JSON objects, one a line; a file of another form holds nothing."""
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.TABLE
+
+    def update(self, ended: bool) -> None:
+        """Read the new rows."""
+        with open(self.path, "rb") as file:
+            first = file.readline(LONGEST_LINE)
+        if parse_object(first.decode("utf-8", "replace")):
+            super().update(ended)
+
+
+TRAINER_STATE = "trainer_state.json"  # of Hugging Face's Trainer, also in each of its checkpoints
+
+
+@dataclass
+class TrainerStateLog(MetricLog):
+    """The state of Hugging Face's Trainer: its `log_history` is a list of rows."""
+
+    stamp: tuple[int, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.TABLE
+
+    def update(self, ended: bool) -> None:
+        """Read the file if it has changed."""
+        status = self.path.stat()
+        stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
+        if stamp == self.stamp:
+            return
+        self.stamp, self.points, self.faults = stamp, {}, {}
+        try:
+            rows = json.loads(self.path.read_bytes())["log_history"]
+            numbers = [{k: as_number(v) for k, v in row.items()} for row in rows]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self.faults["file"] = f"its log_history cannot be read: {type(error).__name__}"
+            return
+        for row in numbers:
+            step = row.pop("step", None)
+            for name, value in row.items():
+                if step is not None and value is not None and name not in STEP_NAMES:
+                    self.add(name, step, value)
+
+
 def read_results(path: Path) -> tuple[dict[str, float], str]:
     """Every number in a results.json by its name, and why the file cannot be read, if so."""
     try:

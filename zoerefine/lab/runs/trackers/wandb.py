@@ -3,15 +3,17 @@
 import json
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.texts import counted
 from zoerefine.base.yaml.keys import flatten
-from zoerefine.lab.runs.metrics.series import STEP_NAMES, Points, as_number, as_series
+from zoerefine.lab.runs.metrics.series import STEP_NAMES, Points, Series, as_number, as_series
 from zoerefine.lab.runs.trackers.tracked_run import INSTALL, Stored, TrackedRun, environment
 
 # The records in a `.wandb` file, which W&B writes in the format of LevelDB's logs.
@@ -84,6 +86,7 @@ def crc_of(kind: int, data: bytes) -> int:
 
 LOG_FILES = "run-*.wandb"
 OWN_STEP = "_step"  # W&B counts the calls of `log`
+COUNTED = ""  # the rows of a metric, where no key counts them
 
 
 def holds_runs(path: Path) -> bool:
@@ -110,14 +113,22 @@ def import_record() -> Any:
 
 @dataclass
 class WandbFacts:
-    """What the records of a log say, one after the other."""
+    """What the records of a log say, one after the other.
+
+    Attributes:
+        points: the values of each metric by each key of its rows that may count the steps.
+        counts: how many rows have a metric.
+        step_keys: the key that `define_metric` names for metrics of a name or glob.
+    """
 
     name: str = ""
     commit: str = ""
     exit_code: int | None = None
     config: dict[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
-    points: dict[str, Points] = field(default_factory=dict)
+    points: dict[str, dict[str, Points]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    step_keys: dict[str, str] = field(default_factory=dict)
     rows: int = 0
     unreadable: set[str] = field(default_factory=set)
 
@@ -134,6 +145,9 @@ class WandbFacts:
             update(self.summary, record.summary)
         elif kind == "history":
             self._add_row(record.history)
+        elif kind == "metric" and record.metric.step_metric:
+            glob = record.metric.glob_name or record.metric.name
+            self.step_keys[glob] = record.metric.step_metric
         elif kind == "environment":
             self.commit = record.environment.git.commit or self.commit
         elif kind == "exit":
@@ -147,13 +161,30 @@ class WandbFacts:
                 row[key_of(item)] = value_of(item)
             except ValueError:
                 self.unreadable.add(key_of(item))
-        numbers = {name: as_number(value) for name, value in flatten(row).items()}
-        known = [numbers.get(name) for name in (*STEP_NAMES, OWN_STEP)]
-        known += [float(history.step.num)] if history.HasField("step") else []
-        step = next((step for step in known if step is not None and step == step), None)
+        numbers = numbers_of(row)
+        if history.HasField("step"):
+            numbers.setdefault(OWN_STEP, float(history.step.num))
+        keys = {*self.step_keys.values(), *STEP_NAMES, OWN_STEP} & numbers.keys()
+        steps = {key: numbers[key] for key in keys}
         for name, value in metrics_in(numbers).items():
-            points = self.points.setdefault(name, {})
-            points[len(points) + 1 if step is None else step] = value
+            self.counts[name] += 1
+            for key, step in (steps | {COUNTED: float(self.counts[name])}).items():
+                if step is not None and step == step:
+                    self.points.setdefault(name, {}).setdefault(key, {})[step] = value
+
+    def series(self) -> dict[str, Series]:
+        """The metrics, each by the first key that has another value in each of its rows.
+
+        A script may log the epoch with each batch: that does not count the batches.
+        """
+        names = [name for name in sorted(self.points) if name not in self.step_keys.values()]
+        return {name: as_series(self._points_of(name)) for name in names}
+
+    def _points_of(self, name: str) -> Points:
+        defined = [key for glob, key in self.step_keys.items() if fnmatchcase(name, glob)]
+        keys = [*reversed(defined), *STEP_NAMES, OWN_STEP, COUNTED]
+        found = (self.points[name].get(key, {}) for key in keys)
+        return next(points for points in found if len(points) == self.counts[name])
 
     def faults(self) -> list[str]:
         """What of the history could not be read."""
@@ -189,15 +220,15 @@ def read_log(path: Path, record_class: Any) -> TrackedRun:
     faults += [f"{path.name}: {fault}" for fault in facts.faults()]
     if not known:
         raise UserError(f"{path} cannot be read: {log.fault or 'it has no record of a run'}")
-    series = {name: as_series(points) for name, points in facts.points.items()}
+    series = facts.series()
     last = {name: one.values[-1] for name, one in series.items()}
-    summary = {name: as_number(value) for name, value in flatten(facts.summary).items()}
+    finals = last | metrics_in(numbers_of(facts.summary))
     return TrackedRun(
         path=str(path.parent),
         name=facts.name,
         state=facts.state,
         settings={k: v for k, v in flatten(facts.config).items() if not k.startswith("_")},
-        finals=last | metrics_in(summary),
+        finals={k: v for k, v in finals.items() if k not in facts.step_keys.values()},
         series=series,
         commit=facts.commit,
         faults=faults,
@@ -223,6 +254,13 @@ def value_of(item: Any) -> Any:
     if kind in (None, "json"):
         return json.loads(item.json if kind else item.value_json)
     return None if kind == "none" else getattr(item, kind)
+
+
+def numbers_of(tree: dict[str, Any]) -> dict[str, float | None]:
+    """The leaves of a row or summary as numbers, without what describes tables and pictures."""
+    leaves = flatten(tree)
+    media = tuple(key.removesuffix("_type") for key in leaves if key.endswith("._type"))
+    return {key: as_number(v) for key, v in leaves.items() if not key.startswith(media)}
 
 
 def metrics_in(numbers: dict[str, float | None]) -> dict[str, float]:

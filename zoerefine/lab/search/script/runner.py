@@ -9,6 +9,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import write_json
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
@@ -16,7 +17,12 @@ from zoerefine.lab.launch.launcher import start
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.process.stops import StopForwarding
 from zoerefine.lab.launch.record.comparison import compared_numbers
-from zoerefine.lab.runs.metrics import MetricFollower, read_metrics
+from zoerefine.lab.runs.metrics import (
+    MetricFollower,
+    read_metrics,
+    read_provenance,
+    recorded_patterns,
+)
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.subject import KILLED, NoSuchMetric, TrialMonitor, TrialOutcome
 
@@ -144,6 +150,7 @@ class LaunchedRunner:
         with mirrors_in_use(plan.home), output_to_log():
             fetch_commit(plan.address, plan.commit, plan.home)  # --clean may have removed it
             code = start(plan, run, watch=watch.watching)
+        take_patterns(run, plan.job.metric_patterns)
         if watch.interrupted:
             raise KeyboardInterrupt
         if watch.fault:
@@ -219,6 +226,13 @@ def is_read(key: str, trials: Sequence[tuple[Mapping[str, str], str]]) -> bool:
     )
 
 
+def take_patterns(run: RunDir, patterns: Sequence[str]) -> None:
+    """Record a study's metric patterns in a trial that ended before they were given."""
+    recorded = read_provenance(run)
+    if recorded and recorded_patterns(recorded) != tuple(patterns):
+        write_json(run.provenance_file, {**recorded, "metric_patterns": list(patterns)})
+
+
 def final_value(run: RunDir, name: str) -> float:
     """A metric's final value. Raises `NoSuchMetric`, naming the metrics that the run has, or
     `UserError` where it is not finite.
@@ -227,7 +241,10 @@ def final_value(run: RunDir, name: str) -> float:
     if name not in found.final:
         names = sorted(found.final)
         if not names:
-            raise UserError(f"the run has no metric {name}: it has no metrics at all")
+            raise NoSuchMetric(
+                f"the run has no metric {name}: it has none; --metric-pattern finds metrics in the "
+                "output"
+            )
         raise NoSuchMetric(f"the run has no metric {name}: it has {', '.join(names[:NAMED])}")
     value = found.final[name]
     if not math.isfinite(value):

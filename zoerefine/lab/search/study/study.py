@@ -25,7 +25,7 @@ from zoerefine.lab.search.study.trials import (
 )
 from zoerefine.lab.search.subject import Subject
 
-METRIC = "--metric"  # of a script, in its study's identity
+METRIC, PATTERN = "--metric", "--metric-pattern"  # of a script, in its study's identity
 
 
 class Study:
@@ -84,9 +84,9 @@ class Study:
             )
 
     def _has_only_another_metric(self, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
-        """Whether a script's metric has another name than before, and no trial has ended yet."""
+        """Whether a script's metric has another name or pattern, and no trial has ended yet."""
         changed = {key for key in {*ours, *theirs} if theirs.get(key) != ours.get(key)}
-        if changed != {METRIC}:
+        if not changed or not changed <= {METRIC, PATTERN}:
             return False
         directions = {identity[METRIC].rpartition(", ")[2] for identity in (theirs, ours)}
         ended = (trial.state.is_finished() for trial in self.optuna.get_trials(deepcopy=False))
