@@ -98,7 +98,7 @@ def test_the_shown_commands_fit_the_images(stages):
     assert ("VOLUME", volume) in stages["full"] and volume == f"{folders[0]}/runs"
 
 
-INFER = """
+ONLY = """
 import sys
 
 class OnlyInstalled:
@@ -107,8 +107,10 @@ class OnlyInstalled:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, OnlyInstalled)
+"""
+INFER = f"""{ONLY}
 from zoerefine.cli import main
-sys.exit(main({words!r}))
+sys.exit(main({{words!r}}))
 """
 
 

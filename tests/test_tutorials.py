@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import needs_slurm
+from tests.test_dockerfile import ONLY, modules_outside
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(sh|python)\n(?:# (\S+\.py)\n)?(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -61,9 +62,17 @@ def test_own_data(follow):
     assert "8 scenes, 8 clips, 48 frames" in output
 
 
-def test_robot(follow):
+def test_robot(follow, tmp_path):
+    """The loop runs with the packages that the page names, and with no other."""
     output = follow(as_script("tutorial-robot.md"))
     assert output.count(" m ahead") == 6
+    page = (ROOT / "docs" / "tutorial-robot.md").read_text()
+    (packages,) = re.findall(r"^\$ pip install (numpy .+)$", page, re.MULTILINE)
+    blocked = modules_outside({"zoerefine", *packages.split()})
+    assert {"torch", "yaml", "matplotlib"} <= blocked
+    loop = (tmp_path / "here" / "loop.py").read_text()
+    (tmp_path / "here" / "robot.py").write_text(ONLY.format(blocked=blocked) + loop)
+    assert follow("python robot.py").count(" m ahead") == 6
 
 
 @needs_slurm
