@@ -83,7 +83,8 @@ class TorchrunReport:
 # Hydra's advice after its errors.
 ADVICE = re.compile(r"Set the environment variable HYDRA_FULL_ERROR|See https://hydra\.cc/")
 ERROR_LINE = re.compile(
-    r"(error\b.*|Could not override .*|[\w./-]+: error: .*|[\w.]*(Error|Exception|Interrupt)\b(: .*)?)",
+    r"(error\b.*|Could not override .*|[\w./-]+: error: .*|"
+    r"[\w.]*(Error|Exception|Interrupt)\b(: .*)?)",
     re.IGNORECASE,
 )
 # Errors of a process whose connection to another one is lost. The other's error says why.
