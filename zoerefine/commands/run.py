@@ -160,9 +160,9 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--seed-key", default=Job.seed_key, metavar="KEY",
         help="the config key of the seed, which the job also finds in ZOEREFINE_SEED "
         "(default: SEED)")  # fmt: skip
-    add("--cwd", choices=["workspace", "caller", "run"],
-        help="the job's working directory: its workspace (default), your own folder, as with "
-        "the older spellings, or the run directory")  # fmt: skip
+    add("--cwd", choices=["workspace", "script", "caller", "run"],
+        help="the job's working directory: its workspace (default), its script's folder there, "
+        "your own folder, as with the older spellings, or the run directory")  # fmt: skip
     add("--overrides", dest="overrides_in", choices=["arguments", *OPTIONS, "file"],
         help="how the job gets KEY VALUE: arguments: as its last arguments (default); options: as "
         "--KEY=VALUE (default without a config); assignments: as KEY=VALUE, as Hydra takes them; "

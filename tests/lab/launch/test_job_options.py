@@ -57,6 +57,9 @@ def test_the_code_comes_from_the_commit_in_every_working_directory(shown, tmp_pa
     assert known["code"] == "committed"
     assert known["folder"].startswith(str(tmp_path / "home"))
     assert len({folder["RUN_FOLDER"] for folder in (known, *folders.values())}) == 3
+    beside = shown("--cwd", "script", module=module)
+    assert beside["code"] == "committed"
+    assert beside["folder"].removeprefix(known["folder"]) == ("/tools" if ".py" in module else "")
 
 
 def test_older_spellings_imply_the_users_folder(shown, tmp_path, config):

@@ -142,6 +142,13 @@ def test_a_job_continues_when_nobody_reads_its_output(child, run):
             "error: no such key",
         ),
         (
+            "print('no viable alternative\\nSet the environment variable HYDRA_FULL_ERROR=1');"
+            "raise SystemExit(1)",
+            1,
+            "failed",
+            "no viable alternative",
+        ),
+        (
             "print('step 3', flush=True); import os; os.kill(os.getpid(), 9)",
             137,
             "killed",

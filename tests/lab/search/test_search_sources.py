@@ -16,6 +16,7 @@ from zoerefine.lab.search.space.sources import (
     space_in_config,
     space_in_file,
     space_of_word,
+    space_of_words,
     without_space,
 )
 
@@ -140,6 +141,11 @@ def test_a_word_of_another_form_is_refused_with_the_forms(word):
 def test_a_key_that_does_not_exist_is_refused_in_a_word_too():
     with pytest.raises(UserError, match=r"--search: SEARCH\.TRAIN\.RL .* did you mean TRAIN\.LR"):
         space_of_word("TRAIN.RL=1..2").read(KEYS)
+
+
+def test_a_group_and_a_key_inside_it_are_refused_with_the_way_to_search_both():
+    with pytest.raises(UserError, match=r"optim and optim\.lr cannot both.*'optim=\{choice}'"):
+        space_of_words(["optim.lr=1..2", "optim=[adam, sgd]"])
 
 
 def test_a_file_holds_the_tree_with_or_without_its_name(tmp_path):

@@ -29,7 +29,8 @@ class Job:
         environment: `current`, or a name of `registries.ENVIRONMENTS`: made from the commit's own
             lock file.
         caller: the user's folder. Relative paths of zoerefine's config keys start here.
-        cwd: the job's working directory: `workspace`, `caller` or `run` (the run directory).
+        cwd: the job's working directory: `workspace`, `script` (the script's folder there),
+            `caller` or `run` (the run directory).
         overrides_in: how the job gets the overrides: `arguments`, as its last words; `options`, as
             --KEY=VALUE; `assignments`, as KEY=VALUE; `file`, merged into its config file.
         again: 0 for the first execution of the job, N for the N-th further one.

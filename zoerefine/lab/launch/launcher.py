@@ -32,7 +32,7 @@ from zoerefine.lab.launch.hold import (
 )
 from zoerefine.lab.launch.job import Job, recorded_options
 from zoerefine.lab.launch.job_config import NO_CONFIG, config_words, fill_in, override_words
-from zoerefine.lab.launch.job_module import check_origin, job_program, library_facts
+from zoerefine.lab.launch.job_module import check_origin, is_script, job_program, library_facts
 from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution
 from zoerefine.lab.launch.process.board import NODE_LOST
 from zoerefine.lab.launch.process.child import Watch, run_child, unwatched
@@ -151,7 +151,9 @@ def watching_all(
 
 def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:
     """The folder that a job starts in."""
-    return {"workspace": workspace, "caller": job.caller, "run": run.path}[job.cwd]
+    script = workspace / Path(job.module).parent if is_script(job.module) else workspace
+    folders = {"workspace": workspace, "script": script, "caller": job.caller, "run": run.path}
+    return folders[job.cwd]
 
 
 def is_finished(run: RunDir) -> bool:

@@ -52,7 +52,7 @@ def import_variables(cwd: str, workspace: Path, program: Sequence[str]) -> dict[
     Args:
         program: Python's words for the script: its path, or -m and a module.
     """
-    if cwd == "workspace":
+    if cwd in ("workspace", "script"):
         return {}
     script = [] if program[0] == "-m" else [Path(program[0]).resolve().parent]
     path = python_path(os.environ, *script, workspace)

@@ -80,8 +80,12 @@ class TorchrunReport:
         return next((one for one in same if one.rank not in effects), root)
 
 
+# Hydra's advice after its errors.
+ADVICE = re.compile(r"Set the environment variable HYDRA_FULL_ERROR|See https://hydra\.cc/")
 ERROR_LINE = re.compile(
-    r"(error\b.*|[\w./-]+: error: .*|[\w.]*(Error|Exception|Interrupt)\b(: .*)?)", re.IGNORECASE
+    r"(error\b.*|Could not override .*|[\w./-]+: error: .*|"
+    r"[\w.]*(Error|Exception|Interrupt)\b(: .*)?)",
+    re.IGNORECASE,
 )
 # Errors of a process whose connection to another one is lost. The other's error says why.
 LOST_CONNECTION = re.compile(r"gloo|nccl", re.IGNORECASE)
@@ -126,7 +130,7 @@ class LastWords:
         text = line[prefix.end() :] if prefix else line
         if text == SHUTDOWN_ABORT:
             self._aborted = True
-        elif text:
+        elif text and not ADVICE.match(text):
             self._last = text
             if is_stderr and not prefix:  # with it, it is a line of a traceback
                 self._last_of_stderr = text

@@ -130,6 +130,14 @@ def space_in_file(path: Path) -> SpaceSource:
 
 def space_of_words(words: Sequence[str]) -> list[SpaceSource]:
     """The spaces of `KEY=LOW..HIGH [log | step S]` and `KEY=[A, B]`. Raises `UserError`."""
+    keys = [word.partition("=")[0].strip() for word in words]
+    for key in keys:
+        if inner := next((one for one in keys if one.startswith(f"{key}.")), ""):
+            raise UserError(
+                f"--search: {key} and {inner} cannot both be searched, since one is inside the "
+                f"other; for a group of Hydra write --search 'choice=[A, B]' and, after --, "
+                f"'{key}={{choice}}'"
+            )
     return [space_of_word(word) for word in words]
 
 
