@@ -317,6 +317,13 @@ build_cache(open_dataset(sys.argv[1]), 192, 256, Path(sys.argv[2]), 2)
 """
 
 
+def test_what_a_killed_build_left_half_written_gets_into_no_cache(world, packed, tmp_path):
+    partial = tmp_path / f"{packed.digest}.partial"
+    partial.mkdir()
+    (partial / ".frames.npy.0123abcd.tmp").write_bytes(b"half")
+    assert not list(build(world, tmp_path).folder.glob(".frames*"))
+
+
 def test_killed_builds_resume_to_the_same_bytes(world, tmp_path):
     command = [sys.executable, "-c", SLOW_BUILD, world]
     killed = 0

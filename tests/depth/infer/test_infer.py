@@ -311,6 +311,7 @@ def test_confidence_of_a_bundle_without_it_is_one_line_before_anything_is_writte
         (["--depth", "absent"], "there is no folder absent with pseudo depth"),
         (["--depth", "empty"], "empty has no pseudo depth for any of 16 pictures"),
         (["--eval", "empty"], "empty has no true depth for any of 16 pictures"),
+        (["--out", ""], "a path is empty: is a variable of your script not set?"),
         (["--out", "rgb"], "--out rgb is inside rgb, so the next command would read"),
         (["--out", "rgb/refined"], "--out rgb/refined is inside rgb"),
         (["--out", "note.txt/out"], "note.txt/out cannot be written to: Not a dir"),
@@ -334,6 +335,16 @@ def test_wrong_options_are_one_line_before_anything_is_written(infer, clips, wor
     assert message in done.err
     assert len(done.err.splitlines()) == 1
     assert sorted(clips.rglob("*")) == before
+
+
+def test_pictures_with_the_longest_names_are_refined_and_drawn(infer, make_pair):
+    longest = "a" * 251
+    for name in ("b", longest):
+        make_pair(name)
+    done = infer(*FOLDERS, "--colors", "--clouds", "--picture", "a.png")
+    assert (done.code, Path("a.png").exists()) == (0, True), done.err
+    for folder, suffix in (("depth", "png"), ("colors", "png"), ("clouds", "ply")):
+        assert Path("out", folder, f"{longest}.{suffix}").is_file()
 
 
 def test_results_never_overwrite_inputs(infer, clips):

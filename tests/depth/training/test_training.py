@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import cv2
@@ -20,6 +19,7 @@ from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
 from tests.depth.training.conftest import rows
 from tests.processes import kills
+from tests.verb_server import run_verb
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
@@ -152,34 +152,18 @@ def board(run):
     return scalars, pictures
 
 
-def kill_at(command, folder, checkpoints, step, later_s):
-    """Start a training and kill it shortly after a step's checkpoint; True if it still ran."""
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)  # fmt: skip
-    while process.poll() is None:
-        reached = [int(path.name.split("-")[1]) for path in folder.glob(checkpoints)]
-        if max(reached, default=0) >= step:
-            break
-        time.sleep(0.002)
-    time.sleep(later_s)
-    still_ran = process.poll() is None
-    process.kill()
-    process.wait()
-    return still_ran
-
-
 def test_killed_at_any_moment_it_resumes_to_the_same_bits_and_rows(train, tiny, tmp_path):
     overrides = ["TRAIN.EPOCHS", "12", "TRAIN.CHECKPOINT_S", "0.0"]
     uninterrupted = train(*overrides, name="uninterrupted")
     moments = random.Random(0)
     still_ran = 0
-    for kill in range(KILLS):
-        name = f"killed{kill}"
-        command = [sys.executable, SCRIPT, "--config", tiny, "RUN.NAME", name, *overrides]
-        # The last epoch leaves time enough for the kill on a slow disk.
-        for step in sorted(moments.sample(range(1, 20), moments.choice([1, 2]))):
-            checkpoints = f"runs/{name}/*/checkpoints/step-*.pt"
-            still_ran += kill_at(command, tmp_path, checkpoints, step, moments.uniform(0, 0.1))
+    words = ["train", "--config", tiny, *overrides, "RUN.NAME"]
+    usual = run_verb([*words, "usual"], tmp_path).seconds
+    for round_ in range(KILLS):
+        name = f"killed{round_}"
+        for _ in range(moments.choice([1, 2, 3])):
+            wait_s = moments.uniform(0, 0.9 * usual)
+            still_ran += run_verb([*words, name], tmp_path, kill_after=wait_s).code < 0
         killed = train(*overrides, name=name)
         assert digest(killed) == digest(uninterrupted)
         assert untimed(killed) == untimed(uninterrupted)

@@ -21,7 +21,14 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import replacing, sync_file, sync_folder, write_json
+from zoerefine.base.files.atomic import (
+    HALF_WRITTEN,
+    remove_half_written,
+    replacing,
+    sync_file,
+    sync_folder,
+    write_json,
+)
 from zoerefine.base.machine.memory import aligned_empty
 from zoerefine.base.progress import bar, say, track
 from zoerefine.depth.data.cache.cache import (
@@ -75,6 +82,7 @@ class PartialCache:
         """
         count, stride = len(self.packer.frames), self.packer.stride
         self.partial.mkdir(exist_ok=True)
+        remove_half_written(self.partial.glob(HALF_WRITTEN), r"[a-z.]+")
         self._discard_unless_whole()
         path = self.partial / "records.bin"
         with self._enough_disk(count * stride), open(path, "ab") as file:
