@@ -107,6 +107,20 @@ def places_in(data):
     return sorted(map(int, places))
 
 
+def test_a_flipped_bit_in_the_headers_of_the_manifest_is_refused(bundle, tmp_path):
+    data, path = bundle.read_bytes(), tmp_path / "flipped"
+    name, headers = b"manifest.json", {b"PK\x01\x02": 46, b"PK\x03\x04": 30}
+    starts = [data.rfind(one, 0, data.rfind(name, 0, end)) for one, end in zip(
+        headers, (len(data), data.rfind(name)), strict=True)]  # fmt: skip
+    for start, length in zip(starts, headers.values(), strict=True):
+        for bit in range(8 * length if start >= 0 else 0):
+            flipped = bytearray(data)
+            flipped[start + bit // 8] ^= 1 << bit % 8
+            path.write_bytes(flipped)
+            with pytest.raises(UserError, match=r"engine bundle|altered|schema|has no"):
+                load_bundle(path)
+
+
 def test_a_flipped_bit_anywhere_is_refused_before_anything_is_loaded(bundle, tmp_path, monkeypatch):
     monkeypatch.setattr(engine_kind(bundle.name), "load", None)  # calling it would be a TypeError
     data, path = bundle.read_bytes(), tmp_path / "flipped"

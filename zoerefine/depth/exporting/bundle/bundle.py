@@ -7,6 +7,7 @@ loaded. `containers` has the file formats.
 
 import json
 import shlex
+import struct
 import zipfile
 from pathlib import Path
 from typing import Any, cast
@@ -35,6 +36,9 @@ SCHEMA = 6
 MANIFEST = "manifest.json"
 MODEL_CARD = "MODEL_CARD.md"
 MAX_BYTES = 2**31  # of a bundle's file; those of this project have 1 to 200 MB
+# Of a damaged file. zipfile has a RuntimeError for what it cannot read, such as encryption.
+DAMAGED = (zipfile.BadZipFile, RuntimeError, ValueError, KeyError, TypeError, OSError, EOFError,
+           struct.error)  # fmt: skip
 MAKE_ONE = "make one with `zoerefine export RUN`"
 
 
@@ -115,8 +119,9 @@ def read_bundle(path: str | Path) -> Bundle:
     except RecursionError:
         fault = "its manifest is nested too deeply"
         raise UserError(f"{path} is a damaged engine bundle: {fault}") from None
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, OSError) as error:
-        raise UserError(f"{path} is a damaged engine bundle ({error}): export it again") from None
+    except DAMAGED as error:
+        fault = str(error) or "cut short"
+        raise UserError(f"{path} is a damaged engine bundle ({fault}): export it again") from None
     if schema != SCHEMA:
         raise UserError(
             f"{path} has schema {plain(schema)}, this version of zoerefine reads {SCHEMA}: "
