@@ -8,7 +8,6 @@ from typing import Any
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job_config import NO_CONFIG, usual_overrides
 from zoerefine.lab.launch.workspace.left import GIB, LIMIT_BYTES
-from zoerefine.lab.runs.metrics import recorded_patterns
 
 
 @dataclass(frozen=True)
@@ -153,6 +152,8 @@ def recorded_options(job: Job) -> dict[str, Any]:
 
 def read_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a job from its record. Earlier versions have recorded fewer."""
+    from zoerefine.lab.runs.metrics import recorded_patterns  # late: it needs regex
+
     found = {one.field: recorded[one.key] for one in JOB_OPTIONS if one.key in recorded}
     found["metric_patterns"] = recorded_patterns(recorded)
     return {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
