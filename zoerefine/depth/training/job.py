@@ -52,13 +52,11 @@ def find_run_dir(cfg: Config) -> RunDir:
     return run
 
 
-def create_run_dir(run: RunDir, cfg: Config) -> None:
-    """Create the folder of a run that is not finished, with its config."""
-    run.create()
+def begin(run: RunDir, cfg: Config) -> None:
+    """Write the config of a run that is not finished; its lock is held."""
     save_config(cfg, run.config_file)
     if run_from_launcher() is None:  # a launcher has done both already
-        if is_writer():
-            link_latest(run)
+        link_latest(run)
         say(f"writing to {run.path}")
 
 
@@ -223,10 +221,12 @@ def run_training(cfg: Config) -> RunDir:
                     complete_provenance(run)
             return run
         data = find_data(cfg)  # before anything is written
-        create_run_dir(run, cfg)
+        run.create()
         if is_writer():
-            with run.writing(), kept_log(run):
-                train_and_record(cfg, run, *data)
+            with run.writing():
+                begin(run, cfg)
+                with kept_log(run):
+                    train_and_record(cfg, run, *data)
         else:
             wait_for_all()
             train(cfg, run, pack(cfg, data[0]), data[1])
