@@ -146,8 +146,7 @@ def last_words(job: Job, overrides: Iterable[str]) -> list[str]:
 
 def recorded_options(job: Job) -> dict[str, Any]:
     """The options as provenance.json holds them."""
-    values = {one.key: getattr(job, one.field) for one in JOB_OPTIONS}
-    return {key: list(one) if isinstance(one, tuple) else one for key, one in values.items()}
+    return with_lists({one.key: getattr(job, one.field) for one in JOB_OPTIONS})
 
 
 def read_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,8 +154,17 @@ def read_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
     from zoerefine.lab.runs.metrics import recorded_patterns  # late: it needs regex
 
     found = {one.field: recorded[one.key] for one in JOB_OPTIONS if one.key in recorded}
-    found["metric_patterns"] = recorded_patterns(recorded)
-    return {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
+    return with_tuples(found | {"metric_patterns": recorded_patterns(recorded)})
+
+
+def with_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a job with its tuples as lists, as files hold them."""
+    return {name: list(one) if isinstance(one, tuple) else one for name, one in fields.items()}
+
+
+def with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a file holds, with its lists as tuples, as a job has them."""
+    return {name: tuple(one) if isinstance(one, list) else one for name, one in fields.items()}
 
 
 def recorded_job(run: RunDir, recorded: Mapping[str, Any]) -> Job:

@@ -70,9 +70,9 @@ class LaunchPlan:
         what = [self.commit, self.changes.digest, settings, job.module]
         what += [job.config_flag, job.arguments, job.environment]
         # Only where they are set, so that the identities of earlier runs stay.
-        names = [one.field for one in JOB_OPTIONS if one.decides]
-        chosen = {name: getattr(job, name) for name in names}
-        usual = {name: getattr(Job, name) for name in names}
+        options = [one for one in JOB_OPTIONS if one.decides]
+        chosen = {one.field: getattr(job, one.field) for one in options}
+        usual = {one.field: one.usual for one in options}
         if job.overrides_in in OPTIONS and job.overrides:
             chosen["overrides_in"] = job.overrides_in
         if self.included.place:

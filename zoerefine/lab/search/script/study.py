@@ -28,7 +28,7 @@ from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
 from zoerefine.lab.launch.home import default_home
 from zoerefine.lab.launch.included import Included, read_included
-from zoerefine.lab.launch.job import Job
+from zoerefine.lab.launch.job import Job, with_lists, with_tuples
 from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, parse_config
 from zoerefine.lab.launch.plan import LaunchPlan, make_plan
 from zoerefine.lab.launch.workspace.placed import digest_inputs
@@ -85,13 +85,12 @@ class LaunchedStudy:
         fields = asdict(self.plan.job)
         for name in ("config", "caller"):
             fields[name] = str(fields[name])
-        fields = {k: list(one) if isinstance(one, tuple) else one for k, one in fields.items()}
         study = {
             "RUN": {"NAME": self.plan.name},
             "METRIC": {"NAME": self.metric, "DIRECTION": self.direction},
             "STUDY": to_dict(self.options),  # type: ignore[arg-type]
             SEARCH: dict(self.search),
-            "JOB": fields,
+            "JOB": with_lists(fields),
         }
         write_text(run.path / SCRIPT_STUDY, dump_yaml(study))
 
@@ -145,8 +144,7 @@ def open_study(run: RunDir) -> LaunchedStudy:
     fields["caller"] = Path(fields["caller"])
     fields["metric_patterns"] = recorded_patterns(fields)
     fields.pop("metric_pattern", None)  # of an earlier version
-    fields = {k: tuple(one) if isinstance(one, list) else one for k, one in fields.items()}
-    job, home = Job(**fields), default_home()
+    job, home = Job(**with_tuples(fields)), default_home()
     address = parse_address(job.repo)
     with mirrors_in_use(home):
         mirror, commit = fetch_commit(address, job.ref, home)
