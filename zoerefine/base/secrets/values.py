@@ -18,6 +18,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from zoerefine.base.yaml.keys import texts_in
+
 MIN_LENGTH = 6
 MIN_RANDOM_LENGTH, MIN_RANDOM_BITS = 20, 3.7  # bits for each character
 MIN_CHANGES = 0.4
@@ -133,7 +135,7 @@ def inner_secrets(value: str) -> Iterator[str]:
         yield password
     with_json = value.lstrip().startswith(("{", "["))
     try:
-        parts = list(json_secrets(json.loads(value), "")) if with_json else []
+        parts = list(json_secrets(json.loads(value))) if with_json else []
     except (ValueError, RecursionError):
         parts = []
     if not with_json:
@@ -144,16 +146,11 @@ def inner_secrets(value: str) -> Iterator[str]:
             yield text.partition(":")[2]
 
 
-def json_secrets(value: Any, name: str) -> Iterator[str]:
+def json_secrets(value: Any) -> Iterator[str]:
     """The texts in a JSON value that have telling names."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from json_secrets(inner, str(key))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from json_secrets(inner, name)
-    elif isinstance(value, str) and NAMES.search(name) and can_be_secret(value):
-        yield value
+    for name, text in texts_in(value):
+        if NAMES.search(name) and can_be_secret(text):
+            yield text
 
 
 def decoded(text: str) -> str:

@@ -1,7 +1,7 @@
 """Nested mappings as one level: `{"TRAIN": {"LR": 1}}` is `{"TRAIN.LR": 1}`."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 
@@ -15,6 +15,18 @@ def flatten(tree: Mapping[str, Any], joint: str = ".", prefix: str = "") -> dict
         else:
             flat[path] = value
     return flat
+
+
+def texts_in(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """The texts in a tree, each with the last key that leads to it."""
+    if isinstance(tree, str):
+        yield key, tree
+    elif isinstance(tree, Mapping):
+        for name, value in tree.items():
+            yield from texts_in(value, str(name))
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from texts_in(value, key)
 
 
 Tree = TypeVar("Tree", bound=Mapping[str, Any])

@@ -22,7 +22,7 @@ from zoerefine.base.files.atomic import write_json
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets.redaction import find_secret_in_config
 from zoerefine.base.yaml.edit import NEW_KEY, merge_overrides
-from zoerefine.base.yaml.keys import merged
+from zoerefine.base.yaml.keys import merged, texts_in
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.lab.launch.git.commands import git_bytes
 from zoerefine.lab.launch.git.settings import GitError
@@ -231,14 +231,14 @@ def other_names(tree: Mapping[str, Any]) -> list[str]:
     """The files that a config may include by other keys, whose rules only its script knows."""
     return [
         value
-        for key, value in leaves(tree)
+        for key, value in texts_in(tree)
         if key not in BASES and INCLUDING.search(key) and value.endswith(CONFIGS)
     ]
 
 
 def names_files(place: str, data: bytes, commit: CommitFiles) -> bool:
     """Whether a value of a config is a path relative to it: `../...`, or one in the commit."""
-    names = [value for _, value in leaves(read_tree(place, data)) if is_path(value)]
+    names = [value for _, value in texts_in(read_tree(place, data)) if is_path(value)]
     paths = [path_of(place, name) for name in names]
     inner = [path for path in paths if not path.startswith("..")]
     return any(name.startswith("../") for name in names) or commit.has_any(inner)
@@ -247,18 +247,6 @@ def names_files(place: str, data: bytes, commit: CommitFiles) -> bool:
 def is_path(text: str) -> bool:
     """Whether a text may be a relative path."""
     return bool(re.fullmatch(r"(?![/~:]|\w+://)\S*(/|\.\w)\S*", text))
-
-
-def leaves(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """The texts in a tree, each with the last key that leads to it."""
-    if isinstance(tree, str):
-        yield key, tree
-    elif isinstance(tree, Mapping):
-        for name, value in tree.items():
-            yield from leaves(value, str(name))
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from leaves(value, key)
 
 
 def listed(value: Any) -> list[Any]:
