@@ -10,18 +10,19 @@
 //
 // A bundle with confidence also gives REFINED.pgm.confidence.pgm, the spread: value / 10000. At 90%
 // of the pixels the truth lies within depth * exp(+-spread).
-// torch::jit::load runs the code in a bundle without verifying it: verify a bundle once with
-// `zoerefine show BUNDLE`, when it is copied to the robot.
+// A bundle is a program: it is verified, and must be on the user's list of trusted bundles.
 
 #include <dlfcn.h>
 #include <torch/cuda.h>
 #include <torch/script.h>
 
 #include <iostream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "bundle.h"
 #include "netpbm.h"
 
 // The device of a name. An unknown one and a GPU that is missing are errors in one line.
@@ -46,7 +47,8 @@ int run(const std::string& bundle, const std::string& rgb_path, const std::strin
 
   // Units, sizes and precision are handled inside the bundle.
   torch::InferenceMode no_gradients;
-  torch::jit::Module refiner = torch::jit::load(bundle, device);
+  std::istringstream verified(read_bundle(bundle));
+  torch::jit::Module refiner = torch::jit::load(verified, device);
   const std::vector<torch::Tensor> outputs =  // uint16 [1, H, W] each
       refiner.forward({frame.rgb_u8().to(device), frame.zoe_u16().to(device)}).toTensorVector();
 

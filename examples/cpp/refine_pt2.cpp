@@ -6,10 +6,10 @@
 // The bundle is a package of AOTInductor, made for the CPU or for a GPU; it knows which.
 // A bundle with confidence also gives REFINED.pgm.confidence.pgm, the spread: value / 10000. At 90%
 // of the pixels the truth lies within depth * exp(+-spread).
-// The loader runs the code in a bundle without verifying it: verify a bundle once with
-// `zoerefine show BUNDLE`, when it is copied to the robot. That also says whether the robot's
-// processor and torch are right.
+// A bundle is a program: it is verified, and must be on the user's list of trusted bundles.
+// `zoerefine show BUNDLE` says whether the robot's processor and torch are right.
 
+#include <sys/mman.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include <iostream>
@@ -17,14 +17,33 @@
 #include <stdexcept>
 #include <string>
 
+#include "bundle.h"
 #include "netpbm.h"
 
 using Loader = torch::inductor::AOTIModelPackageLoader;
 
-// Loads a bundle. Its errors name the file.
+// A file in memory alone, with a path: the loader takes no bytes.
+class MemoryFile {
+ public:
+  explicit MemoryFile(const std::string& bytes) : descriptor(memfd_create("bundle", MFD_CLOEXEC)) {
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t count = write(descriptor, bytes.data() + done, bytes.size() - done);
+      if (count <= 0) throw std::runtime_error(std::string("no file in memory: ") + strerror(errno));
+      done += count;
+    }
+  }
+  ~MemoryFile() { close(descriptor); }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor); }
+
+ private:
+  int descriptor;
+};
+
+// Verifies a bundle and loads the same bytes. Its errors name the file.
 std::unique_ptr<Loader> load(const std::string& bundle) {
+  const MemoryFile verified(read_bundle(bundle));
   try {
-    return std::make_unique<Loader>(bundle);
+    return std::make_unique<Loader>(verified.path());
   } catch (const c10::Error& error) {
     throw std::runtime_error(bundle + ": " + error.what_without_backtrace());
   } catch (const std::exception& error) {

@@ -1,8 +1,10 @@
 """The C++ example: built against the installed torch, it returns what Python returns."""
 
+import ctypes
 import os
 import shutil
 import subprocess
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import cv2
@@ -12,13 +14,14 @@ import torch
 
 from tests.depth.exporting.substitute_engine import compiled_substitute, embed
 from zoerefine.base.files.atomic import digest_file, digest_json
-from zoerefine.depth.exporting.bundle.bundle import load_bundle
+from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
 
 FILES = ["BUNDLE", "rgb.ppm", "zoe.pgm", "out.pgm"]
 SOURCES = Path(__file__).resolve().parents[2] / "examples" / "cpp"
 
 
 PROGRAMS = ("refine", "refine_pt2")
+IN_OPEN, EVENT_BYTES = 0x20, 16  # of a watched file, whose events carry no name
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +78,9 @@ def frame(tmp_path):
     return rgb, zoe
 
 
-def run(program, folder, *words):
+def run(program, folder, *words, env=None):
     # As many threads as here: the order of summation depends on it.
-    env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())} | (env or {})
     return subprocess.run(
         [program, *map(str, words)], cwd=folder, env=env, capture_output=True, text=True
     )
@@ -120,6 +123,59 @@ def test_a_bundle_with_a_tensorrt_engine_runs_once_the_runtime_is_loaded(
     np.testing.assert_array_equal(refined, load_bundle(bundle)(rgb[None], zoe[None])[0])
 
 
+@contextmanager
+def counted_openings(path):
+    """A list that has, at the end, as many items as the file was opened meanwhile (inotify(7))."""
+    libc, found = ctypes.CDLL(None, use_errno=True), []
+    events = libc.inotify_init1(os.O_NONBLOCK)
+    assert libc.inotify_add_watch(events, os.fsencode(path), IN_OPEN) >= 0
+    yield found
+    with suppress(BlockingIOError):
+        while True:
+            found += [None] * (len(os.read(events, EVENT_BYTES * 100)) // EVENT_BYTES)
+    os.close(events)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=PROGRAMS)
+def test_a_bundle_is_read_once_verified_and_only_loaded_if_it_is_trusted(
+    programs, request, frame, tmp_path, number
+):
+    """So what is verified and trusted is what is loaded, whatever replaces the file meanwhile."""
+    bundle = shutil.copy(request.getfixturevalue(("bundle", "aoti_bundle")[number]), tmp_path / "b")
+    digest = read_manifest(bundle)["digest"]
+    words = programs[number], tmp_path, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm"
+    with counted_openings(bundle) as openings:
+        assert run(*words).returncode == 0
+    assert len(openings) == 1
+
+    trusted = tmp_path / "trusted.txt"
+    done = run(*words, env={"ZOEREFINE_TRUSTED": str(trusted)})
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert f"add the line {digest} to {trusted}" in done.stderr
+    trusted.write_text(f"{digest[:-1]}0 x\n{digest}\n")
+    assert run(*words, env={"ZOEREFINE_TRUSTED": str(trusted)}).returncode == 0
+
+    data = bytearray(bundle.read_bytes())
+    for place in (0, len(data) // 2, len(data) - 65, len(data) - 1):
+        data[place] ^= 1
+        bundle.write_bytes(data)
+        data[place] ^= 1
+        done = run(*words)
+        assert done.returncode == 2
+        assert (
+            done.stderr
+            == f"error: {bundle} is no engine bundle, or was altered after it was built\n"
+        )
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=PROGRAMS)
+def test_a_pipe_and_a_folder_are_one_line(programs, frame, tmp_path, number):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        done = run(programs[number], tmp_path, path, "rgb.ppm", "zoe.pgm", "out.pgm")
+        assert done.stderr == f"error: {path} is not a regular file that can be read\n"
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_missing_gpu_is_one_line(program, bundle, frame, tmp_path):
     done = run(program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "out.pgm", "cuda")
@@ -153,7 +209,7 @@ def test_its_errors_are_one_line(program, bundle, frame, tmp_path, words, messag
     ("words", "message"),
     [
         (["absent.pt2", "rgb.ppm", "zoe.pgm", "out.pgm"], "error: absent.pt2: "),
-        (["rgb.ppm", "rgb.ppm", "zoe.pgm", "out.pgm"], "error: rgb.ppm: "),
+        (["rgb.ppm", "rgb.ppm", "zoe.pgm", "out.pgm"], "error: rgb.ppm is no engine bundle"),
         (["absent.pt2", "zoe.pgm", "zoe.pgm", "out.pgm"], "error: zoe.pgm is not of kind P6 255"),
         (["absent.pt2"], "usage: refine_pt2 BUNDLE RGB.ppm ZOE.pgm REFINED.pgm"),
     ],
