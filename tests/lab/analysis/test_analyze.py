@@ -193,7 +193,7 @@ def test_where_and_by_from_the_command_line(runs, tmp_path, capsys):
         (("--where", "open('x')"), "is not a comparison"),
         (("--where", "TRAIN.LRR < 1"), "no setting TRAIN.LRR"),
         (("--by", "TRAIN.NONE"), "no run has this setting"),
-        (("--baseline", "0.0"), "--baseline 0.0: no such group; did you mean"),
+        (("--baseline", "lr 0.0"), "--baseline lr 0.0: no such group; did you mean"),
     ):
         assert analyze(runs.folder, "--out", tmp_path / "other", *words) == 2
         assert problem in capsys.readouterr().err
@@ -275,7 +275,7 @@ def test_two_runs_side_by_side(study, tmp_path, capsys):
     ("first", "second", "labels"),
     [
         ({"settings": {"NAME": "small"}}, {"settings": {"NAME": "guided"}}, ["small ", "guided"]),
-        ({"settings": {"LR": 0.1}}, {"settings": {"LR": 0.2}}, ["0.1", "0.2"]),
+        ({"settings": {"LR": 0.1}}, {"settings": {"LR": 0.2}}, ["lr 0.1", "lr 0.2"]),
         ({"seed": 0}, {"seed": 12}, ["seed 0 ", "seed 12"]),
         ({}, {}, ["one  ", "other"]),
     ],

@@ -43,7 +43,7 @@ def groups_of(out):
 def test_our_own_runs_are_compared_by_any_of_their_metrics(runs, tmp_path):
     runs.add("a", {"LR": 1e-3}, scenes=(0.1,), parameters=2000)
     runs.add("b", {"LR": 1e-2}, scenes=(0.2,), parameters=1000)
-    for name, best in (("test.refined.abs_rel", "0.001"), ("parameters", "0.01")):
+    for name, best in (("test.refined.abs_rel", "lr 0.001"), ("parameters", "lr 0.01")):
         analyze([str(runs.folder)], tmp_path / name, metrics=[name])
         assert groups_of(tmp_path / name)[0] == best
 
@@ -54,8 +54,8 @@ def test_several_metrics_have_a_folder_each(foreign, tmp_path):
     analyze(
         [str(tmp_path / "runs")], tmp_path / "out", metrics=["val/acc", "val/f1"], maximize=True
     )
-    assert groups_of(tmp_path / "out" / "val_acc") == ["2", "1"]
-    assert groups_of(tmp_path / "out" / "val_f1") == ["1", "2"]
+    assert groups_of(tmp_path / "out" / "val_acc") == ["lr 2", "lr 1"]
+    assert groups_of(tmp_path / "out" / "val_f1") == ["lr 1", "lr 2"]
     assert (tmp_path / "out" / "val_f1" / "overview.png").exists()
 
 
@@ -63,14 +63,14 @@ def test_the_only_metric_is_taken(foreign, tmp_path):
     foreign("a", {"LR": 1}, [{"loss": 0.5}])
     foreign("b", {"LR": 2}, [{"loss": 0.25}])
     analyze([str(tmp_path / "runs")], tmp_path / "out")
-    assert groups_of(tmp_path / "out") == ["2", "1"]
+    assert groups_of(tmp_path / "out") == ["lr 2", "lr 1"]
 
 
 def test_verdicts_follow_the_direction(foreign, tmp_path):
     for seed in range(5):
         foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"acc": 0.5 + seed / 100}])
         foreign(f"b{seed}", {"LR": 2, "SEED": seed}, [{"acc": 0.8 + seed / 100}])
-    for maximize, first in ((True, "2"), (False, "1")):
+    for maximize, first in ((True, "lr 2"), (False, "lr 1")):
         analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"], maximize=maximize)
         assert groups_of(tmp_path / "out")[0] == first
         with open(tmp_path / "out" / "differences.csv") as file:
@@ -120,7 +120,7 @@ def test_values_that_are_not_finite_have_no_place(foreign, tmp_path):
     foreign("a", {"LR": 1}, [{"acc": 0.5}, {"acc": float("nan")}])
     foreign("b", {"LR": 2}, [{"acc": 0.5}, {"acc": 0.25}])
     analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"])
-    assert groups_of(tmp_path / "out") == ["2", "1"]
+    assert groups_of(tmp_path / "out") == ["lr 2", "lr 1"]
     with open(tmp_path / "out" / "groups.csv") as file:
         assert [row["scored"] for row in csv.DictReader(file)] == ["1", "0"]
 
@@ -224,10 +224,10 @@ def test_seeds_that_change_nothing_count_as_one(foreign, tmp_path):
     analyze([str(tmp_path / "runs")], tmp_path / "out")
     with open(tmp_path / "out" / "groups.csv") as file:
         rows = {row["group"]: row for row in csv.DictReader(file)}
-    assert (rows["1"]["scored"], rows["1"]["low"]) == ("1", "")
-    assert rows["2"]["scored"] == "3"
+    assert (rows["lr 1"]["scored"], rows["lr 1"]["low"]) == ("1", "")
+    assert rows["lr 2"]["scored"] == "3"
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "1: 3 runs have exactly the same metrics; does the script read SEED?" in page
+    assert "lr 1: 3 runs have exactly the same metrics; does the script read SEED?" in page
 
 
 def test_values_that_change_nothing_are_named(foreign, tmp_path):

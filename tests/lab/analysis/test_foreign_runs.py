@@ -63,7 +63,7 @@ def test_analyze_groups_by_config_and_ranks_by_the_metric(launched, tmp_path):
     assert done.returncode == 0, done.stderr
     with open(out / "groups.csv") as file:
         groups = list(csv.DictReader(file))
-    assert [(row["group"], row["runs"]) for row in groups] == [("0.01", "2"), ("0.1", "2")]
+    assert [(row["group"], row["runs"]) for row in groups] == [("lr 0.01", "2"), ("lr 0.1", "2")]
     assert float(groups[0]["mean"]) > float(groups[1]["mean"])
     with open(out / "runs.csv") as file:
         rows = list(csv.DictReader(file))
@@ -71,7 +71,7 @@ def test_analyze_groups_by_config_and_ranks_by_the_metric(launched, tmp_path):
     for run in launched.runs.values():
         assert finals[run.path] == read_metrics(run).final["val_acc"]
     page = (out / "report.html").read_text()
-    assert "Best: 0.01, val_acc" in page and "AbsRel 0" not in page
+    assert "Best: lr 0.01, val_acc" in page and "AbsRel 0" not in page
     assert not (out / "scenes.csv").exists()
 
 

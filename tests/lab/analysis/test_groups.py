@@ -27,7 +27,7 @@ def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
         runs.add(f"a{seed}", {"LR": 1e-3}, seed=seed, scenes=(0.2 + 0.01 * seed,))
         runs.add(f"b{seed}", {"LR": 1e-2}, seed=seed, scenes=(0.4 + 0.01 * seed,))
     groups = make_groups(collected(runs), Measure("test"))
-    assert [group.label for group in groups] == ["0.001", "0.01"]
+    assert [group.label for group in groups] == ["lr 0.001", "lr 0.01"]
     assert groups[0].mean == pytest.approx(0.21)
     half = 4.302653 * 0.01 / math.sqrt(3)  # Student's t of two degrees of freedom
     assert groups[0].interval == pytest.approx((0.21 - half, 0.21 + half), abs=1e-6)
@@ -49,11 +49,11 @@ def test_many_seeds_show_real_differences_and_no_others(runs):
         (d.first, d.second): d
         for d in compare_groups(make_groups(collected(runs), Measure("test")), Measure("test"))
     }
-    real = found["0.001", "0.01"]
+    real = found["lr 0.001", "lr 0.01"]
     assert real.verdict == "the first is better"
     assert (real.scenes_won, real.scenes) == (2, 2)
     assert real.interval[1] < 0
-    assert found["0.001", "0.1"].verdict == "no significant difference"
+    assert found["lr 0.001", "lr 0.1"].verdict == "no significant difference"
 
 
 def test_with_fewer_than_three_seeds_no_conclusion_is_drawn(runs):
@@ -80,7 +80,7 @@ def test_pairs_without_enough_seeds_do_not_weaken_the_other_tests(runs):
     assert [d.p_adjusted for d in tested] == [pytest.approx(2 / 70)]
 
 
-def test_one_differing_setting_is_called_by_its_value(runs):
+def test_the_only_setting_with_text_is_called_by_its_value(runs):
     runs.add("a", {"NAME": "guided"}, scenes=(0.1,))
     runs.add("b", {"NAME": "unet"}, scenes=(0.2,))
     assert labels(runs) == ["guided", "unet"]
@@ -94,13 +94,13 @@ def test_a_setting_that_a_run_lacks_is_named_by_its_default(runs):
     """The config of an older version may lack a key; that of a script is not known."""
     runs.add("a", {"EPOCHS": 3}, scenes=(0.1,))
     runs.add("b", scenes=(0.2,))
-    assert labels(runs) == ["3", f"{defaults().TRAIN.EPOCHS} (default)"]
+    assert labels(runs) == ["epochs 3", f"epochs {defaults().TRAIN.EPOCHS} (default)"]
 
 
 def test_group_names_are_unique(runs):
     runs.add("a", {"LR": 0.00123}, scenes=(0.1,))
     runs.add("b", {"LR": 0.00124}, scenes=(0.2,))
-    assert labels(runs) == ["0.00123", "0.00124"]
+    assert labels(runs) == ["lr 0.00123", "lr 0.00124"]
     for number in range(2):
         runs.add(f"long{number}", {"LR": "x" * 40 + str(number)}, scenes=(0.3 + number,))
     assert len(set(labels(runs))) == 4

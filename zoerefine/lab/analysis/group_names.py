@@ -17,12 +17,12 @@ def group_names(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[str]:
     Args:
         groups: runs of one setting each.
         keys: the settings that differ, full paths. A setting is named where the group differs in
-            it from more than half of the groups. Its key is left out where it is the only one, or
-            the only one with text values: `guided`, not `name guided`.
+            it from more than half of the groups. Its key is left out where it is the only one with
+            text values: `guided`, not `name guided`, but `lr 0.2`.
     """
     texts = {key: distinct_texts([setting_of(runs[0], key) for runs in groups]) for key in keys}
     textual = [key for key in keys if all(_is_text(runs[0], key) for runs in groups)]
-    bare = list(keys) if len(keys) == 1 else textual if len(textual) == 1 else []
+    bare = textual if len(textual) == 1 else []
     labels = short_keys(keys)
     names = []
     for number, runs in enumerate(groups):
