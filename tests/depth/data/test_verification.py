@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import PAGE
+from zoerefine.depth.data.cache import cache as cache_module
 from zoerefine.depth.data.cache import verification
 from zoerefine.depth.data.cache.cache import open_cache
 from zoerefine.depth.data.cache.pack import build_cache
@@ -88,6 +90,51 @@ def test_a_cache_that_is_packed_again_while_it_is_verified_is_one_line(packed, m
         verification.verify(packed.folder)
     background = BackgroundVerification(packed)
     with background, pytest.raises(DamagedCache, match="was removed while it was verified"):
+        background.finish()
+
+
+@pytest.mark.parametrize("name", ["cache.json", "frames.npy", "records.bin"])
+@pytest.mark.parametrize("packed_again", [True, False])
+def test_a_cache_that_is_packed_again_while_it_is_opened_is_no_damage(
+    world, packed, monkeypatch, name, packed_again
+):
+    """A rebuild moves the folder away; it may have put another into its place."""
+    folder, parts = packed.folder, []
+    shutil.copytree(folder, folder.parent / "next")
+    read_header, map_file = cache_module.read_header, np.memmap
+
+    def rebuild(part):
+        if part == name and not parts:
+            parts.append(part)
+            folder.rename(folder.parent / "old.discarded")
+            if packed_again:
+                (folder.parent / "next").rename(folder)
+            else:
+                shutil.rmtree(folder.parent / "old.discarded")
+
+    def header(place):
+        rebuild("cache.json")
+        return read_header(place)
+
+    def mapped(file, *words, **more):
+        rebuild(Path(getattr(file, "name", file)).name)
+        return map_file(file, *words, **more)
+
+    monkeypatch.setattr(cache_module, "read_header", header)
+    monkeypatch.setattr(np, "memmap", mapped)
+    with pytest.raises(UserError, match="was packed again meanwhile: start this command again"):
+        open_cache(folder)
+    assert parts and (folder.exists() == packed_again)
+    monkeypatch.undo()
+    assert build(world, folder.parent).dataset_digest == packed.dataset_digest
+
+
+def test_what_is_verified_is_the_file_that_is_in_use(packed):
+    shutil.copytree(packed.folder, packed.folder.parent / "next")
+    packed.folder.rename(packed.folder.parent / "old.discarded")
+    (packed.folder.parent / "next").rename(packed.folder)
+    overwrite(packed, 4)
+    with BackgroundVerification(packed) as background:
         background.finish()
 
 

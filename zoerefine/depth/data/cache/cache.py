@@ -14,6 +14,8 @@ import json
 import os
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,13 +130,13 @@ class Records(ABC):
 
 
 class MappedRecords(Records):
-    """Records of a file, mapped and shared by all processes."""
+    """Records of a file, mapped and shared by all processes; `descriptor` reads the same file."""
 
     def __init__(self, path: Path, count: int, stride: int) -> None:
         with open(path, "rb") as file:
             self.rows = np.memmap(file, np.int64, "r", shape=(count, stride // WORD_BYTES))
-            self._descriptor = os.dup(file.fileno())
-        weakref.finalize(self, os.close, self._descriptor)
+            self.descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self.descriptor)
         self._path = path
         self._fits_in_memory = self.rows.nbytes < free_memory()
         self._unread = count if hasattr(os, "posix_fadvise") else 0
@@ -146,12 +148,12 @@ class MappedRecords(Records):
             return
         stride = self.rows.shape[1] * WORD_BYTES
         for i in index.tolist():
-            os.posix_fadvise(self._descriptor, i * stride, stride, os.POSIX_FADV_WILLNEED)
+            os.posix_fadvise(self.descriptor, i * stride, stride, os.POSIX_FADV_WILLNEED)
         if self._fits_in_memory:
             self._unread -= len(index)
 
     def gather(self, index: np.ndarray, out: np.ndarray) -> None:
-        if os.fstat(self._descriptor).st_size < self.rows.nbytes:  # else the read is a SIGBUS
+        if os.fstat(self.descriptor).st_size < self.rows.nbytes:  # else the read is a SIGBUS
             raise UserError(f"{self._path} was cut while it was used: delete {self._path.parent}")
         # mode="raise" would gather into a second buffer first; the indices are known to be valid.
         np.take(self.rows, index, 0, out=out, mode="clip")
@@ -257,6 +259,37 @@ def contents_digest(clips: tuple[Clip, ...], frames: np.ndarray) -> str:
 
 def open_cache(folder: Path) -> Cache:
     """Map a packed cache. Raises `UserError` where it is missing, damaged or of another version."""
+    with opening_one(folder):
+        return _open_cache(folder)
+
+
+class PackedAgain(UserError):
+    """Another folder has taken a packed cache's place while it was opened."""
+
+
+@contextmanager
+def opening_one(folder: Path) -> Iterator[None]:
+    """Raises `PackedAgain` where the parts that were opened may be of two folders."""
+    before = folder_identity(folder)
+    try:
+        yield
+    except UserError:
+        if folder_identity(folder) == before:
+            raise
+    if folder_identity(folder) != before:
+        raise PackedAgain(f"{folder} was packed again meanwhile: start this command again")
+
+
+def folder_identity(folder: Path) -> tuple[int, int] | None:
+    """Which folder it is; None where there is none."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _open_cache(folder: Path) -> Cache:
     header = read_header(folder)
     frames = np.array(open_frames(folder))  # read now: a file that is cut later ends no process
     stride, path = header["stride"], folder / "records.bin"

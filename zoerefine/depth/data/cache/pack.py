@@ -7,6 +7,7 @@ whenever it is needed and keeps nothing.
 
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,14 @@ from zoerefine.base.files.atomic import create_ignored_folder
 from zoerefine.base.files.locks import lock
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import say, warn
-from zoerefine.depth.data.cache.cache import TO_DO, Cache, Records, make_cache, open_cache
+from zoerefine.depth.data.cache.cache import (
+    TO_DO,
+    Cache,
+    PackedAgain,
+    Records,
+    make_cache,
+    open_cache,
+)
 from zoerefine.depth.data.cache.packer import FramePacker, note_record, packing_code
 from zoerefine.depth.data.cache.partial import PartialCache
 from zoerefine.depth.data.dataset import Dataset
@@ -91,7 +99,8 @@ def build_cache(
     folder = root / packer.digest
     # A packed cache never changes, so opening it needs neither its lock nor the right to write.
     if folder.exists() and mode != "rebuild":
-        return _open_packed(folder, mode)
+        with suppress(PackedAgain):  # the lock below waits for the end of it
+            return _open_packed(folder, mode)
     create_ignored_folder(root)
     with lock(Path(f"{folder}.lock")):
         if folder.exists() and mode != "rebuild":  # another process has packed it meanwhile

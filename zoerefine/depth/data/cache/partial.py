@@ -36,6 +36,7 @@ from zoerefine.depth.data.cache.cache import (
     PACKED,
     TO_DO,
     WORD_BYTES,
+    Cache,
     contents_digest,
     open_cache,
     open_frames,
@@ -170,12 +171,11 @@ class PartialCache:
     def copy_unchanged(self) -> None:
         """Copy the records of unchanged files from the older cache that has most of them."""
         others = [path.parent for path in sorted(self.folder.parent.glob("*/cache.json"))]
-        found = [(folder, *self._unchanged_in(folder)) for folder in others]
-        folder, ours, theirs = max(found, key=lambda one: len(one[1]), default=(None, [], []))
-        if folder is None or not len(ours):
+        found = [one for one in map(self._unchanged_in, others) if one and len(one[1])]
+        if not found:
             return
-        say(f"copying {len(ours)} of {len(self.frames)} frames, unchanged since {folder}")
-        old = open_cache(folder)
+        old, ours, theirs = max(found, key=lambda one: len(one[1]))
+        say(f"copying {len(ours)} of {len(self.frames)} frames, unchanged since {old.folder}")
         row = aligned_empty((1, self.packer.stride // WORD_BYTES), np.int64)
         record = row.view(np.uint8)[0]
         for our, their in track(zip(ours, theirs, strict=True), len(ours), "copying", "frame"):
@@ -183,27 +183,28 @@ class PartialCache:
             if record_digest(record) == old.frames["digest"][their].tobytes():
                 self._write(int(our), record, PACKED)
 
-    def _unchanged_in(self, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-        """The frames to pack that an older cache has: their numbers here, and there."""
-        none = np.array([], int), np.array([], int)
+    def _unchanged_in(self, folder: Path) -> tuple[Cache, np.ndarray, np.ndarray] | None:
+        """An older cache, and the frames to pack that it has: their numbers here, and there."""
         try:
             header = read_header(folder)
             if any(header.get(key) != value for key, value in self.packer.settings.items()):
-                return none
-            theirs = open_cache(folder).frames
+                return None
+            old = open_cache(folder)
         except (UserError, KeyError) as error:  # damage there never stops work here
             say(f"no records are copied from {folder}: {error}")
-            return none
+            return None
         if header.get("code") != packing_code():
             say(f"no records are copied from {folder}: other code packed them")
-            return none
+            return None
         to_do = np.flatnonzero(self.frames["state"] == TO_DO)
-        packed = np.flatnonzero(theirs["state"] == PACKED)
+        packed = np.flatnonzero(old.frames["state"] == PACKED)
         # A fingerprint holds the files' names, so equal fingerprints are the same frame.
         _, ours_at, theirs_at = np.intersect1d(
-            self.frames["fingerprint"][to_do], theirs["fingerprint"][packed], return_indices=True
+            self.frames["fingerprint"][to_do],
+            old.frames["fingerprint"][packed],
+            return_indices=True,
         )
-        return to_do[ours_at], packed[theirs_at]
+        return old, to_do[ours_at], packed[theirs_at]
 
     def pack_all(self) -> None:
         """Pack every frame that is not packed yet."""

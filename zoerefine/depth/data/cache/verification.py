@@ -8,7 +8,6 @@ become slower.
 import os
 import threading
 import time
-import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -23,7 +22,13 @@ from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import aligned_empty
 from zoerefine.base.progress import track
-from zoerefine.depth.data.cache.cache import TABLE_DIGEST, Cache, open_cache, read_header
+from zoerefine.depth.data.cache.cache import (
+    TABLE_DIGEST,
+    Cache,
+    MappedRecords,
+    open_cache,
+    read_header,
+)
 from zoerefine.depth.data.cache.packer import record_digest
 
 BACKGROUND_BYTES_PER_S = 2**27  # takes about a quarter of a core
@@ -83,10 +88,9 @@ class StoredRecords:
     """The records of a packed cache as they are on the disk, not through a mapping."""
 
     def __init__(self, cache: Cache) -> None:
-        assert cache.folder is not None
+        assert cache.folder is not None and isinstance(cache.records, MappedRecords)
         self.cache, self.path = cache, cache.folder / "records.bin"
-        self._descriptor = os.open(self.path, os.O_RDONLY)
-        weakref.finalize(self, os.close, self._descriptor)
+        self._file = cache.records  # the file that is in use, also where another takes its place
         self._per_thread = threading.local()
 
     def is_intact(self, index: int) -> bool:
@@ -96,7 +100,7 @@ class StoredRecords:
             self._per_thread.buffer = aligned_empty((stride,), np.uint8)
         buffer = self._per_thread.buffer
         try:
-            count = os.preadv(self._descriptor, [buffer], index * stride)
+            count = os.preadv(self._file.descriptor, [buffer], index * stride)
         except OSError as error:
             raise DamagedCache(f"{self.path} cannot be read: {error.strerror}") from None
         stored = self.cache.frames["digest"][index].tobytes()
