@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 
 from tests.lab.search.gate import GATE
@@ -44,10 +45,11 @@ def ray_start(home, name, *words):
 
 
 def kill_tree(process):
-    """Kill all processes of a node at once, as a power cut does."""
-    for pid in descendants(process.pid):
+    """Kill all processes of a node at once, as a power cut does: none sees another one's end."""
+    pids = descendants(process.pid)
+    for number, pid in product((signal.SIGSTOP, signal.SIGKILL), pids):
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
     process.wait()
 
 

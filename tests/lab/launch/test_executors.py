@@ -6,8 +6,10 @@ separate machines have.
 
 import importlib.util
 import json
+import os
 import signal
 from contextlib import nullcontext
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -156,6 +158,9 @@ def test_when_a_node_dies_its_job_resumes_on_another(  # the last one: it leaves
 
     wait_until(lambda: any(victims()), running)
     path, node = next(victims())
+    launcher = RunDir(path.parent).status().pid
+    os.kill(launcher, signal.SIGKILL)  # a node that ends may lose it first
+    wait_until(lambda: not Path(f"/proc/{launcher}").exists())  # its task has seen that
     kill_tree(nodes[node])
     gate.touch()
     _, errors = running.communicate(timeout=240)

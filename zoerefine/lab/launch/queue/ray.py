@@ -27,6 +27,7 @@ POLL_S = 0.2
 ENDING_S = 120.0  # for all nodes to end where one has failed
 STOP_S = 10.0  # for the others to save a checkpoint where one has died
 FREE_S = 5.0
+NODE_ENDS_S = 10.0  # for a node that ends to kill a task after its launch
 
 
 @contextmanager
@@ -194,6 +195,10 @@ def run_launch(words: list[str], cores: int, place: dict[str, Any]) -> JobOutcom
         try:
             outcome = launch.poll()
             if outcome is not None:
+                if outcome.code == KILLED:
+                    # A node that ends may kill us next. Ray starts the task again only if its
+                    # launch was not reported as killed before that.
+                    time.sleep(NODE_ENDS_S)
                 return outcome
             time.sleep(POLL_S)
         except KeyboardInterrupt:  # this is how Ray cancels a task
