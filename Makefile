@@ -28,7 +28,7 @@ KILLS := 1
 # What oneDNN may use of the processor. A processor that has less ignores the rest.
 PROCESSORS := AVX2 AVX512_CORE AVX512_CORE_BF16
 
-.PHONY: help demo test test-full test-all test-lab durations fuzz test-processors check lint format docs package bench install clean
+.PHONY: help demo test test-full test-all test-nightly test-lab durations fuzz test-processors check lint format docs package bench install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -36,17 +36,20 @@ help: ## list the targets
 demo: install ## run the main job on a small synthetic world (or DATA=folder)
 	@$(BIN)/python -m zoerefine demo $(if $(DATA),--data "$(DATA)")
 
-test: install $(EXTRAS_READY) ## test every behaviour once, without what tests/full.txt lists
-	@ZOEREFINE_TEST_KILLS=$${ZOEREFINE_TEST_KILLS:-$(KILLS)} $(PYTEST) -m "not full" $(SPREAD)
+test: install $(EXTRAS_READY) ## test every behaviour once (without tests/full.txt and nightly.txt)
+	@ZOEREFINE_TEST_KILLS=$${ZOEREFINE_TEST_KILLS:-$(KILLS)} $(PYTEST) -m "not full and not nightly" $(SPREAD)
 
-test-full: install $(EXTRAS_READY) ## run the tests that `make test` leaves out
+test-full: install $(EXTRAS_READY) ## run the tests that tests/full.txt lists
 	@$(PYTEST) -m full $(SPREAD)
 
 test-all: KILLS := 3
-test-all: test test-full ## run every test
+test-all: test test-full ## run every test but those of tests/nightly.txt
+
+test-nightly: install $(EXTRAS_READY) ## run the tests that tests/nightly.txt lists
+	@$(PYTEST) -m nightly $(SPREAD)
 
 test-lab: $(LAB_READY) ## run the quick tier of base and lab in an environment without torch
-	@OMP_NUM_THREADS=1 ZOEREFINE_TEST_KILLS=$(KILLS) $(LAB)/bin/python -m pytest -m "not full" \
+	@OMP_NUM_THREADS=1 ZOEREFINE_TEST_KILLS=$(KILLS) $(LAB)/bin/python -m pytest -m "not full and not nightly" \
 	  --max-worker-restart 0 -p no:cacheprovider $(SPREAD) tests/base tests/lab
 
 durations: ## print which tests grew by more than a third (WRITE=1: make that the new table)

@@ -1,6 +1,7 @@
 """The tiers of tests: what they list exists, a case that is too long for its tier fails."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ CONFTEST = """
 from pathlib import Path
 from tests import durations, tiers
 pytest_plugins = ("tests.durations", "tests.tiers")
-tiers.FULL = Path(__file__).with_name("full.txt")
+tiers.FOLDER = Path(__file__).parent
 tiers.LIMIT_S["quick"] = -1  # every call is longer
 durations.TABLE = Path(__file__).with_name("durations.tsv")
 """
@@ -25,46 +26,47 @@ def test_b(x): pass
 """
 
 
-def test_what_the_full_tier_lists_exists():
-    assert [line for line in tiers.lines() if not tiers.exists(line)] == []
+def test_what_the_tiers_list_exists():
+    listed = [line for name in tiers.LISTED for line in tiers.lines(name)]
+    assert [line for line in listed if not tiers.exists(line)] == []
 
 
 @pytest.fixture
 def suite(tmp_path):
-    """Runs three cases, of which `full.txt` lists one: suite(*options) -> standard output."""
-    files = {"conftest.py": CONFTEST, "full.txt": "test_one.py::*[two]\n", "pytest.ini": "[pytest]",
-             "test_one.py": TESTS, "test_two.py": "def test_c(): pass",
+    """Runs four cases, of which the files list two: suite(*options) -> standard output."""
+    files = {"conftest.py": CONFTEST, "pytest.ini": "[pytest]", "full.txt": "test_one.py::test_b\n",
+             "nightly.txt": "test_one.py::*[two]\n", "test_one.py": TESTS,
+             "test_two.py": "def test_c(): pass",
              "durations.tsv": "5.0\ttest_two.py::test_c\n"}  # fmt: skip
     for name, text in files.items():
         (tmp_path / name).write_text(text)
 
     def run(*options):
         command = [sys.executable, "-m", "pytest", "--rootdir", tmp_path, "-v", tmp_path, *options]
-        return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True).stdout
+        environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # a quicker start
+        pipes = {"capture_output": True, "text": True}
+        return subprocess.run(command, cwd=CHECKOUT, env=environment, **pipes).stdout
 
     return run
 
 
-def test_a_case_that_is_longer_than_its_tier_allows_fails_with_a_sentence(suite):
+def test_long_files_are_first_and_a_case_that_is_too_long_fails_with_a_sentence(suite):
     shown = suite()
-    assert "3 failed, 1 passed" in shown
+    assert "2 failed, 2 passed" in shown
     assert "test_one.py::test_a took 0 s: it is of the quick tier, whose limit is -1 s" in shown
+    assert shown.index("test_c") < shown.index("test_a")
 
 
-def test_the_marker_of_the_full_tier_selects_what_is_listed(suite, tmp_path):
+def test_a_marker_selects_what_is_listed_and_its_durations_are_noted(suite, tmp_path):
     assert "1 passed, 3 deselected" in suite("-m", "full")
+    assert "1 passed, 3 deselected" in suite("-m", "nightly")
     noted = json.loads((tmp_path / ".pytest_cache/v" / durations.NOTED).read_text())
-    assert noted == {"test_one.py::test_b[two]": 0.0}
+    assert noted == {"test_one.py::test_b[one]": 0.0, "test_one.py::test_b[two]": 0.0}
 
 
 def test_without_a_cache_nothing_is_noted(suite, tmp_path):
     assert "1 passed, 3 deselected" in suite("-m", "full", "-p", "no:cacheprovider")
     assert not (tmp_path / ".pytest_cache").exists()
-
-
-def test_long_files_are_first(suite):
-    shown = suite("--collect-only")
-    assert shown.index("test_c") < shown.index("test_a")
 
 
 def test_a_case_that_grew_more_than_the_others_is_named():

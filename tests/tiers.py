@@ -1,6 +1,7 @@
-"""The two tiers of tests: `make test` runs the quick one, `make test-all` the full one as well.
+"""The tiers of tests: `make test` runs the quick one, `make test-all` the full one as well.
 
-`full.txt` lists the cases of the full tier. A case that takes longer than its tier allows fails.
+`full.txt` lists the cases of the full tier, `nightly.txt` those that only `make test-nightly` runs.
+A case that takes longer than its tier allows fails.
 """
 
 import os
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-FULL = Path(__file__).with_name("full.txt")
-LIMIT_S = {"quick": 60, "full": 600}  # of one call
+FOLDER = Path(__file__).parent
+LISTED = "nightly", "full"  # each in a file of its name; the first one that lists a case counts
+LIMIT_S = {"quick": 60, "full": 600, "nightly": 3600}  # of one call
 # Who asks for more kills or damaged inputs than `make test-all` waits longer.
 MORE = ("ZOEREFINE_FUZZ", "ZOEREFINE_REAL_DATA")
 
@@ -19,8 +21,8 @@ MORE = ("ZOEREFINE_FUZZ", "ZOEREFINE_REAL_DATA")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:
-        if tier(item.nodeid) == "full":
-            item.add_marker("full")
+        if (name := tier(item.nodeid)) in LISTED:
+            item.add_marker(name)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,27 +40,31 @@ def crowd():
     return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
+@cache
 def tier(case):
-    """`full` or `quick`."""
-    return "full" if any(pattern.fullmatch(case) for pattern in patterns()) else "quick"
+    """`nightly`, `full` or `quick`."""
+    for name in LISTED:
+        if any(pattern.fullmatch(case) for pattern in patterns(name)):
+            return name
+    return "quick"
 
 
 @cache
-def patterns():
-    return [re.compile(as_regex(line), re.DOTALL) for line in lines()]
+def patterns(name):
+    return [re.compile(as_regex(line), re.DOTALL) for line in lines(name)]
 
 
 @cache
-def lines():
-    """What `full.txt` lists."""
-    texts = FULL.read_text().splitlines()
+def lines(name):
+    """What the file of a tier lists."""
+    texts = (FOLDER / f"{name}.txt").read_text().splitlines()
     return [text for text in texts if text and not text.startswith("#")]
 
 
 def exists(line):
     """Whether the file and the test that a line names are there."""
     path, _, name = line.partition("::")
-    file, test = FULL.parents[1] / path, name.partition("[")[0]
+    file, test = FOLDER.parent / path, name.partition("[")[0]
     return file.is_file() and (test in ("", "*") or f"def {test}(" in file.read_text())
 
 
@@ -71,7 +77,7 @@ def too_slow(case, seconds, name):
     text = (
         f"{case} took {seconds:.0f} s: it is of the {name} tier, whose limit is {LIMIT_S[name]} s"
     )
-    return f"{text}; make it faster" + (f", or list it in tests/{FULL.name}" * (name == "quick"))
+    return f"{text}; make it faster" + (", or list it in tests/full.txt" * (name == "quick"))
 
 
 def asked_for_more():
