@@ -14,6 +14,7 @@ from common.refiner import minimal_manifest, random_refiner
 from common.report import Row, row
 from common.timing import in_turns
 from engines import EAGER, call, eager, pictures
+from graphs import compared
 from rows import failure
 
 from zoerefine.base.errors import UserError
@@ -63,6 +64,7 @@ def one(source: ExportSource, precision: str, path: Path) -> Iterator[Row]:
     check_tolerance(accuracy, kind.NAME, precision)
     yield row(f"{label}: file", path.stat().st_size / 1e6, "MB")
     yield from times(source, engine.forward, reference, label)
+    yield from compared(path, label, [(HEIGHT, WIDTH), (480, 640)], small=False)
     yield row(
         f"{label}: loads and runs in a new process", float(runs_in_new_process(path)), "", 1.0
     )

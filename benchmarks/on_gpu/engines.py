@@ -9,6 +9,7 @@ import torch
 from common.refiner import minimal_manifest, no_calibration, random_refiner
 from common.report import Row, row
 from common.timing import in_turns
+from graphs import compared
 from rows import each
 from torch import Tensor
 
@@ -54,6 +55,8 @@ def aoti(source: ExportSource, precision: str, folder: Path) -> Iterator[Row]:
         with torch.inference_mode():
             ms = in_turns({name: call(forward, frames)}, 2)[name]
         yield row(f"{source.height}x{source.width} batch 1 {name}: p50", float(np.median(ms)), "ms")
+        yield from compared(path_of(source, "aoti", precision, folder), name,
+                            [(source.height, source.width), (480, 640)], small=False)  # fmt: skip
 
 
 def setting(
@@ -137,9 +140,14 @@ def eager(source: ExportSource, precision: str, compiled: bool = False) -> Forwa
 def shipped(source: ExportSource, engine: str, precision: str, folder: Path) -> Forward:
     """An engine of this kind, loaded from its file."""
     kind = engine_kind(engine)
-    path = folder / f"{precision}-{source.height}.{engine}"
+    path = path_of(source, engine, precision, folder)
     save_bundle(kind.build(source, precision), minimal_manifest(kind.NAME, precision), path)
     return load_bundle(path).forward
+
+
+def path_of(source: ExportSource, engine: str, precision: str, folder: Path) -> Path:
+    """Where `shipped` writes an engine's file."""
+    return folder / f"{precision}-{source.height}.{engine}"
 
 
 def cuda_graph(forward: Forward, frames: tuple[Tensor, Tensor]) -> Forward:

@@ -16,6 +16,7 @@ from zoerefine.depth.exporting.source import ExportSource
 NAME = "plain"
 INSTALL = ""
 PARALLEL_CALLS = True
+GRAPHS = 0
 TAKES_ARRAYS = False
 
 __all__ = ["CONTAINER", "allowed_for_auto", "load", "machine_facts", "missing_requirement"]

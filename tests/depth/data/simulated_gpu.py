@@ -60,7 +60,7 @@ class SimulatedGPU:
             elif self.prefers == "side":
                 stream = ready[-1]
             else:
-                stream = self.random.choice(ready)
+                stream = self.random.choices(ready, [one.speed for one in ready])[0]
             stream.work.pop(0)[1]()
             return True
 
@@ -80,7 +80,7 @@ class Stream:
     """Queued work, each with the condition on which it may run."""
 
     def __init__(self, gpu):
-        self.gpu, self.work = gpu, []
+        self.gpu, self.work, self.speed = gpu, [], 1
         gpu.streams.append(self)
 
     def add(self, act, condition=lambda: True):

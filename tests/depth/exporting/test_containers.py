@@ -203,4 +203,4 @@ def test_a_folder_stands_for_the_bundle_that_was_exported_last(run, command):
 
 
 def test_the_face_of_a_kind_is_documented():
-    assert {"CONTAINER", "TAKES_ARRAYS"} <= set(EngineKind.__annotations__)
+    assert {"CONTAINER", "GRAPHS", "TAKES_ARRAYS"} <= set(EngineKind.__annotations__)

@@ -8,6 +8,8 @@ import importlib.util
 import random
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,26 +18,33 @@ import torch
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import PAGE
+from zoerefine.depth.exporting import pinned
+from zoerefine.depth.exporting.engine import Engine
 from zoerefine.depth.infer import pinned_ring
 from zoerefine.depth.infer.engine_threads import EngineThreads
+from zoerefine.depth.infer.refiner import Refiner
 
 SCHEDULES = ["at once", "as late as possible", *range(20)]
 BATCHES, SLOTS = 12, 3
 
-RECORD = "        self.done.record()\n"
-OUTPUTS = "        self.outputs = [\n"
+RECORD = "        self.done.record(torch.cuda.current_stream(device))\n"
+OUTPUTS = "            self.outputs = [\n"
 MUTANTS = {
     "results are read before they are there": {"        self.done.synchronize()\n": ""},
     "results are the slot's memory": {".numpy().copy()": ".numpy()"},
-    "the event comes before the copy of the results": {RECORD: "", OUTPUTS: RECORD + OUTPUTS},
-    "both inputs share one memory": {'self.filled("zoe", zoe)': 'self.filled("rgb", zoe)'},
+    "the event comes before the copy of the results": {
+        RECORD: "",
+        OUTPUTS: "    " + RECORD + OUTPUTS,
+    },
+    "the inputs share one memory": {'f"input {k}"': '"input"'},
 }
 
 
 class SimulatedGPU:
-    """Takes the place of the name `torch` in pinned_ring.py: one stream, and pinned memory."""
+    """Takes the place of the name `torch` in pinned.py: one stream, and pinned memory."""
 
     uint8, from_numpy = torch.uint8, staticmethod(torch.from_numpy)
+    inference_mode, device = nullcontext, torch.device
 
     def __init__(self, schedule):
         self.schedule, self.random = schedule, random.Random(str(schedule))
@@ -49,8 +58,11 @@ class SimulatedGPU:
         return memory
 
     def Event(self, blocking):
-        assert blocking, "waiting for an event that is not blocking occupies a CPU core"
-        return Event(self)
+        return Event(self, blocking)
+
+    def current_stream(self, device):
+        assert str(device) == "cuda"
+        return self
 
     def add(self, act):
         with self.lock:
@@ -65,10 +77,11 @@ class SimulatedGPU:
 
 
 class Event:
-    def __init__(self, gpu):
-        self.gpu, self.recorded, self.reached = gpu, 0, 0
+    def __init__(self, gpu, sleeps):
+        self.gpu, self.sleeps, self.recorded, self.reached = gpu, sleeps, 0, 0
 
-    def record(self):
+    def record(self, stream):
+        assert stream is self.gpu
         self.recorded += 1
         number = self.recorded
         self.gpu.add(lambda: setattr(self, "reached", number))
@@ -82,7 +95,7 @@ class Pinned(torch.Tensor):
     """Host memory whose copies are only queued."""
 
     def to(self, device, non_blocking):
-        assert device == "cuda" and non_blocking
+        assert str(device) == "cuda" and non_blocking
         source = self.as_subclass(torch.Tensor)
         copy = torch.empty(source.shape, dtype=source.dtype)
         self.gpu.add(lambda: copy.copy_(source))
@@ -138,19 +151,20 @@ def is_right(found, number):
 
 @pytest.fixture
 def simulate(monkeypatch):
-    """Let a module run on a simulated GPU: simulate(module, schedule) -> a QueueingEngine."""
+    """A QueueingEngine on a simulated GPU: simulate(schedule), or with a mutant of pinned.py."""
 
-    def make(module, schedule):
+    def make(schedule, module=pinned):
         gpu = SimulatedGPU(schedule)
         monkeypatch.setattr(module, "torch", gpu)
+        monkeypatch.setattr(pinned_ring, "PinnedSlot", module.PinnedSlot)
         return QueueingEngine(gpu)
 
     return make
 
 
-def wrong_batches(module, schedule, simulate):
+def wrong_batches(engine):
     """Batches whose results are wrong at the end, with as many in work as there are slots."""
-    ring = module.PinnedRing(simulate(module, schedule), SLOTS)
+    ring = pinned_ring.PinnedRing(engine, SLOTS)
     started, found = [], []
     for number in range(BATCHES):
         if len(started) == SLOTS:
@@ -162,14 +176,14 @@ def wrong_batches(module, schedule, simulate):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_batch_is_right_whenever_the_gpu_runs(simulate, schedule):
-    assert wrong_batches(pinned_ring, schedule, simulate) == []
+    assert wrong_batches(simulate(schedule)) == []
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_broken_protocol_is_found(simulate, tmp_path, monkeypatch, mutant):
-    text = Path(pinned_ring.__file__).read_text()
+    text = Path(pinned.__file__).read_text()
     for old, new in MUTANTS[mutant].items():
-        assert text.count(old) == 1, "pinned_ring.py has changed: adapt the mutant"
+        assert text.count(old) == 1, "pinned.py has changed: adapt the mutant"
         text = text.replace(old, new)
     path = tmp_path / "pinned_mutant.py"
     path.write_text(text)
@@ -177,12 +191,12 @@ def test_a_broken_protocol_is_found(simulate, tmp_path, monkeypatch, mutant):
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
-    assert wrong_batches(module, "as late as possible", simulate)
+    assert wrong_batches(simulate("as late as possible", module))
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES[:4])
 def test_batches_are_right_through_the_threads_of_the_pipeline(simulate, schedule):
-    engine = simulate(pinned_ring, schedule)
+    engine = simulate(schedule)
     with EngineThreads(engine, outputs=2) as engines:
         futures = [
             engines.submit(*batch(number), lambda outputs, number=number: is_right(outputs, number))
@@ -209,7 +223,10 @@ def test_on_a_cpu_batches_are_stacked_in_aligned_memory():
 
 
 def test_a_start_waits_until_a_slot_is_free(simulate):
-    ring = pinned_ring.PinnedRing(simulate(pinned_ring, "at once"), 1)
+    ring = pinned_ring.PinnedRing(simulate("at once"), 1)
+    slot = ring.free.get()
+    assert slot.done.sleeps, "a wait that does not sleep occupies a CPU core"
+    ring.free.put(slot)
     first = ring.start(*batch(0), outputs=2)
     second = []
     thread = threading.Thread(target=lambda: second.append(ring.start(*batch(1), outputs=2)))
@@ -222,7 +239,7 @@ def test_a_start_waits_until_a_slot_is_free(simulate):
 
 
 def test_a_batch_that_fails_gives_its_slot_back(simulate):
-    engine = simulate(pinned_ring, "at once")
+    engine = simulate("at once")
     ring = pinned_ring.PinnedRing(engine, 1)
 
     def fail(*_):
@@ -235,9 +252,60 @@ def test_a_batch_that_fails_gives_its_slot_back(simulate):
 
 
 def test_only_the_outputs_that_are_needed_are_copied(simulate):
-    engine = simulate(pinned_ring, "at once")
+    engine = simulate("at once")
     ring = pinned_ring.PinnedRing(engine, 1)
     assert len(ring.collect(ring.start(*batch(0), outputs=1))) == 1
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES[:6])
+def test_calls_of_several_threads_have_memory_of_their_own(simulate, schedule):
+    engine = simulate(schedule)
+    calls = pinned.PinnedCalls(torch.device("cuda"))
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda k: calls(engine.outputs, *batch(k)), range(BATCHES)))
+    assert [number for number, one in enumerate(found) if not is_right(one, number)] == []
+    assert calls.free.qsize() <= 4
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("frames", [(), (3,)])
+def test_a_gpu_encodes_the_floats_of_arrays_as_the_cpu_does(simulate, monkeypatch, kind, frames):
+    """Its call waits once, and what it does equals that of an engine on the CPU."""
+    rng = np.random.default_rng(1)
+    rgb = rng.integers(0, 256, (*frames, 4, 6, 3)).astype(np.uint8)
+    zoe = np.ma.masked_less(rng.uniform(-1, 40, (*frames, 4, 6)).astype(kind), 1)
+    on_cpu = Refiner(engine_of("cpu"))
+    expected = [on_cpu(rgb, zoe), *on_cpu.with_confidence(rgb, zoe)]
+    gpu = simulate("at once").gpu
+    waits = []
+    monkeypatch.setattr(Event, "synchronize", lambda event: waits.append(event.sleeps))
+    refiner = Refiner(engine_of("cuda"))
+    found = [refiner(rgb, zoe), *refiner.with_confidence(rgb, zoe)]
+    assert (waits, gpu.work) == ([False, False], [])
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == np.float32
+        np.testing.assert_array_equal(one, other)
+
+
+def engine_of(device):
+    """Its depth is the pseudo depth, its spread half of it."""
+
+    def forward(rgb_u8, zoe_u16):
+        return [zoe_u16, (zoe_u16.int() // 2).to(torch.uint16)]
+
+    def on_arrays(rgb_u8, zoe_u16):
+        return [zoe_u16, zoe_u16 // 2]
+
+    manifest = {"outputs": {"depth": "", "spread": ""}}
+    kind = OnSimulatedGPU if device == "cuda" else Engine
+    return kind(forward, on_arrays, manifest, "", device, 1)
+
+
+class OnSimulatedGPU(Engine):
+    """Tensors are not moved to its device."""
+
+    def outputs(self, rgb_u8, zoe_u16):
+        return self.forward(rgb_u8, zoe_u16)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")

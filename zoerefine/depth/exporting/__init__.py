@@ -3,4 +3,4 @@
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("bundle", "engine", "export", "outputs", "show", "sweep", "triton")
+OPEN = ("bundle", "engine", "export", "outputs", "pinned", "show", "sweep", "triton")

@@ -49,7 +49,7 @@ class Engine:
     Attributes:
         forward: tensors on `device` to all outputs, for batches up to `max(manifest["batches"])`.
         on_arrays: the same for NumPy arrays.
-        device: cpu or cuda.
+        device: cpu, or a GPU with its index.
         parallel_calls: the number of calls at a time that uses the machine best.
     """
 
@@ -156,16 +156,26 @@ def dtype_name(values: Array) -> str:
     return str(values.dtype).removeprefix("torch.")
 
 
-def arrays_by_tensors(forward: "Forward", device: str) -> "ArrayForward":
+def arrays_by_tensors(forward: "Forward", device: "str | torch.device") -> "ArrayForward":
     """A function of NumPy arrays that calls one of tensors on a device."""
     import torch
 
+    if on_gpu(device):
+        from zoerefine.depth.exporting.pinned import PinnedCalls
+
+        calls = PinnedCalls(torch.device(device))
+        return lambda rgb_u8, zoe_u16: calls(forward, rgb_u8, zoe_u16)
+
     def on_arrays(rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> list[np.ndarray]:
-        inputs = (torch.from_numpy(array).to(device) for array in (rgb_u8, zoe_u16))
         with torch.inference_mode():
-            return [output.cpu().numpy() for output in forward(*inputs)]
+            return [one.numpy() for one in forward(*map(torch.from_numpy, (rgb_u8, zoe_u16)))]
 
     return on_arrays
+
+
+def on_gpu(device: "str | torch.device") -> bool:
+    """Whether a device, or its name, is a GPU."""
+    return str(device).startswith("cuda")
 
 
 def tensors_by_arrays(on_arrays: "ArrayForward") -> "Forward":

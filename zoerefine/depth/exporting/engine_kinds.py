@@ -94,6 +94,8 @@ class EngineKind(Protocol):
         PARALLEL_CALLS: True if a CPU is used best by several calls at once with one thread each;
             False if one call uses all cores well.
         CONTAINER: the file format of its bundles.
+        GRAPHS: on a GPU, how many shapes of inputs may have a CUDA graph of the call; 0 if calls
+            cannot be captured.
         TAKES_ARRAYS: True if `load` gives a function of NumPy arrays, and the engine runs without
             torch; False if it gives a function of tensors on the bundle's device.
     """
@@ -102,6 +104,7 @@ class EngineKind(Protocol):
     INSTALL: str
     PARALLEL_CALLS: bool
     CONTAINER: Container
+    GRAPHS: int
     TAKES_ARRAYS: bool
 
     def precisions(self) -> tuple[str, ...]:

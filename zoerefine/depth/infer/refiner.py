@@ -5,6 +5,7 @@ refiner = Refiner.load("runs/demo/latest/best")  # a run, or a bundle such as re
 refined_m = refiner(rgb, zoe_m)
 """
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,14 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
+from zoerefine.depth.exporting.engine import on_gpu
+from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 
 if TYPE_CHECKING:  # importing this file does not import torch
     from torch import Tensor
 
     from zoerefine.depth.exporting.bundle.bundle import Engine
+    from zoerefine.depth.exporting.pinned import PinnedCalls
     from zoerefine.depth.infer.stream import Memory
     from zoerefine.depth.points import MetricPoints
 
@@ -32,6 +36,13 @@ class Refiner:
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
         self.manifest, self.digest = engine.manifest, engine.digest
+        self.pinned: PinnedCalls | None = None
+        if on_gpu(engine.device):
+            import torch
+
+            from zoerefine.depth.exporting import pinned
+
+            self.pinned = pinned.PinnedCalls(torch.device(engine.device))
 
     def __reduce__(self) -> str:
         """Raises `UserError`: an engine belongs to its process."""
@@ -39,7 +50,11 @@ class Refiner:
 
     @classmethod
     def load(
-        cls, path: str | Path, trust: bool = False, room: str | Path | None = None
+        cls,
+        path: str | Path,
+        trust: bool = False,
+        room: str | Path | None = None,
+        cuda_graphs: bool = True,
     ) -> "Refiner":
         """Verify a bundle and load it on the device that it was built for.
 
@@ -48,6 +63,9 @@ class Refiner:
             trust: accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it.
                 Loading it runs it with your rights.
             room: `room.json` of `zoerefine infer --measured`: all depth is corrected by it.
+            cuda_graphs: on a GPU, from the third call with pictures of one size and number on,
+                replay them as one CUDA graph. False: for a program whose other threads wait for the
+                whole GPU (`torch.cuda.synchronize()`) during that third call.
 
         Raises:
             UserError: it is missing or damaged, it is a program that you have not accepted, this
@@ -56,7 +74,7 @@ class Refiner:
         """
         from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
 
-        engine = load_bundle(bundle_of(path), trust)
+        engine = load_bundle(bundle_of(path), trust, cuda_graphs)
         return cls(in_room(engine, room) if room else engine)
 
     def __call__(self, rgb: Any, zoe: Any, points: "MetricPoints | None" = None) -> Any:
@@ -82,8 +100,7 @@ class Refiner:
             return self.with_points(rgb, zoe, points)
         if not isinstance(zoe, np.ndarray):
             return self.refine_tensors(rgb, zoe, with_confidence=False)[0]
-        depth = self.engine(*batch(rgb, zoe))
-        return like(zoe, depth, ZOE_UNIT_M)
+        return self.refine_arrays(rgb, zoe, with_confidence=False)[0]
 
     def with_points(self, rgb: Any, zoe: Any, points: "MetricPoints") -> Any:
         """Refined depth of one picture with metric points: before the engine and after it.
@@ -123,13 +140,11 @@ class Refiner:
         Raises:
             UserError: as a call, and if the bundle's refiner has no confidence.
         """
-        from zoerefine.depth.exporting.outputs import SPREAD_UNITS
-
         if not isinstance(zoe, np.ndarray):
             refined, its_spread = self.refine_tensors(rgb, zoe, with_confidence=True)
             return refined, its_spread
-        depth, spread = self.engine.with_confidence(*batch(rgb, zoe))
-        return like(zoe, depth, ZOE_UNIT_M), like(zoe, spread, 1 / SPREAD_UNITS)
+        depth, spread = self.refine_arrays(rgb, zoe, with_confidence=True)
+        return depth, spread
 
     def stream(self) -> "RefinerStream":
         """A function of one camera's consecutive frames whose depth is steady over time."""
@@ -162,6 +177,20 @@ class Refiner:
         steady_u16, memory = steps(memory, *batch(as_array(rgb), depth))
         steady = like(depth, steady_u16, ZOE_UNIT_M)
         return steady if refined is depth else tensor_like(refined, steady), memory
+
+    def refine_arrays(self, rgb: Any, zoe: np.ndarray, with_confidence: bool) -> list[np.ndarray]:
+        """Depth, and spread if asked for, as arrays. A GPU encodes and decodes floats itself."""
+        if with_confidence:
+            self.engine.require_confidence()
+        if self.pinned and zoe.dtype != np.uint16:
+            rgb_u8, depth = as_array(rgb), np.ma.filled(zoe, 0)
+            check(rgb_u8, depth)
+            call = partial(self.refine_tensors, with_confidence=with_confidence)
+            found = self.pinned(call, *pictures(rgb_u8, depth))
+            return [output.reshape(zoe.shape) for output in found]
+        outputs = self.engine.arrays(*batch(rgb, zoe))[: 1 + with_confidence]
+        units = ZOE_UNIT_M, 1 / SPREAD_UNITS
+        return [like(zoe, output, unit) for output, unit in zip(outputs, units, strict=False)]
 
     def refine_tensors(self, rgb: Any, zoe: Any, with_confidence: bool) -> "list[Tensor]":
         """The same for tensors: depth, and spread if asked for."""
@@ -217,11 +246,14 @@ def batch(rgb: Any, zoe: Any) -> tuple[np.ndarray, np.ndarray]:
     rgb_u8, depth = as_array(rgb), np.ma.filled(zoe, 0)
     check(rgb_u8, depth)
     zoe_u16 = depth if depth.dtype == np.uint16 else ZOEDEPTH.encode(depth)
+    rgb_u8, zoe_u16 = pictures(rgb_u8, zoe_u16)
+    return np.ascontiguousarray(rgb_u8), np.ascontiguousarray(zoe_u16)
+
+
+def pictures(rgb_u8: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One picture or several as a batch: [B, H, W, 3] and [B, H, W]."""
     height, width = depth.shape[-2:]
-    return (
-        np.ascontiguousarray(rgb_u8.reshape(-1, height, width, 3)),
-        np.ascontiguousarray(zoe_u16.reshape(-1, height, width)),
-    )
+    return rgb_u8.reshape(-1, height, width, 3), depth.reshape(-1, height, width)
 
 
 def as_array(values: Any) -> np.ndarray:

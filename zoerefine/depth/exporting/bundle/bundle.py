@@ -10,7 +10,7 @@ import shlex
 import struct
 import zipfile
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import read_regular_file, replacing
@@ -31,6 +31,9 @@ from zoerefine.depth.exporting.engine_kinds import (
     engine_kind,
 )
 from zoerefine.depth.exporting.outputs import OUTPUTS
+
+if TYPE_CHECKING:  # reading a manifest does not import torch
+    import torch
 
 SCHEMA = 6
 MANIFEST = "manifest.json"
@@ -157,11 +160,12 @@ def bundle_of(path: str | Path) -> Path:
     return found
 
 
-def load_bundle(path: str | Path, trust: bool = False) -> Engine:
+def load_bundle(path: str | Path, trust: bool = False, cuda_graphs: bool = True) -> Engine:
     """Verify a bundle, then load it on the device that it was built for.
 
     Args:
         trust: accept a bundle that is code, from elsewhere, and remember its digest.
+        cuda_graphs: on a GPU, replay calls as CUDA graphs if the kind allows it.
 
     Raises:
         UserError: a damaged bundle, an unmet requirement, or code that the user does not trust.
@@ -179,6 +183,18 @@ def load_bundle(path: str | Path, trust: bool = False) -> Engine:
         forward = tensors_by_arrays(on_arrays)
     else:
         forward = cast(Forward, loaded)
+        if device == "cuda":
+            forward, device = of_this_gpu(forward, kind.GRAPHS if cuda_graphs else 0)
         on_arrays = arrays_by_tensors(forward, device)
     calls = usable_cores() if kind.PARALLEL_CALLS and device == "cpu" else 1
     return Engine(forward, on_arrays, manifest, manifest["digest"], device, calls)
+
+
+def of_this_gpu(forward: Forward, graphs: int) -> "tuple[Forward, torch.device]":
+    """A forward function with CUDA graphs for so many shapes, and the GPU that it was loaded on."""
+    import torch
+
+    from zoerefine.depth.exporting.graphed import GraphedForward
+
+    device = torch.device("cuda", torch.cuda.current_device())
+    return GraphedForward(forward, graphs, device) if graphs else forward, device

@@ -31,6 +31,7 @@ NAME = "aoti"
 INSTALL = ""
 PARALLEL_CALLS = False  # torch's loader holds Python's global lock during a call
 CONTAINER = PT2
+GRAPHS = 4
 TAKES_ARRAYS = False
 MODEL = "model"  # the name of a package's only model
 MODEL_FOLDER = f"data/aotinductor/{MODEL}/"
@@ -200,12 +201,16 @@ def load(bundle: Bundle) -> Forward:
 
     Raises `UserError` if torch cannot load it.
     """
-    index = torch.cuda.current_device() if bundle.manifest["device"] == "cuda" else -1
+    on_gpu = bundle.manifest["device"] == "cuda"
+    index = torch.cuda.current_device() if on_gpu else -1
+    # On a GPU torch's own order of calls would let each wait for the last one, and could not be
+    # captured in a CUDA graph. Here one call is queued at a time.
+    alone = on_gpu
     # Not torch._inductor.aoti_load_package: it tries a C++ compiler first, for a warning.
     with tempfile.TemporaryDirectory(prefix="zoerefine-") as folder:
         try:
             loader = torch._C._aoti.AOTIModelPackageLoader(
-                str(unpack(bundle.data, Path(folder))), MODEL, False, 1, index
+                str(unpack(bundle.data, Path(folder))), MODEL, alone, 1, index
             )
         except (OSError, RuntimeError) as error:
             last = str(error).strip().splitlines()[-1]

@@ -22,6 +22,7 @@ NAME = "onnx"
 INSTALL = "pip install 'zoerefine[onnx]'"
 PARALLEL_CALLS = False
 CONTAINER = ONNX
+GRAPHS = 0
 TAKES_ARRAYS = True
 BUILD_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 CPU = "CPUExecutionProvider"

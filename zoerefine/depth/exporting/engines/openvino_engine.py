@@ -32,6 +32,7 @@ NAME = "openvino"
 INSTALL = "pip install 'zoerefine[openvino]'"
 PARALLEL_CALLS = False
 CONTAINER = OPENVINO
+GRAPHS = 0
 TAKES_ARRAYS = False
 XML, WEIGHTS = "engine.xml", "engine.bin"
 

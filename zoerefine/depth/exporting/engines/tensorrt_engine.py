@@ -82,6 +82,7 @@ NAME = "tensorrt"
 INSTALL = "pip install 'zoerefine[tensorrt]'"
 PARALLEL_CALLS = False
 CONTAINER = TORCHSCRIPT
+GRAPHS = 1  # its context is for one shape at a time
 TAKES_ARRAYS = False
 BATCHES = (1, 4, 16)  # that an engine is compared at; it takes all from the first to the last
 PROFILE = (1, 1, 16)  # smallest, best and largest batch: it is tuned for one camera's next frame

@@ -41,6 +41,7 @@ NAME = "tensorrt-rtx"
 INSTALL = "pip install 'zoerefine[tensorrt-rtx]'"
 PARALLEL_CALLS = False
 CONTAINER = TORCHSCRIPT
+GRAPHS = 0  # its stream waits for other streams
 TAKES_ARRAYS = False
 BATCHES = (1, 4, 16)  # that an engine is compared at; it takes all from the first to the last
 PROFILE = (1, 1, 16)  # smallest, best and largest batch: it is tuned for one camera's next frame
