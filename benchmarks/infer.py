@@ -31,7 +31,7 @@ from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.data.synthetic import synthesize
 from zoerefine.depth.exporting.bundle.bundle import Engine, load_bundle
-from zoerefine.depth.infer.engine_threads import engine_pool
+from zoerefine.depth.infer.pipeline import engine_pool
 from zoerefine.depth.infer.results import ResultFolder
 from zoerefine.depth.infer.sources import SourceFrame, open_source
 

@@ -210,10 +210,9 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     from zoerefine.depth.data.metric_points import PointFiles
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
-    from zoerefine.depth.infer.inference import Inference
+    from zoerefine.depth.infer.inference import Inference, points_alone
     from zoerefine.depth.infer.pictures import remove_parts
     from zoerefine.depth.infer.point_cloud import CameraOptions
-    from zoerefine.depth.infer.points_alone import points_alone
     from zoerefine.depth.infer.pseudo import DepthFiles, check_source, load_network_depth
     from zoerefine.depth.infer.results import (
         PSEUDO_DEPTH,

@@ -60,7 +60,7 @@ def open_session(args: argparse.Namespace) -> "Session":
     from zoerefine.base.files.atomic import check_pairs
     from zoerefine.depth.data.dataset import checked_intrinsics
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
-    from zoerefine.depth.infer.points_alone import points_alone
+    from zoerefine.depth.infer.inference import points_alone
     from zoerefine.depth.infer.pseudo import DepthFiles, PseudoDepth, load_network_depth
     from zoerefine.depth.infer.sources import open_source
     from zoerefine.depth.measure.session import Recording, Session

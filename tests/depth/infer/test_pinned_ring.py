@@ -21,7 +21,7 @@ from zoerefine.base.machine.memory import PAGE
 from zoerefine.depth.exporting import pinned
 from zoerefine.depth.exporting.engine import Engine
 from zoerefine.depth.infer import pinned_ring
-from zoerefine.depth.infer.engine_threads import EngineThreads
+from zoerefine.depth.infer.pipeline import EngineThreads
 from zoerefine.depth.infer.refiner import Refiner
 
 SCHEDULES = ["at once", "as late as possible", *range(20)]

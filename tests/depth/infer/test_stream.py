@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from zoerefine.depth.infer import Refiner
-from zoerefine.depth.infer.points_alone import points_alone
+from zoerefine.depth.infer.inference import points_alone
 from zoerefine.depth.infer.stream import step
 
 HEIGHT, WIDTH = 96, 128
@@ -206,7 +206,7 @@ def test_a_stream_of_arrays_does_not_import_torch():
 import sys
 import numpy as np
 from zoerefine.depth.infer import Refiner
-from zoerefine.depth.infer.points_alone import points_alone
+from zoerefine.depth.infer.inference import points_alone
 stream = Refiner(points_alone()).stream()
 for number in range(2):
     stream(np.zeros((48, 64, 3), np.uint8), np.full((48, 64), 500 + number, np.uint16))

@@ -6,13 +6,11 @@ __all__ = ["Refiner"]
 
 # What other packages import from here; the rest is this package's own.
 OPEN = (
-    "engine_threads",
     "evaluate",
     "inference",
     "pictures",
     "pipeline",
     "point_cloud",
-    "points_alone",
     "pseudo",
     "read_ahead",
     "refiner",

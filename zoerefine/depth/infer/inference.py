@@ -1,17 +1,30 @@
-"""What an inference works on: its parts, a frame on its way, and what happened to all frames."""
+"""What an inference works on: its parts, a frame on its way, and what happened to all frames.
+
+With --stream frames come in order, clip by clip, and each depends on those before it. A clip is a
+folder of pictures, or a video. The digest of a frame's inputs includes those of all frames before
+it in its clip, so a result is kept only if nothing before it has changed. What the filter remembers
+of a frame follows from the frame's picture and its depth in the files. So a frame whose file is
+missing is made from the one before it, and the same command continues at any frame with the same
+bits.
+"""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from zoerefine.base.progress import say
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
 from zoerefine.depth.exporting.bundle.bundle import Engine
-from zoerefine.depth.infer.clips import Place
+from zoerefine.depth.exporting.engine import tensors_by_arrays
 from zoerefine.depth.infer.pseudo import PseudoDepth
 from zoerefine.depth.infer.results import ResultFolder, digest_of
 from zoerefine.depth.infer.sources import FrameSource, SourceFrame, file_fingerprint
+from zoerefine.depth.infer.stream import Memory, remember, step
+
+POINTS_ALONE = "none: metric points alone"  # in the place of a bundle's digest
+STREAM_VERSION = "stream 1"  # changes when the filter changes
 
 # The finished frames by name, each with the digest of what its files are made from.
 Done = Mapping[str, str]
@@ -46,6 +59,44 @@ class Inference:
     def without_points(self, names: Iterable[str]) -> int:
         """How many of these frames have no points; 0 where no points are used."""
         return sum(self.points.path(name) is None for name in names) if self.points else 0
+
+
+def points_alone() -> Engine:
+    """Inference without a refiner: an engine that takes points and leaves depth as it is.
+
+    Points correct depth before and after it.
+    """
+
+    def pseudo_depth(rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> list[np.ndarray]:
+        return [zoe_u16]
+
+    manifest = {"outputs": ["depth"], "commit": "none", "takes_points": True}
+    return Engine(tensors_by_arrays(pseudo_depth), pseudo_depth, manifest, POINTS_ALONE, "cpu", 1)
+
+
+@dataclass(frozen=True)
+class KeptFrame:
+    """A frame whose files exist already."""
+
+    number: int
+    inputs: str
+    source: SourceFrame
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a frame stands in its clip.
+
+    Attributes:
+        number: of the frame in the source.
+        inputs: the digest of what it and all frames before it in the clip are made from.
+        kept: the last frame before it in the clip whose files exist already; None without one.
+    """
+
+    clip: str
+    number: int
+    inputs: str
+    kept: KeptFrame | None
 
 
 @dataclass(frozen=True)
@@ -109,3 +160,58 @@ class InferenceSummary:
         rate = f", {len(self.written) / self.seconds:.1f} frames/s" if self.written else ""
         counts = f"{len(self.written)} frames refined, {len(self.kept)} kept"
         return f"{counts}, {len(self.left_out)} left out{rate}"
+
+
+class ClipOrder:
+    """Finds the places of a source's frames, which must come in order."""
+
+    def __init__(self) -> None:
+        self.last: Place | None = None
+
+    def place_of(self, frame: SourceFrame, inputs: str) -> Place:
+        """The place of the next frame.
+
+        Args:
+            inputs: the digest of what this frame alone is made from.
+        """
+        clip, last = str(Path(frame.name).parent), self.last
+        number = last.number + 1 if last else 0
+        follows = last is not None and last.clip == clip
+        before, kept = (last.inputs, last.kept) if last and follows else ("", None)
+        self.last = Place(clip, number, digest_of(STREAM_VERSION, before, inputs), kept)
+        return self.last
+
+    def keep(self, frame: SourceFrame) -> None:
+        """Note that the files of the last frame exist already."""
+        assert self.last
+        last = self.last
+        self.last = replace(last, kept=KeptFrame(last.number, last.inputs, frame))
+
+
+class ClipFilter:
+    """Makes the depth of frames steady, which must come in order. Some may be missing."""
+
+    def __init__(self, results: ResultFolder) -> None:
+        self.results = results
+        self.last: Place | None = None
+        self.memory: Memory | None = None
+
+    def steady(self, place: Place, rgb_u8: np.ndarray, refined_u16: np.ndarray) -> np.ndarray:
+        """Steady depth of the next frame, uint16 [H, W], from its picture and refined depth.
+
+        Raises `UserError` if the files of a kept frame before it are no longer there, or others.
+        """
+        follows = self.last is not None and self.last.clip == place.clip
+        newest = self.last.number if self.last and follows else -1
+        if place.kept and place.kept.number > newest:
+            self.memory = self.memory_of(place.kept)
+        elif not follows:
+            self.memory = None
+        self.last = place
+        steady_u16, self.memory = step(self.memory, rgb_u8, refined_u16)
+        return steady_u16
+
+    def memory_of(self, kept: KeptFrame) -> Memory:
+        """What is remembered of a frame whose files exist."""
+        depth_u16 = self.results.read_depth(kept.source.name, kept.inputs)
+        return remember(kept.source.read(), depth_u16)

@@ -24,8 +24,7 @@ from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.readers import stated_encoding
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
-from zoerefine.depth.infer.inference import Done, Inference
-from zoerefine.depth.infer.points_alone import LABEL as POINTS_ALONE
+from zoerefine.depth.infer.inference import POINTS_ALONE, Done, Inference
 from zoerefine.depth.infer.results import BUNDLE, COMMIT, INPUTS, ResultFolder, has_provenance
 from zoerefine.depth.infer.sources import FrameSource, SourceFrame
 from zoerefine.depth.pictures import depth_colors, panel

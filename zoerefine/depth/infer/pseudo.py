@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +12,9 @@ from zoerefine.base.files.own import refuse_foreign
 from zoerefine.base.progress import say
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
+from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.data.networks.source import (
+    DepthNetwork,
     PseudoSource,
     one_source,
     source_from_json,
@@ -23,9 +24,6 @@ from zoerefine.depth.data.networks.source import (
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.results import INPUTS, has_provenance
 from zoerefine.depth.infer.sources import file_fingerprint
-
-if TYPE_CHECKING:
-    from zoerefine.depth.data.networks.network import DepthNetwork
 
 MODEL = "zoerefine-depth-network"
 
@@ -66,7 +64,7 @@ class NetworkDepth:
     folder: Path
     name: str
     version: str
-    network: "DepthNetwork"
+    network: DepthNetwork
 
     def path(self, name: str) -> Path:
         """The file of a frame."""
@@ -109,10 +107,8 @@ PseudoDepth = DepthFiles | NetworkDepth
 def load_network_depth(name: str, folder: Path) -> NetworkDepth:
     """A depth network by its name; its output is kept in `folder`.
 
-    Raises as `zoerefine.depth.data.networks.kinds.load_network`.
+    Raises as `zoerefine.depth.data.networks.load_network`.
     """
-    from zoerefine.depth.data.networks.kinds import load_network
-
     network = load_network(name)
     return NetworkDepth(folder, name, f"{name}\n{network.source.digest}", network)
 

@@ -9,8 +9,13 @@ from functools import partial
 from types import TracebackType
 
 from zoerefine.base.errors import UserError
-from zoerefine.depth.infer.clips import ClipOrder, Place
-from zoerefine.depth.infer.inference import FrameInWork, Inference, InferenceSummary
+from zoerefine.depth.infer.inference import (
+    ClipOrder,
+    FrameInWork,
+    Inference,
+    InferenceSummary,
+    Place,
+)
 from zoerefine.depth.infer.sources import FrameSource, SourceFrame
 
 # A waiting frame has 9 bytes a pixel: RGB, pseudo depth, refined depth and spread. While an engine

@@ -22,9 +22,8 @@ from zoerefine.base.machine.memory import free_memory
 from zoerefine.base.progress import Progress, bar, say
 from zoerefine.depth.data.metric_points import NO_POINTS
 from zoerefine.depth.exporting.bundle.bundle import Engine
-from zoerefine.depth.infer.engine_threads import EngineThreads
 from zoerefine.depth.infer.inference import FrameInWork
-from zoerefine.depth.infer.pipeline import MEMORY_SHARE, refine_in_threads, run_ahead
+from zoerefine.depth.infer.pipeline import MEMORY_SHARE, EngineThreads, refine_in_threads, run_ahead
 from zoerefine.depth.infer.read_ahead import (
     BYTES_PER_PIXEL,
     FrameMemory,
