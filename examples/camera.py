@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import cv2
 import numpy as np
 
-from zoerefine.depth.data.networks.kinds import load_network
+from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.infer import Refiner
 
 

@@ -17,7 +17,7 @@ from tests.processes import git
 from zoerefine.base.config import load_config
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.metric_points import read_points
-from zoerefine.depth.data.networks.kinds import load_network
+from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.exporting.bundle.bundle import copy_bundle, load_bundle, read_bundle
 from zoerefine.depth.points.measured_file import read_measured
 from zoerefine.depth.training.checkpoint import CheckpointWriter, load_checkpoint

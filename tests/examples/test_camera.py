@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from zoerefine.depth.data.networks.kinds import load_network
+from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.infer import Refiner
 
 pytest.importorskip("transformers", reason="transformers is not installed")

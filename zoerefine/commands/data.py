@@ -191,8 +191,8 @@ def inspect(args: argparse.Namespace) -> int:
 def pseudo(args: argparse.Namespace) -> None:
     """Write the pseudo depth that is missing."""
     from zoerefine.depth.data.layouts.readers import open_dataset
+    from zoerefine.depth.data.networks import load_network
     from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth
-    from zoerefine.depth.data.networks.kinds import load_network
 
     dataset = open_dataset(args.folder)
     missing = any(frame.zoe is None for frame in dataset.frames)

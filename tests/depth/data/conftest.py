@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from zoerefine.cli import main
-from zoerefine.depth.data.networks.network import DepthNetwork
-from zoerefine.depth.data.networks.source import PseudoSource
+from zoerefine.depth.data.networks.source import DepthNetwork, PseudoSource
 
 
 @pytest.fixture

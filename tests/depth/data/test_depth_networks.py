@@ -16,8 +16,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.layouts.readers import open_dataset
-from zoerefine.depth.data.networks import zoedepth
-from zoerefine.depth.data.networks.kinds import load_network
+from zoerefine.depth.data.networks import load_network, zoedepth
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed here")
 

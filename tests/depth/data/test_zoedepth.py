@@ -15,9 +15,8 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.layouts.readers import open_dataset
-from zoerefine.depth.data.networks import zoedepth
+from zoerefine.depth.data.networks import load_network, zoedepth
 from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth
-from zoerefine.depth.data.networks.kinds import load_network
 from zoerefine.depth.data.networks.zoedepth import in_half_precision, model_of, predict, prepare
 
 pytest.importorskip("transformers", reason="transformers is not installed here")
@@ -58,10 +57,10 @@ def test_frames_without_pseudo_depth_get_the_networks(model, incomplete, data_co
 
 SLOW = """
 import sys, time
-from zoerefine.depth.data.networks.kinds import load_network
+from zoerefine.depth.data.networks import load_network
 from tests.depth.data.conftest import constant_network
 from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth
-from zoerefine.depth.data.networks.network import DepthNetwork
+from zoerefine.depth.data.networks.source import DepthNetwork
 from zoerefine.depth.data.layouts.readers import open_dataset
 
 network = constant_network()

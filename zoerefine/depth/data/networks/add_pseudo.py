@@ -14,8 +14,13 @@ from zoerefine.base.progress import bar, say
 from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.layouts.readers import load_layout
-from zoerefine.depth.data.networks.network import DepthNetwork
-from zoerefine.depth.data.networks.source import UNKNOWN, PseudoSource, source_of, write_source
+from zoerefine.depth.data.networks.source import (
+    UNKNOWN,
+    DepthNetwork,
+    PseudoSource,
+    source_of,
+    write_source,
+)
 
 
 def add_pseudo_depth(dataset: Dataset, network: DepthNetwork, batch: int) -> int:

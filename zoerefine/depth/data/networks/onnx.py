@@ -27,8 +27,12 @@ from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.depth.data.cache.decode import resize_rgb
 from zoerefine.depth.data.layouts.recordings import read_text
-from zoerefine.depth.data.networks.network import DepthNetwork, no_network, relative_depth
-from zoerefine.depth.data.networks.source import PseudoSource
+from zoerefine.depth.data.networks.source import (
+    DepthNetwork,
+    PseudoSource,
+    no_network,
+    relative_depth,
+)
 
 SUFFIXES = ".json", ".yaml"
 UNITS = ("m", "mm", "1/m", "relative")

@@ -1,4 +1,4 @@
-"""What predicted pseudo depth: a name and a digest, in a file `pseudo.json` beside the depth.
+"""What predicts pseudo depth: its name and digest, in a file `pseudo.json` beside the depth.
 
 The file states the source of all pseudo depth in its folder and below, up to the next pseudo.json.
 Depth without one is of unknown origin.
@@ -6,16 +6,19 @@ Depth without one is of unknown origin.
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json, write_json
 from zoerefine.base.files.own import JSON_MARK
 from zoerefine.base.progress import say
 from zoerefine.base.texts import visible
+from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 FILE = "pseudo.json"
 MOST_BYTES = 2**16  # of the file
@@ -150,3 +153,32 @@ def one_source(sources: set[PseudoSource], what: str) -> PseudoSource:
         say(f"{what}: a part of the pseudo depth is of {known[0]}, the rest of unknown origin")
         return UNKNOWN
     return known[0] if known else UNKNOWN
+
+
+@dataclass(frozen=True)
+class DepthNetwork:
+    """A network that predicts metric depth.
+
+    Attributes:
+        source: its name and digest.
+        predict: pictures of one size, uint8 [B, H, W, 3] RGB, to depth, float32 [B, H, W], metres.
+    """
+
+    source: PseudoSource
+    predict: Callable[[np.ndarray], np.ndarray]
+
+
+def no_network(name: str, reason: str) -> UserError:
+    """The error for something that cannot be loaded."""
+    return UserError(
+        f"no depth network in {name} ({reason}): give a folder with its config.json and "
+        f"model.safetensors, a name on the hub such as {ZOEDEPTH_MODEL}, or an ONNX file"
+    )
+
+
+def relative_depth(name: str, kind: str) -> UserError:
+    """The error for a network without metres."""
+    return UserError(
+        f"{name} ({kind}) predicts relative depth, which has no unit: its scale and offset differ "
+        "from picture to picture, so there are no metres to refine; give a metric model"
+    )

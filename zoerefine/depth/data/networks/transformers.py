@@ -1,7 +1,7 @@
 """Metric depth networks of Hugging Face transformers.
 
-ZoeDepth is run by `zoedepth.py` and Depth Pro by `depth_pro.py`. All others are run with the image
-processor that belongs to them, which also resizes their depth to the picture's size.
+ZoeDepth is run by `zoedepth.py` and Depth Pro by `predict_depth_pro`. All others are run with the
+image processor that belongs to them, which also resizes their depth to the picture's size.
 """
 
 import hashlib
@@ -12,20 +12,28 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.machine.device import pick_device
 from zoerefine.base.texts import one_line, visible
-from zoerefine.depth.data.networks import depth_pro, zoedepth
-from zoerefine.depth.data.networks.network import DepthNetwork, no_network, relative_depth
-from zoerefine.depth.data.networks.source import PseudoSource
+from zoerefine.depth.data.networks import zoedepth
+from zoerefine.depth.data.networks.source import (
+    DepthNetwork,
+    PseudoSource,
+    no_network,
+    relative_depth,
+)
 
 METRIC = ("zoedepth", "depth_pro", "glpn")  # model types that predict metres, whatever the weights
 RELATIVE = ("dpt",)
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
 # Keys of these files that do not decide depth, and differ where the same network is saved again.
 WRITTEN_BY = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "architectures")
+MEAN = STD = 0.5  # of Depth Pro's pictures
+LEAST_INVERSE, MOST_INVERSE = 1e-4, 1e4  # of its depth, per metre
 
 
 def load_transformers(name: str) -> DepthNetwork:
@@ -43,7 +51,7 @@ def load_transformers(name: str) -> DepthNetwork:
         model = zoedepth.model_of(network, device)
         return DepthNetwork(source, partial(zoedepth.predict, model))
     if network.config.model_type == "depth_pro":
-        return DepthNetwork(source, partial(depth_pro.predict, network, device))
+        return DepthNetwork(source, partial(predict_depth_pro, network, device))
     return DepthNetwork(source, partial(predict, network, image_processor(name), device))
 
 
@@ -111,6 +119,34 @@ def predict(network: Any, processor: Any, device: torch.device, pictures: np.nda
     found = processor.post_process_depth_estimation(network(**inputs), target_sizes=sizes)
     depths = [one["predicted_depth"].float().reshape(height, width) for one in found]
     return torch.stack(depths).cpu().numpy()
+
+
+@torch.inference_mode()
+def predict_depth_pro(network: Any, device: torch.device, pictures: np.ndarray) -> np.ndarray:
+    """`predict` with Depth Pro.
+
+    The steps before and after the network are those of its image processor, which needs
+    torchvision; these need torch alone.
+    """
+    rgb_u8 = torch.from_numpy(pictures).to(device)
+    rgb = (rgb_u8.permute(0, 3, 1, 2).float() / 255 - MEAN) / STD
+    side = round(network.config.patch_size / min(network.config.scaled_images_ratios))
+    prepared = F.interpolate(rgb, (side, side), mode="bilinear", align_corners=False)
+    found = network(pixel_values=prepared)
+    inverse = found.predicted_depth[:, None].float()
+    if found.field_of_view is not None:
+        inverse = inverse * width_over_focal_length(found.field_of_view.float())
+    size = pictures.shape[1:3]
+    inverse = F.interpolate(inverse, size, mode="bilinear", align_corners=False)
+    return (1 / inverse.clamp(LEAST_INVERSE, MOST_INVERSE))[:, 0].cpu().numpy()
+
+
+def width_over_focal_length(field_of_view: Tensor) -> Tensor:
+    """Of the picture, [B, 1, 1, 1], from the horizontal field of view in degrees, [B].
+
+    The network predicts inverse depth as if the focal length were the picture's width.
+    """
+    return 2 * torch.tan(torch.deg2rad(field_of_view) / 2).view(-1, 1, 1, 1)
 
 
 def name_of(name: str) -> str:
