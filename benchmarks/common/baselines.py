@@ -10,7 +10,7 @@ from zoerefine.depth.data.loading.augment import Augmentation
 from zoerefine.depth.data.loading.prefetch import DeviceBatch, Prefetcher
 from zoerefine.depth.data.loading.sampler import OrderOptions
 from zoerefine.depth.metrics import valid_pixels
-from zoerefine.depth.model.unet import ResNetUNet
+from zoerefine.depth.model.networks import ResNetUNet
 from zoerefine.depth.training.trainer import Trainer
 
 RIDGES = (1e-2, 1e-1, 1.0, 10.0)

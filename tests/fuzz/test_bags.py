@@ -14,7 +14,7 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode
 from tests.depth.ros.bags import camera, random_frames, write_bag
 from tests.fuzz.limits import bounded, damaged, fuzzed
 from zoerefine.base.errors import UserError
-from zoerefine.depth.ros.bag_reader import open_bag
+from zoerefine.depth.ros.bag_files import open_bag
 from zoerefine.depth.ros.refine_bag import decode
 from zoerefine.depth.ros.stamp_pairs import paired
 from zoerefine.depth.ros.topics import find_topics

@@ -79,9 +79,9 @@ def import_part(place: str) -> Any:
 NETWORKS = Registry(
     "network",
     {
-        "small": "zoerefine.depth.model.small:SmallUNet",
-        "guided": "zoerefine.depth.model.guided:GuidedUNet",
-        "unet": "zoerefine.depth.model.unet:ResNetUNet",
+        "small": "zoerefine.depth.model.networks:SmallUNet",
+        "guided": "zoerefine.depth.model.networks:GuidedUNet",
+        "unet": "zoerefine.depth.model.networks:ResNetUNet",
     },
     outside=True,
 )

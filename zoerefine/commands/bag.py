@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv)
     check(args)
 
-    from zoerefine.depth.ros.bag_writer import is_done, new_bag
+    from zoerefine.depth.ros.bag_files import is_done, new_bag
     from zoerefine.depth.ros.refine_bag import refine_bag
 
     with prepared(args) as job:
@@ -131,7 +131,7 @@ def prepared(args: argparse.Namespace) -> "Iterator[BagJob]":
     from zoerefine.base.progress import say
     from zoerefine.base.texts import visible
     from zoerefine.depth.infer.results import check_writable
-    from zoerefine.depth.ros.bag_reader import open_bag
+    from zoerefine.depth.ros.bag_files import open_bag
     from zoerefine.depth.ros.refine_bag import BagJob
     from zoerefine.depth.ros.topics import find_topics
 

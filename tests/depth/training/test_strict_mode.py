@@ -12,7 +12,7 @@ from tests.depth.training.strict_mode import REFUSED, StrictCuda, documented
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.device import DTYPES
 from zoerefine.base.registries import LOSS_TERMS, NETWORKS
-from zoerefine.depth.training.stopping import explained_failures
+from zoerefine.depth.training.ending import explained_failures
 
 ROOT = Path(__file__).resolve().parents[3]
 

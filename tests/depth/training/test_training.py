@@ -36,9 +36,9 @@ from zoerefine.depth.training.checkpoint import (
     rename_damaged,
     save_best,
 )
+from zoerefine.depth.training.ending import StopSignals
 from zoerefine.depth.training.job import find_data, run_training
 from zoerefine.depth.training.run_log import RunLog
-from zoerefine.depth.training.stopping import StopSignals
 
 KILLS = kills(1)  # 50 take six minutes
 SCRIPT = Path(__file__).resolve().parents[3] / "platform" / "train.py"

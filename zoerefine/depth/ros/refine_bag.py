@@ -31,8 +31,7 @@ from zoerefine.depth.infer.read_ahead import (
     batches_of_one_size,
     read_ahead,
 )
-from zoerefine.depth.ros.bag_reader import CAMERA_INFO, IMAGE, BagReader, typestore
-from zoerefine.depth.ros.bag_writer import BagWriter
+from zoerefine.depth.ros.bag_files import CAMERA_INFO, IMAGE, BagReader, BagWriter, typestore
 from zoerefine.depth.ros.image_messages import depth_fields, depth_of, rgb_of, size_of
 from zoerefine.depth.ros.stamp_pairs import CameraTopics, DepthFrame, paired
 

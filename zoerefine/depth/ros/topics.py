@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from zoerefine.base.errors import UserError
-from zoerefine.depth.ros.bag_reader import CAMERA_INFO, COMPRESSED_IMAGE, IMAGE, BagReader
+from zoerefine.depth.ros.bag_files import CAMERA_INFO, COMPRESSED_IMAGE, IMAGE, BagReader
 from zoerefine.depth.ros.image_messages import (
     COLOR_ENCODINGS,
     encoding_of,

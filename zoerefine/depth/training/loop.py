@@ -41,17 +41,17 @@ from zoerefine.depth.training.checkpoint import (
     rename_damaged,
     save_best,
 )
-from zoerefine.depth.training.point_inputs import training_transform
-from zoerefine.depth.training.results import final_results
-from zoerefine.depth.training.run_log import RunLog
-from zoerefine.depth.training.step_timer import StepTimer
-from zoerefine.depth.training.stopping import (
+from zoerefine.depth.training.ending import (
     GRAD_NORM,
     StopSignals,
     WatchedStep,
     explained_failures,
+    final_results,
 )
+from zoerefine.depth.training.point_inputs import training_transform
+from zoerefine.depth.training.run_log import RunLog
 from zoerefine.depth.training.trainer import Trainer
+from zoerefine.depth.training.usage import StepTimer
 
 # Called with the epoch and the validation metrics after each evaluation; True ends the run.
 Report = Callable[[int, Mapping[str, float]], bool]

@@ -27,7 +27,6 @@ from zoerefine.depth.model.refiner import ScaleHead, TrainedOutputs
 from zoerefine.depth.pictures import strip
 from zoerefine.depth.training.calibration import calibrate, calibrate_with_points, fit_log_scale
 from zoerefine.depth.training.evaluate import evaluate, evaluate_shuffled
-from zoerefine.depth.training.memory_use import refuse_too_large
 from zoerefine.depth.training.optimizer import WeightAverage, data_parallel, make_optimizer
 from zoerefine.depth.training.point_inputs import with_all_points
 from zoerefine.depth.training.schedule import make_schedule
@@ -36,6 +35,7 @@ from zoerefine.depth.training.start_weights import (
     load_pretrained,
     load_start_weights,
 )
+from zoerefine.depth.training.usage import refuse_too_large
 
 MIN_LOSS_SCALE = 2.0**-16  # of fp16; reached from the initial 2^16 by 32 skipped steps in a row
 SCALE_PICTURES = 512  # training pictures to which the global scale is fitted

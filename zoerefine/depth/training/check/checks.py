@@ -22,11 +22,10 @@ from zoerefine.base.config import Config
 from zoerefine.depth.data.loading.prefetch import DeviceBatch
 from zoerefine.depth.training.check.drawings import draw_batch, draw_rates
 from zoerefine.depth.training.job import prepare
-from zoerefine.depth.training.memory_use import kept_for_gradients, largest_batch
 from zoerefine.depth.training.point_inputs import training_transform
 from zoerefine.depth.training.schedule import GeometricSchedule, Schedule
-from zoerefine.depth.training.step_timer import StepTimer
 from zoerefine.depth.training.trainer import Trainer
+from zoerefine.depth.training.usage import StepTimer, kept_for_gradients, largest_batch
 
 MIN_STEPS, MAX_STEPS = 24, 40  # of a short training
 MIN_SAMPLES = 4  # of a step of a short training
