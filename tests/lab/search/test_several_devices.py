@@ -13,7 +13,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search
 from zoerefine.commands.executor_options import resources_of, settings_of
-from zoerefine.depth.study.rank_process import report_to
+from zoerefine.depth.study.processes import report_to
 from zoerefine.lab.launch.process.tree import processes_of
 from zoerefine.lab.launch.queue.executor import Resources
 from zoerefine.lab.search.driver import open_workers

@@ -1,31 +1,44 @@
 """Trains a run of a study in several processes, one for each of STUDY.DEVICES.
 
-The worker holds the trial and the lock of its run. It starts the processes (`rank_process.py`) by
-torchrun and waits for them. A process that fails ends the training, not the worker.
+The worker holds the trial and the lock of its run. It starts the processes by torchrun and waits
+for them. Each runs this file as a program, and rank 0 reports to the study. A process that fails
+ends the training, not the worker.
 
 A run never has two writers: torchrun keeps the run's lock where its worker is killed, and ends the
 processes. Where torchrun itself is killed, the system kills them.
 """
 
+import argparse
+import ctypes
 import os
+import signal
 import subprocess
 import sys
+import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import write_text
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
 from zoerefine.lab.launch.environment.variables import LIBRARY, python_path
-from zoerefine.lab.launch.process.child import child_setup, interrupt, stop_group
+from zoerefine.lab.launch.process.child import PR_SET_PDEATHSIG, child_setup, interrupt, stop_group
+from zoerefine.lab.launch.process.ending import LOST_CONNECTION
 from zoerefine.lab.launch.process.stops import StopForwarding
 from zoerefine.lab.launch.process.tree import end_processes, job_command
-from zoerefine.lab.search.subject import KILLED, TrialMonitor
+from zoerefine.lab.search.study.criteria import Criteria
+from zoerefine.lab.search.subject import KILLED, ClaimLost, TrialMonitor
 
-PROGRAM = "zoerefine.depth.study.rank_process"
+if TYPE_CHECKING:  # importing this file does not import torch
+    from zoerefine.depth.training.loop import Report
+
+PROGRAM = "zoerefine.depth.study.processes"
 FAILURES = ".failure-of-rank-{}"  # in the run: why a process failed
 
 Training = Callable[[RunDir, bool, int], dict[str, Any]]
@@ -108,3 +121,103 @@ def take_failure(run: RunDir) -> str:
     for path in paths:
         path.unlink()
     return messages[0] if messages else ""
+
+
+def reporting(criteria: Criteria, known: Mapping[str, float], monitor: TrialMonitor) -> "Report":
+    """What a training calls after each evaluation; it ends early where this returns True.
+
+    Args:
+        known: what was known before the training.
+    """
+
+    def report(epoch: int, metrics: Mapping[str, float]) -> bool:
+        is_measured = criteria.objectives[0] in metrics  # else no trial is pruned
+        return monitor.is_pruned(epoch, {**known, **metrics} if is_measured else {})
+
+    return report
+
+
+def main(argv: Sequence[str]) -> int:
+    """As one of the processes, train the run that the arguments name; returns the exit code."""
+    # Killed with torchrun, which alone keeps the run's lock. A checkpoint is whole at any moment.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("study", type=Path)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--test", action="store_true")
+    parser.add_argument("--claim", nargs="*", default=[])
+    args = parser.parse_args(argv)
+    run = RunDir(args.run)
+    try:
+        train_here(RunDir(args.study), run, args.claim, args.test)
+    except KeyboardInterrupt:
+        return 130
+    except ClaimLost:  # its worker finds that, too
+        return 1
+    except Exception as error:
+        if not isinstance(error, UserError):
+            traceback.print_exc()
+        if LOST_CONNECTION.search(str(error)):  # its message, or its death, says why
+            return 1
+        with suppress(OSError):
+            name = FAILURES.format(os.environ.get("RANK", "0"))
+            write_text(run.path / name, str(error) or type(error).__name__)
+        return 1
+    return 0
+
+
+def train_here(study: RunDir, run: RunDir, claim: Sequence[str], test: bool) -> None:
+    """Train as one of the processes; all of them call this."""
+    from zoerefine.base.config import load_config
+    from zoerefine.base.ranks import is_writer, process_group, world_size
+    from zoerefine.depth.data.split import read_split
+    from zoerefine.depth.training.job import find_data, pack
+    from zoerefine.depth.training.loop import train
+    from zoerefine.lab.launch.record import provenance
+
+    with process_group():
+        cfg, shared = load_config(run.config_file), load_config(study.config_file)
+        dataset, _ = find_data(shared)  # all trials have the study's data
+        split = read_split(run.split_file, dataset.scenes)
+        report = None
+        if is_writer():
+            provenance.add(run, processes=world_size())
+            report = report_to(study, run, claim) if claim else None
+        train(cfg, run, pack(shared, dataset), split, report, test)
+
+
+def report_to(study: RunDir, run: RunDir, claim: Sequence[str]) -> Any:
+    """The function that reports to the trial of a claim; see `training.loop.train`."""
+    import optuna
+
+    from zoerefine.base.config import load_config
+    from zoerefine.depth.study.objectives import measure_config
+    from zoerefine.lab.search.study.claims import Claim
+    from zoerefine.lab.search.study.study import Study
+    from zoerefine.lab.search.subjects import open_subject
+    from zoerefine.lab.search.workers.worker import Monitor
+
+    opened = Study(open_subject(study), study)
+    number, identifier = claim
+    trials = opened.optuna.get_trials(deepcopy=False)
+    trial = optuna.Trial(opened.optuna, trials[int(number)]._trial_id)
+    known = measure_config(load_config(run.config_file), opened.criteria.measured)
+    return reporting(opened.criteria, known, Monitor(opened, Claim(trial, {}, run, identifier)))
+
+
+def end_process(code: int) -> NoReturn:
+    """End this process without the interpreter's shutdown, once everything is written.
+
+    After a training with gloo that shutdown has been seen to abort ("terminate called without an
+    active exception"). torchrun then takes the finished training for a failed one.
+    """
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    end_process(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """Our own training as what a study searches: trials train in the worker's process.
 
-Only a trial of several STUDY.DEVICES has processes of its own (`trial_processes`). The others stay
+Only a trial of several STUDY.DEVICES has processes of its own (`processes.py`). The others stay
 in the worker because a new one would import torch for seconds before each trial
 (`benchmarks/launch.py` measures it).
 """
@@ -25,7 +25,7 @@ from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.split import Split
 from zoerefine.depth.metrics import arrow
 from zoerefine.depth.study.objectives import measure, measure_config
-from zoerefine.depth.study.processes import in_processes
+from zoerefine.depth.study.processes import in_processes, reporting
 from zoerefine.depth.training.binding import data_digest, identified
 from zoerefine.depth.training.job import (
     CHECKOUT,
@@ -34,7 +34,6 @@ from zoerefine.depth.training.job import (
     record_provenance,
     train_for_study,
 )
-from zoerefine.depth.training.loop import Report
 from zoerefine.lab.launch.record.provenance import source_facts
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Values
@@ -196,20 +195,6 @@ class InProcessRunner:
         cfg.freeze()
         check_combinations(cfg)
         return cfg
-
-
-def reporting(criteria: Criteria, known: Mapping[str, float], monitor: TrialMonitor) -> Report:
-    """What a training calls after each evaluation; it ends early where this returns True.
-
-    Args:
-        known: what was known before the training.
-    """
-
-    def report(epoch: int, metrics: Mapping[str, float]) -> bool:
-        is_measured = criteria.objectives[0] in metrics  # else no trial is pruned
-        return monitor.is_pruned(epoch, {**known, **metrics} if is_measured else {})
-
-    return report
 
 
 def searched_config(cfg: Config, values: Mapping[str, Any]) -> Config:
