@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from zoerefine.depth.training import checkpoint
-from zoerefine.depth.training import results as final_results
+from zoerefine.depth.training import checkpoint, ending
 from zoerefine.depth.training.calibration import (
     MOST_WORSE,
     STRENGTHS,
@@ -84,11 +83,11 @@ def test_a_kill_during_the_calibration_leaves_a_run_that_ends_with_the_same_bits
     words = ["TRAIN.PRECISION", "fp32", "TRAIN.CALIBRATE", "true"]
     with monkeypatch.context() as patched:
         if moment == "after it":
-            real = final_results.save_best
-            patched.setattr(final_results, "save_best", lambda *of: (real(*of), killed()))
+            real = ending.save_best
+            patched.setattr(ending, "save_best", lambda *of: (real(*of), killed()))
         else:
             patched.setattr(
-                final_results, "save_best",
+                ending, "save_best",
                 lambda *of: patched.setattr(checkpoint, "save_file", killed)
                 or checkpoint.save_best(*of),
             )  # fmt: skip
