@@ -1,11 +1,14 @@
-"""Items that a background thread produces ahead of the code that consumes them."""
+"""Threads that work ahead of the code that consumes their results."""
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -52,6 +55,30 @@ class BackgroundIterator(Generic[T]):
             self.put(None)
         except BaseException as error:
             self.put(error)
+
+
+def produced_ahead(items: Iterable[T], count: int) -> Iterator[T]:
+    """The items of an iterable, of which a thread makes `count` ready before they are needed."""
+
+    def produce(ready: BackgroundIterator[T]) -> None:
+        for item in items:
+            if not ready.put(item):
+                break
+
+    return iter(BackgroundIterator(produce, count))
+
+
+def submitted_ahead(
+    items: Iterable[S], submit: Callable[[S], Future[T]], count: int
+) -> Iterator[T]:
+    """The results of what was submitted for each item, in order, `count` of them ahead."""
+    waiting: deque[Future[T]] = deque()
+    for item in items:
+        waiting.append(submit(item))
+        if len(waiting) > count:
+            yield waiting.popleft().result()
+    for future in waiting:
+        yield future.result()
 
 
 @contextmanager

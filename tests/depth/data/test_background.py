@@ -1,10 +1,11 @@
 """A background iterator: order, capacity, errors, and leaving early."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from zoerefine.base.threads import BackgroundIterator
+from zoerefine.base.threads import BackgroundIterator, produced_ahead, submitted_ahead
 
 
 def count_to(end, seen):
@@ -42,3 +43,23 @@ def test_leaving_early_ends_a_thread_that_waits_to_put():
     assert set(threading.enumerate()) - before
     items.close()
     assert not set(threading.enumerate()) - before
+
+
+def test_an_iterable_is_produced_ahead_in_order():
+    seen = []
+    for number in produced_ahead((seen.append(n) or n for n in range(50)), 2):
+        assert len(seen) <= number + 1 + 2 + 2  # consumed, waiting, one that waits for room, next
+    assert seen == list(range(50))
+
+
+def test_results_come_in_order_and_no_more_are_submitted_than_asked_for():
+    submitted = []
+    with ThreadPoolExecutor(4) as pool:
+
+        def submit(number):
+            submitted.append(number)
+            return pool.submit(lambda: 2 * number)
+
+        for number, doubled in enumerate(submitted_ahead(range(50), submit, 3)):
+            assert doubled == 2 * number
+            assert len(submitted) == min(50, number + 1 + 3)

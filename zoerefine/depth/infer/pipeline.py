@@ -15,12 +15,10 @@ the others are not affected.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -28,6 +26,7 @@ import numpy as np
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import aligned_stack, free_memory
 from zoerefine.base.progress import Progress, bar
+from zoerefine.base.threads import produced_ahead, submitted_ahead
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.inference import ClipFilter, FrameInWork, Inference, InferenceSummary
 from zoerefine.depth.infer.pseudo import NetworkDepth
@@ -43,9 +42,8 @@ if TYPE_CHECKING:  # importing this file does not import torch
     from zoerefine.depth.infer.pinned_ring import PinnedRing
 
 MEMORY_SHARE = 0.25  # of the free memory, for frames between reading and writing
-BATCHES_AHEAD = 2  # per thread
+BATCHES_AHEAD = 2  # of an engine thread, and of the network
 
-S = TypeVar("S")
 T = TypeVar("T")
 # Writes the outputs of a frame, uint16 [H, W] each.
 WriteFrame = Callable[[FrameInWork, list[np.ndarray]], T]
@@ -77,10 +75,7 @@ class EngineThreads:
     def __enter__(self) -> "EngineThreads":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self.calling.shutdown()
         self.collecting.shutdown()
 
@@ -135,9 +130,9 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
         FrameMemory(int(MEMORY_SHARE * free_memory())) as memory,
     ):
         frames = read_ahead(frames_to_read(job, summary), pool, summary.leave_out, memory)
-        batches = run_ahead(batches_of_one_size(frames, batch))
+        batches = produced_ahead(batches_of_one_size(frames, batch), BATCHES_AHEAD)
         if isinstance(job.pseudo, NetworkDepth):
-            batches = run_ahead(with_pseudo_depth(batches, job.pseudo))
+            batches = produced_ahead(with_pseudo_depth(batches, job.pseudo), BATCHES_AHEAD)
         for writing in start_writing(job, engines, batches, pool, memory):
             summary.written += [future.result() for future in writing]
             update_bar(progress, summary)
@@ -188,7 +183,7 @@ def refine_in_threads(
         then = partial(write_batch, batch, pool=pool, write=write)
         return engines.submit(*inputs_of(batch, engines.engine, pool), then)
 
-    return a_few_ahead(batches, submit, engines.ahead)
+    return submitted_ahead(batches, submit, engines.ahead)
 
 
 def refine_as_stream(
@@ -208,7 +203,7 @@ def refine_as_stream(
                 lambda: write_batch(batch, [steady(batch, refined.result(), clips)], pool, write)
             )
 
-        yield from a_few_ahead(batches, submit, engines.ahead)
+        yield from submitted_ahead(batches, submit, engines.ahead)
 
 
 def corrected_by_points(batch: list[FrameInWork], outputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -239,17 +234,6 @@ def inputs_of(
     found = pool.map(hinted, pictures, depths, [frame.points for frame in batch])
     pictures, depths = map(list, zip(*found, strict=True))
     return pictures, depths
-
-
-def a_few_ahead(batches: Iterator[S], submit: Callable[[S], Future[T]], ahead: int) -> Iterator[T]:
-    """The results of what was submitted for each batch, in order."""
-    waiting: deque[Future[T]] = deque()
-    for batch in batches:
-        waiting.append(submit(batch))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    for future in waiting:
-        yield future.result()
 
 
 def write_batch(
@@ -291,13 +275,3 @@ def write_frame(
     finally:
         memory.free(frame.nbytes)
     return frame.name
-
-
-def run_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items of an iterator, which runs in its own thread and a few items ahead."""
-    end = object()
-    with ThreadPoolExecutor(1) as thread:
-        waiting = deque(thread.submit(next, items, end) for _ in range(BATCHES_AHEAD))
-        while (item := waiting.popleft().result()) is not end:
-            waiting.append(thread.submit(next, items, end))
-            yield item  # type: ignore[misc]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.infer.inference import (
@@ -41,10 +40,7 @@ class FrameMemory:
     def __enter__(self) -> "FrameMemory":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._closed = True  # after an error nobody frees memory any more
             self._changed.notify_all()

@@ -20,10 +20,16 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import free_memory
 from zoerefine.base.progress import Progress, bar, say
+from zoerefine.base.threads import produced_ahead
 from zoerefine.depth.data.metric_points import NO_POINTS
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.inference import FrameInWork
-from zoerefine.depth.infer.pipeline import MEMORY_SHARE, EngineThreads, refine_in_threads, run_ahead
+from zoerefine.depth.infer.pipeline import (
+    BATCHES_AHEAD,
+    MEMORY_SHARE,
+    EngineThreads,
+    refine_in_threads,
+)
 from zoerefine.depth.infer.read_ahead import (
     BYTES_PER_PIXEL,
     FrameMemory,
@@ -125,7 +131,7 @@ def refine_bag(job: BagJob, writer: BagWriter, batch: int) -> BagSummary:
         FrameMemory(int(MEMORY_SHARE * free_memory())) as memory,
     ):
         frames = read_ahead(frames_to_read(job, summary), pool, summary.leave_out, memory)
-        batches = run_ahead(batches_of_one_size(frames, batch))
+        batches = produced_ahead(batches_of_one_size(frames, batch), BATCHES_AHEAD)
         make = partial(make_messages, job=job, memory=memory)
         for making in refine_in_threads(engines, batches, pool, make):
             for messages in making:

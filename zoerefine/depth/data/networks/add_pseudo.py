@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb, write_png
 from zoerefine.base.progress import bar, say
+from zoerefine.base.threads import submitted_ahead
 from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.layouts.readers import load_layout
@@ -93,11 +95,7 @@ def read_batches(
 
     parts = [frames[start : start + batch] for start in range(0, len(frames), batch)]
     with ThreadPoolExecutor(1) as reader:
-        ahead = reader.submit(read, parts[0]) if parts else None
-        for number in range(len(parts)):
-            pairs = ahead.result()  # type: ignore[union-attr]
-            if number + 1 < len(parts):
-                ahead = reader.submit(read, parts[number + 1])
+        for pairs in submitted_ahead(parts, partial(reader.submit, read), 1):
             for _, same in groupby(pairs, key=lambda pair: pair[1].shape):
                 group = list(same)
                 yield [frame for frame, _ in group], np.stack([picture for _, picture in group])
