@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.images import check_pixels, picture_size, read_rgb
+from zoerefine.base.files.images import check_pixels, decode_rgb, file_bytes, picture_size
 from zoerefine.depth.data.cache.packer import OrientationWarning
 
 PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
@@ -71,8 +71,9 @@ class PictureFiles:
         orientation = OrientationWarning()
 
         def read(path: Path) -> np.ndarray:
-            orientation.note(path)
-            return read_rgb(path)
+            data = file_bytes(path)
+            orientation.note(path, data)
+            return decode_rgb(data, str(path))
 
         for name, path in self.files.items():
             yield SourceFrame(

@@ -69,9 +69,9 @@ class OrientationWarning:
         self._lock = threading.Lock()
         self.turned = 0
 
-    def note(self, path: Path) -> None:
-        """Look at the tag of a picture that is read."""
-        orientation = exif_orientation(path)
+    def note(self, path: Path, data: bytes | None = None) -> None:
+        """Look at the tag of a picture that is read, in its bytes where they are known."""
+        orientation = exif_orientation(data or path)
         if orientation == UPRIGHT:
             return
         with self._lock:
