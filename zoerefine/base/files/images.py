@@ -11,6 +11,7 @@ object ids of a picture are stored in the same pixel order and have no such tag.
 
 import io
 import struct
+import threading
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from PIL import ExifTags, Image, PngImagePlugin
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import read_regular_file, replacing
+from zoerefine.base.progress import warn
 
 # Limits, checked before memory is taken.
 MAX_PIXELS = 2**25  # 33.5 million, which 8K video does not reach
@@ -105,6 +107,32 @@ def exif_orientation(picture: Path | bytes) -> int:
             return int(image.getexif().get(ExifTags.Base.Orientation, UPRIGHT))
     except (*UNREADABLE, TypeError):  # decoding the file says what is wrong with it
         return UPRIGHT
+
+
+class OrientationWarning:
+    """Warns of the first turned picture; `note` may be called from any thread.
+
+    A viewer turns such a picture, a network and a depth file do not. So depth that was made from
+    the picture as a viewer shows it does not fit the picture as it is read.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.turned = 0
+
+    def note(self, path: Path, data: bytes | None = None) -> None:
+        """Look at the tag of a picture that is read, in its bytes where they are known."""
+        orientation = exif_orientation(data or path)
+        if orientation == UPRIGHT:
+            return
+        with self._lock:
+            self.turned += 1
+            is_first = self.turned == 1
+        if is_first:
+            warn(
+                f"{path} has EXIF orientation {orientation}, which is not applied: its depth must "
+                "have the pixel order of the file (other such pictures are not named)"
+            )
 
 
 def picture_size(path: Path) -> tuple[int, int] | None:

@@ -13,8 +13,13 @@ import cv2
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.images import check_pixels, decode_rgb, file_bytes, picture_size
-from zoerefine.depth.data.cache.packer import OrientationWarning
+from zoerefine.base.files.images import (
+    OrientationWarning,
+    check_pixels,
+    decode_rgb,
+    file_bytes,
+    picture_size,
+)
 
 PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
 DEFAULT_FPS = 24.0  # HabitatDyn's frames per second, where a source does not state its own

@@ -16,6 +16,7 @@ from zoerefine.base.machine.device import compute_dtype, make_deterministic, pic
 from zoerefine.base.progress import Timeline
 from zoerefine.base.ranks import max_over_ranks, rank, world_size
 from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.loading.loader import Loader
 from zoerefine.depth.data.loading.prefetch import DeviceBatch, Prefetcher, Transform
 from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
@@ -240,12 +241,11 @@ class Trainer:
     @torch.no_grad()
     def pictures(self, scenes: tuple[str, ...]) -> Iterator[tuple[str, np.ndarray]]:
         """Name and picture strip of TRAIN.PICTURES frames of some scenes, evenly spaced."""
-        indices = self.cache.indices(scenes)
-        count = min(self.cfg.TRAIN.PICTURES, len(indices))
-        chosen = indices[np.linspace(0, len(indices) - 1, count).round().astype(int)]
-        if not count:
+        chosen = evenly_spaced(self.cache.indices(scenes).tolist(), self.cfg.TRAIN.PICTURES)
+        if not chosen:
             return
-        sampler = Sampler(self.cache, chosen, count, 0, OrderOptions("sequential"))
+        order = OrderOptions("sequential")
+        sampler = Sampler(self.cache, np.array(chosen), len(chosen), 0, order)
         batch = next(iter(self.prefetch(Loader(self.cache, sampler))))
         refined_m = self.weights.eval()(batch.picture01, batch.zoe_m).float()
         for k, index in enumerate(batch.index.tolist()):

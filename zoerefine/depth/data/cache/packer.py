@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import hashlib
-import threading
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from inspect import getfile
@@ -18,8 +17,7 @@ import PIL
 from zoerefine.base.errors import UserError
 from zoerefine.base.files import images
 from zoerefine.base.files.atomic import digest_json
-from zoerefine.base.files.images import UPRIGHT, exif_orientation
-from zoerefine.base.progress import warn
+from zoerefine.base.files.images import OrientationWarning
 from zoerefine.depth.data import depth_codec
 from zoerefine.depth.data.cache import decode
 from zoerefine.depth.data.cache.cache import (
@@ -56,32 +54,6 @@ def jpeg_version() -> str:
         return version("simplejpeg")
     except PackageNotFoundError:
         return "none"
-
-
-class OrientationWarning:
-    """Warns of the first turned picture; `note` may be called from any thread.
-
-    A viewer turns such a picture, a network and a depth file do not. So depth that was made from
-    the picture as a viewer shows it does not fit the picture as it is read.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.turned = 0
-
-    def note(self, path: Path, data: bytes | None = None) -> None:
-        """Look at the tag of a picture that is read, in its bytes where they are known."""
-        orientation = exif_orientation(data or path)
-        if orientation == UPRIGHT:
-            return
-        with self._lock:
-            self.turned += 1
-            is_first = self.turned == 1
-        if is_first:
-            warn(
-                f"{path} has EXIF orientation {orientation}, which is not applied: its depth must "
-                "have the pixel order of the file (other such pictures are not named)"
-            )
 
 
 class FramePacker:

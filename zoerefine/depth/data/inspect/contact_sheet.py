@@ -12,7 +12,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb, write_png
 from zoerefine.base.files.own import MADE_BY
 from zoerefine.depth.data.cache.decode import read_depth, read_zoe
-from zoerefine.depth.data.dataset import Dataset, Frame
+from zoerefine.depth.data.dataset import Dataset, Frame, evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.pictures import color_bar, depth_colors, label_bar
 
@@ -42,8 +42,7 @@ def contact_sheet(dataset: Dataset, path: Path) -> None:
     """
     firsts = {frame.clip: frame for frame in reversed(dataset.frames)}
     frames = sorted(firsts.values(), key=lambda f: (f.scene, f.clip))
-    step = -(-len(frames) // SHEET_CLIPS)
-    cells = [_read_cell(frame, dataset) for frame in frames[::step]]
+    cells = [_read_cell(frame, dataset) for frame in evenly_spaced(frames, SHEET_CLIPS)]
     depths_m = np.concatenate([cell.true_m[cell.true_m > 0] for cell in cells])
     farthest_m = float(np.percentile(depths_m, 99)) if len(depths_m) else USUAL_RANGE_M
     drawn = [_draw_cell(cell, farthest_m) for cell in cells]
