@@ -20,6 +20,7 @@ from zoerefine.commands.options import (
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
+    from zoerefine.depth.data.dataset import Intrinsics
     from zoerefine.depth.exporting.bundle.bundle import Engine
     from zoerefine.depth.infer.inference import Done, Inference
     from zoerefine.depth.infer.pseudo import PseudoDepth
@@ -240,7 +241,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         args.out,
         engine.digest,
         engine.manifest["commit"],
-        CameraOptions(args.intrinsics, args.fov) if args.clouds else None,
+        CameraOptions(intrinsics_of(args), args.fov) if args.clouds else None,
         args.confidence,
         args.colors,
         args.stream,
@@ -271,16 +272,22 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     return Inference(engine, source, pseudo, results, points), room
 
 
+def intrinsics_of(args: argparse.Namespace) -> "Intrinsics | None":
+    """What --intrinsics gives. Raises `UserError` for values that no camera has."""
+    from zoerefine.depth.data.dataset import checked_intrinsics
+
+    return checked_intrinsics(args.intrinsics, "--intrinsics") if args.intrinsics else None
+
+
 def room_for(
     args: argparse.Namespace, engine: "Engine", source: "FrameSource", pseudo: "PseudoDepth"
 ) -> "Room":
     """The calibration of the room by --measured. Says what is in doubt, and what to measure."""
     from zoerefine.base.progress import say
-    from zoerefine.depth.data.dataset import checked_intrinsics
     from zoerefine.depth.infer.room import Room, measure
     from zoerefine.depth.points.measured_file import read_measured
 
-    intrinsics = checked_intrinsics(args.intrinsics, "--intrinsics") if args.intrinsics else None
+    intrinsics = intrinsics_of(args)
     if args.measured.suffix == ".json":
         room = Room.load(args.measured)
         room.check(pseudo.source(source.names), engine, intrinsics)

@@ -321,7 +321,7 @@ def test_confidence_of_a_bundle_without_it_is_one_line_before_anything_is_writte
         (["--range", "0", "nan"], "--range must be two depths in metres"),
         (["--video", "side.mp4", "--fps", "0"], "--fps must be 0.1 to 240, got 0"),
         (["--clouds", "--fov", "180"], "--fov must be between 0 and 180"),
-        (["--clouds", "--intrinsics", "0", "1", "2", "3"], "focal lengths must be above 0"),
+        (["--clouds", "--intrinsics", "0", "1", "2", "3"], "fx and fy above 0"),
         (["--video", "side.avi"], "side.avi: the name must end in .mp4"),
         (["--picture", "side"], "side: the name must end in .png or"),
     ],

@@ -10,10 +10,11 @@ from hypothesis.extra.numpy import arrays
 
 from zoerefine.base.files.images import read_rgb
 from zoerefine.depth.data.cache.decode import read_zoe
-from zoerefine.depth.infer.point_cloud import Camera, CameraOptions, back_project, ply
+from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.infer.point_cloud import CameraOptions, back_project, ply
 
 cameras = st.builds(
-    Camera, st.floats(1, 5000), st.floats(1, 5000), st.floats(-10, 700), st.floats(-10, 700)
+    Intrinsics, st.floats(1, 5000), st.floats(1, 5000), st.floats(-10, 700), st.floats(-10, 700)
 )
 sizes = st.tuples(st.integers(1, 12), st.integers(1, 12))
 depths = sizes.flatmap(lambda size: arrays(np.float64, size, elements=st.floats(0.01, 100)))
@@ -69,7 +70,7 @@ def read_ply(data):
 def test_a_cloud_holds_the_valid_pixels_and_no_others():
     depth_m = np.array([[2.0, 0.0], [0.0, 4.0]])
     rgb = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
-    data = ply(depth_m, rgb, Camera(1, 2, 0.5, 0.5), {"made-by": "a test"})
+    data = ply(depth_m, rgb, Intrinsics(1, 2, 0.5, 0.5), {"made-by": "a test"})
     lines, points, colors = read_ply(data)
     assert "comment made-by a test" in lines
     np.testing.assert_array_equal(points, [[-1, -0.5, 2], [2, 1, 4]])

@@ -1,4 +1,4 @@
-"""Depth as points in space: pinhole cameras, and point clouds as PLY files."""
+"""Depth as points in space: the camera of a picture, and point clouds as PLY files."""
 
 import math
 import re
@@ -9,22 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from zoerefine.base.errors import UserError
+from zoerefine.depth.data.dataset import Intrinsics
 
 HEADER_BYTES = 8192  # at most
 VERTEX = np.dtype([("xyz", "<f4", 3), ("rgb", "u1", 3)])
-
-
-@dataclass(frozen=True)
-class Camera:
-    """A pinhole camera: focal lengths and principal point in pixels.
-
-    Pixel centres have integer coordinates, so the middle of a picture is at (W - 1) / 2.
-    """
-
-    fx: float
-    fy: float
-    cx: float
-    cy: float
 
 
 @dataclass(frozen=True)
@@ -32,36 +20,30 @@ class CameraOptions:
     """What determines the camera of a picture: its calibration, or its field of view.
 
     Attributes:
-        intrinsics: fx, fy, cx, cy in pixels of the pictures as they are. None: square pixels,
-            and the principal point in the middle.
+        intrinsics: of the pictures as they are. None: square pixels, and the principal point in
+            the middle.
         fov_deg: horizontal field of view in degrees, used without intrinsics; HabitatDyn's is 90.
     """
 
-    intrinsics: tuple[float, float, float, float] | None
+    intrinsics: Intrinsics | None
     fov_deg: float
 
     def __post_init__(self) -> None:
         if not 0 < self.fov_deg < 180:
             raise UserError(f"--fov must be between 0 and 180 degrees, got {self.fov_deg:g}")
-        if self.intrinsics and min(self.intrinsics[:2]) <= 0:
-            raise UserError(
-                f"--intrinsics: focal lengths must be above 0, got {self.intrinsics[:2]}"
-            )
 
     def __str__(self) -> str:
-        if self.intrinsics:
-            return "fx {:g} fy {:g} cx {:g} cy {:g}".format(*self.intrinsics)
-        return f"field of view {self.fov_deg:g} degrees"
+        return str(self.intrinsics or f"field of view {self.fov_deg:g} degrees")
 
-    def camera(self, height: int, width: int) -> Camera:
+    def camera(self, height: int, width: int) -> Intrinsics:
         """The camera of a picture of this size."""
         if self.intrinsics:
-            return Camera(*self.intrinsics)
+            return self.intrinsics
         focal = width / 2 / math.tan(math.radians(self.fov_deg) / 2)
-        return Camera(focal, focal, (width - 1) / 2, (height - 1) / 2)
+        return Intrinsics(focal, focal, (width - 1) / 2, (height - 1) / 2)
 
 
-def back_project(depth_m: np.ndarray, camera: Camera) -> np.ndarray:
+def back_project(depth_m: np.ndarray, camera: Intrinsics) -> np.ndarray:
     """Points float [H, W, 3], metres, of depth [H, W], metres along the viewing axis.
 
     x points right, y down, z forward. The point of an invalid pixel (depth 0) is 0.
@@ -72,7 +54,9 @@ def back_project(depth_m: np.ndarray, camera: Camera) -> np.ndarray:
     return np.stack([x, y, depth_m], -1)
 
 
-def ply(depth_m: np.ndarray, rgb: np.ndarray, camera: Camera, comments: Mapping[str, str]) -> bytes:
+def ply(
+    depth_m: np.ndarray, rgb: np.ndarray, camera: Intrinsics, comments: Mapping[str, str]
+) -> bytes:
     """A binary PLY file of the valid pixels, coloured.
 
     Args:
