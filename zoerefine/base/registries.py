@@ -136,8 +136,8 @@ READERS = Registry(
     {
         "habitatdyn": "zoerefine.depth.data.layouts.habitatdyn",
         "frames_csv": "zoerefine.depth.data.layouts.frames_csv",
-        "tum": "zoerefine.depth.data.layouts.tum",
-        "scannet": "zoerefine.depth.data.layouts.scannet",
+        "tum": "zoerefine.depth.data.layouts.tum:LAYOUT",
+        "scannet": "zoerefine.depth.data.layouts.scannet:LAYOUT",
     },
 )
 # In the order in which a file or folder is tried.

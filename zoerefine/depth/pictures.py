@@ -99,18 +99,14 @@ SPREAD_COLORS = "cividis"
 WIDEST_SPREAD = math.log(2)  # the end of the spread's colours: a factor of 2 either way
 INVALID = "0.75"  # grey, for pixels without depth
 INVALID_GREY = 190  # the same of 255
-TITLE_COLUMNS, NAME_COLUMNS = (
-    130,
-    32,
-)  # characters of a line of a panel's title, of a picture's name
+TITLE_COLUMNS, NAME_COLUMNS = 130, 32  # characters of a line of a panel's title, a picture's name
 LEAST_STRIP_WIDTH = 160  # pixels of each picture of a strip
 STRIP_NAMES = "RGB", "pseudo depth", "refined depth", "error of pseudo", "error of refined"
 WORST_ERROR = 0.5  # the end of the error scale, as a share of the true depth
 
 
 @plain_style()
-def panel(
-    path: str | Path,
+def panel_figure(
     rgb: np.ndarray,
     pseudo_m: np.ndarray,
     refined_m: np.ndarray,
@@ -119,11 +115,10 @@ def panel(
     title: str,
     refined_label: str = "refined",
     spread: np.ndarray | None = None,
-) -> None:
-    """Draw RGB and the depths side by side, and below each depth its error.
+) -> Any:
+    """RGB and the depths side by side, and below each depth its error, for `save_panel`.
 
     Args:
-        path: its suffix chooses the format.
         rgb: uint8 [H, W, 3].
         pseudo_m, refined_m, truth_m: float [H, W], metres; 0 marks an invalid pixel. Without
             truth the second row shows the refiner's change instead of errors.
@@ -131,25 +126,6 @@ def panel(
         title: one line above everything.
         spread: float [H, W], half the width of the 90% band in log depth; 0 marks an invalid pixel.
     """
-    figure = panel_figure(
-        rgb, pseudo_m, refined_m, truth_m, pseudo_label, title, refined_label, spread
-    )
-    with replacing(path) as temporary:
-        suffix = Path(path).suffix
-        figure.savefig(temporary, dpi=110, format=suffix[1:], **drawing_options(suffix))
-
-
-def panel_figure(
-    rgb: np.ndarray,
-    pseudo_m: np.ndarray,
-    refined_m: np.ndarray,
-    truth_m: np.ndarray | None,
-    pseudo_label: str,
-    title: str,
-    refined_label: str,
-    spread: np.ndarray | None,
-) -> Any:
-    """The figure of `panel`."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 6.4), layout="constrained")
@@ -179,6 +155,14 @@ def panel_figure(
     for axis in axes.flat:
         axis.set_axis_off()
     return figure
+
+
+@plain_style()
+def save_panel(figure: Any, path: Path) -> None:
+    """Write a figure whole or not at all; the suffix chooses the format."""
+    with replacing(path) as temporary:
+        suffix = path.suffix
+        figure.savefig(temporary, dpi=110, format=suffix[1:], **drawing_options(suffix))
 
 
 def draw_errors(figure: Any, axes: Any, depths: dict[str, np.ndarray], truth_m: np.ndarray) -> None:

@@ -20,7 +20,13 @@ from zoerefine.depth.data.loading.loader import Loader
 from zoerefine.depth.data.loading.prefetch import Prefetcher
 from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
 from zoerefine.depth.metrics import NAMES, picture_metrics, valid_pixels
-from zoerefine.depth.pictures import WORST_ERROR, depth_colors, error_colors, panel
+from zoerefine.depth.pictures import (
+    WORST_ERROR,
+    depth_colors,
+    error_colors,
+    panel_figure,
+    save_panel,
+)
 from zoerefine.depth.training.checkpoint import load_refiner
 from zoerefine.depth.training.job import prepare
 from zoerefine.lab.analysis.diff import run_labels
@@ -92,7 +98,8 @@ def draw_side_by_side(first: Run, second: Run, path: Path) -> None:
     title = f"{cache.frame_name(index)}   |   {cache.label}"
     truth_m = record["depth"] * cache.depth_scale
     left, right = run_labels(first, second)
-    panel(path, record["rgb"], ours, theirs, truth_m, left, title, refined_label=right)
+    figure = panel_figure(record["rgb"], ours, theirs, truth_m, left, title, refined_label=right)
+    save_panel(figure, path)
 
 
 def held_out(run: Run) -> tuple[Cache, np.ndarray]:

@@ -9,13 +9,15 @@ import pytest
 # Both kinds of drawing: a whole analysis, and the panel of an inference or a training.
 DRAW = """
 import sys
+from pathlib import Path
 import numpy as np
 from zoerefine.cli import main
-from zoerefine.depth.pictures import panel
+from zoerefine.depth.pictures import panel_figure, save_panel
 code = main(["analyze", sys.argv[1], "--out", "report"])
 if code == 0:
     depth_m = np.full((24, 32), 2.0)
-    panel("report/panel.png", np.zeros((24, 32, 3), np.uint8), depth_m, depth_m, None, "a", "b")
+    rgb = np.zeros((24, 32, 3), np.uint8)
+    save_panel(panel_figure(rgb, depth_m, depth_m, None, "a", "b"), Path("report/panel.png"))
 sys.exit(code)
 """
 SETTINGS = (

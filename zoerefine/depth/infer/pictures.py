@@ -27,7 +27,7 @@ from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 from zoerefine.depth.infer.inference import POINTS_ALONE, Done, Inference
 from zoerefine.depth.infer.results import BUNDLE, COMMIT, INPUTS, ResultFolder, has_provenance
 from zoerefine.depth.infer.sources import FrameSource, SourceFrame
-from zoerefine.depth.pictures import depth_colors, panel
+from zoerefine.depth.pictures import depth_colors, panel_figure, save_panel
 
 SAMPLED_FRAMES = 24  # evenly spaced
 EVERY_PIXEL = 4  # of these frames' rows and columns is read
@@ -69,8 +69,7 @@ def draw_middle_frame(path: Path, job: Inference, done: Done, truth: Path | None
     """Draw the middle one of the finished frames, compared with its true depth if there is any."""
     frame = next(finished_frames(job.source, {sorted(done)[len(done) // 2]}))
     true = truth / f"{frame.name}.png" if truth else None
-    panel(
-        path,
+    figure = panel_figure(
         frame.read(),
         read_zoe(job.pseudo.path(frame.name)) * ZOE_UNIT_M,
         job.results.read_depth(frame.name, done[frame.name]) * ZOE_UNIT_M,
@@ -79,6 +78,7 @@ def draw_middle_frame(path: Path, job: Inference, done: Done, truth: Path | None
         f"{frame.name}   |   {origin_of(job.engine)}",
         spread=read_spread(job, frame.name, done[frame.name]),
     )
+    save_panel(figure, path)
 
 
 def origin_of(engine: Engine) -> str:

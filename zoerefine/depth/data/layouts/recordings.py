@@ -1,11 +1,15 @@
 """What the layouts of recordings share: each recording is a folder with certain files in it."""
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
+from zoerefine.depth.data.dataset import Clip, Dataset, Frame
+from zoerefine.depth.data.depth_codec import DepthEncoding
 
+PSEUDO = "pseudo"  # the folder of a recording's pseudo depth
 MAX_BYTES = 2**28  # of a list; a line of 100 bytes a frame makes 2.7 million frames
 
 
@@ -36,7 +40,50 @@ def read_text(path: Path) -> str:
     return text.removeprefix("\ufeff")
 
 
-PSEUDO = "pseudo"  # the folder of a recording's pseudo depth
+@dataclass(frozen=True)
+class Recordings:
+    """A `Layout` (`readers.py`) of folders that each are a recording, and a clip.
+
+    Attributes:
+        marks: what a folder must contain to be a recording.
+        read_recording: its frames, and a line for each file without a partner.
+    """
+
+    MARK: str
+    marks: tuple[str, ...]
+    label: str
+    depth_encoding: DepthEncoding
+    read_recording: Callable[[Path], tuple[list[Frame], list[str]]]
+
+    def matches(self, root: Path) -> bool:
+        """Whether a folder has this layout."""
+        return any(recording_folders(root, self.marks))
+
+    def read(self, root: Path) -> Dataset:
+        """Pair the files of all recordings. Raises `UserError` as `read_recording`."""
+        frames, unpaired = [], []
+        for recording in recording_folders(root, self.marks):
+            found, strays = self.read_recording(recording)
+            frames += found
+            unpaired += strays
+        clips = sorted({(frame.clip, frame.scene) for frame in frames})
+        return Dataset(
+            root=root,
+            label=self.label,
+            pseudo_label="pseudo depth",
+            depth_encoding=self.depth_encoding,
+            frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
+            clips=tuple(Clip(name, scene) for name, scene in clips),
+            unpaired=tuple(unpaired),
+        )
+
+    def pseudo_path(self, root: Path, frame: Frame) -> Path:
+        """`pseudo/<the picture's stem>.png` of its recording."""
+        recording = root if has_marks(root, self.marks) else root / frame.clip
+        return recording / PSEUDO / f"{frame.rgb.stem}.png"
+
+    def enter_pseudo(self, root: Path, paths: Mapping[Path, Path]) -> None:
+        """Nothing to enter: files are found by their names."""
 
 
 def recording_folders(root: Path, marks: tuple[str, ...]) -> Iterator[Path]:
@@ -53,12 +100,6 @@ def recording_folders(root: Path, marks: tuple[str, ...]) -> Iterator[Path]:
 def has_marks(folder: Path, marks: tuple[str, ...]) -> bool:
     """Whether a folder is a recording."""
     return all((folder / mark).exists() for mark in marks)
-
-
-def pseudo_file(root: Path, clip: str, rgb: Path, marks: tuple[str, ...]) -> Path:
-    """Where the pseudo depth of a picture belongs: `pseudo/<its stem>.png` of its recording."""
-    recording = root if has_marks(root, marks) else root / clip
-    return recording / PSEUDO / f"{rgb.stem}.png"
 
 
 def files_by_stem(folder: Path, suffix: str) -> dict[str, Path]:

@@ -15,61 +15,21 @@ value of the depth pixel in which its centre lies. No depths are averaged by thi
 """
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.depth.data.dataset import Clip, Dataset, Frame, Intrinsics, checked_intrinsics
+from zoerefine.depth.data.dataset import Frame, Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import MILLIMETRES
 from zoerefine.depth.data.layouts.recordings import (
     PSEUDO,
+    Recordings,
     files_by_stem,
     number_rows,
-    pseudo_file,
-    recording_folders,
 )
 
 RGB, DEPTH = "color", "depth"
 INTRINSICS = "intrinsic/intrinsic_color.txt"
-MARKS = (RGB, DEPTH)
-MARK = "<scene>/color with <scene>/depth"
 NAME_DIGITS = 6  # names are padded, so that their order is that of their numbers
-
-
-def matches(root: Path) -> bool:
-    """Whether a folder has this layout."""
-    return any(recording_folders(root, MARKS))
-
-
-def read(root: Path) -> Dataset:
-    """Pair the files of all recordings by name.
-
-    Raises `UserError` for intrinsics that cannot be used.
-    """
-    frames, unpaired = [], []
-    for recording in recording_folders(root, MARKS):
-        found, strays = _read_recording(recording)
-        frames += found
-        unpaired += strays
-    clips = sorted({(frame.clip, frame.scene) for frame in frames})
-    return Dataset(
-        root=root,
-        label="real frames in ScanNet's folders",
-        pseudo_label="pseudo depth",
-        depth_encoding=MILLIMETRES,
-        frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
-        clips=tuple(Clip(name, scene) for name, scene in clips),
-        unpaired=tuple(unpaired),
-    )
-
-
-def pseudo_path(root: Path, frame: Frame) -> Path:
-    """Where a frame's pseudo depth belongs."""
-    return pseudo_file(root, frame.clip, frame.rgb, MARKS)
-
-
-def enter_pseudo(root: Path, paths: Mapping[Path, Path]) -> None:
-    """Nothing to enter: files are found by their names."""
 
 
 def scene_of(recording: str) -> str:
@@ -77,7 +37,7 @@ def scene_of(recording: str) -> str:
     return re.sub(r"_\d\d$", "", recording)
 
 
-def _read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
+def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
     """Its frames, and a line for each file without a partner."""
     rgb = files_by_stem(recording / RGB, ".jpg")
     depth, pseudo = (files_by_stem(recording / name, ".png") for name in (DEPTH, PSEUDO))
@@ -120,3 +80,12 @@ def _intrinsics(path: Path) -> Intrinsics | None:
         raise UserError(f"{path} is no camera matrix: expected 3 or 4 rows of as many numbers")
     (fx, _, cx, *_), (_, fy, cy, *_) = rows[:2]
     return checked_intrinsics((fx, fy, cx, cy), str(path))
+
+
+LAYOUT = Recordings(
+    "<scene>/color with <scene>/depth",
+    (RGB, DEPTH),
+    "real frames in ScanNet's folders",
+    MILLIMETRES,
+    read_recording,
+)

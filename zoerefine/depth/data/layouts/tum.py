@@ -12,27 +12,24 @@ together if their time stamps are the nearest of each other's, at most 0.02 s ap
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.depth.data.dataset import Clip, Dataset, Frame, Intrinsics, checked_intrinsics
+from zoerefine.depth.data.dataset import Frame, Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import DepthEncoding
 from zoerefine.depth.data.layouts.recordings import (
     PSEUDO,
+    Recordings,
     files_by_stem,
     number_rows,
     numbered_lines,
-    pseudo_file,
-    recording_folders,
 )
 
 RGB_LIST, DEPTH_LIST, PSEUDO_LIST = "rgb.txt", "depth.txt", "pseudo.txt"
 INTRINSICS = "intrinsics.txt"
-MARKS = (RGB_LIST, DEPTH_LIST)
-MARK = "rgb.txt with depth.txt"
 TUM = DepthEncoding(16, 5000, 1.0)
 TOLERANCE_NS = 20_000_000
 MAX_SECONDS = 10**12  # 31,700 years
@@ -46,42 +43,6 @@ class Entry:
     time_ns: int
     path: Path
     place: str  # the list and the line, for messages
-
-
-def matches(root: Path) -> bool:
-    """Whether a folder has this layout."""
-    return any(recording_folders(root, MARKS))
-
-
-def read(root: Path) -> Dataset:
-    """Pair the files of all recordings by their time stamps.
-
-    Raises `UserError`, with file and line, for a list that cannot be used.
-    """
-    frames, unpaired = [], []
-    for recording in recording_folders(root, MARKS):
-        found, unmatched = _read_recording(recording)
-        frames += found
-        unpaired += unmatched
-    clips = sorted({frame.clip for frame in frames})
-    return Dataset(
-        root=root,
-        label="real frames in TUM's format",
-        pseudo_label="pseudo depth",
-        depth_encoding=TUM,
-        frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
-        clips=tuple(Clip(name, name) for name in clips),
-        unpaired=tuple(unpaired),
-    )
-
-
-def pseudo_path(root: Path, frame: Frame) -> Path:
-    """Where a frame's pseudo depth belongs if it is not listed."""
-    return pseudo_file(root, frame.clip, frame.rgb, MARKS)
-
-
-def enter_pseudo(root: Path, paths: Mapping[Path, Path]) -> None:
-    """Nothing to enter: files of the folder are found by their names."""
 
 
 def associate(
@@ -115,7 +76,7 @@ def associate(
     return pairs
 
 
-def _read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
+def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
     """Its frames, and a line for each file without a partner."""
     pictures = _entries(recording / RGB_LIST)
     depths, listed = _entries(recording / DEPTH_LIST), _entries(recording / PSEUDO_LIST)
@@ -189,3 +150,12 @@ def _unmatched(entries: list[Entry], matched: Iterable[Entry], partner: str) -> 
 def _intrinsics(path: Path) -> Intrinsics | None:
     rows = number_rows(path)
     return checked_intrinsics([word for row in rows for word in row], str(path)) if rows else None
+
+
+LAYOUT = Recordings(
+    "rgb.txt with depth.txt",
+    (RGB_LIST, DEPTH_LIST),
+    "real frames in TUM's format",
+    TUM,
+    read_recording,
+)
