@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,7 @@ def read_batches(
 
     parts = [frames[start : start + batch] for start in range(0, len(frames), batch)]
     with ThreadPoolExecutor(1) as reader:
-        for pairs in submitted_ahead(parts, partial(reader.submit, read), 1):
+        for pairs in submitted_ahead(parts, lambda part: reader.submit(read, part), 1):
             for _, same in groupby(pairs, key=lambda pair: pair[1].shape):
                 group = list(same)
                 yield [frame for frame, _ in group], np.stack([picture for _, picture in group])
