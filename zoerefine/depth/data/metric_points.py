@@ -19,6 +19,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import check_pairs
 from zoerefine.base.files.images import read_values
 from zoerefine.base.texts import number
+from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import MILLIMETRES
 from zoerefine.depth.data.layouts.recordings import read_text
 
@@ -145,7 +146,7 @@ def thinned(points: MetricPoints) -> MetricPoints:
     if len(points) <= MAX_POINTS:
         return points
     in_order = np.lexsort((np.rint(points.x), np.rint(points.y)))
-    return points.select(in_order[np.linspace(0, len(points) - 1, MAX_POINTS).round().astype(int)])
+    return points.select(np.array(evenly_spaced(in_order.tolist(), MAX_POINTS)))
 
 
 def zones(values: np.ndarray, path: Path, height: int, width: int) -> MetricPoints:
