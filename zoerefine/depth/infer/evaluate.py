@@ -12,7 +12,7 @@ from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import say, track
-from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
+from zoerefine.depth.data.cache.decode import read_truth_m
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, DepthEncoding
 from zoerefine.depth.data.layouts.readers import stated_encoding
 from zoerefine.depth.infer.inference import Done, Inference
@@ -74,7 +74,7 @@ def rows(
 ) -> list[Tensor] | UserError:
     """A frame's metrics of each side, or the error of a damaged file."""
     try:
-        zoe, refined = read_zoe(job.pseudo.path(name)), job.results.read_depth(name, done[name])
+        zoe, refined = job.depths(name, done[name])
         truth_m = read_truth_m(truth / f"{name}.png", encoding, farthest_m)
         if truth_m.shape != zoe.shape:
             raise UserError(f"{truth / name}.png and {job.pseudo.path(name)} differ in size")

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from zoerefine.base.progress import say
+from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.engine import tensors_by_arrays
@@ -55,6 +56,10 @@ class Inference:
     def points_of(self, name: str, height: int, width: int) -> MetricPoints:
         """The metric points of a frame; none where it has none."""
         return self.points.read(name, height, width) if self.points else NO_POINTS
+
+    def depths(self, name: str, inputs: str) -> tuple[np.ndarray, np.ndarray]:
+        """Pseudo and refined depth of a finished frame, uint16 [H, W]; see `results.read_own`."""
+        return read_zoe(self.pseudo.path(name)), self.results.read_depth(name, inputs)
 
     def without_points(self, names: Iterable[str]) -> int:
         """How many of these frames have no points; 0 where no points are used."""

@@ -18,7 +18,7 @@ from zoerefine.base.files.images import write_png
 from zoerefine.base.files.own import refuse_foreign
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import track
-from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
+from zoerefine.depth.data.cache.decode import read_truth_m
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.readers import stated_encoding
@@ -54,7 +54,7 @@ def range_of_data(job: Inference, done: Done) -> DepthRange:
     """
     depths = []
     for name in evenly_spaced(sorted(done), SAMPLED_FRAMES):
-        for depth in (read_zoe(job.pseudo.path(name)), job.results.read_depth(name, done[name])):
+        for depth in job.depths(name, done[name]):
             depths.append(depth[::EVERY_PIXEL, ::EVERY_PIXEL].ravel())
     valid = np.concatenate(depths)
     valid = valid[valid > 0] * ZOE_UNIT_M
@@ -69,10 +69,11 @@ def draw_middle_frame(path: Path, job: Inference, done: Done, truth: Path | None
     """Draw the middle one of the finished frames, compared with its true depth if there is any."""
     frame = next(finished_frames(job.source, {sorted(done)[len(done) // 2]}))
     true = truth / f"{frame.name}.png" if truth else None
+    zoe, refined = job.depths(frame.name, done[frame.name])
     figure = panel_figure(
         frame.read(),
-        read_zoe(job.pseudo.path(frame.name)) * ZOE_UNIT_M,
-        job.results.read_depth(frame.name, done[frame.name]) * ZOE_UNIT_M,
+        zoe * ZOE_UNIT_M,
+        refined * ZOE_UNIT_M,
         read_truth_m(true, stated_encoding(true.parent)) if true and true.exists() else None,
         "pseudo depth",
         f"{frame.name}   |   {origin_of(job.engine)}",

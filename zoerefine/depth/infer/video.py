@@ -18,7 +18,6 @@ from zoerefine.base.files.atomic import replacing
 from zoerefine.base.files.own import VIDEO_BOX
 from zoerefine.base.plain_matplotlib import load_matplotlib
 from zoerefine.base.progress import track
-from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.infer.inference import Done, Inference
 from zoerefine.depth.infer.pictures import DepthRange, finished_frames, read_spread
@@ -147,8 +146,7 @@ def pictures_of(
     frame: SourceFrame, job: Inference, inputs: str, shown: DepthRange
 ) -> list[np.ndarray]:
     """RGB, both depths and, with confidence, the spread: uint8 [H, W, 3] each."""
-    depths = read_zoe(job.pseudo.path(frame.name)), job.results.read_depth(frame.name, inputs)
-    depths_m = [depth * ZOE_UNIT_M for depth in depths]
+    depths_m = [depth * ZOE_UNIT_M for depth in job.depths(frame.name, inputs)]
     pictures = [depth_colors(depth_m, shown.far_m, shown.near_m) for depth_m in depths_m]
     spread = read_spread(job, frame.name, inputs)
     return [frame.read(), *pictures, *([] if spread is None else [spread_colors(spread)])]
