@@ -96,14 +96,14 @@ import sys, time
 from pathlib import Path
 from zoerefine.depth.infer import sources
 
-read_rgb = sources.read_rgb
+file_bytes = sources.file_bytes
 
 def waiting(path):
     while path.stem == "5" and not Path("go").exists():
         time.sleep(0.01)
-    return read_rgb(path)
+    return file_bytes(path)
 
-sources.read_rgb = waiting
+sources.file_bytes = waiting
 from zoerefine.cli import main
 sys.exit(main(["infer", *sys.argv[1:]]))
 """
