@@ -23,6 +23,8 @@ from tests.slurm import slurm_on_this_machine
 from zoerefine.base.progress import be_quiet
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+# Bytecode of the tests and of zoerefine is kept, also where PYTHONDONTWRITEBYTECODE is set.
+sys.dont_write_bytecode = False
 pytest_plugins = ["tests.tiers", "tests.durations", "tests.without_torch"]
 if find_spec("torch"):
     pytest_plugins += ["tests.depth_fixtures"]

@@ -110,10 +110,21 @@ def is_waiting(run):
     return (run.path / "waits").exists()
 
 
-def shorten(slurm, run):
-    """Make the time limit of a run's job a minute, as an administrator can."""
-    number = run.read_json(run.path / "slurm/submitted.json")["job"]
-    slurm.run("scontrol", "update", f"JobId={number}", "TimeLimit=1")
+@pytest.fixture(params=["signal", "clock"])
+def reach_limit(request, slurm, the_run):
+    """Let the job come to its time limit: send the signal that Slurm sends, or wait for Slurm's.
+
+    An administrator can make the limit of a running job a minute.
+    """
+
+    def reach():
+        number = the_run().read_json(the_run().path / "slurm/submitted.json")["job"]
+        if request.param == "signal":
+            slurm.run("scancel", "--batch", "--signal=USR1", str(number))
+        else:
+            slurm.run("scontrol", "update", f"JobId={number}", "TimeLimit=1")
+
+    return reach
 
 
 def check_end(running, run, undisturbed, starts):
@@ -134,12 +145,12 @@ def check_end(running, run, undisturbed, starts):
 
 @needs_slurm
 def test_a_job_at_its_time_limit_saves_a_checkpoint_and_is_queued_again(
-    slurm, training, launch, the_run, wait_until, undisturbed, tmp_path
+    slurm, training, launch, the_run, wait_until, undisturbed, reach_limit, tmp_path
 ):
     words = training("at stop")
     running = launch(*words, "--time", "5", "--grace", "25", background=True)
     wait_until(lambda: is_waiting(the_run()), running)
-    shorten(slurm, the_run())
+    reach_limit()
     wait_until(lambda: the_run().path.joinpath("slurm/requeued.json").exists(), running)
     (tmp_path / "gate").touch()
     check_end(running, the_run(), undisturbed, starts=2)
@@ -148,12 +159,12 @@ def test_a_job_at_its_time_limit_saves_a_checkpoint_and_is_queued_again(
 
 @needs_slurm
 def test_a_job_that_is_not_queued_again_at_its_time_limit_says_so(
-    slurm, training, launch, the_run, wait_until
+    training, launch, the_run, wait_until, reach_limit
 ):
     words = (*training("at stop"), "--time", "5", "--grace", "25", "--requeues", "0")
     running = launch(*words, background=True)
     wait_until(lambda: is_waiting(the_run()), running)
-    shorten(slurm, the_run())
+    reach_limit()
     _, errors = running.communicate(timeout=180)
     assert running.returncode == 124, errors
     assert "it reached its time limit" in errors.splitlines()[-1]
