@@ -12,6 +12,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.infer.video_damage import damaged_frames, predicted_from
 
 
 def depths(names):
@@ -80,6 +81,56 @@ def test_damaged_frames_of_a_video_are_left_out_and_named(infer, tmp_path, name,
     left_out = set(re.findall(r"left out (\d+): \S+ is damaged at this frame", done.err))
     assert changed <= left_out and len(left_out) < 12  # up to the next key frame
     assert len(names()) == 40 - len(left_out)
+
+
+def test_a_wrong_checksum_that_a_decoder_only_logs_is_damage(tmp_path):
+    video = write_by_av(tmp_path / "a.mkv", "ffv1", level="3", slicecrc="1", g="4")
+    change_packet(video, 5)
+    assert damaged_frames(video) == {5, 6, 7}
+    assert av.logging.get_level() is None  # as it was
+
+
+def test_frames_after_lost_ones_have_other_numbers_and_are_left_out(tmp_path):
+    """The reader of Matroska files goes on with the next cluster, of five seconds."""
+    good = decoded(write_by_av(tmp_path / "a.mkv", "mpeg4", frames=80, g="1"))
+    video = write_by_av(tmp_path / "b.mkv", "mpeg4", frames=80, g="1")
+    start = change_packet(video, 10)
+    data = bytearray(video.read_bytes())
+    data[start - 20 : start + 20] = bytes(40)
+    video.write_bytes(data)
+    found = decoded(video)
+    wrong = {n for n, picture in enumerate(found) if not np.array_equal(picture, good[n])}
+    assert 40 < len(found) < 80 and len(wrong) > 40
+    assert wrong <= damaged_frames(video) <= set(range(9, 80))
+
+
+def test_a_frame_that_is_shown_first_and_decoded_last_counts_as_predicted():
+    """Decoded: a key frame, 4, 2 (from both), the next key frame, 6 (of both), 9 of the new one."""
+    keys = {0: True, 4: False, 2: False, 8: True, 6: False, 9: False}
+    assert predicted_from({4}, keys) == {2, 6}
+
+
+def write_by_av(path, codec, frames=12, **options):
+    """A video of random pictures."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=5, options=options)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        rng = np.random.default_rng(0)
+        for _ in range(frames):
+            picture = cv2.resize(rng.integers(0, 256, (12, 16, 3)).astype(np.uint8), (64, 48))
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, "rgb24")))
+        container.mux(stream.encode())
+    return path
+
+
+def change_packet(path, number):
+    """Change a byte in the middle of a packet; returns where the packet begins."""
+    with av.open(str(path)) as container:
+        packet = list(container.demux(video=0))[number]
+    data = bytearray(path.read_bytes())
+    data[packet.pos + packet.size // 2] ^= 255
+    path.write_bytes(data)
+    return packet.pos
 
 
 def write_video(path, codec, pictures):

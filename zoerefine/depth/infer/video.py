@@ -21,7 +21,8 @@ from zoerefine.base.progress import track
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.infer.inference import Done, Inference
 from zoerefine.depth.infer.pictures import DepthRange, finished_frames, read_spread
-from zoerefine.depth.infer.sources import SourceFrame, load_av
+from zoerefine.depth.infer.sources import SourceFrame
+from zoerefine.depth.infer.video_damage import load_av
 from zoerefine.depth.pictures import (
     COLOR_BAR_HEIGHT,
     LABEL_HEIGHT,
