@@ -50,7 +50,10 @@ ENTRYPOINT ["zoerefine", "infer"]
 
 FROM base AS full
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility,video
-# Compilers for torch.compile and the C++ example; a browser, PostgreSQL and Slurm for tests.
+# `aoti` engines for GPUs are compiled with CUDA's headers: those that torch's packages bring along,
+# and nvidia-cuda-cccl.
+ENV CUDA_HOME=/opt/zoerefine/.venv/lib/python3.11/site-packages/nvidia/cu13
+# Compilers for torch.compile, `aoti` engines and the C++ example; a browser, PostgreSQL and Slurm for tests.
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
@@ -65,7 +68,8 @@ WORKDIR /opt/zoerefine
 COPY --chown=1000:1000 requirements*.lock ./
 RUN python3 -m venv .venv \
  && .venv/bin/pip install --requirement requirements.lock \
- && .venv/bin/pip install --constraint requirements.lock torch-tensorrt==2.13.0
+ && .venv/bin/pip install --constraint requirements.lock torch-tensorrt==2.13.0 \
+      nvidia-cuda-cccl==13.0.85
 RUN for list in requirements-extras.lock requirements-engines.lock requirements-docs.lock \
       requirements-trackers.lock requirements-archive.lock; do \
       .venv/bin/pip install --constraint requirements.lock --requirement "$list" || exit 1; \

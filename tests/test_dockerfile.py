@@ -11,6 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.conftest import CHECKOUT
+from zoerefine.base.registries import ENGINES
 from zoerefine.depth.data.synthetic import synthesize
 
 LINTER = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
@@ -79,6 +80,23 @@ def test_the_image_has_what_the_tests_and_the_launcher_need(stages):
     assert {"gcc", "g++", "cmake", "git", "git-lfs", "make", "npm", "python3-dev"} <= installed
     for packages in re.findall(r"wanted\+=\((.*?)\)", (CHECKOUT / ".ci" / "install").read_text()):
         assert set(packages.split()) <= installed
+
+
+def test_the_image_has_what_every_engine_needs(stages):
+    """Packages of each kind of engine; Python's version is that of Debian 12."""
+    installed = "\n".join(words for name, words in stages["full"] if name == "RUN")
+    lists = [CHECKOUT / name for name in set(re.findall(r"requirements[-\w]*\.lock", installed))]
+    packages = {re.split("==", line)[0] for path in lists for line in path.read_text().splitlines()}
+    packages |= set(re.findall(r"\s([\w-]+)==[\d.]+", installed)) | set(installed.split())
+    needs = {
+        "torchscript": {"torch"}, "openvino": {"openvino"}, "onnx": {"onnxruntime", "onnxscript"},
+        "tensorrt": {"torch-tensorrt"}, "aoti": {"g++", "nvidia-cuda-cccl"},
+        "tensorrt-rtx": {"tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings", "onnxscript"},
+    }  # fmt: skip
+    assert set(needs) == set(ENGINES)
+    assert not set().union(*needs.values()) - packages
+    headers = "CUDA_HOME=/opt/zoerefine/.venv/lib/python3.11/site-packages/nvidia/cu13"
+    assert ("ENV", headers) in stages["full"]
 
 
 def test_every_copied_file_exists(stages):

@@ -2,13 +2,21 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
 import torch
 
+# torch, NumPy, PyYAML, and what torch requires.
+BARE = (
+    "torch", "torchgen", "functorch", "numpy", "numpy.libs", "yaml", "_yaml", "sympy", "mpmath",
+    "networkx", "jinja2", "markupsafe", "fsspec", "filelock", "typing_extensions.py", "setuptools",
+)  # fmt: skip
 ON_GPU = Path(__file__).resolve().parents[3] / "benchmarks" / "on_gpu"
 
 
@@ -85,6 +93,25 @@ def test_a_missing_requirement_is_named_and_the_other_sections_run(hiding, tmp_p
     assert "training: not measured: pip install yacs" in done.stdout
     assert "TensorRT: not measured: a TensorRT engine needs an NVIDIA GPU" in done.stdout
     assert "pip install yacs" in (tmp_path / "rows.jsonl").read_text().splitlines()[0]
+
+
+@NO_GPU
+def test_with_only_torch_numpy_and_yaml_every_section_names_what_it_lacks(tmp_path):
+    venv.create(tmp_path / "bare", with_pip=False)
+    found = sysconfig.get_path("purelib")
+    [bare] = (tmp_path / "bare").glob("lib/python*/site-packages")
+    for name in BARE:
+        if (Path(found) / name).exists():
+            (bare / name).symlink_to(Path(found) / name)
+    command = [tmp_path / "bare" / "bin" / "python", "-W", "ignore", ON_GPU, "--out", tmp_path]
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, env=alone)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    sections = re.findall("^== (.+)$", done.stdout, re.MULTILINE)
+    assert [row["measure"] for row in rows] == sections
+    assert len(sections) == 8
+    assert all(row["note"].startswith("not measured: pip install ") for row in rows)
 
 
 def test_packages_on_the_callers_pythonpath_reach_the_sections(tmp_path):

@@ -131,7 +131,8 @@ class WeightAverage:
         # Not of the calibration: a mean of infinite limits would be NaN.
         means = [n for n, v in ours.items() if v.is_floating_point() and n not in CALIBRATED]
         self._means = [ours[name] for name in means], [theirs[name] for name in means]
-        self._others = [(ours[name], theirs[name]) for name in ours if name not in means]
+        others = [name for name in ours if name not in means]
+        self._others = [ours[name] for name in others], [theirs[name] for name in others]
 
     @torch.no_grad()
     def update(self, step: int) -> None:
@@ -142,5 +143,5 @@ class WeightAverage:
         """
         decay = min(self.decay, (1 + step) / (10 + step)) if step else 0.0
         torch._foreach_lerp_(*self._means, 1 - decay)
-        for ours, theirs in self._others:
-            ours.copy_(theirs)
+        if self._others[0]:
+            torch._foreach_copy_(*self._others)

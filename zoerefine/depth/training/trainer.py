@@ -63,7 +63,11 @@ class Trainer:
         if isinstance(refiner, RefinerNetwork) and refiner.has_confidence:
             trained = TrainedOutputs(refiner)
         self.has_confidence = isinstance(trained, TrainedOutputs)
-        self.forward = compiled(data_parallel(trained), cfg.TRAIN.COMPILE)
+        # Of several processes the network alone: the loss sums over them, and DDP splits the
+        # compiled network, so that gradients are sent early.
+        whole, part = ("", cfg.TRAIN.COMPILE) if world_size() > 1 else (cfg.TRAIN.COMPILE, "")
+        self.forward = compiled(data_parallel(trained), part)
+        self.compiled_loss = compiled(self.trained_loss, whole)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.average = WeightAverage(self.refiner, cfg.TRAIN.EMA)
         self.optimizer = make_optimizer(cfg.TRAIN, self.refiner.parameters())
@@ -195,12 +199,18 @@ class Trainer:
 
     def loss_of(self, batch: DeviceBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Forward pass; returns the loss of depth and its terms, with that of confidence."""
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            outputs = self.forward(batch.picture01, batch.zoe_m)
-        refined_m, log_scale = outputs if self.has_confidence else (outputs, None)
-        return self.loss(
-            refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01, log_scale
+        return self.compiled_loss(
+            batch.picture01, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01
         )
+
+    def trained_loss(
+        self, picture01: Tensor, zoe_m: Tensor, depth_m: Tensor, objects: Tensor, rgb01: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """`loss_of`, of the fields of a batch: what TRAIN.COMPILE compiles."""
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            outputs = self.forward(picture01, zoe_m)
+        refined_m, log_scale = outputs if self.has_confidence else (outputs, None)
+        return self.loss(refined_m, zoe_m, depth_m, objects, rgb01, log_scale)
 
     @property
     def weights(self) -> nn.Module:
@@ -297,10 +307,10 @@ def step_seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def compiled(refiner: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Any]:
-    """The refiner, or its torch.compile version, which shares its weights."""
+def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    """The function, or its torch.compile version."""
     # Inductor (torch 2.13) fails on this padding with dynamic sizes; batches have two at most.
-    return torch.compile(refiner, mode=mode, dynamic=False) if mode else refiner
+    return torch.compile(function, mode=mode, dynamic=False) if mode else function
 
 
 def training_order(cfg: Config) -> OrderOptions:
