@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.config.examples import example_file
+from zoerefine.base.config.loading import example_file
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.progress import is_quiet

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from zoerefine.base.config.examples import example_file, example_names
 from zoerefine.base.config.explain import as_markdown, as_yaml, explain_key
-from zoerefine.base.config.loading import resolve_config, unknown_key
+from zoerefine.base.config.loading import example_file, example_names, resolve_config, unknown_key
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH
 from zoerefine.base.errors import UserError
 from zoerefine.commands.options import Parser, add_config_option

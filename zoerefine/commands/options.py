@@ -38,7 +38,7 @@ def add_config_option(options: "argparse._ActionsContainer", **settings: Any) ->
 
 def existing_config(name: str) -> Path:
     """The type of --config: a file, or else the name of an example such as `demo`."""
-    from zoerefine.base.config.examples import config_file
+    from zoerefine.base.config.loading import config_file
 
     # A file that does not exist here may be the commit's.
     return config_file(name) if name and not name.endswith(".yaml") else as_path(name)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from zoerefine.base import registries
 from zoerefine.base.depth_limits import FARTHEST_M, NEAREST_M
-from zoerefine.base.machine import vector_math  # noqa: F401  (called from several threads)
+from zoerefine.base.machine import device  # noqa: F401  (called from several threads)
 
 MIN_OBJECT_PIXELS = 8  # a smaller object has no distance
 

@@ -74,7 +74,5 @@ def test_determinism_does_not_fill_new_tensors():
 )  # fmt: skip
 def test_vector_functions_are_ready_before_threads_can_call_them(module):
     """Otherwise the first calls of two threads sometimes differ from later ones."""
-    code = (
-        f"import sys, {module}; sys.exit('zoerefine.base.machine.vector_math' not in sys.modules)"
-    )
+    code = f"import sys, {module}; sys.exit('zoerefine.base.machine.device' not in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -43,7 +43,6 @@ OPEN = (
     "combinations",
     "data_keys",
     "declare",
-    "examples",
     "explain",
     "loading",
     "schema",

@@ -1,7 +1,7 @@
 """Every config key: its default, type, range or choices, unit and meaning.
 
-A group of keys is a dataclass, a key one of its fields: data_keys.py, training_keys.py,
-study_keys.py and cluster_keys.py declare them, and this module joins them. The code that reads a
+A group of keys is a dataclass, a key one of its fields: data_keys.py, training_keys.py and
+study_keys.py declare them, and this module joins them. The code that reads a
 config is given a YACS tree (`cfg.TRAIN.LR`), built from this declaration; type checkers see
 `Config`, so they find a misspelt key. To add a key, add a line in its group; the checks,
 `zoerefine config` and docs/configuration.md follow from it. A key that does not decide a run's

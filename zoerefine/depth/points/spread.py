@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoerefine.base.machine import vector_math  # noqa: F401  (called from several threads)
+from zoerefine.base.machine import device  # noqa: F401  (called from several threads)
 from zoerefine.depth.data.metric_points import MetricPoints, thinned
 from zoerefine.depth.points.channels import CHANGE_UNITS, NO_CHANGE
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir
-from zoerefine.base.secrets.addresses import holds_password
+from zoerefine.base.secrets.redaction import holds_password
 from zoerefine.base.texts import visible
 from zoerefine.lab.archive.local_run import changed, describe, refuse_running
 from zoerefine.lab.archive.manifest import MANIFEST, ArchivedFile, Manifest, read_manifest

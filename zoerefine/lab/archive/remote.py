@@ -14,8 +14,7 @@ from urllib.parse import unquote
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import sync_file_system
-from zoerefine.base.secrets.addresses import holds_password
-from zoerefine.base.secrets.redaction import hide_secrets
+from zoerefine.base.secrets.redaction import hide_secrets, holds_password
 from zoerefine.base.texts import one_line
 
 INSTALL = "pip install 'zoerefine[archive]'"

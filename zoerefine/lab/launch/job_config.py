@@ -10,8 +10,12 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, require_file
-from zoerefine.base.secrets.addresses import INSTEAD, holds_password
-from zoerefine.base.secrets.redaction import find_secret_in_config, find_secret_in_values
+from zoerefine.base.secrets.redaction import (
+    INSTEAD,
+    find_secret_in_config,
+    find_secret_in_values,
+    holds_password,
+)
 from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES
 from zoerefine.base.yaml.keys import value_at
 from zoerefine.base.yaml.read import (
