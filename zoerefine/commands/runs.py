@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     args = options().parse_args(argv)
     check_options(args)
     if args.watch:
-        from zoerefine.lab.listing.watch_page import watch
+        from zoerefine.lab.listing.table import watch
 
         watch(lambda: selected(args)[1][: args.limit], args.metric)
         return 0

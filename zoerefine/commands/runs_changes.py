@@ -47,8 +47,7 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
     """
     from zoerefine.base.texts import visible
     from zoerefine.lab.listing.protection import Protection
-    from zoerefine.lab.listing.removal import Rule, preview, remove_run, to_remove
-    from zoerefine.lab.listing.trash import delete_old
+    from zoerefine.lab.listing.removal import Rule, delete_old, preview, remove_run, to_remove
 
     rule = Rule(args.keep_best, args.older_than, args.metric, args.maximize)
     protection = Protection(args.runs or ["runs"], found)
@@ -85,8 +84,8 @@ def say_reasons(what: str, reasons: Iterable[tuple[str, str]]) -> None:
 def say_total(removed: "list[RunRow]", count: int, is_done: bool) -> None:
     """Say how many runs are removed, or would be, their size, and how they come back."""
     from zoerefine.base.progress import say
+    from zoerefine.lab.listing.removal import KEPT_DAYS
     from zoerefine.lab.listing.row import shown_size
-    from zoerefine.lab.listing.trash import KEPT_DAYS
 
     size = shown_size(sum(row.bytes for row in removed))
     done = "removed" if is_done else "--yes removes"
@@ -100,7 +99,7 @@ def change_trash(args: argparse.Namespace) -> int:
     from zoerefine.base.progress import say
     from zoerefine.base.texts import visible
     from zoerefine.lab.listing.protection import roots_of
-    from zoerefine.lab.listing.trash import delete, removed_runs, restore
+    from zoerefine.lab.listing.removal import delete, removed_runs, restore
 
     places = [Path(root) for pattern in args.runs or ["runs"] for root in roots_of(pattern)]
     if args.empty_trash:

@@ -9,6 +9,4 @@ OPEN = (
     "row",
     "selection",
     "table",
-    "trash",
-    "watch_page",
 )

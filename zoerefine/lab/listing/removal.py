@@ -1,21 +1,28 @@
-"""Removes runs by rule. A run that is in use or needed stays."""
+"""Removes runs by rule, into a trash. A run that is in use or needed stays.
+
+A removed run is in the folder `.trash` beside the others until it is restored or deleted. A rename
+moves it there and back, so that a kill leaves it whole in one of the two places. What is deleted
+gets another name first, so that a run that is half deleted is never restored.
+"""
 
 import os
+import re
+import shutil
+import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from zoerefine.base.errors import UserError, damage
-from zoerefine.base.files.atomic import bytes_on_disk
+from zoerefine.base.files.atomic import bytes_on_disk, sync_folder
 from zoerefine.base.files.locks import try_lock
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.listing.labels import LABELS_LOCK, is_run_still
 from zoerefine.lab.listing.protection import LATEST, Protection
 from zoerefine.lab.listing.row import RUNNING, RunRow, read_row
-from zoerefine.lab.listing.trash import move_to_trash
 
 DAY_S = 86400.0
 GONE = "it is gone already"
@@ -163,3 +170,124 @@ def unlink_latest(path: Path) -> None:
     with suppress(OSError):
         if os.path.basename(os.readlink(latest)) == path.name:
             latest.unlink()
+
+
+TRASH = ".trash"
+KEPT_DAYS = 30
+TRASHED = re.compile(r"(.+)\.(\d{19})(\.deleting)?")  # <id>.<time of the removal in ns>
+
+
+class Removed(NamedTuple):
+    """A run in the trash.
+
+    Attributes:
+        run: where it was.
+        removed_ns: when it was removed, in nanoseconds since the epoch.
+        is_whole: whether nobody has begun to delete it.
+    """
+
+    path: Path
+    run: Path
+    removed_ns: int
+    is_whole: bool
+
+
+def move_to_trash(path: Path) -> None:
+    """Rename a run into the trash beside it.
+
+    Raises `UserError` where that is not our folder, and `OSError` where nothing can be renamed.
+    """
+    trash = path.parent / TRASH
+    while True:
+        with suppress(FileExistsError):
+            trash.mkdir()
+        if is_foreign(trash):
+            raise UserError(f"{trash} is not a folder of zoerefine: move it away")
+        try:
+            os.rename(path, trash / f"{path.name}.{time.time_ns()}")
+            return
+        except FileNotFoundError:  # another process has removed the empty trash
+            if not path.exists():
+                raise
+
+
+def is_foreign(trash: Path) -> bool:
+    """Whether something else than a folder has the name of the trash."""
+    try:
+        return not stat.S_ISDIR(os.lstat(trash).st_mode)
+    except FileNotFoundError:  # another process has removed it
+        return False
+
+
+def removed_runs(places: Iterable[Path]) -> list[Removed]:
+    """What is in the trash of some folders and of those of a name in them, the newest first."""
+    found: list[Removed] = []
+    for place in places:
+        with suppress(OSError):
+            inside = [one for one in place.iterdir() if one.is_dir() and not one.is_symlink()]
+            for folder in (place, *inside):
+                with suppress(OSError):  # it may not be read
+                    found += _in_trash(folder)
+    return sorted(found, key=lambda one: one.removed_ns, reverse=True)
+
+
+def _in_trash(folder: Path) -> Iterator[Removed]:
+    trash = folder / TRASH
+    if not trash.exists() or is_foreign(trash):
+        return
+    for path in trash.iterdir():
+        named = TRASHED.fullmatch(path.name)
+        if named and not path.is_symlink():
+            yield Removed(path, folder / named[1], int(named[2]), not named[3])
+
+
+def restore(name: str, places: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """Bring removed runs back, of each the one that was removed last.
+
+    Args:
+        name: the end of their paths, such as ID, NAME/ID or a glob NAME/*.
+
+    Yields:
+        Where a run is again; or where it belongs, and why it stays in the trash.
+
+    Raises:
+        UserError: no removed run has this name.
+    """
+    whole = {one.run: one for one in reversed(removed_runs(places)) if one.is_whole}
+    named = [one for one in whole.values()
+             if one.run.match(name) or f"/{one.run}".endswith(f"/{name}")]  # fmt: skip
+    if not named:
+        some = ", ".join(["/".join(run.parts[-2:]) for run in list(whole)[-5:]])
+        raise UserError(f"no removed run is named {name!r}; removed last: {some or 'none'}")
+    for one in named:
+        reason = f"{one.run} is there again" if os.path.lexists(one.run) else ""
+        if not reason:
+            try:
+                os.rename(one.path, one.run)
+            except OSError as error:
+                reason = f"it cannot be moved: {error.strerror}"
+        yield one.run, reason
+
+
+def delete(some: Iterable[Removed]) -> list[Path]:
+    """Delete removed runs. Returns what could not be deleted."""
+    left = []
+    for one in some:
+        trash = one.path.parent
+        half = trash / f"{one.run.name}.{one.removed_ns}.deleting"
+        with suppress(OSError):  # it was restored, or it may not be renamed
+            os.rename(one.path, half)
+            sync_folder(trash)
+            shutil.rmtree(half, ignore_errors=True)
+        left += [path for path in {one.path, half} if os.path.lexists(path)]
+        with suppress(OSError):  # something else is in it
+            trash.rmdir()
+    return left
+
+
+def delete_old(places: Iterable[Path]) -> list[Path]:
+    """Delete what was removed more than KEPT_DAYS ago, or is half deleted; see `delete`."""
+    before_ns = time.time_ns() - KEPT_DAYS * 86400 * 10**9
+    return delete(
+        one for one in removed_runs(places) if one.removed_ns < before_ns or not one.is_whole
+    )

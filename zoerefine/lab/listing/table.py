@@ -1,10 +1,15 @@
-"""The list of runs as plain lines."""
+"""The list of runs as plain lines, and as a page that follows changes."""
 
 import time
+from collections.abc import Callable
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from zoerefine.base.texts import visible
-from zoerefine.lab.listing.row import RunRow, shown_size
+from zoerefine.lab.listing.row import RUNNING, RunRow, shown_size
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 def header(metric: str) -> str:
@@ -48,3 +53,43 @@ def summary(rows: list[RunRow]) -> str:
     counts = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
     runs = f"{len(rows):,} run{'' if len(rows) == 1 else 's'}"
     return f"{runs}{f' ({counts})' if counts else ''}, {shown_size(sum(r.bytes for r in rows))}"
+
+
+COLOURS = {"running": "cyan", "failed": "red", "damaged": "red", "killed": "yellow"}
+REFRESH_S = 2.0
+FRAME_LINES = 3  # of the page: the summary, the columns' names, the last line
+
+
+def page(rows: list[RunRow], metric: str, width: int, height: int) -> "Text":
+    """As many runs as fit the terminal, running ones first, each in one line."""
+    from rich.text import Text  # a plain list needs no rich
+
+    ordered = sorted(rows, key=lambda row: row.state != RUNNING)
+    shown = ordered[: max(1, height - FRAME_LINES)]
+    text = Text(no_wrap=True, overflow="crop")
+    text.append(f"{summary(rows)}"[:width] + "\n", style="bold")
+    text.append(header(metric)[:width] + "\n", style="dim")
+    for row in shown:
+        text.append(line_of(row, metric)[:width] + "\n", style=COLOURS.get(row.state, ""))
+    more = f"{len(rows) - len(shown):,} more; " if len(rows) > len(shown) else ""
+    text.append(f"{more}Ctrl-C ends"[:width], style="dim")
+    return text
+
+
+def watch(rows_of_now: Callable[[], list[RunRow]], metric: str) -> None:
+    """Show the page until Ctrl-C."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+
+    def draw() -> "Text":
+        return page(rows_of_now(), metric, console.width, console.height)
+
+    try:
+        with Live(draw(), console=console, auto_refresh=False, screen=True) as live:
+            while True:
+                time.sleep(REFRESH_S)
+                live.update(draw(), refresh=True)
+    except KeyboardInterrupt:
+        return
