@@ -31,7 +31,7 @@ from zoerefine.depth.study.trials import OwnTraining
 from zoerefine.depth.training.job import prepare
 from zoerefine.lab.search.study.storage import silence_optuna
 from zoerefine.lab.search.study.study import Study
-from zoerefine.lab.search.workers.worker import run_worker
+from zoerefine.lab.search.worker import run_worker
 
 SIDES = ("none", "median", "halving")
 

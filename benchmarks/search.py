@@ -30,7 +30,7 @@ from zoerefine.depth.data.synthetic import synthesize
 from zoerefine.depth.study.trials import OwnTraining
 from zoerefine.depth.training.job import prepare
 from zoerefine.lab.search.study.study import Study
-from zoerefine.lab.search.workers.worker import run_worker
+from zoerefine.lab.search.worker import run_worker
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RANDOM = ("random", "none")

@@ -31,7 +31,7 @@ LOADED = (
     "zoerefine.lab.analysis.analyze",
     "zoerefine.lab.analysis.diff",
     "zoerefine.lab.search.driver",
-    "zoerefine.lab.search.display.dashboard",
+    "zoerefine.lab.search.dashboard",
     "zoerefine.lab.launch.launcher",
     "zoerefine.commands.run",
 )

@@ -34,7 +34,7 @@ def search(cfg: "CfgNode") -> "RunDir":
     """
     from zoerefine.depth.study.trials import OwnTraining
     from zoerefine.lab.search.driver import run_study
-    from zoerefine.lab.search.space.check import check_search_space
+    from zoerefine.lab.search.space.reader import check_search_space
 
     check_search_space(cfg)
     return run_study(OwnTraining(cfg))

@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
 
 def start(args: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
     """Start the servers of a study, or of runs; returns their addresses by name."""
-    from zoerefine.lab.search.display.dashboard import (
+    from zoerefine.lab.search.dashboard import (
         runs_without_study,
         start_dashboard,
         start_run_dashboard,

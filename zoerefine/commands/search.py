@@ -24,7 +24,7 @@ from zoerefine.commands.options import (
 from zoerefine.commands.run import add_job_options, split_arguments, uses_older_spellings
 from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.notify import notifying
-from zoerefine.lab.search.space.check import check_search_space
+from zoerefine.lab.search.space.reader import check_search_space
 from zoerefine.lab.search.space.sources import combined, space_in_file, space_of_words
 
 # Options of a launch that a search refuses.
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_intermixed_args(words)
     args.cwd = args.cwd or ("caller" if uses_older_spellings(words) else Job.cwd)
     if args.join:
-        from zoerefine.lab.search.workers.worker import run_worker
+        from zoerefine.lab.search.worker import run_worker
 
         name = args.worker or f"joined-{uuid.uuid4().hex[:8]}"
         run_worker(RunDir(args.join.resolve()), name, args.until)
@@ -103,7 +103,7 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
         return None
     from zoerefine.depth.study.trials import OwnTraining, study_folder
     from zoerefine.lab.search.driver import run_study, study_run
-    from zoerefine.lab.search.workers.pool import worker_settings
+    from zoerefine.lab.search.worker_pool import worker_settings
 
     with notifying(args.notify, "search") as ending:
         ending.run = study_run(study_folder(cfg)).path

@@ -22,7 +22,7 @@ from zoerefine.lab.search.plan_lines import (
 )
 from zoerefine.lab.search.script.study import plan_study
 from zoerefine.lab.search.script.trials import LaunchedScript
-from zoerefine.lab.search.space.check import check_sampler
+from zoerefine.lab.search.space.reader import check_sampler
 from zoerefine.lab.search.space.sources import space_in_file, space_of_words
 
 
@@ -43,7 +43,7 @@ def search_script(
             print("\n".join(plan_lines(subject, args)))
         return None
     from zoerefine.lab.search.driver import run_study, study_run
-    from zoerefine.lab.search.workers.pool import worker_settings
+    from zoerefine.lab.search.worker_pool import worker_settings
 
     place = (args.executor, resources_of(args, worker_settings({}, subject)))
     with notifying(args.notify, "search") as ending:

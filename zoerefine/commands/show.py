@@ -78,7 +78,7 @@ def study_of(run: RunDir) -> dict[str, Any] | None:
     """What a study's database says, for programs; None where the run is no study."""
     if not is_study(run):
         return None
-    from zoerefine.lab.search.display.page import study_facts  # imports Optuna
+    from zoerefine.lab.search.progress import study_facts  # imports Optuna
 
     return study_facts(run)
 
@@ -87,6 +87,6 @@ def print_study(run: RunDir) -> None:
     """What a study's database says, where the run is one."""
     if not is_study(run):
         return
-    from zoerefine.lab.search.display.page import study_lines  # imports Optuna
+    from zoerefine.lab.search.progress import study_lines  # imports Optuna
 
     print("", *map(visible, study_lines(run)), sep="\n")

@@ -13,12 +13,12 @@ from tests.processes import git
 from zoerefine.base.config import load_config
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search, search_script
-from zoerefine.lab.search.space.check import check_search_space
+from zoerefine.lab.search.space.reader import check_search_space
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.study.storage import open_storage, storage_url
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import trial_run, without_duplicates
-from zoerefine.lab.search.workers.worker import run_worker
+from zoerefine.lab.search.worker import run_worker
 
 CHECKPOINTS = "runs/tiny/study/trials/*/checkpoints/step-*.pt"
 

@@ -20,8 +20,8 @@ from zoerefine.base.config import defaults, save_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.study.trials import training_note
-from zoerefine.lab.search.display.dashboard import start_dashboard
-from zoerefine.lab.search.display.notes import describe
+from zoerefine.lab.search.dashboard import start_dashboard
+from zoerefine.lab.search.study.claims import describe
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FAULT = "the loss is *not* finite: <b>nan</b>"

@@ -16,8 +16,7 @@ from zoerefine.commands import search
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.study.claims import claim_trial, complete, fail, prune
 from zoerefine.lab.search.study.earlier import open_earlier
-from zoerefine.lab.search.study.enqueue import params_to_try
-from zoerefine.lab.search.study.known import take_trials
+from zoerefine.lab.search.study.enqueue import params_to_try, take_trials
 from zoerefine.lab.search.study.trials import is_known, values_at_steps, without_duplicates
 from zoerefine.lab.search.subject import TrialOutcome
 

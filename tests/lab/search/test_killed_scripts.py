@@ -11,7 +11,7 @@ from tests.lab.search.conftest import search_words, study_on_disk
 from tests.processes import is_alive
 from zoerefine.lab.search.study.claims import requeue_trials_of
 from zoerefine.lab.search.study.trials import reason_of
-from zoerefine.lab.search.workers.worker import run_worker
+from zoerefine.lab.search.worker import run_worker
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 MARKED = """

@@ -13,12 +13,12 @@ from optuna.storages import RDBStorage
 
 from tests.lab.search.test_claims import Killed, kill_at_write
 from zoerefine.depth.study.trials import OwnTraining
-from zoerefine.lab.search.space.check import PACKAGES
+from zoerefine.lab.search import worker
+from zoerefine.lab.search.space.reader import PACKAGES
 from zoerefine.lab.search.study.claims import claim_trial, complete, put_back, requeue_trials_of
 from zoerefine.lab.search.study.end import count_begun
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.subject import TrialOutcome
-from zoerefine.lab.search.workers import worker
 
 CONTINUOUS = (
     "{TRAIN: {LR: {low: 0.001, high: 0.01, log: true}, WARMUP: {low: 0.0, high: 0.5}}, "

@@ -12,7 +12,7 @@ import pytest
 from torch.utils.tensorboard.writer import SummaryWriter
 
 from zoerefine.base.errors import UserError
-from zoerefine.lab.search.display.dashboard import runs_without_study, start_run_dashboard
+from zoerefine.lab.search.dashboard import runs_without_study, start_run_dashboard
 
 
 @pytest.fixture

@@ -21,10 +21,9 @@ from zoerefine.cli import load
 from zoerefine.commands import search
 from zoerefine.lab.search.script import runner
 from zoerefine.lab.search.study.earlier import find_study, open_earlier
-from zoerefine.lab.search.study.enqueue import params_to_try
-from zoerefine.lab.search.study.known import take_trials
+from zoerefine.lab.search.study.enqueue import params_to_try, take_trials
 from zoerefine.lab.search.study.trials import is_known, reason_of, trial_run
-from zoerefine.lab.search.workers.worker import run_worker
+from zoerefine.lab.search.worker import run_worker
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 KILLS = kills(2)

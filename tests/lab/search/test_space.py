@@ -10,8 +10,7 @@ from zoerefine.base.config.searched_keys import OWN_KEYS, TreeKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import with_values
 from zoerefine.base.yaml.read import Document
-from zoerefine.lab.search.space.check import endless_ranges
-from zoerefine.lab.search.space.reader import read_space
+from zoerefine.lab.search.space.reader import endless_ranges, read_space
 from zoerefine.lab.search.space.sources import SpaceSource
 from zoerefine.lab.search.space.space import all_names, combinations, params_of, size_of, suggest
 

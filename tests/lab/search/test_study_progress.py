@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from zoerefine.base.errors import UserError
-from zoerefine.lab.search.display.progress import (
+from zoerefine.lab.search.progress import (
     live_table,
     log,
     log_changes,

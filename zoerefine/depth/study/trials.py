@@ -37,10 +37,9 @@ from zoerefine.depth.training.job import (
 from zoerefine.lab.launch.record.provenance import source_facts
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Values
-from zoerefine.lab.search.study.criteria import Criteria, Limit
 from zoerefine.lab.search.study.pruning import prune_reason_before_training
-from zoerefine.lab.search.subject import TrialMonitor, TrialOutcome
-from zoerefine.lab.search.workers.pool import refuse_too_few, visible_gpus
+from zoerefine.lab.search.subject import Criteria, Limit, TrialMonitor, TrialOutcome
+from zoerefine.lab.search.worker_pool import refuse_too_few, visible_gpus
 
 
 def publish_training(study: RunDir, name: str, cfg: Config, cache: Cache, split: Split) -> None:

@@ -2,13 +2,15 @@
 
 # What other packages import from here; the rest is this package's own.
 OPEN = (
-    "display",
+    "dashboard",
     "driver",
     "plan_lines",
+    "progress",
     "script",
     "space",
     "study",
     "subject",
     "subjects",
-    "workers",
+    "worker",
+    "worker_pool",
 )

@@ -40,8 +40,8 @@ from zoerefine.lab.search.space.sources import (
     space_in_config,
     without_space,
 )
-from zoerefine.lab.search.study.criteria import Direction
 from zoerefine.lab.search.study.trials import SCRIPT_STUDY
+from zoerefine.lab.search.subject import Direction
 
 # Keys of STUDY that concern our own training.
 OWN_OPTIONS = ("EPOCHS", "OBJECTIVES", "CONSTRAINTS", "THEN", "SEEDS")

@@ -24,7 +24,7 @@ from zoerefine.lab.search.script.runner import LaunchedRunner, unread_values
 from zoerefine.lab.search.script.study import LaunchedStudy, with_options
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Values
-from zoerefine.lab.search.study.criteria import Criteria
+from zoerefine.lab.search.subject import Criteria
 
 
 class LaunchedScript:

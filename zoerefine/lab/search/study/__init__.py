@@ -3,11 +3,9 @@
 # What other packages import from here; the rest is this package's own.
 OPEN = (
     "claims",
-    "criteria",
     "earlier",
     "end",
     "enqueue",
-    "known",
     "pruning",
     "storage",
     "study",

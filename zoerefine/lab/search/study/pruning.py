@@ -12,13 +12,13 @@ from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvin
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from zoerefine.lab.search.study.criteria import Criteria
 from zoerefine.lab.search.study.trials import (
     OBJECTIVES_AT_STEPS,
     is_as_good,
     objectives_at_steps,
     values_at_steps,
 )
+from zoerefine.lab.search.subject import Criteria
 
 # A study with several objectives as a pruner sees it: with the first objective alone.
 #

@@ -3,20 +3,31 @@
 A sampler function takes a seed and returns an Optuna sampler. Each trial is sampled by a fresh
 sampler, so the function must not keep state. To add one, write it here and add its row to
 `SAMPLERS` in `zoerefine/base/registries.py`.
+
+`next_trial`, last, takes queued values first, and untried ones where a sampler repeats itself.
 """
 
 import json
 from collections.abc import Callable
 from hashlib import sha256
 from itertools import count, takewhile
+from random import Random
 from typing import Any
 
-from optuna import Study
+import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.base.registries import SAMPLERS
+from zoerefine.lab.search.space.space import MAX_LISTED, Values, combinations, size_of, suggest
+from zoerefine.lab.search.study.study import Study
+from zoerefine.lab.search.study.trials import (
+    is_duplicate,
+    params_key,
+    skipped_numbers,
+    without_duplicates,
+)
 
 # A sampler that takes another one for each trial, by what the study searches.
 #
@@ -37,12 +48,12 @@ class Auto(BaseSampler):
         self.seed = seed
         self.chosen: BaseSampler | None = None  # at the first call; it may keep state of the trial
 
-    def _choose(self, study: Study) -> BaseSampler:
+    def _choose(self, study: optuna.Study) -> BaseSampler:
         if self.chosen is None:
             self.chosen = self._make(study)
         return self.chosen
 
-    def _make(self, study: Study) -> BaseSampler:
+    def _make(self, study: optuna.Study) -> BaseSampler:
         trials = study.get_trials(deepcopy=False)
         completed = sum(one.state == TrialState.COMPLETE for one in trials)
         name = sampler_name(distributions_of(trials), len(study.directions), completed)
@@ -50,18 +61,18 @@ class Auto(BaseSampler):
         return made
 
     def infer_relative_search_space(
-        self, study: Study, trial: FrozenTrial
+        self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         return self._choose(study).infer_relative_search_space(study, trial)
 
     def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         return self._choose(study).sample_relative(study, trial, search_space)
 
     def sample_independent(
         self,
-        study: Study,
+        study: optuna.Study,
         trial: FrozenTrial,
         param_name: str,
         param_distribution: BaseDistribution,
@@ -119,7 +130,7 @@ def nsga2(seed: int) -> BaseSampler:
 
 
 def auto(seed: int) -> BaseSampler:
-    """One of the samplers above, by the space and the number of trials (`auto_sampler.py`)."""
+    """One of the samplers above, by the space and the number of trials (`Auto`)."""
     return Auto(seed)
 
 
@@ -145,7 +156,7 @@ class ResumableGP(GPSampler):
     """
 
     def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         recorded = (trial.system_attrs.get(f"gp:relative_params:{part}", "") for part in count())
         if text := "".join(takewhile(bool, recorded)):
@@ -172,21 +183,78 @@ class TrialSampler(BaseSampler):
         return int.from_bytes(digest[:4], "big")
 
     def infer_relative_search_space(
-        self, study: Study, trial: FrozenTrial
+        self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         return self.inner.infer_relative_search_space(study, trial)
 
     def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         return self.inner.sample_relative(study, trial, search_space)
 
     def sample_independent(
         self,
-        study: Study,
+        study: optuna.Study,
         trial: FrozenTrial,
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
         sampler = self.make(self._seed_of(param_name))
         return sampler.sample_independent(study, trial, param_name, param_distribution)
+
+
+FAIL = TrialState.FAIL
+MAX_DUPLICATES = 3  # samples in a row that were tried before; then an untried combination is taken
+MAX_RANDOM = 100  # random samples of a space that is too large to list
+
+
+def next_trial(study: Study) -> tuple[optuna.Trial, Values] | None:
+    """Begin a trial and return it with its config values; the caller holds the study's lock.
+
+    Returns None where every combination has been tried. A worker that is killed here and called
+    again ends with the same trial: duplicates are counted in the database, not by the worker.
+    """
+    for _ in range(MAX_DUPLICATES):
+        if _duplicates_at_end(study) >= MAX_DUPLICATES:
+            break
+        if found := _ask(study, study.options.SAMPLER):
+            return found
+    if size_of(study.space) > MAX_LISTED:  # a sampler may stay at one point, such as a corner
+        attempts = (_ask(study, "random") for _ in range(MAX_RANDOM))
+        return next(filter(None, attempts), None)
+    untried = _untried(study)
+    if untried is None:
+        return None
+    study.optuna.enqueue_trial(untried)
+    return _ask(study, study.options.SAMPLER)
+
+
+def _duplicates_at_end(study: Study) -> int:
+    """How many of the last trials in a row were duplicates."""
+    last = reversed(study.optuna.get_trials(deepcopy=False))
+    return sum(1 for _ in takewhile(lambda one: one.state == FAIL and is_duplicate(one), last))
+
+
+def _ask(study: Study, sampler: str) -> tuple[optuna.Trial, Values] | None:
+    """A queued trial, or one by a sampler; None where its values were tried before."""
+    earlier = study.optuna.get_trials(deepcopy=False)
+    waiting = (one.number for one in earlier if one.state == TrialState.WAITING)
+    number = next(waiting, len(earlier)) + skipped_numbers(study.optuna)
+    study.optuna.sampler = TrialSampler(SAMPLERS.load(sampler), study.subject.seed, number)
+    trial = study.optuna.ask()
+    values = suggest(study.space, trial)
+    key = params_key(trial.params)
+    for one in without_duplicates(earlier):
+        if one.state != TrialState.WAITING and params_key(one.params) == key:
+            trial.set_user_attr("duplicate_of", one.number)
+            trial.set_user_attr("reason", f"same values as trial {one.number}: not run")
+            study.optuna.tell(trial, state=TrialState.FAIL)
+            return None
+    return trial, values
+
+
+def _untried(study: Study) -> Values | None:
+    """A random combination of a listed space that was not tried; None where there is none."""
+    tried = {params_key(trial.params) for trial in study.trials()}
+    left = [one for one in combinations(study.space) if params_key(one) not in tried]
+    return Random(len(tried)).choice(left) if left else None

@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
-from zoerefine.lab.search.space.check import check_sampler
+from zoerefine.lab.search.space.reader import check_sampler
 from zoerefine.lab.search.study.claims import (
     Claim,
     claim_trial,
