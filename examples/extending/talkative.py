@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from zoerefine.base.progress import say
-from zoerefine.lab.launch.queue.executor import Resources
-from zoerefine.lab.launch.queue.local import LaunchProcess, LocalExecutor
+from zoerefine.lab.launch.queue.executor import LaunchProcess, LocalExecutor, Resources
 
 
 class TalkativeExecutor(LocalExecutor):

@@ -164,7 +164,7 @@ ENGINES = Registry(
 EXECUTORS = Registry(
     "executor",
     {
-        "local": "zoerefine.lab.launch.queue.local:local_executor",
+        "local": "zoerefine.lab.launch.queue.executor:local_executor",
         "ray": "zoerefine.lab.launch.queue.ray:ray_executor",
         "slurm": "zoerefine.lab.launch.queue.slurm.executor:slurm_executor",
     },

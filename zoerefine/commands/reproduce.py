@@ -17,7 +17,7 @@ from zoerefine.commands.options import (
     print_json,
 )
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
-from zoerefine.lab.launch.home import home_folder
+from zoerefine.lab.launch.housekeeping import home_folder
 from zoerefine.lab.launch.launcher import start
 from zoerefine.lab.launch.record.comparison import (
     DIFFERS,

@@ -23,7 +23,7 @@ from zoerefine.commands.options import (
 )
 from zoerefine.lab.launch.environment.build import CURRENT
 from zoerefine.lab.launch.environment.variables import read_named
-from zoerefine.lab.launch.home import home_folder
+from zoerefine.lab.launch.housekeeping import home_folder
 from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, usual_overrides
 from zoerefine.lab.launch.launcher import launch

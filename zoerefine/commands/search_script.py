@@ -11,7 +11,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.commands.executor_options import resources_of
 from zoerefine.commands.options import print_json
 from zoerefine.commands.run import job_of
-from zoerefine.lab.launch.home import home_folder
+from zoerefine.lab.launch.housekeeping import home_folder
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.search.plan_lines import (
     budget_line,

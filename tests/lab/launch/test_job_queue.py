@@ -11,9 +11,8 @@ from rich.console import Console
 from tests.foreign import commit_files
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job import Job
-from zoerefine.lab.launch.queue.executor import open_executor
+from zoerefine.lab.launch.queue.executor import LocalExecutor, open_executor
 from zoerefine.lab.launch.queue.job_queue import make_queue, run_queue
-from zoerefine.lab.launch.queue.local import LocalExecutor
 from zoerefine.lab.launch.queue.table import QueueRow, progress_of, render_table
 
 

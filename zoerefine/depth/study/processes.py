@@ -30,10 +30,8 @@ from zoerefine.base.run_dir import RUN_FOLDER, RunDir
 from zoerefine.lab.launch.environment.variables import LIBRARY, python_path
 from zoerefine.lab.launch.process.child import PR_SET_PDEATHSIG, child_setup, interrupt, stop_group
 from zoerefine.lab.launch.process.ending import LOST_CONNECTION
-from zoerefine.lab.launch.process.stops import StopForwarding
-from zoerefine.lab.launch.process.tree import end_processes, job_command
-from zoerefine.lab.search.study.criteria import Criteria
-from zoerefine.lab.search.subject import KILLED, ClaimLost, TrialMonitor
+from zoerefine.lab.launch.process.stops import StopForwarding, end_processes, job_command
+from zoerefine.lab.search.subject import KILLED, ClaimLost, Criteria, TrialMonitor
 
 if TYPE_CHECKING:  # importing this file does not import torch
     from zoerefine.depth.training.loop import Report

@@ -4,7 +4,6 @@
 OPEN = (
     "environment",
     "git",
-    "home",
     "housekeeping",
     "included",
     "job",

@@ -37,16 +37,15 @@ from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution
 from zoerefine.lab.launch.process.board import NODE_LOST
 from zoerefine.lab.launch.process.child import Watch, run_child, unwatched
 from zoerefine.lab.launch.process.nodes import OneNode, node_of
-from zoerefine.lab.launch.process.stops import StopForwarding
-from zoerefine.lab.launch.process.tree import end_processes, job_command
+from zoerefine.lab.launch.process.stops import StopForwarding, end_processes, job_command
 from zoerefine.lab.launch.record import provenance
+from zoerefine.lab.launch.workspace.files import place_files, save_inputs
 from zoerefine.lab.launch.workspace.left import (
     collect_after,
     complete_collection,
     pending_workspace,
     put_back,
 )
-from zoerefine.lab.launch.workspace.placed import place_files, save_inputs
 from zoerefine.lab.launch.workspace.workspace import workspace
 
 

@@ -31,7 +31,7 @@ from zoerefine.lab.launch.job_config import (
     read_setting,
 )
 from zoerefine.lab.launch.job_module import check_commit_has
-from zoerefine.lab.launch.workspace.placed import Inputs, digest_inputs
+from zoerefine.lab.launch.workspace.files import Inputs, digest_inputs
 
 
 @dataclass(frozen=True)

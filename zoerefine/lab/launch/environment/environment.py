@@ -1,6 +1,6 @@
 """What a job runs in: its Python interpreter and its environment variables.
 
-`environment_build.py` says where virtual environments are and makes them.
+`build.py` says where virtual environments are and makes them.
 """
 
 import os
@@ -14,6 +14,7 @@ from zoerefine.base.run_dir import CALLER_FOLDER, RUN_FOLDER, SEED, RunDir
 from zoerefine.lab.launch.environment.build import (
     CURRENT,
     build_environment,
+    environment_name,
     environments_folder,
     find_lock_file,
     is_ready,
@@ -74,9 +75,6 @@ def job_python(kind: str, workspace: Path, version: str, home: Path) -> Iterator
     if kind == CURRENT:
         yield Path(sys.executable)
         return
-    # It compiles patterns, which a launch without an environment does not need.
-    from zoerefine.lab.launch.environment.build import environment_name
-
     file = find_lock_file(kind, workspace)
     folder = environments_folder(home) / environment_name(kind, file, version)
     lock_file = Path(f"{folder}.lock")

@@ -14,8 +14,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets.redaction import hide_secrets
 from zoerefine.lab.launch.process.ending import JobEnd
 from zoerefine.lab.launch.process.output import OutputLog, Outputs
-from zoerefine.lab.launch.process.stops import StopForwarding
-from zoerefine.lab.launch.process.tree import kill_tree
+from zoerefine.lab.launch.process.stops import StopForwarding, kill_tree
 from zoerefine.lab.launch.record.provenance import add, now
 
 # Given the workspace and what stops the job, a context that is entered while the job runs.

@@ -20,8 +20,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
 from zoerefine.lab.launch.process.board import NodeBoard, NodePlace, name_of, place_here
 from zoerefine.lab.launch.process.ending import EFFECT, NODE_ENDED
-from zoerefine.lab.launch.process.stops import StopForwarding
-from zoerefine.lab.launch.process.tree import ALONE
+from zoerefine.lab.launch.process.stops import ALONE, StopForwarding
 
 POLL_S = 0.2
 SAY_S = 30.0  # between messages that say for whom a node waits

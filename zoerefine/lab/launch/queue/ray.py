@@ -18,8 +18,12 @@ from uuid import uuid4
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import use_reserved_cores
 from zoerefine.lab.launch.process.board import NODE_LOST, ONLY, NodePlace
-from zoerefine.lab.launch.queue.executor import JobOutcome, Resources, refuse_resources
-from zoerefine.lab.launch.queue.local import LaunchProcess
+from zoerefine.lab.launch.queue.executor import (
+    JobOutcome,
+    LaunchProcess,
+    Resources,
+    refuse_resources,
+)
 
 RETRIES = 20  # nodes that may die under one job
 CANCELLED, KILLED = 130, 137

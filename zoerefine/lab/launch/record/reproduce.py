@@ -29,7 +29,7 @@ from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.comparison import DIFFERS, MISMATCH, SAME, Comparison, compare
 from zoerefine.lab.launch.record.show import LAUNCH_FACTS
-from zoerefine.lab.launch.workspace.placed import Inputs, digest_inputs, read_inputs
+from zoerefine.lab.launch.workspace.files import Inputs, digest_inputs, read_inputs
 
 
 def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:

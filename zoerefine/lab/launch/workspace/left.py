@@ -30,8 +30,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import result_digests
-from zoerefine.lab.launch.workspace.files import files_below, remove_empty_folders
-from zoerefine.lab.launch.workspace.placed import take_back
+from zoerefine.lab.launch.workspace.files import files_below, remove_empty_folders, take_back
 from zoerefine.lab.launch.workspace.record import left_files
 from zoerefine.lab.launch.workspace.workspace import delete_workspace, last_run
 

@@ -26,12 +26,12 @@ from zoerefine.base.yaml.write import dump_yaml
 from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
-from zoerefine.lab.launch.home import default_home
+from zoerefine.lab.launch.housekeeping import default_home
 from zoerefine.lab.launch.included import Included, read_included
 from zoerefine.lab.launch.job import Job, with_lists, with_tuples
 from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, parse_config
 from zoerefine.lab.launch.plan import LaunchPlan, make_plan
-from zoerefine.lab.launch.workspace.placed import digest_inputs
+from zoerefine.lab.launch.workspace.files import digest_inputs
 from zoerefine.lab.runs.metrics import recorded_patterns
 from zoerefine.lab.search.space.sources import (
     SpaceSource,

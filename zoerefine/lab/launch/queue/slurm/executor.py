@@ -27,13 +27,15 @@ from zoerefine.lab.launch.queue.slurm.commands import (
     ListedJob,
     SlurmBusy,
     SlurmError,
+    check_limit,
     interrupt,
     kill,
     list_jobs,
     missing_program,
     run_slurm,
+    sbatch_options,
+    seconds_of,
 )
-from zoerefine.lab.launch.queue.slurm.options import check_limit, sbatch_options, seconds_of
 from zoerefine.lab.launch.queue.slurm.submission import FOLDER, SlurmFiles, submit_job
 
 WORDS = {

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from zoerefine.lab.launch.process.board import NodePlace
-from zoerefine.lab.launch.queue.local import LaunchProcess
+from zoerefine.lab.launch.queue.executor import LaunchProcess
 from zoerefine.lab.launch.queue.slurm.commands import SlurmError, run_slurm
 from zoerefine.lab.launch.queue.slurm.submission import SlurmFiles
 
