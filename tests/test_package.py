@@ -64,7 +64,9 @@ def test_training_and_the_rest_need_no_checkout(wheel, tmp_path):
 def test_the_demo_launches_from_a_repository_of_its_own(wheel, installed, tmp_path):
     made = wheel("data", "synthesize", "world", "--scenes", 8, "--clips", 1, "--frames", 1)
     assert made.returncode == 0, made.stderr
-    script = "from zoerefine.demo import demo_repository; demo_repository(); demo_repository()"
+    script = (
+        "from zoerefine.commands.demo import demo_repository; demo_repository(); demo_repository()"
+    )
     subprocess.run(
         [installed / "python", "-c", script], cwd=tmp_path, check=True, env=wheel.environment
     )

@@ -86,7 +86,7 @@ def test_cluster(follow, slurm, tmp_path):
 BEFORE_README = """
 set -euo pipefail
 zoerefine data synthesize zoerefine-demo/data/synthetic --scenes 8 --clips 1 --frames 2
-python -c 'from zoerefine.demo import demo_repository as make; make()'
+python -c 'from zoerefine.commands.demo import demo_repository as make; make()'
 cd zoerefine-demo
 zoerefine run --repo . --commit HEAD --config demo --module search.py \
     DATA.ROOT data/synthetic STUDY.TRIALS 1 STUDY.EPOCHS 1 TRAIN.EPOCHS 1

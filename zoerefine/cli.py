@@ -2,9 +2,8 @@
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 
 from zoerefine import __version__
 from zoerefine.base.errors import UserError, run_command
@@ -32,6 +31,9 @@ COMMANDS = {
     "demo": "run everything once on a small synthetic world",
 }
 
+# Commands that share the file of another one, where a function has their name.
+TOGETHER = {"diff": "analyze", "profile": "check"}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the process exit code."""
@@ -48,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(lambda: run_named(words[0], words[1:]))
 
 
-def run_named(name: str, words: Sequence[str]) -> int | None:
+def run_named(name: str, words: Sequence[str]) -> int:
     """Run a command. Raises `UserError` for an unknown one and where zoerefine cannot run."""
     be_quiet(False)
     if not sys.platform.startswith("linux"):
@@ -60,19 +62,20 @@ def run_named(name: str, words: Sequence[str]) -> int | None:
         hint = f"did you mean {close[0]}?" if close else "`zoerefine --help` lists the commands"
         raise UserError(f"no command {name}; {hint}")
     try:  # a command imports most packages when it needs them
-        code: int | None = load(name).main(words)
+        return load(name)(words)
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("zoerefine"):
             raise
         raise UserError(
             f"{sys.executable} has no package {error.name}: {how_to_install()}"
         ) from None
-    return code
 
 
-def load(name: str) -> ModuleType:
-    """The module of a command."""
-    return importlib.import_module(f"zoerefine.commands.{name}")
+def load(name: str) -> Callable[[Sequence[str]], int]:
+    """The function of a command; its words are the argument, its exit code the result."""
+    module = importlib.import_module(f"zoerefine.commands.{TOGETHER.get(name, name)}")
+    function: Callable[[Sequence[str]], int] = getattr(module, name if name in TOGETHER else "main")
+    return function
 
 
 def how_to_install() -> str:

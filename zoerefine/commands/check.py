@@ -1,4 +1,4 @@
-"""zoerefine check: a few minutes of checks before hours of training."""
+"""zoerefine check and profile: checks before hours of training, and a timeline of its steps."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,7 @@ from zoerefine.commands.options import Parser, add_config_option, add_quiet_opti
 
 if TYPE_CHECKING:
     from zoerefine.depth.training.check.checks import TrainingChecks
+
 
 LIMIT_S = 180
 STYLES = {"good": "green", "look": "yellow", "unclear": "dim", "skipped": "dim"}
@@ -90,3 +91,48 @@ def run_checks(checks: "TrainingChecks", limit_s: float) -> Iterator[tuple[str, 
             yield check.name, "skipped", text
             continue
         yield check.name, *check.run()
+
+
+PROFILE_EXAMPLES = """\
+examples, after `zoerefine data synthesize data/synthetic`:
+  zoerefine profile --config configs/demo.yaml DATA.ROOT data/synthetic
+  zoerefine profile --config configs/demo.yaml --steps 20 --out steps.png DATA.ROOT data/synthetic
+"""
+
+
+def profile(argv: Sequence[str]) -> int:
+    """Train some steps, draw their timeline, and print the bottleneck."""
+    parser = Parser(
+        prog="zoerefine profile",
+        description="Train a few dozen steps on the configured data, draw a timeline of readers, "
+        "conversion and training, and name the bottleneck. Saves no run.",
+        epilog=PROFILE_EXAMPLES,
+    )
+    add_config_option(parser, required=True, help="a YAML config")
+    parser.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")
+    parser.add_argument(
+        "--out",
+        type=as_path,
+        default=Path("profile.png"),
+        help="the drawing (default: profile.png)",
+    )
+    add_quiet_option(parser)
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY VALUE", help="config keys to set, e.g. LOADER.BATCH 32"
+    )
+    args = parser.parse_args(argv)
+    if args.steps < 1:
+        parser.error("--steps must be 1 or more")
+    cfg = load_config(args.config, args.overrides)  # before torch: a wrong value fails at once
+
+    from zoerefine.depth.training.check.profile import draw
+    from zoerefine.depth.training.check.profile import profile as measure
+
+    findings = measure(cfg, args.steps)
+    draw(findings, args.out, Path(args.config).name)
+    for row, share in findings.shares.items():
+        print(f"{row:<18} {share:>6.1%}")
+    print(f"{findings.images_per_s:.1f} images/s")
+    print(findings.verdict)
+    print(args.out)
+    return 0

@@ -4,11 +4,18 @@ import argparse
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import be_quiet
+from zoerefine.base.registries import EXECUTORS
+
+if TYPE_CHECKING:
+    from zoerefine.base.config import Config
+    from zoerefine.lab.launch.queue.executor import Resources
 
 
 def add_trust_option(options: "argparse._ActionsContainer") -> None:
@@ -186,3 +193,53 @@ def check_patterns(patterns: Sequence[str]) -> None:
 
         for text in patterns:
             parse_pattern(text)
+
+
+def add_executor_options(add: "argparse._ActionsContainer") -> None:
+    """Add --executor, and an option for each field of `Resources`."""
+    from zoerefine.lab.launch.queue.executor import Resources  # most commands need no executor
+
+    add.add_argument(
+        "--executor",
+        choices=list(EXECUTORS),
+        default="local",
+        help="where jobs run. local: on this machine (default); ray: on the Ray cluster whose "
+        "head node RAY_ADDRESS names; slurm: as jobs of this machine's Slurm cluster",
+    )
+    for one in fields(Resources):
+        add.add_argument(
+            f"--{one.name}",
+            type=partial(number_or_text, type(one.default)),
+            metavar="VALUE" if isinstance(one.default, str) else "N",
+            help=one.metadata["help"],
+        )
+
+
+def number_or_text(kind: type, text: str) -> Any:
+    """An option's value. `Resources` refuses a text that is no number, and says what is allowed."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
+
+
+def resources_of(
+    args: argparse.Namespace, settings: Mapping[str, Any] | None = None
+) -> "Resources":
+    """The resources that the options ask for.
+
+    Args:
+        settings: the fields that a config sets. They are for clusters; options come before them.
+    """
+    from zoerefine.lab.launch.queue.executor import Resources
+
+    given = {one.name: getattr(args, one.name) for one in fields(Resources)}
+    options = {name: value for name, value in given.items() if value is not None}
+    return Resources(**(options if args.executor == "local" else {**(settings or {}), **options}))
+
+
+def settings_of(cfg: "Config") -> dict[str, Any]:
+    """The fields of `Resources` by the keys of CLUSTER in a config."""
+    from zoerefine.lab.launch.queue.executor import Resources
+
+    return {one.name: getattr(cfg.CLUSTER, one.metadata["key"]) for one in fields(Resources)}

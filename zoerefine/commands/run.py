@@ -10,20 +10,27 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.identity import OWN_MODULES
 from zoerefine.base.progress import is_quiet
 from zoerefine.base.registries import ENVIRONMENTS
-from zoerefine.commands.executor_options import add_executor_options, resources_of
 from zoerefine.commands.options import (
     CommandParser,
     add_config_option,
+    add_executor_options,
     add_notify_option,
     add_pattern_option,
     add_quiet_option,
     as_path,
     check_patterns,
     existing_config,
+    resources_of,
 )
 from zoerefine.lab.launch.environment.build import CURRENT
 from zoerefine.lab.launch.environment.variables import read_named
-from zoerefine.lab.launch.housekeeping import home_folder
+from zoerefine.lab.launch.housekeeping import (
+    clean,
+    home_folder,
+    print_cluster_jobs,
+    print_stored,
+    stored_folders,
+)
 from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, usual_overrides
 from zoerefine.lab.launch.launcher import launch
@@ -69,14 +76,11 @@ def main(argv: Sequence[str]) -> int:
     args.cwd = args.cwd or ("caller" if uses_older_spellings(words) else Job.cwd)
     home = home_folder(args.home)
     if args.list or args.clean:
-        from zoerefine.commands.stored_tables import print_cluster_jobs, print_stored
-        from zoerefine.lab.launch.housekeeping import clean, stored_folders
-
         if args.clean:
-            shown = clean(home, args.older_than, args.keep, args.discard)
+            removed = clean(home, args.older_than, args.keep, args.discard)
+            print_stored(removed, "removed from", home)
         else:
-            shown = stored_folders(home)
-        print_stored(shown, "removed from" if args.clean else "kept in", home)
+            print_stored(stored_folders(home), "kept in", home)
         if args.list:
             print_cluster_jobs()
         return 0

@@ -16,8 +16,7 @@ from zoerefine.commands.options import (
     check_patterns,
     print_json,
 )
-from zoerefine.commands.runs_archive import ARCHIVE_COMMANDS
-from zoerefine.commands.runs_changes import change, change_trash, remove
+from zoerefine.commands.runs_changes import ARCHIVE_COMMANDS, change, change_trash, remove
 
 if TYPE_CHECKING:
     from zoerefine.lab.listing.row import RunRow

@@ -1,8 +1,14 @@
-"""zoerefine search: a config with lists and ranges -> a study -> its best trial."""
+"""zoerefine search: a config with lists and ranges -> a study -> its best trial.
+
+What is searched is our own training, or with --repo a script of any repository: each trial is a
+launch at one commit.
+"""
 
 import argparse
+import os
 import uuid
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.config import Config, load_config
 from zoerefine.base.config.schema import SEARCH
@@ -12,20 +18,26 @@ from zoerefine.base.identity import OWN_MODULES
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.base.yaml.read import read_yaml
 from zoerefine.base.yaml.write import dump_value
-from zoerefine.commands.executor_options import add_executor_options, resources_of, settings_of
 from zoerefine.commands.options import (
     CommandParser,
+    add_executor_options,
     add_json_option,
     add_notify_option,
     add_quiet_option,
     as_path,
     print_json,
+    resources_of,
+    settings_of,
 )
-from zoerefine.commands.run import add_job_options, split_arguments, uses_older_spellings
+from zoerefine.commands.run import add_job_options, job_of, split_arguments, uses_older_spellings
+from zoerefine.lab.launch.housekeeping import home_folder
 from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.notify import notifying
-from zoerefine.lab.search.space.reader import check_search_space
+from zoerefine.lab.search.space.reader import check_sampler, check_search_space
 from zoerefine.lab.search.space.sources import combined, space_in_file, space_of_words
+
+if TYPE_CHECKING:
+    from zoerefine.lab.search.script.trials import LaunchedScript
 
 # Options of a launch that a search refuses.
 REFUSED = "again", "again_number", "allow_dirty", "nodes"
@@ -77,8 +89,6 @@ def main(argv: Sequence[str]) -> int:
     if args.json and not args.plan:
         raise UserError("--json is for --plan: `zoerefine show STUDY --json` prints a study")
     if args.repo:
-        from zoerefine.commands.search_script import search_script
-
         study = search_script(args, arguments, study_words(args))
     elif args.metric or arguments:
         raise UserError("--metric and words after -- are for scripts: give --repo and --commit too")
@@ -200,3 +210,103 @@ def study_words(args: argparse.Namespace) -> list[str]:
     if args.grid:
         words += ["STUDY.SAMPLER", "grid"]
     return words
+
+
+def search_script(
+    args: argparse.Namespace, arguments: tuple[str, ...], study_words: Sequence[str]
+) -> RunDir | None:
+    """Run a study, or print its plan.
+
+    Args:
+        arguments: the words after `--`.
+        study_words: KEY VALUE words of STUDY that options stand for.
+    """
+    subject = make_subject(args, arguments, study_words)
+    if args.plan:
+        if args.json:
+            print_json(script_facts(subject, args))
+        else:
+            print("\n".join(script_plan(subject, args)))
+        return None
+    from zoerefine.lab.search.driver import run_study, study_run
+    from zoerefine.lab.search.worker_pool import worker_settings
+
+    place = (args.executor, resources_of(args, worker_settings({}, subject)))
+    with notifying(args.notify, "search") as ending:
+        ending.run = study_run(subject.folder).path
+        return run_study(subject, args.enqueue, *place, args.earlier)
+
+
+def make_subject(
+    args: argparse.Namespace, arguments: tuple[str, ...], study_words: Sequence[str]
+) -> "LaunchedScript":
+    """What the options describe. Raises `UserError`; only mirrors are written."""
+    from zoerefine.lab.search.script.study import plan_study
+    from zoerefine.lab.search.script.trials import LaunchedScript  # it loads Optuna
+
+    if not (args.commit or args.branch):
+        raise UserError("--commit is missing: give a hash, a tag or a branch")
+    if not args.metric:
+        raise UserError("--metric is missing: give the metric that trials are compared by")
+    home = home_folder(args.home)
+    os.environ["ZOEREFINE_HOME"] = str(home)  # for the workers
+    ours, args.overrides = split_words(args.overrides)
+    if args.config:
+        args.overrides_in = args.overrides_in or "file"
+    spaces = [space_in_file(args.space)] if args.space else []
+    spaces += space_of_words(args.search)
+    study = plan_study(
+        job_of(args, arguments),
+        home,
+        spaces,
+        replaces_config=args.space is not None,
+        metric=args.metric,
+        direction="maximize" if args.maximize else "minimize",
+        study_words=[*ours, *study_words],
+    )
+    subject = LaunchedScript(study, study.plan.run(args.runs).path.parent / "study")
+    check_sampler(subject.options, subject.space)
+    return subject
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The KEY VALUE words of STUDY, and those for the script. Raises `UserError` for SEARCH."""
+    if len(words) % 2:
+        raise UserError(f"overrides come as KEY VALUE pairs; {words[-1]!r} has no value")
+    ours: list[str] = []
+    script: list[str] = []
+    for key, value in zip(words[::2], words[1::2], strict=True):
+        group = key.partition(".")[0]
+        if group == SEARCH:
+            raise UserError(f"{key}: for a script, give --search 'KEY=LOW..HIGH' or --space FILE")
+        target = ours if group == "STUDY" else script
+        target += [key, value]
+    return ours, script
+
+
+def script_facts(subject: "LaunchedScript", args: argparse.Namespace) -> dict[str, Any]:
+    """What a study would do, for programs."""
+    from zoerefine.lab.search.plan_lines import first_facts, plan_facts
+
+    study = subject.study
+    return {
+        **plan_facts(subject.space, subject.options, {study.metric: study.direction}),
+        **first_facts(subject, args.enqueue, args.earlier),
+        "limits": {},
+        "estimate": None,
+    }
+
+
+def script_plan(subject: "LaunchedScript", args: argparse.Namespace) -> list[str]:
+    """What a study would do."""
+    from zoerefine.lab.search.plan_lines import budget_line, first_lines, space_lines
+
+    study = subject.study
+    has_sources = args.enqueue or args.earlier
+    return [
+        *space_lines(subject.space),
+        f"{study.direction}: {study.metric}",
+        f"each trial: {study.plan.job.module} at commit {study.plan.commit[:12]}",
+        budget_line(subject.space, subject.options),
+        *(first_lines(subject, args.enqueue, args.earlier) if has_sources else []),
+    ]

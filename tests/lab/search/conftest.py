@@ -12,7 +12,7 @@ from tests.lab.search.gate import GATE
 from tests.processes import git
 from zoerefine.base.config import load_config
 from zoerefine.base.run_dir import RunDir
-from zoerefine.commands import search, search_script
+from zoerefine.commands import search
 from zoerefine.lab.search.space.reader import check_search_space
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.study.storage import open_storage, storage_url
@@ -155,7 +155,7 @@ def open_script_study(tmp_path):
         words = search_words(repository, *words, *settings, space=space)
         args = search.parser().parse_intermixed_args(words)
         args.cwd = "workspace"
-        subject = search_script.make_subject(args, (), search.study_words(args))
+        subject = search.make_subject(args, (), search.study_words(args))
         study = Study(subject, RunDir(subject.folder))
         subject.save(study.run)
         enqueue(study, params_to_try(subject, args.enqueue))

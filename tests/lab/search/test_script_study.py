@@ -207,7 +207,7 @@ def test_a_grid_tries_every_combination_and_the_best_is_a_config(
     assert best == committed.replace("LR: 0.1 ", "LR: 0.01 ")
 
     command = re.search(r"^best again: zoerefine run (.*)$", done.stderr, re.MULTILINE)[1]
-    assert load("run").main(command.split()) == 0
+    assert load("run")(command.split()) == 0
     best_value = max(trial.value for trial in trials)
     again = repository.final(tmp_path / "runs" / "mnist" / "latest" / "left")
     assert again == pytest.approx(best_value, rel=1e-6)

@@ -12,7 +12,7 @@ from tests.processes import is_alive, parent_of
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search
-from zoerefine.commands.executor_options import resources_of, settings_of
+from zoerefine.commands.options import resources_of, settings_of
 from zoerefine.depth.study.processes import report_to
 from zoerefine.lab.launch.process.stops import processes_of
 from zoerefine.lab.launch.queue.executor import Resources

@@ -3,18 +3,20 @@
 import os
 import re
 import shutil
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import bytes_on_disk
 from zoerefine.base.files.locks import is_locked, try_lock
-from zoerefine.base.progress import say
+from zoerefine.base.progress import say, warn
 from zoerefine.lab.launch.environment.build import environments_folder
 from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.git.mirror import OTHER_HOME, mirrors_folder
+from zoerefine.lab.launch.queue.slurm.commands import SlurmError, list_jobs, missing_program
 from zoerefine.lab.launch.workspace.left import rescue
 from zoerefine.lab.launch.workspace.workspace import (
     delete_folder,
@@ -22,8 +24,10 @@ from zoerefine.lab.launch.workspace.workspace import (
     last_run,
     workspaces_folder,
 )
+from zoerefine.lab.listing.row import parts_of
 
 DAY_S = 86400.0
+HASH = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32}\b")  # of a commit, in the name of a workspace
 MIRROR_NAME = re.compile(r".+-[0-9a-f]{12}(\.git)?")
 WORKSPACE_NAME = re.compile(r"[0-9a-f]{40}(-[0-9a-f]{12})?\.\d+")
 LEFTOVER_NAME = re.compile(r"\.[0-9a-f]{40}(-[0-9a-f]{12})?\.\d+\.\w+\.tmp")
@@ -181,3 +185,50 @@ def expanded(folder: Path, source: str) -> Path:
     except (RuntimeError, OSError) as error:
         reason = getattr(error, "strerror", None) or "there is no such user"
         raise UserError(f"{source} {folder}: {reason}; {OTHER_HOME}") from None
+
+
+def print_stored(folders: Sequence[StoredFolder], what: str, home: Path) -> None:
+    """A table of what is kept on disk, or was removed; a terminal gets short hashes and names."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    is_terminal = sys.stdout.isatty()
+    table = Table(title=f"{what} {home}", title_justify="left", box=None, pad_edge=False)
+    for column in ("kind", "name", "MB", "unused h", "last run"):
+        numeric = column in ("MB", "unused h")
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for one in folders:
+        name = one.folder.relative_to(home).as_posix().partition("/")[2]
+        run = one.run
+        if is_terminal:
+            name, run = HASH.sub(r"\1", name), "/".join(parts_of(run))
+        numbers = f"{one.bytes / 2**20:.1f}", f"{one.age_s / 3600:.1f}"
+        user = f"{run} (in use)" if one.in_use else run
+        table.add_row(one.kind, escape(name), *numbers, escape(user.strip()))
+    # A pipe gets whole rows, however long.
+    Console(width=None if is_terminal else 1000).print(table)
+
+
+def print_cluster_jobs() -> None:
+    """A table of this user's jobs in Slurm; nothing where there is no Slurm, or no job."""
+    if missing_program():
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    try:
+        jobs = list_jobs()
+    except SlurmError as error:
+        warn(str(error))
+        return
+    table = Table(title="jobs in Slurm", title_justify="left")
+    for column in ("job", "state", "time", "node", "run"):
+        table.add_column(column, overflow="fold")
+    for job in jobs:
+        state = job.state.lower() + (f" ({job.reason})" if job.state == "PENDING" else "")
+        cells = (job.id, state, job.elapsed, job.nodes, str(job.folder.parent))
+        table.add_row(*map(escape, cells))
+    if jobs:
+        Console(width=None if sys.stdout.isatty() else 1000).print(table)
