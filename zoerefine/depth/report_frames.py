@@ -30,7 +30,7 @@ from zoerefine.depth.pictures import (
 from zoerefine.depth.training.checkpoint import load_refiner
 from zoerefine.depth.training.job import prepare
 from zoerefine.lab.analysis.diff import run_labels
-from zoerefine.lab.analysis.report.frames import ExampleDepth, ExampleFrame
+from zoerefine.lab.analysis.report.page_pictures import ExampleDepth, ExampleFrame
 from zoerefine.lab.runs.record import Run
 
 BATCH = 16

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 from matplotlib.text import Text
 
-from zoerefine.lab.analysis.pictures.labels import overlap
+from zoerefine.lab.analysis.pictures.captions import overlap
 
 
 def texts_of(figure):

@@ -8,8 +8,7 @@ pytest.importorskip("fsspec", reason="pip install -r requirements-archive.lock")
 from fsspec import AbstractFileSystem
 from fsspec.tests import abstract
 
-from zoerefine.lab.archive.remote import NotThereError, Remote
-from zoerefine.lab.archive.transfer import file_blocks
+from zoerefine.lab.archive.remote import NotThereError, Remote, file_blocks
 
 
 class RemoteSystem(AbstractFileSystem):

@@ -1,6 +1,9 @@
-"""Groups of runs that differ only in their seed, and their scores."""
+"""Groups of runs that differ only in their seed: their scores, and their costs.
 
-from collections.abc import Sequence
+A cost is engine latency, or network size if there is no engine.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +13,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.identity import SEED
 from zoerefine.lab.analysis.group_names import group_names
 from zoerefine.lab.analysis.measure import Measure
-from zoerefine.lab.analysis.statistics.seeds import estimate, mean_interval
+from zoerefine.lab.analysis.statistics.seeds import estimate, mean_interval, pareto_front
 from zoerefine.lab.launch.record.results import is_time
 from zoerefine.lab.runs.record import Run, differing_keys
 
@@ -99,3 +102,56 @@ def same_metrics_note(runs: Sequence[Run]) -> str:
         f"{len(runs)} runs have exactly the same metrics; does the script read "
         f"{' and '.join(keys)}?"
     )
+
+
+LATENCY = "engine latency, ms per frame"
+PARAMETERS = "parameters, millions"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a group's runs cost, one number per scored run."""
+
+    group: RunGroup
+    costs: list[float]
+
+    @property
+    def mean(self) -> float:
+        return estimate(self.costs)
+
+
+def group_costs(groups: Sequence[RunGroup]) -> tuple[list[Cost], str]:
+    """The groups with a cost, and its unit: latency if each has an exported run, else size.
+
+    A run that was not exported has the mean latency of its group.
+    """
+    scored = [group for group in groups if group.scored]
+    exported = [_cost(group, lambda run: run.latency_ms) for group in scored]
+    if None not in exported and exported:
+        return [cost for cost in exported if cost], LATENCY
+    sizes = [_cost(group, parameters_millions) for group in scored]
+    return [cost for cost in sizes if cost], PARAMETERS
+
+
+def front_of_means(costs: Sequence[Cost], sign: int) -> list[tuple[float, float]]:
+    """The Pareto front: each cost and mean score that no other beats in both, by rising cost.
+
+    Args:
+        sign: -1 where higher scores are better.
+    """
+    points = [(cost.mean, cost.group.mean) for cost in costs]
+    return [points[i] for i in pareto_front([(cost, sign * mean) for cost, mean in points])]
+
+
+def _cost(group: RunGroup, cost_of: Callable[[Run], float | None]) -> Cost | None:
+    found = [cost_of(run) for run in group.scored]
+    known = [cost for cost in found if cost is not None]
+    if not known:
+        return None
+    return Cost(group, [estimate(known) if cost is None else cost for cost in found])
+
+
+def parameters_millions(run: Run) -> float | None:
+    """Size of the network."""
+    count = run.result("parameters")
+    return None if count is None else count / 1e6

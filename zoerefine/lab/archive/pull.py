@@ -26,10 +26,11 @@ from zoerefine.lab.archive.manifest import (
     read_manifest,
 )
 from zoerefine.lab.archive.push import OBJECTS
-from zoerefine.lab.archive.remote import NotThereError, Remote
-from zoerefine.lab.archive.transfer import (
+from zoerefine.lab.archive.remote import (
     MB,
     Meter,
+    NotThereError,
+    Remote,
     Sum,
     file_blocks,
     has_digest,

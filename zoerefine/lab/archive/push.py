@@ -15,10 +15,11 @@ from zoerefine.base.secrets.redaction import holds_password
 from zoerefine.base.texts import visible
 from zoerefine.lab.archive.local_run import changed, describe, refuse_running
 from zoerefine.lab.archive.manifest import MANIFEST, ArchivedFile, Manifest, read_manifest
-from zoerefine.lab.archive.remote import NotThereError, Remote
-from zoerefine.lab.archive.transfer import (
+from zoerefine.lab.archive.remote import (
     MB,
     Meter,
+    NotThereError,
+    Remote,
     Sum,
     file_blocks,
     has_digest,

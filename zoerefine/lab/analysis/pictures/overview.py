@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.files.atomic import write_text
-from zoerefine.lab.analysis.cost import Cost, front_of_means, group_costs
 from zoerefine.lab.analysis.group_names import shortened
-from zoerefine.lab.analysis.groups import RunGroup
+from zoerefine.lab.analysis.groups import Cost, RunGroup, front_of_means, group_costs
 from zoerefine.lab.analysis.measure import Measure
-from zoerefine.lab.analysis.pictures.captions import facts, legend, pseudo_label
-from zoerefine.lab.analysis.pictures.labels import Label, place_labels, spread_labels
+from zoerefine.lab.analysis.pictures.captions import (
+    Label,
+    facts,
+    legend,
+    place_labels,
+    pseudo_label,
+    spread_labels,
+)
 from zoerefine.lab.analysis.pictures.style import (
     BACKING,
     LAYOUTS,

@@ -1,4 +1,4 @@
 """The report: one page and its tables."""
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("frames", "paper_tables", "report", "tables")
+OPEN = ("page_pictures", "paper_tables", "report", "tables")

@@ -12,8 +12,13 @@ from zoerefine.lab.analysis.groups import RunGroup
 from zoerefine.lab.analysis.measure import Measure
 from zoerefine.lab.analysis.pictures.captions import facts, legend, pseudo_label
 from zoerefine.lab.analysis.pictures.style import PALETTE
-from zoerefine.lab.analysis.report.frames import choose_examples, frame_data
-from zoerefine.lab.analysis.report.graph import color_rules, draw_graph, graph_text
+from zoerefine.lab.analysis.report.page_pictures import (
+    choose_examples,
+    color_rules,
+    draw_graph,
+    frame_data,
+    graph_text,
+)
 from zoerefine.lab.analysis.report.sections import (
     as_table,
     commands,
@@ -29,7 +34,6 @@ from zoerefine.lab.analysis.report.sections import (
     shown_curves,
     verdict_first,
 )
-from zoerefine.lab.analysis.report.summary import summarize
 from zoerefine.lab.analysis.report.tables import (
     curve_rows,
     difference_rows,
@@ -37,6 +41,7 @@ from zoerefine.lab.analysis.report.tables import (
     group_rows,
     importance_rows,
     scene_rows,
+    summarize,
     write_csv,
 )
 from zoerefine.lab.analysis.statistics.comparisons import Difference

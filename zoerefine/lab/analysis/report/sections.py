@@ -14,7 +14,7 @@ from zoerefine.lab.analysis.groups import RunGroup
 from zoerefine.lab.analysis.measure import Measure
 from zoerefine.lab.analysis.pictures.settings import SHOWN_SETTINGS, columns_by_score, share_of
 from zoerefine.lab.analysis.pictures.style import is_wide
-from zoerefine.lab.analysis.report.graph import group_color
+from zoerefine.lab.analysis.report.page_pictures import group_color
 from zoerefine.lab.analysis.report.tables import RunCurve, run_rows
 from zoerefine.lab.analysis.statistics.importance import (
     ENOUGH_FOR_IMPORTANCE,

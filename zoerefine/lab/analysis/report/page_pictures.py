@@ -1,16 +1,25 @@
-"""The overview graph on the page: drawn for a wide and a narrow page, with colours of dark mode."""
+"""The pictures of the page: the overview graph and held-out frames.
+
+The graph is drawn for a wide and a narrow page, with colours of dark mode; our own trainings refine
+and draw the frames.
+"""
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from io import StringIO
 from typing import Any
 
+from zoerefine.base.errors import UserError
+from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.lab.analysis.groups import RunGroup
 from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.pictures.captions import pseudo_label
 from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.style import NO_DATES, PALETTE, Layout, style
 from zoerefine.lab.runs.collect import Collection
+from zoerefine.lab.runs.record import Run
 
 OTHER_GROUP = ("#6b6b6b", "#9a9a9a")  # of groups beyond the palette: light, dark
 # The panels beside each other, and below each other for a phone.
@@ -96,3 +105,83 @@ def graph_text(measure: Measure, curves_of: str) -> str:
         f"of every run with the mean of each group; {measure.label} of each group against its "
         "cost. The tables of this page hold the numbers."
     )
+
+
+GROUPS_OF_FRAMES = 5  # the best groups, whose best runs refine the example frames
+
+
+@dataclass(frozen=True)
+class ExampleDepth:
+    """One depth of a frame, with its error: JPEG in base64.
+
+    Attributes:
+        label: the group, or the name of the pseudo depth.
+        run: the run that refined it; empty for the pseudo depth.
+    """
+
+    label: str
+    run: str
+    abs_rel: float
+    depth: str
+    error: str
+
+
+@dataclass(frozen=True)
+class ExampleFrame:
+    """A held-out frame: RGB and true depth as JPEG in base64, pseudo depth and refined depths.
+
+    All depths have one colour scale, from 0 to `farthest_m`.
+    """
+
+    name: str
+    farthest_m: float
+    rgb: str
+    truth: str
+    depths: list[ExampleDepth]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The example frames, what they are or why there are none, and the colours of their bars."""
+
+    frames: list[ExampleFrame]
+    note: str
+    colors: dict[str, Any] = field(default_factory=dict)
+
+
+def frame_data(examples: Examples) -> dict[str, Any]:
+    """The example frames with the colours of depths and errors."""
+    return {
+        "frames": [asdict(frame) for frame in examples.frames],
+        "frames_note": examples.note,
+        **examples.colors,
+    }
+
+
+def choose_examples(groups: Sequence[RunGroup], measure: Measure) -> Examples:
+    """Held-out frames as the best run of each of the best groups refines them."""
+    best = [(group.label, best_run(group, measure)) for group in groups if group.scored]
+    if not best:
+        return Examples([], "No run has a final metric.")
+    own = [(label, run) for label, run in best if not run.is_foreign][:GROUPS_OF_FRAMES]
+    if not own:
+        return Examples([], "Runs of other repositories have no frames that could be shown.")
+    (label, run), *_ = own
+    try:
+        frames, missing, colors = OWN_TRAINING.load("example_frames")(own, pseudo_label(groups))
+    except (UserError, OSError, ModuleNotFoundError) as error:  # no torch is here
+        return Examples([], f"No frames of {run.name}: {error}")
+    note = (
+        f"The held-out frames that {run.name} (the best run of {label}) improves most, then those "
+        "it improves least."
+    )
+    if len(own) > 1:
+        note += " Other groups: their best run."
+    reasons = [f" Not shown: {label}: {reason}." for label, reason in missing.items()]
+    return Examples(frames, note + "".join(reasons), colors)
+
+
+def best_run(group: RunGroup, measure: Measure) -> Run:
+    """The run of a group with the best score."""
+    pairs = zip(group.scores, group.scored, strict=True)
+    return min(pairs, key=lambda pair: measure.sign * pair[0])[1]
