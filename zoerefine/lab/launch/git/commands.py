@@ -1,20 +1,18 @@
 """Runs git: without a shell, without prompts, and isolated from user input.
 
-The commands that bring a commit here go through GitPython (`hardened_git.py`), which refuses unsafe
-options and protocols. So do reads of many objects, which share one process of GitPython's.
-
-Every other command starts git directly. They read, or make an index again, and a second launch of a
-commit needs no others: the import of GitPython would make it a fifth slower. They are also the
-commands that run in a user's own repository.
+Words that may be a URL, or options that name programs, are checked by GitPython first
+(`hardened.py`). A second launch of a commit has none of these: the import of GitPython would make
+it a fifth slower.
 """
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.settings import (
+    ISOLATED,
     NOT_INSTALLED,
     OPTIONS,
     SETTINGS,
@@ -24,10 +22,7 @@ from zoerefine.lab.launch.git.settings import (
     foreign_settings,
 )
 
-THROUGH_GITPYTHON = {
-    *("init", "config", "remote", "fetch", "update-ref"),
-    *("checkout", "checkout-index", "apply", "lfs"),
-}
+CHECKED = {"init", "remote", "fetch"}  # commands that could run programs
 
 
 def git(
@@ -60,57 +55,79 @@ def git_bytes(
             locked until git ends.
         foreign: the folder is a user's repository, whose own configuration must run nothing.
     """
-    check_folder(folder)
     texts = [str(word) for word in words]
-    own = foreign_settings(folder) if foreign and folder else {}
-    variables = dict(own) | dict(env or {})
-    if texts[0] in THROUGH_GITPYTHON:
-        from zoerefine.lab.launch.git import hardened
-
-        code, out, err = hardened.run(texts, folder, variables, stdin, pass_fds)
-    else:
-        code, out, err = run_directly(texts, folder, variables, stdin, pass_fds)
-    if code:
+    with start_git(texts, folder, env, stdin is not None, pass_fds, foreign) as process:
+        try:
+            out, err = process.communicate(stdin)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
         verb = next(word for word in texts if not word.startswith("-") and "=" not in word)
-        raise GitError(f"git {verb} failed: {error_line(err)}")
+        raise GitError(f"git {verb} failed: {error_line(err.decode(errors='replace'))}")
     return out
 
 
-def check_folder(folder: Path | None) -> None:
-    """Raises `GitError` where git cannot be started in a folder."""
-    if folder is not None and not folder.is_dir():
-        raise GitError(f"{folder} {'is not a folder' if folder.exists() else 'does not exist'}")
-
-
-def run_directly(
+def start_git(
     words: Sequence[str],
     folder: Path | None,
-    variables: Mapping[str, str],
-    stdin: bytes | None,
-    pass_fds: Sequence[int],
-) -> tuple[int, bytes, str]:
-    """Run git without GitPython; returns its exit code and what it printed."""
+    env: Mapping[str, str] | None,
+    takes_input: bool,
+    pass_fds: Sequence[int] = (),
+    foreign: bool = False,
+) -> "subprocess.Popen[bytes]":
+    """A process of git, its outputs in pipes. Raises `GitError` where it cannot be started."""
+    if folder is not None and not folder.is_dir():
+        raise GitError(f"{folder} {'is not a folder' if folder.exists() else 'does not exist'}")
+    own = foreign_settings(folder) if foreign and folder else {}
+    if words[0] in CHECKED:
+        from zoerefine.lab.launch.git import hardened
+
+        hardened.check(words)
     try:
-        done = subprocess.run(
+        return subprocess.Popen(
             ["git", *OPTIONS, *words],
             cwd=folder,
-            env=clean_environment() | SETTINGS | dict(variables),
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            check=False,
+            env={**clean_environment(), **SETTINGS, **own, **(env or {})},
+            stdin=subprocess.PIPE if takes_input else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             pass_fds=tuple(pass_fds),
         )
     except FileNotFoundError:
         raise UserError(NOT_INSTALLED) from None
-    return done.returncode, done.stdout, done.stderr.decode(errors="replace")
 
 
-def object_reader(repository: Path) -> AbstractContextManager[Callable[[str], bytes]]:
-    """While entered, a function that gives an object's content by its id; raises `UserError`."""
-    from zoerefine.lab.launch.git import hardened
+@contextmanager
+def object_reader(repository: Path) -> Iterator[Callable[[str], bytes]]:
+    """While entered, one git process gives objects' contents by their ids.
 
-    return hardened.object_reader(repository)
+    The function that it yields raises `UserError` for an object that git cannot read.
+    """
+    process = start_git(["cat-file", "--batch"], repository, ISOLATED, takes_input=True)
+
+    def read(one: str) -> bytes:
+        assert process.stdin and process.stdout
+        with suppress(OSError):  # it has ended
+            process.stdin.write(f"{one}\n".encode())
+            process.stdin.flush()
+        *_, size = process.stdout.readline().split() or [b"missing"]
+        if size.isdigit():
+            content = process.stdout.read(int(size) + 1)[:-1]  # a newline follows
+            if len(content) == int(size):
+                return content
+        raise unreadable(process, repository, one)
+
+    with process:
+        yield read
+
+
+def unreadable(process: "subprocess.Popen[bytes]", repository: Path, one: str) -> UserError:
+    """Why the process that reads objects did not give one of them. Ends the process."""
+    _, errors = process.communicate()
+    if message := errors.decode(errors="replace").strip():
+        return GitError(f"git cat-file failed: {error_line(message)}")
+    return UserError(f"{repository} does not have the object {one}")
 
 
 def head_commit(folder: Path) -> str:
