@@ -9,9 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.edit import merge_overrides
 from zoerefine.base.yaml.read import load_yaml
-from zoerefine.base.yaml.write import dump_yaml
+from zoerefine.base.yaml.write import dump_yaml, merge_overrides
 from zoerefine.lab.launch.job_config import parse_config
 
 CONFIG = """\

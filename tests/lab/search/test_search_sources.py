@@ -7,8 +7,8 @@ import yaml
 
 from zoerefine.base.config.searched_keys import TreeKeys
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.edit import merge_overrides
 from zoerefine.base.yaml.read import parse_mapping
+from zoerefine.base.yaml.write import merge_overrides
 from zoerefine.lab.search.script.trials import as_word, override_words
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.sources import (

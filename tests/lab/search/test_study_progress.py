@@ -15,8 +15,8 @@ from zoerefine.lab.search.progress import (
     study_progress,
 )
 from zoerefine.lab.search.study.claims import claim_trial, complete, fail, prune, requeue_trials_of
-from zoerefine.lab.search.study.end import early_end
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
+from zoerefine.lab.search.study.study import early_end
 from zoerefine.lab.search.subject import TrialOutcome
 
 SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"

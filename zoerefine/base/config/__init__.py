@@ -1,7 +1,7 @@
 """The configuration: every key with its default, allowed values and meaning; loading and saving.
 
-schema.py declares the keys, loading.py reads files and command lines, combinations.py knows which
-values exclude each other. docs/configuration.md shows it from the outside.
+schema.py declares the keys and knows which values exclude each other, loading.py reads files and
+command lines. docs/configuration.md shows it from the outside.
 """
 
 from typing import TYPE_CHECKING
@@ -40,7 +40,6 @@ __all__ = [
 
 # What other packages import from here; the rest is this package's own.
 OPEN = (
-    "combinations",
     "data_keys",
     "declare",
     "explain",

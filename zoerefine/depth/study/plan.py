@@ -22,7 +22,7 @@ from zoerefine.lab.search.plan_lines import (
     space_lines,
 )
 from zoerefine.lab.search.space.reader import read_space
-from zoerefine.lab.search.study.end import planned_trials
+from zoerefine.lab.search.study.study import planned_trials
 
 TIMED_STEPS = 4  # after one that is not timed
 

@@ -14,7 +14,7 @@ from typing import Any
 from yacs.config import CfgNode
 
 from zoerefine.base.config import Config, load_config, save_config
-from zoerefine.base.config.combinations import check_combinations
+from zoerefine.base.config.schema import check_combinations
 from zoerefine.base.errors import UserError
 from zoerefine.base.identity import study_settings
 from zoerefine.base.progress import say

@@ -21,9 +21,9 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets.redaction import find_secret_in_config
-from zoerefine.base.yaml.edit import NEW_KEY, merge_overrides
 from zoerefine.base.yaml.keys import merged, texts_in
 from zoerefine.base.yaml.read import YamlError, load_yaml
+from zoerefine.base.yaml.write import NEW_KEY, merge_overrides
 from zoerefine.lab.launch.git.commands import git_bytes
 from zoerefine.lab.launch.git.settings import GitError
 

@@ -16,7 +16,6 @@ from zoerefine.base.secrets.redaction import (
     find_secret_in_values,
     holds_password,
 )
-from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES
 from zoerefine.base.yaml.keys import value_at
 from zoerefine.base.yaml.read import (
     Document,
@@ -25,6 +24,7 @@ from zoerefine.base.yaml.read import (
     parse_mapping,
     refuse_duplicate_keys,
 )
+from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES
 from zoerefine.lab.launch.git.commands import git, git_bytes
 from zoerefine.lab.launch.git.settings import GitError
 

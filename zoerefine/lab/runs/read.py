@@ -14,8 +14,8 @@ from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.identity import SEED
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir, require_file
-from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES, read_value
 from zoerefine.base.yaml.keys import flatten, merged
+from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, read_value
 from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job_config import NO_CONFIG
 from zoerefine.lab.launch.record.provenance import is_own_training

@@ -10,7 +10,6 @@ OPEN = (
     "space",
     "study",
     "subject",
-    "subjects",
     "worker",
     "worker_pool",
 )

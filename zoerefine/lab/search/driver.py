@@ -20,10 +20,9 @@ from zoerefine.lab.search.progress import study_progress
 from zoerefine.lab.search.space.space import suggest
 from zoerefine.lab.search.study.claims import requeue_trials_of
 from zoerefine.lab.search.study.earlier import open_earlier
-from zoerefine.lab.search.study.end import early_end, is_over
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try, take_trials
 from zoerefine.lab.search.study.storage import waits_for_run
-from zoerefine.lab.search.study.study import Study
+from zoerefine.lab.search.study.study import Study, early_end, is_over
 from zoerefine.lab.search.study.trials import format_values, is_known, trial_run
 from zoerefine.lab.search.subject import Subject
 from zoerefine.lab.search.worker_pool import (

@@ -19,8 +19,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.progress import is_hidden, say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.search.study.earlier import load_study
-from zoerefine.lab.search.study.end import count_begun, may_begin, planned
-from zoerefine.lab.search.study.study import Study
+from zoerefine.lab.search.study.study import Study, count_begun, may_begin, planned
 from zoerefine.lab.search.study.trials import (
     STATE_WORDS,
     best_trials,

@@ -10,6 +10,7 @@ from optuna.trial import TrialState
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
+from zoerefine.lab.search.script.trials import open_subject
 from zoerefine.lab.search.space.reader import check_sampler
 from zoerefine.lab.search.study.claims import (
     Claim,
@@ -25,7 +26,6 @@ from zoerefine.lab.search.study.storage import waits_for_run
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import format_values
 from zoerefine.lab.search.subject import ClaimLost, NoSuchMetric, TrialRunner
-from zoerefine.lab.search.subjects import open_subject
 
 POLL_S = 0.5  # between looks at a study in which others still run, or at a run that is locked
 

@@ -1,4 +1,11 @@
 """Git: mirrors, objects, submodules, uncommitted changes, each command hardened."""
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("address", "changes", "commands", "mirror", "objects", "settings", "submodules")
+OPEN = (
+    "address",
+    "changes",
+    "commands",
+    "mirror",
+    "objects",
+    "settings",
+)

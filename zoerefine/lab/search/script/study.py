@@ -19,10 +19,9 @@ from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_text
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.edit import NEW_KEY, YAML_SUFFIXES, read_value, with_value
 from zoerefine.base.yaml.keys import merged
 from zoerefine.base.yaml.read import Document, parse_mapping, read_yaml
-from zoerefine.base.yaml.write import dump_yaml
+from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, dump_yaml, read_value, with_value
 from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use

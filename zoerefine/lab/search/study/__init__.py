@@ -4,7 +4,6 @@
 OPEN = (
     "claims",
     "earlier",
-    "end",
     "enqueue",
     "pruning",
     "storage",

@@ -20,9 +20,8 @@ from zoerefine.base.files.atomic import replacing
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets.redaction import hide_secrets
 from zoerefine.lab.search.space.space import Values
-from zoerefine.lab.search.study.end import may_begin
 from zoerefine.lab.search.study.samplers import next_trial
-from zoerefine.lab.search.study.study import Study
+from zoerefine.lab.search.study.study import Study, may_begin
 from zoerefine.lab.search.study.trials import has_begun, is_claimed, is_known, reason_of, trial_run
 from zoerefine.lab.search.subject import ClaimLost, TrialOutcome
 

@@ -18,6 +18,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import value_at, with_values
 from zoerefine.base.yaml.read import read_yaml
 from zoerefine.base.yaml.write import same_data
+from zoerefine.lab.search.script.trials import recorded_space
 from zoerefine.lab.search.space.space import (
     Parameter,
     all_keys,
@@ -29,7 +30,6 @@ from zoerefine.lab.search.study.storage import database_errors, silence_optuna, 
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import exceeded_limits, settings_file, without_duplicates
 from zoerefine.lab.search.subject import Subject
-from zoerefine.lab.search.subjects import recorded_space
 
 
 def load_study(run: RunDir) -> optuna.Study:

@@ -16,6 +16,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.progress import say
 from zoerefine.base.texts import counted
 from zoerefine.lab.launch.record import provenance
+from zoerefine.lab.search.script.trials import recorded_space
 from zoerefine.lab.search.space.space import Values, combinations, params_of
 from zoerefine.lab.search.study.earlier import (
     EarlierStudy,
@@ -35,7 +36,6 @@ from zoerefine.lab.search.study.trials import (
     without_duplicates,
 )
 from zoerefine.lab.search.subject import Subject
-from zoerefine.lab.search.subjects import recorded_space
 
 
 def params_to_try(subject: Subject, sources: Sequence[Path]) -> list[Values]:
