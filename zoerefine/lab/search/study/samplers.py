@@ -41,44 +41,45 @@ from zoerefine.lab.search.study.trials import (
 MANY = 250  # completed trials: fitting a Gaussian process takes a second then
 
 
-class Auto(BaseSampler):
-    """Samples one trial by the sampler that fits."""
+class Delegating(BaseSampler):
+    """Samples one trial by another sampler."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.chosen: BaseSampler | None = None  # at the first call; it may keep state of the trial
-
-    def _choose(self, study: optuna.Study) -> BaseSampler:
-        if self.chosen is None:
-            self.chosen = self._make(study)
-        return self.chosen
-
-    def _make(self, study: optuna.Study) -> BaseSampler:
-        trials = study.get_trials(deepcopy=False)
-        completed = sum(one.state == TrialState.COMPLETE for one in trials)
-        name = sampler_name(distributions_of(trials), len(study.directions), completed)
-        made: BaseSampler = SAMPLERS.load(name)(self.seed)
-        return made
+    def sampler_of(self, study: optuna.Study) -> BaseSampler:
+        """The other sampler. It may keep state of the trial, so it is always the same one."""
+        raise NotImplementedError
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        return self._choose(study).infer_relative_search_space(study, trial)
+        return self.sampler_of(study).infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        return self._choose(study).sample_relative(study, trial, search_space)
+        return self.sampler_of(study).sample_relative(study, trial, search_space)
 
     def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: Any
     ) -> Any:
-        chosen = self._choose(study)
-        return chosen.sample_independent(study, trial, param_name, param_distribution)
+        return self.sampler_of(study).sample_independent(
+            study, trial, param_name, param_distribution
+        )
+
+
+class Auto(Delegating):
+    """Samples one trial by the sampler that fits."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.chosen: BaseSampler | None = None
+
+    def sampler_of(self, study: optuna.Study) -> BaseSampler:
+        if self.chosen is None:
+            trials = study.get_trials(deepcopy=False)
+            completed = sum(one.state == TrialState.COMPLETE for one in trials)
+            name = sampler_name(distributions_of(trials), len(study.directions), completed)
+            self.chosen = SAMPLERS.load(name)(self.seed)
+        return self.chosen
 
 
 def distributions_of(trials: list[FrozenTrial]) -> dict[str, BaseDistribution]:
@@ -165,7 +166,7 @@ class ResumableGP(GPSampler):
         return super().sample_relative(study, trial, search_space)
 
 
-class TrialSampler(BaseSampler):
+class TrialSampler(Delegating):
     """Samples one trial: its values follow from the study's seed, its number and earlier trials.
 
     They do not depend on what was sampled before in the process. A value that is sampled alone
@@ -182,22 +183,11 @@ class TrialSampler(BaseSampler):
         digest = sha256(f"{self.seed} {self.number} {name}".encode()).digest()
         return int.from_bytes(digest[:4], "big")
 
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        return self.inner.infer_relative_search_space(study, trial)
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        return self.inner.sample_relative(study, trial, search_space)
+    def sampler_of(self, study: optuna.Study) -> BaseSampler:
+        return self.inner
 
     def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: Any
     ) -> Any:
         sampler = self.make(self._seed_of(param_name))
         return sampler.sample_independent(study, trial, param_name, param_distribution)
