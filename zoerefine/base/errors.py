@@ -27,6 +27,8 @@ STORAGE_FAULTS = {
     errno.ESTALE,
 }
 FULL = {errno.EDQUOT, errno.EFBIG, errno.ENOSPC}
+# Exit codes of commands and jobs; docs/exit-codes.md has all.
+USER_ERROR, INTERRUPTED, KILLED = 2, 130, 137
 SQLITE_FAULTS = ("SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY")
 
 
@@ -50,7 +52,7 @@ def run_command(main: Callable[[], int | None]) -> int:
         return _fail(str(error))
     except KeyboardInterrupt as error:
         print(str(error) or "interrupted; run the same command again to resume", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # `zoerefine show RUN | head`
         _discard_output()
         return 0
@@ -105,7 +107,7 @@ def _report_thread(ended: threading.ExceptHookArgs) -> None:
 def _fail(message: str) -> int:
     """Print an error as one line; returns the exit code."""
     print(f"error: {visible(' '.join(message.split()))}", file=sys.stderr)
-    return 2
+    return USER_ERROR
 
 
 def _discard_output() -> None:

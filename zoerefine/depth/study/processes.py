@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import KILLED, UserError
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
@@ -31,7 +31,7 @@ from zoerefine.lab.launch.environment.variables import LIBRARY, python_path
 from zoerefine.lab.launch.process.child import PR_SET_PDEATHSIG, child_setup, interrupt, stop_group
 from zoerefine.lab.launch.process.ending import LOST_CONNECTION
 from zoerefine.lab.launch.process.stops import StopForwarding, end_processes, job_command
-from zoerefine.lab.search.subject import KILLED, ClaimLost, Criteria, TrialMonitor
+from zoerefine.lab.search.subject import ClaimLost, Criteria, TrialMonitor
 
 if TYPE_CHECKING:  # importing this file does not import torch
     from zoerefine.depth.training.loop import Report

@@ -26,33 +26,33 @@ HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 def diff_facts(a: Run, b: Run) -> dict[str, Any]:
     """What differs, for programs: pairs of a's and b's value, None where one has none."""
-    one, other = final_metrics(a), final_metrics(b)
-    ours, theirs = (left_digests(RunDir(Path(run.path))) for run in (a, b))
+    labels = run_labels(a, b)
     return {
-        "runs": [{"path": run.path, "label": label}
-                 for run, label in zip((a, b), run_labels(a, b), strict=True)],
-        "settings": differing(a.settings, b.settings, sorted({*a.settings, *b.settings})),
-        "origin": differing(a.provenance, b.provenance, FACTS),
+        "runs": [{"path": r.path, "label": label} for r, label in zip((a, b), labels, strict=True)],
+        "settings": in_order(differing(a.settings, b.settings)),
+        "origin": differing(*({key: run.provenance.get(key) for key in FACTS} for run in (a, b))),
         "commits_between": commits_between(a, b),
-        "metrics": {name: (one.get(name), other.get(name)) for name in {**one, **other}},
+        "metrics": pairs(final_metrics(a), final_metrics(b)),
         "weights": [weights_digest(run) for run in (a, b)],
-        "left_files": differing(ours, theirs, sorted({**ours, **theirs})),
-    }  # fmt: skip
+        "left_files": in_order(differing(*(left_digests(RunDir(Path(r.path))) for r in (a, b)))),
+    }
 
 
 def diff_runs(first: str, second: str) -> str:
     """What differs, as text. Raises `UserError` where a path is not one run."""
     a, b = (one_run(pattern) for pattern in (first, second))
+    facts = diff_facts(a, b)
+    is_foreign = a.is_foreign or b.is_foreign
     parts = [
-        section("settings", compare(a.settings, b.settings, sorted({*a.settings, *b.settings}))),
-        section("origin", compare(a.provenance, b.provenance, FACTS)),
-        section("commits between", commits_between(a, b)),
-        section("metrics", metric_rows(a, b)),
-        section("left files" if a.is_foreign or b.is_foreign else "weights", weights(a, b)),
-    ]
-    names = run_labels(a, b)
-    width = max(map(len, names))
-    paths = [f"{name:<{width}}  {run.path}" for name, run in zip(names, (a, b), strict=True)]
+        section("settings", as_lines(facts["settings"])),
+        section("origin", as_lines(facts["origin"])),
+        section("commits between", facts["commits_between"]),
+        section("metrics", metric_rows(facts)),
+        section("left files", left_files(a, facts["left_files"])) if is_foreign
+        else section("weights", weights(*facts["weights"])),
+    ]  # fmt: skip
+    width = max(len(run["label"]) for run in facts["runs"])
+    paths = [f"{run['label']:<{width}}  {run['path']}" for run in facts["runs"]]
     return "\n\n".join(["\n".join(paths), *filter(None, parts)])
 
 
@@ -90,14 +90,24 @@ def section(title: str, lines: list[str]) -> str:
     return "\n".join([f"{title}:", *(f"  {line}" for line in lines)]) if lines else ""
 
 
-def compare(a: dict[str, Any], b: dict[str, Any], keys: Any) -> list[str]:
-    """The keys whose values differ, as lines."""
-    return [f"{key}: {x} -> {y}" for key, (x, y) in differing(a, b, keys).items()]
+def pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Both values of every key, those of `a` first."""
+    return {key: (a.get(key), b.get(key)) for key in {**a, **b}}
 
 
-def differing(a: Mapping[str, Any], b: Mapping[str, Any], keys: Any) -> dict[str, tuple[Any, Any]]:
+def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Both values of the keys whose values differ."""
-    return {k: (a.get(k), b.get(k)) for k in keys if str(a.get(k)) != str(b.get(k))}
+    return {key: (x, y) for key, (x, y) in pairs(a, b).items() if str(x) != str(y)}
+
+
+def in_order(found: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    """The same by the alphabet."""
+    return dict(sorted(found.items()))
+
+
+def as_lines(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """Both values of keys as lines."""
+    return [f"{key}: {x} -> {y}" for key, (x, y) in found.items()]
 
 
 def commits_between(a: Run, b: Run) -> list[str]:
@@ -117,15 +127,13 @@ def commits_between(a: Run, b: Run) -> list[str]:
     return [*log.splitlines(), *changes.splitlines()]
 
 
-def metric_rows(a: Run, b: Run) -> list[str]:
+def metric_rows(facts: Mapping[str, Any]) -> list[str]:
     """The final values of every metric that both runs have, then those that only one has."""
-    first, second = final_metrics(a), final_metrics(b)
-    one, other = run_labels(a, b)
-    rows = [
-        metric_row(name, value, second[name]) for name, value in first.items() if name in second
-    ]
-    for label, ours, theirs in ((one, first, second), (other, second, first)):
-        alone = [name for name in ours if name not in theirs]
+    found = facts["metrics"]
+    rows = [metric_row(k, x, y) for k, (x, y) in found.items() if x is not None and y is not None]
+    for run, other in ((0, 1), (1, 0)):
+        alone = [name for name, values in found.items() if values[other] is None]
+        label = facts["runs"][run]["label"]
         rows += [f"only in {label}: {shortened(', '.join(alone), 200)}"] if alone else []
     return rows
 
@@ -146,14 +154,9 @@ def metric_row(name: str, x: float, y: float) -> str:
     return f"{name}: {x:.6f} -> {y:.6f} ({'identical' if same else f'{y - x:+.6f}'})"
 
 
-def weights(a: Run, b: Run) -> list[str]:
-    """Whether the best weights, or other scripts' left files, are identical bit by bit."""
-    if a.is_foreign or b.is_foreign:
-        return left_files(a, b)
-    digests = [weights_digest(run) or "none" for run in (a, b)]
-    if digests[0] == digests[1] != "none":
-        return [f"identical: {digests[0]}"]
-    return [f"{digests[0]} -> {digests[1]}"]
+def weights(a: str | None, b: str | None) -> list[str]:
+    """Whether the best weights are identical bit by bit."""
+    return [f"identical: {a}" if a and a == b else f"{a or 'none'} -> {b or 'none'}"]
 
 
 def weights_digest(run: Run) -> str | None:
@@ -162,13 +165,10 @@ def weights_digest(run: Run) -> str | None:
     return path.read_text().strip() if path.exists() else None
 
 
-def left_files(a: Run, b: Run) -> list[str]:
-    """The files that the jobs left behind, where they differ."""
-    ours, theirs = (left_digests(RunDir(Path(run.path))) for run in (a, b))
-    names = sorted({*ours, *theirs})
-    different = [name for name in names if ours.get(name) != theirs.get(name)]
-    if not names:
-        return []
-    same = f"{len(names) - len(different)} of {len(names)} left files are identical"
-    return [same, *(f"{n}: {ours.get(n, 'none')[:12]} -> {theirs.get(n, 'none')[:12]}"
-                    for n in different[:MOST_FILES])]  # fmt: skip
+def left_files(a: Run, different: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """How many of the files that the jobs left behind are identical, and those that differ."""
+    same = len(left_digests(RunDir(Path(a.path))).keys() - different.keys())
+    count = same + len(different)
+    lines = [f"{same} of {count} left files are identical"] if count else []
+    some = [*different.items()][:MOST_FILES]
+    return lines + [f"{k}: {(x or 'none')[:12]} -> {(y or 'none')[:12]}" for k, (x, y) in some]

@@ -19,22 +19,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from zoerefine import __version__
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
 from zoerefine.base.progress import duration, warn
 from zoerefine.base.secrets.redaction import HIDDEN, hide_secrets, register_secret, without_secrets
 from zoerefine.base.texts import one_line
-
-if TYPE_CHECKING:
-    pass
-
-INTERRUPTED = 130  # exit code after Ctrl-C
-USER_ERROR = 2  # exit code of a `UserError`
 
 
 @dataclass

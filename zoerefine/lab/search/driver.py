@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import USER_ERROR, UserError
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.lab.launch.process.output import kept_log
@@ -54,7 +54,6 @@ def publish_best(study: Study) -> None:
 POLL_S = 0.3
 ENDING_S = 3.0  # that the workers of a killed driver have to save their checkpoints
 RESTARTS = 5  # times that a worker is replaced, on average over all workers
-USER_ERROR = 2  # exit code of a `UserError`
 
 
 def run_study(

@@ -51,9 +51,6 @@ class Criteria:
         }
 
 
-KILLED = 137  # the exit code of a worker when a process of its trial, or it itself, was killed
-
-
 @dataclass(frozen=True)
 class TrialOutcome:
     """How a trial ended.

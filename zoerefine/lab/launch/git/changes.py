@@ -22,7 +22,7 @@ from zoerefine.lab.launch.git.commands import (
     uncommitted_files,
 )
 from zoerefine.lab.launch.git.objects import write_alternates
-from zoerefine.lab.launch.git.settings import GitError
+from zoerefine.lab.launch.git.settings import GITLINK, GitError
 
 MAX_BYTES = 64 * 2**20
 # The user's own display settings could give a patch that does not apply.
@@ -182,13 +182,12 @@ def committed_bytes(folder: Path, commit: str, name: str) -> bytes:
 
 def check_submodules(folder: Path, commit: str, files: Sequence[str], env: dict[str, str]) -> None:
     """Raises `UserError` where a submodule was changed or moved, which a patch cannot record."""
-    # Entries of submodules have mode 160000.
     words = ("diff-index", "--raw", "--no-renames", "--ignore-submodules=dirty", "-z", commit)
     entries = git(*words, folder=folder, env=env, foreign=True).split("\0")
     moved = [
         name
         for facts, name in zip(entries[::2], entries[1::2], strict=False)
-        if "160000" in facts.split()[:2] or ":160000" in facts
+        if GITLINK in facts.split()[:2] or f":{GITLINK}" in facts
     ]
     inside = tuple(f"{name}/" for name in submodule_folders(folder))
     if changed := [*moved, *(name for name in files if name.startswith(inside))]:

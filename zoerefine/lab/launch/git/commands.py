@@ -12,6 +12,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.settings import (
+    GITLINK,
     ISOLATED,
     NOT_INSTALLED,
     OPTIONS,
@@ -176,5 +177,5 @@ def submodule_folders(folder: Path) -> list[str]:
     if not (folder / ".gitmodules").exists():
         return []
     entries = git("ls-files", "--stage", "-z", folder=folder, foreign=True).split("\0")
-    names = [entry.partition("\t")[2] for entry in entries if entry.startswith("160000")]
+    names = [entry.partition("\t")[2] for entry in entries if entry.startswith(GITLINK)]
     return [name for name in names if (folder / name / ".git").exists()]

@@ -14,7 +14,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.commands import git_bytes, object_reader
 from zoerefine.lab.launch.git.settings import ISOLATED
 
-TREE, LINK, GITLINK = "40000", "120000", "160000"
+TREE, LINK = "40000", "120000"
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ OPTIONS = (
 )
 # A checkout must not depend on the user's settings (line endings, filters, templates).
 ISOLATED = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+GITLINK = "160000"  # the mode of a submodule
 NO_TEMPLATE = "--template="  # a new repository without hooks
 NOT_INSTALLED = "git is not installed: install it (e.g. apt install git)"
 

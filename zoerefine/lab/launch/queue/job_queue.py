@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import INTERRUPTED, UserError
 from zoerefine.base.files.atomic import removing_new_folders
 from zoerefine.base.identity import OWN_MODULES
 from zoerefine.base.progress import warn
@@ -162,7 +162,7 @@ def run_queue(
         warn(note)
     if all(job.state.startswith("finished") for job in jobs):
         return 0
-    return 130 if stops.count else 1
+    return INTERRUPTED if stops.count else 1
 
 
 def unread_seeds(jobs: Sequence[QueuedJob]) -> Iterator[str]:

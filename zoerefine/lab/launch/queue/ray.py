@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.machine.cores import use_reserved_cores
 from zoerefine.lab.launch.process.board import NODE_LOST, ONLY, NodePlace
 from zoerefine.lab.launch.queue.executor import (
@@ -26,7 +26,6 @@ from zoerefine.lab.launch.queue.executor import (
 )
 
 RETRIES = 20  # nodes that may die under one job
-CANCELLED, KILLED = 130, 137
 POLL_S = 0.2
 ENDING_S = 120.0  # for all nodes to end where one has failed
 STOP_S = 10.0  # for the others to save a checkpoint where one has died
@@ -149,7 +148,7 @@ class RayExecutor:
         try:
             outcome: JobOutcome = self._ray.get(reference)
         except (self._ray.exceptions.TaskCancelledError, self._ray.exceptions.RayTaskError):
-            return JobOutcome(CANCELLED)
+            return JobOutcome(INTERRUPTED)
         except self._ray.exceptions.RayError as error:
             return LostTask(KILLED, str(error).splitlines()[0])
         return outcome

@@ -20,7 +20,6 @@ from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.commands import git
 from zoerefine.lab.launch.git.mirror import fetch_commit
 from zoerefine.lab.launch.git.objects import (
-    GITLINK,
     LINK,
     TreeEntry,
     commit_tree,
@@ -28,7 +27,7 @@ from zoerefine.lab.launch.git.objects import (
     read_tree,
     write_alternates,
 )
-from zoerefine.lab.launch.git.settings import ISOLATED, NO_TEMPLATE, GitError
+from zoerefine.lab.launch.git.settings import GITLINK, ISOLATED, NO_TEMPLATE, GitError
 from zoerefine.lab.launch.workspace.files import scan
 from zoerefine.lab.launch.workspace.record import make_record, remove_record, write_record
 

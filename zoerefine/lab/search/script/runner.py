@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import KILLED, UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
@@ -24,7 +24,7 @@ from zoerefine.lab.runs.metrics import (
     recorded_patterns,
 )
 from zoerefine.lab.search.space.space import Values
-from zoerefine.lab.search.subject import KILLED, NoSuchMetric, TrialMonitor, TrialOutcome
+from zoerefine.lab.search.subject import NoSuchMetric, TrialMonitor, TrialOutcome
 
 # Watches a launched trial: reports its metric to the study as it comes, and stops pruned jobs.
 #

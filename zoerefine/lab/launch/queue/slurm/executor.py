@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.progress import warn
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome, Resources
 from zoerefine.lab.launch.queue.slurm.commands import (
@@ -125,7 +125,6 @@ def time_limit(fields: dict[str, str]) -> str:
 
 LISTING_S = 5.0  # between two questions to Slurm, for all jobs together; until it is asked again
 FILE_WAIT_S = 20.0  # until a file that a node wrote is seen here: shared folders are cached
-CANCELLED, KILLED = 130, 137
 
 
 @contextmanager
@@ -208,7 +207,7 @@ class SlurmExecutor:
         cancelled = job is not None and job.state == "CANCELLED"
         if not cancelled and time.monotonic() - ticket.ended_s < FILE_WAIT_S:
             return None
-        return JobOutcome(CANCELLED if cancelled else KILLED, ending_of(ticket, job), True)
+        return JobOutcome(INTERRUPTED if cancelled else KILLED, ending_of(ticket, job), True)
 
     def _list(self, since_s: float) -> None:
         """Ask Slurm for the states of all jobs, where they are old or from before a time."""
