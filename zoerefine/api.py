@@ -110,8 +110,7 @@ def load_runs(*patterns: str | Path, where: str = "") -> RunTable:
     Raises:
         UserError: nothing matches, or no run can be read.
     """
-    from zoerefine.lab.analysis.groups import make_groups
-    from zoerefine.lab.analysis.measure import choose_measure
+    from zoerefine.lab.analysis.groups import choose_measure, make_groups
     from zoerefine.lab.analysis.report.tables import run_rows
     from zoerefine.lab.runs.collect import collect
     from zoerefine.lab.runs.filter import parse_filter

@@ -206,8 +206,7 @@ def check(args: argparse.Namespace) -> None:
 
 def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     """Open and check all inputs; nothing is written before. With --measured also its room."""
-    from zoerefine.base.files.atomic import check_pairs
-    from zoerefine.base.files.own import refuse_foreign
+    from zoerefine.base.files.atomic import check_pairs, refuse_foreign
     from zoerefine.depth.data.metric_points import PointFiles
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
@@ -311,8 +310,7 @@ def work_of(job: "Inference", args: argparse.Namespace) -> str:
 
 def evaluate(job: "Inference", done: "Done", truth: Path) -> int:
     """Print the metrics and write metrics.json; returns how many frames could not be compared."""
-    from zoerefine.base.files.atomic import write_json
-    from zoerefine.base.files.own import JSON_MARK
+    from zoerefine.base.files.atomic import JSON_MARK, write_json
     from zoerefine.depth.infer.evaluate import evaluate, table
     from zoerefine.depth.infer.results import METRICS_FILE
 

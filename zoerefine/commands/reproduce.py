@@ -19,7 +19,16 @@ from zoerefine.commands.options import (
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.housekeeping import home_folder
 from zoerefine.lab.launch.launcher import start
-from zoerefine.lab.launch.record.comparison import (
+from zoerefine.lab.launch.record.reproduce import (
+    check_commit,
+    check_data,
+    check_machine,
+    check_run,
+    next_run_dir,
+    recorded_plan,
+    recorded_variables,
+)
+from zoerefine.lab.launch.record.results import (
     DIFFERS,
     IGNORED,
     MISMATCH,
@@ -30,15 +39,6 @@ from zoerefine.lab.launch.record.comparison import (
     check_ignored,
     compare_results,
     matching_files,
-)
-from zoerefine.lab.launch.record.reproduce import (
-    check_commit,
-    check_data,
-    check_machine,
-    check_run,
-    next_run_dir,
-    recorded_plan,
-    recorded_variables,
 )
 
 MAX_ROWS = 20

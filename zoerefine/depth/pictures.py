@@ -10,8 +10,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from zoerefine.base.files.atomic import replacing
-from zoerefine.base.files.own import drawing_options
+from zoerefine.base.files.atomic import drawing_options, replacing
 from zoerefine.base.plain_matplotlib import load_matplotlib, plain_style
 
 # Texts and colour bars for pictures that are drawn as pixels: strips, sheets and videos.

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.base.machine.cgroups import cpu_quota, memory_left
 from zoerefine.base.machine.cores import (
     SPINS,
     choose_openmp,
@@ -15,6 +14,7 @@ from zoerefine.base.machine.cores import (
     usable_cores,
     use_reserved_cores,
 )
+from zoerefine.base.machine.memory import cpu_quota, memory_left
 
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 

@@ -15,8 +15,7 @@ from tests.lab.analysis.conftest import Runs
 from zoerefine.depth.infer.pictures import DepthRange
 from zoerefine.depth.infer.video import VideoPicture
 from zoerefine.depth.pictures import depth_colors, panel_figure, spread_colors, strip
-from zoerefine.lab.analysis.groups import make_groups
-from zoerefine.lab.analysis.measure import choose_measure
+from zoerefine.lab.analysis.groups import choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.settings import settings_figure
 from zoerefine.lab.analysis.pictures.style import LAYOUTS, style

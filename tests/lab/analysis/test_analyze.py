@@ -217,7 +217,7 @@ def test_runs_on_different_data_are_marked_as_not_comparable(runs, tmp_path):
 
 
 def test_importances_find_the_setting_that_matters(runs):
-    from zoerefine.lab.analysis.measure import Measure
+    from zoerefine.lab.analysis.groups import Measure
     from zoerefine.lab.analysis.statistics.importance import importances
 
     for number in range(30):

@@ -9,8 +9,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.analysis.diff import diff_runs
-from zoerefine.lab.analysis.groups import make_groups
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.style import style
 from zoerefine.lab.launch.record.show import show_run

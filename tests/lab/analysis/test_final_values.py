@@ -10,8 +10,7 @@ from tests.lab.analysis.awkward_runs import add_groups
 from zoerefine.base.config import load_config
 from zoerefine.depth.training.job import run_training
 from zoerefine.lab.analysis.analyze import analyze
-from zoerefine.lab.analysis.groups import make_groups
-from zoerefine.lab.analysis.measure import Measure, choose_measure
+from zoerefine.lab.analysis.groups import Measure, choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.captions import legend
 from zoerefine.lab.runs.collect import collect
 

@@ -8,8 +8,7 @@ import pytest
 from zoerefine.base.config import defaults
 from zoerefine.base.errors import UserError
 from zoerefine.lab.analysis.analyze import analyze
-from zoerefine.lab.analysis.groups import make_groups
-from zoerefine.lab.analysis.measure import Measure, choose_measure
+from zoerefine.lab.analysis.groups import Measure, choose_measure, make_groups
 from zoerefine.lab.analysis.statistics.comparisons import compare_groups
 from zoerefine.lab.runs.collect import collect
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lab.analysis.conftest import Runs
-from zoerefine.lab.analysis.groups import make_groups
-from zoerefine.lab.analysis.measure import choose_measure
+from zoerefine.lab.analysis.groups import choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.captions import facts, legend
 from zoerefine.lab.analysis.report.tables import run_rows, scene_rows, summarize, write_csv
 from zoerefine.lab.analysis.statistics.comparisons import compare_groups

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from zoerefine.lab.analysis.groups import make_groups
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure, make_groups
 from zoerefine.lab.analysis.report.tables import summarize
 from zoerefine.lab.analysis.statistics.comparisons import compare_groups
 from zoerefine.lab.runs.collect import collect

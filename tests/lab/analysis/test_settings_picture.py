@@ -5,7 +5,7 @@ import pytest
 
 from tests.lab.analysis import awkward_runs
 from tests.lab.analysis.drawn_texts import assert_filled, assert_readable
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure
 from zoerefine.lab.analysis.pictures.settings import settings_figure
 from zoerefine.lab.analysis.pictures.style import style
 from zoerefine.lab.analysis.statistics.importance import importances

@@ -50,7 +50,7 @@ def test_one_module_imports_gitpython():
     folders = [ROOT / name for name in ("zoerefine", "platform", "benchmarks", "examples")]
     files = [path for folder in folders for path in folder.rglob("*.py")]
     found = [path.name for path in files if {"git", "gitdb", "smmap"}.intersection(imports(path))]
-    assert found == ["hardened.py"]
+    assert found == ["commands.py"]
 
 
 def test_a_second_launch_does_not_import_gitpython(repository, config, home, tmp_path):

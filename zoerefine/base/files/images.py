@@ -21,7 +21,7 @@ import numpy as np
 from PIL import ExifTags, Image, PngImagePlugin
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import read_regular_file, replacing
+from zoerefine.base.files.atomic import PNG_START, read_regular_file, replacing
 from zoerefine.base.progress import warn
 
 # Limits, checked before memory is taken.
@@ -29,7 +29,6 @@ MAX_PIXELS = 2**25  # 33.5 million, which 8K video does not reach
 MAX_FILE_BYTES = 2**28
 
 JPEG_START = b"\xff\xd8"
-PNG_START = b"\x89PNG\r\n\x1a\n"
 PNG_HEADER = struct.Struct(">8s4x4sIIBB")  # signature, b"IHDR", width, height, bits, colour type
 PNG_CHUNK = struct.Struct(">I4s")  # length of its data, name
 PNG_AROUND_CHUNK = 12  # bytes besides its data: length, name, checksum

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.machine.cgroups import cpu_quota
+from zoerefine.base.machine.memory import cpu_quota
 
 SPINS = "10000"
 THREADS, SPIN_COUNT = "OMP_NUM_THREADS", "GOMP_SPINCOUNT"

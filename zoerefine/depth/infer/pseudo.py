@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import refuse_foreign
 from zoerefine.base.files.images import write_png
-from zoerefine.base.files.own import refuse_foreign
 from zoerefine.base.progress import say
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH

@@ -22,7 +22,13 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written, write_json
+from zoerefine.base.files.atomic import (
+    HALF_WRITTEN,
+    JSON_MARK,
+    refuse_foreign,
+    remove_half_written,
+    write_json,
+)
 from zoerefine.base.files.images import (
     decode_values,
     file_bytes,
@@ -32,7 +38,6 @@ from zoerefine.base.files.images import (
     write_png,
 )
 from zoerefine.base.files.locks import lock, try_lock
-from zoerefine.base.files.own import JSON_MARK, refuse_foreign
 from zoerefine.depth.data.depth_codec import SCALE, ZOE_UNIT_M
 from zoerefine.depth.data.networks.source import FILE as PSEUDO_SOURCE_FILE
 from zoerefine.depth.exporting.outputs import OUTPUTS

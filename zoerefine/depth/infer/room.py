@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import digest_json, write_json
-from zoerefine.base.files.own import JSON_MARK
+from zoerefine.base.files.atomic import JSON_MARK, digest_json, write_json
 from zoerefine.depth.data.dataset import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.recordings import read_text

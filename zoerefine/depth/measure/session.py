@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.own import refuse_foreign
+from zoerefine.base.files.atomic import refuse_foreign
 from zoerefine.base.progress import track
 from zoerefine.depth.data.dataset import Intrinsics
 from zoerefine.depth.data.networks.source import PseudoSource

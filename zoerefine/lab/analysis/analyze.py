@@ -9,8 +9,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
 from zoerefine.base.run_dir import REPORT_FILE, RunDir
-from zoerefine.lab.analysis.groups import RunGroup, make_groups
-from zoerefine.lab.analysis.measure import Measure, choose_measure
+from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import draw_overview
 from zoerefine.lab.analysis.pictures.settings import draw_settings
 from zoerefine.lab.analysis.report.paper_tables import write_tables

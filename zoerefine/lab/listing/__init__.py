@@ -8,5 +8,4 @@ OPEN = (
     "removal",
     "row",
     "selection",
-    "table",
 )

@@ -6,8 +6,7 @@ from typing import Any
 
 from zoerefine.base.texts import counted
 from zoerefine.lab.analysis.group_names import shortened
-from zoerefine.lab.analysis.groups import RunGroup, front_of_means, group_costs
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure, RunGroup, front_of_means, group_costs
 from zoerefine.lab.analysis.pictures.style import PALETTE
 from zoerefine.lab.analysis.statistics.seeds import ENOUGH_RUNS, ESTIMATOR, INTERVAL
 from zoerefine.lab.runs.collect import Collection

@@ -9,8 +9,7 @@ import numpy as np
 
 from zoerefine.base.files.atomic import write_text
 from zoerefine.lab.analysis.group_names import shortened
-from zoerefine.lab.analysis.groups import Cost, RunGroup, front_of_means, group_costs
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Cost, Measure, RunGroup, front_of_means, group_costs
 from zoerefine.lab.analysis.pictures.captions import (
     Label,
     facts,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from zoerefine.lab.analysis.group_names import distinct_texts, setting_of, short_keys, shortened
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure
 from zoerefine.lab.analysis.pictures.style import BACKING, PALETTE, is_wide, save, set_log, style
 from zoerefine.lab.analysis.statistics.importance import Share, compared_keys, numbers, scored_runs
 from zoerefine.lab.runs.record import Run

@@ -13,8 +13,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import OWN_TRAINING
-from zoerefine.lab.analysis.groups import RunGroup
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.captions import pseudo_label
 from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.style import NO_DATES, PALETTE, Layout, style

@@ -6,8 +6,7 @@ from pathlib import Path
 from unicodedata import category
 
 from zoerefine.base.files.atomic import write_text
-from zoerefine.lab.analysis.groups import RunGroup
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.statistics.comparisons import Difference
 from zoerefine.lab.analysis.statistics.seeds import CONFIDENCE, ENOUGH_RUNS, ESTIMATOR
 

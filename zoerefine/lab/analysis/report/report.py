@@ -8,8 +8,7 @@ from typing import Any
 
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.texts import visible
-from zoerefine.lab.analysis.groups import RunGroup
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.captions import facts, legend, pseudo_label
 from zoerefine.lab.analysis.pictures.style import PALETTE
 from zoerefine.lab.analysis.report.page_pictures import (

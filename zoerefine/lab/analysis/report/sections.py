@@ -10,8 +10,7 @@ import numpy as np
 
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.lab.analysis.group_names import distinct_texts, setting_of, shortened
-from zoerefine.lab.analysis.groups import RunGroup
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.settings import SHOWN_SETTINGS, columns_by_score, share_of
 from zoerefine.lab.analysis.pictures.style import is_wide
 from zoerefine.lab.analysis.report.page_pictures import group_color

@@ -10,8 +10,7 @@ from typing import Any
 from zoerefine.base import registries
 from zoerefine.base.files.atomic import replacing
 from zoerefine.base.texts import counted
-from zoerefine.lab.analysis.groups import RunGroup, same_metrics_note
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure, RunGroup, same_metrics_note
 from zoerefine.lab.analysis.pictures.captions import pseudo_label
 from zoerefine.lab.analysis.report.page_pictures import ExampleFrame
 from zoerefine.lab.analysis.statistics.comparisons import (

@@ -6,8 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from zoerefine.lab.analysis.groups import RunGroup
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.statistics.seeds import (
     ALPHA,
     ENOUGH_RUNS,

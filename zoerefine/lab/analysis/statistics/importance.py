@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.lab.analysis.measure import Measure
+from zoerefine.lab.analysis.groups import Measure
 from zoerefine.lab.analysis.pictures.style import is_wide
 from zoerefine.lab.runs.record import Run, differing_keys, finite_number
 

@@ -1,10 +1,11 @@
 """Runs git: without a shell, without prompts, and isolated from user input.
 
-Words that may be a URL, or options that name programs, are checked by GitPython first
-(`hardened.py`). A second launch of a commit has none of these: the import of GitPython would make
-it a fifth slower.
+Words that may be a URL, or options that name programs, are checked by GitPython first. A second
+launch of a commit has none of these. Importing GitPython takes about 40 ms, a fifth of that launch,
+so it is imported only then.
 """
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,16 +15,22 @@ from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.settings import (
     GITLINK,
     ISOLATED,
+    NO_TEMPLATE,
     NOT_INSTALLED,
     OPTIONS,
     SETTINGS,
+    UPLOAD_PACK,
     GitError,
     clean_environment,
     error_line,
     foreign_settings,
 )
 
-CHECKED = {"init", "remote", "fetch"}  # commands that could run programs
+TAKES_URL = {"fetch", "remote"}
+CHECKED = {"init", *TAKES_URL}  # commands that could run programs
+# Options that GitPython holds to be unsafe, with the values that make ours safe.
+OWN_OPTIONS = {NO_TEMPLATE, f"--upload-pack={UPLOAD_PACK}"}
+REFRESH = "GIT_PYTHON_REFRESH"
 
 
 def git(
@@ -82,9 +89,7 @@ def start_git(
         raise GitError(f"{folder} {'is not a folder' if folder.exists() else 'does not exist'}")
     own = foreign_settings(folder) if foreign and folder else {}
     if words[0] in CHECKED:
-        from zoerefine.lab.launch.git import hardened
-
-        hardened.check(words)
+        check_words(words)
     try:
         return subprocess.Popen(
             ["git", *OPTIONS, *words],
@@ -97,6 +102,46 @@ def start_git(
         )
     except FileNotFoundError:
         raise UserError(NOT_INSTALLED) from None
+
+
+@contextmanager
+def quiet_refresh() -> Iterator[None]:
+    """While entered, GitPython can be imported where git is not installed.
+
+    It runs `git version` then, and fails in a way that our caller's environment chooses.
+    """
+    former = os.environ.get(REFRESH)
+    os.environ[REFRESH] = "quiet"
+    try:
+        yield
+    finally:
+        del os.environ[REFRESH]
+        if former is not None:
+            os.environ[REFRESH] = former
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raises `GitError` for options and protocols that could run a program, as GitPython sees it.
+
+    Nothing else of GitPython is used: `Git` can only add variables to those of our caller, `Repo`
+    follows them, expands `$NAME` in paths and reads the files that a repository's configuration
+    includes, and `Remote.fetch` logs what the server prints.
+    """
+    with quiet_refresh():
+        from git import Git, Remote, Repo, UnsafeOptionError, UnsafeProtocolError
+
+    unsafe = {"fetch": Remote.unsafe_git_fetch_options, "init": Repo.unsafe_git_init_options}
+    verb, rest = words[0], [word for word in words[1:] if word not in OWN_OPTIONS]
+    try:
+        if verb in unsafe:
+            options = [word for word in rest if word.startswith("-")]
+            Git.check_unsafe_options(options, unsafe[verb])
+        if verb in TAKES_URL:
+            for word in rest:
+                Git.check_unsafe_protocols(word)
+    except (UnsafeOptionError, UnsafeProtocolError) as error:
+        reason = str(error).partition(", use ")[0]  # then: how to allow it
+        raise GitError(f"git {verb} is refused: {reason}") from None
 
 
 @contextmanager

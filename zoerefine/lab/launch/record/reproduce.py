@@ -27,7 +27,7 @@ from zoerefine.lab.launch.job_config import parse_config
 from zoerefine.lab.launch.job_module import library_facts
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.record import provenance
-from zoerefine.lab.launch.record.comparison import DIFFERS, MISMATCH, SAME, Comparison, compare
+from zoerefine.lab.launch.record.results import DIFFERS, MISMATCH, SAME, Comparison, compare
 from zoerefine.lab.launch.record.show import LAUNCH_FACTS
 from zoerefine.lab.launch.workspace.files import Inputs, digest_inputs, read_inputs
 
