@@ -9,7 +9,9 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.settings import (
@@ -104,20 +106,21 @@ def start_git(
         raise UserError(NOT_INSTALLED) from None
 
 
-@contextmanager
-def quiet_refresh() -> Iterator[None]:
-    """While entered, GitPython can be imported where git is not installed.
+@cache
+def gitpython() -> Any:
+    """GitPython, also where git is not installed.
 
     It runs `git version` then, and fails in a way that our caller's environment chooses.
     """
     former = os.environ.get(REFRESH)
     os.environ[REFRESH] = "quiet"
     try:
-        yield
+        import git
     finally:
         del os.environ[REFRESH]
         if former is not None:
             os.environ[REFRESH] = former
+    return git
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -127,19 +130,18 @@ def check_words(words: Sequence[str]) -> None:
     follows them, expands `$NAME` in paths and reads the files that a repository's configuration
     includes, and `Remote.fetch` logs what the server prints.
     """
-    with quiet_refresh():
-        from git import Git, Remote, Repo, UnsafeOptionError, UnsafeProtocolError
-
-    unsafe = {"fetch": Remote.unsafe_git_fetch_options, "init": Repo.unsafe_git_init_options}
+    python = gitpython()
+    unsafe = {"fetch": python.Remote.unsafe_git_fetch_options,
+              "init": python.Repo.unsafe_git_init_options}  # fmt: skip
     verb, rest = words[0], [word for word in words[1:] if word not in OWN_OPTIONS]
     try:
         if verb in unsafe:
             options = [word for word in rest if word.startswith("-")]
-            Git.check_unsafe_options(options, unsafe[verb])
+            python.Git.check_unsafe_options(options, unsafe[verb])
         if verb in TAKES_URL:
             for word in rest:
-                Git.check_unsafe_protocols(word)
-    except (UnsafeOptionError, UnsafeProtocolError) as error:
+                python.Git.check_unsafe_protocols(word)
+    except (python.UnsafeOptionError, python.UnsafeProtocolError) as error:
         reason = str(error).partition(", use ")[0]  # then: how to allow it
         raise GitError(f"git {verb} is refused: {reason}") from None
 
