@@ -16,7 +16,6 @@ from zoerefine.base.progress import say, warn
 from zoerefine.lab.launch.environment.build import environments_folder
 from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.git.mirror import OTHER_HOME, mirrors_folder
-from zoerefine.lab.launch.queue.slurm.commands import SlurmError, list_jobs, missing_program
 from zoerefine.lab.launch.workspace.left import rescue
 from zoerefine.lab.launch.workspace.workspace import (
     delete_folder,
@@ -24,7 +23,6 @@ from zoerefine.lab.launch.workspace.workspace import (
     last_run,
     workspaces_folder,
 )
-from zoerefine.lab.listing.row import parts_of
 
 DAY_S = 86400.0
 HASH = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32}\b")  # of a commit, in the name of a workspace
@@ -193,6 +191,8 @@ def print_stored(folders: Sequence[StoredFolder], what: str, home: Path) -> None
     from rich.markup import escape
     from rich.table import Table
 
+    from zoerefine.lab.listing.row import parts_of
+
     is_terminal = sys.stdout.isatty()
     table = Table(title=f"{what} {home}", title_justify="left", box=None, pad_edge=False)
     for column in ("kind", "name", "MB", "unused h", "last run"):
@@ -212,6 +212,8 @@ def print_stored(folders: Sequence[StoredFolder], what: str, home: Path) -> None
 
 def print_cluster_jobs() -> None:
     """A table of this user's jobs in Slurm; nothing where there is no Slurm, or no job."""
+    from zoerefine.lab.launch.queue.slurm.commands import SlurmError, list_jobs, missing_program
+
     if missing_program():
         return
     from rich.console import Console
