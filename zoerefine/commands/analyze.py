@@ -30,7 +30,7 @@ examples, after `make demo`:
   zoerefine analyze runs/demo/latest --out report
   zoerefine analyze runs/demo/latest --out report_of_rmse --metric val.refined.rmse
   zoerefine analyze 'runs/demo/*' --out report_by_loss --by LOSS.OBJECT_WEIGHT
-  zoerefine analyze 'runs/demo/*' --out report_of_two --by MODEL.MAX_LOG --baseline 1
+  zoerefine analyze 'runs/demo/*' --out report_of_two --by MODEL.MAX_LOG --baseline 'max_log 1'
   zoerefine analyze 'runs/*/*' --out report_of_few --where "TRAIN.LR>1e-4 and MODEL.MAX_LOG<=2"
 """
 
