@@ -4,6 +4,7 @@ The engine class is a substitute in C++, compiled here, that follows Torch-Tenso
 serialized engines. Every known pitfall must give one line of ours, not a traceback of theirs.
 """
 
+import importlib.metadata
 import subprocess
 import sys
 from dataclasses import replace
@@ -240,27 +241,58 @@ def test_an_installed_but_broken_torch_tensorrt_is_named_in_one_line(runtime, tm
     assert f"{ABI} installed but broken (cannot find libnvinfer.so.11): pip install" in line
 
 
+VERSIONS = """
+extern "C" int getInferLibMajorVersion() { return 11; }
+extern "C" int getInferLibMinorVersion() { return 1; }
+extern "C" int getInferLibPatchVersion() { return 0; }
+extern "C" int getInferLibBuildVersion() { return 106; }
+"""
+VERSION = """
+import ctypes, sys
+from zoerefine.depth.exporting.engines.tensorrt_engine import tensorrt_version
+for path in sys.argv[1:]:
+    ctypes.CDLL(path)
+print(tensorrt_version())
+"""
+
+
+def version_with(*libraries):
+    """What the version is in a process with these libraries."""
+    words = [sys.executable, "-W", "ignore", "-c", VERSION, *map(str, libraries)]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("file", "version"),
+    [("libnvinfer.so.11", "11.1.0.106"), ("libnvinfer_lean.so.11", "lean 11.1.0.106")],
+)
+def test_the_version_is_that_of_the_loaded_library(tmp_path, file, version):
+    (tmp_path / "versions.cpp").write_text(VERSIONS)
+    (tmp_path / "folder with spaces").mkdir()
+    library = tmp_path / "folder with spaces" / file
+    subprocess.run(
+        ["g++", "-shared", "-fPIC", tmp_path / "versions.cpp", "-o", library], check=True
+    )
+    assert version_with(library) == version
+
+
+def test_without_a_library_there_is_no_version():
+    assert version_with() == "not installed"
+
+
+def test_a_real_library_of_tensorrt_for_rtx_says_its_version():
+    libs = pytest.importorskip("tensorrt_rtx_libs", reason="TensorRT for RTX is not installed")
+    [library] = Path(libs.__path__[0]).glob("libtensorrt_rtx.so*")
+    expected = importlib.metadata.version("tensorrt-rtx-cu13-libs")
+    assert version_with(library) == f"tensorrt_rtx {expected}"
+
+
 @pytest.fixture
-def imported_tensorrt(monkeypatch):
-    """Put a module in the place of TensorRT: imported_tensorrt(__version__="11.0.0.1")."""
-    return lambda **names: monkeypatch.setitem(sys.modules, "tensorrt", SimpleNamespace(**names))
-
-
-def test_the_version_is_that_of_the_imported_tensorrt(imported_tensorrt):
-    imported_tensorrt(__version__="11.1.0.2")
-    assert tensorrt.tensorrt_version() == "11.1.0.2"
-    imported_tensorrt(__version__="11.1.0.2", _package_name="tensorrt")
-    assert tensorrt.tensorrt_version() == "11.1.0.2"
-    imported_tensorrt(__version__="1.5.0", _package_name="tensorrt_rtx")
-    assert tensorrt.tensorrt_version() == "tensorrt_rtx 1.5.0"
-
-
-@pytest.fixture
-def conversion(monkeypatch, imported_tensorrt, tmp_path):
+def conversion(monkeypatch, tmp_path):
     """Replace Torch-TensorRT's conversion by a function of its options: conversion(function)."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(torch.nn.Module, "cuda", lambda self: self)
-    imported_tensorrt(__version__="11.0.0")
+    monkeypatch.setattr(tensorrt, "tensorrt_version", lambda: "11.0.0")
     package = SimpleNamespace(Input=lambda **_: None)
     monkeypatch.setitem(sys.modules, "torch_tensorrt", package)
     monkeypatch.setattr(tensorrt, "export_program", lambda core, source: None)
@@ -280,12 +312,12 @@ def add_a_timing(timing_cache_path, **_):
     return b"engine"
 
 
-def test_timings_are_kept_for_each_user_version_and_gpu(conversion, imported_tensorrt, tmp_path):
+def test_timings_are_kept_for_each_user_version_and_gpu(conversion, monkeypatch, tmp_path):
     assert conversion(add_a_timing) == conversion(add_a_timing) == b"engine"
     [path] = (tmp_path / "cache" / "zoerefine").iterdir()
     assert path.name == f"tensorrt-11.0.0-{gpu_architecture()}-timings.bin"
     assert path.read_text() == "timing timing "
-    imported_tensorrt(__version__="11.0.1")
+    monkeypatch.setattr(tensorrt, "tensorrt_version", lambda: "11.0.1")
     conversion(add_a_timing)
     assert path.read_text() == "timing timing "
 

@@ -5,6 +5,7 @@ Its own lowering and converters run on the network of TensorRT for RTX, in a pro
 (`tensorrt_interpreter.py`). Each way to break our part is planted once and must be found.
 """
 
+import ast
 import json
 import re
 import shutil
@@ -44,6 +45,26 @@ pytestmark = [
         bool(missing := engine_kind("tensorrt-rtx").missing_requirement()), reason=missing
     ),
 ]
+
+
+def parameters(file, function):
+    """The names of a function's parameters, as Torch-TensorRT's sources have it."""
+    tree = ast.parse((PACKAGE / "torch_tensorrt" / file).read_text())
+    [found] = [one for one in ast.walk(tree)
+               if isinstance(one, ast.FunctionDef) and one.name == function]  # fmt: skip
+    return {one.arg for one in found.args.args + found.args.kwonlyargs}
+
+
+def test_its_functions_have_the_parameters_that_are_given():
+    """A conversion takes unknown ones, too, and ignores them."""
+    given = {"arg_inputs", "require_full_compilation", "timing_cache_path", *tensorrt.TUNING}
+    conversion = "convert_exported_program_to_serialized_trt_engine"
+    assert given <= parameters("dynamo/_compiler.py", conversion)
+    names = {"serialized_engine", "input_binding_names", "output_binding_names", "device"}
+    assert names == parameters("ts/_compiler.py", "embed_engine_in_new_module")
+    operands = {"ctx", "target", "source_ir", "name", "input_tensor", "amax", "num_bits",
+                "exponent_bits"}  # fmt: skip
+    assert operands == parameters("dynamo/conversion/impl/quantize.py", "quantize")
 
 
 @pytest.fixture(scope="module")

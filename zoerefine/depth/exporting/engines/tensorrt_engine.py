@@ -8,8 +8,10 @@ called here. Written from the sources of torch-tensorrt 2.11 (TensorRT 10.15, en
 
 import io
 from contextlib import redirect_stdout
+from ctypes import CDLL
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -63,19 +65,34 @@ def runtime_abi() -> str:
 
 
 def tensorrt_version() -> str:
-    """The version of the TensorRT that is imported. To be called after `runtime_abi`.
+    """The version of the TensorRT library in this process. To be called after `runtime_abi`.
 
-    Package metadata do not tell: the names of TensorRT's packages differ between releases, and
-    Torch-TensorRT may put another library in its place.
+    The library says it. Packages do not tell: their names differ between releases, Torch-TensorRT
+    may put another library in its place, and running an engine needs no Python package.
     """
-    try:
-        import tensorrt
-    except Exception:  # as above
-        return NOT_INSTALLED
-    name = getattr(tensorrt, "_package_name", "") or "tensorrt"
-    version = str(tensorrt.__version__)
-    return version if name == "tensorrt" else f"{name} {version}"
+    for start, name in LIBRARIES.items():
+        if path := loaded_library(start):
+            library = CDLL(path)
+            parts = (getattr(library, f"getInferLib{one}Version")() for one in PARTS)
+            return f"{name} {'.'.join(map(str, parts))}".strip()
+    return NOT_INSTALLED
 
+
+def loaded_library(start: str) -> str:
+    """The path of a library of this process whose file's name begins so; "" if there is none."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return ""
+    paths = (line.split(maxsplit=5)[-1] for line in lines)
+    return next((path for path in paths if Path(path).name.startswith(start)), "")
+
+
+# Beginnings of files' names, with what their versions are called.
+LIBRARIES = {
+    "libnvinfer.so.": "", "libnvinfer_lean.so.": "lean", "libtensorrt_rtx.so.": "tensorrt_rtx"
+}  # fmt: skip
+PARTS = "Major", "Minor", "Patch", "Build"
 
 NAME = "tensorrt"
 # The lock file keeps torch: the newest Torch-TensorRT would replace it.
