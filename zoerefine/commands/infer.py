@@ -139,7 +139,8 @@ def parser() -> argparse.ArgumentParser:
     add("--video", type=as_path, metavar="FILE.mp4",
         help="write all frames side by side as a video (H.264), with labels")  # fmt: skip
     add("--confidence", action="store_true",
-        help="write how certain refined depth is; --picture and --video show it, too")  # fmt: skip
+        help="write how certain depth is, by the points or what was measured, if given; --picture "
+        "and --video show it, too")  # fmt: skip
     add("--colors", action="store_true", help="write refined depth as colour pictures")
     add("--range", type=float, nargs=2, metavar=("NEAR", "FAR"),
         help="depths in metres at the ends of the colours of --colors and --video; default: the "
@@ -172,16 +173,6 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(
             "give a bundle or a run, or --points or --measured to correct pseudo depth without one"
         )
-    if args.confidence and args.points:
-        raise UserError(
-            "--confidence is the refiner's own, and does not hold for depth that --points correct: "
-            "leave one of them out"
-        )
-    if args.confidence and args.stream:
-        raise UserError(
-            "--confidence is that of each frame alone, and does not hold for the depth of "
-            "--stream: leave one of them out"
-        )
     if args.batch is not None and not 1 <= args.batch <= MAX_BATCH:
         raise UserError(f"--batch must be 1 to {MAX_BATCH}, got {args.batch}")
     if args.stream and args.batch not in (None, 1):
@@ -210,7 +201,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     from zoerefine.depth.data.metric_points import PointFiles
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
-    from zoerefine.depth.infer.inference import Inference, points_alone
+    from zoerefine.depth.infer.inference import Inference, points_alone, with_spread
     from zoerefine.depth.infer.pictures import remove_parts
     from zoerefine.depth.infer.point_cloud import CameraOptions
     from zoerefine.depth.infer.pseudo import DepthFiles, check_source, load_network_depth
@@ -227,8 +218,10 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         check_encoder()
     bundle = bundle_of(args.bundle) if args.bundle else None
     engine = load_bundle(bundle, args.trust) if bundle else points_alone()
-    if args.confidence and not (engine.has_confidence or args.measured):
+    if args.confidence and not (engine.has_confidence or args.measured or args.points):
         raise UserError(f"--confidence: {bundle} has no confidence: {NO_CONFIDENCE}")
+    if args.confidence and not engine.has_confidence:
+        engine = with_spread(engine)
     source = open_source(args.rgb)
     for folder, what in ((args.depth, "pseudo depth"), (args.eval, "true depth")):
         if folder:

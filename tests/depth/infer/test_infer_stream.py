@@ -114,7 +114,7 @@ def test_a_folder_has_depth_with_stream_or_without(infer, recordings):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(("--confidence",), "leave one of them out"), (("--batch", "4"), "leave --batch out")],
+    [(("--batch", "4"), "leave --batch out")],
 )
 def test_options_that_contradict_a_stream_are_refused(infer, recordings, words, message):
     done = infer(*STREAM, "--out", "out", *words)
@@ -167,3 +167,43 @@ def test_points_correct_the_depth_before_it_becomes_steady(infer, recordings, re
         np.testing.assert_array_equal(read_zoe(Path(f"out/depth/a/{number}.png")), steady)
         by_call = stream(rgb, zoe, points.read(f"a/{number}", *zoe.shape))
         np.testing.assert_array_equal(by_call, steady)
+
+
+def test_confidence_of_a_stream_is_that_of_its_frames(infer, recordings, refiner):
+    words = (*STREAM, "--confidence", "--out", "out")
+    done = infer(*words)
+    assert done.code == 0, done.err
+    infer(*STREAM, "--out", "alone")
+    assert depths() == depths("alone")
+    stream = refiner.stream()
+    for number in range(7):
+        rgb, zoe = read_rgb(Path(f"rgb/a/{number}.jpg")), read_zoe(Path(f"zoe/a/{number}.png"))
+        steady, spread = stream.with_confidence(rgb, zoe)
+        np.testing.assert_array_equal(read_zoe(Path(f"out/depth/a/{number}.png")), steady)
+        found = read_zoe(Path(f"out/confidence/a/{number}.png"))
+        np.testing.assert_array_equal(found, spread)
+        np.testing.assert_array_equal(found, refiner.with_confidence(rgb, zoe)[1])
+        np.testing.assert_array_equal(found > 0, steady > 0)
+    before = {path: path.read_bytes() for path in Path("out").rglob("*.png")}
+    Path("out/confidence/a/3.png").unlink()
+    assert "1 frames refined, 10 kept" in infer(*words).out
+    assert {path: path.read_bytes() for path in Path("out").rglob("*.png")} == before
+
+
+def test_points_a_stream_and_confidence_go_together(infer, recordings, refiner):
+    from zoerefine.depth.points import PointFiles
+
+    Path("points/a").mkdir(parents=True)
+    for number in (0, 2, 3):
+        Path(f"points/a/{number}.csv").write_text("x,y,metres\n10,10,2.5\n50,30,3\n")
+    done = infer(*STREAM, "--points", "points", "--confidence", "--out", "out")
+    assert done.code == 0, done.err
+    points, stream = PointFiles(Path("points")), refiner.stream()
+    for number in range(7):
+        rgb, zoe = read_rgb(Path(f"rgb/a/{number}.jpg")), read_zoe(Path(f"zoe/a/{number}.png"))
+        given = points.read(f"a/{number}", *zoe.shape)
+        steady, spread = stream.with_confidence(rgb, zoe, given)
+        np.testing.assert_array_equal(read_zoe(Path(f"out/depth/a/{number}.png")), steady)
+        np.testing.assert_array_equal(read_zoe(Path(f"out/confidence/a/{number}.png")), spread)
+        own = refiner.with_confidence(rgb, zoe)[1]
+        assert (spread != own).any() == bool(len(given))

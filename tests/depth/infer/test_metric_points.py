@@ -2,16 +2,26 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.images import read_rgb
 from zoerefine.cli import main
-from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
 from zoerefine.depth.data.layouts import habitatdyn
+from zoerefine.depth.infer import Refiner
 from zoerefine.depth.points import PointFiles
-from zoerefine.depth.points.for_engines import corrected, points_alone_u16
+from zoerefine.depth.points.for_engines import (
+    WITHOUT_POINTS,
+    corrected,
+    points_alone_u16,
+    spread_u16,
+)
 
 SOURCES = ("--rgb", "rgb", "--depth", "zoe")
 NAMES = 16
@@ -104,7 +114,6 @@ def test_a_frame_with_damaged_points_is_named_and_left_out(alone, points):
         ([], "give a bundle or a run, or --points"),
         (["--points", "nowhere"], "there is no folder nowhere with points"),
         (["--points", "empty"], "the first would be empty/"),
-        (["--points", "given", "--confidence"], "--confidence is the refiner's own"),
         (["--points", "out/depth"], "holds results of --out out"),
     ],
 )
@@ -116,3 +125,112 @@ def test_wrong_options_are_one_line(alone, points, words, line):
     code, _, err = alone(*SOURCES, "--out", "out", *words)
     assert code == 2
     assert line in err and len(err.strip().splitlines()) == 1
+
+
+def inside(depth, spread, truth_m):
+    """The share of valid pixels whose true depth is in the band."""
+    valid = (depth > 0) & (truth_m > 0)
+    apart = np.abs(np.log(truth_m[valid] / (depth[valid] / 256)))
+    return np.mean(apart <= spread[valid] / 10_000)
+
+
+def test_confidence_of_points_is_by_the_points(alone, points, bundle):
+    words = (*SOURCES, "--points", "given", "--confidence", "--picture", "a.png")
+    code, _, err = alone(*words, "--out", "out")
+    assert code == 0, err
+    shares = []
+    for path in sorted(Path("out/confidence").rglob("*.png")):
+        name = path.relative_to("out/confidence")
+        zoe, spread = read_zoe(Path("zoe") / name), read_zoe(path)
+        found = points.read(str(name.with_suffix("")), *zoe.shape)
+        np.testing.assert_array_equal(spread, spread_u16(zoe, found))
+        depth, truth_m = (
+            read_zoe(Path("out/depth") / name),
+            read_truth_m(Path("truth") / name, None),
+        )
+        shares.append(inside(depth, spread, truth_m))
+        assert np.median(spread[spread > 0]) < WITHOUT_POINTS * 10_000 / 2
+    assert len(shares) == NAMES and 0.85 < np.mean(shares) < 0.99
+    # A refiner that takes no points: they correct its output.
+    code, _, err = alone(str(bundle), *words, "--out", "refined")
+    assert code == 0, err
+    refiner, name = Refiner.load(bundle), sorted(Path("zoe").rglob("*.png"))[0].relative_to("zoe")
+    rgb, zoe = read_rgb(Path("rgb") / name.with_suffix(".jpg")), read_zoe(Path("zoe") / name)
+    found = points.read(str(name.with_suffix("")), *zoe.shape)
+    assert_depth("refined/depth", {name.with_suffix(""): refiner(rgb, zoe, found)})
+    depth, spread = refiner.with_confidence(rgb, zoe, found)
+    assert_depth("refined/depth", {name.with_suffix(""): depth})
+    assert_depth("refined/confidence", {name.with_suffix(""): spread})
+    tensors = refiner.with_confidence(torch.from_numpy(rgb), torch.from_numpy(zoe / 256), found)
+    np.testing.assert_allclose(tensors[0], depth / 256, atol=1e-6)
+    np.testing.assert_allclose(tensors[1], spread / 10_000, atol=1e-6)
+
+
+def test_a_frame_without_points_keeps_the_confidence_that_there_is(alone, points, infer):
+    infer(*SOURCES, "--out", "plain", "--confidence")
+    for path in sorted(Path("given").rglob("*.csv"))[1:]:
+        path.unlink()
+    words = (*SOURCES, "--points", "given", "--confidence")
+    assert infer(*words, "--out", "refined").code == 0
+    assert alone(*words, "--out", "alone")[0] == 0
+    names = [path.relative_to("zoe") for path in sorted(Path("zoe").rglob("*.png"))]
+    assert (
+        read_zoe("refined/confidence" / names[0]) != read_zoe("plain/confidence" / names[0])
+    ).any()
+    for name in names[1:]:
+        own, found = (read_zoe(f"{out}/confidence" / name) for out in ("plain", "refined"))
+        np.testing.assert_array_equal(found, own)
+        spread = read_zoe("alone/confidence" / name)
+        assert set(np.unique(spread)) <= {0, round(WITHOUT_POINTS * 10_000)}
+
+
+def test_points_give_confidence_to_a_bundle_that_has_none(alone, points, engine):
+    """As an engine whose refiner was trained without it."""
+
+    def without_confidence(rgb_u8, zoe_u16):
+        return engine.on_arrays(rgb_u8, zoe_u16)[:1]
+
+    plain = replace(
+        engine, on_arrays=without_confidence, manifest=engine.manifest | {"outputs": ["depth"]}
+    )
+    refiner, both = Refiner(plain), Refiner(engine)
+    name = sorted(Path("zoe").rglob("*.png"))[0].relative_to("zoe")
+    rgb, zoe = read_rgb(Path("rgb") / name.with_suffix(".jpg")), read_zoe(Path("zoe") / name)
+    found = points.read(str(name.with_suffix("")), *zoe.shape)
+    assert not refiner.has_confidence
+    for one, other in zip(
+        refiner.with_confidence(rgb, zoe, found), both.with_confidence(rgb, zoe, found), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(UserError, match="no confidence"):
+        refiner.with_confidence(rgb, zoe)
+
+
+def test_points_and_a_measured_room_have_confidence_together(alone, points):
+    zoe = read_zoe(sorted(Path("zoe").rglob("*.png"))[0])
+    y, x = np.argwhere(zoe)[len(np.argwhere(zoe)) // 2]
+    name = sorted(Path("zoe").rglob("*.png"))[0].relative_to("zoe").with_suffix("")
+    Path("room.csv").write_text(f"frame,x,y,metres\n{name},{x},{y},{2 * zoe[y, x] / 256}\n")
+    last = sorted(Path("given").rglob("*.csv"))[-1]
+    last.unlink()
+    room = ("--measured", "room.csv", "--confidence")
+    assert alone(*SOURCES, *room, "--out", "room")[0] == 0
+    assert alone(*SOURCES, *room, "--points", "given", "--out", "both")[0] == 0
+    for path in sorted(Path("room/depth").rglob("*.png")):
+        name = path.relative_to("room/depth")
+        depth, spread = read_zoe(path), read_zoe("room/confidence" / name)
+        found = points.read(str(name.with_suffix("")), *depth.shape)
+        expected = spread_u16(depth, found, spread)
+        np.testing.assert_array_equal(read_zoe("both/confidence" / name), expected)
+    assert not len(found)  # the last one's
+
+
+def test_points_of_sigma_0_are_in_the_files_as_they_are(alone, points):
+    assert alone(*SOURCES, "--points", "given", "--out", "out")[0] == 0  # made with --noise 0
+    for path in sorted(Path("out/depth").rglob("*.png")):
+        depth = read_zoe(path)
+        found = points.read(str(path.relative_to("out/depth").with_suffix("")), *depth.shape)
+        rows, columns = found.pixels(*depth.shape)
+        there = depth[rows, columns] > 0
+        apart_m = np.abs(depth[rows, columns] / 256 - found.depth_m)[there]
+        assert there.sum() > 20 and apart_m.max() <= 0.5 / 256 + 1e-9

@@ -75,7 +75,7 @@ def test_more_measurements_move_it_from_the_prior_to_the_room():
         found = calibrate(prior, measurements(rng, true, frames, 5))
         rows = features(np.linspace(0.5, 6, 50), 0.5, 0.5)
         apart.append(float(np.abs(rows @ (found.mean - true)).mean()))
-        doubt.append(float(found.spread(rows).mean()))
+        doubt.append(float(found.shared_variance(rows).mean()))
     assert doubt == sorted(doubt, reverse=True)
     assert apart[-1] < 0.1 * apart[0]
 

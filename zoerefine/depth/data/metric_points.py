@@ -1,7 +1,8 @@
 """Metric points of a picture, from a file: a CSV table, or a low-resolution depth PNG.
 
 A CSV file has the columns x, y, metres and, if it is known, sigma. x and y are pixels of the
-picture, with whole numbers at the pixels' centres; sigma is the standard deviation in metres.
+picture, with whole numbers at the pixels' centres; sigma is the standard deviation in metres, and 0
+for a point that corrected depth keeps.
 
 A PNG file has 16 bits, millimetres, and 0 where nothing was measured. It covers the whole picture:
 each of its pixels is the mean depth of a zone, as a time-of-flight sensor of 8x8 zones measures it.
@@ -9,6 +10,7 @@ each of its pixels is the mean depth of a zone, as a time-of-flight sensor of 8x
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +38,8 @@ class MetricPoints:
     Attributes:
         x, y: pixels of the picture; whole numbers are the pixels' centres.
         depth_m: metres along the camera's axis, above 0.
-        sigma_m: standard deviation of `depth_m`, metres; 0 where it is not known.
+        sigma_m: standard deviation of `depth_m`, metres. 0: exact, corrected depth has `depth_m` at
+            this pixel. NaN or masked: not known.
     """
 
     x: np.ndarray
@@ -70,11 +73,20 @@ class MetricPoints:
 
         The others are left out without a word: a program may give what a sensor says of nothing.
         """
-        values = np.stack([self.x, self.y, self.depth_m, self.sigma_m])
+        values = np.stack([self.x, self.y, self.depth_m, self.known_sigma_m()])
         inside = (self.x >= -0.5) & (self.x < width - 0.5)
         inside &= (self.y >= -0.5) & (self.y < height - 0.5)
         near = (self.depth_m > 0) & (self.depth_m <= FARTHEST_POINT_M)
         return self.select(inside & np.isfinite(values).all(0) & near)
+
+    def known_sigma_m(self) -> np.ndarray:
+        """`sigma_m`, and 0 where it is not known."""
+        return np.where(np.isnan(self.sigma_m), 0.0, self.sigma_m)
+
+    def pixels(self, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns of the pixels in a picture of this size that hold them."""
+        rows = np.clip(np.rint(self.y).astype(int), 0, height - 1)
+        return rows, np.clip(np.rint(self.x).astype(int), 0, width - 1)
 
     def select(self, chosen: np.ndarray) -> "MetricPoints":
         """The points of a mask or an index."""
@@ -137,7 +149,7 @@ def read_point_rows(
     points = thinned(read_points(path, *size))
     scale_y, scale_x = (new / old for new, old in zip(new_size, size, strict=True))
     x, y = (points.x + 0.5) * scale_x - 0.5, (points.y + 0.5) * scale_y - 0.5
-    rows[: len(points)] = np.stack([x, y, points.depth_m, points.sigma_m], 1)
+    rows[: len(points)] = np.stack([x, y, points.depth_m, points.known_sigma_m()], 1)
     return rows
 
 
@@ -163,7 +175,7 @@ def zones(values: np.ndarray, path: Path, height: int, width: int) -> MetricPoin
     depth_m = MILLIMETRES.to_metres(values[y, x])
     return MetricPoints(
         (x + 0.5) * width / columns - 0.5, (y + 0.5) * height / rows - 0.5,
-        depth_m, np.zeros(len(x)),
+        depth_m, np.full(len(x), np.nan),
     )  # fmt: skip
 
 
@@ -190,9 +202,9 @@ def point(row: dict[str | None, str], where: str, height: int, width: int) -> tu
         raise UserError(f"{where} has more values than columns: write a decimal point, not a comma")
     values = []
     for name in (*NEEDED, OPTIONAL):
-        text = row.get(name) or ("0" if name == OPTIONAL else "")
+        text = row.get(name) or ""
         try:
-            values.append(number(text))
+            values.append(number(text) if text or name != OPTIONAL else math.nan)
         except ValueError:
             raise UserError(f"{where}: {name} must be a number, got {text!r}") from None
     x, y, depth_m, sigma_m = values
@@ -202,7 +214,7 @@ def point(row: dict[str | None, str], where: str, height: int, width: int) -> tu
         raise UserError(
             f"{where}: metres must be above 0 and at most {FARTHEST_POINT_M:g}, got {depth_m:g}"
         )
-    if not 0 <= sigma_m <= FARTHEST_POINT_M:
+    if text and not 0 <= sigma_m <= FARTHEST_POINT_M:
         raise UserError(
             f"{where}: sigma must be from 0 to {FARTHEST_POINT_M:g} metres, got {sigma_m:g}"
         )

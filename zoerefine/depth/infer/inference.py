@@ -11,6 +11,7 @@ bits.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,10 @@ from zoerefine.depth.infer.pseudo import PseudoDepth
 from zoerefine.depth.infer.results import ResultFolder, digest_of
 from zoerefine.depth.infer.sources import FrameSource, SourceFrame, file_fingerprint
 from zoerefine.depth.infer.stream import Memory, remember, step
+from zoerefine.depth.points.for_engines import spread_without_points
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 POINTS_ALONE = "none: metric points alone"  # in the place of a bundle's digest
 STREAM_VERSION = "stream 1"  # changes when the filter changes
@@ -76,7 +81,26 @@ def points_alone() -> Engine:
         return [zoe_u16]
 
     manifest = {"outputs": ["depth"], "commit": "none", "takes_points": True}
-    return Engine(tensors_by_arrays(pseudo_depth), pseudo_depth, manifest, POINTS_ALONE, "cpu", 1)
+    forward = tensors_by_arrays(pseudo_depth)
+    return with_spread(Engine(forward, pseudo_depth, manifest, POINTS_ALONE, "cpu", 1))
+
+
+def with_spread(engine: Engine) -> Engine:
+    """An engine without confidence, with the spread of frames of which nothing is known."""
+
+    def on_arrays(rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> list[np.ndarray]:
+        [depth] = engine.on_arrays(rgb_u8, zoe_u16)
+        return [depth, spread_without_points(depth)]
+
+    def forward(rgb_u8: "Tensor", zoe_u16: "Tensor") -> "list[Tensor]":
+        import torch
+
+        [depth] = engine.forward(rgb_u8, zoe_u16)
+        spread = torch.from_numpy(spread_without_points(depth.cpu().numpy()))
+        return [depth, spread.to(depth.device)]
+
+    manifest = engine.manifest | {"outputs": ["depth", "spread"]}
+    return replace(engine, forward=forward, on_arrays=on_arrays, manifest=manifest)
 
 
 @dataclass(frozen=True)

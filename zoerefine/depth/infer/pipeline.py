@@ -36,7 +36,7 @@ from zoerefine.depth.infer.read_ahead import (
     frames_to_read,
     read_ahead,
 )
-from zoerefine.depth.points.for_engines import corrected, hinted
+from zoerefine.depth.points.for_engines import corrected, hinted, spread_u16
 
 if TYPE_CHECKING:  # importing this file does not import torch
     from zoerefine.depth.infer.pinned_ring import PinnedRing
@@ -198,29 +198,48 @@ def refine_as_stream(
 
         def submit(batch: list[FrameInWork]) -> Future[list[Future[T]]]:
             inputs = inputs_of(batch, engines.engine, pool)
-            refined = engines.submit(*inputs, partial(corrected_by_points, batch))
+            by_points = partial(batch_by_points, batch, engine=engines.engine)
+            refined = engines.submit(*inputs, by_points)
             return stream.submit(
-                lambda: write_batch(batch, [steady(batch, refined.result(), clips)], pool, write)
+                lambda: write_batch(batch, steady(batch, refined.result(), clips), pool, write)
             )
 
         yield from submitted_ahead(batches, submit, engines.ahead)
 
 
-def corrected_by_points(batch: list[FrameInWork], outputs: list[np.ndarray]) -> list[np.ndarray]:
-    """Refined depth of each frame, uint16 [H, W], corrected by its metric points."""
+def batch_by_points(
+    batch: list[FrameInWork], outputs: list[np.ndarray], engine: Engine
+) -> list[list[np.ndarray]]:
+    """The outputs of each frame of a batch, corrected by its metric points."""
     return [
-        corrected(depth, frame.points) if len(frame.points) else depth
-        for frame, depth in zip(batch, outputs[0], strict=True)
+        by_points(frame, list(of_frame), engine)
+        for frame, *of_frame in zip(batch, *outputs, strict=True)
     ]
 
 
-def steady(batch: list[FrameInWork], depths: list[np.ndarray], clips: ClipFilter) -> np.ndarray:
-    """Steady depth of the next frames, uint16 [B, H, W]."""
-    frames = []
-    for frame, depth in zip(batch, depths, strict=True):
+def by_points(frame: FrameInWork, outputs: list[np.ndarray], engine: Engine) -> list[np.ndarray]:
+    """A frame's depth and, if asked for, spread, uint16 [H, W], corrected by its metric points."""
+    if not len(frame.points):
+        return outputs
+    depth, *spreads = outputs
+    first = frame.zoe if engine.takes_points and frame.zoe is not None else depth
+    return [
+        corrected(depth, frame.points),
+        *(spread_u16(first, frame.points, spread) for spread in spreads),
+    ]
+
+
+def steady(
+    batch: list[FrameInWork], frames: list[list[np.ndarray]], clips: ClipFilter
+) -> list[np.ndarray]:
+    """Steady depth of the next frames, uint16 [B, H, W], and their spread if it is asked for.
+
+    The spread of steady depth is that of the frame (docs/stream.md has its coverage).
+    """
+    for frame, outputs in zip(batch, frames, strict=True):
         assert frame.place
-        frames.append(clips.steady(frame.place, frame.rgb, depth))
-    return np.stack(frames)
+        outputs[0] = clips.steady(frame.place, frame.rgb, outputs[0])
+    return [np.stack(output) for output in zip(*frames, strict=True)]
 
 
 def inputs_of(
@@ -259,9 +278,7 @@ def write_corrected(
     frame: FrameInWork, outputs: list[np.ndarray], job: Inference, memory: FrameMemory
 ) -> str:
     """`write_frame`, with depth that the frame's metric points correct."""
-    if len(frame.points):
-        outputs = [corrected(outputs[0], frame.points)]
-    return write_frame(frame, outputs, job, memory)
+    return write_frame(frame, by_points(frame, outputs, job.engine), job, memory)
 
 
 def write_frame(

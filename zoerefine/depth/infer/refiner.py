@@ -97,18 +97,20 @@ class Refiner:
             UserError: other shapes or types.
         """
         if points is not None:
-            return self.with_points(rgb, zoe, points)
+            return self.with_points(rgb, zoe, points)[0]
         if not isinstance(zoe, np.ndarray):
             return self.refine_tensors(rgb, zoe, with_confidence=False)[0]
         return self.refine_arrays(rgb, zoe, with_confidence=False)[0]
 
-    def with_points(self, rgb: Any, zoe: Any, points: "MetricPoints") -> Any:
+    def with_points(
+        self, rgb: Any, zoe: Any, points: "MetricPoints", with_confidence: bool = False
+    ) -> list[Any]:
         """Refined depth of one picture with metric points: before the engine and after it.
 
-        An engine that takes no points is only corrected after it.
+        An engine that takes no points is only corrected after it. With confidence, also its spread.
         """
         from zoerefine.depth.points import MetricPoints
-        from zoerefine.depth.points.for_engines import corrected, hinted
+        from zoerefine.depth.points.for_engines import corrected, hinted, spread_u16
 
         if not isinstance(points, MetricPoints):
             raise UserError(
@@ -121,25 +123,35 @@ class Refiner:
         picture, depth = pictures[0], depths[0]
         if self.engine.takes_points:
             picture, depth = hinted(picture, depth, points)
-        refined_u16 = corrected(self.engine(picture[None], depth[None])[0], points)
-        refined = like(zoe_array, refined_u16, ZOE_UNIT_M)
-        return refined if zoe_array is zoe else tensor_like(zoe, refined)
+        refined, *own = (one[0] for one in self.engine.arrays(picture[None], depth[None]))
+        found = [like(zoe_array, corrected(refined, points), ZOE_UNIT_M)]
+        if with_confidence:
+            first = depths[0] if self.engine.takes_points else refined
+            spread = spread_u16(first, points, *own)
+            found.append(like(zoe_array, spread, 1 / SPREAD_UNITS))
+        return found if zoe_array is zoe else [tensor_like(zoe, one) for one in found]
 
     @property
     def has_confidence(self) -> bool:
-        """Whether `with_confidence` works."""
+        """Whether `with_confidence` works without points; with points it always does."""
         return self.engine.has_confidence
 
-    def with_confidence(self, rgb: Any, zoe: Any) -> tuple[Any, Any]:
+    def with_confidence(
+        self, rgb: Any, zoe: Any, points: "MetricPoints | None" = None
+    ) -> tuple[Any, Any]:
         """Refined depth as from a call, and its spread.
 
         The truth lies within depth * exp(+-spread) at 90% of the pixels, in scenes like those of
-        the validation. The spread has the shape and type of the depth: log depth where `zoe` is
-        floats, log depth * 10000 where it is uint16. Invalid pixels are 0.
+        the validation; with a room or with points, by what was measured. The spread has the shape
+        and type of the depth: log depth where `zoe` is floats, log depth * 10000 where it is
+        uint16. Invalid pixels are 0.
 
         Raises:
-            UserError: as a call, and if the bundle's refiner has no confidence.
+            UserError: as a call, and without points if the bundle's refiner has no confidence.
         """
+        if points is not None:
+            refined, its_spread = self.with_points(rgb, zoe, points, with_confidence=True)
+            return refined, its_spread
         if not isinstance(zoe, np.ndarray):
             refined, its_spread = self.refine_tensors(rgb, zoe, with_confidence=True)
             return refined, its_spread
@@ -166,17 +178,13 @@ class Refiner:
         Raises:
             UserError: as a call.
         """
-        from zoerefine.depth.infer.stream import Memory, steps
+        from zoerefine.depth.infer.stream import Memory
 
         if not isinstance(memory, Memory | None):
             raise UserError(
                 f"memory is a {type(memory).__name__}; give what the last step returned, or None"
             )
-        refined = self(rgb, zoe, points)
-        depth = as_array(refined)
-        steady_u16, memory = steps(memory, *batch(as_array(rgb), depth))
-        steady = like(depth, steady_u16, ZOE_UNIT_M)
-        return steady if refined is depth else tensor_like(refined, steady), memory
+        return made_steady(memory, rgb, self(rgb, zoe, points))
 
     def refine_arrays(self, rgb: Any, zoe: np.ndarray, with_confidence: bool) -> list[np.ndarray]:
         """Depth, and spread if asked for, as arrays. A GPU encodes and decodes floats itself."""
@@ -233,9 +241,27 @@ class RefinerStream:
         depth, self.memory = self.refiner.step(self.memory, rgb, zoe, points)
         return depth
 
+    def with_confidence(
+        self, rgb: Any, zoe: Any, points: "MetricPoints | None" = None
+    ) -> tuple[Any, Any]:
+        """Steady depth as from a call, and its spread as from `Refiner.with_confidence`."""
+        refined, spread = self.refiner.with_confidence(rgb, zoe, points)
+        depth, self.memory = made_steady(self.memory, rgb, refined)
+        return depth, spread
+
     def reset(self) -> None:
         """Forget the last frame: the next one is the first of another recording."""
         self.memory = None
+
+
+def made_steady(memory: "Memory | None", rgb: Any, refined: Any) -> "tuple[Any, Memory]":
+    """Refined depth of the next frames, in its form, and the memory for those after them."""
+    from zoerefine.depth.infer.stream import steps
+
+    depth = as_array(refined)
+    steady_u16, memory = steps(memory, *batch(as_array(rgb), depth))
+    steady = like(depth, steady_u16, ZOE_UNIT_M)
+    return steady if refined is depth else tensor_like(refined, steady), memory
 
 
 def batch(rgb: Any, zoe: Any) -> tuple[np.ndarray, np.ndarray]:

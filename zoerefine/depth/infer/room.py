@@ -31,7 +31,7 @@ from zoerefine.depth.points.room_prior import CENTRE_M, NAMES, features
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 2
+FORMAT = 3
 LARGEST = 1e3  # of a coefficient or a variance
 
 Array = np.ndarray
@@ -65,6 +65,7 @@ class Room:
             "mean": one.mean.tolist(),
             "covariance": one.covariance.tolist(), "pixel_variance": one.pixel_variance,
             "frame_variance": one.frame_variance, "weights": one.weights.tolist(),
+            "band": one.band,
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -97,6 +98,7 @@ class Room:
                     float(found["pixel_variance"]),
                     float(found["frame_variance"]),
                     np.array(found["weights"], np.float64),
+                    float(found["band"]),
                 ),
                 source_from_json(found["network"]), str(found["bundle"]),
                 int(found["height"]), int(found["width"]),
@@ -187,7 +189,8 @@ def usable(room: RoomCalibration) -> bool:
     count = len(NAMES)
     shapes = room.mean.shape, room.covariance.shape
     values = np.concatenate([
-        room.mean.ravel(), room.covariance.ravel(), [room.pixel_variance, room.frame_variance]
+        room.mean.ravel(), room.covariance.ravel(),
+        [room.pixel_variance, room.frame_variance, room.band],
     ])  # fmt: skip
     return shapes == ((count,), (count, count)) and bool((np.abs(values) < LARGEST).all())
 

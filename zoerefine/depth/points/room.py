@@ -9,6 +9,9 @@ and Taylor, Robust statistical modeling using the t distribution, 1989), and the
 room is found with them. A distance between two pixels is linear in the coefficients around the
 estimate of the round before.
 
+The band around corrected depth is as wide as the measurements of each frame need it to be when the
+other frames predict them, and as other rooms need it (`conformal.py`).
+
 Importing this file does not import torch.
 """
 
@@ -18,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zoerefine.depth.points.conformal import quantile
 from zoerefine.depth.points.room_prior import (
     CENTRE_M,
     FARTHEST_M,
@@ -34,6 +38,13 @@ ROUNDS = 25
 # costs rooms that are nearly right already.
 LEAN = 0.3
 BAND = 1.645  # standard deviations of 90% of a normal distribution
+# Scores of other rooms' pixels: those of a normal distribution, a little wider. Chosen, as OTHERS,
+# by the coverage in the rooms of benchmarks/measured.py.
+OTHER_SCORES = 1.1 * np.array([
+    0.031, 0.094, 0.157, 0.221, 0.285, 0.350, 0.417, 0.485, 0.555, 0.628,
+    0.704, 0.784, 0.869, 0.960, 1.061, 1.175, 1.311, 1.482, 1.732, 2.241,
+])  # fmt: skip
+OTHERS = 5.0  # as many measurements they count
 GRID = 9, 12  # rows and columns of places where to measure next
 
 Array = np.ndarray
@@ -78,6 +89,7 @@ class RoomCalibration:
         mean, covariance: of the coefficients, float64 [6] and [6, 6].
         pixel_variance, frame_variance: of log depth around them, in this room.
         weights: how much each measurement counts, float64 [N]; about 1 for one that agrees.
+        band: how many standard deviations of a pixel hold 90% of them.
     """
 
     mean: Array
@@ -85,6 +97,7 @@ class RoomCalibration:
     pixel_variance: float
     frame_variance: float
     weights: Array
+    band: float
 
     def of_pictures(self, height: int, width: int) -> "RoomPictures":
         """The same for whole pictures of this size, much faster."""
@@ -108,7 +121,7 @@ class RoomCalibration:
 
     def spread(self, rows: Array) -> Array:
         """The truth lies within depth * exp(+-spread) at 90% of pixels with these features."""
-        return BAND * np.sqrt(self.shared_variance(rows) + self.pixel_variance)
+        return self.band * np.sqrt(self.shared_variance(rows) + self.pixel_variance)
 
     def shared_variance(self, rows: Array) -> Array:
         """The variance of log depth that is not a pixel's own: coefficients and frame."""
@@ -126,11 +139,13 @@ class RoomPictures:
         log_depth: for each power of z, float32 [H, W] or a number.
         variance: the same.
         pixel_variance: of log depth around them.
+        band: as of the calibration.
     """
 
     log_depth: tuple[Array | np.float32, ...]
     variance: tuple[Array | np.float32, ...]
     pixel_variance: float
+    band: float
 
     @classmethod
     def of(cls, room: RoomCalibration, height: int, width: int) -> "RoomPictures":
@@ -143,7 +158,7 @@ class RoomPictures:
             np.sum(of_place * place, -1) + room.frame_variance, 2 * of_place[..., 1],
             one[1, 1] + 2 * of_place[..., 5], 2 * one[1, 5], one[5, 5],
         )  # fmt: skip
-        return cls(single(log_depth), single(variance), room.pixel_variance)
+        return cls(single(log_depth), single(variance), room.pixel_variance, room.band)
 
     def corrected_m(self, predicted_m: Array) -> tuple[Array, Array]:
         """Corrected depth, and its spread in log depth, float32 [H, W] each.
@@ -161,7 +176,7 @@ class RoomPictures:
         np.exp(depth_m, out=depth_m)
         variance += np.float32(self.pixel_variance)
         spread = np.sqrt(variance, out=variance)
-        spread *= np.float32(BAND)
+        spread *= np.float32(self.band)
         return depth_m * valid, spread * valid
 
 
@@ -201,7 +216,34 @@ def calibrate(prior: RoomPrior, measured: Sequence[Measurement]) -> RoomCalibrat
         total = PRIOR_COUNT * prior.pixel_variance + weights @ squares
         variance = float(total / (PRIOR_COUNT + len(measured)))
     frame_variance = prior.frame_variance * variance / prior.pixel_variance
-    return RoomCalibration(mean, covariance, variance, frame_variance, weights)
+    scores = np.empty(0)
+    if measured:
+        system = known + np.diag(share * variance / weights + MEASURED_SHARE**2)
+        # Of a measurement from another frame: with this room's variances, without robust weights.
+        changed = frame_variance - prior.frame_variance + share * variance * (1 - 1 / weights)
+        scores = scores_of_frames(system, error, of_frame, changed)
+    band = quantile(scores, OTHER_SCORES, OTHERS)
+    return RoomCalibration(mean, covariance, variance, frame_variance, weights, band)
+
+
+def scores_of_frames(system: Array, error: Array, of_frame: Array, changed: Array) -> Array:
+    """How far each measurement is from what the other frames predict, in standard deviations.
+
+    Leaving out a block of a normal distribution needs only its block of the precision (Rasmussen
+    and Williams, section 5.4.2).
+
+    Args:
+        system: the covariance of `error`, [N, N].
+        changed: what is added to the variance of each prediction, [N].
+    """
+    precision = np.linalg.inv(system)
+    told, scores = precision @ error, np.zeros(len(error))
+    for number in np.unique(of_frame):
+        chosen = of_frame == number
+        block = np.linalg.inv(precision[np.ix_(chosen, chosen)])
+        variance = np.maximum(np.diag(block) + changed[chosen], 1e-6)
+        scores[chosen] = np.abs(block @ told[chosen]) / np.sqrt(variance)
+    return scores
 
 
 def linear(measured: Sequence[Measurement], mean: Array) -> tuple[Array, Array, Array]:

@@ -20,6 +20,7 @@ between the two.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,8 @@ def spread_points(depth_m: Array, points: MetricPoints) -> Array:
         depth_m: float [H, W], metres. Pixels that are 0, negative, non-finite or masked are
             invalid; they are 0 in the result.
         points: those at invalid pixels or outside the picture, and those with a value that is not
-            finite, are not used. Without points the depth stays as it is.
+            finite, are not used. Without points the depth stays as it is. A valid pixel with a
+            point of sigma 0 gets that point's depth.
 
     Returns:
         Corrected depth, float32 [H, W], metres.
@@ -65,19 +67,25 @@ def spread_points(depth_m: Array, points: MetricPoints) -> Array:
     depth_m = np.ma.filled(depth_m, 0)
     valid_m = np.where(np.isfinite(depth_m) & (depth_m > 0), depth_m, 0).astype(np.float32)
     depth = torch.from_numpy(valid_m)[None, None]
-    found: Array = spread_twice(depth, tensor_of(points, valid_m))[0, 0].numpy()
-    return found
+    return exact(spread_twice(depth, tensor_of(points, valid_m))[0, 0].numpy(), points)
 
 
 def tensor_of(points: MetricPoints, depth_m: Array) -> Tensor:
     """Points as `spread` takes them, float32 [1, N, 4]: at most MAX_POINTS where depth is valid."""
     height, width = depth_m.shape
     points = points.usable(height, width)
-    rows = np.clip(np.rint(points.y).astype(int), 0, height - 1)
-    columns = np.clip(np.rint(points.x).astype(int), 0, width - 1)
-    used = thinned(points.select(depth_m[rows, columns] > 0))
-    values = np.stack([used.x, used.y, used.depth_m, used.sigma_m], 1).astype(np.float32)
-    return torch.from_numpy(values)[None]
+    used = thinned(points.select(depth_m[points.pixels(height, width)] > 0))
+    values = np.stack([used.x, used.y, used.depth_m, used.known_sigma_m()], 1)
+    return torch.from_numpy(values.astype(np.float32))[None]
+
+
+def exact(depth_m: Array, points: MetricPoints) -> Array:
+    """Depth, float32 [H, W] metres, with that of points of sigma 0 at their pixels."""
+    known = points.usable(*depth_m.shape)
+    known = known.select(known.sigma_m == 0)
+    rows, columns = known.pixels(*depth_m.shape)
+    depth_m[rows, columns] = np.where(depth_m[rows, columns] > 0, known.depth_m, 0)
+    return depth_m
 
 
 def spread_twice(depth_m: Tensor, points: Tensor) -> Tensor:
@@ -108,27 +116,31 @@ def spread_with_hints(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Spreading:
-    """What points say of predicted depth.
+class Process:
+    """The Gaussian process of predicted depth at its points.
 
     Attributes:
-        corrected_m: depth with this change, [B, 1, H, W].
-        change: of log depth, [B, 1, H, W].
         points: float64 [B, N, 4].
-        there: which of them are used, bool [B, N].
-        agree: which of these are no outliers.
+        rows, columns: of the points in units of the longer side, [B, N].
+        log_m: log predicted depth of the points, [B, N].
+        error: log of measured / predicted depth, [B, N].
+        covariance: of the errors, without noise, [B, N, N].
+        noise: variance of a point's log depth, [B, N].
+        there: which points are used, bool [B, N].
     """
 
-    corrected_m: Tensor
-    change: Tensor
     points: Tensor
+    rows: Tensor
+    columns: Tensor
+    log_m: Tensor
+    error: Tensor
+    covariance: Tensor
+    noise: Tensor
     there: Tensor
-    agree: Tensor
 
     @classmethod
-    @torch.no_grad()
-    def of(cls, depth_m: Tensor, points: Tensor) -> "Spreading":
-        """Solve the Gaussian process for the points."""
+    def of(cls, depth_m: Tensor, points: Tensor) -> "Process":
+        """Depth and points as `spread` takes them."""
         points = points.double()
         x, y, metres, sigma_m = points.unbind(-1)
         predicted_m = at_points(depth_m, x, y)
@@ -140,21 +152,79 @@ class Spreading:
         rows, columns = places(points, depth_m)
         alike = kernel(rows, rows) * kernel(columns, columns) * kernel(log_m, log_m)
         covariance = (SCALE**2 + LOCAL**2 * alike) * pairs(there)
-        agree = without_outliers(covariance, noise, error, there)
-        system = covariance * pairs(agree) + torch.diag_embed(torch.where(agree, noise, 1.0))
-        # The checks of `solve` and `inv` would wait for a GPU; noise keeps the matrices regular.
-        weights = torch.linalg.solve_ex(system, torch.where(agree, error, 0.0)).result
-        change = field(depth_m, rows, columns, log_m, weights)
-        return cls(depth_m * change.exp(), change, points, there, agree)
+        return cls(points, rows, columns, log_m, error, covariance, noise, there)
+
+    def precision(self, agree: Tensor) -> Tensor:
+        """The inverse of the covariance with noise, [B, N, N]; only these points count."""
+        ignored = torch.where(agree, self.noise, IGNORED)
+        # The checks of `cholesky` and `inv` would wait for a GPU; noise keeps matrices regular.
+        factor = torch.linalg.cholesky_ex(self.covariance + torch.diag_embed(ignored)).L
+        return torch.cholesky_inverse(factor)
+
+    def deviation(self, agree: Tensor) -> Tensor:
+        """How far each point is from what those that agree predict for it, [B, N].
+
+        In standard deviations of that difference, with the point's own noise (leave-one-out).
+        """
+        precision = self.precision(agree)
+        variance = 1 / precision.diagonal(dim1=1, dim2=2)
+        ignored = torch.where(agree, self.noise, IGNORED)
+        expected = (variance - ignored).clamp(min=0) + self.noise
+        left = (precision @ self.error[..., None])[..., 0] * variance
+        return left.abs() / expected.sqrt()
+
+    def agreeing(self) -> Tensor:
+        """The points that agree with the others, bool [B, N].
+
+        Each round predicts every point from the others that agreed in the round before, so a point
+        that was taken for an outlier because of one may return. At least half of all stay.
+        """
+        agree = self.there
+        for _ in range(OUTLIER_ROUNDS):
+            deviation = self.deviation(agree)
+            median = nan_median(torch.where(self.there, deviation, torch.nan))
+            agree = self.there & (deviation <= median.nan_to_num(0.0).clamp(min=OUTLIER))
+        return agree
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """What points say of predicted depth.
+
+    Attributes:
+        corrected_m: depth with this change, [B, 1, H, W].
+        change: of log depth, [B, 1, H, W].
+        process: of the points.
+        agree: which of the points are no outliers, bool [B, N].
+    """
+
+    corrected_m: Tensor
+    change: Tensor
+    process: Process
+    agree: Tensor
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, depth_m: Tensor, points: Tensor) -> "Spreading":
+        """Solve the Gaussian process for the points."""
+        process = Process.of(depth_m, points)
+        agree = process.agreeing()
+        system = process.covariance * pairs(agree)
+        system += torch.diag_embed(torch.where(agree, process.noise, 1.0))
+        error = torch.where(agree, process.error, 0.0)
+        factor = torch.linalg.cholesky_ex(system).L
+        weights = torch.cholesky_solve(error[..., None], factor)[..., 0]
+        change = field(depth_m, process.rows, process.columns, process.log_m, weights)
+        return cls(depth_m * change.exp(), change, process, agree)
 
     @torch.no_grad()
     def hints01(self) -> Tensor:
         """What the points say at a pixel; see `hints_of`."""
-        x, y, metres, _ = self.points.unbind(-1)
+        x, y, metres, _ = self.process.points.unbind(-1)
+        rows, columns = self.process.rows, self.process.columns
         predicted_m = at_points(self.corrected_m, x, y).clamp(min=NEAREST_M)
         left = metres.clamp(min=1e-9).log() - predicted_m.log()
-        rows, columns = places(self.points, self.corrected_m)
-        near01, left_nearby = nearby(self.corrected_m, rows, columns, self.there, left)
+        near01, left_nearby = nearby(self.corrected_m, rows, columns, self.process.there, left)
         known01 = known(self.corrected_m, rows, columns, self.agree)
         return hints_of(known01, self.change, near01, left_nearby)
 
@@ -203,25 +273,6 @@ def pairs(chosen: Tensor) -> Tensor:
     return chosen[:, :, None] & chosen[:, None, :]
 
 
-def without_outliers(covariance: Tensor, noise: Tensor, error: Tensor, there: Tensor) -> Tensor:
-    """The points that agree with the others, bool [B, N].
-
-    Each round predicts every point from the others that agreed in the round before, so a point
-    that was taken for an outlier because of one may return. At least half of all stay.
-    """
-    agree = there
-    for _ in range(OUTLIER_ROUNDS):
-        ignored = torch.where(agree, noise, IGNORED)
-        inverse = torch.linalg.inv_ex(covariance + torch.diag_embed(ignored)).inverse
-        variance = 1 / inverse.diagonal(dim1=1, dim2=2)
-        # Of a point's error as the others predict it, with the point's own noise.
-        expected = (variance - ignored).clamp(min=0) + noise
-        deviation = ((inverse @ error[..., None])[..., 0] * variance).abs() / expected.sqrt()
-        median = nan_median(torch.where(there, deviation, torch.nan))
-        agree = there & (deviation <= median.nan_to_num(0.0).clamp(min=OUTLIER))
-    return agree
-
-
 def nan_median(values: Tensor) -> Tensor:
     """The median [B, 1] of each row [B, N] without its NaN: `Tensor.nanmedian`, bit by bit.
 
@@ -240,30 +291,34 @@ def field(depth_m: Tensor, rows: Tensor, columns: Tensor, log_m: Tensor, weights
         log_m: log predicted depth of the points, [B, N].
         weights: of the points, [B, N].
     """
-    of_pixels = depth_m[:, 0].clamp(min=NEAREST_M).log()  # [B, H, W]
-    nearest, farthest = of_pixels.amin((1, 2)), of_pixels.amax((1, 2))
     of_rows, of_columns = grid_places(depth_m)
-    steps = torch.linspace(0, 1, GRID[2], dtype=torch.float64, device=depth_m.device)
-    of_depths = nearest[:, None] + (farthest - nearest)[:, None] * steps
+    of_depths, level = depth_levels(depth_m, GRID[2])
     by_row = kernel(of_rows, rows) * weights[:, None]
     by_column, by_depth = kernel(of_columns, columns), kernel(of_depths, log_m)
     # One matrix product: [depths * columns, N] by [N, rows].
     together = (by_depth[:, :, None] * by_column[:, None]).flatten(1, 2) @ by_row.transpose(1, 2)
     grid = together.unflatten(1, (GRID[2], GRID[1])).transpose(2, 3)
     grid = (SCALE**2 * weights.sum(1)[:, None, None, None] + LOCAL**2 * grid).float()
-    level = (of_pixels - nearest[:, None, None]) / (farthest - nearest).clamp(min=1e-9)[
-        :, None, None
-    ]
     return interpolated(grid, level)
 
 
-def grid_places(depth_m: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows and columns of the grid in units of the longer side, float64."""
+def depth_levels(depth_m: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Log depths of a grid, float64 [B, count], and the place of each pixel on it, [B, H, W]."""
+    of_pixels = depth_m[:, 0].clamp(min=NEAREST_M).log()
+    nearest, farthest = of_pixels.amin((1, 2)), of_pixels.amax((1, 2))
+    steps = torch.linspace(0, 1, count, dtype=torch.float64, device=depth_m.device)
+    of_depths = nearest[:, None] + (farthest - nearest)[:, None] * steps
+    range_of_log = (farthest - nearest).clamp(min=1e-9)[:, None, None]
+    return of_depths, (of_pixels - nearest[:, None, None]) / range_of_log
+
+
+def grid_places(depth_m: Tensor, counts: Sequence[int] = GRID) -> tuple[Tensor, Tensor]:
+    """Rows and columns of a grid in units of the longer side, float64."""
     height, width = depth_m.shape[2:]
     ends = (height - 1) / max(height, width), (width - 1) / max(height, width)
     found = [
         torch.linspace(0, end, count, dtype=torch.float64, device=depth_m.device)
-        for end, count in zip(ends, GRID, strict=False)
+        for end, count in zip(ends, counts, strict=False)
     ]
     return found[0], found[1]
 
