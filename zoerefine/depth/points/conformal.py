@@ -24,4 +24,5 @@ def quantile(scores: Array, others: Array, weight: float) -> float:
     weights = np.concatenate([np.ones(len(scores)), np.full(len(others), weight / len(others))])
     order = np.argsort(values)
     share = np.cumsum(weights[order]) / weights.sum()
-    return float(values[order][min(np.searchsorted(share, COVERAGE), len(values) - 1)])
+    last = min(int(np.searchsorted(share, COVERAGE)), len(values) - 1)
+    return float(values[order[last]])
