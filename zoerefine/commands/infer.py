@@ -161,8 +161,8 @@ def parser() -> argparse.ArgumentParser:
     camera("--fov", type=float, default=90.0, metavar="DEG",
            help="horizontal field of view for --clouds; default: %(default)g")  # fmt: skip
     camera("--intrinsics", type=float, nargs=4, metavar=("FX", "FY", "CX", "CY"),
-           help="focal lengths and principal point in pixels, for --clouds and for distances "
-           "between two pixels of --measured")  # fmt: skip
+           help="focal lengths and principal point in pixels, for --clouds, for distances between "
+           "two pixels of --measured, and for ONNX networks with a focal term")  # fmt: skip
     add_quiet_option(options)
     return options
 
@@ -247,7 +247,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     pseudo: PseudoDepth = (
         DepthFiles(args.depth)
         if args.depth
-        else load_network_depth(args.depth_model, args.out / PSEUDO_DEPTH)
+        else load_network_depth(args.depth_model, args.out / PSEUDO_DEPTH, intrinsics_of(args))
     )
     room = room_for(args, engine, source, pseudo) if args.measured else None
     engine = room.engine(engine) if room else engine
@@ -295,7 +295,7 @@ def work_of(job: "Inference", args: argparse.Namespace) -> str:
     """A text that tells everything that decides what is in the files of --out."""
     places = {name: getattr(args, name) for name in ("rgb", "depth", "points", "eval")}
     facts = {name: path and os.path.abspath(path) for name, path in places.items()}
-    for name in ("depth_model", "confidence", "colors", "range", "stream"):
+    for name in ("depth_model", "confidence", "colors", "range", "stream", "intrinsics"):
         facts[name] = getattr(args, name)
     facts |= {"bundle": job.engine.digest, "camera": str(job.results.camera)}
     return json.dumps(facts, indent=2) + "\n"

@@ -73,7 +73,7 @@ def open_session(args: argparse.Namespace) -> "Session":
         check_pairs(args.depth, source.names, "pseudo depth")
         pseudo = DepthFiles(args.depth)
     else:
-        pseudo = load_network_depth(args.depth_model, args.file.parent)
+        pseudo = load_network_depth(args.depth_model, args.file.parent, intrinsics)
     recording = Recording(engine, source, pseudo)
     return Session(args.file, args.out or args.file.with_suffix(".json"), recording, intrinsics)
 

@@ -14,7 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb
+from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.dataset import Intrinsics
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.networks import load_network, zoedepth
 
@@ -286,6 +288,43 @@ def test_the_unit_and_the_layout_of_an_onnx_file_are_heeded(onnx_file, unit, met
     np.testing.assert_allclose(load_network(str(path)).predict(grey), expected_m, rtol=1e-5)
 
 
+def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_command, monkeypatch):
+    """metres = output * focal length / 300, in pixels of the network's input of 32x24."""
+    plain = load_network(str(onnx_file()))
+    path = onnx_file(focal=300)
+    network, grey = load_network(str(path)), np.full((1, 48, 64, 3), 51, np.uint8)
+    found_m = network.predict(grey, Intrinsics(100, 120, 32, 24))
+    np.testing.assert_allclose(found_m, plain.predict(grey) * (50 + 60) / 2 / 300, rtol=1e-6)
+    with pytest.raises(UserError, match=r"tiny needs the camera's focal length: give --intrinsics"):
+        network.predict(grey)
+
+    done = data_command("pseudo", pictures, "--model", path)
+    assert done.code == 2 and "tiny needs the camera's focal length" in done.err
+    listed = pictures / "frames.csv"
+    head, *rows = listed.read_text().splitlines()
+    cameras = [f"{row},{100 + 9 * k},120,32,24" for k, row in enumerate(rows)]
+    listed.write_text("\n".join([f"{head},fx,fy,cx,cy", *cameras]) + "\n")
+    done = data_command("pseudo", pictures, "--model", path)
+    assert done.code == 0, done.err
+    for frame in open_dataset(pictures).frames:
+        expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics)[0]
+        np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m, atol=1 / 256)
+
+    monkeypatch.chdir(pictures.parent)
+    camera = ("--intrinsics", "100", "120", "32", "24")
+    points = pictures.parent / "points"
+    name = frame.rgb.stem
+    points.mkdir()
+    (points / f"{name}.csv").write_text("x,y,metres\n1,1,2\n")
+    words = ["infer", "--rgb", str(frame.rgb.parent), "--depth-model", str(path), "--points",
+             str(points)]  # fmt: skip
+    assert main([*words, "--out", "refused"]) == 2
+    assert main([*words, *camera, "--out", "out"]) == 0
+    expected_m = network.predict(read_rgb(frame.rgb)[None], Intrinsics(100, 120, 32, 24))[0]
+    found_m = read_zoe(pictures.parent / f"out/zoe_depth_raw/{name}.png") / 256
+    np.testing.assert_allclose(found_m, expected_m, atol=1 / 256)
+
+
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
@@ -296,6 +335,8 @@ def test_the_unit_and_the_layout_of_an_onnx_file_are_heeded(onnx_file, unit, met
         ({"mean": 0.5}, "mean must be three numbers"),
         ({"mean": [0.5, 0.5, 10**400]}, "mean must be three numbers"),
         ({"extra": 1}, "must have exactly these keys"),
+        ({"focal": 0}, "focal must be a number of pixels above 0"),
+        ({"focal": "long"}, "focal must be a number of pixels above 0"),
     ],
 )
 def test_a_description_that_does_not_fit_is_one_line(onnx_file, facts, message):

@@ -11,11 +11,13 @@ from zoerefine.base.files.atomic import refuse_foreign
 from zoerefine.base.files.images import write_png
 from zoerefine.base.progress import say
 from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.dataset import Intrinsics
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.data.networks.source import (
     DepthNetwork,
     PseudoSource,
+    needs_intrinsics,
     one_source,
     source_from_json,
     sources_of,
@@ -59,12 +61,14 @@ class NetworkDepth:
         folder: for 16-bit PNG files, metres * 256.
         name: of the network: a folder, a name on the Hugging Face hub, or an ONNX file.
         version: changes when the network changes.
+        intrinsics: of the camera, where the network needs them.
     """
 
     folder: Path
     name: str
     version: str
     network: DepthNetwork
+    intrinsics: Intrinsics | None = None
 
     def path(self, name: str) -> Path:
         """The file of a frame."""
@@ -85,7 +89,7 @@ class NetworkDepth:
 
     def predict(self, rgb: np.ndarray) -> np.ndarray:
         """Pictures uint8 [B, H, W, 3] to pseudo depth uint16 [B, H, W], metres * 256."""
-        return ZOEDEPTH.encode(self.network.predict(rgb))
+        return ZOEDEPTH.encode(self.network.predict(rgb, self.intrinsics))
 
     def source(self, names: Iterable[str]) -> PseudoSource:
         """What predicts the depth."""
@@ -104,13 +108,21 @@ class NetworkDepth:
 PseudoDepth = DepthFiles | NetworkDepth
 
 
-def load_network_depth(name: str, folder: Path) -> NetworkDepth:
+def load_network_depth(
+    name: str, folder: Path, intrinsics: Intrinsics | None = None
+) -> NetworkDepth:
     """A depth network by its name; its output is kept in `folder`.
 
-    Raises as `zoerefine.depth.data.networks.load_network`.
+    Raises as `zoerefine.depth.data.networks.load_network`, and where the network needs intrinsics
+    and there are none.
     """
     network = load_network(name)
-    return NetworkDepth(folder, name, f"{name}\n{network.source.digest}", network)
+    version = f"{name}\n{network.source.digest}"
+    if network.focal:
+        if intrinsics is None:
+            raise needs_intrinsics(network.source.name)
+        version += f"\n{intrinsics}"
+    return NetworkDepth(folder, name, version, network, intrinsics)
 
 
 def check_source(bundle: Path, engine: Engine, given: PseudoSource) -> None:

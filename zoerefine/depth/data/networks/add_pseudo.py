@@ -19,6 +19,7 @@ from zoerefine.depth.data.networks.source import (
     UNKNOWN,
     DepthNetwork,
     PseudoSource,
+    needs_intrinsics,
     source_of,
     write_source,
 )
@@ -41,11 +42,13 @@ def add_pseudo_depth(dataset: Dataset, network: DepthNetwork, batch: int) -> int
     done = len(frames) - len(to_do)
     listed = [frame.zoe for frame in dataset.frames if frame.zoe is not None]
     existing = listed + [paths[frame] for frame in set(frames) - set(to_do)]
+    if network.focal and not all(frame.intrinsics for frame in to_do):
+        raise needs_intrinsics(network.source.name)
     state_source(dataset.root, existing, set(paths.values()), network.source)
     with ThreadPoolExecutor() as pool, bar(len(frames), "pseudo depth", "frame", done) as progress:
         written: list[Future[None]] = []
         for part, pictures in read_batches(to_do, batch, pool):
-            depths = network.predict(pictures)
+            depths = network.predict(pictures, part[0].intrinsics)
             for future in written:
                 future.result()
             written = [
@@ -87,7 +90,7 @@ def state_source(
 def read_batches(
     frames: Sequence[Frame], batch: int, pool: ThreadPoolExecutor
 ) -> Iterator[tuple[list[Frame], np.ndarray]]:
-    """Frames and their pictures [B, H, W, 3] of one size, read one batch ahead."""
+    """Frames and their pictures [B, H, W, 3] of one size and camera, read one batch ahead."""
 
     def read(part: Sequence[Frame]) -> Any:
         return list(zip(part, pool.map(lambda frame: read_rgb(frame.rgb), part), strict=True))
@@ -95,6 +98,6 @@ def read_batches(
     parts = [frames[start : start + batch] for start in range(0, len(frames), batch)]
     with ThreadPoolExecutor(1) as reader:
         for pairs in submitted_ahead(parts, lambda part: reader.submit(read, part), 1):
-            for _, same in groupby(pairs, key=lambda pair: pair[1].shape):
+            for _, same in groupby(pairs, key=lambda pair: (pair[1].shape, pair[0].intrinsics)):
                 group = list(same)
                 yield [frame for frame, _ in group], np.stack([picture for _, picture in group])

@@ -9,6 +9,10 @@ An ONNX file does not say what its numbers mean, so a description lies beside it
     mean: [0.485, 0.456, 0.406]  # the input is (RGB in 0..1 - mean) / std
     std: [0.229, 0.224, 0.225]
     unit: m                    # of its first output: m, mm, 1/m, or relative
+    focal: 300                 # optional: metres = output in this unit * focal length / 300
+
+The focal length is in pixels of the network's input; the camera's intrinsics tell it. Networks
+that predict depth as one certain camera would see it need this term, such as DA3METRIC.
 
 The input is float32 [B, 3, height, width] or [B, height, width, 3].
 """
@@ -29,12 +33,14 @@ from zoerefine.depth.data.cache.decode import resize_rgb
 from zoerefine.depth.data.layouts.recordings import read_text
 from zoerefine.depth.data.networks.source import (
     DepthNetwork,
+    FocalTerm,
     PseudoSource,
     no_network,
     relative_depth,
 )
 
 SUFFIXES = ".json", ".yaml"
+FOCAL = "focal"  # the key that may be left out
 UNITS = ("m", "mm", "1/m", "relative")
 LEAST_INVERSE = 1 / 255  # of 1/m: farther depth does not fit into a file
 MOST_PIXELS = 8192  # of a side
@@ -51,6 +57,7 @@ class OnnxDescription:
     mean: list[float]
     std: list[float]
     unit: str
+    focal: float | None = None
 
     def fault(self) -> str:
         """What is wrong with it; empty if nothing is."""
@@ -65,7 +72,13 @@ class OnnxDescription:
             least = 0 if triple == "std" else -MOST
             if not is_triple(value) or not all(least < one < MOST for one in value):
                 return f"{triple} must be three numbers{' above 0' * (triple == 'std')}"
-        return "" if self.unit in UNITS else f"unit must be one of {', '.join(UNITS)}"
+        if self.unit not in UNITS:
+            return f"unit must be one of {', '.join(UNITS)}"
+        if self.focal is not None and not (
+            type(self.focal) in (int, float) and 0 < self.focal < MOST
+        ):
+            return "focal must be a number of pixels above 0"
+        return ""
 
 
 def is_triple(value: Any) -> bool:
@@ -102,7 +115,10 @@ def load_onnx(name: str) -> DepthNetwork:
     digest = hashlib.sha256(data + text.encode()).hexdigest()
     channels_first = is_channels_first(name, session.get_inputs(), description)
     run = partial(predict, session, description, channels_first)
-    return DepthNetwork(PseudoSource(description.name, digest), run)
+    focal = None
+    if description.focal is not None:
+        focal = FocalTerm(float(description.focal), description.height, description.width)
+    return DepthNetwork(PseudoSource(description.name, digest), run, focal)
 
 
 def session_options(onnxruntime: Any) -> Any:
@@ -119,7 +135,7 @@ def description_file(path: Path) -> Path:
     for suffix in SUFFIXES:
         if path.with_suffix(suffix).is_file():
             return path.with_suffix(suffix)
-    keys = ", ".join(field.name for field in fields(OnnxDescription))
+    keys = ", ".join(field.name for field in fields(OnnxDescription) if field.name != FOCAL)
     raise UserError(
         f"{path} has no description beside it: write {path.with_suffix(SUFFIXES[0])} with {keys} "
         "(zoerefine data pseudo --help)"
@@ -136,9 +152,12 @@ def read_description(path: Path) -> tuple[OnnxDescription, str]:
         found: Any = load_yaml(text)
     except YamlError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
-    expected = {field.name for field in fields(OnnxDescription)}
-    if not isinstance(found, dict) or set(found) != expected:
-        raise UserError(f"{path} must have exactly these keys: {', '.join(sorted(expected))}")
+    needed = {field.name for field in fields(OnnxDescription)} - {FOCAL}
+    if not isinstance(found, dict) or set(found) - {FOCAL} != needed:
+        raise UserError(
+            f"{path} must have exactly these keys: {', '.join(sorted(needed))}; and, if metres "
+            f"depend on the focal length, {FOCAL}"
+        )
     description = OnnxDescription(**found)
     if fault := description.fault():
         raise UserError(f"{path}: {fault}")

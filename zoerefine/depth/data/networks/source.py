@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from zoerefine.base.files.atomic import JSON_MARK, digest_json, write_json
 from zoerefine.base.progress import say
 from zoerefine.base.texts import visible
 from zoerefine.depth.data import ZOEDEPTH_MODEL
+
+if TYPE_CHECKING:  # that module imports this one
+    from zoerefine.depth.data.dataset import Intrinsics
 
 FILE = "pseudo.json"
 MOST_BYTES = 2**16  # of the file
@@ -155,16 +158,56 @@ def one_source(sources: set[PseudoSource], what: str) -> PseudoSource:
 
 
 @dataclass(frozen=True)
+class FocalTerm:
+    """metres = output * focal length / constant, the focal length in pixels of the input.
+
+    Attributes:
+        height, width: of the network's input.
+    """
+
+    constant: float
+    height: int
+    width: int
+
+    def factor(self, intrinsics: "Intrinsics", height: int, width: int) -> np.float32:
+        """What outputs are multiplied by, for a camera with pictures of this size."""
+        fx, fy = intrinsics.fx * self.width / width, intrinsics.fy * self.height / height
+        return np.float32((fx + fy) / 2 / self.constant)
+
+
+@dataclass(frozen=True)
 class DepthNetwork:
     """A network that predicts metric depth.
 
     Attributes:
         source: its name and digest.
-        predict: pictures of one size, uint8 [B, H, W, 3] RGB, to depth, float32 [B, H, W], metres.
+        run: pictures of one size, uint8 [B, H, W, 3] RGB, to depth, float32 [B, H, W], metres
+            without the focal term.
+        focal: if metres depend on the camera's focal length.
     """
 
     source: PseudoSource
-    predict: Callable[[np.ndarray], np.ndarray]
+    run: Callable[[np.ndarray], np.ndarray]
+    focal: FocalTerm | None = None
+
+    def predict(self, pictures: np.ndarray, intrinsics: "Intrinsics | None" = None) -> np.ndarray:
+        """Depth, float32 [B, H, W] metres, of pictures of one size, uint8 [B, H, W, 3] RGB.
+
+        Raises `UserError` where it needs the camera's intrinsics and they are not given.
+        """
+        if self.focal is None:
+            return self.run(pictures)
+        if intrinsics is None:
+            raise needs_intrinsics(self.source.name)
+        return self.run(pictures) * self.focal.factor(intrinsics, *pictures.shape[1:3])
+
+
+def needs_intrinsics(name: str) -> UserError:
+    """The error for a network with a focal term and a camera without intrinsics."""
+    return UserError(
+        f"{name} needs the camera's focal length: give --intrinsics FX FY CX CY, or the columns "
+        "fx, fy, cx and cy in frames.csv"
+    )
 
 
 def no_network(name: str, reason: str) -> UserError:
