@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
@@ -98,7 +97,7 @@ def main(argv: Sequence[str]) -> int:
         if missing := job.without_points(summary.done):
             print(f"{missing} of {len(summary.done)} frames have no points")
         if args.eval:
-            left_out += evaluate(job, summary.done, args.eval)
+            left_out += evaluate(job, summary.done, args)
         draw(job, summary.done, args)
     print(args.out)
     return 1 if left_out else 0
@@ -301,16 +300,18 @@ def work_of(job: "Inference", args: argparse.Namespace) -> str:
     return json.dumps(facts, indent=2) + "\n"
 
 
-def evaluate(job: "Inference", done: "Done", truth: Path) -> int:
+def evaluate(job: "Inference", done: "Done", args: argparse.Namespace) -> int:
     """Print the metrics and write metrics.json; returns how many frames could not be compared."""
     from zoerefine.base.files.atomic import JSON_MARK, write_json
-    from zoerefine.depth.infer.evaluate import evaluate, table
+    from zoerefine.depth.infer.evaluate import evaluate, leave_away, table
     from zoerefine.depth.infer.results import METRICS_FILE
 
-    report = evaluate(job, done, truth)
+    report = evaluate(job, done, args.eval)
     write_json(job.results.root / METRICS_FILE, JSON_MARK | report)
     print(f"compared with the true depth of {report['frames']} frames:")
     print(table(report))
+    if note := leave_away(report, bool(args.bundle)):
+        print(note)
     return len(report["left_out"])
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.protocol import plain_metrics
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.layouts import habitatdyn
+from zoerefine.depth.infer.evaluate import leave_away
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
 
@@ -109,3 +110,20 @@ def test_a_damaged_truth_is_named_and_not_compared(infer, truth):
     assert "compared with the true depth of 14 frames" in done.out
     assert "0054/00001 is not compared" in done.err
     assert "0108/00000 is not compared" in done.err
+
+
+def test_a_refiner_that_is_no_better_is_to_be_left_away(infer, truth):
+    """Pseudo depth that is the truth cannot become better; half of it can."""
+    for name, true_m in metres_of_8_bits(truth).items():
+        cv2.imwrite(str(Path("zoe") / name), np.rint(true_m * 256).astype(np.uint16))
+    done = infer(*FOLDERS, "--eval", "truth")
+    assert done.code == 0, done.err
+    report = json.loads(Path("out/metrics.json").read_text())
+    error = f"abs_rel is {report['refined']['abs_rel']:.4f} with it"
+    assert f"leave the refiner away: {error} and 0.0" in done.out
+    assert done.out.count("by the pseudo depth as it is") == 1
+    assert leave_away(report, has_refiner=False) == ""
+    better = report | {"refined": {"abs_rel": 0.0}, "pseudo": {"abs_rel": 0.1}}
+    assert leave_away(better, has_refiner=True) == ""
+    with_points = better | {"points": {"abs_rel": 0.0}}
+    assert "0.0000 by the points alone" in leave_away(with_points, has_refiner=True)

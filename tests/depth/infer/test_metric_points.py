@@ -109,6 +109,21 @@ def test_a_frame_with_damaged_points_is_named_and_left_out(alone, points):
 
 
 @pytest.mark.parametrize(
+    ("factor", "unit"), [(100, "centimetres"), (1000, "millimetres")], ids=["cm", "mm"]
+)
+def test_points_in_another_unit_are_named(alone, points, factor, unit):
+    path = sorted(Path("given").rglob("*.csv"))[2]
+    head, *rows = path.read_text().splitlines()
+    near = [row.split(",") for row in rows]
+    scaled = [f"{x},{y},{min(1000, factor * float(metres))}," for x, y, metres, _ in near]
+    path.write_text("\n".join([head, *scaled]) + "\n")
+    code, out, err = alone(*SOURCES, "--out", "out", "--points", "given")
+    assert code == 1
+    assert f"{path}: what was measured is" in out + err
+    assert f"it seems to be in {unit}; write metres" in out + err
+
+
+@pytest.mark.parametrize(
     ("words", "line"),
     [
         ([], "give a bundle or a run, or --points"),

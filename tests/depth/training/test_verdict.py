@@ -48,6 +48,16 @@ def test_a_refiner_that_ignores_its_pseudo_depth_is_named():
     assert "does not depend on the pseudo depth" in line
 
 
+def test_a_refiner_that_makes_points_worse_is_to_be_left_away():
+    found = results()
+    found["test"] |= {"points": {"abs_rel": 0.0456}, "refined_points": {"abs_rel": 0.0492}}
+    (line,) = warnings(found)
+    assert line.startswith("with metric points leave the refiner away: on held-out scenes abs_rel")
+    assert "is 0.0492 with it and 0.0456 by the points alone" in line
+    found["test"]["refined_points"]["abs_rel"] = 0.04
+    assert warnings(found) == []
+
+
 def test_a_run_without_test_scenes_has_no_table():
     (line,) = closing_lines({"test_scenes": {}})
     assert line.startswith("not calibrated (no validation scenes)")

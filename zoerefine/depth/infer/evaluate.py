@@ -1,5 +1,6 @@
 """Metrics of the pseudo depth and the refined depth that an inference left in files."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import say, track
+from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.depth.data.cache.decode import read_truth_m
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, DepthEncoding
 from zoerefine.depth.data.layouts.readers import stated_encoding
@@ -99,3 +101,20 @@ def table(report: dict[str, Any]) -> str:
         ratio = f"{report['ratio'][metric]:8.3f}" if metric in report["ratio"] else f"{'-':>8}"
         lines.append(f"{metric:<10}{values}{ratio}")
     return "\n".join(lines)
+
+
+def leave_away(report: dict[str, Any], has_refiner: bool) -> str:
+    """The advice to leave the refiner away, where its depth is no better; empty otherwise.
+
+    Args:
+        has_refiner: whether refined depth comes from one.
+    """
+    other = "points" if "points" in report else "pseudo"
+    errors = {name: report[name].get(SELECTION_METRIC, math.nan) for name in (other, "refined")}
+    if not has_refiner or not errors["refined"] >= errors[other]:
+        return ""
+    what = {"points": "the points alone", "pseudo": "the pseudo depth as it is"}[other]
+    return (
+        f"leave the refiner away: {SELECTION_METRIC} is {errors['refined']:.4f} with it and "
+        f"{errors[other]:.4f} by {what}"
+    )

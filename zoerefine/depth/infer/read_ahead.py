@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from zoerefine.base.errors import UserError
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.infer.inference import (
     ClipOrder,
     FrameInWork,
@@ -16,6 +17,7 @@ from zoerefine.depth.infer.inference import (
     Place,
 )
 from zoerefine.depth.infer.sources import FrameSource, SourceFrame
+from zoerefine.depth.points.measured import refuse_points_in_other_unit
 
 # A waiting frame has 9 bytes a pixel: RGB, pseudo depth, refined depth and spread. While an engine
 # refines it on the CPU, it takes about 70. With this number a limit of a quarter of the free memory
@@ -164,6 +166,9 @@ def read_frame(
         sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
         raise UserError(f"the picture and {job.pseudo.path(frame.name)} differ in size: {sizes}")
     points = job.points_of(frame.name, *rgb.shape[:2])
+    if job.points and zoe is not None and len(points):
+        file = str(job.points.path(frame.name))
+        refuse_points_in_other_unit(file, points, zoe * ZOE_UNIT_M)
     return FrameInWork(frame.name, inputs, rgb, zoe, points, nbytes, place=place)
 
 

@@ -12,11 +12,13 @@ import numpy as np
 from zoerefine.base.errors import UserError
 from zoerefine.base.texts import one_line
 from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.metric_points import MetricPoints
 from zoerefine.depth.points.measured_file import Measured
 from zoerefine.depth.points.room import Measurement, RoomCalibration, calibrate
 from zoerefine.depth.points.room_prior import RoomPrior, features
 
 TOO_MUCH = 20.0  # times the predicted depth: all measurements are in another unit
+LEAST_POINTS = 3  # one or two may be of what is behind a window
 DOUBTFUL = 0.35  # of the weight of a measurement that agrees
 UNITS = {"centimetres": 100.0, "millimetres": 1000.0}
 ALIKE = 1.5  # a factor between depths that agree
@@ -118,14 +120,28 @@ def refuse_other_unit(
     single = [one for one in used if one.other is None]
     if not single:
         return
-    ratio = float(np.exp(np.median([left(one, prior.mean) for one in single])))
+    refuse_ratio(
+        lines[0].where.partition(" line ")[0],
+        float(np.exp(np.median([left(one, prior.mean) for one in single]))),
+    )
+
+
+def refuse_ratio(file: str, ratio: float) -> None:
+    """Raises `UserError` where so many times the predicted depth must be another unit."""
     if ratio > TOO_MUCH:
-        file = lines[0].where.partition(" line ")[0]
         unit = min(UNITS, key=lambda name: abs(math.log(ratio / UNITS[name])))
         raise UserError(
             f"{file}: what was measured is {ratio:.0f} times what is predicted: it seems to be in "
             f"{unit}; write metres"
         )
+
+
+def refuse_points_in_other_unit(file: str, points: MetricPoints, depth_m: Array) -> None:
+    """Raises `UserError` where points of a picture are as a whole in another unit than metres."""
+    predicted_m = depth_m[points.pixels(*depth_m.shape)]
+    ratios = points.depth_m[predicted_m > 0] / predicted_m[predicted_m > 0]
+    if len(ratios) >= LEAST_POINTS:
+        refuse_ratio(file, float(np.median(ratios)))
 
 
 def left(one: Measurement, mean: Array) -> float:

@@ -87,6 +87,12 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
                 f"on held-out scenes this refiner is not better than {name}: {SELECTION_METRIC} "
                 f"{refined:.4f} against {other:.4f}. Use that instead."
             )
+    by_points, both = errors["points"], errors["refined_points"]
+    if by_points is not None and both is not None and not both < by_points:
+        found.append(
+            f"with metric points leave the refiner away: on held-out scenes {SELECTION_METRIC} is "
+            f"{both:.4f} with it and {by_points:.4f} by the points alone."
+        )
     shuffled = errors["shuffled"]
     if shuffled is not None and not shuffled > LEAST_DEPENDENCE * refined:
         found.append(
