@@ -16,7 +16,6 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb
 from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_zoe
-from zoerefine.depth.data.dataset import Intrinsics
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.networks import load_network, zoedepth
 
@@ -293,7 +292,7 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
     plain = load_network(str(onnx_file()))
     path = onnx_file(focal=300)
     network, grey = load_network(str(path)), np.full((1, 48, 64, 3), 51, np.uint8)
-    found_m = network.predict(grey, Intrinsics(100, 120, 32, 24))
+    found_m = network.predict(grey, (100, 120))
     np.testing.assert_allclose(found_m, plain.predict(grey) * (50 + 60) / 2 / 300, rtol=1e-6)
     with pytest.raises(UserError, match=r"tiny needs the camera's focal length: give --intrinsics"):
         network.predict(grey)
@@ -307,7 +306,7 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
     done = data_command("pseudo", pictures, "--model", path)
     assert done.code == 0, done.err
     for frame in open_dataset(pictures).frames:
-        expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics)[0]
+        expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics.focal_px)[0]
         np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m, atol=1 / 256)
 
     monkeypatch.chdir(pictures.parent)
@@ -320,7 +319,7 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
              str(points)]  # fmt: skip
     assert main([*words, "--out", "refused"]) == 2
     assert main([*words, *camera, "--out", "out"]) == 0
-    expected_m = network.predict(read_rgb(frame.rgb)[None], Intrinsics(100, 120, 32, 24))[0]
+    expected_m = network.predict(read_rgb(frame.rgb)[None], (100, 120))[0]
     found_m = read_zoe(pictures.parent / f"out/zoe_depth_raw/{name}.png") / 256
     np.testing.assert_allclose(found_m, expected_m, atol=1 / 256)
 

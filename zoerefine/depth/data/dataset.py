@@ -29,6 +29,11 @@ class Intrinsics:
     cx: float
     cy: float
 
+    @property
+    def focal_px(self) -> tuple[float, float]:
+        """fx and fy."""
+        return self.fx, self.fy
+
     def __str__(self) -> str:
         return " ".join(f"{name} {value:.6g}" for name, value in vars(self).items())
 

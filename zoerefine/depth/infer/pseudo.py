@@ -89,7 +89,8 @@ class NetworkDepth:
 
     def predict(self, rgb: np.ndarray) -> np.ndarray:
         """Pictures uint8 [B, H, W, 3] to pseudo depth uint16 [B, H, W], metres * 256."""
-        return ZOEDEPTH.encode(self.network.predict(rgb, self.intrinsics))
+        focal_px = self.intrinsics.focal_px if self.intrinsics else None
+        return ZOEDEPTH.encode(self.network.predict(rgb, focal_px))
 
     def source(self, names: Iterable[str]) -> PseudoSource:
         """What predicts the depth."""

@@ -48,7 +48,8 @@ def add_pseudo_depth(dataset: Dataset, network: DepthNetwork, batch: int) -> int
     with ThreadPoolExecutor() as pool, bar(len(frames), "pseudo depth", "frame", done) as progress:
         written: list[Future[None]] = []
         for part, pictures in read_batches(to_do, batch, pool):
-            depths = network.predict(pictures, part[0].intrinsics)
+            camera = part[0].intrinsics
+            depths = network.predict(pictures, camera.focal_px if camera else None)
             for future in written:
                 future.result()
             written = [

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from zoerefine.base.files.atomic import JSON_MARK, digest_json, write_json
 from zoerefine.base.progress import say
 from zoerefine.base.texts import visible
 from zoerefine.depth.data import ZOEDEPTH_MODEL
-
-if TYPE_CHECKING:  # that module imports this one
-    from zoerefine.depth.data.dataset import Intrinsics
 
 FILE = "pseudo.json"
 MOST_BYTES = 2**16  # of the file
@@ -169,9 +166,9 @@ class FocalTerm:
     height: int
     width: int
 
-    def factor(self, intrinsics: "Intrinsics", height: int, width: int) -> np.float32:
+    def factor(self, focal_px: tuple[float, float], height: int, width: int) -> np.float32:
         """What outputs are multiplied by, for a camera with pictures of this size."""
-        fx, fy = intrinsics.fx * self.width / width, intrinsics.fy * self.height / height
+        fx, fy = focal_px[0] * self.width / width, focal_px[1] * self.height / height
         return np.float32((fx + fy) / 2 / self.constant)
 
 
@@ -190,16 +187,19 @@ class DepthNetwork:
     run: Callable[[np.ndarray], np.ndarray]
     focal: FocalTerm | None = None
 
-    def predict(self, pictures: np.ndarray, intrinsics: "Intrinsics | None" = None) -> np.ndarray:
+    def predict(
+        self, pictures: np.ndarray, focal_px: tuple[float, float] | None = None
+    ) -> np.ndarray:
         """Depth, float32 [B, H, W] metres, of pictures of one size, uint8 [B, H, W, 3] RGB.
 
-        Raises `UserError` where it needs the camera's intrinsics and they are not given.
+        Args:
+            focal_px: fx and fy of the camera. Raises `UserError` where they are needed and missing.
         """
         if self.focal is None:
             return self.run(pictures)
-        if intrinsics is None:
+        if focal_px is None:
             raise needs_intrinsics(self.source.name)
-        return self.run(pictures) * self.focal.factor(intrinsics, *pictures.shape[1:3])
+        return self.run(pictures) * self.focal.factor(focal_px, *pictures.shape[1:3])
 
 
 def needs_intrinsics(name: str) -> UserError:
