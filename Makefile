@@ -45,8 +45,9 @@ test-full: install $(EXTRAS_READY) ## run the tests that tests/full.txt lists
 test-all: KILLS := 3
 test-all: test test-full ## run every test but those of tests/nightly.txt
 
-test-nightly: install $(EXTRAS_READY) ## run the tests that tests/nightly.txt lists
+test-nightly: install $(EXTRAS_READY) ## run tests/nightly.txt, and kill every verb 50 times and more
 	@$(PYTEST) -m nightly $(SPREAD)
+	@ZOEREFINE_TEST_KILLS=$${ZOEREFINE_TEST_KILLS:-50} $(PYTEST) -k "kill" $(SPREAD)
 
 test-lab: $(LAB_READY) ## run the quick tier of base and lab in an environment without torch
 	@OMP_NUM_THREADS=1 ZOEREFINE_TEST_KILLS=$(KILLS) $(LAB)/bin/python -m pytest -m "not full and not nightly" \

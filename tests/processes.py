@@ -1,12 +1,13 @@
 """Commands that tests run, and what the system says of processes."""
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.verb_server import CHECKOUT, needs_a_new_process, run_verb
+from tests.verb_server import CHECKOUT, needs_a_new_process, note_kill, run_verb
 
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
@@ -64,6 +65,13 @@ def git(folder, *words, stdin=""):
 def kills(usual):
     """How many rounds a kill test makes."""
     return int(os.environ.get("ZOEREFINE_TEST_KILLS") or usual)
+
+
+def ended(process, verb):
+    """Wait for a process that was killed, and count it if it still ran."""
+    process.communicate()
+    if process.returncode == -signal.SIGKILL:
+        note_kill(verb)
 
 
 def parent_of(pid):

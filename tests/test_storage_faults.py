@@ -211,7 +211,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(machine, work, 
 
 def test_a_full_disk_while_a_checkpoint_is_written_is_one_line(machine, work):
     machine.disk.fill(150_000)
-    check_one_line(machine.run(WRITERS["train"], work))
+    done = machine.run(WRITERS["train"], work)
+    check_one_line(done)
+    assert "/checkpoints" in done.err
     machine.disk.make_room()
     assert machine.run(WRITERS["train"], work).code == 0
 

@@ -6,6 +6,8 @@ A case that takes longer than its tier allows fails.
 
 import os
 import re
+import tempfile
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +18,24 @@ LISTED = "nightly", "full"  # each in a file of its name; the first one that lis
 LIMIT_S = {"quick": 60, "full": 600, "nightly": 3600}  # of one call
 # Who asks for more kills or damaged inputs than `make test-all` waits longer.
 MORE = ("ZOEREFINE_FUZZ", "ZOEREFINE_REAL_DATA")
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # the processes of pytest-xdist inherit it
+        file, os.environ["ZOEREFINE_KILLS_LOG"] = tempfile.mkstemp(prefix="kills-")
+        os.close(file)
+
+
+def pytest_terminal_summary(terminalreporter):
+    made = Counter(Path(os.environ["ZOEREFINE_KILLS_LOG"]).read_text().split())
+    if made:
+        each = ", ".join(f"{verb} {count}" for verb, count in sorted(made.items()))
+        terminalreporter.write_line(f"{made.total()} kills: {each}")
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        os.unlink(os.environ.pop("ZOEREFINE_KILLS_LOG"))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.processes import kills
+from tests.processes import ended, kills
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import PAGE
@@ -293,7 +293,7 @@ def test_a_packed_cache_is_opened_without_writing_anything(world, tmp_path):
 
 
 def test_too_little_disk_space_is_an_error_before_anything_is_written(world, tmp_path):
-    with pytest.raises(UserError, match=r"packing 16 frames needs [\d.]+ GiB, and .* has .* left"):
+    with pytest.raises(UserError, match=r"packing 16 frames needs [\d.,]+ MiB, and .* has .* left"):
         build_cache(open_dataset(world), 100_000, 100_000, tmp_path / "c")
     assert not [path for path in (tmp_path / "c").rglob("*") if path.name == "records.bin"]
 
@@ -336,7 +336,8 @@ def test_killed_builds_resume_to_the_same_bytes(world, tmp_path):
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.25))  # a whole build takes 0.8 s
         builder.send_signal(signal.SIGKILL)
-        killed += builder.wait() == -signal.SIGKILL
+        ended(builder, "pack")
+        killed += builder.returncode == -signal.SIGKILL
     assert killed
     for place in tmp_path.glob("killed-*"):
         subprocess.run([*command, place, "0"], check=True, capture_output=True)

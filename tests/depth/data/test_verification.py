@@ -142,6 +142,8 @@ def test_a_folder_without_caches_is_named(tmp_path, data_command):
     done = data_command("verify", tmp_path)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "has no packed cache" in done.err
+    (tmp_path / "0123.partial").mkdir()
+    assert "has a cache that is not packed to its end" in data_command("verify", tmp_path).err
 
 
 def test_a_changed_frame_table_is_damage(packed):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.lab.archive.conftest import contents
-from tests.processes import kills
+from tests.processes import ended, kills
 
 KILLS = kills(3)
 RUN = "demo/b77d9226"
@@ -77,7 +77,7 @@ def test_after_kills_at_any_moment_the_copy_is_whole(verb, folder, run, start, c
         process = start(*words[verb])
         time.sleep(draw.uniform(0.1, 0.5))
         process.kill()
-        process.communicate()
+        ended(process, verb)
     for name in ("push", "pull"):
         code, _, err = command(*words[name])
         assert code == 0, err

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.processes import descendants, kills
+from tests.processes import descendants, ended, kills
 
 KILLS = kills(3)
 KILLED_AT_A_RENAME = """
@@ -48,7 +48,7 @@ def test_the_same_command_succeeds_after_kill_9_at_any_moment(
         for pid in descendants(running.pid) if all_of_them else {running.pid}:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        running.communicate()
+        ended(running, "run")
         if draw.random() < 0.3:  # so that first launches are killed, too
             shutil.rmtree(home, ignore_errors=True)
             shutil.rmtree(tmp_path / "runs", ignore_errors=True)
@@ -75,7 +75,7 @@ def test_what_a_job_left_is_whole_after_kill_9_at_any_moment(
         time.sleep(draw.uniform(0.2, 1.8))  # in the job, while files are collected, or after
         with suppress(ProcessLookupError):
             os.kill(running.pid, signal.SIGKILL)
-        running.communicate()
+        ended(running, "run")
     done = launch()
     assert done.returncode == 0, done.stderr
     run = only_run()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tests.processes import kills
+from tests.processes import ended, kills
 
 KILLS = kills(3)
 ALL = ("--remove", "--older-than", "0")
@@ -131,7 +131,7 @@ def test_killed_removals_leave_every_run_whole_where_it_was_or_in_the_trash(runs
         process = start(runs.root, *ALL, "--yes")
         time.sleep(draw.uniform(0.3, 1.2) * seconds)
         process.send_signal(signal.SIGKILL)
-        process.communicate()
+        ended(process, "runs")
         runs.run("--restore", "*", code=0 if list(runs.folder.glob("unet/.trash/*")) else 2)
         for folder in folders:
             assert len(list((folder / "tb").iterdir())) == 100

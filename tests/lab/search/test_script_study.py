@@ -12,7 +12,7 @@ import pytest
 
 from tests.foreign import KINDS, Gate
 from tests.lab.search.conftest import search_words, study_on_disk
-from tests.processes import children, is_alive, kills
+from tests.processes import children, ended, is_alive, kills
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import PRUNERS
 from zoerefine.base.run_dir import RunDir
@@ -94,7 +94,7 @@ def test_after_kills_at_any_moment_no_trial_is_counted_twice(
                 os.kill(moments.choice(workers), signal.SIGKILL)
             time.sleep(moments.uniform(0, 1))
         driver.send_signal(signal.SIGKILL)
-        driver.wait()
+        ended(driver, "search")
         wait_until(lambda w=workers: not any(map(is_alive, w)))
     done = script("search", *words)
     assert done.returncode == 0, done.stderr

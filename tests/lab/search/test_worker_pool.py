@@ -12,7 +12,7 @@ import time
 import pytest
 
 from tests.lab.search.conftest import StudyOnDisk, check_finished_study, training_runs
-from tests.processes import children, is_alive, kills
+from tests.processes import children, ended, is_alive, kills
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome
 from zoerefine.lab.search.driver import Driver
@@ -82,7 +82,7 @@ def test_after_ctrl_c_and_after_a_kill_the_same_command_resumes_the_study(
             time.sleep(moments.uniform(0, 5))
         workers = children(driver.pid)
         driver.send_signal(signal.SIGKILL)
-        driver.wait()
+        ended(driver, "search")
         wait_until(lambda w=workers: not any(map(is_alive, w)))
 
     done = script("search", *gated.words)

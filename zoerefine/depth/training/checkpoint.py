@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from zoerefine.base.config import load_config
@@ -98,7 +98,7 @@ def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
     before = recorded.read_text().split() if recorded.exists() else []
     write_text(recorded, "\n".join([digest, *before]) + "\n")
     with replacing(run.checkpoints / "best.safetensors") as path:
-        save_file(weights, path)
+        path.write_bytes(save(weights))  # its own writer does not name the file of an error
     write_text(recorded, digest + "\n")
 
 

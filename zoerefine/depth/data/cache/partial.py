@@ -100,8 +100,8 @@ class PartialCache:
         place = self.folder.parent
         free = shutil.disk_usage(place).free + allocated_bytes(self.partial)
         fault = UserError(
-            f"packing {len(self.packer.frames)} frames needs {needed / 2**30:.2f} GiB, and {place} "
-            f"has {free / 2**30:.2f} left: make room, move CACHE.ROOT, or train with CACHE.MODE off"
+            f"packing {len(self.packer.frames)} frames needs {needed / 2**20:,.1f} MiB, and {place} "
+            f"has {free / 2**20:,.1f} left: make room, move CACHE.ROOT, or train with CACHE.MODE off"
         )
         if free < needed:
             raise fault

@@ -79,6 +79,11 @@ def packed_caches(folder: Path) -> list[Path]:
         return [folder]
     found = [path.parent for path in sorted(folder.glob("*/cache.json"))]
     finished = [path for path in found if path.suffix != ".partial"]
+    if not finished and list(folder.glob("*.partial")):
+        raise UserError(
+            f"{folder} has a cache that is not packed to its end: wait, or start the command "
+            "again that packs it"
+        )
     if not finished:
         raise UserError(f"{folder} has no packed cache: make one with zoerefine data pack")
     return finished
