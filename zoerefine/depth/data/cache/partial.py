@@ -47,6 +47,7 @@ from zoerefine.depth.data.cache.packer import FramePacker, note_record, packing_
 
 SOURCES = ["clip", "name", "fingerprint"]  # columns that packing does not change
 FACTS = "partial.json"
+MIB = 2**20
 
 
 class PartialCache:
@@ -100,8 +101,8 @@ class PartialCache:
         place = self.folder.parent
         free = shutil.disk_usage(place).free + allocated_bytes(self.partial)
         fault = UserError(
-            f"packing {len(self.packer.frames)} frames needs {needed / 2**20:,.1f} MiB, and {place} "
-            f"has {free / 2**20:,.1f} left: make room, move CACHE.ROOT, or train with CACHE.MODE off"
+            f"packing {len(self.packer.frames)} frames needs {needed / MIB:,.1f} MiB, and {place} "
+            f"has {free / MIB:,.1f} left: make room, move CACHE.ROOT, or train with CACHE.MODE off"
         )
         if free < needed:
             raise fault
