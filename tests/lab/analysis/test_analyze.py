@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import shutil
+from functools import partial
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -13,6 +15,7 @@ from zoerefine.cli import main
 from zoerefine.lab.runs import cache as run_cache
 from zoerefine.lab.runs.cache import RunCache
 from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.many import MANY
 from zoerefine.lab.runs.sources import file_stamps
 
 FILES = ("overview.png", "overview.svg", "overview.pdf", "runs.csv", "groups.csv", "scenes.csv",
@@ -101,10 +104,25 @@ def test_what_another_version_of_the_reading_code_collected_is_read_again(
     cache = RunCache(tmp_path / "collected.json")
     collect([str(folder)], cache=cache)
     cache.save()
-    stamps = file_stamps(folder)
+    stamps = partial(file_stamps, folder)
     assert RunCache(cache.path).get(folder, stamps)
     monkeypatch.setattr(run_cache, "reading_code", lambda: "another version")
     assert RunCache(cache.path).get(folder, stamps) is None
+
+
+def test_runs_that_several_processes_read_are_all_collected(runs, tmp_path):
+    for number in range(MANY):
+        runs.add(f"{number:03d}", scenes=(number / 1000,))
+    (runs.folder / "007" / "results.json").write_text("{")
+    cache = RunCache(tmp_path / "collected.json")
+    found = collect([str(runs.folder / "*")], cache=cache)
+    read = [Path(run.path).name for run in found.runs]
+    assert read == [f"{number:03d}" for number in range(MANY) if number != 7]
+    assert [run.metric("test", "refined", "abs_rel") for run in found.runs[:2]] == [0, 0.001]
+    [reason] = found.left_out.values()
+    assert "results.json is damaged" in reason
+    cache.save()
+    assert collect([str(runs.folder / "*")], cache=RunCache(cache.path)) == found
 
 
 def damage(runs):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.processes import run_zoerefine
-from zoerefine.lab.listing import index
+from zoerefine.lab.runs.many import MANY
 
 
 def test_the_runs_of_every_name_are_listed_newest_first(three):
@@ -259,12 +259,12 @@ def test_links_that_lead_in_circles_or_nowhere_do_not_stop_the_list(three):
 
 
 def test_runs_that_several_processes_read_are_all_listed(runs):
-    for number in range(index.MANY):
+    for number in range(MANY):
         folder = runs.folder / "many" / f"{number:04d}"
         folder.mkdir(parents=True)
         status = {"state": "finished", "started": 1.7e9 + number, "ended": 1.8e9}
         (folder / "status.json").write_text(json.dumps(status) if number != 7 else "{")
         (folder / "provenance.json").write_text("{}")
     listed = runs.listed("--sort", "name")
-    assert sorted(listed) == [f"many/{number:04d}" for number in range(index.MANY)]
+    assert sorted(listed) == [f"many/{number:04d}" for number in range(MANY)]
     assert runs.run().out.count("0007/status.json is damaged") == 1

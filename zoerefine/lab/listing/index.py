@@ -5,19 +5,15 @@ a folder in it has changed: a file was created, replaced or removed there, as ev
 does it. A running run, and one that could not be read completely, is always read.
 """
 
-import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.listing.index_file import (
@@ -32,6 +28,7 @@ from zoerefine.lab.listing.index_file import (
 )
 from zoerefine.lab.listing.row import RUNNING, RunRow, current_row, read_row
 from zoerefine.lab.runs.find import RUN_FILES, matches, run_paths
+from zoerefine.lab.runs.many import MANY, read_many
 
 MOST_FOLDERS = 16  # of a run, the outer ones first, whose changes are noticed
 
@@ -68,8 +65,6 @@ def inner_folders(path: str) -> list[str]:
 
 INDEX_FILE = ".runs-index"
 FRESH_S = 2.0  # a change this young may have the same time as the next one
-MANY = 500  # runs to read from which on several processes read them, and progress is shown
-CHUNK = 50  # runs that a process reads at a time
 
 
 class Reading(NamedTuple):
@@ -160,15 +155,10 @@ class RunIndex:
         return self.stamps[path]
 
 
-def read_runs(paths: list[str], patterns: tuple[str, ...] = ()) -> list[Reading]:
-    """Read runs; many of them in a process per core, since only one thread of Python parses."""
-    if len(paths) < MANY:
-        return [read_stamped(path, patterns) for path in paths]
-    with ProcessPoolExecutor(
-        usable_cores(), multiprocessing.get_context("fork"), ignore_interrupt
-    ) as pool:
-        readings = pool.map(partial(read_stamped, patterns=patterns), paths, chunksize=CHUNK)
-        return list(track(readings, len(paths), "reading runs", "run"))
+def read_runs(paths: list[str], patterns: tuple[str, ...] = ()) -> Iterable[Reading]:
+    """Read runs, with progress where they are many."""
+    readings = read_many(partial(read_stamped, patterns=patterns), paths)
+    return readings if len(paths) < MANY else track(readings, len(paths), "reading runs", "run")
 
 
 def read_stamped(path: str, patterns: tuple[str, ...] = ()) -> Reading:
@@ -177,11 +167,6 @@ def read_stamped(path: str, patterns: tuple[str, ...] = ()) -> Reading:
     stamp, changed_s = stamp_of(path, folders)
     is_settled = changed_s + FRESH_S < time.time()
     return Reading(read_row(path, patterns), folders, stamp, is_settled)
-
-
-def ignore_interrupt() -> None:
-    """Ctrl-C reaches every process; the one that started these ends them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

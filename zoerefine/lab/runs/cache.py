@@ -1,13 +1,14 @@
 """`collected.json`: the runs that were read, so that the next analysis reads only changed ones."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.files.atomic import write_text
+from zoerefine.base.files.atomic import replacing
 from zoerefine.lab.runs.record import Curve, Run
 from zoerefine.lab.runs.sources import Found
 
@@ -38,7 +39,8 @@ def reading_code(*more: str) -> str:
 class RunCache:
     """Runs by where they are read from, valid while the files have the same sizes and times.
 
-    Nothing is written before `save`.
+    The file is one JSON document, with a line for each entry. An entry is parsed when it is asked
+    for. Nothing is written before `save`.
     """
 
     def __init__(
@@ -51,47 +53,69 @@ class RunCache:
             patterns: that find metrics in the output of scripts; the same holds for them.
         """
         self.path = path
-        self.key = {"code": reading_code(), "metrics": list(metrics), "patterns": list(patterns)}
-        self.old = self._read()
-        self.entries: dict[str, str] = {}  # as JSON
-        self.known: list[str] = []
+        key = {"code": reading_code(), "metrics": list(metrics), "patterns": list(patterns)}
+        self.head = f'{as_json(key)[:-1]},"runs":{{'
+        self.old = self._read()  # texts by path, both as JSON
+        self.entries: dict[str, str] = {}
+        self.is_changed = False
 
-    def get(self, path: Path, stamps: list[list[Any]]) -> Found | None:
+    def get(self, path: Path, stamps: Callable[[], list[list[Any]]]) -> Found | None:
         """What was read, where its files have not changed since; else None."""
-        entry = self.old.get(str(path))
-        if not isinstance(entry, dict) or entry.get("stamps") != stamps:
+        name = as_json(str(path))
+        text = self.old.get(name)
+        if text is None:
             return None
-        self.known.append(str(path))
-        return Found([run_from(fields) for fields in entry["runs"]], entry["left_out"])
+        try:
+            entry = json.loads(text)
+            if entry["stamps"] != stamps():
+                return None
+            found = found_in(entry)
+        except (ValueError, KeyError, TypeError, RecursionError):  # damaged
+            return None
+        self.entries[name] = text
+        return found
 
     def put(self, path: Path, entry: str) -> None:
         """Remember what was read, see `as_entry`."""
-        self.entries[str(path)] = entry
+        self.entries[as_json(str(path))] = entry
+        self.is_changed = True
 
     def save(self) -> None:
         """Write what was read; other runs are forgotten. An unchanged file stays as it is."""
-        if not self.entries and len(self.known) == len(self.old) and self.path.exists():
+        if not self.is_changed and len(self.entries) == len(self.old) and self.path.exists():
             return
-        texts = self.entries | {path: as_json(self.old[path]) for path in self.known}
-        head = as_json(self.key)[:-1]
-        rows = ",".join(f"{as_json(path)}:{text}" for path, text in texts.items())
-        write_text(self.path, f'{head},"runs":{{{rows}}}}}')
+        with replacing(self.path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            file.write(self.head)
+            for number, (name, text) in enumerate(self.entries.items()):
+                file.write(f"{',' if number else ''}\n{name}:{text}")
+            file.write(END)
 
-    def _read(self) -> dict[str, Any]:
-        """The stored entries; none where the file is missing, damaged or another version's."""
+    def _read(self) -> dict[str, str]:
+        """The stored entries; none where the file is cut short or another version's."""
         try:
-            document = json.loads(self.path.read_text(encoding="utf-8"))
-            known = all(document[name] == value for name, value in self.key.items())
-            runs = document["runs"] if known else {}
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            text = self.path.read_text(encoding="utf-8")
+        except (OSError, ValueError):
             return {}
-        return runs if isinstance(runs, dict) else {}
+        head, *lines = text.split("\n")
+        if head != self.head or not text.endswith(END):
+            return {}
+        entries = map(ENTRY.fullmatch, lines)  # not the end
+        return {entry[1]: entry[2] for entry in entries if entry}
+
+
+END = "\n}}"
+ENTRY = re.compile(r'("(?:[^"\\]|\\.)*"):(.*?),?')  # a path and what was read there, as JSON
 
 
 def as_entry(stamps: list[list[Any]], found: Found) -> str:
     """What was read as JSON text. Raises `ValueError` where UTF-8 cannot hold a text in it."""
     runs = [fields_of(run) for run in found.runs]
     return as_json({"stamps": stamps, "runs": runs, "left_out": found.left_out})
+
+
+def found_in(entry: dict[str, Any]) -> Found:
+    """What was read, from an entry."""
+    return Found([run_from(fields) for fields in entry["runs"]], entry["left_out"])
 
 
 def as_json(value: Any) -> str:

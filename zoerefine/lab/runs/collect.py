@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from zoerefine.base.errors import UserError, damage
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.texts import one_line
-from zoerefine.lab.runs.cache import RunCache, as_entry
+from zoerefine.lab.runs.cache import RunCache, as_entry, as_json, found_in
 from zoerefine.lab.runs.find import matches, runs_at
+from zoerefine.lab.runs.many import read_many
 from zoerefine.lab.runs.record import Run, read_document
 from zoerefine.lab.runs.sources import Found, RunFolder, Source, TrackerSource, printable
 from zoerefine.lab.runs.trackers.stores import find_stores, local_path
@@ -55,11 +57,12 @@ def collect(
     )
     runs: list[Run] = []
     left_out: dict[str, str] = {}
-    for source in track(sources, len(sources), "collecting", "run"):
-        try:
-            found = read_source(source, cache, metrics)
-        except Exception as error:  # whatever is in its files, the other runs are read
-            left_out[printable(source.path)] = damage(error)
+    readings = read_sources(sources, cache, metrics)
+    for source, found in zip(
+        sources, track(readings, len(sources), "collecting", "run"), strict=True
+    ):
+        if isinstance(found, str):
+            left_out[printable(source.path)] = found
             continue
         reasons = {run.path: why_left_out(run, keeps) for run in found.runs}
         runs += [run for run in found.runs if not reasons[run.path]]
@@ -76,16 +79,44 @@ def collect(
     return Collection(runs, left_out)
 
 
-def read_source(source: Source, cache: RunCache | None, metrics: Sequence[str]) -> Found:
-    """The runs of a source: the cache's where no file has changed since."""
-    stamps = source.stamps()
-    known = cache.get(source.path, stamps) if cache else None
-    if known is None:
-        known = source.read(metrics)
-        entry = as_entry(stamps, known)  # ValueError if a UTF-8 file cannot hold it
-        if cache:
-            cache.put(source.path, entry)
-    return Found([source.current(run) for run in known.runs], known.left_out)
+def read_sources(
+    sources: Sequence[Source], cache: RunCache | None, metrics: Sequence[str]
+) -> Iterator[Found | str]:
+    """The runs of each source, the cache's where no file has changed; or why it cannot be read."""
+    known = [known_in(cache, source) if cache else None for source in sources]
+    new = [source for source, found in zip(sources, known, strict=True) if not found]
+    entries = read_many(partial(read_source, metrics=metrics), new)
+    for source, found in zip(sources, known, strict=True):
+        if not found:
+            entry, fault = next(entries)
+            if fault:
+                yield fault
+                continue
+            if cache:
+                cache.put(source.path, entry)
+            found = found_in(json.loads(entry))
+        try:
+            yield Found([source.current(run) for run in found.runs], found.left_out)
+        except (UserError, OSError) as error:
+            yield damage(error)
+
+
+def known_in(cache: RunCache, source: Source) -> Found | None:
+    """What the cache holds of a source; None where a file has changed, or cannot be read."""
+    try:
+        return cache.get(source.path, source.stamps)
+    except (OSError, ValueError):  # reading the source says what is wrong with it
+        return None
+
+
+def read_source(source: Source, metrics: Sequence[str]) -> tuple[str, str]:
+    """What is read from a source as an entry of the cache; or why it cannot be read."""
+    try:
+        as_json(str(source.path))  # ValueError where UTF-8 cannot hold it
+        stamps = source.stamps()
+        return as_entry(stamps, source.read(metrics)), ""
+    except Exception as error:  # whatever is in its files, the other runs are read
+        return "", damage(error)
 
 
 def why_left_out(run: Run, keeps: Callable[[Mapping[str, Any]], bool] | None) -> str:

@@ -184,8 +184,8 @@ def test_any_record_gives_no_traceback(tmp_path_factory, data):
 @given(st.integers(0, 200), st.integers(0, 2**32))
 def test_the_crc_is_that_of_tensorboard(length, seed):
     texts = [np.random.default_rng(seed + i).bytes(length) for i in range(3)]
-    columns = np.frombuffer(b"".join(texts), np.uint8).reshape(3, length).T
-    assert masked_crc(columns).tolist() == [masked_crc32c(text) for text in texts]
+    rows = np.frombuffer(b"".join(texts), np.uint8).reshape(3, length)
+    assert masked_crc(rows).tolist() == [masked_crc32c(text) for text in texts]
 
 
 def test_records_longer_than_a_part_of_the_file_are_skipped(run, monkeypatch):

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from zoerefine.lab.runs.metrics.event_bytes import (
+    FOOTER_BYTES,
     Records,
     Scalars,
     are_sound,
-    columns_of,
     find_scalars,
     read_records,
+    rows_of,
 )
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, natural_order
 from zoerefine.lab.runs.metrics.series import Kind, MetricLog, as_number
@@ -97,22 +98,22 @@ def read_group(records: Records, length: int, starts: np.ndarray) -> Group:
 
     Long records without a metric, such as histograms, are not checked, since that takes long.
     """
-    columns = columns_of(records.data, starts, length)
-    scalars = list(find_scalars(columns))
+    rows = rows_of(records.data, starts, length + FOOTER_BYTES)
+    data = rows[:, :length]
+    scalars = list(find_scalars(data))
     is_scalar = np.zeros(len(starts), bool)
     for one in scalars:
         is_scalar[one.rows] = True
-    events = {row: parse_event(columns[:, row].tobytes()) for row in np.flatnonzero(~is_scalar)}
+    events = {row: parse_event(data[row].tobytes()) for row in np.flatnonzero(~is_scalar)}
     holding = [row for row, event in events.items() if event is not None]
     is_checked = is_scalar | (length <= ALWAYS_CHECKED)
     is_checked[holding] = True
-    used = np.flatnonzero(is_checked)
     sound = np.zeros(len(starts), bool)
-    sound[used] = are_sound(records.data, starts[used], columns[:, used])
+    sound[is_checked] = are_sound(rows if is_checked.all() else rows[is_checked])
     return Group(
         [one.where(sound) for one in scalars],
         [events[row] for row in holding if sound[row]],
-        int((~sound[used]).sum()),
+        int((~sound & is_checked).sum()),
     )
 
 

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
+from fnmatch import translate
 from pathlib import Path, PurePosixPath
 
 from zoerefine.base.errors import UserError
@@ -24,6 +24,7 @@ from zoerefine.lab.runs.metrics.text_logs import (
     read_results,
 )
 
+EVENT_NAME = re.compile(translate(EVENT_FILES))
 STORE_SUFFIXES = {".wandb", ".db", ".sqlite", ".sqlite3"}  # of W&B's logs, MLflow's databases
 NAMED = 3  # logs that `RunMetrics.source` names
 # Parts of a path that differ each time a script starts: version_3, attempt-2, a date and time, or
@@ -137,7 +138,7 @@ class RunLogs:
 
     def _shown_place(self, log: MetricLog) -> str:
         """The file or folder of a log, from the run's folder on; its place in a workspace."""
-        if self.run.path not in (log.path, *log.path.parents):
+        if not log.path.is_relative_to(self.run.path):
             return log.place
         files = list(log.path.glob(EVENT_FILES))
         return str((files[0] if len(files) == 1 else log.path).relative_to(self.run.path))
@@ -196,21 +197,38 @@ def _logs_in(
         left: a folder below it; places of files there are relative to this folder.
     """
     for path in files:
-        base = left if left is not None and left in path.parents else root
+        kind = _kind_of(path)
+        if not kind:
+            continue
+        base = left if left is not None and path.is_relative_to(left) else root
         place = path.relative_to(base)
-        if fnmatch(path.name, EVENT_FILES):
+        if kind == "events":
             from zoerefine.lab.runs.metrics.events import EventLog  # late: it needs numpy
 
             yield EventLog(path.parent, str(place.parent), since=since)
-        elif path.suffix.lower() in CSV_SUFFIXES:
+        elif kind == "table":
             yield CsvLog(path, str(place.with_suffix("")))
-        elif path.name == TRAINER_STATE:
+        elif kind == "trainer":
             yield TrainerStateLog(path, str(place.parent))
-        elif path.name in ROWS_FILES:
+        elif kind == "rows":
             yield RowsLog(path, str(place.parent))
-        elif path.name == "meta.yaml" or path.suffix in STORE_SUFFIXES:
+        else:
             from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
 
             if store := find_store(path):
                 place = store.path.relative_to(base).with_suffix("")
                 yield StoreLog(store.path, str(place), store=store)
+
+
+def _kind_of(path: Path) -> str:
+    """What a file is by its name; empty for one that is no log."""
+    name, suffix = path.name, path.suffix
+    if EVENT_NAME.fullmatch(name):
+        return "events"
+    if suffix.lower() in CSV_SUFFIXES:
+        return "table"
+    if name == TRAINER_STATE:
+        return "trainer"
+    if name in ROWS_FILES:
+        return "rows"
+    return "store" if name == "meta.yaml" or suffix in STORE_SUFFIXES else ""
