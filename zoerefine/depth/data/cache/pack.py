@@ -15,6 +15,7 @@ import numpy as np
 from zoerefine.base.files.atomic import create_ignored_folder
 from zoerefine.base.files.locks import lock
 from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.machine.memory import keep_freed_memory
 from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.cache.cache import (
     TO_DO,
@@ -33,6 +34,7 @@ class DecodedRecords(Records):
     """Records decoded each time they are gathered, and not kept: takes no disk space."""
 
     def __init__(self, packer: FramePacker) -> None:
+        keep_freed_memory()
         self.packer = packer
         self.pool = ThreadPoolExecutor(packer.workers, "decode")
 
@@ -122,6 +124,7 @@ def _open_packed(folder: Path, mode: str) -> Cache:
 
 
 def _pack(partial: PartialCache, mode: str) -> Cache:
+    keep_freed_memory()
     packer = partial.packer
     if mode == "rebuild":
         partial.discard_packed()

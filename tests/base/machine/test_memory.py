@@ -1,0 +1,36 @@
+"""Memory that is freed and needed again."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource, threading
+import numpy as np
+from zoerefine.base.machine.memory import keep_freed_memory
+
+def work(rounds):
+    for _ in range(rounds):
+        arrays = [np.ones(2**20, np.uint8) for _ in range(8)]
+
+def faults_of_a_thread():
+    work(5)
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    work(20)
+    print(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before)
+
+keep_freed_memory()
+thread = threading.Thread(target=faults_of_a_thread)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these limits")
+def test_memory_that_was_freed_is_not_cleared_again():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages_of_one_round = 8 * 2**20 // 4096
+    assert int(done.stdout) < pages_of_one_round
