@@ -45,10 +45,11 @@ def add_config_option(options: "argparse._ActionsContainer", **settings: Any) ->
 
 def existing_config(name: str) -> Path:
     """The type of --config: a file, or else the name of an example such as `demo`."""
-    from zoerefine.base.config.loading import config_file
+    if not name or name.endswith(".yaml"):
+        return as_path(name)  # a file that does not exist here may be the commit's
+    from zoerefine.base.config.loading import config_file  # late: it loads the whole schema
 
-    # A file that does not exist here may be the commit's.
-    return config_file(name) if name and not name.endswith(".yaml") else as_path(name)
+    return config_file(name)
 
 
 class HelpFormat(argparse.HelpFormatter):

@@ -17,12 +17,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from zoerefine import __version__
 from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
@@ -178,13 +175,6 @@ def parse_command(text: str) -> "CommandReceiver":
     return CommandReceiver(tuple(words))
 
 
-class NoRedirects(HTTPRedirectHandler):
-    """The message stays with the server that was named: its answer may lead anywhere."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
 @dataclass(frozen=True)
 class UrlReceiver:
     """Gets one POST with JSON.
@@ -212,6 +202,17 @@ class UrlReceiver:
         return faults[0] if faults else f"no answer within {ANSWER_S:g} s"
 
     def _post(self, body: bytes) -> str:
+        # Late: they load TLS and more, a seventh of what a launch loads.
+        from http.client import HTTPException
+        from urllib.error import HTTPError, URLError
+        from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+        class NoRedirects(HTTPRedirectHandler):
+            """The message stays with the server that was named: its answer may lead anywhere."""
+
+            def redirect_request(self, *_: object) -> None:
+                return None
+
         headers = {"Content-Type": "application/json", "User-Agent": f"zoerefine/{__version__}"}
         if self.login:
             token = base64.b64encode(self.login.encode()).decode()
