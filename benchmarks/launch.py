@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from common.machine import of_installed_commands
 from common.mlflow_program import NOT_INSTALLED, STORE_VARIABLES, install_mlflow
-from common.report import Row, left_out, options, report, row
+from common.report import Row, left_out, options, ratios, report, row
 from common.trials import trial_rows
 
 from zoerefine.base.files.atomic import bytes_on_disk
@@ -33,6 +34,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 BEFORE = "second launch by the other checkout"
 FILES, COMMITS = 2000, 500
 LEFT_FILES, LEFT_BYTES = 1000, 20_000
+GOALS_S = {"second launch": 0.25}
 TIMES_MLFLOW, OVER_SCRIPT_S, OF_A_CLONE, OF_BEFORE = 5.0, 0.5, 1.0, 1.1
 SCRIPT = """
 import time
@@ -138,15 +140,18 @@ class Sides:
                     seconds[name].append(took)
                     memory[name].append(kilobytes / 1024)
         median = {name: statistics.median(values) for name, values in seconds.items()}
-        rows = [row(name, value, "s", rounds=seconds[name]) for name, value in median.items()]
+        rows = [
+            row(name, value, "s", at_most=GOALS_S.get(name), rounds=seconds[name])
+            for name, value in median.items()
+        ]
         second = median["second launch"]
         if self.mlflow is None:
             rows.append(left_out("mlflow run", NOT_INSTALLED))
         else:
-            faster = median["mlflow run"] / second
-            rows.append(
-                row("second launch, speed relative to mlflow run", faster, "x", TIMES_MLFLOW)
-            )
+            what = "second launch, speed relative to mlflow run"
+            faster = ratios(seconds["mlflow run"], seconds["second launch"])
+            value = statistics.median(faster)
+            rows.append(row(what, value, "x", TIMES_MLFLOW, rounds=faster))
         over = second - median["the script alone"]
         rows.append(
             row("second launch, time added to the script alone", over, "s", at_most=OVER_SCRIPT_S)
@@ -176,7 +181,7 @@ class Sides:
         done = subprocess.run(
             [*map(str, words)],
             cwd=folder or self.root,
-            env=os.environ | variables,
+            env=of_installed_commands(self.root / "pycache") | variables,
             capture_output=True,
             text=True,
             check=False,

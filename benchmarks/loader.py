@@ -235,6 +235,7 @@ def flat(root: Path, rounds: int) -> list[Row]:
     batches = counts[0] // BATCH - 1
     for _ in range(rounds):
         for count in counts:
+            del loaders[count]  # the system keeps pages that are mapped
             forget(root / str(count) / "records.bin")
             loaders[count] = loader_of(open_cache(root / str(count)), None)
             seconds[count].append(after_the_first(loaders[count], batches))

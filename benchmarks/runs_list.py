@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 
 import yaml
+from common.machine import of_installed_commands
 from common.report import Row, options, report, row
 
 from zoerefine.base.config import defaults, to_dict
@@ -189,10 +190,8 @@ def list_command(folder: Path, *words: str) -> float:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The environment variables of an installed command: compiled modules are kept."""
-    named = {"PYTHONPATH": str(CHECKOUT), "PYTHONPYCACHEPREFIX": str(folder / "pycache")}
-    found = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return found | named
+    """The environment variables of an installed command of this checkout."""
+    return of_installed_commands(folder / "pycache") | {"PYTHONPATH": str(CHECKOUT)}
 
 
 def du_s(folder: Path) -> float:

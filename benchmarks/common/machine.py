@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from zoerefine.base.machine.cores import described, usable_cores
@@ -28,6 +29,16 @@ def machine_now() -> dict[str, Any]:
         "load_before": load_average(),
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def of_installed_commands(cache: Path) -> dict[str, str]:
+    """Our environment variables as for installed commands: compiled modules are kept, in `cache`.
+
+    Some machines forbid it by PYTHONDONTWRITEBYTECODE. Then each start of a program that was not
+    installed by pip would compile it again, and that of others would not.
+    """
+    found = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return found | {"PYTHONPYCACHEPREFIX": str(cache)}
 
 
 def was_busy(machine: dict[str, Any]) -> bool:
