@@ -25,8 +25,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --max-worker-restart 0
 SPREAD := --numprocesses 2 --dist worksteal
 # How often each kill test of the quick tier kills.
 KILLS := 1
+QUICK := not full and not nightly
 # What oneDNN may use of the processor. A processor that has less ignores the rest.
 PROCESSORS := AVX2 AVX512_CORE AVX512_CORE_BF16
+NUMERIC := numeric and $(QUICK)
 
 .PHONY: help demo test test-full test-all test-nightly test-lab durations fuzz test-processors check lint format docs package bench install clean
 
@@ -37,7 +39,7 @@ demo: install ## run the main job on a small synthetic world (or DATA=folder)
 	@$(BIN)/python -m zoerefine demo $(if $(DATA),--data "$(DATA)")
 
 test: install $(EXTRAS_READY) ## test every behaviour once (without tests/full.txt and nightly.txt)
-	@ZOEREFINE_TEST_KILLS=$${ZOEREFINE_TEST_KILLS:-$(KILLS)} $(PYTEST) -m "not full and not nightly" $(SPREAD)
+	@ZOEREFINE_TEST_KILLS=$${ZOEREFINE_TEST_KILLS:-$(KILLS)} $(PYTEST) -m "$(QUICK)" $(SPREAD)
 
 test-full: install $(EXTRAS_READY) ## run the tests that tests/full.txt lists
 	@$(PYTEST) -m full $(SPREAD)
@@ -45,12 +47,13 @@ test-full: install $(EXTRAS_READY) ## run the tests that tests/full.txt lists
 test-all: KILLS := 3
 test-all: test test-full ## run every test but those of tests/nightly.txt
 
-test-nightly: install $(EXTRAS_READY) ## run tests/nightly.txt, and kill every verb 50 times and more
+test-nightly: NUMERIC := numeric
+test-nightly: install $(EXTRAS_READY) test-processors ## run tests/nightly.txt, all numeric tests, and 50 kills of every verb
 	@$(PYTEST) -m nightly $(SPREAD)
 	@ZOEREFINE_TEST_KILLS=$${ZOEREFINE_TEST_KILLS:-50} $(PYTEST) -k "kill" $(SPREAD)
 
 test-lab: $(LAB_READY) ## run the quick tier of base and lab in an environment without torch
-	@OMP_NUM_THREADS=1 ZOEREFINE_TEST_KILLS=$(KILLS) $(LAB)/bin/python -m pytest -m "not full and not nightly" \
+	@OMP_NUM_THREADS=1 ZOEREFINE_TEST_KILLS=$(KILLS) $(LAB)/bin/python -m pytest -m "$(QUICK)" \
 	  --max-worker-restart 0 -p no:cacheprovider $(SPREAD) tests/base tests/lab
 
 durations: ## print which tests grew by more than a third (WRITE=1: make that the new table)
@@ -59,10 +62,10 @@ durations: ## print which tests grew by more than a third (WRITE=1: make that th
 fuzz: install $(EXTRAS_READY) ## try 100,000 damaged configs, pictures, runs, bundles and addresses
 	@ZOEREFINE_FUZZ=$${ZOEREFINE_FUZZ:-100000} $(PYTEST) --numprocesses 2 tests/fuzz
 
-test-processors: install ## run the tests of trained numbers as on older and newer processors
+test-processors: install ## run the quick tests of trained numbers as on older and newer processors
 	@set -e; for isa in $(PROCESSORS); do \
 	  echo "== ONEDNN_MAX_CPU_ISA=$$isa"; \
-	  ONEDNN_MAX_CPU_ISA=$$isa $(PYTEST) -m numeric --numprocesses 2 --dist loadfile; done
+	  ONEDNN_MAX_CPU_ISA=$$isa $(PYTEST) -m "$(NUMERIC)" --numprocesses 2 --dist loadfile; done
 
 check: lint ## check style and types, and test what changed since main (under a minute)
 	@tests=$$($(BIN)/python tests/tests_of_changes.py); \
