@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -90,21 +91,25 @@ def test_asking_takes_no_lock_and_writes_nothing(path):
         asking.join()
 
 
-def test_whoever_waits_for_a_removed_lock_file_takes_the_new_one(path):
-    entered = threading.Event()
+def test_whoever_waits_for_a_removed_lock_file_takes_the_new_one(path, wait_until):
+    links = []
 
     def wait():
-        with lock(path):
-            entered.set()
+        with lock(path) as descriptor:
+            links.append(os.fstat(descriptor).st_nlink)
+
+    def opened():
+        return [one.resolve() for one in Path("/proc/self/fd").iterdir()].count(path.resolve())
 
     with lock(path) as descriptor:
         waiting = threading.Thread(target=wait)
         waiting.start()
+        wait_until(lambda: opened() == 2)
         path.unlink()
         with lock(path):  # a new file: not the one whose descriptor we hold
             assert os.fstat(descriptor).st_nlink == 0
     waiting.join(30)
-    assert entered.is_set()
+    assert links == [1]  # the removed file has none
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

@@ -38,6 +38,14 @@ def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
     assert difference.verdict == "the first looks better; significance needs 4 seeds per group"
 
 
+def test_the_group_with_the_best_mean_is_first(runs):
+    runs.add("a", {"LR": 1e-3}, scenes=(0.2,))
+    runs.add("b", {"LR": 1e-2}, scenes=(0.9,))
+    for maximize, best in ((False, "lr 0.001"), (True, "lr 0.01")):
+        measure = Measure("test", maximize=maximize)
+        assert make_groups(collected(runs), measure)[0].label == best
+
+
 def test_many_seeds_show_real_differences_and_no_others(runs):
     for seed in range(8):
         shift = 0.002 * seed
