@@ -84,11 +84,11 @@ def echo(user):
     job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
     job += [r"--metric-pattern=val_acc=(\S+)", "--grid"]
 
-    def call(values):
-        call.printed = printed = user("search", *job, "--search", f"opt={values}")
-        words = [word for (word,) in called_with(user)]
-        assert f"{len(words)} of {len(words)} trials ended" in printed
-        return words
+    def call(values, *words):
+        call.printed = printed = user("search", *job, "--search", f"opt={values}", *words)
+        found = [word for (word,) in called_with(user)]
+        assert f"{len(found)} of {len(found)} trials ended" in printed
+        return found
 
     call.job = job
     return call
@@ -97,9 +97,9 @@ def echo(user):
 def test_a_script_gets_texts_as_options_without_quotes_and_the_best_again_too(user, echo):
     """Every value of the grid is tried, though Python calls True, 1 and 1.0 equal."""
     texts = ["adam", "1e-3", "null", "true", "a: b", "it's", "", "a b", "1"]
-    assert sorted(echo(json.dumps([*texts, True, 1, 1.0, None, [1, "a"]]))) == sorted(
-        [*(f"--opt={text}" for text in [*texts, True, 1, 1.0, "null", "[1, 'a']"])]
-    )
+    shown = [*texts, True, 1, 1.0, "null", "[1, 'a']"]
+    found = echo(json.dumps([*texts, True, 1, 1.0, None, [1, "a"]]), "--workers", "2")
+    assert sorted(found) == sorted(f"--opt={text}" for text in shown)
     command = shlex.split(echo.printed.split("best again: zoerefine ")[1].splitlines()[0])
     user(*command)
     log = (user.folder / "runs" / "fit" / "latest" / "log.txt").read_text()
