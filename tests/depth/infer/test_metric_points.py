@@ -240,6 +240,20 @@ def test_points_and_a_measured_room_have_confidence_together(alone, points):
     assert not len(found)  # the last one's
 
 
+def test_the_picture_names_and_draws_the_points(alone, points):
+    """Text of an SVG is text, and a marker is an element."""
+    last = sorted(Path("given").rglob("*.csv"))[NAMES // 2]  # the middle frame
+    lines = last.read_text().splitlines()[:4]
+    last.write_text("\n".join(lines) + "\n")
+    words = (*SOURCES, "--points", "given", "--out", "out")
+    assert alone(*words, "--picture", "with.svg")[0] == 0
+    assert "RGB, 3 metric points" in Path("with.svg").read_text()
+    assert Path("with.svg").read_text().count("PathCollection") == 1
+    last.unlink()
+    assert alone(*words, "--picture", "without.svg")[0] == 0
+    assert "metric point" not in Path("without.svg").read_text().replace("metric points, ", "")
+
+
 def test_points_of_sigma_0_are_in_the_files_as_they_are(alone, points):
     assert alone(*SOURCES, "--points", "given", "--out", "out")[0] == 0  # made with --noise 0
     for path in sorted(Path("out/depth").rglob("*.png")):

@@ -136,6 +136,12 @@ def test_confidence_is_that_of_the_room(alone, measured):
         assert np.mean(apart <= spread / 10_000) > 0.9
 
 
+def test_the_picture_says_that_the_room_was_measured(alone, measured):
+    code, _, err = alone("--measured", "room.csv", "--picture", "a.svg", "--out", "out")
+    assert code == 0, err
+    assert "corrected by what was measured in the room" in Path("a.svg").read_text()
+
+
 def test_another_camera_is_refused(alone, measured):
     camera = "--intrinsics", "50", "50", "31.5", "23.5"
     assert alone("--measured", "room.csv", *camera, "--out", "out")[0] == 0

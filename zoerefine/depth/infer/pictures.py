@@ -78,6 +78,11 @@ def draw_middle_frame(path: Path, job: Inference, done: Done, truth: Path | None
         f"{frame.name}   |   {origin_of(job.engine)}",
         spread=read_spread(job, frame.name, done[frame.name]),
     )
+    points = job.points_of(frame.name, *zoe.shape).usable(*zoe.shape)
+    if len(points):
+        picture = figure.axes[0]
+        picture.scatter(points.x, points.y, s=12, c="yellow", edgecolors="black", linewidths=0.5)
+        picture.set_title(f"RGB, {len(points)} metric point{'s' * (len(points) > 1)}")
     save_panel(figure, path)
 
 
@@ -85,6 +90,8 @@ def origin_of(engine: Engine) -> str:
     """What made refined depth, for a title."""
     if engine.digest == POINTS_ALONE:
         return "pseudo depth corrected by metric points, without a refiner"
+    if engine.digest.startswith(POINTS_ALONE):
+        return "pseudo depth corrected by what was measured in the room, without a refiner"
     facts = engine.manifest
     made = f"commit {facts['commit'][:8]}, {facts['engine']} {facts['precision']}"
     return f"refiner trained on {facts['data']}   |   {made}"
