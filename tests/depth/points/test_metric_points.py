@@ -58,6 +58,7 @@ def test_a_picture_without_a_file_has_no_points(tmp_path):
         ("x,y,metres\n1,2\n", "line 2: metres must be a number, got ''"),
         ("x,y,metres\n1,2,1\n64,2,1\n", "line 3: x 64, y 2 is outside the picture of 64x48"),
         ("x,y,metres\nnan,2,1\n", "line 2: x nan, y 2 is outside"),
+        ("x,y,metres\n1,60,2\n", "outside the picture of 64x48; x and y seem to be swapped"),
         ("x,y,metres\n1,2,0\n", "line 2: metres must be above 0"),
         ("x,y,metres\n1_0,2,1\n", "line 2: x must be a number, got '1_0'"),
         ("x,y,metres\n1,2,nan\n", "line 2: metres must be above 0"),

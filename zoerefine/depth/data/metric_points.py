@@ -209,7 +209,11 @@ def point(row: dict[str | None, str], where: str, height: int, width: int) -> tu
             raise UserError(f"{where}: {name} must be a number, got {text!r}") from None
     x, y, depth_m, sigma_m = values
     if not (-0.5 <= x < width - 0.5 and -0.5 <= y < height - 0.5):
-        raise UserError(f"{where}: x {x:g}, y {y:g} is outside the picture of {width}x{height}")
+        swapped = -0.5 <= y < width - 0.5 and -0.5 <= x < height - 0.5
+        raise UserError(
+            f"{where}: x {x:g}, y {y:g} is outside the picture of {width}x{height}"
+            + ("; x and y seem to be swapped" if swapped else "")
+        )
     if not 0 < depth_m <= FARTHEST_POINT_M:
         raise UserError(
             f"{where}: metres must be above 0 and at most {FARTHEST_POINT_M:g}, got {depth_m:g}"
