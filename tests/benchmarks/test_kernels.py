@@ -29,7 +29,7 @@ def test_a_call_and_a_validation_start_few_kernels(tmp_path):
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 def test_a_compiled_step_starts_few_kernels(tmp_path):
-    found = figures(tmp_path / "rows.json", "--network", "small")
+    found = figures(tmp_path / "rows.json")
     value, ok = found["step with TRAIN.COMPILE, with augmentation: kernels"]
     assert ok and value > 30
 
