@@ -1,4 +1,4 @@
-"""Errors that the user can correct, and how a command line prints them."""
+"""Errors that the user can correct, how a command line prints them, and texts in messages."""
 
 import errno
 import os
@@ -6,8 +6,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable
-
-from zoerefine.base.texts import one_line, visible
 
 # Faults of a disk, of permissions or of a path: nothing that our code could do better.
 STORAGE_FAULTS = {
@@ -113,3 +111,36 @@ def _fail(message: str) -> int:
 def _discard_output() -> None:
     """Standard output goes nowhere from here on, so that the interpreter's last flush succeeds."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# Texts of others as a terminal may show them: control characters are written as escapes.
+
+LONGEST_LINE = 400  # characters of a message about damaged content
+
+
+def visible(text: str) -> str:
+    """A line in which every character that is not printed, such as ESC, is written as `\\x1b`."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def one_line(text: str) -> str:
+    """A text of any length and content as one line of a message."""
+    line = visible(" ".join(text[: 2 * LONGEST_LINE].split()))
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..."
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`, `1,000 runs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def number(text: object) -> float:
+    """A number, or the number in a text, as any program writes it.
+
+    Raises `ValueError` also for what only Python reads: 1_0, and the digits of other scripts.
+    """
+    if isinstance(text, str) and ("_" in text or not text.isascii()):
+        raise ValueError(text)
+    return float(text)  # type: ignore[arg-type]  # it raises TypeError for other things

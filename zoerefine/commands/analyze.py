@@ -99,7 +99,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     check_patterns(args.metric_pattern)
 
-    from zoerefine.base.texts import counted, one_line, visible
+    from zoerefine.base.errors import counted, one_line, visible
     from zoerefine.lab.analysis.analyze import analyze
     from zoerefine.lab.runs.collect import FILTERED, known_trials
 

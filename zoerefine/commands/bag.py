@@ -128,8 +128,8 @@ def info_topic(depth_topic: str) -> str:
 @contextmanager
 def prepared(args: argparse.Namespace) -> "Iterator[BagJob]":
     """Open and check all inputs; nothing is written before."""
+    from zoerefine.base.errors import visible
     from zoerefine.base.progress import say
-    from zoerefine.base.texts import visible
     from zoerefine.depth.infer.results import check_writable
     from zoerefine.depth.ros.bag_files import open_bag
     from zoerefine.depth.ros.refine_bag import BagJob

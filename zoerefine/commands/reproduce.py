@@ -7,8 +7,8 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
+from zoerefine.base.errors import counted
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.texts import counted
 from zoerefine.commands.options import (
     Parser,
     add_json_option,

@@ -189,8 +189,8 @@ def check_options(args: argparse.Namespace) -> None:
 
 def report_left_out(left_out: dict[str, str]) -> None:
     """Say how many runs the filter could not be applied to, with the first reason."""
+    from zoerefine.base.errors import visible
     from zoerefine.base.progress import say
-    from zoerefine.base.texts import visible
 
     if left_out:
         path, reason = next(iter(left_out.items()))

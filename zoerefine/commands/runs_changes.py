@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def change(rows: "list[RunRow]", args: argparse.Namespace) -> int:
     """Change the labels of the selected runs; exit code 1 where that fails for some."""
-    from zoerefine.base.texts import visible
+    from zoerefine.base.errors import visible
     from zoerefine.lab.listing.labels import change_labels
 
     faults = []
@@ -46,7 +46,7 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
 
     The exit code is 1 where some of it cannot be removed, though nothing protects it.
     """
-    from zoerefine.base.texts import visible
+    from zoerefine.base.errors import visible
     from zoerefine.lab.listing.protection import Protection
     from zoerefine.lab.listing.removal import Rule, delete_old, preview, remove_run, to_remove
 
@@ -71,8 +71,8 @@ LEFT = "it cannot be deleted completely"
 
 def say_reasons(what: str, reasons: Iterable[tuple[str, str]]) -> None:
     """Say why something was not done with runs: a line for each reason, with the first run."""
+    from zoerefine.base.errors import visible
     from zoerefine.base.progress import say
-    from zoerefine.base.texts import visible
 
     paths: dict[str, list[str]] = {}
     for path, reason in reasons:
@@ -97,8 +97,8 @@ def say_total(removed: "list[RunRow]", count: int, is_done: bool) -> None:
 
 def change_trash(args: argparse.Namespace) -> int:
     """Bring removed runs back, or delete all; exit code 1 where that fails for some."""
+    from zoerefine.base.errors import visible
     from zoerefine.base.progress import say
-    from zoerefine.base.texts import visible
     from zoerefine.lab.listing.protection import roots_of
     from zoerefine.lab.listing.removal import delete, removed_runs, restore
 
@@ -145,9 +145,8 @@ def push(argv: Sequence[str]) -> int:
     """Archive runs."""
     args = push_options().parse_args(argv)
 
-    from zoerefine.base.texts import visible
-    from zoerefine.lab.archive.local_run import find_run
-    from zoerefine.lab.archive.push import push
+    from zoerefine.base.errors import visible
+    from zoerefine.lab.archive.push import find_run, push
     from zoerefine.lab.archive.remote import Remote
 
     remote = Remote(args.url)
@@ -160,7 +159,7 @@ def pull(argv: Sequence[str]) -> int:
     """Fetch archived runs."""
     args = pull_options().parse_args(argv)
 
-    from zoerefine.base.texts import visible
+    from zoerefine.base.errors import visible
     from zoerefine.lab.archive.pull import pull
     from zoerefine.lab.archive.remote import Remote
 

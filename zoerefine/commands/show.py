@@ -4,9 +4,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, visible
 from zoerefine.base.run_dir import ENGINE, RunDir
-from zoerefine.base.texts import visible
 from zoerefine.commands.options import (
     Parser,
     add_json_option,

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from zoerefine.base.files.atomic import drawing_options, replacing
-from zoerefine.base.plain_matplotlib import load_matplotlib, plain_style
+from zoerefine.lab.analysis.pictures.style import load_matplotlib, plain_style
 
 # Texts and colour bars for pictures that are drawn as pixels: strips, sheets and videos.
 #

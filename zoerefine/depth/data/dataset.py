@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.texts import number
+from zoerefine.base.errors import UserError, number
 from zoerefine.depth.data.depth_codec import DepthEncoding
 from zoerefine.depth.data.networks.source import PseudoSource, sources_of
 

@@ -17,10 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, number
 from zoerefine.base.files.atomic import check_pairs
 from zoerefine.base.files.images import read_values
-from zoerefine.base.texts import number
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import MILLIMETRES
 from zoerefine.depth.data.layouts.recordings import read_text

@@ -9,7 +9,6 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_json
 from zoerefine.base.machine.cores import describe_processor
 from zoerefine.base.machine.device import pick_device
-from zoerefine.base.plain_matplotlib import plain_style
 from zoerefine.base.progress import say, track
 from zoerefine.base.registries import ENGINES
 from zoerefine.base.run_dir import RunDir
@@ -19,6 +18,7 @@ from zoerefine.depth.exporting.bundle.bundle import Engine, load_bundle, read_ma
 from zoerefine.depth.exporting.engine_kinds import EngineKind, engine_kind, unmet_requirements
 from zoerefine.depth.exporting.export import publish
 from zoerefine.depth.exporting.verify import call_on_first, time_interleaved
+from zoerefine.lab.analysis.pictures.style import plain_style
 
 EAGER = "eager"
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import VIDEO_BOX, replacing
-from zoerefine.base.plain_matplotlib import load_matplotlib
 from zoerefine.base.progress import track
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.infer.inference import Done, Inference
@@ -31,6 +30,7 @@ from zoerefine.depth.pictures import (
     label_bar,
     spread_colors,
 )
+from zoerefine.lab.analysis.pictures.style import load_matplotlib
 
 LEAST_WIDTH = 240  # pixels of a picture; smaller ones are enlarged, so that labels fit
 LABELS = "RGB", "pseudo depth", "refined depth", "spread of refined"

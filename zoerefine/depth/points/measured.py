@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.texts import one_line
+from zoerefine.base.errors import UserError, one_line
 from zoerefine.depth.data.dataset import Intrinsics
 from zoerefine.depth.data.metric_points import MetricPoints
 from zoerefine.depth.points.measured_file import Measured

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoerefine.base import texts
-from zoerefine.base.errors import UserError
+from zoerefine.base import errors
+from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import write_text
-from zoerefine.base.texts import one_line
 from zoerefine.depth.data.layouts.recordings import read_text
 from zoerefine.depth.data.metric_points import FARTHEST_POINT_M
 
@@ -163,7 +162,7 @@ def number(row: Mapping[str, str | None], name: str, where: str) -> float:
     """A finite number of a line."""
     text = row.get(name) or ""
     try:
-        value = texts.number(text)
+        value = errors.number(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

@@ -8,4 +8,4 @@ is. Nothing here imports torch.
 """
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("local_run", "pull", "push", "remote")
+OPEN = ("pull", "push", "remote")

@@ -11,13 +11,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, visible
 from zoerefine.base.files.atomic import create_ignored_folder, sync_file_system, sync_folder
 from zoerefine.base.files.locks import try_lock
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir
-from zoerefine.base.texts import visible
-from zoerefine.lab.archive.local_run import entries_below, is_run, is_study
 from zoerefine.lab.archive.manifest import (
     MANIFEST,
     STUDY_PART,
@@ -25,7 +23,7 @@ from zoerefine.lab.archive.manifest import (
     Manifest,
     read_manifest,
 )
-from zoerefine.lab.archive.push import OBJECTS
+from zoerefine.lab.archive.push import OBJECTS, entries_below, is_run, is_study
 from zoerefine.lab.archive.remote import (
     MB,
     Meter,

@@ -22,10 +22,9 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from zoerefine import __version__
-from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
+from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError, one_line
 from zoerefine.base.progress import duration, warn
 from zoerefine.base.secrets.redaction import HIDDEN, hide_secrets, register_secret, without_secrets
-from zoerefine.base.texts import one_line
 
 
 @dataclass

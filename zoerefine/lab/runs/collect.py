@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError, damage
+from zoerefine.base.errors import UserError, damage, one_line
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.texts import one_line
 from zoerefine.lab.runs.cache import RunCache, as_entry, as_json, found_in
 from zoerefine.lab.runs.find import matches, runs_at
 from zoerefine.lab.runs.many import read_many

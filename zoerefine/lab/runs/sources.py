@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import damage
+from zoerefine.base.errors import damage, one_line
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.run_dir import BUNDLE_NAMES, ENGINE, RunDir
-from zoerefine.base.texts import one_line
 from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
 from zoerefine.lab.runs.metrics.find_files import files_with_stats
 from zoerefine.lab.runs.read import MOST_METRICS, read_curves, read_run

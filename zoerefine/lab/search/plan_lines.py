@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config.study_keys import StudyKeys
+from zoerefine.base.errors import counted
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.texts import counted
 from zoerefine.lab.search.space.space import Parameter, Range, size_of
 from zoerefine.lab.search.study.study import planned_trials
 from zoerefine.lab.search.subject import Subject

@@ -18,10 +18,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, number
 from zoerefine.base.files.atomic import replacing
 from zoerefine.base.files.images import read_values
-from zoerefine.base.texts import number
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame, Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import MILLIMETRES, DepthEncoding
 from zoerefine.depth.data.layouts.recordings import read_text

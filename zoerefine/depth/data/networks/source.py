@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, visible
 from zoerefine.base.files.atomic import JSON_MARK, digest_json, write_json
 from zoerefine.base.progress import say
-from zoerefine.base.texts import visible
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 FILE = "pseudo.json"

@@ -15,10 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, one_line, visible
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.machine.device import pick_device
-from zoerefine.base.texts import one_line, visible
 from zoerefine.depth.data.networks import zoedepth
 from zoerefine.depth.data.networks.source import (
     DepthNetwork,

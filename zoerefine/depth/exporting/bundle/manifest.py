@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.texts import visible
+from zoerefine.base.errors import UserError, visible
 
 MAX_TEXT = 80  # characters of a manifest's text that a message repeats
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from zoerefine.base.files.atomic import replacing
-from zoerefine.base.plain_matplotlib import plain_style
 from zoerefine.depth.data.loading.prefetch import DeviceBatch
+from zoerefine.lab.analysis.pictures.style import plain_style
 
 DRAWN = 4  # samples of a batch
 

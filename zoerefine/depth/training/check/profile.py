@@ -9,12 +9,12 @@ import torch
 
 from zoerefine.base.config import Config
 from zoerefine.base.files.atomic import replacing
-from zoerefine.base.plain_matplotlib import plain_style
 from zoerefine.base.progress import Span, Timeline, track
 from zoerefine.depth.data.cache.cache import MappedRecords, Records
 from zoerefine.depth.data.loading.prefetch import WAIT
 from zoerefine.depth.training.job import prepare
 from zoerefine.depth.training.trainer import Trainer
+from zoerefine.lab.analysis.pictures.style import plain_style
 
 WARM_UP = 4  # steps before the profile
 DRAWN = 12  # steps in the picture

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zoerefine.base.texts import counted
+from zoerefine.base.errors import counted
 from zoerefine.lab.analysis.group_names import shortened
 from zoerefine.lab.analysis.groups import Measure, RunGroup, front_of_means, group_costs
 from zoerefine.lab.analysis.pictures.style import PALETTE

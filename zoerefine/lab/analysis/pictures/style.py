@@ -1,13 +1,50 @@
-"""What the pictures of the analysis share: colours, ticks in plain numbers, files."""
+"""What pictures share: matplotlib as it is delivered, colours, ticks in plain numbers, files.
 
-from collections.abc import Iterator, Sequence
+What a user has set for their own figures decides about none of ours: a `matplotlibrc` (also one in
+the working folder) may ask for LaTeX, another resolution or another font, and `MPLBACKEND` for a
+window.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing
-from zoerefine.base.plain_matplotlib import plain_style
+
+BACKEND = "MPLBACKEND"
+
+
+@contextmanager
+def plain_style(settings: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Draw and save figures inside this context, or decorate a function that does.
+
+    Args:
+        settings: what differs from matplotlib's defaults, by the names of its `rcParams`.
+    """
+    matplotlib = load_matplotlib()
+    defaults = {k: v for k, v in matplotlib.rcParamsDefault.items() if not k.startswith("backend")}
+    with matplotlib.rc_context(defaults | dict(settings or {})):
+        yield
+
+
+@cache
+def load_matplotlib() -> Any:
+    """The module. Raises `UserError` where the user's matplotlibrc is so wrong that it ends it."""
+    backend = os.environ.pop(BACKEND, None)  # a wrong one would be an error of the import
+    try:
+        import matplotlib
+    except (ValueError, OSError) as error:
+        raise UserError(f"matplotlib cannot read its matplotlibrc ({error}): correct it") from None
+    finally:
+        if backend is not None:
+            os.environ[BACKEND] = backend
+    return matplotlib
+
 
 # Okabe and Ito's palette, distinguishable with any colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from zoerefine.base.errors import visible
 from zoerefine.base.files.atomic import write_text
-from zoerefine.base.texts import visible
 from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.captions import facts, legend, pseudo_label
 from zoerefine.lab.analysis.pictures.style import PALETTE

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base import registries
+from zoerefine.base.errors import counted
 from zoerefine.base.files.atomic import replacing
-from zoerefine.base.texts import counted
 from zoerefine.lab.analysis.groups import Measure, RunGroup, same_metrics_note
 from zoerefine.lab.analysis.pictures.captions import pseudo_label
 from zoerefine.lab.analysis.report.page_pictures import ExampleFrame

@@ -8,9 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, visible
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.texts import visible
 from zoerefine.lab.launch.job import JOB_OPTIONS, last_words, option_words, recorded_job
 from zoerefine.lab.launch.job_config import NO_CONFIG
 from zoerefine.lab.launch.record.provenance import seed_of

@@ -12,8 +12,7 @@ from math import isnan
 
 import regex
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.texts import visible
+from zoerefine.base.errors import UserError, visible
 from zoerefine.lab.runs.metrics.series import parse_number
 
 STEP = "step"

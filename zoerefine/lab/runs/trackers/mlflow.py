@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from zoerefine.base.errors import UserError, damage
-from zoerefine.base.texts import one_line
+from zoerefine.base.errors import UserError, damage, one_line
 from zoerefine.lab.runs.metrics.series import Points, Series, as_number, as_series
 from zoerefine.lab.runs.trackers.tracked_run import (
     INSTALL,

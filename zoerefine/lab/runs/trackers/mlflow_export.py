@@ -10,10 +10,9 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, counted
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.progress import track
-from zoerefine.base.texts import counted
 from zoerefine.lab.runs.collect import Collection, find_sources
 from zoerefine.lab.runs.metrics import RunMetrics
 from zoerefine.lab.runs.record import Run

@@ -10,8 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.texts import counted
+from zoerefine.base.errors import UserError, counted
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.series import STEP_NAMES, Points, Series, as_number, as_series
 from zoerefine.lab.runs.trackers.tracked_run import INSTALL, Stored, TrackedRun, environment

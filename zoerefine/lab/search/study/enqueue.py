@@ -12,9 +12,8 @@ from typing import Any
 import optuna
 from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, counted
 from zoerefine.base.progress import say
-from zoerefine.base.texts import counted
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.script.trials import recorded_space
 from zoerefine.lab.search.space.space import Values, combinations, params_of
