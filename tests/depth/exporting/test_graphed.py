@@ -17,7 +17,11 @@ import pytest
 import torch
 
 from tests.depth.exporting.simulated_cuda import JUNK, Event, SimulatedCuda, Stream, refuse
+from tests.depth.training.test_hidden_waits import META, waits
+from zoerefine.base.registries import NETWORKS
 from zoerefine.depth.exporting import graphed
+from zoerefine.depth.exporting.source import ExportSource
+from zoerefine.depth.model import build_refiner
 
 SCHEDULES = [("main", 0), ("side", 0), *(("any", seed) for seed in range(40))]
 CALLS = 40
@@ -287,6 +291,21 @@ def test_a_shape_is_captured_once_and_shapes_that_alternate_too_much_never(monke
     assert captures(monkeypatch, 2, [1, 2] * 8) == 2
     assert captures(monkeypatch, 2, [1] * 8 + [2] * 8 + [3] * 8 + [1] * 8) == 4
     assert captures(monkeypatch, 2, [1, 2, 3] * 8) == 0
+
+
+@pytest.mark.parametrize("size", [(24, 32), (30, 40)])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_bundles_call_has_nothing_that_a_capture_refuses(monkeypatch, network, precision, size):
+    """On `meta` tensors: it asks for no value, and copies nothing from the CPU."""
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)  # it does not know `meta`
+    refiner = build_refiner({"NAME": network, "BASE": 8, "MAX_LOG": 1.0, "CONFIDENCE": True})
+    source = ExportSource(refiner.eval(), 24, 32, lambda: iter(()))
+    shipped = source.shipped(source.core(precision)).eval().to(META)
+    rgb = torch.empty(2, *size, 3, dtype=torch.uint8, device=META)
+    zoe = torch.empty(2, *size, dtype=torch.uint16, device=META)
+    with torch.inference_mode():
+        assert waits(lambda: shipped(rgb, zoe)) == []
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")
