@@ -20,7 +20,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import PAGE
 from zoerefine.depth.exporting import pinned
 from zoerefine.depth.exporting.engine import Engine
-from zoerefine.depth.infer import pinned_ring
+from zoerefine.depth.infer import tensors
 from zoerefine.depth.infer.pipeline import EngineThreads
 from zoerefine.depth.infer.refiner import Refiner
 
@@ -156,7 +156,7 @@ def simulate(monkeypatch):
     def make(schedule, module=pinned):
         gpu = SimulatedGPU(schedule)
         monkeypatch.setattr(module, "torch", gpu)
-        monkeypatch.setattr(pinned_ring, "PinnedSlot", module.PinnedSlot)
+        monkeypatch.setattr(tensors, "PinnedSlot", module.PinnedSlot)
         return QueueingEngine(gpu)
 
     return make
@@ -164,7 +164,7 @@ def simulate(monkeypatch):
 
 def wrong_batches(engine):
     """Batches whose results are wrong at the end, with as many in work as there are slots."""
-    ring = pinned_ring.PinnedRing(engine, SLOTS)
+    ring = tensors.PinnedRing(engine, SLOTS)
     started, found = [], []
     for number in range(BATCHES):
         if len(started) == SLOTS:
@@ -223,7 +223,7 @@ def test_on_a_cpu_batches_are_stacked_in_aligned_memory():
 
 
 def test_a_start_waits_until_a_slot_is_free(simulate):
-    ring = pinned_ring.PinnedRing(simulate("at once"), 1)
+    ring = tensors.PinnedRing(simulate("at once"), 1)
     slot = ring.free.get()
     assert slot.done.sleeps, "a wait that does not sleep occupies a CPU core"
     ring.free.put(slot)
@@ -240,7 +240,7 @@ def test_a_start_waits_until_a_slot_is_free(simulate):
 
 def test_a_batch_that_fails_gives_its_slot_back(simulate):
     engine = simulate("at once")
-    ring = pinned_ring.PinnedRing(engine, 1)
+    ring = tensors.PinnedRing(engine, 1)
 
     def fail(*_):
         raise UserError("the engine does not run")
@@ -253,7 +253,7 @@ def test_a_batch_that_fails_gives_its_slot_back(simulate):
 
 def test_only_the_outputs_that_are_needed_are_copied(simulate):
     engine = simulate("at once")
-    ring = pinned_ring.PinnedRing(engine, 1)
+    ring = tensors.PinnedRing(engine, 1)
     assert len(ring.collect(ring.start(*batch(0), outputs=1))) == 1
 
 

@@ -10,7 +10,7 @@ from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.loading.augment import Augmentation
 from zoerefine.depth.data.loading.batches import make_loader
 from zoerefine.depth.data.loading.prefetch import resize
-from zoerefine.depth.points.data_points import with_points
+from zoerefine.depth.data.metric_points import with_points
 
 SIZE = 48, 64  # of the world's pictures
 

@@ -11,8 +11,9 @@ each of its pixels is the mean depth of a zone, as a time-of-flight sensor of 8x
 import csv
 import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from zoerefine.base.errors import UserError, number
 from zoerefine.base.files.atomic import check_pairs
 from zoerefine.base.files.images import read_values
-from zoerefine.depth.data.dataset import evenly_spaced
+from zoerefine.depth.data.dataset import Dataset, Frame, evenly_spaced
 from zoerefine.depth.data.depth_codec import MILLIMETRES
 from zoerefine.depth.data.layouts.recordings import read_text
 
@@ -119,6 +120,27 @@ class PointFiles:
         """A picture's points; none without a file. Raises `UserError` for a damaged file."""
         path = self.path(name)
         return read_points(path, height, width) if path else NO_POINTS
+
+
+def with_points(dataset: Dataset, folder: Path) -> Dataset:
+    """A data set with the points that a folder has for its pictures.
+
+    A picture's file is folder/PATH.csv or .png, where PATH leads to the picture from the folder
+    that all pictures have in common. Raises `UserError` where the folder has points of none.
+    """
+    files = PointFiles(folder)
+    files.check([name for _, name in picture_names(dataset)])
+    frames = tuple(
+        replace(frame, points=files.path(name)) for frame, name in picture_names(dataset)
+    )
+    return replace(dataset, frames=frames)
+
+
+def picture_names(dataset: Dataset) -> Iterator[tuple[Frame, str]]:
+    """Each frame, and the path of its picture below the folder of all pictures, without suffix."""
+    root = os.path.commonpath([frame.rgb.parent for frame in dataset.frames])
+    for frame in dataset.frames:
+        yield frame, str(frame.rgb.relative_to(root).with_suffix(""))
 
 
 def read_points(path: Path, height: int, width: int) -> MetricPoints:

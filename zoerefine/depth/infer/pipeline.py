@@ -3,7 +3,7 @@
     reading thread    source -> the pool decodes, in order -> batches of one picture size
     network thread    adds pseudo depth to batches that have none
     engine threads    refine; on a CPU as many as the engine uses best, on a GPU one that queues
-                      batches, and another that collects their results (`pinned_ring.py`)
+                      batches, and another that collects their results (`PinnedRing`)
     stream thread     with --stream: makes depth steady in the order of frames; metric points
                       correct before it, in the engine threads
     the pool          corrects by metric points, before the engine if it takes them, and after it;
@@ -39,7 +39,7 @@ from zoerefine.depth.infer.read_ahead import (
 from zoerefine.depth.points.for_engines import corrected, hinted, spread_u16
 
 if TYPE_CHECKING:  # importing this file does not import torch
-    from zoerefine.depth.infer.pinned_ring import PinnedRing
+    from zoerefine.depth.infer.tensors import PinnedRing
 
 MEMORY_SHARE = 0.25  # of the free memory, for frames between reading and writing
 BATCHES_AHEAD = 2  # of an engine thread, and of the network
@@ -66,9 +66,9 @@ class EngineThreads:
             engine.require_confidence()
         self.ring: PinnedRing | None = None
         if str(engine.device).startswith("cuda"):
-            from zoerefine.depth.infer import pinned_ring
+            from zoerefine.depth.infer import tensors
 
-            self.ring = pinned_ring.PinnedRing(engine, self.ahead + 1)
+            self.ring = tensors.PinnedRing(engine, self.ahead + 1)
         self.calling = engine_pool(engine)
         self.collecting = ThreadPoolExecutor(1)
 

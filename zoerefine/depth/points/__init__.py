@@ -18,7 +18,6 @@ def __getattr__(name: str) -> Any:
 # What other packages import from here; the rest is this package's own.
 OPEN = (
     "channels",
-    "data_points",
     "for_engines",
     "measured",
     "measured_file",

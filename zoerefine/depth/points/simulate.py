@@ -20,8 +20,7 @@ from zoerefine.depth.data.area_mean import valid_area_mean
 from zoerefine.depth.data.cache.decode import on_grid_of, read_truth_m
 from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.loading.augment import normal, uniform_numbers
-from zoerefine.depth.data.metric_points import NEEDED, OPTIONAL, MetricPoints
-from zoerefine.depth.points.data_points import picture_names
+from zoerefine.depth.data.metric_points import NEEDED, OPTIONAL, MetricPoints, picture_names
 
 ZONES = 8  # rows and columns of a time-of-flight sensor's zones
 TRIES = 4  # random pixels for each point, of which those with a true depth are used

@@ -15,8 +15,8 @@ from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.dataset import Dataset, Selection, select
 from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.metric_points import with_points
 from zoerefine.depth.data.split import Split, read_split, split_scenes, write_or_check_split
-from zoerefine.depth.points.data_points import with_points
 from zoerefine.depth.training.binding import (
     binding,
     binding_digest,
