@@ -104,11 +104,7 @@ def normals(x: LossInputs) -> Tensor:
     refined, truth = slopes(x.refined_m), slopes(x.truth_m)  # [B, 2, H - 1, W - 1]
     product = (refined * truth).sum(1, keepdim=True) + 1
     lengths = [(one.square().sum(1, keepdim=True) + 1).sqrt() for one in (refined, truth)]
-    corner, right, below = (
-        x.weight[..., :-1, :-1],
-        x.weight[..., :-1, 1:],
-        x.weight[..., 1:, :-1],
-    )
+    corner, right, below = (x.weight[..., :-1, :-1], x.weight[..., :-1, 1:], x.weight[..., 1:, :-1])
     whole = torch.minimum(corner, torch.minimum(right, below))
     return weighted_mean(1 - product / (lengths[0] * lengths[1]), whole)
 

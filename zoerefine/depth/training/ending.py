@@ -66,13 +66,13 @@ def explained_failures() -> Iterator[None]:
         raise
 
 
-# The first Ctrl-C or SIGTERM stops a run after its step, with a checkpoint; a second Ctrl-C, at
-# once. A second SIGTERM does not: Slurm sends one to every process, and torchrun passes its own
-# on.
-
-
 class StopSignals:
-    """A context in which the first signal sets `requested` (in the main thread only)."""
+    """A context in which the first signal sets `requested` (in the main thread only).
+
+    The first Ctrl-C or SIGTERM stops a run after its step, with a checkpoint; a second Ctrl-C, at
+    once. A second SIGTERM does not: Slurm sends one to every process, and torchrun passes its own
+    on.
+    """
 
     def __init__(self) -> None:
         self.requested = False

@@ -30,11 +30,7 @@ from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.verification import BackgroundVerification, DamagedCache
 from zoerefine.depth.data.inspect.inspection import check_measured
 from zoerefine.depth.data.split import Split, write_or_check_split
-from zoerefine.depth.training.binding import (
-    binding,
-    refuse_another_checkpoint,
-    require_recorded,
-)
+from zoerefine.depth.training.binding import binding, refuse_another_checkpoint, require_recorded
 from zoerefine.depth.training.checkpoint import (
     CheckpointWriter,
     load_checkpoint,
@@ -234,11 +230,7 @@ class Loop:
     @property
     def ending(self) -> dict[str, Any]:
         """How training ended, and its speed, for results.json."""
-        return {
-            "pruned": self.pruned,
-            "stopped_early": self.out_of_patience,
-            **self.timer.totals(),
-        }
+        return {"pruned": self.pruned, "stopped_early": self.out_of_patience, **self.timer.totals()}
 
     @property
     def out_of_patience(self) -> bool:

@@ -20,12 +20,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.dataset import Frame, Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import MILLIMETRES
-from zoerefine.depth.data.layouts.recordings import (
-    PSEUDO,
-    Recordings,
-    files_by_stem,
-    number_rows,
-)
+from zoerefine.depth.data.layouts.recordings import PSEUDO, Recordings, files_by_stem, number_rows
 
 RGB, DEPTH = "color", "depth"
 INTRINSICS = "intrinsic/intrinsic_color.txt"

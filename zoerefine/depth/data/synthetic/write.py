@@ -205,10 +205,7 @@ def write_world(root: Path, plans: list[ClipPlan], camera: SyntheticCamera, work
         names = {"0": "background"} | {str(i): m.kind for i, m in enumerate(plan.movers, 1)}
         write_json(root / STATS / plan.name / "semantic_id_to_name.json", names)
     jobs = [(plan, frame) for plan in plans for frame in range(len(plan.poses))]
-    with (
-        bar(len(jobs), "synthesizing", "frame") as progress,
-        ThreadPoolExecutor(workers) as pool,
-    ):
+    with bar(len(jobs), "synthesizing", "frame") as progress, ThreadPoolExecutor(workers) as pool:
         for _ in pool.map(lambda job: write_frame(root, camera, *job), jobs):
             progress.update()
 
