@@ -17,7 +17,8 @@ the others are not affected.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,6 +33,8 @@ from zoerefine.depth.infer.inference import ClipFilter, FrameInWork, Inference, 
 from zoerefine.depth.infer.pseudo import NetworkDepth
 from zoerefine.depth.infer.read_ahead import (
     FrameMemory,
+    FrameToRead,
+    LeaveOut,
     batches_of_one_size,
     frames_to_read,
     read_ahead,
@@ -115,6 +118,40 @@ def engine_pool(engine: Engine) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, initializer=limit_threads)
 
 
+@dataclass(frozen=True)
+class Stages:
+    """What the stages share: the pool, the engine's threads, the bar and the frames' memory."""
+
+    pool: ThreadPoolExecutor
+    engines: EngineThreads
+    progress: Progress
+    memory: FrameMemory
+
+    def batches(
+        self, frames: Iterator[FrameToRead], leave_out: LeaveOut, size: int
+    ) -> Iterator[list[FrameInWork]]:
+        """The frames, read ahead, in batches of at most `size` that are ready ahead, too."""
+        read = read_ahead(frames, self.pool, leave_out, self.memory)
+        return produced_ahead(batches_of_one_size(read, size), BATCHES_AHEAD)
+
+    def show(self, written: int, others: int) -> None:
+        """Update the bar. Its rate counts only the frames that are refined now."""
+        self.progress.initial = others
+        self.progress.update(others + written - self.progress.n)
+
+
+@contextmanager
+def stages_of(engine: Engine, outputs: int, frames: int) -> Iterator[Stages]:
+    """The stages of a pipeline for a number of frames, and for so many of the engine's outputs."""
+    with (
+        ThreadPoolExecutor(max(2, usable_cores())) as pool,
+        EngineThreads(engine, outputs) as engines,
+        bar(frames, "refining", "frame") as progress,
+        FrameMemory(int(MEMORY_SHARE * free_memory())) as memory,
+    ):
+        yield Stages(pool, engines, progress, memory)
+
+
 def refine(job: Inference, batch: int) -> InferenceSummary:
     """Refine every frame that has no files yet, `batch` frames of one size at a time.
 
@@ -123,20 +160,15 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
     """
     summary = InferenceSummary()
     start = time.perf_counter()
-    with (
-        ThreadPoolExecutor(max(2, usable_cores())) as pool,
-        EngineThreads(job.engine, 1 + job.results.with_confidence) as engines,
-        bar(len(job.source.names), "refining", "frame") as progress,
-        FrameMemory(int(MEMORY_SHARE * free_memory())) as memory,
-    ):
-        frames = read_ahead(frames_to_read(job, summary), pool, summary.leave_out, memory)
-        batches = produced_ahead(batches_of_one_size(frames, batch), BATCHES_AHEAD)
+    outputs = 1 + job.results.with_confidence
+    with stages_of(job.engine, outputs, len(job.source.names)) as stages:
+        batches = stages.batches(frames_to_read(job, summary), summary.leave_out, batch)
         if isinstance(job.pseudo, NetworkDepth):
             batches = produced_ahead(with_pseudo_depth(batches, job.pseudo), BATCHES_AHEAD)
-        for writing in start_writing(job, engines, batches, pool, memory):
+        for writing in start_writing(job, stages, batches):
             summary.written += [future.result() for future in writing]
-            update_bar(progress, summary)
-        update_bar(progress, summary)
+            stages.show(len(summary.written), len(summary.kept) + len(summary.left_out))
+        stages.show(len(summary.written), len(summary.kept) + len(summary.left_out))
     summary.seconds = time.perf_counter() - start
     return summary
 
@@ -157,54 +189,45 @@ def with_pseudo_depth(
 
 
 def start_writing(
-    job: Inference,
-    engines: EngineThreads,
-    batches: Iterator[list[FrameInWork]],
-    pool: ThreadPoolExecutor,
-    memory: FrameMemory,
+    job: Inference, stages: Stages, batches: Iterator[list[FrameInWork]]
 ) -> Iterator[list[Future[str]]]:
     """Refine batches a few ahead; yields for each the futures that write its files."""
     if job.results.with_stream:
-        write = partial(write_frame, job=job, memory=memory)
-        return refine_as_stream(engines, batches, pool, write, ClipFilter(job.results))
-    write = partial(write_corrected, job=job, memory=memory)
-    return refine_in_threads(engines, batches, pool, write)
+        write = partial(write_frame, job=job, memory=stages.memory)
+        return refine_as_stream(stages, batches, write, ClipFilter(job.results))
+    write = partial(write_corrected, job=job, memory=stages.memory)
+    return refine_in_threads(stages, batches, write)
 
 
 def refine_in_threads(
-    engines: EngineThreads,
-    batches: Iterator[list[FrameInWork]],
-    pool: ThreadPoolExecutor,
-    write: WriteFrame[T],
+    stages: Stages, batches: Iterator[list[FrameInWork]], write: WriteFrame[T]
 ) -> Iterator[list[Future[T]]]:
     """Refine batches a few ahead; yields for each the futures that write its files."""
 
     def submit(batch: list[FrameInWork]) -> Future[list[Future[T]]]:
-        then = partial(write_batch, batch, pool=pool, write=write)
-        return engines.submit(*inputs_of(batch, engines.engine, pool), then)
+        then = partial(write_batch, batch, pool=stages.pool, write=write)
+        return stages.engines.submit(*inputs_of(batch, stages), then)
 
-    return submitted_ahead(batches, submit, engines.ahead)
+    return submitted_ahead(batches, submit, stages.engines.ahead)
 
 
 def refine_as_stream(
-    engines: EngineThreads,
-    batches: Iterator[list[FrameInWork]],
-    pool: ThreadPoolExecutor,
-    write: WriteFrame[T],
-    clips: ClipFilter,
+    stages: Stages, batches: Iterator[list[FrameInWork]], write: WriteFrame[T], clips: ClipFilter
 ) -> Iterator[list[Future[T]]]:
     """The same, with depth that one thread makes steady in the order of the batches."""
     with ThreadPoolExecutor(1) as stream:
 
         def submit(batch: list[FrameInWork]) -> Future[list[Future[T]]]:
-            inputs = inputs_of(batch, engines.engine, pool)
-            by_points = partial(batch_by_points, batch, engine=engines.engine)
-            refined = engines.submit(*inputs, by_points)
-            return stream.submit(
-                lambda: write_batch(batch, steady(batch, refined.result(), clips), pool, write)
-            )
+            correct = partial(batch_by_points, batch, engine=stages.engines.engine)
+            refined = stages.engines.submit(*inputs_of(batch, stages), correct)
 
-        yield from submitted_ahead(batches, submit, engines.ahead)
+            def then() -> list[Future[T]]:
+                outputs = steady(batch, refined.result(), clips)
+                return write_batch(batch, outputs, stages.pool, write)
+
+            return stream.submit(then)
+
+        yield from submitted_ahead(batches, submit, stages.engines.ahead)
 
 
 def batch_by_points(
@@ -243,14 +266,14 @@ def steady(
 
 
 def inputs_of(
-    batch: list[FrameInWork], engine: Engine, pool: ThreadPoolExecutor
+    batch: list[FrameInWork], stages: Stages
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The pictures and the pseudo depth of a batch, with metric points if the engine takes them."""
     pictures = [frame.rgb for frame in batch]
     depths = [frame.zoe for frame in batch if frame.zoe is not None]
-    if not engine.takes_points or not any(len(frame.points) for frame in batch):
+    if not stages.engines.engine.takes_points or not any(len(frame.points) for frame in batch):
         return pictures, depths
-    found = pool.map(hinted, pictures, depths, [frame.points for frame in batch])
+    found = stages.pool.map(hinted, pictures, depths, [frame.points for frame in batch])
     pictures, depths = map(list, zip(*found, strict=True))
     return pictures, depths
 
@@ -266,12 +289,6 @@ def write_batch(
         pool.submit(write, frame, of_frame)
         for frame, *of_frame in zip(batch, *outputs, strict=True)
     ]
-
-
-def update_bar(progress: Progress, summary: InferenceSummary) -> None:
-    """Update the bar. Its rate counts only the frames that are refined now."""
-    progress.initial = len(summary.kept) + len(summary.left_out)
-    progress.update(progress.initial + len(summary.written) - progress.n)
 
 
 def write_corrected(

@@ -10,33 +10,18 @@ Only messages that wait for one of these are in memory.
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.machine.cores import usable_cores
-from zoerefine.base.machine.memory import free_memory
-from zoerefine.base.progress import Progress, bar, say
-from zoerefine.base.threads import produced_ahead
+from zoerefine.base.progress import say
 from zoerefine.depth.data.metric_points import NO_POINTS
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.inference import FrameInWork
-from zoerefine.depth.infer.pipeline import (
-    BATCHES_AHEAD,
-    MEMORY_SHARE,
-    EngineThreads,
-    refine_in_threads,
-)
-from zoerefine.depth.infer.read_ahead import (
-    BYTES_PER_PIXEL,
-    FrameMemory,
-    FrameToRead,
-    batches_of_one_size,
-    read_ahead,
-)
+from zoerefine.depth.infer.pipeline import refine_in_threads, stages_of
+from zoerefine.depth.infer.read_ahead import BYTES_PER_PIXEL, FrameMemory, FrameToRead
 from zoerefine.depth.ros.bag_files import CAMERA_INFO, IMAGE, BagReader, BagWriter, typestore
 from zoerefine.depth.ros.image_messages import depth_fields, depth_of, rgb_of, size_of
 from zoerefine.depth.ros.stamp_pairs import CameraTopics, DepthFrame, paired
@@ -124,21 +109,15 @@ def refine_bag(job: BagJob, writer: BagWriter, batch: int) -> BagSummary:
     summary = BagSummary()
     add_topics(job, writer)
     start = time.perf_counter()
-    with (
-        ThreadPoolExecutor(max(2, usable_cores())) as pool,
-        EngineThreads(job.engine, 1) as engines,
-        bar(job.bag.counts[job.topics.depth], "refining", "frame") as progress,
-        FrameMemory(int(MEMORY_SHARE * free_memory())) as memory,
-    ):
-        frames = read_ahead(frames_to_read(job, summary), pool, summary.leave_out, memory)
-        batches = produced_ahead(batches_of_one_size(frames, batch), BATCHES_AHEAD)
-        make = partial(make_messages, job=job, memory=memory)
-        for making in refine_in_threads(engines, batches, pool, make):
+    with stages_of(job.engine, 1, job.bag.counts[job.topics.depth]) as stages:
+        batches = stages.batches(frames_to_read(job, summary), summary.leave_out, batch)
+        make = partial(make_messages, job=job, memory=stages.memory)
+        for making in refine_in_threads(stages, batches, make):
             for messages in making:
                 write(messages.result(), job, writer)
                 summary.written += 1
-            update_bar(progress, summary)
-        update_bar(progress, summary)
+            stages.show(summary.written, summary.unpaired + summary.left_out)
+        stages.show(summary.written, summary.unpaired + summary.left_out)
     summary.seconds = time.perf_counter() - start
     if not summary.written:
         raise UserError(f"{job.bag.path}: no depth was refined; {why_none(job, summary)}")
@@ -219,12 +198,6 @@ def write(messages: RefinedMessages, job: BagJob, writer: BagWriter) -> None:
     writer.write(job.depth_topic, messages.recorded_ns, messages.depth)
     if messages.info is not None:
         writer.write(job.info_topic, messages.recorded_ns, messages.info)
-
-
-def update_bar(progress: Progress, summary: BagSummary) -> None:
-    """Update the bar. Its rate counts only the frames that are refined."""
-    progress.initial = summary.unpaired + summary.left_out
-    progress.update(progress.initial + summary.written - progress.n)
 
 
 def why_none(job: BagJob, summary: BagSummary) -> str:
