@@ -7,9 +7,9 @@ import pytest
 
 from tests.finished import run_here
 from zoerefine.base.run_dir import RunDir
-from zoerefine.depth.exporting.auto import candidates
 from zoerefine.depth.exporting.build import EngineBuilder
 from zoerefine.depth.exporting.engine_kinds import engine_kind
+from zoerefine.depth.exporting.export import candidates
 
 
 @pytest.fixture

@@ -24,8 +24,7 @@ import torch
 from tensorrt_interpreter import Interpreter, UnknownLayer, typed_layers
 from torch import Tensor
 
-from zoerefine.depth.exporting.int8_operator import OperatorInt8Conv
-from zoerefine.depth.exporting.precision import Int8Conv
+from zoerefine.depth.exporting.precision import Int8Conv, OperatorInt8Conv
 from zoerefine.depth.exporting.source import ExportSource
 from zoerefine.depth.model import build_refiner
 

@@ -19,12 +19,12 @@ import torch
 from tests.depth.exporting.aoti_without_torchscript import HEIGHT, WIDTH, eager, make_source
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import describe_processor
-from zoerefine.depth.exporting.auto import kinds_for_auto
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, save_bundle
 from zoerefine.depth.exporting.bundle.containers import PT2, container_of
 from zoerefine.depth.exporting.engine_kinds import BuiltEngine, Bundle
 from zoerefine.depth.exporting.engines import aoti_engine
 from zoerefine.depth.exporting.engines.aoti_engine import VECTORS, compile_package, load, to_program
+from zoerefine.depth.exporting.export import kinds_for_auto
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 # Registers that AVX2 does not have: of 512 bits, of masks, and those numbered from 16.

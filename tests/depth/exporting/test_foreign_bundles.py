@@ -20,8 +20,7 @@ from zoerefine.depth.exporting.bundle.bundle import (
     save_bundle,
     write,
 )
-from zoerefine.depth.exporting.bundle.containers import TORCHSCRIPT
-from zoerefine.depth.exporting.bundle.seal import LENGTH, seal
+from zoerefine.depth.exporting.bundle.containers import LENGTH, TORCHSCRIPT, seal
 from zoerefine.depth.exporting.bundle.trust import is_trusted
 from zoerefine.depth.exporting.engine_kinds import BuiltEngine, engine_kind
 from zoerefine.depth.exporting.engines.torchscript_engine import archive

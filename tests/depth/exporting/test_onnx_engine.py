@@ -13,8 +13,7 @@ import torch
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import NETWORKS
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, save_bundle
-from zoerefine.depth.exporting.bundle.containers import ONNX
-from zoerefine.depth.exporting.bundle.onnx_file import fields
+from zoerefine.depth.exporting.bundle.containers import ONNX, fields
 from zoerefine.depth.exporting.engine_kinds import engine_kind
 from zoerefine.depth.exporting.shipped_module import core_of
 from zoerefine.depth.exporting.source import ExportSource

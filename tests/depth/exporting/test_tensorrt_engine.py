@@ -26,7 +26,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, save_bundle
 from zoerefine.depth.exporting.engine_kinds import engine_kind, gpu_architecture
 from zoerefine.depth.exporting.engines import tensorrt_engine as tensorrt
-from zoerefine.depth.exporting.int8_operator import quantize_int8
+from zoerefine.depth.exporting.precision import quantize_int8
 from zoerefine.depth.exporting.source import ExportSource
 from zoerefine.depth.exporting.verify import check_size, compare_with_eager
 from zoerefine.depth.model import build_refiner

@@ -18,8 +18,12 @@ from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.metric_points import MetricPoints
 from zoerefine.depth.data.split import read_split
-from zoerefine.depth.exporting.int8_operator import OperatorInt8Conv
-from zoerefine.depth.exporting.precision import Int8Conv, RefinerInputs, to_precision
+from zoerefine.depth.exporting.precision import (
+    Int8Conv,
+    OperatorInt8Conv,
+    RefinerInputs,
+    to_precision,
+)
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing, ShippedModule, core_of
 from zoerefine.depth.model import RefinerNetwork
 from zoerefine.depth.points.channels import channels_of

@@ -1,4 +1,4 @@
 """The bundle: one file with the engine and its manifest, verified before it is loaded."""
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("bundle", "containers", "manifest", "trust", "zips")
+OPEN = ("bundle", "containers", "manifest", "trust")

@@ -17,9 +17,14 @@ from zoerefine.base.files.atomic import read_regular_file, replacing
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import ENGINE, RunDir
-from zoerefine.depth.exporting.bundle.containers import Container, container_of
+from zoerefine.depth.exporting.bundle.containers import (
+    LENGTH,
+    Container,
+    container_of,
+    intact_digest,
+    seal,
+)
 from zoerefine.depth.exporting.bundle.manifest import check_fields, plain
-from zoerefine.depth.exporting.bundle.seal import LENGTH, intact_digest, seal
 from zoerefine.depth.exporting.bundle.trust import is_trusted, require_trust, trust
 from zoerefine.depth.exporting.engine import Engine, arrays_by_tensors, tensors_by_arrays
 from zoerefine.depth.exporting.engine_kinds import (

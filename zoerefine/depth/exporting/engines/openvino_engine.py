@@ -20,11 +20,10 @@ from torch import Tensor
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.device import has_bf16
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
-from zoerefine.depth.exporting.bundle.containers import OPENVINO
-from zoerefine.depth.exporting.bundle.zips import new_archive
+from zoerefine.depth.exporting.bundle.containers import OPENVINO, new_archive
 from zoerefine.depth.exporting.engine_kinds import NOT_INSTALLED, BuiltEngine, Bundle, Forward
-from zoerefine.depth.exporting.int8_operator import LARGEST_CODE, SMALLEST_CODE
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+from zoerefine.depth.exporting.precision import LARGEST_CODE, SMALLEST_CODE
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing
 from zoerefine.depth.exporting.source import ExportSource
 

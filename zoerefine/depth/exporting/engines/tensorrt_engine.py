@@ -27,7 +27,7 @@ from zoerefine.depth.exporting.engine_kinds import (
 )
 from zoerefine.depth.exporting.engines.timing_cache import cache_file, private_copy
 from zoerefine.depth.exporting.engines.torchscript_engine import frozen_archive, load
-from zoerefine.depth.exporting.int8_operator import register_converter
+from zoerefine.depth.exporting.precision import register_converter
 from zoerefine.depth.exporting.source import ExportSource
 from zoerefine.depth.exporting.verify import check_size
 

@@ -12,8 +12,8 @@ import torch
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch import nn
 
-from zoerefine.depth.exporting.int8_operator import LARGEST_CODE, SMALLEST_CODE
 from zoerefine.depth.exporting.onnx.processing import add_processing
+from zoerefine.depth.exporting.precision import LARGEST_CODE, SMALLEST_CODE
 from zoerefine.depth.exporting.source import ExportSource
 
 OPSET = 18
