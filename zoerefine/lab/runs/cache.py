@@ -1,8 +1,8 @@
 """`collected.json`: the runs that were read, so that the next analysis reads only changed ones."""
 
 import json
-import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -99,12 +99,16 @@ class RunCache:
         head, *lines = text.split("\n")
         if head != self.head or not text.endswith(END):
             return {}
-        entries = map(ENTRY.fullmatch, lines)  # not the end
-        return {entry[1]: entry[2] for entry in entries if entry}
+        entries = {}
+        for line in lines[:-1]:  # without the end
+            with suppress(ValueError, RecursionError):  # a damaged line
+                _, end = PATH.raw_decode(line)
+                entries[line[:end]] = line[end + 1 :].removesuffix(",")
+        return entries
 
 
 END = "\n}}"
-ENTRY = re.compile(r'("(?:[^"\\]|\\.)*"):(.*?),?')  # a path and what was read there, as JSON
+PATH = json.JSONDecoder()
 
 
 def as_entry(stamps: list[list[Any]], found: Found) -> str:

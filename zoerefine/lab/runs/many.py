@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from zoerefine.base.machine.cores import usable_cores
 
-MANY = 100  # runs to read from which on several processes read them
-CHUNK = 25  # runs that a process reads at a time
+MANY = 500  # runs to read from which on several processes read them
+CHUNK = 50  # runs that a process reads at a time
 
 Item = TypeVar("Item")
 Reading = TypeVar("Reading")
