@@ -35,7 +35,7 @@ html_js_files, html_css_files = ["copy.js"], ["copy.css"]
 html_baseurl = os.environ.get("SITE_URL", "")  # where the site is published
 # What other sites show beside a link. A light and a dark mode come with the theme.
 myst_html_meta = {
-    "description": "A laboratory for any training script, and depth that is corrected",
+    "description": "Run any training script from a commit; correct predicted depth",
     "property=og:title": html_title,
     "property=og:image": f"{html_baseurl}_static/card.png",
     "name=twitter:card": "summary_large_image",

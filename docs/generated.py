@@ -171,7 +171,7 @@ def draw_card(path: Path) -> None:
         card.paste(frames.resize((CARD[0], height)), (0, CARD[1] - height))
     draw = ImageDraw.Draw(card)
     draw.text((20, 12), "zoerefine", LIGHT, ImageFont.truetype(font().path, 56))
-    line = "A laboratory for any training script, and depth that is corrected"
+    line = "Run any training script from a commit; correct predicted depth"
     draw.text((20, 88), line, LIGHT, ImageFont.truetype(font().path, 28))
     path.parent.mkdir(parents=True, exist_ok=True)
     card.save(path)

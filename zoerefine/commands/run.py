@@ -32,7 +32,7 @@ from zoerefine.lab.launch.housekeeping import (
     stored_folders,
 )
 from zoerefine.lab.launch.job import Job
-from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, usual_overrides
+from zoerefine.lab.launch.job_config import MERGED, NO_CONFIG, OPTIONS, usual_overrides
 from zoerefine.lab.launch.launcher import launch
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.launch.queue.executor import NO_RESOURCES
@@ -167,11 +167,12 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--cwd", choices=["workspace", "script", "caller", "run"],
         help="the job's working directory: its workspace (default), its script's folder there, "
         "your own folder, as with the older spellings, or the run directory")  # fmt: skip
-    add("--overrides", dest="overrides_in", choices=["arguments", *OPTIONS, "file"],
+    add("--overrides", dest="overrides_in", choices=["arguments", *OPTIONS, *MERGED],
         help="how the job gets KEY VALUE: arguments: as its last arguments (default); options: as "
         "--KEY=VALUE (default without a config); assignments: as KEY=VALUE, as Hydra takes them; "
-        "file: merged into its copy of the config, for scripts that take only a file; +KEY VALUE "
-        "adds a key")  # fmt: skip
+        "file: merged into its copy of the config, for scripts that take only a file; in-place: "
+        "merged into the config at its own path in the workspace, for scripts that read it there "
+        "without being told; +KEY VALUE adds a key")  # fmt: skip
     add("--left-limit", type=gibibytes, default=LIMIT_BYTES, metavar="GIB",
         help="collect at most GIB of the files that the job leaves in its workspace, the smallest "
         f"first; the others stay there (default: {LIMIT_BYTES // GIB})")  # fmt: skip

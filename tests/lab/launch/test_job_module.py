@@ -76,6 +76,25 @@ def test_a_module_of_the_commit_runs_from_there(
     assert all(file.startswith(str(home / "workspaces")) for file in files)
 
 
+@pytest.mark.parametrize("cwd", ["workspace", "caller"])
+def test_packages_in_the_folder_src_of_a_project_are_the_commits(
+    launch, elsewhere, repository, home, cwd
+):
+    """Another version, such as an editable installation of the working tree, is not imported."""
+    source = repository.folder / "src" / "tools"
+    source.mkdir(parents=True)
+    (repository.folder / "pyproject.toml").write_text("[project]\nname = 'tools'\n")
+    (source / "__init__.py").touch()
+    (source / "fit.py").write_text(REPORT)
+    (repository.folder / "train.py").write_text("import tools.fit\n")
+    commit = repository.commit("a package in src")
+    for module in ("tools.fit", "train.py"):
+        done = launch("--module", module, "--cwd", cwd, commit=commit, env=elsewhere)
+        assert done.returncode == 0, done.stderr
+        (file,) = {line.split()[1] for line in done.stdout.splitlines() if line[:5] == "file "}
+        assert file.startswith(str(home / "workspaces"))
+
+
 def test_a_folder_without_init_does_not_hide_an_installed_package(
     launch, elsewhere, repository, tmp_path
 ):

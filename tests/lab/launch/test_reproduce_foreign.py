@@ -43,6 +43,25 @@ def test_a_pattern_without_a_file_is_refused_before_the_job_runs(
     assert not run.path.with_name(f"{run.path.name}-again1").exists()
 
 
+DATED = """
+import datetime, pathlib
+out = pathlib.Path(f"outputs/{datetime.datetime.now():%Y-%m-%d_%H-%M-%S-%f}")
+out.mkdir(parents=True)
+(out / "model.txt").write_text("0.25")
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("--compare", "*model.txt")])
+def test_a_file_in_a_folder_by_date_is_compared_with_that_of_the_other_date(
+    command, tmp_path, words
+):
+    commit_files(tmp_path / "code", {"train.py": DATED})
+    done = command("run", "--repo", "code", "--commit", "HEAD", "--module", "train.py")
+    assert done.returncode == 0, done.stderr
+    done = command("reproduce", tmp_path / "runs/train/latest", *words)
+    assert done.returncode == 0 and "REPRODUCED: 1 value" in done.stdout, done.stdout + done.stderr
+
+
 def test_times_are_not_compared(foreign_repository, command, tmp_path):
     repository = foreign_repository("argparse_csv")
     script = (repository.folder / "train.py").read_text()

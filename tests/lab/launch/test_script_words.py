@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 import subprocess
 import sys
 
@@ -63,6 +64,10 @@ def by_hand(tmp_path, *words):
     command = [sys.executable, str(tmp_path / "code/train.py"), f"hydra.run.dir={folder}", *words]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     return float((folder / "log.csv").read_text().split(",")[-1])
+
+
+def run_in(done):
+    return done.stdout.splitlines()[-1]
 
 
 def words_of(run):
@@ -127,6 +132,55 @@ def test_keys_of_a_script_without_a_config_are_searched_as_arguments(words_job, 
     trials = (tmp_path / "runs/fit/study/trials").iterdir()
     assert sorted(words_of(path) for path in trials) == [["LR", "0.25"], ["LR", "0.5"]]
     assert "--overrides=arguments" in done.stderr
+
+
+def test_the_config_stands_where_the_words_say(words_job, command, tmp_path):
+    """Lightning's command line: main.py fit --config FILE --trainer.max_epochs=2."""
+    (tmp_path / "fit.yaml").write_text("seed: 1\n")
+    words = ["lr", "0.25", "--", "fit", "--config={config}"]
+    done = command("run", *words_job, "--config", "fit.yaml", "--overrides", "options", *words)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / done.stdout.splitlines()[-1]
+    assert words_of(run) == ["fit", f"--config={run / 'input.yaml'}", "--lr=0.25"]
+
+
+PARAMS_SCRIPT = """
+import json, sys
+import yaml
+params = yaml.safe_load(open("params.yaml"))
+assert not sys.argv[1:], sys.argv
+json.dump({"loss": (params["train"]["lr"] - 0.1) ** 2 + params["seed"]}, open("metrics.json", "w"))
+"""
+
+
+def test_a_script_that_reads_its_config_unasked_gets_values_and_seeds(command, tmp_path):
+    """DVC's params.yaml: the script takes no words."""
+    params = "seed: 0\ntrain:\n  lr: 0.5  # tuned\n"
+    commit_files(tmp_path / "code", {"train.py": PARAMS_SCRIPT, "params.yaml": params})
+    job = ["--repo", "code", "--commit", "HEAD", "--module", "train.py", "--seed-key", "seed"]
+    job += ["--config", "params.yaml", "--overrides", "in-place"]
+    done = command("run", *job, "--seeds", "0:3", "train.lr", "0.25")
+    assert done.returncode == 0, done.stderr
+    done = command("analyze", "runs/params", "--out", "report", "--metric", "loss")
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "report/runs.csv") as file:
+        losses = {row["seed"]: float(row["loss"]) for row in csv.DictReader(file)}
+    assert losses == {str(seed): 0.15**2 + seed for seed in range(3)}
+
+    search = [*job, "--name", "s", "--metric", "loss", "--search", "train.lr=[0.25, 0.75]"]
+    done = command("search", *search, "--trials", "2")
+    assert done.returncode == 0, done.stderr
+    (best,) = [line for line in done.stdout.splitlines() + done.stderr.splitlines()
+               if line.startswith("best again: ")]  # fmt: skip
+    done = command(*shlex.split(best)[3:])
+    assert done.returncode == 0, done.stderr
+    assert '"loss": 0.0225' in (tmp_path / run_in(done) / "left/metrics.json").read_text()
+    done = command("reproduce", next((tmp_path / "runs/s/study/trials").glob("0*")))
+    assert "REPRODUCED: 2 values" in done.stdout, done.stderr
+
+    (tmp_path / "p.yaml").write_text(params)
+    done = command("run", *job[:-3], tmp_path / "p.yaml", "--overrides", "in-place")
+    assert "--overrides in-place: " in done.stderr and done.returncode == 2
 
 
 def test_a_queue_shows_the_named_metric_and_ends_at_the_first_failure(words_job, command):

@@ -12,7 +12,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,12 @@ class CommitFiles:
 
 
 def find_included(
-    config: Path, local: Path | None, repository: Path | None, commit: CommitFiles, data: bytes
+    config: Path,
+    local: Path | None,
+    repository: Path | None,
+    commit: CommitFiles,
+    data: bytes,
+    always_placed: bool = False,
 ) -> Included:
     """What a config includes.
 
@@ -119,15 +124,24 @@ def find_included(
         config: its path as the user gave it.
         local: where it is on this machine; None: in the commit alone.
         repository: the working tree of a local repository.
-    Raises `UserError` where an included file contains a secret.
+        always_placed: the config has its own place, whatever it includes.
+    Raises `UserError` where an included file contains a secret, or a config has no such place.
     """
     if local is None:
-        return at_place(posixpath.normpath(config.as_posix()), data, None, commit)
+        place = posixpath.normpath(config.as_posix())
+        found = at_place(place, data, None, commit)
+        return replace(found, place=place) if always_placed else found
     if (local.parent / FILE).is_file():  # the copy of a run, or the best of a study
         return read_included(local.parent)
     path = local.parent.resolve() / local.name
     if repository is not None and path.is_relative_to(repository):
-        return at_place(path.relative_to(repository).as_posix(), data, repository, commit)
+        place = path.relative_to(repository).as_posix()
+        found = at_place(place, data, repository, commit)
+        return replace(found, place=place) if always_placed else found
+    if always_placed:
+        raise UserError(
+            f"--overrides in-place: {config} is not in the repository; give one that is"
+        )
     return outside(path, data)
 
 

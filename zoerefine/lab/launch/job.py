@@ -31,7 +31,8 @@ class Job:
         cwd: the job's working directory: `workspace`, `script` (the script's folder there),
             `caller` or `run` (the run directory).
         overrides_in: how the job gets the overrides: `arguments`, as its last words; `options`, as
-            --KEY=VALUE; `assignments`, as KEY=VALUE; `file`, merged into its config file.
+            --KEY=VALUE; `assignments`, as KEY=VALUE; `file`, merged into its config file;
+            `in-place`, the same in the config's own place, and no word names the config.
         again: 0 for the first execution of the job, N for the N-th further one.
         metric_patterns: regular expressions that find metrics in the job's output.
         seed_key: the config key of the seed.

@@ -30,6 +30,9 @@ from zoerefine.lab.launch.git.settings import GitError
 
 # How a script gets KEY VALUE words: each says itself which keys it knows.
 OPTIONS = ("options", "assignments")
+IN_PLACE = "in-place"  # merged into the config at its own path in the workspace
+MERGED = ("file", IN_PLACE)
+CONFIG_WORD = "{config}"  # in the words after --: the config is given there
 PLACEHOLDER = re.compile(r"\{([\w.-]+)\}")
 NO_CONFIG = Path(os.devnull)  # the config of a job that takes none
 
@@ -49,7 +52,7 @@ def override_words(overrides: Sequence[str], given_as: str) -> list[str]:
 
     Args:
         given_as: `arguments` for KEY VALUE, `options` for --KEY=VALUE, `assignments` for
-            KEY=VALUE, `file` for none.
+            KEY=VALUE; those that are merged into the config are no words.
     """
     pairs = zip(overrides[::2], overrides[1::2], strict=True)
     if given_as == "assignments":

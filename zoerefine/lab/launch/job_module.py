@@ -96,7 +96,7 @@ def path_of_name(name: str, mirror: Path, commit: str) -> str:
 def module_files(module: str) -> list[str]:
     """The files that `python -m` may run for a module."""
     base = module.replace(".", "/")
-    return [f"{base}.py", f"{base}/__main__.py"]
+    return [f"{folder}{base}{end}" for folder in ("", "src/") for end in (".py", "/__main__.py")]
 
 
 def job_program(module: str, folder: Path) -> list[str]:

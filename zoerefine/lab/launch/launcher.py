@@ -31,7 +31,14 @@ from zoerefine.lab.launch.hold import (
     wait_for_lock,
 )
 from zoerefine.lab.launch.job import Job, recorded_options
-from zoerefine.lab.launch.job_config import NO_CONFIG, config_words, fill_in, override_words
+from zoerefine.lab.launch.job_config import (
+    CONFIG_WORD,
+    IN_PLACE,
+    NO_CONFIG,
+    config_words,
+    fill_in,
+    override_words,
+)
 from zoerefine.lab.launch.job_module import check_origin, is_script, job_program, library_facts
 from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution
 from zoerefine.lab.launch.process.board import NODE_LOST
@@ -167,8 +174,12 @@ def job_words(plan: LaunchPlan, run: RunDir, workspace: Path) -> list[str]:
     """The job's own words: its config, its arguments, the overrides."""
     job, own_place = plan.job, plan.included.place
     path = workspace / own_place if own_place else run.path / plan.input_name
-    config = config_words(job.config_flag, path) if job.config != NO_CONFIG else []
     arguments, words = fill_in(job.arguments, job.overrides)
+    config = config_words(job.config_flag, path)
+    if job.config == NO_CONFIG or job.overrides_in == IN_PLACE:
+        config = []
+    elif any(CONFIG_WORD in word for word in arguments):
+        config, arguments = [], [word.replace(CONFIG_WORD, str(path)) for word in arguments]
     return [*config, *arguments, *override_words(words, job.overrides_in)]
 
 

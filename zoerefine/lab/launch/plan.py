@@ -20,6 +20,8 @@ from zoerefine.lab.launch.git.mirror import fetch_commit
 from zoerefine.lab.launch.included import CommitFiles, Included, find_included
 from zoerefine.lab.launch.job import JOB_OPTIONS, Job
 from zoerefine.lab.launch.job_config import (
+    IN_PLACE,
+    MERGED,
     NO_CONFIG,
     OPTIONS,
     Setting,
@@ -73,7 +75,7 @@ class LaunchPlan:
         options = [one for one in JOB_OPTIONS if one.decides]
         chosen = {one.field: getattr(job, one.field) for one in options}
         usual = {one.field: one.usual for one in options}
-        if job.overrides_in in OPTIONS and job.overrides:
+        if (job.overrides_in in OPTIONS and job.overrides) or job.overrides_in == IN_PLACE:
             chosen["overrides_in"] = job.overrides_in
         if self.included.place:
             chosen["included"] = {"": self.included.place, **self.included.copies}
@@ -91,7 +93,7 @@ class LaunchPlan:
     @property
     def override_arguments(self) -> tuple[str, ...]:
         """The overrides that the job gets as words; the config file holds the others."""
-        return () if self.job.overrides_in == "file" else self.job.overrides
+        return () if self.job.overrides_in in MERGED else self.job.overrides
 
     @property
     def name(self) -> str:
@@ -145,8 +147,11 @@ class LaunchPlan:
         return "input.yaml" if is_yaml else f"input{suffix}"
 
 
-def make_plan(job: Job, home: Path) -> LaunchPlan:
+def make_plan(job: Job, home: Path, merge: bool = True) -> LaunchPlan:
     """Look up everything that a job needs, and fetch its commit. Only mirrors are written.
+
+    Args:
+        merge: merge KEY VALUE words into the config, where the job gets them there.
 
     Raises `UserError` for everything that can be wrong before the job starts.
     """
@@ -154,7 +159,8 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
         raise UserError(f"overrides are KEY VALUE pairs; {job.overrides[-1]!r} has no value")
     if not os.path.isdir(job.caller):  # is_dir() raises for a name that is too long
         raise UserError(f"--caller {job.caller} is not an existing folder")
-    if job.overrides_in == "file" and job.overrides and job.config == NO_CONFIG:
+    needs_config = job.overrides_in in MERGED and (job.overrides or job.overrides_in == IN_PLACE)
+    if needs_config and job.config == NO_CONFIG:
         raise UserError("there is no config to merge KEY VALUE into: give --config FILE")
     check_environment(job.environment)
     check_storage(Document({}, {}), job.overrides)  # before the search for any secret
@@ -172,8 +178,8 @@ def make_plan(job: Job, home: Path) -> LaunchPlan:
     if not job.module.startswith(OWN_MODULES):
         local = None if is_committed else job.caller / job.config
         places = (job.config, local, address.folder, CommitFiles(mirror, commit))
-        included = find_included(*places, config)
-    if job.overrides_in == "file":
+        included = find_included(*places, config, always_placed=job.overrides_in == IN_PLACE)
+    if merge and job.overrides_in in MERGED:
         config = included.merge(job.config, config, job.overrides)
     document = parse_config(job.config, config)
     inputs = digest_inputs([job.caller / one for one in job.inputs], address.folder)

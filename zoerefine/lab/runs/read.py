@@ -17,7 +17,7 @@ from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.keys import flatten, merged
 from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, read_value
 from zoerefine.lab.launch.included import read_included
-from zoerefine.lab.launch.job_config import NO_CONFIG
+from zoerefine.lab.launch.job_config import MERGED, NO_CONFIG
 from zoerefine.lab.launch.record.provenance import is_own_training
 from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
 from zoerefine.lab.runs.record import (
@@ -82,7 +82,7 @@ def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
     path = run.path / str(recorded.get("input", "input.yaml"))
     included = read_included(run.path).tree or {}
     settings = flatten(merged(included, read_config(path))) or hydra_settings(run)
-    if recorded.get("overrides_in") != "file":
+    if recorded.get("overrides_in") not in MERGED:
         words = recorded_words(recorded, "overrides")
         for word, text in zip(words[::2], words[1::2], strict=False):
             key = word.lstrip(NEW_KEY)

@@ -206,10 +206,39 @@ def test_rows_of_mmlab_and_detectron2_are_read(run):
     row = '{"loss": 0.5, "step": 2}\n{"accuracy/top1": 87.5, "step": 1}\n'
     run.write("left/work_dirs/r18/20261125_110107/vis_data/scalars.json", row)
     run.write("left/output/metrics.json", '{"iteration": 9, "total_loss": 0.25}\n{"iter')
-    run.write("left/other/metrics.json", '{\n  "total_loss": 7\n}\n')
+    run.write("left/other/metrics.json", '{\n  "total_loss": 7, "names": ["a"]\n}\n')
     metrics = read_metrics(run)
     assert metrics.final == {"loss": 0.5, "accuracy/top1": 87.5, "total_loss": 0.25}
     assert metrics.series["total_loss"].steps == [9] and metrics.faults == ()
+
+
+def test_json_lines_of_any_name_are_read(run):
+    rows = [{"epoch": 0, "split": "val", "acc": 0.5}, {"epoch": 1, "split": "val", "acc": 0.75}]
+    run.write("left/out/history.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    run.write("left/out/predictions.jsonl", '{"label": 3}\n{"label": 5}\n')  # not a log
+    metrics = read_metrics(run)
+    assert metrics.final == {"val.acc": 0.75} and metrics.source == "left/out/history.jsonl"
+    assert metrics.series["val.acc"].steps == [0, 1]
+
+
+def test_final_metrics_in_a_json_document_are_read(run):
+    """As DVC and Hugging Face's scripts write them; a curve of the same name comes first."""
+    run.write("left/metrics.json", '{"test": {"acc": 0.75}, "loss": 0.5, "epoch": 3}')
+    run.write("left/out/all_results.json", '{\n "eval_f1": 0.25\n}\n')
+    assert read_metrics(run).final == {"test.acc": 0.75, "loss": 0.5, "eval_f1": 0.25}
+    run.write("left/log.csv", "epoch,loss\n1,0.125\n")
+    assert read_metrics(run).final == {"test.acc": 0.75, "loss": 0.125, "eval_f1": 0.25}
+    run.write("left/metrics.json", "[3]")
+    run.write("left/out/all_results.json", '{"eval_f1": ')
+    assert read_metrics(run).final == {"loss": 0.125} and read_metrics(run).faults == ()
+
+
+def test_sacreds_metrics_are_read_over_its_numbered_folders(run):
+    for number, steps, values in (("1", [0, 1], [0.5, 0.25]), ("2", [0, 1, 2], [1, 0.5, 0.125])):
+        document = {"train.loss": {"steps": steps, "timestamps": ["t"] * 3, "values": values}}
+        run.write(f"left/my_runs/{number}/metrics.json", json.dumps(document, indent=2))
+        run.write(f"left/my_runs/{number}/run.json", '{"result": 0.75}')
+    assert points(run, "train.loss") == {0: 1, 1: 0.5, 2: 0.125}
 
 
 def test_the_state_of_hugging_faces_trainer_is_read(run):

@@ -19,7 +19,7 @@ from zoerefine.lab.launch.environment.build import (
     find_lock_file,
     is_ready,
 )
-from zoerefine.lab.launch.environment.variables import job_variables, python_path
+from zoerefine.lab.launch.environment.variables import import_folders, job_variables, python_path
 
 
 def job_environment(
@@ -29,7 +29,7 @@ def job_environment(
     environment = job_variables()
     bin_folder = str(python.parent)
     environment |= {
-        "PYTHONPATH": python_path(environment, workspace),
+        "PYTHONPATH": python_path(environment, *import_folders(workspace)),
         "PATH": os.pathsep.join(filter(None, [bin_folder, environment.get("PATH", "")])),
         "PYTHONUNBUFFERED": "1",
         "PYTHONHASHSEED": str(seed % 2**32),
@@ -56,7 +56,7 @@ def import_variables(cwd: str, workspace: Path, program: Sequence[str]) -> dict[
     if cwd in ("workspace", "script"):
         return {}
     script = [] if program[0] == "-m" else [Path(program[0]).resolve().parent]
-    path = python_path(os.environ, *script, workspace)
+    path = python_path(os.environ, *script, *import_folders(workspace))
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}
 
 

@@ -105,6 +105,20 @@ def reaches_builds(name: str) -> bool:
 LIBRARY = Path(__file__).resolve().parents[4]  # the folder of this package
 
 
+PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+def import_folders(workspace: Path) -> list[Path]:
+    """Where a job finds the commit's packages: its workspace, and `src` of a project.
+
+    Otherwise the packages in `src` would come from an editable installation: another version.
+    """
+    source = workspace / "src"
+    is_project = any((workspace / name).is_file() for name in PROJECT_FILES)
+    has_packages = is_project and any(source.glob("*/__init__.py"))
+    return [workspace, source] if has_packages and not any(source.glob("*.py")) else [workspace]
+
+
 def python_path(environment: Mapping[str, str], *folders: Path) -> str:
     """A PYTHONPATH with some folders before those of an environment."""
     return os.pathsep.join(filter(None, [*map(str, folders), environment.get("PYTHONPATH", "")]))

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -155,7 +155,7 @@ def compare_results(
     after = weight_digests(again) | left_digests(again)
     for name, digest in before.items():
         otherwise = DIFFERS if tolerance else MISMATCH
-        comparisons.append(compare(name, digest, after.get(name, "absent"), otherwise))
+        comparisons.append(compare(name, digest, digest_at(name, after), otherwise))
     recorded, repeated = compared_numbers(first), compared_numbers(again)
     left_out = []
     for name, value in recorded.items():
@@ -203,6 +203,7 @@ def compared_numbers(run: RunDir) -> dict[str, float]:
     Of another repository's script these are its metrics, at every step.
     """
     from zoerefine.lab.runs.metrics import read_metrics
+from zoerefine.lab.runs.metrics.run_logs import lasting_place
 
     numbers = result_numbers(run)
     recorded = run.read_json(run.provenance_file)
@@ -250,6 +251,11 @@ def compare_files(first: RunDir, again: RunDir) -> list[Comparison]:
     recorded = first.read_json(first.provenance_file).get("outputs", {})
     now = again.read_json(again.provenance_file).get("outputs", {})
     return [
-        compare(name, digest, now.get(name, "absent"), MISMATCH)
-        for name, digest in recorded.items()
+        compare(name, digest, digest_at(name, now), MISMATCH) for name, digest in recorded.items()
     ]
+
+
+def digest_at(name: str, digests: Mapping[str, str]) -> str:
+    """The digest of a file of this name, or in another folder by date; `absent` without one."""
+    places = {lasting_place(other): digest for other, digest in digests.items()}
+    return digests.get(name) or places.get(lasting_place(name), "absent")

@@ -14,7 +14,8 @@ from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
 from zoerefine.lab.runs.metrics.series import Kind, MetricLog, Points, RunMetrics, as_series
 from zoerefine.lab.runs.metrics.text_logs import (
     CSV_SUFFIXES,
-    ROWS_FILES,
+    JSON_FILES,
+    SACRED_RUN,
     TRAINER_STATE,
     CsvLog,
     JsonLog,
@@ -24,6 +25,7 @@ from zoerefine.lab.runs.metrics.text_logs import (
     read_results,
 )
 
+JSON_SUFFIXES = (".json", ".jsonl")
 EVENT_NAME = re.compile(translate(EVENT_FILES))
 STORE_SUFFIXES = {".wandb", ".db", ".sqlite", ".sqlite3"}  # of W&B's logs, MLflow's databases
 NAMED = 3  # logs that `RunMetrics.source` names
@@ -149,12 +151,12 @@ class RunLogs:
         metrics.jsonl stands for itself. A table that counts no steps may be anything: it counts
         only where there is nothing else.
         """
-        rows, events, stores, tables, output, loose = (
+        rows, events, stores, tables, output, documents, loose = (
             [log for log in self.logs.values() if log.kind is kind] for kind in Kind
         )
         if any(log.points for log in rows):
             return [rows, output]
-        counted = [events, stores, tables, output]
+        counted = [events, stores, tables, output, documents]
         return counted if any(log.points for logs in counted for log in logs) else [*counted, loose]
 
 
@@ -187,6 +189,13 @@ def lasting_place(place: str) -> str:
     return str(PurePosixPath(*(p for p in Path(place).parts if not EACH_TIME.fullmatch(p))))
 
 
+def place_of_rows(path: Path, place: Path) -> str:
+    """The place of a JSON log: its folder; of Sacred the one with the folders of all attempts."""
+    if path.suffix == ".jsonl":
+        return str(place.with_suffix(""))
+    return str(place.parent.parent if (path.parent / SACRED_RUN).is_file() else place.parent)
+
+
 def _logs_in(
     files: Iterable[Path], root: Path, left: Path | None = None, since: float = 0.0
 ) -> Iterator[MetricLog]:
@@ -211,7 +220,7 @@ def _logs_in(
         elif kind == "trainer":
             yield TrainerStateLog(path, str(place.parent))
         elif kind == "rows":
-            yield RowsLog(path, str(place.parent))
+            yield RowsLog(path, place_of_rows(path, place))
         else:
             from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
 
@@ -229,6 +238,6 @@ def _kind_of(path: Path) -> str:
         return "table"
     if name == TRAINER_STATE:
         return "trainer"
-    if name in ROWS_FILES:
+    if suffix in JSON_SUFFIXES and JSON_FILES.fullmatch(name):
         return "rows"
     return "store" if name == "meta.yaml" or suffix in STORE_SUFFIXES else ""

@@ -55,6 +55,7 @@ class Kind(Enum):
     STORES = "the store of another tracker"
     TABLE = "a CSV file that counts steps"
     OUTPUT = "the job's output"
+    DOCUMENT = "a JSON document of final values"
     LOOSE_TABLE = "a CSV file that counts no steps"
 
 

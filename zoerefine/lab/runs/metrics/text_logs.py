@@ -1,10 +1,11 @@
-"""CSV logs: a header, a column that counts steps, and columns of numbers."""
+"""Logs that are text: tables, JSON, and a job's output."""
 
 import csv
 import io
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from math import isnan
@@ -123,7 +124,8 @@ class CsvLog(MetricLog):
                     self.add(name, step, value)
 
 
-PHASE = "phase"  # of our own training: `train` or `val`, the first part of the metrics' names
+# Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
+PHASES = ("phase", "split", "mode")
 
 
 @dataclass
@@ -152,36 +154,79 @@ class JsonLog(LineLog):
                 self.faults["line"] = f"line {self.reader.number} is not a JSON object"
 
     def _add_row(self, row: dict[str, Any]) -> None:
-        steps = (as_number(row.get(name)) for name in STEP_NAMES)
-        step = next((step for step in steps if step is not None), None)
+        step = step_of(row)
         if step is None and self.reader.offset <= self.since:
             return
         step = self.reader.number - self.earlier if step is None else step
-        prefix = f"{row[PHASE]}." if isinstance(row.get(PHASE), str) else ""
+        phase = next((row[name] for name in PHASES if isinstance(row.get(name), str)), "")
+        prefix = f"{phase}." if phase else ""
         for name, value in row.items():
             number = as_number(value)
             if number is not None and name not in STEP_NAMES and not isnan(step):
                 self.add(prefix + name, step, number)
 
 
-# What MMLab's engine and detectron2 write.
-ROWS_FILES = {"scalars.json", "metrics.json"}
+# Files of JSON objects, one a line: scalars.json of MMLab, metrics.json of detectron2, any .jsonl.
+# Or one document: metrics.json of DVC and Sacred, all_results.json of Hugging Face.
+JSON_FILES = re.compile(r"scalars\.json|.*\.(jsonl|log\.json)|(.*[_-])?(metrics|results)\.json")
+SACRED_RUN = "run.json"  # beside the metrics.json of Sacred
 
 
 @dataclass
 class RowsLog(JsonLog):
-    """Another program's file of JSON objects, one a line; a file of another form holds nothing."""
+    """Another program's JSON objects, one a line, or one document with its final metrics.
+
+    A file of another form holds nothing.
+
+    Attributes:
+        form: as which kind of log it counts. Rows without a step count as a table without one.
+    """
+
+    form: Kind = Kind.TABLE
 
     @property
     def kind(self) -> Kind:
-        return Kind.TABLE
+        return self.form
 
     def update(self, ended: bool) -> None:
-        """Read the new rows."""
+        """Read the new rows, or the document anew."""
+        if self.path.stat().st_size > MAX_BYTES:
+            self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
+            return
         with open(self.path, "rb") as file:
             first = file.readline(LONGEST_LINE)
-        if parse_object(first.decode("utf-8", "replace")):
-            super().update(ended)
+            is_single = self.path.suffix == ".json" and not file.readline(LONGEST_LINE).strip()
+        row = parse_object(first.decode("utf-8", "replace"))
+        if row is None or is_single:
+            self._read_document()
+            return
+        if self.form is Kind.DOCUMENT:  # its first line was
+            self.points = {}
+        self.form = Kind.LOOSE_TABLE if step_of(row) is None else Kind.TABLE
+        super().update(ended)
+
+    def _read_document(self) -> None:
+        if self.path.suffix != ".json":
+            return
+        self.form, self.points = Kind.DOCUMENT, {}
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        document = parse_object(text) or {}
+        step = step_of(document) or 1
+        for name, value in document.items():
+            number, steps = as_number(value), document.get(f"{name.removesuffix('values')}steps")
+            if number is not None and name not in STEP_NAMES:
+                self.add(name, step, number)
+            elif name.endswith(".values") and isinstance(value, list) and isinstance(steps, list):
+                self.form = Kind.TABLE  # Sacred's
+                for at, one in zip(map(as_number, steps), map(as_number, value), strict=False):
+                    if at is not None and one is not None and not isnan(at):
+                        self.add(name.removesuffix(".values"), at, one)
+
+
+def step_of(row: Mapping[str, Any]) -> float | None:
+    """The step that a row of JSON states; None where it has none."""
+    steps = (as_number(row.get(name)) for name in STEP_NAMES)
+    return next((step for step in steps if step is not None), None)
 
 
 TRAINER_STATE = "trainer_state.json"  # of Hugging Face's Trainer, also in each of its checkpoints

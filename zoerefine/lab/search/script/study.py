@@ -28,7 +28,7 @@ from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
 from zoerefine.lab.launch.housekeeping import default_home
 from zoerefine.lab.launch.included import Included, read_included
 from zoerefine.lab.launch.job import Job, with_lists, with_tuples
-from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, parse_config
+from zoerefine.lab.launch.job_config import IN_PLACE, MERGED, NO_CONFIG, OPTIONS, parse_config
 from zoerefine.lab.launch.plan import LaunchPlan, make_plan
 from zoerefine.lab.launch.workspace.files import digest_inputs
 from zoerefine.lab.runs.metrics import recorded_patterns
@@ -118,11 +118,12 @@ def plan_study(
         raise UserError("a study cannot use --allow-dirty: commit the changes first")
     options = study_options(study_words)
     with mirrors_in_use(home):
-        plan = make_plan(replace(job, overrides_in="arguments"), home)
+        way = IN_PLACE if job.overrides_in == IN_PLACE else "arguments"
+        plan = make_plan(replace(job, overrides_in=way), home, merge=False)
     os.environ.update({name: value for name, value in plan.address.login().items() if value})
     document = read_config(job.config, plan.config, takes_any_key(job.config, job.overrides_in))
     config = without_space(document).encode() if document.tree else plan.config
-    if job.overrides_in == "file":
+    if job.overrides_in in MERGED:
         config = plan.included.merge(job.config, config, job.overrides)
     # Workers look the commit up again: the branch may have moved, and the user's files changed.
     fixed = replace(job, repo=plan.address.url, ref=plan.commit, branch="", name=plan.name)

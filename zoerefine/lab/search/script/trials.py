@@ -20,7 +20,7 @@ from zoerefine.base.yaml.keys import flatten, value_at, with_values
 from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
 from zoerefine.base.yaml.write import dump_value, dump_yaml, same_data
 from zoerefine.lab.launch.job import JOB_OPTIONS, last_words, option_words
-from zoerefine.lab.launch.job_config import NO_CONFIG, OPTIONS, parse_config
+from zoerefine.lab.launch.job_config import IN_PLACE, MERGED, NO_CONFIG, OPTIONS, parse_config
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.script.runner import LaunchedRunner, unread_values
@@ -106,7 +106,7 @@ class LaunchedScript:
         """The launch of a trial. Raises `UserError` where the config cannot hold its values."""
         job, config = self.plan.job, self.plan.config
         words = self.words(values)
-        if job.overrides_in == "file":
+        if job.overrides_in in MERGED:
             config = self.plan.included.merge(job.config, config, words)
         document = parse_config(job.config, config)
         job = replace(job, overrides=(*job.overrides, *words))
@@ -132,7 +132,8 @@ class LaunchedScript:
             command += ["--config", str(study.path / self.plan.input_name)]
         if threads := trial_threads(study):
             job = replace(job, record_env=(*job.record_env, *threads))
-        command += option_words(job, () if self.study.has_options else ("overrides_in",))
+        stays = self.study.has_options or job.overrides_in == IN_PLACE
+        command += option_words(job, () if stays else ("overrides_in",))
         command += last_words(job, [*self.plan.override_arguments, *words])
         say(f"{name} again: {shlex.join(command)}")
         if note := unread_values(study):
