@@ -49,6 +49,22 @@ def test_own_script(follow, tmp_path):
     assert (tmp_path / "here" / "digits" / "report" / "report.html").exists()
 
 
+def test_own_script_with_the_packages_of_the_laboratory_alone(follow, installed, tmp_path):
+    page = (ROOT / "docs" / "install.md").read_text()
+    (packages,) = re.findall(r"^\$ pip install (gitpython .+)$", page, re.MULTILINE)
+    blocked = modules_outside({"zoerefine", *packages.split()}) - {"zoerefine"}
+    assert {"torch", "cv2", "optuna_dashboard", "safetensors"} <= blocked
+    (folder,) = installed.parent.glob("lib/*/site-packages")
+    hook = folder / "sitecustomize.py"
+    hook.write_text(ONLY.format(blocked=blocked))
+    try:
+        output = follow(as_script("tutorial-own-script.md"))
+    finally:
+        hook.unlink()
+    assert "REPRODUCED: 21 values are exactly the same" in output
+    assert (tmp_path / "here" / "digits" / "report" / "report.html").exists()
+
+
 def test_paper(follow, tmp_path):
     output = follow(as_script("tutorial-paper.md"))
     assert "REPRODUCED" in output

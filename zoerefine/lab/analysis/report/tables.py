@@ -187,8 +187,9 @@ def summarize(
     lines += unread_lines(groups)
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
     if few:
+        has = "has" if len(few) == 1 else "have"
         lines.append(
-            f"{len(few)} of {counted(len(scored), 'group')} have fewer than {ENOUGH_RUNS} seeds; "
+            f"{len(few)} of {counted(len(scored), 'group')} {has} fewer than {ENOUGH_RUNS} seeds; "
             "no conclusion is drawn from them."
         )
     unfinished = [run for run in collection.runs if run.state != "finished"]

@@ -203,7 +203,6 @@ def compared_numbers(run: RunDir) -> dict[str, float]:
     Of another repository's script these are its metrics, at every step.
     """
     from zoerefine.lab.runs.metrics import read_metrics
-from zoerefine.lab.runs.metrics.run_logs import lasting_place
 
     numbers = result_numbers(run)
     recorded = run.read_json(run.provenance_file)
@@ -257,5 +256,7 @@ def compare_files(first: RunDir, again: RunDir) -> list[Comparison]:
 
 def digest_at(name: str, digests: Mapping[str, str]) -> str:
     """The digest of a file of this name, or in another folder by date; `absent` without one."""
+    from zoerefine.lab.runs.metrics.run_logs import lasting_place  # late: it needs regex
+
     places = {lasting_place(other): digest for other, digest in digests.items()}
     return digests.get(name) or places.get(lasting_place(name), "absent")

@@ -8,6 +8,7 @@ import shutil
 import textwrap
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,8 @@ def describe(
 ) -> None:
     """Write a trial's note, and attach its run's validation picture where there is one.
 
+    Without the dashboard's package there is no note.
+
     Call it after the run has ended and before the trial's state is set: a finished trial accepts
     no artifacts. A second call replaces the note and the picture of the first.
 
@@ -215,10 +218,11 @@ def describe(
         details: how it ended and what was measured, in Markdown; empty where it failed.
         artifacts: the folder of the study's `FileSystemArtifactStore`.
     """
-    from optuna_dashboard import save_note  # much is loaded with it, and drivers write no notes
+    with suppress(ModuleNotFoundError):  # a study needs no dashboard
+        from optuna_dashboard import save_note  # much is loaded with it; drivers write no notes
 
-    identity = study.user_attrs.get("identity", {})
-    save_note(trial, hide_secrets(note(run, trial.user_attrs, identity.get("commit"), details)))
+        identity = study.user_attrs.get("identity", {})
+        save_note(trial, hide_secrets(note(run, trial.user_attrs, identity.get("commit"), details)))
     if run.validation_picture.exists():
         attach(trial, run.validation_picture, artifacts)
 
