@@ -123,6 +123,12 @@ def test_the_readme_fits_its_readers():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 140
     assert text.index("make test") < text.index("## ")
+    first = text[
+        : text.index("![")
+    ]  # what it is, for whom, why not MLflow, new rooms, how to install
+    answers = ("training script", "researchers", "robots", "MLflow", "never seen", "pip install")
+    assert not [answer for answer in answers if answer not in first]
+    assert len(first.splitlines()) <= 25
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/engines.md"])

@@ -226,6 +226,9 @@ def test_final_metrics_in_a_json_document_are_read(run):
     run.write("left/metrics.json", '{"test": {"acc": 0.75}, "loss": 0.5, "epoch": 3}')
     run.write("left/out/all_results.json", '{\n "eval_f1": 0.25\n}\n')
     assert read_metrics(run).final == {"test.acc": 0.75, "loss": 0.5, "eval_f1": 0.25}
+    run.write("results.json", '{"best": 0.25}')
+    assert "best" not in read_metrics(run).series and read_metrics(run).final["best"] == 0.25
+    run.results_file.unlink()
     run.write("left/log.csv", "epoch,loss\n1,0.125\n")
     assert read_metrics(run).final == {"test.acc": 0.75, "loss": 0.125, "eval_f1": 0.25}
     run.write("left/metrics.json", "[3]")

@@ -97,7 +97,8 @@ class RunLogs:
         if path.is_file():
             yield JsonLog(path, path.name, since=self.starts.get(path.name, 0))
         if not (path in self.logs and self.logs[path].points):
-            yield from _logs_in(find_files(self.run.path), self.run.path, self.run.left)
+            own = (path for path in find_files(self.run.path) if path != self.run.results_file)
+            yield from _logs_in(own, self.run.path, self.run.left)
             if workspace is not None:
                 files = find_files(workspace, since)
                 yield from _logs_in(files, workspace, since=since)
