@@ -173,7 +173,8 @@ def test_pages_name_only_options_that_their_command_has_and_variables_that_exist
             assert not set(options) - known.get(name, set(options)), f"{page.name}: {name} {words}"
     assert checked > 200
     texts = "\n".join(texts_of_code())
-    named = re.findall(r"`(ZOEREFINE_\w+)`", (ROOT / "docs/environment-variables.md").read_text())
+    pages = (ROOT / "docs" / name for name in ("environment-variables.md", "run-contract.md"))
+    named = re.findall(r"`(ZOEREFINE_\w+)`", "".join(page.read_text() for page in pages))
     assert len(named) >= 7
     assert not [name for name in named if name not in texts]
 
