@@ -40,7 +40,7 @@ from zoerefine.depth.training.ending import StopSignals
 from zoerefine.depth.training.job import find_data, run_training
 from zoerefine.depth.training.run_log import RunLog
 
-KILLS = kills(1)  # 100 take ten minutes on two busy cores
+KILLS = kills(1)  # 52 took 15 minutes beside a load of 20, 58 five minutes without
 SCRIPT = Path(__file__).resolve().parents[3] / "platform" / "train.py"
 
 
