@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -43,6 +44,8 @@ def run_command(main: Callable[[], int | None]) -> int:
     threading.excepthook = _report_thread
     _open_closed_streams()
     try:
+        # Who started this process may have blocked it until here: see `LaunchProcess`.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
         code = main() or 0
         sys.stdout.flush()
         return code

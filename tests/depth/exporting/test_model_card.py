@@ -30,6 +30,8 @@ GOOD = {
     "global_scale": {"abs_rel": 0.2},
     "refined": {"abs_rel": 0.1},
     "shuffled": {"abs_rel": 0.5},
+    "points": {"abs_rel": 0.08},
+    "refined_points": {"abs_rel": 0.07},
 }
 
 
@@ -87,6 +89,7 @@ def test_a_refiner_that_is_better_and_uses_its_pseudo_depth_has_no_warning(card_
         ({"refined": {"abs_rel": 0.2}}, "is not better than the pseudo depth times the single"),
         ({"refined": {"abs_rel": 0.31}}, "is not better than the pseudo depth as it is"),
         ({"shuffled": {"abs_rel": 0.102}}, "does not depend on the pseudo depth"),
+        ({"refined_points": {"abs_rel": 0.08}}, "with metric points leave the refiner away"),
         ({"refined": {"abs_rel": float("nan")}}, "is not better than the pseudo depth as it is"),
     ],
 )

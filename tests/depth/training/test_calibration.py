@@ -88,7 +88,7 @@ def test_a_kill_during_the_calibration_leaves_a_run_that_ends_with_the_same_bits
         else:
             patched.setattr(
                 ending, "save_best",
-                lambda *of: patched.setattr(checkpoint, "save_file", killed)
+                lambda *of: patched.setattr(checkpoint, "save", killed)
                 or checkpoint.save_best(*of),
             )  # fmt: skip
         with pytest.raises(KeyboardInterrupt):

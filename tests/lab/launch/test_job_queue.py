@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.foreign import commit_files
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job import Job
-from zoerefine.lab.launch.queue.executor import LocalExecutor, open_executor
+from zoerefine.lab.launch.queue.executor import LaunchProcess, LocalExecutor, open_executor
 from zoerefine.lab.launch.queue.job_queue import make_queue, run_queue
 from zoerefine.lab.launch.queue.table import QueueRow, progress_of, render_table
 
@@ -152,6 +152,14 @@ def test_ctrl_c_while_a_job_is_being_started_stops_it_and_starts_no_other(queue,
     jobs = queue(seeds=[0, 1])
     assert run_queue(jobs, InterruptedExecutor(), parallel=2) == 130
     assert [job.state for job in jobs] == ["killed", "waiting"]
+
+
+def test_a_launch_that_is_stopped_while_python_starts_was_killed(monkeypatch, tmp_path):
+    stop = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "sitecustomize.py").write_text(stop)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    outcome = LaunchProcess(["--help"]).wait()
+    assert (outcome.code, "run the same command again" in outcome.message) == (130, True), outcome
 
 
 def test_a_narrow_table_says_in_full_why_a_job_waits_in_a_cluster(tmp_path):

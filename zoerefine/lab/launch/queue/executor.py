@@ -248,8 +248,13 @@ class LaunchProcess:
 
 
 def prepare(setup: Callable[[], None], ignores_sigterm: bool) -> None:
-    """In the new process, before the launcher starts."""
+    """In the new process, before the launcher starts.
+
+    A Python that is interrupted while it starts ends with exit code 1, as if the job had failed. So
+    an interrupt waits until `run_command` can answer it.
+    """
     setup()
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     if ignores_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
