@@ -51,7 +51,7 @@ ENTRYPOINT ["zoerefine", "infer"]
 FROM base AS full
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility,video
 # `aoti` engines for GPUs are compiled with CUDA's headers: those that torch's packages bring along,
-# and nvidia-cuda-cccl.
+# nvidia-cuda-crt and nvidia-cuda-cccl.
 ENV CUDA_HOME=/opt/zoerefine/.venv/lib/python3.11/site-packages/nvidia/cu13
 # Compilers for torch.compile, `aoti` engines and the C++ example; a browser, PostgreSQL and Slurm for tests.
 # hadolint ignore=DL3008
@@ -69,7 +69,7 @@ COPY --chown=1000:1000 requirements*.lock ./
 RUN python3 -m venv .venv \
  && .venv/bin/pip install --requirement requirements.lock \
  && .venv/bin/pip install --constraint requirements.lock torch-tensorrt==2.13.0 \
-      nvidia-cuda-cccl==13.0.85
+      nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
 RUN for list in requirements-extras.lock requirements-engines.lock requirements-docs.lock \
       requirements-trackers.lock requirements-archive.lock; do \
       .venv/bin/pip install --constraint requirements.lock --requirement "$list" || exit 1; \

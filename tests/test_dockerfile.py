@@ -90,11 +90,13 @@ def test_the_image_has_what_every_engine_needs(stages):
     packages |= set(re.findall(r"\s([\w-]+)==[\d.]+", installed)) | set(installed.split())
     needs = {
         "torchscript": {"torch"}, "openvino": {"openvino"}, "onnx": {"onnxruntime", "onnxscript"},
-        "tensorrt": {"torch-tensorrt"}, "aoti": {"g++", "nvidia-cuda-cccl"},
+        "tensorrt": {"torch-tensorrt"}, "aoti": {"g++", "nvidia-cuda-crt", "nvidia-cuda-cccl"},
         "tensorrt-rtx": {"tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings", "onnxscript"},
     }  # fmt: skip
     assert set(needs) == set(ENGINES)
     assert not set().union(*needs.values()) - packages
+    same = re.findall(r"nvidia-cuda-\w+==\S+", installed)
+    assert set(same) <= set((CHECKOUT / "requirements-torch-tensorrt.lock").read_text().split())
     headers = "CUDA_HOME=/opt/zoerefine/.venv/lib/python3.11/site-packages/nvidia/cu13"
     assert ("ENV", headers) in stages["full"]
 

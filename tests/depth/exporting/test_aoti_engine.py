@@ -23,7 +23,13 @@ from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, 
 from zoerefine.depth.exporting.bundle.containers import PT2, container_of
 from zoerefine.depth.exporting.engine_kinds import BuiltEngine, Bundle
 from zoerefine.depth.exporting.engines import aoti_engine
-from zoerefine.depth.exporting.engines.aoti_engine import VECTORS, compile_package, load, to_program
+from zoerefine.depth.exporting.engines.aoti_engine import (
+    CUDA_HEADERS,
+    VECTORS,
+    compile_package,
+    load,
+    to_program,
+)
 from zoerefine.depth.exporting.export import kinds_for_auto
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
@@ -172,17 +178,21 @@ def test_another_release_of_torch_is_refused(aoti_bundle, tmp_path):
         load_bundle(tmp_path / "older.pt2")
 
 
-def test_a_compiler_that_fails_is_one_line(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("output", "reason"), [
+    ("In file included from a.cpp:1:\na.h:2: error: no space left\na.h:3: error: more",
+     "a.h:2: error: no space left"),
+    ("/usr/bin/ld: cannot find -lcuda: No such file\ncollect2: error: ld returned 1 exit status",
+     "/usr/bin/ld: cannot find -lcuda: No such file"),
+])  # fmt: skip
+def test_a_compiler_that_fails_is_one_line(monkeypatch, output, reason):
     """The first error of its output is the reason."""
     from torch._inductor.exc import CppCompileError
 
     def fail(*args, **options):
-        raise CppCompileError(
-            ["g++"], "In file included from a.cpp:1:\na.h:2: error: no space left"
-        )
+        raise CppCompileError(["g++"], output)
 
     monkeypatch.setattr("torch._inductor.aoti_compile_and_package", fail)
-    with pytest.raises(UserError, match=r"aoti engine: a.h:2: error: no space left$"):
+    with pytest.raises(UserError, match=f"aoti engine: {reason}$"):
         compile_package(None, {})
 
 
@@ -208,14 +218,61 @@ def test_options_that_the_installed_torch_lacks_are_not_passed(older_torch):
     assert built.requirements["processor"] == [describe_processor()]
 
 
-@on_cpu
-def test_a_missing_cuda_toolkit_is_one_line(run, command, monkeypatch):
+@pytest.fixture
+def gpu_at_hand(monkeypatch):
+    """What a machine with a GPU, Triton and no CUDA toolkit says of itself."""
     monkeypatch.setattr(aoti_engine, "pick_device", lambda: torch.device("cuda", 0))
     monkeypatch.setattr(aoti_engine, "find_spec", lambda name: object())
+    monkeypatch.setattr("torch.version.cuda", "13.0")
     monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
+
+
+@on_cpu
+def test_missing_cuda_headers_are_one_line(run, command, gpu_at_hand):
     done = command("export", run.path, "--engine", "aoti")
     assert (done.code, len(done.err.splitlines())) == (2, 1)
-    assert "aoti for a GPU needs a CUDA toolkit with nvcc, and there is none" in done.err
+    assert "aoti for a GPU needs CUDA's headers, and cuda_runtime.h was not found" in done.err
+    assert "nvidia/cu13 after `pip install 'nvidia-cuda-runtime==13.0.*' 'nvidia-" in done.err
+
+
+@on_cpu
+def test_cuda_headers_without_nvcc_are_enough(gpu_at_hand, tmp_path, monkeypatch):
+    """As pip installs them; each package that is absent is named."""
+    monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", str(tmp_path))
+    for name, package in CUDA_HEADERS.items():
+        assert f"{name} was not found" in aoti_engine.missing_requirement()
+        assert f"pip install '{package}==13.0.*'" in aoti_engine.missing_requirement()
+        (tmp_path / "include" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "include" / name).touch()
+    assert aoti_engine.missing_requirement() == ""
+
+
+# Beside Torch-TensorRT's sources; `make test` puts them there.
+HEADERS = Path(sys.prefix) / "torch-tensorrt" / "nvidia" / "cu13" / "include"
+OF_TORCH = "torch/csrc/inductor/aoti_include/cuda.h"  # what every engine for a GPU includes
+
+
+def compile_header(folder):
+    """The errors of a C++ compiler for torch's header, with CUDA's headers in a folder."""
+    words = ["g++", "-std=c++20", "-fsyntax-only", "-DUSE_CUDA", "-x", "c++", "-"]
+    folders = [Path(torch.__file__).parent / "include", folder]
+    return subprocess.run(
+        [*words, *(f"-I{one}" for one in folders)],
+        input=f"#include <{OF_TORCH}>\n", capture_output=True, text=True,
+    ).stderr  # fmt: skip
+
+
+def test_cuda_headers_that_are_asked_for_are_those_that_torchs_header_needs(tmp_path):
+    if not (HEADERS / "cuda_runtime.h").exists():
+        pytest.skip("CUDA's headers are not installed: see requirements-torch-tensorrt.lock")
+    assert "error" not in compile_header(HEADERS)
+    for number, name in enumerate(CUDA_HEADERS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for path in HEADERS.iterdir():
+            if path.name != name.split("/")[0]:
+                (folder / path.name).symlink_to(path)
+        assert f"error: {name}: No such file" in compile_header(folder)
 
 
 def test_auto_leaves_it_out_since_a_build_takes_most_of_a_minute():

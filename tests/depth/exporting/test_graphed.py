@@ -64,6 +64,9 @@ MUTANTS = {
         "            caller.wait_stream(side)\n", "            pass\n"
     ),
     "the stream of the capture does not wait for calls": ("        side.wait_stream(caller)\n", ""),
+    "a graph with other bits is replayed": (
+        "if not all(same_bits(outputs, plain) for plain in expected):", "if False:"
+    ),
     "two captures at a time": ("with ONE_CAPTURE, ", "with "),
     "the GPU is that of the thread": ("with torch.cuda.device(self.device), ", "with "),
 }  # fmt: skip
@@ -78,11 +81,13 @@ class Calls:
         context: as TensorRT has it: calls share scratch memory, and a call of another shape changes
             what a graph uses.
         captured: False for one that waits for the GPU.
+        replayed: what is added to its outputs in a replay; 0 for every sound engine.
         most: calls on another stream than the callers', for which there is memory.
     """
 
-    def __init__(self, gpu, context=False, captured=True, most=99):
+    def __init__(self, gpu, context=False, captured=True, most=99, replayed=0):
         self.gpu, self.captured, self.loaded, self.rows = gpu, captured, set(), 0
+        self.replayed = replayed
         self.callers, self.most = list(gpu.streams), most
         self.scratch = gpu.empty((9,), "float", DEVICE) if context else None
 
@@ -100,7 +105,8 @@ class Calls:
             if capture:
                 capture.at_launch.append(lambda: refuse(self.rows != rows, "context has changed"))
         scratch = self.scratch or gpu.empty((rows,), "float", DEVICE)
-        scratch.compute(lambda value: value * 1000, rgb, rows=rows)
+        more = self.replayed if capture else 0
+        scratch.compute(lambda value: value * 1000 + more, rgb, rows=rows)
         depth = gpu.empty((rows,), "uint16", DEVICE).compute(lambda a, b: a + b, scratch, zoe)
         return [depth, gpu.empty((rows,), "uint16", DEVICE).compute(lambda a: a + 1, depth)]
 
@@ -170,6 +176,16 @@ def not_captured(module, monkeypatch, schedule):
     return world.wrong() == []
 
 
+def other_bits(module, monkeypatch, schedule):
+    """Whether calls are right, and there is one warning, where a replay gives other bits."""
+    world = World(module, monkeypatch, schedule, replayed=1)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        world.calls(CALLS)
+    assert ["outputs are not those of plain calls" in str(one.message) for one in found] == [True]
+    return world.wrong() == []
+
+
 def no_memory(module, monkeypatch, schedule):
     """Whether calls are right where there is no memory for the second call before a capture."""
     world = World(module, monkeypatch, schedule, context=True, most=1)
@@ -229,7 +245,7 @@ def in_two_threads(module, monkeypatch, schedule):
     return world.wrong() == []
 
 
-SCENES = [many_calls, of_a_context, not_captured, no_memory, in_a_callers_graph]
+SCENES = [many_calls, of_a_context, not_captured, other_bits, no_memory, in_a_callers_graph]
 
 
 def is_right(scene, module, monkeypatch, schedule):

@@ -1,5 +1,6 @@
 """benchmarks/on_gpu on a machine without a GPU: it says so, and its parts that need none run."""
 
+import importlib.util
 import json
 import os
 import re
@@ -96,7 +97,9 @@ def test_a_missing_requirement_is_named_and_the_other_sections_run(hiding, tmp_p
 
 
 @NO_GPU
-def test_with_only_torch_numpy_and_yaml_every_section_names_what_it_lacks(tmp_path):
+def test_with_only_torch_numpy_and_yaml_engines_are_measured_and_the_rest_names_what_it_lacks(
+    tmp_path,
+):
     venv.create(tmp_path / "bare", with_pip=False)
     found = sysconfig.get_path("purelib")
     [bare] = (tmp_path / "bare").glob("lib/python*/site-packages")
@@ -108,10 +111,80 @@ def test_with_only_torch_numpy_and_yaml_every_section_names_what_it_lacks(tmp_pa
     done = subprocess.run(command, capture_output=True, text=True, env=alone)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    sections = re.findall("^== (.+)$", done.stdout, re.MULTILINE)
-    assert [row["measure"] for row in rows] == sections
-    assert len(sections) == 8
-    assert all(row["note"].startswith("not measured: pip install ") for row in rows)
+    assert re.findall("^== (.+)$", done.stdout, re.MULTILINE) == [
+        "whole_run", "calls", "engines", "step", "embedded", "loading", "training", "gpu_tests"
+    ]  # fmt: skip
+    missing = "not measured: pip install "
+    named = [row["measure"] for row in rows if row.get("note", "").startswith(missing)]
+    assert named == ["whole_run", "step", "loading", "training", "gpu_tests"]
+    assert {
+        "48x64 Refiner, tensors, uint16: p50",
+        "48x64 batch 1 torchscript fp32: p50",
+        "aoti fp32",
+        "TensorRT",
+    } <= {row["measure"] for row in rows}
+    failed = [row["measure"] for row in rows if row["measure"].endswith(": failed")]
+    assert failed == [
+        "48x64 Refiner, CuPy, float32: failed",
+        "60x80 Refiner, CuPy, float32: failed",
+        "calls as CUDA graphs: failed",
+        "48x64 batch 1 CUDA graph of eager fp32: failed",
+        "48x64 batch 1 CUDA graph of eager fp16: failed",
+    ]
+
+
+@pytest.fixture
+def program(monkeypatch):
+    """The program as a module."""
+    monkeypatch.syspath_prepend(ON_GPU)  # it adds folders of its own, which are removed after
+    spec = importlib.util.spec_from_file_location("on_gpu_main", ON_GPU / "__main__.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_sections_that_all_take_their_time_end_within_eight_minutes(program, monkeypatch, capsys):
+    now, limits = [0.0], []
+
+    def take_all(section, out, limit):
+        limits.append(limit)
+        now[0] += limit if limit >= program.LEAST_S else 0
+        return [program.failed(section, "too long")]
+
+    monkeypatch.setattr(program, "run_section", take_all)
+    monkeypatch.setattr(program, "write_results", lambda *_: None)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    program.run_all(list(program.SECTIONS), None, small=False)
+    assert now[0] <= 8 * 60 - 10  # the rest is for imports and the driver's version
+    assert limits[:4] == list(program.SECTIONS.values())[:4]
+    assert len(limits) == len(program.SECTIONS)
+
+
+def test_a_section_without_time_says_so(program):
+    [row] = program.run_section("engines", None, 4.0)
+    assert row["note"].startswith("not measured: the program's 470 s are over")
+
+
+# A section that starts another process and never ends.
+ENDLESS = """
+import subprocess, sys
+from pathlib import Path
+with Path(__file__).with_name("pipe").open("w") as pipe:
+    subprocess.run(["sh", "-c", "echo begun; sleep 30; echo survived"], stdout=pipe)
+"""
+
+
+def test_what_a_section_started_ends_with_it(program, tmp_path, monkeypatch):
+    (tmp_path / "__main__.py").write_text(ENDLESS)
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    monkeypatch.setattr(program, "HERE", tmp_path)
+    [row] = program.run_section("engines", None, program.LEAST_S)
+    assert row["note"].startswith("took longer than its 5 s")
+    os.set_blocking(reading, True)
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == "begun\n"
 
 
 def test_packages_on_the_callers_pythonpath_reach_the_sections(tmp_path):

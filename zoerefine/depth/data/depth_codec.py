@@ -13,7 +13,6 @@ that the mean over an area is rounded to a step 257 times finer than the file's.
 
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 
 VALID_SHARE = 0.5  # a resized pixel is valid if at least this share of its area was
@@ -43,7 +42,11 @@ class DepthEncoding:
 
     def to_u16(self, values: Array) -> Array:
         """A file's values, uint8 or uint16 of any shape, as uint16 in units of `u16_unit_m`."""
-        return values if self.bits == 16 else cv2.LUT(values, WIDENED)
+        if self.bits == 16:
+            return values
+        import cv2  # late, here and below: engines use this module without OpenCV
+
+        return cv2.LUT(values, WIDENED)
 
     def to_metres(self, values: Array) -> Array:
         """A file's values as float64 metres; 0 marks an invalid pixel."""
@@ -95,4 +98,6 @@ def resize_depth(depth_u16: Array, height: int, width: int) -> Array:
 
 
 def _area_mean(values: Array, height: int, width: int) -> Array:
+    import cv2
+
     return cv2.resize(values, (width, height), interpolation=cv2.INTER_AREA)

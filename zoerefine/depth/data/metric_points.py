@@ -20,7 +20,6 @@ import numpy as np
 
 from zoerefine.base.errors import UserError, number
 from zoerefine.base.files.atomic import check_pairs
-from zoerefine.base.files.images import read_values
 from zoerefine.depth.data.dataset import Dataset, Frame, evenly_spaced
 from zoerefine.depth.data.depth_codec import MILLIMETRES
 from zoerefine.depth.data.layouts.recordings import read_text
@@ -149,6 +148,8 @@ def read_points(path: Path, height: int, width: int) -> MetricPoints:
     Raises `UserError`, with the line, for what is no point of the picture.
     """
     if path.suffix == ".png":
+        from zoerefine.base.files.images import read_values  # engines need no OpenCV
+
         return zones(read_values(path), path, height, width)
     return table(path, height, width)
 

@@ -3,7 +3,8 @@
 A call queues many kernels, and starting them takes longer than computing them. A graph starts all:
 
     a shape's first calls   plain: libraries are loaded, fusers compile
-    call CAPTURED_AT        plain calls on a side stream, then the capture, with inputs of its own
+    call CAPTURED_AT        plain calls on a side stream, then the capture, with inputs of its own;
+                            a replay must give the bits of the plain calls
     from then on            copy the inputs to the graph's, replay, copy the outputs out
 
 Callers may use several streams and threads. The event `done` orders all calls, because a graph's
@@ -53,7 +54,8 @@ class GraphedForward:
     """A forward function that replays a CUDA graph where it can.
 
     Under a caller's own capture it calls the engine, and makes no graphs from then on: the caller
-    now manages its calls. An engine that cannot be captured is called as before, with a warning.
+    now manages its calls. An engine that cannot be captured, or whose graph gives other bits, is
+    called as before, with a warning.
 
     Args:
         plain: the forward function.
@@ -99,7 +101,7 @@ class GraphedForward:
         return shape.graph
 
     def captured(self, inputs: tuple[Tensor, ...]) -> _Graph | None:
-        """A graph of the call, or None, with a warning, if it cannot be captured."""
+        """A graph of the call; None, with a warning, if there is none, or with other bits."""
         caller, side = torch.cuda.current_stream(), self.side
         own = [torch.empty(one.shape, dtype=one.dtype, device=one.device) for one in inputs]
         for memory, given in zip(own, inputs, strict=True):
@@ -109,11 +111,13 @@ class GraphedForward:
         try:
             # torch.cuda.graph leaves its stream as the current one if the capture fails.
             with ONE_CAPTURE, torch.cuda.stream(side):
-                for _ in range(WARM_UP):
-                    self.plain(*own)
+                expected = [self.plain(*own) for _ in range(WARM_UP)]
                 # Calls of other threads are not part of this capture, and may go on.
                 with torch.cuda.graph(graph, self.pool, side, "thread_local"):
                     outputs = self.plain(*own)
+                graph.replay()
+                if not all(same_bits(outputs, plain) for plain in expected):
+                    raise RuntimeError("its outputs are not those of plain calls")
         except RuntimeError as error:
             self.most = 0
             # The end of a capture that failed raises again, and says less.
@@ -124,3 +128,9 @@ class GraphedForward:
         finally:
             caller.wait_stream(side)
         return _Graph(graph, own, outputs)
+
+
+def same_bits(outputs: list[Tensor], others: list[Tensor]) -> bool:
+    """Whether uint16 tensors are equal. Waits for the GPU."""
+    pairs = zip(outputs, others, strict=True)
+    return all(torch.equal(a.view(torch.int16), b.view(torch.int16)) for a, b in pairs)

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.images import read_rgb
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
-from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.dataset import Frame, evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.readers import open_dataset
@@ -150,5 +148,9 @@ def frames_with_zoe(root: str) -> list[Frame]:
 
 def read(frame: Frame) -> tuple[np.ndarray, np.ndarray]:
     """RGB uint8 [H, W, 3] and pseudo depth uint16 [H, W]."""
+    # Late: an engine without real frames is built without OpenCV and Pillow.
+    from zoerefine.base.files.images import read_rgb
+    from zoerefine.depth.data.cache.decode import read_zoe
+
     assert frame.zoe is not None
     return read_rgb(frame.rgb), read_zoe(frame.zoe)

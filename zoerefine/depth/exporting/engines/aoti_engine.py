@@ -46,6 +46,13 @@ ON_CPU = {
     "cpp.dynamic_threads": True,
 }
 ON_GPU = {"aot_inductor.embed_kernel_binary": True}  # the unpacked files are deleted after loading
+# Of CUDA's headers, one of each package that torch's headers need, with pip's name of the package.
+# The last two do not come with torch. nvcc is not needed: Triton has an assembler of its own.
+CUDA_HEADERS = {
+    "cuda_runtime.h": "nvidia-cuda-runtime",
+    "crt/host_defines.h": "nvidia-cuda-crt",
+    "nv/target": "nvidia-cuda-cccl",
+}
 ANY_PROCESSOR = "cpp.march"  # torch 2.11 and 2.12 do not have it
 OPTIONS = {
     ANY_PROCESSOR: "",  # the compiler takes no further instructions of this machine
@@ -70,16 +77,32 @@ def missing_requirement() -> str:
 
 def missing_for_gpu() -> str:
     """What building for a GPU needs and this machine lacks; "" if nothing."""
-    from torch.utils.cpp_extension import CUDA_HOME
-
     if not find_spec("triton"):
         return "aoti needs Triton: pip install triton"
-    if not CUDA_HOME:
-        return (
-            "aoti for a GPU needs a CUDA toolkit with nvcc, and there is none: install one of "
-            f"CUDA {torch.version.cuda}, and set CUDA_HOME if it is not in /usr/local/cuda"
-        )
-    return ""
+    folders = cuda_include_folders()
+    missing = [
+        name for name in CUDA_HEADERS if not any((folder / name).exists() for folder in folders)
+    ]
+    if not missing:
+        return ""
+    cuda = str(torch.version.cuda)
+    of_pip = Path(torch.__file__).parents[1] / "nvidia" / f"cu{cuda.split('.')[0]}"
+    packages = " ".join(f"'{CUDA_HEADERS[name]}=={cuda}.*'" for name in missing)
+    return (
+        f"aoti for a GPU needs CUDA's headers, and {missing[0]} was not found: set CUDA_HOME to a "
+        f"toolkit of CUDA {cuda}, or to {of_pip} after `pip install {packages}`"
+    )
+
+
+def cuda_include_folders() -> list[Path]:
+    """Where the compiler will look for CUDA's headers."""
+    from torch.utils.cpp_extension import include_paths
+
+    try:
+        given = include_paths("cuda")
+    except OSError:  # it found neither CUDA_HOME nor nvcc nor /usr/local/cuda
+        return []
+    return [Path(folder) for folder in (*given, "/usr/include")]
 
 
 def allowed_for_auto() -> bool:
@@ -192,8 +215,9 @@ def compile_package(program: torch.export.ExportedProgram, options: dict[str, An
 
 
 def first_error(lines: Sequence[str]) -> str:
-    """The first line of a compiler's output that names an error."""
-    return next((line.strip() for line in lines if "error:" in line), lines[-1] if lines else "")
+    """The first line of a compiler's or a linker's output that names an error."""
+    named = (line.strip() for line in lines if "error:" in line or "cannot find" in line)
+    return next(named, lines[-1] if lines else "")
 
 
 def load(bundle: Bundle) -> Forward:
