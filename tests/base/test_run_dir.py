@@ -104,6 +104,12 @@ def test_a_damaged_status_is_one_sentence(tmp_path, text):
         run.status()
 
 
+def test_a_run_of_a_clock_before_1970_is_read(tmp_path):
+    run = RunDir(tmp_path)
+    run.status_file.write_text('{"state": "finished", "started": -3600.5, "ended": -3590}')
+    assert (run.status().state, run.status().started) == ("finished", -3600.5)
+
+
 @pytest.mark.parametrize("data", [b"", b"[]", b"3", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_a_damaged_json_file_of_a_run_is_one_sentence(tmp_path, data):
     run = RunDir(tmp_path)

@@ -169,7 +169,7 @@ class RunDir:
                     raise ValueError(f"{name} is {getattr(status, name)!r}")
             if status.state not in STATES:
                 raise ValueError(f"there is no state {status.state}")
-            if not all(0 <= time_s < LAST_TIME_S for time_s in (status.started, status.ended)):
+            if not all(abs(time_s) < LAST_TIME_S for time_s in (status.started, status.ended)):
                 raise ValueError("a time is out of range")
         except FileNotFoundError:
             return Status("killed", "never started")

@@ -133,7 +133,7 @@ def training_config(args: argparse.Namespace) -> Config:
     trees = [source.read(OWN_KEYS) for source in sources]
     if not args.space:
         trees.insert(0, document.tree.get(SEARCH) or {})
-    return load_config(args.config, [*words, SEARCH, dump_value(combined(trees))])
+    return load_config(document, [*words, SEARCH, dump_value(combined(trees))])
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,6 +1,9 @@
 """Loading configs: typed merge, exact dump, and errors that name the key and its place."""
 
 import math
+import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -130,6 +133,25 @@ def test_a_missing_file_and_a_key_without_a_value_are_named(tmp_path, write):
         load_config(tmp_path / "absent.yaml")
     with pytest.raises(UserError, match=r"'TRAIN\.LR' has no value"):
         load_config(write(""), ["TRAIN.LR"])
+
+
+def test_a_config_that_a_command_prints_is_read_and_one_in_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+
+    def command(words):
+        text = f"{sys.executable} -m zoerefine {words}"
+        return subprocess.run(
+            ["bash", "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+
+    for words in ("train --config pipe.yaml", "search --config pipe.yaml --plan"):
+        done = command(words)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert "pipe.yaml is a pipe: give a file" in done.stderr
+    printed = "--config <(echo 'STUDY: {TRIALS: 7}')"
+    assert "TRIALS: 7" in command(f"config {printed}").stdout
+    searched = command(f"search {printed} --search 'TRAIN.LR=[1e-3, 1e-4]' --plan")
+    assert "2 of 7 trials" in searched.stdout, searched.stderr
 
 
 @pytest.mark.parametrize("words", [[], ["DATA.TEST_SCENES", "[07, 08]", "RUN.NAME", "051"]])

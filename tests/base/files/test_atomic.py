@@ -1,5 +1,6 @@
 """Files are written whole or not at all, even when their writer is killed."""
 
+import os
 import random
 import signal
 import subprocess
@@ -14,10 +15,12 @@ from zoerefine.base.files.atomic import (
     create_ignored_folder,
     digest_file,
     digest_json,
+    read_given_file,
     replacing,
     replacing_folder,
     write_json,
 )
+from zoerefine.base.files.locks import lock
 from zoerefine.lab.launch.git.commands import uncommitted_files
 
 KILLS = kills(3)
@@ -84,3 +87,28 @@ def test_git_ignores_a_created_folder_for_outputs_and_an_existing_one_is_left_al
     with pytest.raises(UserError, match="file/inside cannot be created: Not a directory"):
         (tmp_path / "file").write_text("")
         create_ignored_folder(tmp_path / "file" / "inside")
+
+
+def test_a_shells_pipe_is_read_once_and_a_pipe_in_a_folder_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "link"):
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to("pipe")
+        with pytest.raises(UserError, match=f"{name} is a pipe: give a file"):
+            read_given_file(tmp_path / name, 9)
+    with pytest.raises(UserError, match="pipe is not a regular file"):
+        digest_file(tmp_path / "pipe")
+    with pytest.raises(UserError, match="pipe is a pipe, not a lock file"), lock(tmp_path / "pipe"):
+        pass
+    with pytest.raises(UserError, match="/dev/zero has more than 9 bytes"):
+        read_given_file("/dev/zero", 9)
+    assert read_given_file("/dev/null", 9) == b""
+    reader, writer = os.pipe()
+    given = f"/dev/fd/{reader}"  # what `<(command)` gives
+    late = subprocess.Popen(["bash", "-c", f"sleep 0.2; printf text >&{writer}"], pass_fds=[writer])
+    os.close(writer)
+    assert read_given_file(given, 9) == b"text"
+    late.wait()
+    with pytest.raises(UserError, match="a pipe that gives nothing"):
+        read_given_file(given, 9)
+    os.close(reader)

@@ -221,7 +221,7 @@ def test_a_damaged_bundle_is_refused_before_its_code_is_loaded(bundle, how, mess
         (
             "tensorrt",
             {"TensorRT": ["1.2.3"]},
-            "was built for TensorRT 1.2.3; this machine has TensorRT",
+            "was built for TensorRT 1.2.3; this machine has ",
         ),
         (
             "tensorrt-rtx",
@@ -232,6 +232,11 @@ def test_a_damaged_bundle_is_refused_before_its_code_is_loaded(bundle, how, mess
             "torchscript",
             {"device": ["tpu"]},
             "was built for device tpu; this machine has device c",
+        ),
+        (
+            "torchscript",
+            {"ONNY": ["installed"]},
+            "was built for ONNY; this machine has no ONNY: ",
         ),
     ],
 )

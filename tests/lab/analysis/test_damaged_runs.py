@@ -184,3 +184,13 @@ def test_show_prints_control_characters_as_escapes(runs, capsys):
     out = capsys.readouterr().out
     assert "ab\\x1b[31m" in out and "a\\nb\\u202ec" in out
     assert all(line.isprintable() for line in out.splitlines())
+
+
+def test_pipes_in_the_place_of_digests_and_results_are_not_waited_for(runs, analyze):
+    first, second = runs.add("first"), runs.add("second", seed=1)
+    os.mkfifo(first / "weights.sha256")
+    assert analyze()[0] == 0
+    assert main(["diff", str(first), str(second)]) == 0
+    (second / "results.json").unlink()
+    os.mkfifo(second / "results.json")
+    assert main(["show", str(second)]) in (0, 2)

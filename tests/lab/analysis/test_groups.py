@@ -181,11 +181,13 @@ def test_copies_of_runs_are_left_out_and_named(runs, tmp_path):
         (folder / "weights.sha256").write_text(f"{number % 3:064x}\n")
         shutil.copytree(folder, tmp_path / "backup" / folder.name)
     (tmp_path / "backup" / "s1" / "weights.sha256").write_text("f" * 64)  # by other arithmetic
+    (tmp_path / "backup" / "s2" / "weights.sha256").unlink()
+    (runs.folder / "s3" / "weights.sha256").unlink()
     found = collect([str(runs.folder), str(tmp_path / "backup")])
     assert sorted(run.name for run in found.runs) == ["s0", "s1", "s1", "s2", "s3"]
-    for name in ("s0", "s2", "s3"):
+    for name, same in (("s0", "weights"), ("s2", "metrics"), ("s3", "metrics")):
         reason = found.left_out[str(tmp_path / "backup" / name)]
-        assert f"seed and weights of {runs.folder / name}, and is no further seed" in reason
+        assert f"seed and {same} of {runs.folder / name}, and is no further seed" in reason
     analyze([str(runs.folder), str(tmp_path / "backup")], tmp_path / "report")
     assert "is no further seed" in (tmp_path / "report" / "report.html").read_text()
 

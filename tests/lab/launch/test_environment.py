@@ -44,7 +44,7 @@ def test_a_lock_file_that_cannot_be_installed_leaves_nothing(launch, repository,
 
 
 def test_the_users_pythonpath_comes_after_the_workspace(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", "/their/own")
+    monkeypatch.setenv("PYTHONPATH", ":/their/own:")
     monkeypatch.setenv("PYTHONHOME", "/nonsense")
     monkeypatch.setenv("GIT_DIR", "/another/repository")
     monkeypatch.setenv("THEIR_SETTING", "kept")

@@ -29,7 +29,7 @@ from zoerefine.base.yaml.write import dump_yaml
 
 COMMAND_LINE = "command line"
 T = TypeVar("T")
-Source = str | Path | Mapping[str, Any] | None  # None: the defaults
+Source = str | Path | Mapping[str, Any] | Document | None  # None: the defaults
 Overrides = Sequence[str] | Mapping[str, Any]
 
 
@@ -69,6 +69,8 @@ def resolve_config(source: Source, overrides: Overrides = ()) -> Resolved:
     found = Resolved(defaults())
     if isinstance(source, Mapping):
         _merge(found, Document(source, {}, "config"))
+    elif isinstance(source, Document):
+        _merge(found, source)
     elif source is not None:
         _merge(found, read_yaml(config_file(source)))
     for document in _documents(overrides):

@@ -201,9 +201,34 @@ def read_regular_file(path: str | Path, max_bytes: int) -> bytes:
         return file.read(status.st_size)
 
 
+def read_given_file(path: str | Path, max_bytes: int) -> bytes:
+    """The bytes of a file that a user names, or of a pipe that the shell opened: `<(command)`.
+
+    Raises `OSError` where it cannot be opened, and `UserError` for a larger one, for a pipe in a
+    folder, which may never have a writer, and for a pipe that gives nothing: it was read before.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        is_pipe = stat.S_ISFIFO(status.st_mode)
+        # That of a shell is a link to `pipe:[4711]`, which is in no folder.
+        if is_pipe and os.path.exists(os.path.realpath(path)):
+            raise UserError(f"{path} is a pipe: give a file")
+        os.set_blocking(file.fileno(), True)
+        if status.st_size > max_bytes:
+            raise UserError(f"{path} has {status.st_size} bytes; up to {max_bytes} are read")
+        data = file.read() if stat.S_ISREG(status.st_mode) else file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise UserError(f"{path} has more than {max_bytes} bytes")
+    if is_pipe and not data:
+        raise UserError(f"{path} is a pipe that gives nothing: give a file")
+    return data
+
+
 def digest_file(path: str | Path) -> str:
-    """SHA-256 of a file's bytes, in hex."""
-    with open(path, "rb") as file:
+    """SHA-256 of a file's bytes, in hex. Raises `UserError` for a pipe, which is not waited for."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise UserError(f"{path} is not a regular file")
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

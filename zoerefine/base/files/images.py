@@ -136,6 +136,8 @@ class OrientationWarning:
 
 def picture_size(path: Path) -> tuple[int, int] | None:
     """Width and height as stored, from a file's header alone; None where there is none."""
+    if not path.is_file():  # a pipe would be waited for
+        return None
     try:
         with Image.open(path) as image:
             return image.size

@@ -56,7 +56,7 @@ def try_lock(path: Path, make_folder: bool = True) -> Iterator[int | None]:
 def is_locked(path: Path) -> bool:
     """Whether a process holds a lock. Takes no lock and writes nothing."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
@@ -86,6 +86,8 @@ def _open(path: Path, make_folder: bool) -> int:
     try:
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_fifo():
+            raise UserError(f"{path} is a pipe, not a lock file: remove it")
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not make_folder:

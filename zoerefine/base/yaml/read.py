@@ -18,6 +18,8 @@ import yaml
 from yaml import events
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import read_given_file
+from zoerefine.base.run_dir import LARGEST_DOCUMENT
 
 DEEPEST = 50  # levels of nesting
 MOST_VALUES = 100_000  # in a document, with every alias expanded
@@ -110,7 +112,7 @@ def load_yaml(text: str) -> Any:
 def read_yaml(path: str | Path) -> Document:
     """A YAML file that holds a mapping, or nothing. Raises `UserError`, naming the file."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_given_file(path, LARGEST_DOCUMENT).decode()
     except FileNotFoundError:
         raise UserError(f"no config file {path}: give an existing YAML file") from None
     except (OSError, ValueError) as error:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import write_json
+from zoerefine.base.files.atomic import read_given_file, write_json
+from zoerefine.base.run_dir import LARGEST_DOCUMENT
 
 PARTS = ("train", "val", "test")
 
@@ -75,7 +76,7 @@ def read_split(path: Path, scenes: Sequence[str] = ()) -> Split:
     scene.
     """
     try:
-        parts = json.loads(path.read_text(encoding="utf-8"))
+        parts = json.loads(read_given_file(path, LARGEST_DOCUMENT))
         lists = [[str(name) for name in parts[part]] for part in PARTS]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(

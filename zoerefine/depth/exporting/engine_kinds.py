@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # kinds that run without torch import this module
 
     from zoerefine.depth.exporting.source import ExportSource
 
-NOT_INSTALLED = "not installed"
+INSTALLED, NOT_INSTALLED = "installed", "not installed"
 BROKEN = "installed but broken"
 
 # RGB uint8 [B, H, W, 3] and pseudo depth uint16 [B, H, W] to the outputs, uint16 [B, H, W] each:
@@ -157,9 +157,13 @@ def check_requirements(
     unmet = unmet_requirements(requirements, facts)
     if not unmet:
         return
-    required = ", ".join(f"{name} {' or '.join(requirements[name])}" for name in unmet)
-    found = ", ".join(f"{name} {facts.get(name, NOT_INSTALLED)}" for name in unmet)
-    unusable = NOT_INSTALLED in found or BROKEN in found
+    required = ", ".join(
+        name if requirements[name] == [INSTALLED] else f"{name} {' or '.join(requirements[name])}"
+        for name in unmet
+    )
+    has = {name: facts.get(name, NOT_INSTALLED) for name in unmet}
+    found = ", ".join(f"no {n}" if x == NOT_INSTALLED else f"{n} {x}" for n, x in has.items())
+    unusable = NOT_INSTALLED in has.values() or BROKEN in found
     install = f"{kind.INSTALL}, or " if kind.INSTALL and unusable else ""
     raise UserError(
         f"{path} was built for {required}; this machine has {found}: {install}build the right "

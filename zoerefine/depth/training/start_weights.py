@@ -14,6 +14,7 @@ from torch import Tensor
 
 from zoerefine.base.config import Config, load_config
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.model import RefinerNetwork
 from zoerefine.depth.model.refiner import CALIBRATED
@@ -128,6 +129,7 @@ def load_start_weights(refiner: RefinerNetwork, start: StartWeights) -> None:
 
 
 FIRST_LAYER = "conv1.weight"
+LARGEST_FILE = 2**36  # bytes
 
 
 def load_pretrained(refiner: RefinerNetwork, path: Path) -> str:
@@ -170,7 +172,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], str]:
     Raises `UserError` where the file cannot be read as such.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular_file(path, LARGEST_FILE)
         digest = hashlib.sha256(data).hexdigest()
         if path.suffix == ".safetensors":
             return load(data), digest

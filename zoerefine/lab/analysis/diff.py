@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError, damage
+from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.registries import METRICS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.analysis.group_names import group_names, shortened
@@ -20,6 +22,7 @@ from zoerefine.lab.runs.record import Run, differing_keys
 FACTS = ("commit", "dirty_digest", "dataset_digest", "cache_digest", "environment_digest",
          "python", "torch", "host", "seed")  # fmt: skip
 LABEL = 36  # characters of a run's label
+MOST_BYTES = 10_000  # of a file of digests
 MOST_FILES = 20  # that are named
 HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
@@ -162,7 +165,9 @@ def weights(a: str | None, b: str | None) -> list[str]:
 def weights_digest(run: Run) -> str | None:
     """The digest of the best weights; None where there are none."""
     path = RunDir(Path(run.path)).weights_digest_file
-    return path.read_text().strip() if path.exists() else None
+    with suppress(UserError, OSError):
+        return read_regular_file(path, MOST_BYTES).decode(errors="replace").strip()
+    return None
 
 
 def left_files(a: Run, different: Mapping[str, tuple[Any, Any]]) -> list[str]:

@@ -7,13 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.files.locks import is_locked
-from zoerefine.base.run_dir import RunDir
+from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm
 from zoerefine.lab.listing.row import DAMAGED, RUNNING, RunRow
 from zoerefine.lab.runs.find import named_paths, runs_at, study_of
 from zoerefine.lab.runs.record import read_document, read_tree
 
+MOST_BYTES = 10_000  # of a list of digests
 LATEST = "latest"  # our link to the run of a name that was started last
 # The keys of a config that name weights to start from, with their fact in provenance.json.
 WEIGHTS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
@@ -82,8 +84,9 @@ class Protection:
 
     def _is_used(self, path: Path) -> bool:
         names = {str(path)}
-        with suppress(OSError, UnicodeError):
-            names |= set(RunDir(path).weights_digest_file.read_text()[:1000].split())
+        with suppress(OSError, UnicodeError, UserError):
+            file = RunDir(path).weights_digest_file
+            names |= set(read_regular_file(file, MOST_BYTES).decode().split())
         return any(self.users.get(name, set()) - {path} for name in names)
 
     def now(self, row: RunRow) -> str:
@@ -103,10 +106,12 @@ def weights_of(user: Path) -> set[str]:
     run = RunDir(user)
     facts = read_document(run, run.provenance_file)
     found = [facts[fact] for *_, fact in WEIGHTS if isinstance(facts.get(fact), dict)]
-    if run.config_file.exists() and NAMES_WEIGHTS.search(run.config_file.read_text("utf-8")):
-        groups = read_tree(run.config_file)
-        found += [{"path": groups[g].get(key)} for g, key, _ in WEIGHTS
-                  if isinstance(groups.get(g), dict)]  # fmt: skip
+    if run.config_file.exists():
+        require_file(run.config_file)
+        if NAMES_WEIGHTS.search(run.config_file.read_text("utf-8")):
+            groups = read_tree(run.config_file)
+            found += [{"path": groups[g].get(key)} for g, key, _ in WEIGHTS
+                      if isinstance(groups.get(g), dict)]  # fmt: skip
     paths = {one for weights in found if isinstance(one := weights.get("path"), str) and one}
     digests = {one for weights in found if isinstance(one := weights.get("sha256"), str)}
     return digests.union(*map(with_folders_around, paths))

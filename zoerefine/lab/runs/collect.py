@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError, damage, one_line
+from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.cache import RunCache, as_entry, as_json, found_in
@@ -146,36 +147,54 @@ def without_copies(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
     """The runs without copies of others, such as backups, which are no further seeds.
 
     Runs are one sample if commit, config and seed are the same, and the trained weights are; of
-    scripts of other repositories all metrics.
+    scripts of other repositories, and where a copy lacks the digest of its weights, all results.
     """
     alike: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         alike.setdefault((run.is_foreign, run.commit, run.group, run.seed), []).append(run)
     left_out: dict[str, str] = {}
     for some in alike.values():
-        firsts: dict[str, Run] = {}
+        by_weights: dict[str, Run] = {}
+        by_values: dict[str, Run] = {}
+        without_weights: dict[str, Run] = {}
         for run in some if len(some) > 1 else ():
-            result = result_of(run)
-            first = firsts.setdefault(result, run)
-            if result and first is not run:
-                same = "metrics" if run.is_foreign else "weights"
+            weights, values = weights_of(run), values_of(run)
+            first, same = by_weights.get(weights), "weights"
+            if first is None:
+                first, same = (without_weights if weights else by_values).get(values), "metrics"
+            if first is not None:
                 left_out[run.path] = (
                     f"has the commit, config, seed and {same} of {first.path}, and is no further "
                     "seed"
                 )
+                continue
+            if weights:
+                by_weights[weights] = run
+            if values and (weights or run.is_foreign):
+                by_values[values] = run
+            elif values:
+                without_weights[values] = run
     return [run for run in runs if run.path not in left_out], left_out
 
 
-def result_of(run: Run) -> str:
-    """A text that only copies of a run share; empty where the run has no result yet."""
+def weights_of(run: Run) -> str:
+    """The digests of a run's trained weights; empty where it has none."""
     if run.is_foreign:
-        curves = {name: vars(curve) for name, curve in run.curves.items()}
-        # A tracker does not record what was launched, so nothing says that two runs are one.
-        launched = "module" in run.provenance
-        return json.dumps([run.finals, curves]) if run.finals and launched else ""
-    with suppress(OSError, ValueError):
-        return RunDir(Path(run.path)).weights_digest_file.read_text()[:MOST_CHARACTERS].strip()
+        return ""
+    with suppress(OSError, ValueError, UserError):
+        file = RunDir(Path(run.path)).weights_digest_file
+        return read_regular_file(file, MOST_CHARACTERS).decode().strip()
     return ""
+
+
+def values_of(run: Run) -> str:
+    """A text that only copies of a run share; empty where the run has no result yet."""
+    if not run.is_foreign:
+        return json.dumps([run.results, run.curve and vars(run.curve)]) if run.results else ""
+    curves = {name: vars(curve) for name, curve in run.curves.items()}
+    # A tracker does not record what was launched, but its copies keep the id or the folder's name.
+    name = "" if "module" in run.provenance else Path(run.path).name
+    return json.dumps([name, run.finals, curves]) if run.finals else ""
 
 
 def filter_fields(run: Run) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 
@@ -75,6 +76,18 @@ def test_runs_of_all_trackers_stand_in_one_table(logged, tmp_path):
     analyze(places, tmp_path, metrics=["val_acc"], maximize=True)
     rows = table(tmp_path)
     assert [row["run"] for row in rows] == len(WAYS) * [run.name for run in LOGGED]
+
+
+@pytest.mark.parametrize("way", TRACKERS)
+def test_a_copy_of_a_store_holds_no_further_seeds(way, logged, tmp_path):
+    place, copy = logged(way), tmp_path / logged(way).name
+    if place.is_dir():
+        shutil.copytree(place, copy, symlinks=True)
+    else:
+        shutil.copy(place, copy)
+    found = collect([str(place), str(copy)])
+    assert len(found.runs) == len(LOGGED)
+    assert sum("no further seed" in reason for reason in found.left_out.values()) == len(LOGGED)
 
 
 def test_the_cache_gives_the_same_runs(logged, tmp_path):

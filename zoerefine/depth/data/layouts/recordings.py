@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import read_given_file
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame
 from zoerefine.depth.data.depth_codec import DepthEncoding
 
@@ -22,7 +23,7 @@ def read_text(path: Path) -> str:
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise UserError(f"{path} has {size} bytes, more than {MAX_BYTES}: split the data set")
-        data = path.read_bytes()
+        data = read_given_file(path, MAX_BYTES)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

@@ -27,6 +27,7 @@ import cv2
 import numpy as np
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.depth.data.cache.decode import resize_rgb
@@ -43,6 +44,7 @@ SUFFIXES = ".json", ".yaml"
 FOCAL = "focal"  # the key that may be left out
 UNITS = ("m", "mm", "1/m", "relative")
 LEAST_INVERSE = 1 / 255  # of 1/m: farther depth does not fit into a file
+LARGEST_FILE = 2**31  # bytes, as Protocol Buffers have it
 MOST_PIXELS = 8192  # of a side
 MOST = 1e6  # of a mean or standard deviation; NaN is not below it either
 
@@ -104,7 +106,7 @@ def load_onnx(name: str) -> DepthNetwork:
         raise relative_depth(name, description.name)
     try:
         # From bytes: the digest covers everything that is loaded, since bytes have no other files.
-        data = path.read_bytes()
+        data = read_regular_file(path, LARGEST_FILE)
         session = onnxruntime.InferenceSession(
             data, session_options(onnxruntime), providers=["CPUExecutionProvider"]
         )

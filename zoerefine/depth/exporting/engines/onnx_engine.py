@@ -13,7 +13,13 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import threads_of_a_call
 from zoerefine.base.progress import say
 from zoerefine.depth.exporting.bundle.containers import ONNX
-from zoerefine.depth.exporting.engine_kinds import NOT_INSTALLED, ArrayForward, BuiltEngine, Bundle
+from zoerefine.depth.exporting.engine_kinds import (
+    INSTALLED,
+    NOT_INSTALLED,
+    ArrayForward,
+    BuiltEngine,
+    Bundle,
+)
 
 if TYPE_CHECKING:
     from zoerefine.depth.exporting.source import ExportSource
@@ -52,7 +58,7 @@ def allowed_for_auto() -> bool:
 
 def machine_facts() -> dict[str, str]:
     """Whether ONNX Runtime is installed. Any newer one reads the file, too."""
-    return {"ONNX Runtime": "installed" if find_spec("onnxruntime") else NOT_INSTALLED}
+    return {"ONNX Runtime": INSTALLED if find_spec("onnxruntime") else NOT_INSTALLED}
 
 
 def build(source: "ExportSource", precision: str) -> BuiltEngine:
@@ -61,7 +67,7 @@ def build(source: "ExportSource", precision: str) -> BuiltEngine:
 
     return BuiltEngine(
         shipped_to_onnx(source.core(precision), source),
-        requirements={"ONNX Runtime": ["installed"]},
+        requirements={"ONNX Runtime": [INSTALLED]},
         has_confidence=source.has_confidence,
     )
 

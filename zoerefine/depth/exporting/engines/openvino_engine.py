@@ -21,7 +21,13 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.machine.device import has_bf16
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.exporting.bundle.containers import OPENVINO, new_archive
-from zoerefine.depth.exporting.engine_kinds import NOT_INSTALLED, BuiltEngine, Bundle, Forward
+from zoerefine.depth.exporting.engine_kinds import (
+    INSTALLED,
+    NOT_INSTALLED,
+    BuiltEngine,
+    Bundle,
+    Forward,
+)
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 from zoerefine.depth.exporting.precision import LARGEST_CODE, SMALLEST_CODE
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing
@@ -54,7 +60,7 @@ def allowed_for_auto() -> bool:
 
 def machine_facts() -> dict[str, str]:
     """Whether OpenVINO is installed. Its version does not matter: newer ones read older IR."""
-    return {"OpenVINO": "installed" if find_spec("openvino") else NOT_INSTALLED}
+    return {"OpenVINO": INSTALLED if find_spec("openvino") else NOT_INSTALLED}
 
 
 def build(source: ExportSource, precision: str) -> BuiltEngine:
@@ -77,7 +83,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
         files = {XML: xml.read_bytes(), WEIGHTS: xml.with_suffix(".bin").read_bytes()}
     return BuiltEngine(
         new_archive(files),
-        requirements={"OpenVINO": ["installed"]},
+        requirements={"OpenVINO": [INSTALLED]},
         has_confidence=source.has_confidence,
     )
 

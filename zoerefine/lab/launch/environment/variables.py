@@ -120,5 +120,9 @@ def import_folders(workspace: Path) -> list[Path]:
 
 
 def python_path(environment: Mapping[str, str], *folders: Path) -> str:
-    """A PYTHONPATH with some folders before those of an environment."""
-    return os.pathsep.join(filter(None, [*map(str, folders), environment.get("PYTHONPATH", "")]))
+    """A PYTHONPATH with some folders before those of an environment.
+
+    An empty part (`PYTHONPATH=:/x`) would be the job's working directory, which nobody meant.
+    """
+    given = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([*map(str, folders), *filter(None, given)])

@@ -12,6 +12,8 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from zoerefine.base.errors import UserError
+from zoerefine.base.run_dir import require_file
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.pattern import MetricPattern
 from zoerefine.lab.runs.metrics.series import STEP_NAMES, Kind, MetricLog, as_number, parse_number
@@ -265,9 +267,12 @@ class TrainerStateLog(MetricLog):
 def read_results(path: Path) -> tuple[dict[str, float], str]:
     """Every number in a results.json by its name, and why the file cannot be read, if so."""
     try:
+        require_file(path)
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return {}, ""
+    except UserError:
+        return {}, "it is not a regular file of a usual size"
     except OSError as error:
         return {}, f"it cannot be read: {error.strerror}"
     document = parse_object(text)
