@@ -34,6 +34,7 @@ ATTEMPT = "ZOEREFINE_ATTEMPT"
 MAX_NAME_BYTES = 120
 LAST_TIME_S = 1e11  # seconds since the epoch, in the year 5138
 LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json
+LARGEST_DIGESTS = 10_000  # bytes of a file of digests, such as weights.sha256
 NODE_FOLDER = re.compile(r"node-\d+")  # of another node of the run's job
 REPORT_FILE = "collected.json"  # in the folder of every report of `zoerefine analyze`
 ENGINE = "engine"  # the folder of engine bundles

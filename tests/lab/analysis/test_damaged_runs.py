@@ -191,6 +191,7 @@ def test_pipes_in_the_place_of_digests_and_results_are_not_waited_for(runs, anal
     os.mkfifo(first / "weights.sha256")
     assert analyze()[0] == 0
     assert main(["diff", str(first), str(second)]) == 0
+    assert main(["show", str(first)]) == 2
     (second / "results.json").unlink()
     os.mkfifo(second / "results.json")
     assert main(["show", str(second)]) in (0, 2)

@@ -20,10 +20,8 @@ from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import read_regular_file, replacing, write_text
 from zoerefine.base.progress import say
-from zoerefine.base.run_dir import RunDir
+from zoerefine.base.run_dir import LARGEST_DIGESTS, RunDir
 from zoerefine.depth.model import RefinerNetwork, build_refiner
-
-MOST_BYTES = 10_000  # of a file of digests
 
 
 class CheckpointWriter:
@@ -114,7 +112,7 @@ def load_best(run: RunDir, refiner: nn.Module) -> None:
     path = run.checkpoints / "best.safetensors"
     try:
         weights = load_file(path)
-        recorded = read_regular_file(run.weights_digest_file, MOST_BYTES).decode().split()
+        recorded = read_regular_file(run.weights_digest_file, LARGEST_DIGESTS).decode().split()
     except FileNotFoundError:
         raise UserError(f"{run.path} has no trained weights: train it first") from None
     except SafetensorError as error:

@@ -10,7 +10,7 @@ from typing import Any
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.registries import METRICS
-from zoerefine.base.run_dir import RunDir
+from zoerefine.base.run_dir import LARGEST_DIGESTS, RunDir
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.launch.git.commands import git
 from zoerefine.lab.launch.git.settings import GitError
@@ -22,7 +22,6 @@ from zoerefine.lab.runs.record import Run, differing_keys
 FACTS = ("commit", "dirty_digest", "dataset_digest", "cache_digest", "environment_digest",
          "python", "torch", "host", "seed")  # fmt: skip
 LABEL = 36  # characters of a run's label
-MOST_BYTES = 10_000  # of a file of digests
 MOST_FILES = 20  # that are named
 HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
@@ -166,7 +165,7 @@ def weights_digest(run: Run) -> str | None:
     """The digest of the best weights; None where there are none."""
     path = RunDir(Path(run.path)).weights_digest_file
     with suppress(UserError, OSError):
-        return read_regular_file(path, MOST_BYTES).decode(errors="replace").strip()
+        return read_regular_file(path, LARGEST_DIGESTS).decode(errors="replace").strip()
     return None
 
 

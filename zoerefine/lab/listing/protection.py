@@ -9,13 +9,12 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.files.locks import is_locked
-from zoerefine.base.run_dir import RunDir, require_file
+from zoerefine.base.run_dir import LARGEST_DIGESTS, RunDir, require_file
 from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm
 from zoerefine.lab.listing.row import DAMAGED, RUNNING, RunRow
 from zoerefine.lab.runs.find import named_paths, runs_at, study_of
 from zoerefine.lab.runs.record import read_document, read_tree
 
-MOST_BYTES = 10_000  # of a list of digests
 LATEST = "latest"  # our link to the run of a name that was started last
 # The keys of a config that name weights to start from, with their fact in provenance.json.
 WEIGHTS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
@@ -86,7 +85,7 @@ class Protection:
         names = {str(path)}
         with suppress(OSError, UnicodeError, UserError):
             file = RunDir(path).weights_digest_file
-            names |= set(read_regular_file(file, MOST_BYTES).decode().split())
+            names |= set(read_regular_file(file, LARGEST_DIGESTS).decode().split())
         return any(self.users.get(name, set()) - {path} for name in names)
 
     def now(self, row: RunRow) -> str:
