@@ -186,13 +186,18 @@ def bytes_on_disk(folder: str | Path) -> int:
     return total
 
 
+def at_once(path: str, flags: int) -> int:
+    """An opener for `open` that does not wait for the writer of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def read_regular_file(path: str | Path, max_bytes: int) -> bytes:
     """The bytes of a regular file of a limited size. A pipe is not waited for.
 
     Raises `OSError` where it cannot be opened, and `UserError` for another kind of file or a larger
     one: of the file that is read, whatever another program puts in its place meanwhile.
     """
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+    with open(path, "rb", opener=at_once) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise UserError(f"{path} is not a regular file")
@@ -207,7 +212,7 @@ def read_given_file(path: str | Path, max_bytes: int) -> bytes:
     Raises `OSError` where it cannot be opened, and `UserError` for a larger one, for a pipe in a
     folder, which may never have a writer, and for a pipe that gives nothing: it was read before.
     """
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+    with open(path, "rb", opener=at_once) as file:
         status = os.fstat(file.fileno())
         is_pipe = stat.S_ISFIFO(status.st_mode)
         # That of a shell is a link to `pipe:[4711]`, which is in no folder.
@@ -226,7 +231,7 @@ def read_given_file(path: str | Path, max_bytes: int) -> bytes:
 
 def digest_file(path: str | Path) -> str:
     """SHA-256 of a file's bytes, in hex. Raises `UserError` for a pipe, which is not waited for."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+    with open(path, "rb", opener=at_once) as file:
         if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             raise UserError(f"{path} is not a regular file")
         return hashlib.file_digest(file, "sha256").hexdigest()

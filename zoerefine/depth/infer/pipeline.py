@@ -29,6 +29,7 @@ from zoerefine.base.machine.memory import aligned_stack, free_memory
 from zoerefine.base.progress import Progress, bar
 from zoerefine.base.threads import produced_ahead, submitted_ahead
 from zoerefine.depth.exporting.bundle.bundle import Engine
+from zoerefine.depth.exporting.engine import on_gpu
 from zoerefine.depth.infer.inference import ClipFilter, FrameInWork, Inference, InferenceSummary
 from zoerefine.depth.infer.pseudo import NetworkDepth
 from zoerefine.depth.infer.read_ahead import (
@@ -68,7 +69,7 @@ class EngineThreads:
         if outputs > 1:
             engine.require_confidence()
         self.ring: PinnedRing | None = None
-        if str(engine.device).startswith("cuda"):
+        if on_gpu(engine.device):
             from zoerefine.depth.infer import tensors
 
             self.ring = tensors.PinnedRing(engine, self.ahead + 1)
