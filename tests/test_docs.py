@@ -208,6 +208,8 @@ def test_the_page_of_deleting_names_options_that_exist():
          "{:.2f}x"),
         ("results.md", "engine-quick-2026-11-22", "192x256 batch 1 torchscript bf16: against eager",
          "{:.2f}x"),
+        ("results.md", "analyze-2026-11-25", "10000 runs, without the cache file",
+         "in {:.1f} s and"),
         ("results.md", "launch-2026-11-23", "mlflow run", "`mlflow run` takes {:.2f} s"),
         ("results.md", "rooms-2026-11-22", "rooms with a coverage of the 90% band of 0.85 to 0.95",
          "{:.0%} of the single rooms"),

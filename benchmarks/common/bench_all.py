@@ -18,7 +18,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(FOLDER))
 
-from common.machine import BUSY_LOAD, load_average  # noqa: E402
+from common.machine import BUSY_LOAD, load_average, of_installed_commands  # noqa: E402
 from common.report import spread_of, verdict  # noqa: E402
 
 HISTORY, TABLE = FOLDER / "results" / "history.jsonl", FOLDER / "RESULTS.md"
@@ -48,7 +48,8 @@ def run(name: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "rows.json"
         words = [sys.executable, str(FOLDER / f"{name}.py"), "--quick", "--json", str(found)]
-        if subprocess.run(words, check=False).returncode:
+        env = of_installed_commands(Path(tempfile.gettempdir()) / "zoerefine-bytecode")
+        if subprocess.run(words, env=env, check=False).returncode:
             return False
         with open(HISTORY, "a") as file:
             file.writelines(json.dumps(one) + "\n" for one in figures(name, found.read_text()))

@@ -31,7 +31,7 @@ from zoerefine.depth.data.cache.cache import (
 )
 from zoerefine.depth.data.cache.packer import record_digest
 
-BACKGROUND_BYTES_PER_S = 2**27  # takes about a quarter of a core
+BYTES_PER_S_A_CORE, MOST_BYTES_PER_S = 2**25, 2**27
 SHORTEST_PAUSE_S = 0.02
 LOWEST_PRIORITY = 19
 NAMES_SHOWN = 5
@@ -139,8 +139,8 @@ class BackgroundVerification:
     On each machine only the first process of a job verifies, and all of them stop together.
     """
 
-    def __init__(self, cache: Cache, bytes_per_s: float = BACKGROUND_BYTES_PER_S) -> None:
-        self.cache, self.bytes_per_s = cache, bytes_per_s
+    def __init__(self, cache: Cache, bytes_per_s: float | None = None) -> None:
+        self.cache, self.bytes_per_s = cache, bytes_per_s or background_rate()
         self._error: Exception | None = None
         self._stopped, self._hurried = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="verification", daemon=True)
@@ -210,6 +210,11 @@ class BackgroundVerification:
             pause_s = start + planned_s - time.monotonic()
             if pause_s > SHORTEST_PAUSE_S:
                 self._hurried.wait(pause_s)
+
+
+def background_rate() -> float:
+    """Bytes a second: about a quarter of one core, less where a training has few cores."""
+    return min(BYTES_PER_S_A_CORE * usable_cores(), MOST_BYTES_PER_S)
 
 
 def file_identity(cache: Cache) -> tuple[int, ...]:
