@@ -195,6 +195,8 @@ UNIT = HEADER + ",depth_unit_m"
         ((HEADER.replace("pseudo", "zoe"), LINE), "has no column pseudo"),
         ((HEADER + ",speed", LINE + "," + "9" * 5000), "line 2: speed must be whole m/s"),
         ((HEADER + ",rgb", LINE + ",a.png"), "line 1 has two columns 'rgb'"),
+        ((HEADER + ", scene", LINE + ",s"), "line 1 has a column ' scene': write 'scene'"),
+        ((HEADER + ",Depth_Unit_m", LINE + ",1"), "'Depth_Unit_m': write 'depth_unit_m'"),
         ((HEADER.replace(",", ";"), LINE), "has no column .*; separate columns by commas"),
         ((HEADER, LINE + "x" * 200_000), r"line 2 is no CSV \(field larger than"),
         ((HEADER + "x" * 200_000, LINE), r"line 1 is no CSV \(field larger than"),

@@ -57,6 +57,7 @@ def lines_of(depths, points=5, factor=0.8, seed=0):
         (["a,1,2,0"], "line 2: metres must be above 0"),
         (["a,1,2,2500"], "at most 1000, got 2500; centimetres and millimetres are not converted"),
         ([], "has no measurements"),
+        (["a,1,2,1", "a,10,20,2,5"], "line 3 has more values than columns"),
     ],
 )
 def test_a_fault_is_one_line(tmp_path, lines, words):
@@ -69,6 +70,19 @@ def test_a_fault_is_one_line(tmp_path, lines, words):
 def test_a_missing_column_is_named(tmp_path):
     with pytest.raises(UserError, match="line 1 has no column frame, metres"):
         read_measured(file_of(tmp_path, "1,2", head="x,y"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("metres", "line 1 has two columns 'metres': remove one"),
+        (" along", "line 1 has a column ' along': write 'along'"),
+        ("X2", "line 1 has a column 'X2': write 'x2'"),
+    ],
+)
+def test_a_column_that_is_doubled_or_spelt_otherwise_is_refused(tmp_path, columns, words):
+    with pytest.raises(UserError, match=words):
+        read_measured(file_of(tmp_path, "a,1,2,1,3", head=f"{HEAD},{columns}"))
 
 
 @pytest.mark.parametrize("second", ["3,", "3,x", "1,2"])

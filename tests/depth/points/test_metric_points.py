@@ -66,6 +66,7 @@ def test_a_picture_without_a_file_has_no_points(tmp_path):
         ("x,y,metres\n1,2,1\n10,5,20,5,2,31\n", "line 3 has more values than columns"),
         ("x,y,metres,x\n1,2,1,3\n", "line 1 has two columns 'x'"),
         ("x,sigma,y,metres,sigma\n1,2,1,3\n", "line 1 has two columns 'sigma'"),
+        ("x,y,metres, sigma\n1,2,1,3\n", "line 1 has a column ' sigma': write 'sigma'"),
         ("x,y,metres,sigma\n1,2,1,-1\n", "line 2: sigma must be from 0 to 1000 metres"),
         ("x,y,metres,sigma\n1,2,1,1e300\n", "line 2: sigma must be from 0 to 1000 metres"),
         ("x,y,metres," + "a" * 200_000 + "\n1,2,1,1\n", "is no CSV (field larger than"),

@@ -89,6 +89,18 @@ def test_permutation_p_agrees_with_brute_force(ours, theirs):
     assert permutation_p(ours, theirs) == pytest.approx(np.mean(found))
 
 
+@pytest.mark.parametrize("unit", [1e-90, 1e-14, 1e4 / 3, 1e8 / 7, 1e90])
+@given(SCORES, SCORES)
+def test_the_unit_of_a_metric_changes_no_conclusion(unit, ours, theirs):
+    ours, theirs = ours + 60.1, theirs + 60.1
+    scaled = unit * ours, unit * theirs
+    assert permutation_p(*scaled) == pytest.approx(permutation_p(ours, theirs))
+    assert difference_interval(*scaled) == pytest.approx(
+        [unit * bound for bound in difference_interval(ours, theirs)], rel=1e-6, abs=1e-9 * unit
+    )
+    assert sign_flip_p(unit * ours - unit * 50) == pytest.approx(sign_flip_p(ours - 50))
+
+
 def test_permutation_p_by_hand_and_of_many_runs():
     # Of the C(6, 3) = 20 assignments, two are as far apart as the real one.
     assert permutation_p(np.array([1.0, 2, 3]), np.array([7.0, 8, 9])) == pytest.approx(2 / 20)

@@ -18,7 +18,7 @@ from pathlib import Path
 from zoerefine.base import errors
 from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import write_text
-from zoerefine.depth.data.layouts.recordings import read_text
+from zoerefine.depth.data.layouts.recordings import read_text, refuse_misspelt
 from zoerefine.depth.data.metric_points import FARTHEST_POINT_M
 
 NEEDED, SECOND, ALONG = ("frame", "x", "y", "metres"), ("x2", "y2"), "along"
@@ -79,14 +79,23 @@ class MeasuredFile:
         """
         if not path.exists():
             return cls(path, list(NEEDED), [], [])
-        reader = csv.DictReader(io.StringIO(read_text(path), newline=""), restkey="")
+        reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
         try:
             columns = list(reader.fieldnames or ())
             missing = [name for name in NEEDED if name not in columns]
             if missing:
                 raise UserError(f"{path} line 1 has no column {', '.join(missing)}")
+            twice = [name for name in columns if columns.count(name) > 1]
+            if twice:
+                raise UserError(f"{path} line 1 has two columns {twice[0]!r}: remove one")
+            refuse_misspelt(path, columns, (*NEEDED, *SECOND, ALONG))
             rows, lines = [], []
             for row in reader:
+                if None in row:
+                    raise UserError(
+                        f"{path} line {reader.line_num} has more values than columns: write a "
+                        "decimal point, not a comma"
+                    )
                 rows.append({name: row[name] or "" for name in columns})
                 lines.append(measured(row, f"{path} line {reader.line_num}"))
         except csv.Error as error:

@@ -23,12 +23,13 @@ from zoerefine.base.files.atomic import replacing
 from zoerefine.base.files.images import read_values
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame, Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import MILLIMETRES, DepthEncoding
-from zoerefine.depth.data.layouts.recordings import read_text
+from zoerefine.depth.data.layouts.recordings import read_text, refuse_misspelt
 
 MARK = "frames.csv"
 NEEDED = {"clip", "rgb", "depth", "pseudo"}
 SPEED_DIGITS = 6
 INTRINSICS = ("fx", "fy", "cx", "cy")
+OPTIONAL = {"objects", "points", "scene", "classes", "speed", "depth_unit_m", *INTRINSICS}
 
 Row = dict[str, str]
 
@@ -115,6 +116,7 @@ def _check_columns(path: Path, columns: Sequence[str]) -> None:
     twice = sorted({name for name in columns if list(columns).count(name) > 1})
     if twice:
         raise UserError(f"{path} line 1 has two columns {twice[0]!r}: remove one")
+    refuse_misspelt(path, columns, NEEDED | OPTIONAL)
 
 
 def _encoding(root: Path, units: Mapping[str, int], frames: list[Frame]) -> DepthEncoding:

@@ -25,6 +25,7 @@ ENOUGH_RUNS = 3  # with fewer, there is no interval and no conclusion
 EXACT_PERMUTATIONS = 20_000  # with more, RANDOM_PERMUTATIONS of them are drawn
 RANDOM_PERMUTATIONS = 10_000
 ENOUGH_SCENES = 6  # with fewer, the smallest p by scene is above ALPHA
+ROUNDING = 1e-12  # of the largest value: what sums in another order may differ by
 ANGLES = 20_001  # steps of the numerical integral in `t_quantile`
 
 
@@ -57,7 +58,8 @@ def difference_interval(ours: Array, theirs: Array) -> tuple[float, float] | Non
     difference, total = estimate(ours) - estimate(theirs), sum(parts)
     if total == 0:
         return difference, difference
-    freedom = total**2 / (parts[0] ** 2 / (len(ours) - 1) + parts[1] ** 2 / (len(theirs) - 1))
+    shares = parts[0] / total, parts[1] / total  # squares of the parts may overflow
+    freedom = 1 / (shares[0] ** 2 / (len(ours) - 1) + shares[1] ** 2 / (len(theirs) - 1))
     half = t_quantile(freedom) * sqrt(total)
     return difference - half, difference + half
 
@@ -102,7 +104,7 @@ def permutation_p(ours: Array, theirs: Array, seed: int = 0) -> float:
     sums = both[assigned].sum(1)
     differences = np.abs(sums / n - (both.sum() - sums) / (total - n))
     observed = abs(estimate(ours) - estimate(theirs))
-    as_large = int((differences >= observed - 1e-12).sum())
+    as_large = int((differences >= observed - ROUNDING * np.abs(both).max()).sum())
     return as_large / len(assigned) if exact else (1 + as_large) / (1 + len(assigned))
 
 
@@ -128,7 +130,8 @@ def sign_flip_p(differences: Array, seed: int = 0) -> float:
     exact = 2**n <= EXACT_PERMUTATIONS
     signs = _every_sign(n) if exact else _random_signs(n, seed)
     means = np.abs(signs @ differences)
-    as_large = int((means >= abs(differences.sum()) * (1 - 1e-12) - 1e-12).sum())
+    rounding = ROUNDING * np.abs(differences).sum()
+    as_large = int((means >= abs(differences.sum()) - rounding).sum())
     return as_large / len(signs) if exact else (1 + as_large) / (1 + len(signs))
 
 
