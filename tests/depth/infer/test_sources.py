@@ -42,6 +42,30 @@ def test_a_video_is_refined_frame_by_frame(infer, make_video, engine):
     assert "1 frames refined, 9 kept" in again.out
 
 
+def test_clips_behind_links_are_refined_and_a_circle_of_links_ends(infer, make_pair, tmp_path):
+    for clip in "ab":
+        make_pair(f"{clip}/0")
+    (tmp_path / "rgb/b").rename(tmp_path / "elsewhere")
+    (tmp_path / "rgb/b").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/up").symlink_to(tmp_path / "rgb")
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+    assert "2 frames refined, 0 kept, 0 left out" in done.out, done.err
+    assert names() == ["a/0.png", "b/0.png"]
+
+
+@pytest.mark.parametrize("mode", [0, 0o444])
+def test_a_folder_that_may_not_be_read_is_named(make_pair, tmp_path, other_user, mode):
+    for clip in "ab":
+        make_pair(f"{clip}/0")
+    rgb = other_user.copy(tmp_path / "rgb")
+    (rgb / "b").chmod(mode)
+    words = ("infer", "--points", "points", "--rgb", rgb, "--out", "out")
+    done = other_user.run([sys.executable, "-m", "zoerefine", *words])
+    assert (done.returncode, done.stderr) == (
+        2, f"error: {rgb}/b cannot be read: Permission denied\n"
+    )  # fmt: skip
+
+
 def test_a_video_that_is_cut_short_is_refined_up_to_its_end_and_named(infer, make_video):
     video = make_video("a.mkv", 40)
     video.write_bytes(video.read_bytes()[: video.stat().st_size // 2])

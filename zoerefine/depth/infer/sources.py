@@ -157,7 +157,7 @@ def open_source(rgb: str) -> FrameSource:
         raise UserError("--rgb is empty: give a folder, a video or a quoted pattern")
     path = Path(rgb)
     if path.is_dir():
-        return PictureFiles(rgb, by_name(rgb, path, path.rglob("*")), root=path)
+        return PictureFiles(rgb, by_name(rgb, path, files_below(path)), root=path)
     if path.is_file():
         if not is_picture(path):
             return open_video(path)
@@ -166,6 +166,26 @@ def open_source(rgb: str) -> FrameSource:
         matches = map(Path, glob.glob(rgb, recursive=True))
         return PictureFiles(rgb, by_name(rgb, pattern_root(path), matches), root=None)
     raise UserError(f"--rgb {rgb} does not exist: give a folder, a video or a quoted pattern")
+
+
+def files_below(folder: Path, above: Sequence[str] = ()) -> Iterator[Path]:
+    """The files in a folder and all folders below it, also behind links.
+
+    A link to a folder `above` it is not followed. Raises `UserError` for a folder that may not be
+    read.
+    """
+    place = os.path.realpath(folder)
+    if place in above:
+        return
+    try:
+        inner = [(path, path.is_dir()) for path in folder.iterdir()]
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror}") from None
+    for path, is_folder in inner:
+        if is_folder:
+            yield from files_below(path, (*above, place))
+        else:
+            yield path
 
 
 def by_name(label: str, root: Path, paths: Iterable[Path]) -> dict[str, Path]:
