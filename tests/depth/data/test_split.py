@@ -19,7 +19,7 @@ from zoerefine.depth.data.split import (
     write_or_check_split,
     write_split,
 )
-from zoerefine.depth.training.job import prepare, run_training
+from zoerefine.depth.training.job import find_data, prepare, run_training
 
 SPLIT = Split(("a", "b"), ("c",), ("d",))
 
@@ -59,6 +59,24 @@ def test_a_run_uses_a_split_file_and_keeps_it(data_command, tiny, world, tmp_pat
     run = run_training(load_config(tiny, ["DATA.SPLIT", "split.json"]))
     assert run.read_json(run.split_file) == split
     assert list(run.read_json(run.results_file)["test_scenes"]) == ["scene02"]
+
+
+def test_a_split_file_that_does_not_fit_the_data_is_named(tiny, tmp_path, capsys):
+    split = {"train": ["scene00"], "val": ["scene1"], "test": ["scene03"]}
+    (tmp_path / "split.json").write_text(json.dumps(split))
+    _, found = find_data(load_config(tiny, ["DATA.SPLIT", "split.json"]))
+    assert found == Split(("scene00",), (), ("scene03",))
+    assert capsys.readouterr().err == (
+        f"warning: {tmp_path}/split.json lacks 2 scenes (scene01, scene02) of the data, which are "
+        "not used\n"
+        f"warning: the data lack 1 scene (scene1) of {tmp_path}/split.json\n"
+    )
+    chosen = ["DATA.SCENES", "[scene00, scene03]"]
+    find_data(load_config(tiny, ["DATA.SPLIT", "split.json", *chosen]))
+    assert capsys.readouterr().err == ""
+    held_out = ["DATA.TEST_SCENES", "[scene00, scene03]"]
+    with pytest.raises(UserError, match=r"DATA\.TEST_SCENES: scene00 is no test scene of DATA\.SP"):
+        find_data(load_config(tiny, ["DATA.SPLIT", "split.json", *held_out]))
 
 
 def test_a_config_selects_clips_before_they_are_packed(tiny, world):

@@ -100,6 +100,15 @@ def test_confidence_has_the_form_of_depth(refiner, engine, frames, kind):
     np.testing.assert_allclose(np.asarray(spread), expected[1] / 10000, atol=2e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_points_correct_tensors_of_any_float_type(refiner, frames, dtype):
+    rgb, zoe = (torch.from_numpy(field[0]) for field in frames)
+    points = MetricPoints([9.0], [30.0], [3.0], [0.0])
+    zoe_m = (zoe.float() / 256).to(dtype)
+    refined_m = refiner(rgb, zoe_m, points)
+    assert torch.equal(refined_m, refiner(rgb, zoe_m.float(), points))
+
+
 def test_negative_and_non_finite_depth_is_invalid(refiner, frames):
     rgb, zoe = (field[0] for field in frames)
     zoe_m = zoe / 256

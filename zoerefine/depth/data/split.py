@@ -23,6 +23,11 @@ class Split:
     val: tuple[str, ...]
     test: tuple[str, ...]
 
+    @property
+    def scenes(self) -> set[str]:
+        """The scenes of all parts."""
+        return {*self.train, *self.val, *self.test}
+
 
 def split_scenes(
     scenes: Sequence[str],
@@ -86,11 +91,19 @@ def read_split(path: Path, scenes: Sequence[str] = ()) -> Split:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"{path} names {twice[0]} twice: a scene belongs to one part")
-    wanted = set(scenes) if scenes else set(names)
-    split = Split(*(tuple(sorted(set(part) & wanted)) for part in lists))
-    if not split.train:
+    return among(Split(*(tuple(sorted(part)) for part in lists)), scenes or names, path)
+
+
+def among(split: Split, scenes: Sequence[str], path: Path) -> Split:
+    """The scenes of a split's file that the data have, too.
+
+    Raises `UserError` where it leaves no training scene.
+    """
+    parts = (tuple(scene for scene in getattr(split, part) if scene in scenes) for part in PARTS)
+    found = Split(*parts)
+    if not found.train:
         raise UserError(f"{path} has no training scene among the scenes of the data")
-    return split
+    return found
 
 
 def write_or_check_split(split: Split, path: Path) -> None:

@@ -286,9 +286,14 @@ def as_array(values: Any) -> np.ndarray:
     """A NumPy array, or a tensor or another library's array on any device, as a NumPy array."""
     if isinstance(values, np.ndarray):
         return values
+    import torch
+
     from zoerefine.depth.infer.tensors import as_tensor
 
-    array: np.ndarray = as_tensor(values).cpu().numpy()
+    tensor = as_tensor(values).cpu()
+    if tensor.dtype == torch.bfloat16:  # NumPy has none
+        tensor = tensor.float()
+    array: np.ndarray = tensor.numpy()
     return array
 
 

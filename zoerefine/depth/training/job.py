@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config import Config, load_config, save_config, to_dict
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, counted
 from zoerefine.base.identity import TRAINING, Role, differences, training_digest
 from zoerefine.base.progress import say, warn
 from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
@@ -16,7 +16,13 @@ from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.dataset import Dataset, Selection, select
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.metric_points import with_points
-from zoerefine.depth.data.split import Split, read_split, split_scenes, write_or_check_split
+from zoerefine.depth.data.split import (
+    Split,
+    among,
+    read_split,
+    split_scenes,
+    write_or_check_split,
+)
 from zoerefine.depth.training.binding import (
     binding,
     binding_digest,
@@ -32,6 +38,7 @@ from zoerefine.lab.launch.launcher import link_latest
 from zoerefine.lab.launch.process.output import kept_log
 from zoerefine.lab.launch.record import provenance
 
+NAMED_SCENES = 5  # in a message
 CHECKOUT = Path(__file__).resolve().parents[3]
 # Keys that name weights, with their fact in provenance.json.
 WEIGHT_KEYS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
@@ -124,9 +131,36 @@ def configured_split(cfg: Config, dataset: Dataset) -> Split:
     """The split by scene: from the file DATA.SPLIT, or by the fractions."""
     data = cfg.DATA
     if data.SPLIT:
-        return read_split(Path(data.SPLIT), dataset.scenes)
+        return split_from_file(cfg, dataset)
     fractions = data.VAL_FRACTION, data.TEST_FRACTION
     return split_scenes(dataset.scenes, *fractions, data.SPLIT_SEED, data.TEST_SCENES)
+
+
+def split_from_file(cfg: Config, dataset: Dataset) -> Split:
+    """The split in the file DATA.SPLIT; scenes that only the file or only the data have are named.
+
+    Raises `UserError` as `read_split`, and where DATA.TEST_SCENES contradicts the file.
+    """
+    data, path = cfg.DATA, Path(cfg.DATA.SPLIT)
+    split = read_split(path)
+    for scene in data.TEST_SCENES:
+        if scene not in split.test:
+            raise UserError(
+                f"DATA.TEST_SCENES: {scene} is no test scene of DATA.SPLIT {path}: give one of the "
+                "two keys"
+            )
+    if unused := sorted(set(dataset.scenes) - split.scenes):
+        warn(f"{path} lacks {some(unused)} of the data, which are not used")
+    missing = sorted(split.scenes - set(dataset.scenes))
+    if missing and not (data.SCENES or data.CLASSES or data.SPEEDS or data.OBJECTS):
+        warn(f"the data lack {some(missing)} of {path}")
+    return among(split, dataset.scenes, path)
+
+
+def some(scenes: list[str]) -> str:
+    """How many scenes, and the first of them by name."""
+    more = ", ..." if len(scenes) > NAMED_SCENES else ""
+    return f"{counted(len(scenes), 'scene')} ({', '.join(scenes[:NAMED_SCENES])}{more})"
 
 
 def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | None = None) -> None:

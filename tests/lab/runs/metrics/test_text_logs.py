@@ -99,9 +99,21 @@ def test_an_incomplete_last_row_counts_only_in_a_finished_run(run):
 
 
 def test_empty_cells_and_odd_rows_are_left_out(run):
-    run.write("left/log.csv", "step,loss,acc\n1,0.5,\n1,,0.25\n\n2,,x\n3\n4,1,2,3,4\n")
+    run.write("left/log.csv", "step,loss,acc\n1,0.5,\n1,,0.25\n\n2,,x\n3\n4,1,2,\n")
     assert points(run, "loss") == {1: 0.5, 4: 1}
     assert points(run, "acc") == {1: 0.25, 4: 2}
+    assert read_metrics(run).faults == ()
+
+
+def test_a_row_with_decimal_commas_and_doubled_columns_are_left_out_and_named(run):
+    run.write("left/log.csv", "step,acc,lr\n1,0.5,1\n2,0,75,0,01\n")
+    assert points(run, "acc") == {1: 0.5}
+    [fault] = read_metrics(run).faults
+    assert fault == "log: line 3 has more values than columns: write decimal points, not commas"
+    run.write("left/log.csv", "step,acc,loss,acc\n1,0.5,2,0.75\n")
+    found = read_metrics(run)
+    assert set(found.series) == {"loss"}
+    assert found.faults == ("log: two columns are called acc",)
 
 
 def test_equal_columns_of_several_files_are_named_by_their_files(run):

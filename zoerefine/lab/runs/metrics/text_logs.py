@@ -113,10 +113,21 @@ class CsvLog(MetricLog):
         counters = {name.lower(): column for column, name in columns.items()}
         counter = next((counters[name] for name in STEP_NAMES if name in counters), None)
         self.has_steps = counter is not None
+        twice = {c for c in columns if c and (rows.fieldnames or ()).count(c) > 1}
+        if twice:
+            self.faults["columns"] = f"two columns are called {min(twice)}"
         metrics = {
-            c: name for c, name in columns.items() if name and name.lower() not in STEP_NAMES
+            c: name
+            for c, name in columns.items()
+            if name and name.lower() not in STEP_NAMES and c not in twice
         }
         for number, row in enumerate(rows, 1):
+            if any(row.get(None, ())):  # type: ignore[call-overload]  # the values without a column
+                self.faults["row"] = (
+                    f"line {rows.line_num} has more values than columns: write decimal points, "
+                    "not commas"
+                )
+                continue
             step = number if counter is None else parse_number(row[counter] or "")
             if step is None or isnan(step):
                 continue
