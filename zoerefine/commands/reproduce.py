@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from zoerefine.base.errors import counted
+from zoerefine.base.errors import UserError, counted
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands.options import (
     Parser,
@@ -123,6 +123,8 @@ def main(argv: Sequence[str]) -> int:
     add_json_option(parser)
     add_quiet_option(parser)
     args = parser.parse_args(argv)
+    if not 0 <= args.tolerance <= 1:
+        raise UserError(f"--tolerance must be from 0 to 1, got {args.tolerance:g}")
     args.home = home_folder(args.home)
     run = RunDir(args.run.resolve())
     # With --json, what a person reads goes to stderr, and so does what the job prints.

@@ -1,12 +1,13 @@
 """Reproduce a run of any script: its metrics at every step, and the files that it left."""
 
+import json
 import shutil
 
 import pytest
 
 from tests.foreign import KINDS, commit_files
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.launch.record.results import is_time
+from zoerefine.lab.launch.record.results import compare_results, is_time
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -30,6 +31,48 @@ def test_a_script_that_is_not_deterministic_is_named_with_the_difference(
     assert done.returncode == 1 and "NOT REPRODUCED" in done.stdout
     assert "val_acc at step" in done.stdout and "model.txt" in done.stdout
     assert "MISMATCH" in done.stdout and "(+" in done.stdout + done.stdout.replace("(-", "(+")
+
+
+def ended_run(folder, values, first_step=0):
+    """A run of a script with these values of a metric, one a step."""
+    run = RunDir(folder)
+    run.path.mkdir()
+    run.provenance_file.write_text('{"module": "train.py"}')
+    run.status_file.write_text('{"state": "finished"}')
+    rows = ({"step": first_step + i, "residual": value} for i, value in enumerate(values))
+    run.metrics_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return run
+
+
+def test_values_at_every_step_are_compared_after_millions_of_steps_too(tmp_path):
+    first = ended_run(tmp_path / "a", [0.1, 0.2, 0.3, 0.4], 12_345_670)
+    again = ended_run(tmp_path / "b", [0.1, 0.9, 0.3, 0.4], 12_345_670)
+    different = [c.what for c in compare_results(first, again, 0.0) if c.verdict != "same"]
+    assert different == ["residual at step 12345671"]
+
+
+@pytest.mark.parametrize(
+    ("values", "now", "verdict"),
+    [
+        ([2e-10, 1e-10], [2e-10, 3e-10], "MISMATCH"),  # as with values of 2 and 1
+        ([2e-10, 1e-10], [2e-10, 1.01e-10], "differs"),
+        ([1.0, 0.0], [1.0, 1e-12], "differs"),  # rounding, beside the metric's other values
+        ([0.0, 0.0], [0.0, 1e-12], "differs"),
+    ],
+)
+def test_the_tolerance_of_a_metric_does_not_depend_on_its_unit(tmp_path, values, now, verdict):
+    first, again = ended_run(tmp_path / "a", values), ended_run(tmp_path / "b", now)
+    found = {c.what: c.verdict for c in compare_results(first, again, 0.02)}
+    assert found["residual at step 1"] == found["residual"] == verdict
+
+
+@pytest.mark.parametrize("tolerance", ["nan", "-0.1", "inf"])
+def test_a_tolerance_that_is_none_is_refused_before_the_job_runs(command, tmp_path, tolerance):
+    run = ended_run(tmp_path / "a", [1.0])
+    done = command("reproduce", run.path, "--tolerance", tolerance)
+    assert (done.returncode, done.stderr) == (
+        2, f"error: --tolerance must be from 0 to 1, got {tolerance}\n"
+    )  # fmt: skip
 
 
 def test_a_pattern_without_a_file_is_refused_before_the_job_runs(

@@ -113,6 +113,7 @@ def left_digests(run: RunDir) -> dict[str, str]:
 
 
 TOLERANCE = 0.02  # relative, between different machines or versions
+ROUNDING = 1e-9
 SAME, DIFFERS, MISMATCH = "same", "differs", "MISMATCH"
 SPEED, IGNORED = "speed", "ignored"  # shown, and never counted
 AT_STEP = " at step "
@@ -162,9 +163,14 @@ def compare_results(
         otherwise = DIFFERS if tolerance else MISMATCH
         comparisons.append(compare(name, digest, digest_at(name, after), otherwise))
     recorded, repeated = compared_numbers(first), compared_numbers(again)
+    sizes: dict[str, float] = {}
+    for name, value in recorded.items():
+        metric = metric_of(name)
+        sizes[metric] = max(sizes.get(metric, 0.0), abs(value))
     left_out = []
     for name, value in recorded.items():
-        one = compare_numbers(name, value, repeated.get(name), tolerance)
+        size = sizes[metric_of(name)]
+        one = compare_numbers(name, value, repeated.get(name), tolerance, size)
         if not is_ignored(name, ignored):
             comparisons.append(one)
         elif AT_STEP not in name:
@@ -175,14 +181,19 @@ def compare_results(
     return [*(comparisons or compare_files(first, again)), *left_out]
 
 
+def metric_of(name: str) -> str:
+    """The metric of a compared number."""
+    return name.partition(AT_STEP)[0]
+
+
 def is_ignored(name: str, patterns: Sequence[str]) -> bool:
     """Whether a compared number belongs to a metric that is left out."""
-    return any(fnmatch(name.partition(AT_STEP)[0], pattern) for pattern in patterns)
+    return any(fnmatch(metric_of(name), pattern) for pattern in patterns)
 
 
 def check_ignored(run: RunDir, patterns: Sequence[str]) -> None:
     """Raises `UserError` for a pattern that matches no metric."""
-    names = sorted({name.partition(AT_STEP)[0] for name in compared_numbers(run)})
+    names = sorted(set(map(metric_of, compared_numbers(run))))
     for pattern in patterns:
         if not any(fnmatch(name, pattern) for name in names):
             known = shortened_list(names) or "none"
@@ -219,17 +230,24 @@ def compared_numbers(run: RunDir) -> dict[str, float]:
     for name, series in metrics.series.items():
         if not is_time(name):
             points = zip(series.steps, series.values, strict=True)
-            numbers |= {f"{name}{AT_STEP}{step:g}": value for step, value in points}
+            numbers |= {f"{name}{AT_STEP}{step:.15g}": value for step, value in points}
     return numbers
 
 
-def compare_numbers(name: str, recorded: float, now: float | None, tolerance: float) -> Comparison:
-    """Compare a number with that of the repetition; None: it is absent there."""
+def compare_numbers(
+    name: str, recorded: float, now: float | None, tolerance: float, size: float
+) -> Comparison:
+    """Compare a number with that of the repetition; None: it is absent there.
+
+    Args:
+        size: the largest recorded value of the metric. A value near 0 may differ by ROUNDING of it.
+    """
     if now is None:
         return Comparison(name, f"{recorded:.8g}", "absent", MISMATCH)
     if recorded == now or (math.isnan(recorded) and math.isnan(now)):
         return Comparison(name, f"{recorded:.8g}", f"{now:.8g}", SAME)
-    close = math.isclose(recorded, now, rel_tol=tolerance, abs_tol=1e-9 if tolerance else 0.0)
+    rounding = ROUNDING * (size or 1.0) if tolerance else 0.0
+    close = math.isclose(recorded, now, rel_tol=tolerance, abs_tol=rounding)
     shown = f"{now:.8g} ({now - recorded:+.2g})"
     return Comparison(name, f"{recorded:.8g}", shown, DIFFERS if close else MISMATCH)
 

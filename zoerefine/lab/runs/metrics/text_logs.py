@@ -122,7 +122,7 @@ class CsvLog(MetricLog):
             if name and name.lower() not in STEP_NAMES and c not in twice
         }
         for number, row in enumerate(rows, 1):
-            if any(row.get(None, ())):  # type: ignore[call-overload]  # the values without a column
+            if any(row.get(None, ())):  # the values without a column
                 self.faults["row"] = (
                     f"line {rows.line_num} has more values than columns: write decimal points, "
                     "not commas"
