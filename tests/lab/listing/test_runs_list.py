@@ -67,6 +67,18 @@ def test_scripts_are_sorted_by_config_keys_and_selected_by_metrics_of_any_name(r
     assert runs.listed("--where", "`val-acc`>=0.3 and state!='`'") == ["script/a"]
 
 
+def test_seeds_of_any_size_are_sorted(three):
+    three.add("huge/a", 0.1, seed=2**2000)
+    assert three.listed("--sort", "seed")[-1] == "huge/a"
+
+
+def test_a_name_with_brackets_is_that_name_and_no_pattern_where_runs_have_it(three):
+    for name in ("exp[1]/a", "exp1/a"):
+        three.add(name, 0.1)
+    assert three.listed("--name", "exp[1]") == ["exp[1]/a"]
+    assert three.listed("--name", "exp[12]") == ["exp1/a"]
+
+
 def test_runs_are_sorted_by_size_on_disk(three):
     (three.folder / "other/c/checkpoints").mkdir()
     (three.folder / "other/c/checkpoints/last.pt").write_bytes(b"1" * 3_000_000)

@@ -54,6 +54,9 @@ def test_a_removed_run_comes_back_as_it_was_by_id_name_or_glob(runs):
     assert "no run in runs" in runs.run(code=2).err
     fault = runs.run("--restore", "d", code=2).err
     assert "no removed run is named 'd'" in fault and "unet/b" in fault
+    for name in ("", "."):
+        fault = runs.run("--restore", name, code=2).err
+        assert fault == f"error: --restore {name!r} names no run: give ID, NAME/ID or a glob\n"
     assert runs.run("--restore", "exp[1]/a").out == f"restored {runs.folder}/exp[1]/a\n"
     for name in ("unet/*", runs.folder / "other/c"):
         runs.run("--restore", name)

@@ -253,6 +253,8 @@ def restore(name: str, places: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     Raises:
         UserError: no removed run has this name.
     """
+    if not Path(name).parts:
+        raise UserError(f"--restore {name!r} names no run: give ID, NAME/ID or a glob")
     whole = {one.run: one for one in reversed(removed_runs(places)) if one.is_whole}
     named = [one for one in whole.values()
              if one.run.match(name) or f"/{one.run}".endswith(f"/{name}")]  # fmt: skip

@@ -1,9 +1,10 @@
 """Selects and sorts runs: by state, commit, name, tags and `--where`."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from glob import escape
 from typing import Any
 
 from zoerefine.base.errors import UserError, damage
@@ -77,6 +78,8 @@ def select(
     Raises `UserError` where the filter is no comparison.
     """
     keeps = parse_filter(selection.where) if selection.where else None
+    if any(row.name == selection.name for row in rows):  # brackets in it are no choice of letters
+        selection = replace(selection, name=escape(selection.name))
     chosen, left_out = [], {}
     for row in rows:
         if not matches_words(row, selection):
@@ -129,4 +132,4 @@ def value_of(row: RunRow, index: RunIndex, key: str) -> Any:
 def sort_key(value: Any) -> tuple[bool, float, str]:
     """Numbers by size, then everything else as text."""
     is_number = isinstance(value, int | float)
-    return not is_number, float(value) if is_number else 0.0, "" if is_number else str(value)
+    return not is_number, value if is_number else 0.0, "" if is_number else str(value)
