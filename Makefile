@@ -18,11 +18,12 @@ DATA ?=
 # The first Python that is new enough; `make PYTHON=... demo` takes another.
 PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
   $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
-# One thread for each of the two test processes: more would only wait for one another.
+# One thread for each test process: more would only wait for one another.
 # A test process that crashes ends the run: with a new one in its place pytest-xdist may never end.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --max-worker-restart 0
-# A process that has run its own tests takes over half of those that wait for the other one.
-SPREAD := --numprocesses 2 --dist worksteal
+# Tests often wait (for a clock, a cluster, a disk), so that three processes keep two cores busy. One
+# that has run its own tests takes over half of those that wait for another one.
+SPREAD := --numprocesses 3 --dist worksteal
 # How often each kill test of the quick tier kills.
 KILLS := 1
 QUICK := not full and not nightly

@@ -1,4 +1,4 @@
-"""Real Ray clusters for tests: three nodes on this machine, each with a home of its own."""
+"""Real Ray clusters for tests: nodes on this machine, each with a home of its own."""
 
 import os
 import signal
@@ -53,23 +53,23 @@ def kill_tree(process):
     process.wait()
 
 
-# Ends when three nodes are alive.
+# Ends when so many nodes are alive.
 WATCHER = """
-import ray, time
+import ray, sys, time
 ray.init(log_to_driver=False)
-while sum(node["Alive"] for node in ray.nodes()) < 3:
+while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[1]):
     time.sleep(0.1)
 """
 
 
 @contextmanager
-def three_nodes(tmp_path):
-    """The head's address, the three nodes by name, and the folder of their homes."""
+def ray_nodes(tmp_path, *others):
+    """The head's address, its node and the others by name, and the folder of their homes."""
     with reserved_port() as port, reserved_port() as client_port:
-        yield from start_nodes(tmp_path, port, client_port)
+        yield from start_nodes(tmp_path, port, client_port, others)
 
 
-def start_nodes(tmp_path, port, client_port):
+def start_nodes(tmp_path, port, client_port, others):
     address = f"127.0.0.1:{port}"
     ports = ("--include-dashboard=false", f"--ray-client-server-port={client_port}")
     nodes = {}
@@ -86,10 +86,10 @@ def start_nodes(tmp_path, port, client_port):
             assert time.monotonic() < deadline, "the nodes did not start"
             start("head", "--head", f"--port={port}", *ports)
             if accepts_connections(port):
-                start("second", f"--address={address}")
-                start("third", f"--address={address}")
+                for name in others:
+                    start(name, f"--address={address}")
                 if watcher is None or watcher.poll() is not None:
-                    watcher = start_watcher(address)
+                    watcher = start_watcher(address, 1 + len(others))
             time.sleep(0.1)
         yield address, nodes, tmp_path
     finally:
@@ -105,9 +105,9 @@ def accepts_connections(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def start_watcher(address):
+def start_watcher(address, nodes):
     return subprocess.Popen(
-        [sys.executable, "-c", WATCHER],
+        [sys.executable, "-c", WATCHER, str(nodes)],
         env=os.environ | {"RAY_ADDRESS": address},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.cluster import three_nodes
+from tests.cluster import ray_nodes
 from tests.foreign import ForeignRepository
 from tests.machine_faults import OtherUser, SmallDisk
 from tests.processes import killed_at_end, platform_command, run_script
 from tests.slurm import slurm_on_this_machine
+from zoerefine.base.files.locks import lock
 from zoerefine.base.progress import be_quiet
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -29,7 +30,7 @@ pytest_plugins = ["tests.tiers", "tests.durations", "tests.without_torch"]
 if find_spec("torch"):
     pytest_plugins += ["tests.depth_fixtures"]
 
-settings.register_profile("machines differ", deadline=None)  # no test measures time
+settings.register_profile("machines differ", deadline=None, max_examples=50)  # no test is timed
 settings.load_profile("machines differ")
 
 # A shell starts background processes with SIGINT ignored, and nohup does so with SIGHUP. Child
@@ -63,6 +64,26 @@ def trusted_bundles(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """A folder that one test process builds for all: shared(name, build) -> its path."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+
+    def get(name, build):
+        folder, is_built = root / name, root / f"{name}.is_built"
+        with lock(root / f"{name}.lock"):
+            if not is_built.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                build(folder)
+                is_built.touch()
+        return folder
+
+    return get
+
+
 BUILT_FROM = "zoerefine", "configs", "pyproject.toml", "setup.py", "README.md", "LICENSE"
 
 
@@ -91,7 +112,7 @@ def installed(tmp_path_factory):
 def cluster(tmp_path_factory):
     """A Ray cluster of three nodes: its address, the nodes by name, the folder of their homes."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'zoerefine[cluster]'")
-    with three_nodes(tmp_path_factory.mktemp("nodes")) as nodes:
+    with ray_nodes(tmp_path_factory.mktemp("nodes"), "second", "third") as nodes:
         yield nodes
 
 

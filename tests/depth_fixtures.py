@@ -3,6 +3,7 @@
 Where torch is not installed, tests that use one of them are left out (without_torch.py).
 """
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,11 +40,13 @@ AOTI_CODE = "exporting", "model", "data"
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory):
+def world(shared):
     """A synthetic world of 4 scenes, a clip of 4 frames each. Tests must not change it."""
-    root = tmp_path_factory.mktemp("world") / "world"
-    synthesize(root, scenes=4, clips=1, frames=4, seed=0, height=48, width=64)
-    return root
+
+    def make(folder):
+        synthesize(folder / "world", scenes=4, clips=1, frames=4, seed=0, height=48, width=64)
+
+    return shared("world", make) / "world"
 
 
 @pytest.fixture
@@ -56,42 +59,59 @@ def tiny(tmp_path, world, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def exported_run(world, tmp_path_factory):
+def exported_run(world, shared, trusted_bundles, tmp_path_factory):
     """A trained run with a torchscript fp32 bundle. Tests must not change it.
 
     It is not calibrated, and its refiner's heads are random, so that refined depth differs clearly
     from pseudo depth, and its spread differs from pixel to pixel.
     """
-    folder = tmp_path_factory.mktemp("exported")
-    (folder / "tiny.yaml").write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
-    folders = ("RUN.ROOT", str(folder / "runs"), "CACHE.ROOT", str(folder / "caches"))
-    options = (*folders, "TRAIN.EPOCHS", "1", "TRAIN.CALIBRATE", "False")
-    run = run_training(load_config(folder / "tiny.yaml", list(options)))
-    torch.use_deterministic_algorithms(False)
-    refiner = load_refiner(run)
-    torch.manual_seed(0)
-    torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.3)
-    torch.nn.init.normal_(refiner.get_parameter("backbone.scale_head.weight"), std=10.0)
-    save_best(run, refiner.state_dict())
-    export(run, "torchscript", "fp32")
+
+    def make(folder):
+        (folder / "tiny.yaml").write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
+        folders = ("RUN.ROOT", str(folder / "runs"), "CACHE.ROOT", str(folder / "caches"))
+        options = (*folders, "TRAIN.EPOCHS", "1", "TRAIN.CALIBRATE", "False")
+        run = run_training(load_config(folder / "tiny.yaml", list(options)))
+        torch.use_deterministic_algorithms(False)
+        refiner = load_refiner(run)
+        torch.manual_seed(0)
+        torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.3)
+        torch.nn.init.normal_(refiner.get_parameter("backbone.scale_head.weight"), std=10.0)
+        save_best(run, refiner.state_dict())
+        export(run, "torchscript", "fp32")
+
+    runs = own_copy(shared("exported", make), tmp_path_factory.mktemp("exported"))
+    return trusted(RunDir((runs / "tiny" / "latest").resolve()))
+
+
+def own_copy(folder, target):
+    """This test process's copy of runs that another one may have made."""
+    return shutil.copytree(folder / "runs", target / "runs", symlinks=True)
+
+
+def trusted(run):
+    """A run with a bundle that another test process may have exported."""
+    trust(read_manifest(run.bundle)["digest"], run.bundle)
     return run
 
 
 @pytest.fixture(scope="session")
-def study(world, tmp_path_factory):
+def study(world, shared, trusted_bundles, tmp_path_factory):
     """A finished study with its best run trained and exported. Tests must not change it."""
-    folder = tmp_path_factory.mktemp("study")
-    (folder / "study.yaml").write_text(
-        TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, ")
-        + "STUDY: {TRIALS: 3, EPOCHS: 1, THEN: train}\n"
-        + "SEARCH:\n  TRAIN: {LR: {low: 1.0e-4, high: 1.0e-2, log: true}}\n"
-        + "  MODEL: {MAX_LOG: [0.5, 1]}\n"
-    )
-    found = run_script(folder, "search", "--config", "study.yaml")
-    assert found.returncode == 0, found.stderr
-    run = RunDir(Path(found.stdout.splitlines()[-1]))
-    export(RunDir(run.path / "best"), "torchscript", "fp32")
-    return run
+
+    def make(folder):
+        (folder / "study.yaml").write_text(
+            TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, ")
+            + "STUDY: {TRIALS: 3, EPOCHS: 1, THEN: train}\n"
+            + "SEARCH:\n  TRAIN: {LR: {low: 1.0e-4, high: 1.0e-2, log: true}}\n"
+            + "  MODEL: {MAX_LOG: [0.5, 1]}\n"
+        )
+        found = run_script(folder, "search", "--config", "study.yaml")
+        assert found.returncode == 0, found.stderr
+        export(RunDir(folder / "runs" / "tiny" / "study" / "best"), "torchscript", "fp32")
+
+    runs = own_copy(shared("study", make), tmp_path_factory.mktemp("study"))
+    trusted(RunDir(runs / "tiny" / "study" / "best"))
+    return RunDir(runs / "tiny" / "study")
 
 
 @pytest.fixture(scope="session")

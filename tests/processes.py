@@ -98,5 +98,13 @@ def run_zoerefine(folder, *words, env=None):
     if needs_a_new_process(env):
         pipes = {"capture_output": True, "text": True, "timeout": 900}
         return subprocess.run(zoerefine_command(*words), cwd=folder, env=os.environ | env, **pipes)
-    done = run_verb(words, folder, env)
+    return completed(words, run_verb(words, folder, env))
+
+
+def run_python(code, *words, folder=CHECKOUT):
+    """Run code in a fork that has loaded torch and ours, but no library beside them."""
+    return completed(words, run_verb(["-c", code, *words], folder))
+
+
+def completed(words, done):
     return subprocess.CompletedProcess(words, done.code, done.out, done.err)

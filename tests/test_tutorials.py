@@ -1,7 +1,8 @@
 """README and tutorials: every command, as it is printed, from the wheel in an empty folder.
 
 A block of `sh` is run; a block of another language whose first line is `# NAME` is that file. What
-needs a network, a camera or a cluster of the reader's own stands in blocks of `console`.
+needs a network, a camera or a cluster of the reader's own stands in blocks of `console`. Checks get
+less time than the pages give them, and README's config is made to train for less.
 """
 
 import os
@@ -22,6 +23,7 @@ def as_script(page):
     """All blocks of a page as one shell script."""
     parts = ["set -euo pipefail"]
     for kind, name, text in BLOCK.findall((ROOT / "docs" / page).read_text()):
+        text = text.replace("--limit 60", "--limit 5")
         parts.append(text if kind == "sh" else f"cat > {name} <<'END_OF_FILE'\n{text}END_OF_FILE")
     return "\n".join(parts)
 
@@ -41,12 +43,6 @@ def follow(installed, tmp_path, monkeypatch):
         return done.stdout + done.stderr
 
     return run
-
-
-def test_own_script(follow, tmp_path):
-    output = follow(as_script("tutorial-own-script.md"))
-    assert "REPRODUCED: 21 values are exactly the same" in output
-    assert (tmp_path / "here" / "digits" / "report" / "report.html").exists()
 
 
 def test_own_script_with_the_packages_of_the_laboratory_alone(follow, installed, tmp_path):
@@ -118,6 +114,7 @@ END_OF_FILE
 git -C ../script add train.py
 git -C ../script -c user.name=me -c user.email=me@localhost commit --quiet --message script
 """
+LESS = "sed -i 's/EPOCHS: 40/EPOCHS: 2/; s/TRIALS: 4, EPOCHS: 10/TRIALS: 2, EPOCHS: 1/' my.yaml"
 ARRAYS = (
     "import numpy as np\nrgb, zoe_m = np.zeros((48, 64, 3), np.uint8), np.full((48, 64), 2.0)\n"
 )
@@ -132,8 +129,11 @@ def test_readme(follow):
     (python,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert (len(steps), len(script)) == (8, 4)
     steps = [re.sub(r"(?<= )(RGB|DEPTH)\b", r"$\1", step) for step in steps]
-    # What the checks find of such a small world, in as many steps as this machine makes, is open.
-    steps = [f"{one} || test $? = 1" if one.startswith("zoerefine check") else one for one in steps]
+    for number, step in enumerate(steps):
+        if step.startswith("zoerefine config"):
+            steps[number] += f"\n{LESS}"
+        if step.startswith("zoerefine check"):  # what it finds in so few steps is open
+            steps[number] += " --limit 5 || test $? = 1"
     program = f"cat > program.py <<'END'\n{ARRAYS}{python}END\npython program.py"
     output = follow("\n".join([BEFORE_README, *steps, program, "cd ../script", *script]))
     assert "REPRODUCED" in output

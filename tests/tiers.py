@@ -4,6 +4,7 @@
 A case that takes longer than its tier allows fails.
 """
 
+import gc
 import os
 import re
 import tempfile
@@ -15,6 +16,7 @@ import pytest
 
 FOLDER = Path(__file__).parent
 LISTED = "nightly", "full"  # each in a file of its name; the first one that lists a case counts
+QUICK = "not full and not nightly"  # what the Makefile selects
 LIMIT_S = {"quick": 60, "full": 600, "nightly": 3600}  # of one call
 # Who asks for more kills or damaged inputs than `make test-all` waits longer.
 MORE = ("ZOEREFINE_FUZZ", "ZOEREFINE_REAL_DATA")
@@ -36,6 +38,26 @@ def pytest_terminal_summary(terminalreporter):
 def pytest_unconfigure(config):
     if not hasattr(config, "workerinput"):
         os.unlink(os.environ.pop("ZOEREFINE_KILLS_LOG"))
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Files of which no case is in the tier that -m selects are not even imported."""
+    path = os.path.relpath(collection_path, config.rootpath)
+    selected = config.option.markexpr
+    if collection_path.suffix != ".py":
+        return None
+    if selected in LISTED:
+        return path not in files(selected) or None
+    return (selected == QUICK and any(path in lines(name) for name in LISTED)) or None
+
+
+def pytest_collection():
+    gc.disable()  # nothing that is collected becomes garbage
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -63,15 +85,17 @@ def crowd():
 @cache
 def tier(case):
     """`nightly`, `full` or `quick`."""
-    for name in LISTED:
-        if any(pattern.fullmatch(case) for pattern in patterns(name)):
-            return name
-    return "quick"
+    return next((name for name in LISTED if pattern(name).fullmatch(case)), "quick")
 
 
 @cache
-def patterns(name):
-    return [re.compile(as_regex(line), re.DOTALL) for line in lines(name)]
+def pattern(name):
+    return re.compile("|".join(map(as_regex, lines(name))), re.DOTALL)
+
+
+@cache
+def files(name):
+    return {line.partition("::")[0] for line in lines(name)}
 
 
 @cache
@@ -90,7 +114,7 @@ def exists(line):
 
 def as_regex(line):
     """A line stands for its own case, and for the cases of its file or test."""
-    return ".*".join(map(re.escape, line.split("*"))) + r"((::|\[).*)?"
+    return ".*".join(map(re.escape, line.split("*"))) + r"(?:(?:::|\[).*)?"
 
 
 def too_slow(case, seconds, name):

@@ -2,6 +2,7 @@
 
     server = VerbServer(user)
     done = server.run(["train", "--config", "a.yaml"], cwd=folder)    done.code, done.out, done.err
+    done = server.run(["-c", "print(1)"], cwd=folder)                 runs code as `python -c` does
 
 A fork starts in milliseconds, a new process in seconds. It runs as the user that is given. Tests
 that run a command as this user share one server: run_verb(["train", ...], cwd).
@@ -44,7 +45,6 @@ LOADED_WITH_TORCH = (
     "zoerefine.depth.exporting.show",
     "zoerefine.depth.infer.pipeline",
     "zoerefine.depth.study.trials",
-    "transformers.models.zoedepth.modeling_zoedepth",
 )
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -145,13 +145,15 @@ def run_verb(words, cwd, env=None, **options):
 
 def serve():
     """The side of the commands: a fork for each line of standard input."""
+    import gc
     import importlib
 
     for name in LOADED:
         importlib.import_module(name)
-    with suppress(ModuleNotFoundError):  # of torch or transformers
+    with suppress(ModuleNotFoundError):  # of torch
         for name in LOADED_WITH_TORCH:
             importlib.import_module(name)
+    gc.freeze()  # a fork would copy every page whose objects its collector looks at
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         print(json.dumps(fork(json.loads(line))), file=answers, flush=True)
@@ -203,13 +205,11 @@ def in_child(request, outputs):
         for key, value in request["env"].items():
             os.environ.pop(key, None) if value is None else os.environ.update({key: value})
         os.chdir(request["cwd"])
-        sys.argv[:] = ["zoerefine", *request["words"]]
+        words = request["words"]
         if request["largest_file"] is not None:
             limit = request["largest_file"]
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        from zoerefine.cli import main
-
-        code = main(request["words"])
+        code = run_code(*words[1:]) if words[0] == "-c" else run_words(words)
     except SystemExit as error:  # argparse
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:
@@ -219,6 +219,19 @@ def in_child(request, outputs):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def run_words(words):
+    from zoerefine.cli import main
+
+    sys.argv[:] = ["zoerefine", *words]
+    return main(words)
+
+
+def run_code(code, *words):
+    sys.argv[:], sys.path[0] = ["-c", *words], ""
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+    return 0
 
 
 if __name__ == "__main__":

@@ -14,12 +14,6 @@ from zoerefine.base import progress
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 
-WITH_PROGRESS = {
-    "train": [], "search": [], "run": [], "reproduce": [], "export": [], "infer": [],
-    "analyze": [], "check": [], "profile": [], "demo": [],
-    "data": ["synthesize", "inspect", "pseudo", "split", "pack"],
-}  # fmt: skip
-
 
 @pytest.fixture
 def clock(monkeypatch):
@@ -68,13 +62,6 @@ def test_a_terminal_gets_a_bar_and_a_pipe_does_not():
     assert b"\r" not in piped
     assert [line[:9] for line in piped.splitlines()] == [b"message 0", b"message 1", b"message 2",
                                                          b"packing: "]  # fmt: skip
-
-
-def test_every_command_with_progress_can_be_quiet():
-    for command, parts in WITH_PROGRESS.items():
-        for words in [[part] for part in parts] or [[]]:
-            shown = run_zoerefine("/", command, *words, "--help")
-            assert "--quiet" in shown.stdout, (command, words)
 
 
 def test_a_quiet_training_prints_its_folder_and_warnings_only(tiny, script):

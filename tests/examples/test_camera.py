@@ -4,6 +4,7 @@ import re
 import runpy
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import cv2
@@ -13,7 +14,9 @@ import pytest
 from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.infer import Refiner
 
-pytest.importorskip("transformers", reason="transformers is not installed")
+pytestmark = pytest.mark.skipif(
+    find_spec("transformers") is None, reason="transformers is not installed"
+)
 CAMERA = Path(__file__).resolve().parents[2] / "examples" / "camera.py"
 
 

@@ -5,6 +5,8 @@ All weights are random. The code that loads, prepares, runs and resizes them is 
 
 import json
 import shutil
+from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -19,7 +21,15 @@ from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.networks import load_network, zoedepth
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed here")
+pytestmark = pytest.mark.skipif(
+    find_spec("transformers") is None, reason="transformers is not installed here"
+)
+
+
+def of_transformers(name):
+    """One of its classes; only a test that runs loads it."""
+    return getattr(import_module("transformers"), name)
+
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 ANYTHING_PROCESSOR = {
@@ -34,44 +44,44 @@ OUTPUT_BIASES = {"head.layers.4.bias": 0.5, "fov_model.head.layers.4.bias": 60.0
 
 
 def depth_anything(kind="metric"):
-    backbone = transformers.Dinov2Config(
+    backbone = of_transformers("Dinov2Config")(
         image_size=56, patch_size=14, num_hidden_layers=4, hidden_size=16, num_attention_heads=2,
         out_features=["stage1", "stage2", "stage3", "stage4"], reshape_hidden_states=False,
     )  # fmt: skip
-    config = transformers.DepthAnythingConfig(
+    config = of_transformers("DepthAnythingConfig")(
         backbone_config=backbone, reassemble_hidden_size=16, neck_hidden_sizes=[8, 8, 8, 8],
         fusion_hidden_size=8, head_hidden_size=8, depth_estimation_type=kind, max_depth=80,
     )  # fmt: skip
-    return transformers.DepthAnythingForDepthEstimation(config)
+    return of_transformers("DepthAnythingForDepthEstimation")(config)
 
 
 def depth_pro():
     part = {"model_type": "dinov2", "hidden_size": 16, "num_hidden_layers": 2,
             "num_attention_heads": 2, "image_size": 64, "patch_size": 16}  # fmt: skip
-    config = transformers.DepthProConfig(
+    config = of_transformers("DepthProConfig")(
         fusion_hidden_size=8, patch_size=64, intermediate_hook_ids=[1, 0],
         intermediate_feature_dims=[8, 8], scaled_images_ratios=[0.5, 1.0],
         scaled_images_overlap_ratios=[0.0, 0.2], scaled_images_feature_dims=[8, 8],
         image_model_config=part, patch_model_config=part, fov_model_config=part, use_fov_model=True,
     )  # fmt: skip
-    return transformers.DepthProForDepthEstimation(config)
+    return of_transformers("DepthProForDepthEstimation")(config)
 
 
 def glpn():
-    config = transformers.GLPNConfig(
+    config = of_transformers("GLPNConfig")(
         hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1], num_attention_heads=[1, 1, 2, 2],
         decoder_hidden_size=8,
     )  # fmt: skip
-    return transformers.GLPNForDepthEstimation(config)
+    return of_transformers("GLPNForDepthEstimation")(config)
 
 
 def dpt():
-    config = transformers.DPTConfig(
+    config = of_transformers("DPTConfig")(
         hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=16,
         image_size=32, patch_size=16, backbone_out_indices=[0, 1, 2, 3],
         neck_hidden_sizes=[8, 8, 8, 8], fusion_hidden_size=8,
     )  # fmt: skip
-    return transformers.DPTForDepthEstimation(config)
+    return of_transformers("DPTForDepthEstimation")(config)
 
 
 def save(make, folder, processor=None):
@@ -146,7 +156,9 @@ def test_depth_anythings_depth_has_its_range_and_depth_pros_the_field_of_view(ne
     assert config["max_depth"] == 80
     found_m = load_network(str(networks["depth_anything"])).predict(picture)
     assert 10 < np.median(found_m) < 80
-    network = transformers.DepthProForDepthEstimation.from_pretrained(networks["depth_pro"]).eval()
+    network = (
+        of_transformers("DepthProForDepthEstimation").from_pretrained(networks["depth_pro"]).eval()
+    )
     with torch.inference_mode():
         found = network(pixel_values=torch.full((1, 3, 128, 128), -1.0))
     focal_length = 0.5 / np.tan(np.deg2rad(found.field_of_view.item()) / 2)  # in picture widths

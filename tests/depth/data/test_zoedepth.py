@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import cv2
 import numpy as np
@@ -19,7 +20,9 @@ from zoerefine.depth.data.networks import load_network, zoedepth
 from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth
 from zoerefine.depth.data.networks.zoedepth import in_half_precision, model_of, predict, prepare
 
-pytest.importorskip("transformers", reason="transformers is not installed here")
+pytestmark = pytest.mark.skipif(
+    find_spec("transformers") is None, reason="transformers is not installed here"
+)
 
 
 @pytest.fixture

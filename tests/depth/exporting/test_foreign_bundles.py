@@ -173,8 +173,8 @@ def test_an_absent_field_is_one_line_that_names_it(run, facts, tmp_path):
 
 
 def test_a_field_of_another_type_is_one_line_or_is_shown(run, facts, tmp_path):
-    for name in facts:
-        for value in OTHER_TYPES:
+    for number, name in enumerate(facts):
+        for value in OTHER_TYPES[number % 3 :: 3]:  # each field gets another third of them
             changed = facts | {name: value}
             write(TORCHSCRIPT, run.bundle.read_bytes(), {}, changed, tmp_path / "r.ts")
             for message in outcome(tmp_path / "r.ts"):

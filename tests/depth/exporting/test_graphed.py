@@ -281,8 +281,8 @@ def test_a_broken_protocol_is_found(tmp_path, monkeypatch, mutant):
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
     scenes = [in_two_threads] if mutant.startswith("two captures") else SCENES
-    assert not all(is_right(scene, module, monkeypatch, one) for scene in scenes
-                   for one in SCHEDULES)  # fmt: skip
+    assert not all(is_right(scene, module, monkeypatch, one) for one in SCHEDULES
+                   for scene in scenes)  # fmt: skip
 
 
 def test_a_context_with_two_graphs_is_found(monkeypatch):

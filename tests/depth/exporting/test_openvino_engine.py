@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
-pytest.importorskip("openvino", reason="OpenVINO is not installed")
+pytestmark = pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
 
 # Two engines of a tiny model are compiled, and freed in this order; then comes Ctrl-C.
 PROGRAM = """

@@ -22,6 +22,7 @@ from tests.depth.exporting.substitute_engine import (
     embed,
     embedded,
 )
+from tests.processes import run_python
 from zoerefine.base.errors import UserError
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, save_bundle
 from zoerefine.depth.exporting.engine_kinds import engine_kind, gpu_architecture
@@ -31,7 +32,6 @@ from zoerefine.depth.exporting.source import ExportSource
 from zoerefine.depth.exporting.verify import check_size, compare_with_eager
 from zoerefine.depth.model import build_refiner
 
-ROOT = Path(__file__).resolve().parents[3]
 SMALL = {"NAME": "small", "BASE": 4, "MAX_LOG": 1.0}
 
 
@@ -109,8 +109,7 @@ print(len(spread) + 1, "outputs")
 @pytest.mark.parametrize("fuser", ["with the CPU's fuser", "with the GPU's fuser"])
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_a_built_bundle_runs_in_another_process(built, library, outputs, fuser):
-    words = [sys.executable, "-c", RUN, library, built(outputs), fuser]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = run_python(RUN, library, built(outputs), fuser)
     assert (done.stdout, done.returncode) == (f"{outputs} outputs\n", 0), done.stderr[-2000:]
 
 
@@ -235,9 +234,7 @@ def test_an_installed_but_broken_torch_tensorrt_is_named_in_one_line(runtime, tm
     package.mkdir()
     (package / "__init__.py").write_text(BROKEN)
     code = LOAD.format(folder=str(tmp_path), path=str(embed(tmp_path / "r.ts")))
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
-    )
+    done = run_python(code)
     assert done.stdout == ""
     [line] = done.stderr.strip().splitlines()
     assert f"{ABI} installed but broken (cannot find libnvinfer.so.11): pip install" in line
@@ -260,8 +257,7 @@ print(tensorrt_version())
 
 def version_with(*libraries):
     """What the version is in a process with these libraries."""
-    words = [sys.executable, "-W", "ignore", "-c", VERSION, *map(str, libraries)]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    return run_python(VERSION, *libraries).stdout.strip()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Pictures without depth: a network is run on them; and pseudo depth of which network is taken."""
 
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,9 @@ from zoerefine.depth.data.networks.source import SYNTHETIC, PseudoSource, source
 from zoerefine.depth.exporting.bundle.bundle import copy_bundle, read_bundle, read_manifest
 from zoerefine.depth.training.checkpoint import load_checkpoint
 
-pytest.importorskip("transformers", reason="transformers is not installed")
+pytestmark = pytest.mark.skipif(
+    find_spec("transformers") is None, reason="transformers is not installed"
+)
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Pictures for people: one frame side by side, and all frames as a video."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import cv2
@@ -10,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.verb_server import run_verb
 from zoerefine.base.files.images import read_rgb
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
@@ -163,25 +162,15 @@ def test_colours_of_another_range_need_no_new_depth(infer, make_pair):
     assert Path("out/colors/0.png").read_bytes() != first
 
 
-# The largest file is limited, as on a full disk: results fit, and the video does not.
-FULL = """
-import resource, sys
-from zoerefine.cli import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, resource.RLIM_INFINITY))
-sys.exit(main(["infer", *sys.argv[1:]]))
-"""
-
-
 def test_a_video_that_a_full_disk_cut_short_is_one_error_and_no_file(bundle, make_pair, tmp_path):
     for number in range(30):
         make_pair(f"{number}", 96, 128, seed=number)
     words = ("--rgb", "rgb", "--depth", "zoe", "--out", "out", "--video", "side.mp4")
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, bundle, *words], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 2, done.stderr
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    # Results fit below the limit, and the video does not.
+    done = run_verb(["infer", bundle, *words], tmp_path, largest_file=60_000)
+    assert done.code == 2, done.err
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and "side.mp4" in errors[0]
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.err
     assert not list(tmp_path.glob("*.mp4"))
     assert not list(tmp_path.glob(".*"))

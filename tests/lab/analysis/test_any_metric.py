@@ -12,6 +12,8 @@ from zoerefine.lab.analysis.diff import diff_runs
 from zoerefine.lab.analysis.groups import Measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.style import style
+from zoerefine.lab.analysis.report.tables import difference_rows
+from zoerefine.lab.analysis.statistics.comparisons import compare_groups
 from zoerefine.lab.launch.record.show import show_run
 from zoerefine.lab.runs.collect import collect
 
@@ -39,12 +41,20 @@ def groups_of(out):
         return [row["group"] for row in csv.DictReader(file)]
 
 
-def test_our_own_runs_are_compared_by_any_of_their_metrics(runs, tmp_path):
+def compared(folder, metric, maximize=False):
+    """The names of the groups, the best first, and the rows of differences.csv."""
+    measure = Measure("", metric, maximize=maximize)
+    groups = make_groups(collect([str(folder)], metrics=[metric]).runs, measure)
+    header, rows = difference_rows(compare_groups(groups, measure))
+    names = [group.label for group in groups]
+    return names, [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def test_our_own_runs_are_compared_by_any_of_their_metrics(runs):
     runs.add("a", {"LR": 1e-3}, scenes=(0.1,), parameters=2000)
     runs.add("b", {"LR": 1e-2}, scenes=(0.2,), parameters=1000)
     for name, best in (("test.refined.abs_rel", "lr 0.001"), ("parameters", "lr 0.01")):
-        analyze([str(runs.folder)], tmp_path / name, metrics=[name])
-        assert groups_of(tmp_path / name)[0] == best
+        assert compared(runs.folder, name)[0][0] == best
 
 
 def test_several_metrics_have_a_folder_each(foreign, tmp_path):
@@ -58,11 +68,13 @@ def test_several_metrics_have_a_folder_each(foreign, tmp_path):
     assert (tmp_path / "out" / "val_f1" / "overview.png").exists()
 
 
-def test_the_only_metric_is_taken(foreign, tmp_path):
-    foreign("a", {"LR": 1}, [{"loss": 0.5}])
-    foreign("b", {"LR": 2}, [{"loss": 0.25}])
+def test_the_only_metric_is_taken_and_values_that_are_not_finite_have_no_place(foreign, tmp_path):
+    foreign("a", {"LR": 1}, [{"loss": 0.5}, {"loss": float("nan")}])
+    foreign("b", {"LR": 2}, [{"loss": 0.5}, {"loss": 0.25}])
     analyze([str(tmp_path / "runs")], tmp_path / "out")
     assert groups_of(tmp_path / "out") == ["lr 2", "lr 1"]
+    with open(tmp_path / "out" / "groups.csv") as file:
+        assert [row["scored"] for row in csv.DictReader(file)] == ["1", "0"]
 
 
 def test_verdicts_follow_the_direction(foreign, tmp_path):
@@ -70,12 +82,9 @@ def test_verdicts_follow_the_direction(foreign, tmp_path):
         foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"acc": 0.5 + seed / 100}])
         foreign(f"b{seed}", {"LR": 2, "SEED": seed}, [{"acc": 0.8 + seed / 100}])
     for maximize, first in ((True, "lr 2"), (False, "lr 1")):
-        analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"], maximize=maximize)
-        assert groups_of(tmp_path / "out")[0] == first
-        with open(tmp_path / "out" / "differences.csv") as file:
-            (row,) = csv.DictReader(file)
-        assert (row["first"], row["verdict"]) == (first, "the first is better")
-        assert float(row["probability"]) == 1
+        names, (row,) = compared(tmp_path / "runs", "acc", maximize)
+        assert names[0] == row["first"] == first
+        assert (row["verdict"], float(row["probability"])) == ("the first is better", 1)
 
 
 def test_overrides_arguments_and_seed_key_are_settings(foreign, tmp_path):
@@ -115,15 +124,6 @@ def test_runs_without_metrics_are_answered_with_what_is_missing(foreign, tmp_pat
         analyze([str(tmp_path / "runs")], tmp_path / "out")
 
 
-def test_values_that_are_not_finite_have_no_place(foreign, tmp_path):
-    foreign("a", {"LR": 1}, [{"acc": 0.5}, {"acc": float("nan")}])
-    foreign("b", {"LR": 2}, [{"acc": 0.5}, {"acc": 0.25}])
-    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"])
-    assert groups_of(tmp_path / "out") == ["lr 2", "lr 1"]
-    with open(tmp_path / "out" / "groups.csv") as file:
-        assert [row["scored"] for row in csv.DictReader(file)] == ["1", "0"]
-
-
 @pytest.mark.parametrize("values", [[-3.0, -2.0], [0.0, 0.0], [1e9, -1e-9], [-5.0]])
 def test_any_values_are_drawn(foreign, tmp_path, values):
     for number, value in enumerate(values):
@@ -136,13 +136,20 @@ def test_any_values_are_drawn(foreign, tmp_path, values):
     assert texts[:2] == ["m while training", "Final m"]
 
 
-def test_a_damaged_log_is_named_and_its_run_is_used(foreign, tmp_path):
-    folder = foreign("a", {"LR": 1}, [{"acc": 0.5}])
+def test_the_table_names_damaged_logs_and_has_no_seed_that_is_unknown_and_no_depth(
+    foreign, tmp_path
+):
+    folder = foreign("a", {"LR": 1}, [{"acc": 0.5}], hash_seed=0, seed_known=False)
     with open(folder / "metrics.jsonl", "a") as file:
         file.write("{not json}\n")
-    collection, _ = analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"])
+    collection, _ = analyze([str(folder)], tmp_path / "out")
     assert collection.runs[0].faults == ["metrics.jsonl: line 2 is not a JSON object"]
-    assert "line 2 is not a JSON object" in (tmp_path / "out" / "runs.csv").read_text()
+    with open(tmp_path / "out" / "runs.csv") as file:
+        (row,) = csv.DictReader(file)
+    assert "line 2 is not a JSON object" in str(row.values())
+    assert (row["acc"], row["seed"]) == ("0.5", "")
+    assert not any("abs_rel" in name for name in row)
+    assert "seed  " not in show_run(RunDir(folder))
 
 
 def test_show_needs_only_provenance(foreign):
@@ -160,13 +167,6 @@ def test_diff_names_left_files_that_differ(foreign):
     text = diff_runs(str(first), str(second))
     assert "left files:\n  1 of 2 left files are identical" in text and "weights" not in text
     assert "model.pt: 111111111111 -> 222222222222" in text
-
-
-def test_the_table_of_other_scripts_has_no_columns_for_depth(foreign, tmp_path):
-    folder = foreign("a", {"LR": 1}, [{"acc": 0.5}])
-    analyze([str(folder)], tmp_path / "report")
-    header = (tmp_path / "report" / "runs.csv").read_text().splitlines()[0].split(",")
-    assert "acc" in header and not any("abs_rel" in name for name in header)
 
 
 def test_a_reproduction_is_no_further_seed(foreign):
@@ -206,14 +206,6 @@ def test_our_own_training_called_by_a_script_is_compared_by_absrel(runs, tmp_pat
     (folder / "provenance.json").write_text(json.dumps(recorded))
     analyze([str(runs.folder)], tmp_path / "out")
     assert groups_of(tmp_path / "out")
-
-
-def test_a_seed_that_is_not_known_is_empty(foreign, tmp_path):
-    foreign("a", {"LR": 1}, [{"acc": 0.5}], hash_seed=0, seed_known=False)
-    analyze([str(tmp_path / "runs")], tmp_path / "out")
-    with open(tmp_path / "out" / "runs.csv") as file:
-        assert [row["seed"] for row in csv.DictReader(file)] == [""]
-    assert "seed  " not in show_run(RunDir(tmp_path / "runs" / "a"))
 
 
 def test_seeds_that_change_nothing_count_as_one(foreign, tmp_path):

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import zipfile
+from itertools import product
 
 import pytest
 
@@ -116,8 +117,7 @@ def test_damaged_contents_are_named_and_all_other_runs_are_analysed(runs, analyz
         assert all(line.isprintable() and len(line) < 700 for line in found)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_what_is_no_regular_file_is_named_at_once(runs, analyze, document):
+def test_what_is_no_regular_file_is_named_at_once(runs, analyze):
     def pipe(path):
         os.mkfifo(path)
 
@@ -128,15 +128,16 @@ def test_what_is_no_regular_file_is_named_at_once(runs, analyze, document):
         path.symlink_to("/dev/zero")
 
     kinds = {"folder": os.mkdir, "pipe": pipe, "loop": loop, "device": device}
-    for name, make in kinds.items():
-        folder = runs.add(name)
-        (folder / document).unlink()
-        make(folder / document)
+    folders = []
+    for document, kind in product(DOCUMENTS, kinds):
+        folders.append(runs.add(f"{document} {kind}"))
+        (folders[-1] / document).unlink()
+        kinds[kind](folders[-1] / document)
     runs.add("good")
     code, lines, _ = analyze()
     assert code == 0
-    for name in kinds:
-        assert len(named(lines, runs.folder / name)) == 1, (name, lines)
+    for folder in folders:
+        assert len(named(lines, folder)) == 1, (folder.name, lines)
 
 
 @pytest.mark.depth

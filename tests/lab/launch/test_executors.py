@@ -1,7 +1,7 @@
 """Executors: one suite run over each of them, and what a cluster must survive.
 
-The Ray cluster is three `ray start` on this machine. Each node has its own home for mirrors, as
-separate machines have.
+A Ray cluster is `ray start` on this machine, once for each node. Each node has its own home for
+mirrors, as separate machines have.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.cluster import kill_tree
+from tests.cluster import kill_tree, ray_nodes
 from tests.slurm import needs_slurm
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import EXECUTORS
@@ -31,13 +31,20 @@ needs_ray = pytest.mark.skipif(
 NEEDS = {"ray": needs_ray, "slurm": needs_slurm}
 
 
+@pytest.fixture(scope="module")
+def one_node(tmp_path_factory):
+    """The address of a Ray cluster of one node, which starts sooner than three."""
+    with ray_nodes(tmp_path_factory.mktemp("node")) as (address, _, _):
+        yield address
+
+
 @pytest.fixture(params=[pytest.param(name, marks=NEEDS.get(name, ())) for name in EXECUTORS])
 def executor(request, monkeypatch):
     """Each executor in turn."""
     if request.param == "slurm":
         request.getfixturevalue("slurm")
     if request.param == "ray":
-        monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("cluster")[0])
+        monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("one_node"))
     with open_executor(request.param) as opened:
         yield opened
 

@@ -39,7 +39,7 @@ def end_trials(study, outcomes):
     ],
 )
 def test_a_study_ends_after_so_many_trials_without_a_better_one(open_study, outcomes, ended):
-    study = open_study(SPACE, "STUDY.TRIALS", 50, "STUDY.PATIENCE", 3)
+    study = open_study(SPACE, "STUDY.PATIENCE", 3, "STUDY.SAMPLER", "random")
     assert end_trials(study, outcomes) == ended
     assert study.is_idle()
 

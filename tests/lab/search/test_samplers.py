@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from importlib.util import find_spec
 
 import pytest
 
@@ -16,8 +17,9 @@ from zoerefine.lab.search.study.claims import claim_trial, complete
 from zoerefine.lab.search.study.samplers import TrialSampler
 from zoerefine.lab.search.subject import TrialOutcome
 
-pytest.importorskip("scipy", reason="of the extra `samplers`")
-pytest.importorskip("cmaes", reason="of the extra `samplers`")
+pytestmark = pytest.mark.skipif(
+    not (find_spec("scipy") and find_spec("cmaes")), reason="of the extra `samplers`"
+)
 RANGES = (
     "{TRAIN: {LR: {low: 0.0001, high: 0.1, log: true}, WARMUP: {low: 0.0, high: 0.5}}, "
     "MODEL: {BASE: {low: 4, high: 64, step: 4}, MAX_LOG: [0.5, 1.0]}}"

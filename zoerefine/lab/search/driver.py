@@ -51,7 +51,7 @@ def publish_best(study: Study) -> None:
         study.subject.publish(study.run, name, values)
 
 
-POLL_S = 0.3
+POLL_S = 0.1
 ENDING_S = 3.0  # that the workers of a killed driver have to save their checkpoints
 RESTARTS = 5  # times that a worker is replaced, on average over all workers
 

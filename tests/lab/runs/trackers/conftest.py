@@ -105,6 +105,15 @@ def log_mlflow(uri, runs):
     return client
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory):
+    """A database of MLflow without runs: MLflow takes a second to make one."""
+    tracking = pytest.importorskip("mlflow.tracking", reason=f"MLflow is not installed: {INSTALL}")
+    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    tracking.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    return path
+
+
 def log_mlflow_folder(folder, runs=LOGGED):
     log_mlflow((folder / "mlruns").as_uri(), runs)
     return folder / "mlruns"

@@ -1,6 +1,8 @@
 """Runs written to MLflow: whole, once, and readable again."""
 
+import shutil
 import socket
+from importlib.util import find_spec
 
 import pytest
 
@@ -11,9 +13,17 @@ from zoerefine.lab.runs.collect import collect
 from zoerefine.lab.runs.trackers import mlflow_export
 from zoerefine.lab.runs.trackers.mlflow_export import export_runs, store_names
 
-pytest.importorskip("mlflow", reason=f"MLflow is not installed: {INSTALL}")
+pytestmark = pytest.mark.skipif(
+    find_spec("mlflow") is None, reason=f"MLflow is not installed: {INSTALL}"
+)
 
 TARGETS = ("mlflow.db", "mlruns")
+
+
+@pytest.fixture
+def database(empty_database, tmp_path):
+    """The path of a copy of it."""
+    return shutil.copy(empty_database, tmp_path / "mlflow.db")
 
 
 def export(place, target):
@@ -53,10 +63,10 @@ def test_every_run_is_there_once_with_its_history(name, logged, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["contract", "tensorboard"])
-def test_what_was_written_is_read_as_the_same_runs(way, logged, tmp_path):
-    export(logged(way), tmp_path / "mlflow.db")
+def test_what_was_written_is_read_as_the_same_runs(way, logged, database):
+    export(logged(way), database)
     before = collect([str(logged(way))], metrics=["loss"]).runs
-    after = collect([str(tmp_path / "mlflow.db")], metrics=["loss"]).runs
+    after = collect([str(database)], metrics=["loss"]).runs
     for old, new in zip(before, after, strict=True):
         assert (new.name, new.seed, new.finals) == (old.name, old.seed, old.finals)
         assert new.curves["loss"].epochs == old.curves["loss"].epochs
@@ -64,37 +74,37 @@ def test_what_was_written_is_read_as_the_same_runs(way, logged, tmp_path):
         assert new.settings["training.lr"] == old.settings["training.lr"]
 
 
-def test_a_run_that_went_on_is_continued(logged, tmp_path):
+def test_a_run_that_went_on_is_continued(logged, database, tmp_path):
     place = copied(logged("contract"), tmp_path)
-    export(place, tmp_path / "mlflow.db")
+    export(place, database)
     with open(place / "run0" / "metrics.jsonl", "a") as file:
         file.write('{"step": 5, "loss": 0.125, "val_acc": NaN}\n')
-    assert ", 1 continued, 5 there already" in export(place, tmp_path / "mlflow.db")
-    assert ", 6 there already" in export(place, tmp_path / "mlflow.db")
-    _, histories = read_back(tmp_path / "mlflow.db")["run0"]
+    assert ", 1 continued, 5 there already" in export(place, database)
+    assert ", 6 there already" in export(place, database)
+    _, histories = read_back(database)["run0"]
     assert len(histories["loss"]) == STEPS + 1 and sorted(histories["loss"])[-1] == (5, 0.125)
     assert len(histories["val_acc"]) == STEPS + 1
 
 
-def test_an_export_that_was_interrupted_is_completed(logged, tmp_path, monkeypatch):
+def test_an_export_that_was_interrupted_is_completed(logged, database, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
         context.setattr(mlflow_export.MlflowTarget, "_write_state", stop)
         with pytest.raises(KeyboardInterrupt):
-            export(logged("contract"), tmp_path / "mlflow.db")
-    assert export(logged("contract"), tmp_path / "mlflow.db").startswith("5 runs added")
-    found = read_back(tmp_path / "mlflow.db")
+            export(logged("contract"), database)
+    assert export(logged("contract"), database).startswith("5 runs added")
+    found = read_back(database)
     assert len(found) == len(LOGGED)
     assert all(len(histories["loss"]) == STEPS for _, histories in found.values())
 
 
-def test_a_final_value_that_is_not_the_last_one_has_a_name_of_its_own(logged, tmp_path):
+def test_a_final_value_that_is_not_the_last_one_has_a_name_of_its_own(logged, database, tmp_path):
     place = copied(logged("contract"), tmp_path)
     (place / "run0" / "results.json").write_text('{"val_acc": 0.75, "parameters": 100}')
-    export(place, tmp_path / "mlflow.db")
-    there, _ = read_back(tmp_path / "mlflow.db")["run0"]
+    export(place, database)
+    there, _ = read_back(database)["run0"]
     assert there.data.metrics["final.val_acc"] == 0.75
     assert there.data.metrics["parameters"] == 100
     assert there.data.metrics["val_acc"] == list(LOGGED[0].rows)[-1][1]["val_acc"]

@@ -2,13 +2,14 @@
 
 import struct
 import zlib
+from importlib.util import find_spec
 
 import pytest
 
 from tests.lab.runs.trackers.conftest import LOGGED, start_wandb
 from zoerefine.lab.runs.trackers.wandb import read
 
-pb = pytest.importorskip("wandb.proto.wandb_internal_pb2", reason="W&B is not installed")
+pytestmark = pytest.mark.skipif(find_spec("wandb") is None, reason="W&B is not installed")
 
 
 def write_log(folder, *records):
@@ -24,11 +25,15 @@ def write_log(folder, *records):
 
 
 def run_record(**fields):
+    from wandb.proto import wandb_internal_pb2 as pb
+
     return pb.Record(run=pb.RunRecord(run_id="abc", display_name="one", **fields))
 
 
 def row(step=None, **values):
     """A record of history; a value is JSON text, or a field of W&B's own type and its value."""
+    from wandb.proto import wandb_internal_pb2 as pb
+
     record = pb.Record()
     if step is not None:
         record.history.step.num = step
