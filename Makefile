@@ -31,6 +31,11 @@ QUICK := not full and not nightly
 PROCESSORS := AVX2 AVX512_CORE AVX512_CORE_BF16
 NUMERIC := numeric and $(QUICK)
 
+# What tests compile (the C++ example, a bundle, a library) is kept in pytest's cache.
+COMPILED := $(VENV)/.compiled
+COMPILING := tests/examples/test_cpp.py::test_an_aoti_bundle_gives_the_same_bits_as_in_python \
+  tests/depth/exporting/test_tensorrt_engine.py::test_pitfall_3_another_gpu
+
 .PHONY: help demo test test-full test-all test-nightly test-lab durations fuzz test-processors check lint format docs package bench install clean
 
 help: ## list the targets
@@ -39,10 +44,10 @@ help: ## list the targets
 demo: install ## run the main job on a small synthetic world (or DATA=folder)
 	@$(BIN)/python -m zoerefine demo $(if $(DATA),--data "$(DATA)")
 
-test: install $(EXTRAS_READY) ## test every behaviour once (without tests/full.txt and nightly.txt)
+test: install $(EXTRAS_READY) $(COMPILED) ## test every behaviour once (without tests/full.txt and nightly.txt)
 	@ZOEREFINE_TEST_KILLS=$${ZOEREFINE_TEST_KILLS:-$(KILLS)} $(PYTEST) -m "$(QUICK)" $(SPREAD)
 
-test-full: install $(EXTRAS_READY) ## run the tests that tests/full.txt lists
+test-full: install $(EXTRAS_READY) $(COMPILED) ## run the tests that tests/full.txt lists
 	@$(PYTEST) -m full $(SPREAD)
 
 test-all: KILLS := 3
@@ -111,6 +116,11 @@ $(READY): $(LOCK) pyproject.toml
 	@$(BIN)/python -m pip install --quiet --progress-bar on --disable-pip-version-check -r $(LOCK)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
+
+$(COMPILED): $(EXTRAS_READY) $(wildcard examples/cpp/* tests/depth/exporting/*.cpp)
+	@echo "compiling what tests use"
+	@$(PYTEST) --numprocesses 2 $(COMPILING)
+	@touch $@
 
 # Tests of optional parts are skipped, by name, where their requirements cannot be installed.
 $(EXTRAS_READY): $(EXTRAS) requirements-torch-tensorrt.lock $(READY)

@@ -221,6 +221,11 @@ def in_a_callers_graph(module, monkeypatch, schedule):
     return world.wrong() == []
 
 
+def is_asleep(thread):
+    """Whether a thread of this process waits, e.g. for a lock."""
+    return Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def in_two_threads(module, monkeypatch, schedule):
     """Whether an engine can be captured while another one is."""
     world = World(module, monkeypatch, schedule)
@@ -229,11 +234,15 @@ def in_two_threads(module, monkeypatch, schedule):
 
     def capture_the_other():
         world.gpu.during_capture = lambda: None
+        thread = world.threads[1].submit(threading.get_native_id).result()
         begun.extend(
             world.threads[1].submit(world.call, number, 2, world.streams[2], other)
             for number in range(10, 15)
         )
-        threading.Event().wait(0.3)
+        asleep = 0  # looks in a row; one that waits for a core is not asleep
+        while asleep < 5 and not all(one.done() for one in begun):
+            asleep = asleep + 1 if is_asleep(thread) else 0
+            threading.Event().wait(0.02)
 
     world.gpu.during_capture = capture_the_other
     for number in range(5):
