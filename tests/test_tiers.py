@@ -31,6 +31,10 @@ def test_what_the_tiers_list_exists():
     assert [line for line in listed if not tiers.exists(line)] == []
 
 
+def test_the_makefile_selects_the_quick_tier_by_the_same_words():
+    assert f"\nQUICK := {tiers.QUICK}\n" in (CHECKOUT / "Makefile").read_text()
+
+
 @pytest.fixture
 def suite(tmp_path):
     """Runs four cases, of which the files list two: suite(*options) -> standard output."""
@@ -58,7 +62,7 @@ def test_long_files_are_first_and_a_case_that_is_too_long_fails_with_a_sentence(
 
 
 def test_a_marker_selects_what_is_listed_and_its_durations_are_noted(suite, tmp_path):
-    assert "1 passed, 2 deselected" in suite("-m", "full")
+    assert "1 passed, 2 deselected" in suite("-m", "full")  # test_two.py is not even imported
     assert "1 passed, 2 deselected" in suite("-m", "nightly")
     noted = json.loads((tmp_path / ".pytest_cache/v" / durations.NOTED).read_text())
     assert noted == {"test_one.py::test_b[one]": 0.0, "test_one.py::test_b[two]": 0.0}
