@@ -79,13 +79,9 @@ def exported_run(world, shared, trusted_bundles, tmp_path_factory):
         save_best(run, refiner.state_dict())
         export(run, "torchscript", "fp32")
 
-    runs = own_copy(shared("exported", make), tmp_path_factory.mktemp("exported"))
-    return trusted(RunDir((runs / "tiny" / "latest").resolve()))
-
-
-def own_copy(folder, target):
-    """This test process's copy of runs that another one may have made."""
-    return shutil.copytree(folder / "runs", target / "runs", symlinks=True)
+    own = tmp_path_factory.mktemp("exported") / "runs"  # engines are added to it
+    shutil.copytree(shared("exported", make) / "runs", own, symlinks=True)
+    return trusted(RunDir((own / "tiny" / "latest").resolve()))
 
 
 def trusted(run):
@@ -95,8 +91,11 @@ def trusted(run):
 
 
 @pytest.fixture(scope="session")
-def study(world, shared, trusted_bundles, tmp_path_factory):
-    """A finished study with its best run trained and exported. Tests must not change it."""
+def study(world, shared, trusted_bundles):
+    """A finished study with its best run trained and exported. Tests must not change it.
+
+    Unlike the exported run it is the same for all test processes: its notes name its folder.
+    """
 
     def make(folder):
         (folder / "study.yaml").write_text(
@@ -109,9 +108,9 @@ def study(world, shared, trusted_bundles, tmp_path_factory):
         assert found.returncode == 0, found.stderr
         export(RunDir(folder / "runs" / "tiny" / "study" / "best"), "torchscript", "fp32")
 
-    runs = own_copy(shared("study", make), tmp_path_factory.mktemp("study"))
-    trusted(RunDir(runs / "tiny" / "study" / "best"))
-    return RunDir(runs / "tiny" / "study")
+    run = RunDir(shared("study", make) / "runs" / "tiny" / "study")
+    trusted(RunDir(run.path / "best"))
+    return run
 
 
 @pytest.fixture(scope="session")
