@@ -51,13 +51,14 @@ def pytest_ignore_collect(collection_path, config):
     return (selected == QUICK and any(path in lines(name) for name in LISTED)) or None
 
 
+@pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    gc.disable()  # nothing that is collected becomes garbage
-
-
-def pytest_collection_finish():
-    gc.freeze()
-    gc.enable()
+    gc.disable()  # what is collected stays to the end
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
