@@ -344,6 +344,7 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
         ({"height": 48}, "its description says one float32 of 3 channels, height 48"),
         ({"std": [1, 1, 0]}, "std must be three numbers above 0"),
         ({"mean": 0.5}, "mean must be three numbers"),
+        ({"mean": [123.7, 116.3, 103.5]}, "mean must be three numbers from 0 to 1, as colours are"),
         ({"mean": [0.5, 0.5, 10**400]}, "mean must be three numbers"),
         ({"extra": 1}, "must have exactly these keys"),
         ({"focal": 0}, "focal must be a number of pixels above 0"),
@@ -355,6 +356,18 @@ def test_a_description_that_does_not_fit_is_one_line(onnx_file, facts, message):
     with pytest.raises(UserError) as caught:
         load_network(str(path))
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_onnx_file_that_takes_no_single_picture_is_one_line(onnx_file):
+    onnx = pytest.importorskip("onnx", reason="ONNX is not installed here")
+    path = onnx_file()
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 4
+    onnx.save(model, path)
+    network = load_network(str(path))
+    with pytest.raises(UserError, match="tiny cannot be run") as fault:
+        network.predict(np.zeros((1, 48, 64, 3), np.uint8))
+    assert "\n" not in str(fault.value)
 
 
 def test_an_onnx_file_without_a_description_or_damaged_is_one_line(onnx_file):

@@ -26,7 +26,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.yaml.read import YamlError, load_yaml
@@ -46,7 +46,7 @@ UNITS = ("m", "mm", "1/m", "relative")
 LEAST_INVERSE = 1 / 255  # of 1/m: farther depth does not fit into a file
 LARGEST_FILE = 2**31  # bytes, as Protocol Buffers have it
 MOST_PIXELS = 8192  # of a side
-MOST = 1e6  # of a mean or standard deviation; NaN is not below it either
+MOST = 1e6  # of a standard deviation or focal length; NaN is not below it either
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,10 @@ class OnnxDescription:
             value = getattr(self, side)
             if type(value) is not int or not 0 < value <= MOST_PIXELS:
                 return f"{side} must be pixels, 1 to {MOST_PIXELS}"
-        for triple in ("mean", "std"):
-            value = getattr(self, triple)
-            least = 0 if triple == "std" else -MOST
-            if not is_triple(value) or not all(least < one < MOST for one in value):
-                return f"{triple} must be three numbers{' above 0' * (triple == 'std')}"
+        if not is_triple(self.mean) or not all(0 <= one <= 1 for one in self.mean):
+            return "mean must be three numbers from 0 to 1, as colours are"
+        if not is_triple(self.std) or not all(0 < one < MOST for one in self.std):
+            return "std must be three numbers above 0"
         if self.unit not in UNITS:
             return f"unit must be one of {', '.join(UNITS)}"
         if self.focal is not None and not (
@@ -194,7 +193,11 @@ def predict(
         inputs = (small - mean) / std
         if channels_first:
             inputs = inputs.transpose(2, 0, 1)
-        values = session.run(None, {place: np.ascontiguousarray(inputs[None])})[0]
+        try:
+            values = session.run(None, {place: np.ascontiguousarray(inputs[None])})[0]
+        except Exception as error:  # as in `load_onnx`
+            reason = one_line(str(error))
+            raise UserError(f"{description.name} cannot be run: {reason}") from None
         depth_m = in_metres(np.squeeze(values), description)
         depths.append(cv2.resize(depth_m, (width, height), interpolation=cv2.INTER_LINEAR))
     return np.stack(depths)
