@@ -3,7 +3,11 @@
 import json
 import subprocess
 
+import pytest
+
 from tests.foreign import commit_files
+from zoerefine.base.errors import UserError
+from zoerefine.lab.launch.workspace.files import digest_inputs
 
 PATTERN = r"--metric-pattern=loss (\S+)"
 MAKE = """
@@ -74,3 +78,16 @@ def test_a_folder_lies_in_the_workspace_as_in_the_repository(command, tmp_path):
     assert f"--input={code}/data --input={tmp_path}/elsewhere/more" in shown
     done = command("run", *words, "--input", "absent")
     assert done.returncode == 2 and "absent is not a folder" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("second", "words"), [("x.txt", "would lie at one place"), ("x.txt/y", "would lie inside the")]
+)
+def test_two_folders_with_a_file_for_one_path_are_refused(tmp_path, second, words):
+    for name in ("a/data/x.txt", f"b/data/{second}", "b/data/z.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    folders = [tmp_path / "a/data", tmp_path / "b/data"]
+    assert len(digest_inputs([folders[0]] * 2, None)) == 1
+    with pytest.raises(UserError, match=f"^--input: .*{second} .*{words}"):
+        digest_inputs(folders, None)

@@ -132,7 +132,8 @@ def digest_inputs(folders: Iterable[Path], repository: Path | None) -> Inputs:
     What a run's job left lies where the job wrote it, a folder of the repository at its own path,
     and another folder by its name.
 
-    Raises `UserError` where there is no such folder, or a file in it cannot be read.
+    Raises `UserError` where there is no such folder, a file in it cannot be read, or two folders
+    have a file for one path.
     """
     found: dict[str, dict[str, str]] = {}
     for given in folders:
@@ -145,7 +146,27 @@ def digest_inputs(folders: Iterable[Path], repository: Path | None) -> Inputs:
             own = repository is not None and folder.is_relative_to(repository)
             root = repository if own and repository is not None else folder.parent
         found.setdefault(str(root), {}).update(digest_folder(folder, root))
+    refuse_same_paths(found)
     return found
+
+
+def refuse_same_paths(inputs: Inputs) -> None:
+    """Raises `UserError` where two folders have a file for one path of a workspace."""
+    places: dict[str, str] = {}
+    for root, names in inputs.items():
+        for name in names:
+            if (other := places.setdefault(name, root)) != root:
+                raise UserError(
+                    f"--input: {other}/{name} and {root}/{name} would lie at one place in the "
+                    "workspace: rename one"
+                )
+    for name, root in places.items():
+        for above in map(str, Path(name).parents):
+            if above in places:
+                raise UserError(
+                    f"--input: {root}/{name} would lie inside the file {places[above]}/{above}: "
+                    "rename one"
+                )
 
 
 def digest_folder(folder: Path, root: Path) -> Iterator[tuple[str, str]]:
