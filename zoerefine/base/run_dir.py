@@ -20,6 +20,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import (
     HALF_WRITTEN,
     create_ignored_folder,
+    read_regular_file,
     remove_half_written,
     write_json,
 )
@@ -34,7 +35,7 @@ ATTEMPT = "ZOEREFINE_ATTEMPT"
 MAX_NAME_BYTES = 120
 LAST_TIME_S = 1e11  # seconds since the epoch, in the year 5138
 LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json
-LARGEST_DIGESTS = 10_000  # bytes of a file of digests, such as weights.sha256
+LARGEST_DIGESTS = 10_000  # bytes of weights.sha256
 NODE_FOLDER = re.compile(r"node-\d+")  # of another node of the run's job
 REPORT_FILE = "collected.json"  # in the folder of every report of `zoerefine analyze`
 ENGINE = "engine"  # the folder of engine bundles
@@ -163,23 +164,18 @@ class RunDir:
     def status(self) -> Status:
         """The recorded state. A run that is recorded as running but not locked was killed."""
         try:
-            require_file(self.status_file)
-            status = Status(**json.loads(self.status_file.read_text()))
-            for name, kinds in STATUS_KINDS.items():
-                if not isinstance(getattr(status, name), kinds):
-                    raise ValueError(f"{name} is {getattr(status, name)!r}")
-            if status.state not in STATES:
-                raise ValueError(f"there is no state {status.state}")
-            if not all(abs(time_s) < LAST_TIME_S for time_s in (status.started, status.ended)):
-                raise ValueError("a time is out of range")
+            with damage_named(self.status_file):
+                require_file(self.status_file)
+                status = Status(**json.loads(self.status_file.read_text()))
+                for name, kinds in STATUS_KINDS.items():
+                    if not isinstance(getattr(status, name), kinds):
+                        raise ValueError(f"{name} is {getattr(status, name)!r}")
+                if status.state not in STATES:
+                    raise ValueError(f"there is no state {status.state}")
+                if not all(abs(time_s) < LAST_TIME_S for time_s in (status.started, status.ended)):
+                    raise ValueError("a time is out of range")
         except FileNotFoundError:
             return Status("killed", "never started")
-        except RecursionError:
-            raise UserError(f"{self.status_file} is damaged: nested too deeply") from None
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{self.status_file} is damaged: {error}") from None
-        except OSError as error:
-            raise UserError(f"{self.status_file} cannot be read: {error.strerror}") from None
         if status.state == "running" and not is_locked(self.lock_file):
             return Status("killed", "its process is gone", status.started)
         return status
@@ -197,19 +193,26 @@ class RunDir:
     def read_json(self, path: Path) -> dict[str, Any]:
         """One of the run's JSON files. Raises `UserError` where it is missing or damaged."""
         try:
-            require_file(path)
-            value = json.loads(path.read_text(encoding="utf-8"))
+            with damage_named(path):
+                require_file(path)
+                value = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(f"{self.path} has no {path.name}: is it a finished run?") from None
-        except RecursionError:
-            raise UserError(f"{path} is damaged: nested too deeply") from None
-        except ValueError as error:
-            raise UserError(f"{path} is damaged: {error}") from None
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}") from None
         if not isinstance(value, dict):
             raise UserError(f"{path} is damaged: it holds {type(value).__name__}, not a mapping")
         return value
+
+    def weights_digests(self) -> list[str]:
+        """The digest of the best weights: none before they are written, two while they are replaced.
+
+        Raises `UserError` where the file is damaged, or cannot be read.
+        """
+        path = self.weights_digest_file
+        try:
+            with damage_named(path):
+                return read_regular_file(path, LARGEST_DIGESTS).decode().split()
+        except FileNotFoundError:
+            return []
 
     def results(self) -> dict[str, Any]:
         """Final metrics by split, scene and depth. Raises `UserError` for an unfinished run."""
@@ -279,6 +282,21 @@ class RunDir:
                 self.set_status("failed", str(error) or type(error).__name__)
                 raise
             self.set_status("finished")
+
+
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Raises `UserError`, naming the file, where reading it fails; `FileNotFoundError` stays."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except RecursionError:
+        raise UserError(f"{path} is damaged: nested too deeply") from None
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def require_file(path: Path) -> None:

@@ -187,12 +187,27 @@ def test_show_prints_control_characters_as_escapes(runs, capsys):
     assert all(line.isprintable() for line in out.splitlines())
 
 
-def test_pipes_in_the_place_of_digests_and_results_are_not_waited_for(runs, analyze):
+def test_a_damaged_digest_of_weights_is_named_and_a_pipe_is_not_waited_for(
+    runs, analyze, capsys
+):
     first, second = runs.add("first"), runs.add("second", seed=1)
-    os.mkfifo(first / "weights.sha256")
-    assert analyze()[0] == 0
-    assert main(["diff", str(first), str(second)]) == 0
-    assert main(["show", str(first)]) == 2
+    digest = first / "weights.sha256"
+    for fault, damage in (
+        ("is not a regular file", lambda: os.mkfifo(digest)),
+        ("is damaged: 'utf-8' codec", lambda: digest.write_bytes(b"\xff")),
+        ("has 10001 bytes; up to 10000 are read", lambda: digest.write_bytes(b"0" * 10_001)),
+    ):
+        damage()
+        assert analyze()[0] == 0  # of many runs, the digest only tells copies apart
+        capsys.readouterr()
+        for words in (["diff", str(first), str(second)], ["show", str(first)]):
+            assert main(words) == 2
+            assert f"{digest} {fault}" in capsys.readouterr().err
+        digest.unlink()
+
+
+def test_a_pipe_in_the_place_of_results_is_not_waited_for(runs):
+    second = runs.add("second")
     (second / "results.json").unlink()
     os.mkfifo(second / "results.json")
     assert main(["show", str(second)]) in (0, 2)

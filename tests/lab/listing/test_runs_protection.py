@@ -28,6 +28,10 @@ def damage(runs, folder):
     (folder / "status.json").write_text("{")
 
 
+def damage_digest(runs, folder):
+    (folder / "weights.sha256").write_bytes(b"\xff")
+
+
 def export(runs, folder):
     (folder / "engine").mkdir()
     (folder / "engine" / "refiner.ts").touch()
@@ -68,6 +72,7 @@ NEEDED_ITSELF = [
     (tag, "it is tagged"),
     (export, "an engine bundle was exported from it"),
     (be_a_study, "it belongs to a study"),
+    (damage_digest, "weights.sha256 is damaged"),
 ]
 NEEDED_BY_OTHERS = [
     (use_path, "starts from its weights"),

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import read_regular_file, replacing, write_text
+from zoerefine.base.files.atomic import replacing, write_text
 from zoerefine.base.progress import say
-from zoerefine.base.run_dir import LARGEST_DIGESTS, RunDir
+from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.model import RefinerNetwork, build_refiner
 
 
@@ -95,8 +95,7 @@ def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
     weights = {name: t.detach().cpu().contiguous() for name, t in weights.items()}
     digest = weights_digest(weights)
     recorded = run.weights_digest_file
-    before = recorded.read_text().split() if recorded.exists() else []
-    write_text(recorded, "\n".join([digest, *before]) + "\n")
+    write_text(recorded, "\n".join([digest, *run.weights_digests()]) + "\n")
     with replacing(run.checkpoints / "best.safetensors") as path:
         path.write_bytes(save(weights))  # its own writer does not name the file of an error
     write_text(recorded, digest + "\n")
@@ -110,14 +109,13 @@ def load_best(run: RunDir, refiner: nn.Module) -> None:
             fit this version's refiner.
     """
     path = run.checkpoints / "best.safetensors"
+    if not (path.exists() and run.weights_digest_file.exists()):
+        raise UserError(f"{run.path} has no trained weights: train it first")
     try:
         weights = load_file(path)
-        recorded = read_regular_file(run.weights_digest_file, LARGEST_DIGESTS).decode().split()
-    except FileNotFoundError:
-        raise UserError(f"{run.path} has no trained weights: train it first") from None
     except SafetensorError as error:
         raise UserError(f"{path} is damaged: {error}") from None
-    if weights_digest(weights) not in recorded:
+    if weights_digest(weights) not in run.weights_digests():
         raise UserError(f"{path} differs from {run.weights_digest_file.name}: it was altered")
     try:
         refiner.load_state_dict(weights)

@@ -53,10 +53,9 @@ def find_start_weights(cfg: Config) -> StartWeights | None:
     digest = weights_digest(weights)
     run = RunDir(path.parent.parent)
     recorded = run.weights_digest_file
-    if path.name == "best.safetensors" and recorded.exists():  # not of a copy elsewhere
-        altered = digest not in recorded.read_text().split()
-        if altered:
-            raise UserError(f"TRAIN.FROM {path} differs from {recorded.name}: it was altered")
+    has_digest = path.name == "best.safetensors" and recorded.exists()  # not a copy elsewhere
+    if has_digest and digest not in run.weights_digests():
+        raise UserError(f"TRAIN.FROM {path} differs from {recorded.name}: it was altered")
     if run.config_file.exists():
         refuse_another_network(path, load_config(run.config_file).MODEL, cfg.MODEL)
     return StartWeights(path, weights, digest)

@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError, damage
-from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.registries import METRICS
-from zoerefine.base.run_dir import LARGEST_DIGESTS, RunDir
+from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.launch.git.commands import git
 from zoerefine.lab.launch.git.settings import GitError
@@ -163,10 +161,7 @@ def weights(a: str | None, b: str | None) -> list[str]:
 
 def weights_digest(run: Run) -> str | None:
     """The digest of the best weights; None where there are none."""
-    path = RunDir(Path(run.path)).weights_digest_file
-    with suppress(UserError, OSError):
-        return read_regular_file(path, LARGEST_DIGESTS).decode(errors="replace").strip()
-    return None
+    return "\n".join(RunDir(Path(run.path)).weights_digests()) or None
 
 
 def left_files(a: Run, different: Mapping[str, tuple[Any, Any]]) -> list[str]:

@@ -7,9 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.files.locks import is_locked
-from zoerefine.base.run_dir import LARGEST_DIGESTS, RunDir, require_file
+from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm
 from zoerefine.lab.listing.row import DAMAGED, RUNNING, RunRow
 from zoerefine.lab.runs.find import named_paths, runs_at, study_of
@@ -79,14 +78,12 @@ class Protection:
             return "an engine bundle was exported from it"
         if row.path in self.links:
             return f"the link {self.links[row.path]} leads to it"
-        return "another run or a study starts from its weights" if self._is_used(path) else ""
-
-    def _is_used(self, path: Path) -> bool:
-        names = {str(path)}
-        with suppress(OSError, UnicodeError, UserError):
-            file = RunDir(path).weights_digest_file
-            names |= set(read_regular_file(file, LARGEST_DIGESTS).decode().split())
-        return any(self.users.get(name, set()) - {path} for name in names)
+        try:
+            names = {str(path), *RunDir(path).weights_digests()}
+        except UserError as error:
+            return f"it cannot be read: {error}"
+        is_used = any(self.users.get(name, set()) - {path} for name in names)
+        return "another run or a study starts from its weights" if is_used else ""
 
     def now(self, row: RunRow) -> str:
         """Why a run would stay."""

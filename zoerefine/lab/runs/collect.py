@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError, damage, one_line
-from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.cache import RunCache, as_entry, as_json, found_in
@@ -21,7 +20,6 @@ from zoerefine.lab.runs.sources import Found, RunFolder, Source, TrackerSource, 
 from zoerefine.lab.runs.trackers.stores import find_stores, local_path
 
 REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a run's name
-MOST_CHARACTERS = 1000  # of a digest
 FILTERED = "does not match --where"  # why a run was left out
 
 
@@ -181,9 +179,8 @@ def weights_of(run: Run) -> str:
     """The digests of a run's trained weights; empty where it has none."""
     if run.is_foreign:
         return ""
-    with suppress(OSError, ValueError, UserError):
-        file = RunDir(Path(run.path)).weights_digest_file
-        return read_regular_file(file, MOST_CHARACTERS).decode().strip()
+    with suppress(UserError):
+        return " ".join(RunDir(Path(run.path)).weights_digests())
     return ""
 
 

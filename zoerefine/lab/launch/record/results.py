@@ -10,8 +10,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import digest_file, read_regular_file
-from zoerefine.base.run_dir import LARGEST_DIGESTS, NODE_FOLDER, RunDir
+from zoerefine.base.files.atomic import digest_file
+from zoerefine.base.run_dir import NODE_FOLDER, RunDir
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.record import provenance
@@ -82,14 +82,9 @@ def is_aside(name: str) -> bool:
 
 
 def weight_digests(run: RunDir) -> dict[str, str]:
-    """The digests of trained weights by their place in the run.
-
-    Raises `UserError` for a file of another kind, such as a pipe, which would be waited for.
-    """
+    """The digests of trained weights by their place in the run. Raises as `weights_digests`."""
     return {
-        path.relative_to(run.path).as_posix(): read_regular_file(path, LARGEST_DIGESTS)
-        .decode()
-        .strip()
+        path.relative_to(run.path).as_posix(): "\n".join(RunDir(path.parent).weights_digests())
         for path in _named("weights.sha256", run)
     }
 
