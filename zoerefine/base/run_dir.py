@@ -203,7 +203,7 @@ class RunDir:
         return value
 
     def weights_digests(self) -> list[str]:
-        """The digest of the best weights: none before they are written, two while they are replaced.
+        """The digest of the best weights; none before they are written, two during a change.
 
         Raises `UserError` where the file is damaged, or cannot be read.
         """

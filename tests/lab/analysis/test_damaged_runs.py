@@ -187,9 +187,7 @@ def test_show_prints_control_characters_as_escapes(runs, capsys):
     assert all(line.isprintable() for line in out.splitlines())
 
 
-def test_a_damaged_digest_of_weights_is_named_and_a_pipe_is_not_waited_for(
-    runs, analyze, capsys
-):
+def test_a_damaged_digest_of_weights_is_named_and_a_pipe_is_not_waited_for(runs, analyze, capsys):
     first, second = runs.add("first"), runs.add("second", seed=1)
     digest = first / "weights.sha256"
     for fault, damage in (

@@ -128,7 +128,7 @@ def parse_config(path: Path, data: bytes) -> Document:
         if not name:  # the message may repeat a line with the secret
             raise
         document = Document({}, {})
-    check_storage(document)
+    refuse_password(document)
     name = name or find_secret_in_values(document.tree or json_value(path, data))
     if name:
         raise UserError(
@@ -170,13 +170,13 @@ def read_setting(document: Document, overrides: Sequence[str], key: str) -> Sett
     return Setting(value_at(document.tree, key), document.text(key))
 
 
-def check_storage(document: Document, overrides: Sequence[str] = ()) -> None:
+def refuse_password(document: Document, overrides: Sequence[str] = ()) -> None:
     """Raises `UserError` where the address of a study's database holds its password."""
     if holds_password(read_setting(document, overrides, STORAGE).as_text()):
         raise UserError(f"{STORAGE} holds a password, which every run would keep; {INSTEAD}")
 
 
-def check_own_words(overrides: Sequence[str]) -> None:
+def refuse_own_words(overrides: Sequence[str]) -> None:
     """Raises `UserError` where our own training would write a secret of its words to its config."""
     for key, value in zip(overrides[::2], overrides[1::2], strict=True):
         if name := find_secret_in_config(value.encode(errors="surrogateescape")):

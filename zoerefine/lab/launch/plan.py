@@ -17,7 +17,7 @@ from zoerefine.lab.launch.environment.build import check_environment
 from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.mirror import fetch_commit
-from zoerefine.lab.launch.included import CommitFiles, Included, find_included
+from zoerefine.lab.launch.included import CommitFiles, Included, find_included, read_included
 from zoerefine.lab.launch.job import JOB_OPTIONS, Job
 from zoerefine.lab.launch.job_config import (
     IN_PLACE,
@@ -25,12 +25,12 @@ from zoerefine.lab.launch.job_config import (
     NO_CONFIG,
     OPTIONS,
     Setting,
-    check_own_words,
-    check_storage,
     parse_config,
     read_committed_config,
     read_local_config,
     read_setting,
+    refuse_own_words,
+    refuse_password,
 )
 from zoerefine.lab.launch.job_module import check_commit_has
 from zoerefine.lab.launch.workspace.files import Inputs, digest_inputs
@@ -44,10 +44,12 @@ class LaunchPlan:
         mirror: the folder of the mirror, which has the commit.
         commit: 40 hex digits.
         config: the bytes of the config file that the job gets.
-        document: the config's keys; empty where it is not YAML.
         home: the folder of mirrors and workspaces.
         included: what the config includes, and its own place in the workspace.
         inputs: the digests of the files of `Job.inputs`.
+        document: the config's keys; empty where it is not YAML.
+
+    Raises `UserError` where the config is not valid, or its run would keep a secret.
     """
 
     job: Job
@@ -56,10 +58,19 @@ class LaunchPlan:
     commit: str
     changes: Changes
     config: bytes
-    document: Document
     home: Path
     included: Included = field(default_factory=Included)
     inputs: Inputs = field(default_factory=dict)
+    document: Document = field(init=False)
+
+    def __post_init__(self) -> None:
+        job = self.job
+        refuse_password(Document({}, {}), job.overrides)  # before the search for any secret
+        if job.module.startswith(OWN_MODULES):
+            refuse_own_words(job.overrides)
+        object.__setattr__(self, "document", parse_config(job.config, self.config))
+        if secret := find_secret(self._given_name.encode(errors="surrogateescape")):
+            raise UserError(f"the run's name contains the secret of {secret}: give another --name")
 
     @property
     def identity(self) -> str:
@@ -98,15 +109,17 @@ class LaunchPlan:
     @property
     def name(self) -> str:
         """The name of the run, which is a folder's name. Raises `UserError` where it cannot be."""
+        name = self._given_name
+        if fault := run_name_fault(name):
+            source = "--name" if self.job.name else "RUN.NAME"
+            raise UserError(f"{source} {name!r} cannot be a folder's name: {fault}")
+        return name
+
+    @property
+    def _given_name(self) -> str:
         job = self.job
         script = Path(job.module).stem if job.config == NO_CONFIG else job.config.stem
-        name = job.name or self._setting("RUN.NAME").as_text() or script
-        if fault := run_name_fault(name):
-            source = "--name" if job.name else "RUN.NAME"
-            raise UserError(f"{source} {name!r} cannot be a folder's name: {fault}")
-        if secret := find_secret(name.encode(errors="surrogateescape")):
-            raise UserError(f"the run's name contains the secret of {secret}: give another --name")
-        return name
+        return job.name or self._setting("RUN.NAME").as_text() or script
 
     @property
     def seed(self) -> int:
@@ -163,9 +176,6 @@ def make_plan(job: Job, home: Path, merge: bool = True) -> LaunchPlan:
     if needs_config and job.config == NO_CONFIG:
         raise UserError("there is no config to merge KEY VALUE into: give --config FILE")
     check_environment(job.environment)
-    check_storage(Document({}, {}), job.overrides)  # before the search for any secret
-    if job.module.startswith(OWN_MODULES):
-        check_own_words(job.overrides)
     address = parse_address(job.repo)
     config = read_local_config(job.caller, job.config)
     mirror, commit = fetch_commit(address, job.ref, home, job.branch)
@@ -181,13 +191,22 @@ def make_plan(job: Job, home: Path, merge: bool = True) -> LaunchPlan:
         included = find_included(*places, config, always_placed=job.overrides_in == IN_PLACE)
     if merge and job.overrides_in in MERGED:
         config = included.merge(job.config, config, job.overrides)
-    document = parse_config(job.config, config)
     inputs = digest_inputs([job.caller / one for one in job.inputs], address.folder)
     untracked = tuple(name for name in changes.untracked if name not in included.copies)
-    return LaunchPlan(
-        job, address, mirror, commit, replace(changes, untracked=untracked), config, document,
-        home, included, inputs,
-    )  # fmt: skip
+    changes = replace(changes, untracked=untracked)
+    return LaunchPlan(job, address, mirror, commit, changes, config, home, included, inputs)
+
+
+def kept_plan(job: Job, config: bytes, changes: Changes, folder: Path, home: Path) -> LaunchPlan:
+    """The plan of a job that a run or a study has kept in its folder, with its commit fetched.
+
+    Raises `UserError` where the commit cannot be fetched any more.
+    """
+    address = parse_address(job.repo)
+    mirror, commit = fetch_commit(address, job.ref, home)
+    included = read_included(folder)
+    inputs = digest_inputs(map(Path, job.inputs), address.folder)
+    return LaunchPlan(job, address, mirror, commit, changes, config, home, included, inputs)
 
 
 def next_execution(plan: LaunchPlan, runs: Path | None) -> LaunchPlan:

@@ -17,19 +17,16 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.environment.environment import package_folders, packages
-from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.commands import git
-from zoerefine.lab.launch.git.mirror import branch_or_tag_with, fetch_commit
-from zoerefine.lab.launch.included import read_included
+from zoerefine.lab.launch.git.mirror import branch_or_tag_with
 from zoerefine.lab.launch.job import recorded_job
-from zoerefine.lab.launch.job_config import parse_config
 from zoerefine.lab.launch.job_module import library_facts
-from zoerefine.lab.launch.plan import LaunchPlan
+from zoerefine.lab.launch.plan import LaunchPlan, kept_plan
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import DIFFERS, MISMATCH, SAME, Comparison, compare
 from zoerefine.lab.launch.record.show import LAUNCH_FACTS
-from zoerefine.lab.launch.workspace.files import Inputs, digest_inputs, read_inputs
+from zoerefine.lab.launch.workspace.files import Inputs, read_inputs
 
 
 def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
@@ -51,15 +48,7 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
     config = run.path / recorded["input"]
     if not config.is_file():
         raise UserError(f"{config} does not exist any more: the run needs its config")
-    address = parse_address(job.repo)
-    mirror, commit = fetch_commit(address, job.ref, home)
-    data = config.read_bytes()
-    changes = recorded_changes(run, recorded)
-    document = parse_config(job.config, data)
-    inputs = digest_inputs(map(Path, job.inputs), address.folder)
-    return LaunchPlan(
-        job, address, mirror, commit, changes, data, document, home, read_included(run.path), inputs
-    )
+    return kept_plan(job, config.read_bytes(), recorded_changes(run, recorded), run.path, home)
 
 
 def own_command(run: RunDir, recorded: Mapping[str, Any]) -> str:

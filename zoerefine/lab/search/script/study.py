@@ -22,15 +22,13 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import merged
 from zoerefine.base.yaml.read import Document, parse_mapping, read_yaml
 from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, dump_yaml, read_value, with_value
-from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes
-from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
+from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.housekeeping import default_home
 from zoerefine.lab.launch.included import Included, read_included
 from zoerefine.lab.launch.job import Job, with_lists, with_tuples
-from zoerefine.lab.launch.job_config import IN_PLACE, MERGED, NO_CONFIG, OPTIONS, parse_config
-from zoerefine.lab.launch.plan import LaunchPlan, make_plan
-from zoerefine.lab.launch.workspace.files import digest_inputs
+from zoerefine.lab.launch.job_config import IN_PLACE, MERGED, NO_CONFIG, OPTIONS
+from zoerefine.lab.launch.plan import LaunchPlan, kept_plan, make_plan
 from zoerefine.lab.runs.metrics import recorded_patterns
 from zoerefine.lab.search.space.sources import (
     SpaceSource,
@@ -127,7 +125,7 @@ def plan_study(
         config = plan.included.merge(job.config, config, job.overrides)
     # Workers look the commit up again: the branch may have moved, and the user's files changed.
     fixed = replace(job, repo=plan.address.url, ref=plan.commit, branch="", name=plan.name)
-    plan = replace(plan, job=fixed, config=config, document=parse_config(job.config, config))
+    plan = replace(plan, job=fixed, config=config)
     own = space_in_config(document)
     sources = [*([own] if own and not replaces_config else []), *spaces]
     given = combined([source.tree for source in sources])
@@ -145,13 +143,8 @@ def open_study(run: RunDir) -> LaunchedStudy:
     fields["metric_patterns"] = recorded_patterns(fields)
     fields.pop("metric_pattern", None)  # of an earlier version
     job, home = Job(**with_tuples(fields)), default_home()
-    address = parse_address(job.repo)
     with mirrors_in_use(home):
-        mirror, commit = fetch_commit(address, job.ref, home)
-    config = job.config.read_bytes()
-    parsed = parse_config(job.config, config)
-    more = (read_included(run.path), digest_inputs(map(Path, job.inputs), address.folder))
-    plan = LaunchPlan(job, address, mirror, commit, Changes(), config, parsed, home, *more)
+        plan = kept_plan(job, job.config.read_bytes(), Changes(), run.path, home)
     metric = document["METRIC"]
     options = load_config({"STUDY": document["STUDY"]}).STUDY
     return LaunchedStudy(plan, document[SEARCH], metric["NAME"], metric["DIRECTION"], options)

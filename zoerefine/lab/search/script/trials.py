@@ -20,7 +20,7 @@ from zoerefine.base.yaml.keys import flatten, value_at, with_values
 from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
 from zoerefine.base.yaml.write import dump_value, dump_yaml, same_data
 from zoerefine.lab.launch.job import JOB_OPTIONS, last_words, option_words
-from zoerefine.lab.launch.job_config import IN_PLACE, MERGED, NO_CONFIG, OPTIONS, parse_config
+from zoerefine.lab.launch.job_config import IN_PLACE, MERGED, NO_CONFIG, OPTIONS
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.script.runner import LaunchedRunner, unread_values
@@ -108,9 +108,8 @@ class LaunchedScript:
         words = self.words(values)
         if job.overrides_in in MERGED:
             config = self.plan.included.merge(job.config, config, words)
-        document = parse_config(job.config, config)
         job = replace(job, overrides=(*job.overrides, *words))
-        return replace(self.plan, job=job, config=config, document=document)
+        return replace(self.plan, job=job, config=config)
 
     def tree_in(self, file: Path) -> Mapping[str, Any]:
         """A config of the script."""
