@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.processes import git, killed_at_end, run_zoerefine
+from zoerefine.base import secrets
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.secrets import redaction
 
 SCRIPT = Path(__file__).resolve().parents[3] / "platform" / "run_from_commit.py"
 
@@ -90,7 +90,7 @@ class Repository:
 @pytest.fixture(autouse=True)
 def own_secrets(monkeypatch):
     """A password that one test has registered, e.g. `000000`, is not a secret in the next."""
-    monkeypatch.setattr(redaction, "_registered", set())
+    monkeypatch.setattr(secrets, "_registered", set())
 
 
 @pytest.fixture(scope="session")

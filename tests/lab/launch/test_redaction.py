@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zoerefine.base.secrets.redaction import HIDDEN, find_secret, hide_secrets, without_secrets
+from zoerefine.base.secrets import HIDDEN, find_secret, hide_secrets, without_secrets
 
 NAMES = ["WANDB_API_KEY", "DB_PASSWORD", "githubToken", "AWS_SECRET_ACCESS_KEY", "SSH_PASSPHRASE"]
 SECRETS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=6).filter(

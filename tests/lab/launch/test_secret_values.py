@@ -7,7 +7,7 @@ import os
 import pytest
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.secrets.redaction import HIDDEN, find_secret, hide_secrets, secret_names
+from zoerefine.base.secrets import HIDDEN, find_secret, hide_secrets, secret_names
 from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.plan import make_plan
 

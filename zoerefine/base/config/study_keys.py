@@ -8,7 +8,7 @@ from zoerefine.base.config.collection_types import ListOf, MappingOf
 from zoerefine.base.config.declare import LONGEST_S, MOST_EPOCHS, KeyGroup, key
 from zoerefine.base.config.value_types import Integer, Number, OneOf, Text
 from zoerefine.base.registries import OBJECTIVES, PRUNERS, SAMPLERS
-from zoerefine.base.secrets.redaction import storage_fault
+from zoerefine.base.secrets import storage_fault
 
 OBJECTIVE = OneOf(OBJECTIVES)
 

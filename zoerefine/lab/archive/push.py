@@ -19,7 +19,7 @@ from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.files.locks import is_locked
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, NODE_FOLDER, RunDir
-from zoerefine.base.secrets.redaction import holds_password
+from zoerefine.base.secrets import holds_password
 from zoerefine.lab.archive.manifest import (
     MANIFEST,
     ArchivedFile,

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import sync_file_system
 from zoerefine.base.progress import Progress, bar
-from zoerefine.base.secrets.redaction import hide_secrets, holds_password
+from zoerefine.base.secrets import hide_secrets, holds_password
 
 INSTALL = "pip install 'zoerefine[archive]'"
 BLOCK_BYTES = 8 * 2**20

@@ -20,7 +20,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.secrets.redaction import find_secret_in_config
+from zoerefine.base.secrets import find_secret_in_config
 from zoerefine.base.yaml.keys import merged, texts_in
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.base.yaml.write import NEW_KEY, merge_overrides

@@ -10,7 +10,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, require_file
-from zoerefine.base.secrets.redaction import (
+from zoerefine.base.secrets import (
     INSTEAD,
     find_secret_in_config,
     find_secret_in_values,

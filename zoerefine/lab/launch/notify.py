@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 from zoerefine import __version__
 from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError, one_line
 from zoerefine.base.progress import duration, warn
-from zoerefine.base.secrets.redaction import HIDDEN, hide_secrets, register_secret, without_secrets
+from zoerefine.base.secrets import HIDDEN, hide_secrets, register_secret, without_secrets
 
 
 @dataclass

@@ -9,7 +9,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.identity import OWN_MODULES, launch_settings
 from zoerefine.base.run_dir import RunDir, run_name_fault
-from zoerefine.base.secrets.redaction import find_secret
+from zoerefine.base.secrets import find_secret
 from zoerefine.base.yaml.keys import value_at
 from zoerefine.base.yaml.read import Document
 from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES

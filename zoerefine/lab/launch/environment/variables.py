@@ -6,7 +6,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import SETTINGS, forget_choice
-from zoerefine.base.secrets.redaction import find_secret
+from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
 from zoerefine.lab.launch.process.board import NODE
 

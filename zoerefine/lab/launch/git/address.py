@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.secrets.redaction import hide_secrets, register_secret
+from zoerefine.base.secrets import hide_secrets, register_secret
 from zoerefine.lab.launch.git.commands import git
 from zoerefine.lab.launch.git.settings import GitError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import REPORT_FILE
-from zoerefine.base.secrets.redaction import find_secret
+from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.commands import (
     changed_and_untracked_files,

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.secrets.redaction import hide_secrets
+from zoerefine.base.secrets import hide_secrets
 
 SETTINGS = {
     # A URL can name a program to run (`ext::`): only these transports are allowed.

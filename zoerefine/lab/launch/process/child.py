@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.secrets.redaction import hide_secrets
+from zoerefine.base.secrets import hide_secrets
 from zoerefine.lab.launch.process.ending import JobEnd
 from zoerefine.lab.launch.process.output import OutputLog, Outputs
 from zoerefine.lab.launch.process.stops import StopForwarding, kill_tree

@@ -15,7 +15,7 @@ from zoerefine.base.files.locks import lock
 from zoerefine.base.identity import OWN_MODULES
 from zoerefine.base.machine.cores import cpu_name
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.secrets.redaction import without_secrets
+from zoerefine.base.secrets import without_secrets
 from zoerefine.lab.launch.environment.environment import packages
 from zoerefine.lab.launch.git.commands import checkout_commit, git_bytes, uncommitted_files
 

@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.secrets.redaction import hide_secrets
+from zoerefine.base.secrets import hide_secrets
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.study.samplers import next_trial
 from zoerefine.lab.search.study.study import Study, may_begin

@@ -24,7 +24,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.locks import lock, try_lock
 from zoerefine.base.progress import warn
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.secrets.redaction import password_variable, register_secret, storage_fault
+from zoerefine.base.secrets import password_variable, register_secret, storage_fault
 
 SAID_AFTER_S = 2.0  # a lock that is held for longer than a write takes
 
