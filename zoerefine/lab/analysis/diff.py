@@ -10,8 +10,7 @@ from zoerefine.base.errors import UserError, damage
 from zoerefine.base.registries import METRICS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.analysis.group_names import group_names, shortened
-from zoerefine.lab.launch.git.commands import git
-from zoerefine.lab.launch.git.settings import GitError
+from zoerefine.lab.launch.git.commands import GitError, git
 from zoerefine.lab.launch.record.results import left_digests
 from zoerefine.lab.runs.find import find_runs
 from zoerefine.lab.runs.read import read_run

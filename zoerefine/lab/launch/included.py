@@ -24,8 +24,7 @@ from zoerefine.base.secrets import find_secret_in_config
 from zoerefine.base.yaml.keys import merged, texts_in
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.base.yaml.write import NEW_KEY, merge_overrides
-from zoerefine.lab.launch.git.commands import git_bytes
-from zoerefine.lab.launch.git.settings import GitError
+from zoerefine.lab.launch.git.commands import GitError, git_bytes
 
 BASES = ("_BASE_", "_base_")  # of fvcore and detectron2, of MMLab
 # Other keys that include files: BASE of Swin, __include__ of RT-DETR, inherit_from, extends, ...

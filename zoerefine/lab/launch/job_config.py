@@ -25,8 +25,7 @@ from zoerefine.base.yaml.read import (
     refuse_duplicate_keys,
 )
 from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES
-from zoerefine.lab.launch.git.commands import git, git_bytes
-from zoerefine.lab.launch.git.settings import GitError
+from zoerefine.lab.launch.git.commands import GitError, git, git_bytes
 
 # How a script gets KEY VALUE words: each says itself which keys it knows.
 OPTIONS = ("options", "assignments")

@@ -16,9 +16,8 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.environment.build import CURRENT
-from zoerefine.lab.launch.git.commands import git
+from zoerefine.lab.launch.git.commands import GITLINK, git
 from zoerefine.lab.launch.git.objects import LINK
-from zoerefine.lab.launch.git.settings import GITLINK
 
 LIBRARY = "zoerefine"
 VERSION = re.compile(r"__version__ = \"(.+?)\"")

@@ -7,5 +7,4 @@ OPEN = (
     "commands",
     "mirror",
     "objects",
-    "settings",
 )

@@ -14,8 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.secrets import hide_secrets, register_secret
-from zoerefine.lab.launch.git.commands import git
-from zoerefine.lab.launch.git.settings import GitError
+from zoerefine.lab.launch.git.commands import GitError, git
 
 URL = re.compile(r"(file|https?|ssh|git)://[^\s?#]+")
 SSH_FORM = re.compile(r"(\w[\w.-]*@)?\w[\w.-]*:(?!:|//)[^\s-][^\s]*")

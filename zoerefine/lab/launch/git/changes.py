@@ -14,6 +14,8 @@ from zoerefine.base.run_dir import REPORT_FILE
 from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.commands import (
+    GITLINK,
+    GitError,
     changed_and_untracked_files,
     git,
     git_bytes,
@@ -22,7 +24,6 @@ from zoerefine.lab.launch.git.commands import (
     uncommitted_files,
 )
 from zoerefine.lab.launch.git.objects import write_alternates
-from zoerefine.lab.launch.git.settings import GITLINK, GitError
 
 MAX_BYTES = 64 * 2**20
 # The user's own display settings could give a patch that does not apply.

@@ -21,8 +21,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import create_ignored_folder
 from zoerefine.base.files.locks import lock
 from zoerefine.lab.launch.git.address import RepositoryAddress
-from zoerefine.lab.launch.git.commands import git
-from zoerefine.lab.launch.git.settings import NO_TEMPLATE, UPLOAD_PACK, GitError, own_keys
+from zoerefine.lab.launch.git.commands import NO_TEMPLATE, UPLOAD_PACK, GitError, git, own_keys
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{4,40}")

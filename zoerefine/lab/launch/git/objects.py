@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.lab.launch.git.commands import git_bytes, object_reader
-from zoerefine.lab.launch.git.settings import ISOLATED
+from zoerefine.lab.launch.git.commands import ISOLATED, git_bytes, object_reader
 
 TREE, LINK = "40000", "120000"
 

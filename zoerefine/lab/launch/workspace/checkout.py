@@ -17,7 +17,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address, submodule_address
 from zoerefine.lab.launch.git.changes import Changes
-from zoerefine.lab.launch.git.commands import git
+from zoerefine.lab.launch.git.commands import GITLINK, ISOLATED, NO_TEMPLATE, GitError, git
 from zoerefine.lab.launch.git.mirror import fetch_commit
 from zoerefine.lab.launch.git.objects import (
     LINK,
@@ -27,7 +27,6 @@ from zoerefine.lab.launch.git.objects import (
     read_tree,
     write_alternates,
 )
-from zoerefine.lab.launch.git.settings import GITLINK, ISOLATED, NO_TEMPLATE, GitError
 from zoerefine.lab.launch.workspace.files import scan
 from zoerefine.lab.launch.workspace.record import make_record, remove_record, write_record
 

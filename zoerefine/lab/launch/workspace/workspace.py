@@ -23,8 +23,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.locks import try_lock
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.changes import Changes
-from zoerefine.lab.launch.git.commands import git
-from zoerefine.lab.launch.git.settings import ISOLATED
+from zoerefine.lab.launch.git.commands import ISOLATED, git
 from zoerefine.lab.launch.workspace.checkout import make
 from zoerefine.lab.launch.workspace.record import (
     INDEX,
