@@ -23,7 +23,7 @@ from zoerefine.commands.options import (
     resources_of,
 )
 from zoerefine.lab.launch.environment.build import CURRENT
-from zoerefine.lab.launch.environment.variables import read_named
+from zoerefine.lab.launch.environment.environment import read_named
 from zoerefine.lab.launch.housekeeping import (
     clean,
     home_folder,

@@ -27,7 +27,7 @@ from zoerefine.base.files.atomic import write_text
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
-from zoerefine.lab.launch.environment.variables import LIBRARY, python_path
+from zoerefine.lab.launch.environment.environment import LIBRARY, python_path
 from zoerefine.lab.launch.process.child import PR_SET_PDEATHSIG, child_setup, interrupt, stop_group
 from zoerefine.lab.launch.process.ending import LOST_CONNECTION
 from zoerefine.lab.launch.process.stops import StopForwarding, end_processes, job_command

@@ -15,12 +15,13 @@ from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import ATTEMPT, RunDir
 from zoerefine.lab.launch.environment.environment import (
+    deciding_variables,
     import_variables,
     job_environment,
     job_python,
     package_folders,
+    set_again,
 )
-from zoerefine.lab.launch.environment.variables import deciding_variables, set_again
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.git.objects import commit_tree

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
-from zoerefine.lab.launch.environment.variables import LIBRARY as CHECKOUT
+from zoerefine.lab.launch.environment.environment import LIBRARY as CHECKOUT
 from zoerefine.lab.launch.git.commands import checkout_commit, uncommitted_files
 from zoerefine.lab.launch.process.child import child_setup
 from zoerefine.lab.launch.process.stops import kill_tree

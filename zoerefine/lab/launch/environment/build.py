@@ -28,7 +28,6 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.progress import say
 from zoerefine.base.registries import ENVIRONMENTS
-from zoerefine.lab.launch.environment.variables import build_variables
 
 CURRENT = "current"  # the kind that makes nothing: the interpreter of this process
 NO_VARIABLES: Mapping[str, str] = {}
@@ -46,21 +45,23 @@ class BuildSteps:
         folder: the working directory.
         lock_fd: the held lock. Commands inherit it, so that it stays held after a kill of the
             launcher alone, for as long as they write.
+        environment: the variables of the commands.
     """
 
     folder: Path
     lock_fd: int
+    environment: Mapping[str, str]
 
     def run(self, *words: str | Path, variables: Mapping[str, str] = NO_VARIABLES) -> None:
         """Run a command to its end. Raises `StepFailed` where it fails.
 
         Args:
-            variables: set for the command, beside those of the user's that builds get.
+            variables: set for the command besides.
         """
         done = subprocess.run(
             [*map(str, words)],
             cwd=self.folder,
-            env=build_variables() | dict(variables),
+            env={**self.environment, **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
@@ -125,17 +126,20 @@ def find_lock_file(kind: str, workspace: Path) -> Path:
     raise UserError(f"the commit has no {' or '.join(names)} for --environment {kind}")
 
 
-def build_environment(kind: str, folder: Path, file: Path, lock_fd: int) -> None:
+def build_environment(
+    kind: str, folder: Path, file: Path, lock_fd: int, variables: Mapping[str, str]
+) -> None:
     """Make a virtual environment from a lock file. What cannot be used there is removed first.
 
     Args:
         lock_fd: the held lock of the folder.
+        variables: the environment of the installer.
     """
     say(f"installing {file.name} into {folder} (kept for later launches)")
     shutil.rmtree(folder, ignore_errors=True)
     builder = builder_of(kind)
     try:
-        builder.build(folder, file, BuildSteps(file.parent, lock_fd))
+        builder.build(folder, file, BuildSteps(file.parent, lock_fd, variables))
     except StepFailed as error:
         shutil.rmtree(folder, ignore_errors=True)
         reason = builder.reason(str(error)) or "no message"

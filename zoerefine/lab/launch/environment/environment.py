@@ -1,16 +1,20 @@
 """What a job runs in: its Python interpreter and its environment variables.
 
-`build.py` says where virtual environments are and makes them.
+Which variables of the user's it gets, which of them are recorded, and which the build of a virtual
+environment gets is here, too. `build.py` says where virtual environments are and makes them.
 """
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.locks import lock
+from zoerefine.base.machine.cores import SETTINGS, forget_choice
 from zoerefine.base.run_dir import CALLER_FOLDER, RUN_FOLDER, SEED, RunDir
+from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.environment.build import (
     CURRENT,
     build_environment,
@@ -19,7 +23,123 @@ from zoerefine.lab.launch.environment.build import (
     find_lock_file,
     is_ready,
 )
-from zoerefine.lab.launch.environment.variables import import_folders, job_variables, python_path
+from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
+from zoerefine.lab.launch.process.board import NODE
+
+# Variables that would change what the job runs, and those that an outer launch has set.
+REMOVED_VARIABLES = {
+    *("PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONPLATLIBDIR", "PYTHONOPTIMIZE"),
+    *("PYTHONWARNINGS", "PYTHONDEBUG", "PYTHONSAFEPATH", "PYTHONNOUSERSITE", "__PYVENV_LAUNCHER__"),
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", *LOGIN_VARIABLES, NODE),
+}
+# Variables that decide the bits of a result, whoever sets them. They are recorded with every job.
+DECIDING_VARIABLES = (
+    *("PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    *SETTINGS,
+)
+LAUNCHER_VARIABLES = {
+    *("PATH", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "VIRTUAL_ENV"),
+    *REMOVED_VARIABLES,
+}
+# pip counts the packages on PYTHONPATH as installed.
+REMOVED_FROM_BUILDS = {*REMOVED_VARIABLES, "PYTHONPATH", "VIRTUAL_ENV"}
+# An installer's settings that say from where and how packages come. Every other one could decide
+# what is installed or where, so that later launches would find an environment made otherwise.
+INSTALLERS = ("PIP_", "UV_")
+INSTALLER_SETTINGS = {
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE"),
+    *("PIP_TRUSTED_HOST", "PIP_CERT", "PIP_CLIENT_CERT", "PIP_PROXY", "PIP_KEYRING_PROVIDER"),
+    *("PIP_TIMEOUT", "PIP_DEFAULT_TIMEOUT", "PIP_RETRIES", "PIP_NO_INPUT", "PIP_USE_FEATURE"),
+    *("PIP_CACHE_DIR", "PIP_NO_CACHE_DIR", "PIP_REQUIRE_HASHES"),
+    *("UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_OFFLINE", "UV_CONFIG_FILE"),
+    *("UV_INSECURE_HOST", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_KEYRING_PROVIDER"),
+    *("UV_CREDENTIALS_DIR", "UV_GITHUB_TOKEN", "UV_REQUEST_TIMEOUT", "UV_LOCK_TIMEOUT"),
+    *("UV_CACHE_DIR", "UV_NO_CACHE", "UV_LINK_MODE", "UV_REQUIRE_HASHES"),
+}
+# UV_INDEX_URL, UV_INDEX_<NAME>_PASSWORD, UV_HTTP_TIMEOUT, UV_CONCURRENT_DOWNLOADS, ...
+INSTALLER_FAMILIES = ("UV_INDEX", "UV_HTTP_", "UV_CONCURRENT_")
+
+
+def job_variables() -> dict[str, str]:
+    """The user's variables, without those that would change what a job runs."""
+    return {name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES}
+
+
+def deciding_variables(variables: Mapping[str, str], named: Sequence[str]) -> dict[str, str]:
+    """The variables of a job that decide its result.
+
+    Args:
+        named: those that the job names itself, as `NAME=VALUE`.
+    """
+    names = (*DECIDING_VARIABLES, *(word.partition("=")[0] for word in named))
+    return {name: variables[name] for name in names if name in variables}
+
+
+def set_again(variables: MutableMapping[str, str], recorded: Mapping[str, str]) -> None:
+    """Give a job the deciding variables that were recorded, and no others of them."""
+    forget_choice(variables)
+    for name in DECIDING_VARIABLES:
+        variables.pop(name, None)
+    variables.update(recorded)
+
+
+def read_named(words: Sequence[str]) -> tuple[str, ...]:
+    """`NAME` or `NAME=VALUE` as `NAME=VALUE`.
+
+    Raises `UserError` where it is not set, the launcher sets it itself, or it holds a secret.
+    """
+    pairs = ((name, value) for name, _, value in (word.partition("=") for word in words))
+    return tuple(f"{name}={value_of(name, value)}" for name, value in pairs)
+
+
+def value_of(name: str, given: str) -> str:
+    """The value of a named variable. Raises `UserError` as `read_named`."""
+    value = given or os.environ.get(name)
+    if value is None:
+        fault = "it is not set; set it, or give NAME=VALUE"
+    elif name in LAUNCHER_VARIABLES or name.startswith("ZOEREFINE_"):
+        fault = "zoerefine sets it for every job; leave it out"
+    elif find_secret(value.encode(errors="surrogateescape")):
+        fault = "it holds a secret, which every run would keep; leave it out"
+    else:
+        return value
+    raise UserError(f"--record-env {name}: {fault}")
+
+
+def build_variables() -> dict[str, str]:
+    """The user's variables, without those that would decide what an environment has."""
+    return {name: value for name, value in os.environ.items() if reaches_builds(name)}
+
+
+def reaches_builds(name: str) -> bool:
+    """Whether the build of an environment gets a variable of the user's."""
+    if name.startswith(INSTALLERS):
+        return name in INSTALLER_SETTINGS or name.startswith(INSTALLER_FAMILIES)
+    return name not in REMOVED_FROM_BUILDS
+
+
+LIBRARY = Path(__file__).resolve().parents[4]  # the folder of this package
+PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+def import_folders(workspace: Path) -> list[Path]:
+    """Where a job finds the commit's packages: its workspace, and `src` of a project.
+
+    Otherwise the packages in `src` would come from an editable installation: another version.
+    """
+    source = workspace / "src"
+    is_project = any((workspace / name).is_file() for name in PROJECT_FILES)
+    has_packages = is_project and any(source.glob("*/__init__.py"))
+    return [workspace, source] if has_packages and not any(source.glob("*.py")) else [workspace]
+
+
+def python_path(environment: Mapping[str, str], *folders: Path) -> str:
+    """A PYTHONPATH with some folders before those of an environment.
+
+    An empty part (`PYTHONPATH=:/x`) would be the job's working directory, which nobody meant.
+    """
+    given = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([*map(str, folders), *filter(None, given)])
 
 
 def job_environment(
@@ -82,7 +202,7 @@ def job_python(kind: str, workspace: Path, version: str, home: Path) -> Iterator
         if not is_ready(folder):
             with lock(lock_file) as lock_fd:
                 if not is_ready(folder):
-                    build_environment(kind, folder, file, lock_fd)
+                    build_environment(kind, folder, file, lock_fd, build_variables())
         with lock(lock_file, shared=True):
             if is_ready(folder):  # a clean-up may have removed it before it was held
                 os.utime(folder)  # --clean reads the time of the last use here

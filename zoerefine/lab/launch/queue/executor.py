@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import EXECUTORS
 from zoerefine.base.yaml.read import Document
-from zoerefine.lab.launch.environment.variables import LIBRARY, python_path
+from zoerefine.lab.launch.environment.environment import LIBRARY, python_path
 from zoerefine.lab.launch.job_config import read_setting
 from zoerefine.lab.launch.process.board import ONLY, NodePlace
 from zoerefine.lab.launch.process.child import child_setup

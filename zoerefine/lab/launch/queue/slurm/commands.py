@@ -18,7 +18,7 @@ from zoerefine.base.config.study_keys import TIME
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import ATTEMPT, CALLER_FOLDER, RUN_FOLDER, SEED
 from zoerefine.base.secrets import secret_names
-from zoerefine.lab.launch.environment.variables import LIBRARY, python_path
+from zoerefine.lab.launch.environment.environment import LIBRARY, python_path
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
 from zoerefine.lab.launch.queue.executor import Resources
 
