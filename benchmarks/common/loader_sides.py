@@ -12,7 +12,7 @@ import numpy as np
 
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.progress import say
-from zoerefine.lab.launch.housekeeping import default_home
+from zoerefine.lab.launch.git.mirror import home_folder
 
 PEERS = Path(__file__).parents[1] / "peers"
 SOURCES = {"naive": "pictures", "dali_": "pictures", "decoding": "world"}  # of programs that decode
@@ -81,7 +81,7 @@ def environment(packages: tuple[str, ...]) -> str | None:
     """
     if not packages:
         return sys.executable
-    folder = default_home() / "benchmarks" / f"{packages[0]}-{digest_json(packages)[:8]}"
+    folder = home_folder() / "benchmarks" / f"{packages[0]}-{digest_json(packages)[:8]}"
     python = folder / "bin" / "python"
     if (folder / ".ready").exists():
         return str(python)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from zoerefine.base.progress import say
-from zoerefine.lab.launch.housekeeping import default_home
+from zoerefine.lab.launch.git.mirror import home_folder
 
 MLFLOW = "mlflow-skinny==3.17.2"
 NOT_INSTALLED = "mlflow cannot be installed here"
@@ -16,7 +16,7 @@ STORE_VARIABLES = {"MLFLOW_ALLOW_FILE_STORE": "true", "GIT_PYTHON_REFRESH": "qui
 
 def install_mlflow() -> Path | None:
     """Install mlflow and uv from PyPI; returns the program, None where that fails."""
-    folder = default_home() / "benchmarks" / f"{MLFLOW}-{UV}"
+    folder = home_folder() / "benchmarks" / f"{MLFLOW}-{UV}"
     program = folder / "bin" / "mlflow"
     if not (folder / ".ready").exists():
         say(f"installing {MLFLOW} and {UV} into {folder}, once")

@@ -16,8 +16,7 @@ from zoerefine.commands.options import (
     as_path,
     print_json,
 )
-from zoerefine.lab.launch.git.mirror import mirrors_in_use
-from zoerefine.lab.launch.housekeeping import home_folder
+from zoerefine.lab.launch.git.mirror import home_folder, mirrors_in_use
 from zoerefine.lab.launch.launcher import start
 from zoerefine.lab.launch.record.reproduce import (
     check_commit,

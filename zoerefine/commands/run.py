@@ -24,9 +24,9 @@ from zoerefine.commands.options import (
 )
 from zoerefine.lab.launch.environment.build import CURRENT
 from zoerefine.lab.launch.environment.environment import read_named
+from zoerefine.lab.launch.git.mirror import home_folder
 from zoerefine.lab.launch.housekeeping import (
     clean,
-    home_folder,
     print_cluster_jobs,
     print_stored,
     stored_folders,

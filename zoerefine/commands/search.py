@@ -30,7 +30,7 @@ from zoerefine.commands.options import (
     settings_of,
 )
 from zoerefine.commands.run import add_job_options, job_of, split_arguments, uses_older_spellings
-from zoerefine.lab.launch.housekeeping import home_folder
+from zoerefine.lab.launch.git.mirror import home_folder
 from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.search.space.reader import check_sampler, check_search_space

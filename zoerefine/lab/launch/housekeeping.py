@@ -1,4 +1,4 @@
-"""The folder of mirrors, workspaces and environments: where it is, and what is kept or removed."""
+"""The folder of mirrors, workspaces and environments: what is kept there, and what is removed."""
 
 import os
 import re
@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import bytes_on_disk
 from zoerefine.base.files.locks import is_locked, try_lock
 from zoerefine.base.progress import say, warn
 from zoerefine.lab.launch.environment.build import environments_folder
 from zoerefine.lab.launch.git.changes import shortened_list
-from zoerefine.lab.launch.git.mirror import OTHER_HOME, mirrors_folder
+from zoerefine.lab.launch.git.mirror import mirrors_folder
 from zoerefine.lab.launch.workspace.left import rescue
 from zoerefine.lab.launch.workspace.workspace import (
     delete_folder,
@@ -157,32 +156,6 @@ def remove_half_made(home: Path) -> None:
                 if not workspace.exists():
                     delete_workspace(workspace)  # what is left of its record
                     Path(f"{workspace}.lock").unlink(missing_ok=True)
-
-
-def home_folder(given: Path | None) -> Path:
-    """The folder that --home names, else the default. Raises `UserError` for an unknown user's."""
-    return expanded(given, "--home") if given else default_home()
-
-
-def default_home() -> Path:
-    """The folder of mirrors and workspaces: $ZOEREFINE_HOME, or zoerefine in the user's cache.
-
-    Raises `UserError` where the user has no home folder, or the variable names an unknown user's.
-    """
-    if home := os.environ.get("ZOEREFINE_HOME"):
-        return expanded(Path(home), "ZOEREFINE_HOME")
-    if cache := os.environ.get("XDG_CACHE_HOME"):
-        return Path(cache).resolve() / "zoerefine"
-    return expanded(Path("~/.cache/zoerefine"), "the home folder")
-
-
-def expanded(folder: Path, source: str) -> Path:
-    """A folder with its `~` replaced. Raises `UserError` where there is no such user."""
-    try:
-        return folder.expanduser().resolve()
-    except (RuntimeError, OSError) as error:
-        reason = getattr(error, "strerror", None) or "there is no such user"
-        raise UserError(f"{source} {folder}: {reason}; {OTHER_HOME}") from None
 
 
 def print_stored(folders: Sequence[StoredFolder], what: str, home: Path) -> None:

@@ -31,6 +31,27 @@ ALL_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 REMOTE_HEAD = "+HEAD:refs/remote-head"
 
 
+def home_folder(given: Path | None = None) -> Path:
+    """The folder of mirrors and workspaces: --home, $ZOEREFINE_HOME, or one in the user's cache.
+
+    Raises `UserError` where the user has no home folder, or an unknown user's is named.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME")
+    if given is not None:
+        source, folder = "--home", given
+    elif home := os.environ.get("ZOEREFINE_HOME"):
+        source, folder = "ZOEREFINE_HOME", Path(home)
+    elif cache:
+        return Path(cache).resolve() / "zoerefine"
+    else:
+        source, folder = "the home folder", Path("~/.cache/zoerefine")
+    try:
+        return folder.expanduser().resolve()
+    except (RuntimeError, OSError) as error:
+        reason = getattr(error, "strerror", None) or "there is no such user"
+        raise UserError(f"{source} {folder}: {reason}; {OTHER_HOME}") from None
+
+
 def mirrors_folder(home: Path) -> Path:
     """The folder of all mirrors."""
     return home / "mirrors"

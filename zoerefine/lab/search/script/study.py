@@ -23,8 +23,7 @@ from zoerefine.base.yaml.keys import merged
 from zoerefine.base.yaml.read import Document, parse_mapping, read_yaml
 from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, dump_yaml, read_value, with_value
 from zoerefine.lab.launch.git.changes import Changes
-from zoerefine.lab.launch.git.mirror import mirrors_in_use
-from zoerefine.lab.launch.housekeeping import default_home
+from zoerefine.lab.launch.git.mirror import home_folder, mirrors_in_use
 from zoerefine.lab.launch.included import Included, read_included
 from zoerefine.lab.launch.job import Job, with_lists, with_tuples
 from zoerefine.lab.launch.job_config import IN_PLACE, MERGED, NO_CONFIG, OPTIONS
@@ -142,7 +141,7 @@ def open_study(run: RunDir) -> LaunchedStudy:
     fields["caller"] = Path(fields["caller"])
     fields["metric_patterns"] = recorded_patterns(fields)
     fields.pop("metric_pattern", None)  # of an earlier version
-    job, home = Job(**with_tuples(fields)), default_home()
+    job, home = Job(**with_tuples(fields)), home_folder()
     with mirrors_in_use(home):
         plan = kept_plan(job, job.config.read_bytes(), Changes(), run.path, home)
     metric = document["METRIC"]
