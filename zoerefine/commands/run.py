@@ -31,12 +31,18 @@ from zoerefine.lab.launch.housekeeping import (
     print_stored,
     stored_folders,
 )
-from zoerefine.lab.launch.job import Job
-from zoerefine.lab.launch.job_config import MERGED, NO_CONFIG, OPTIONS, usual_overrides
+from zoerefine.lab.launch.job import (
+    GIB,
+    LIMIT_BYTES,
+    MERGED,
+    NO_CONFIG,
+    OPTIONS,
+    Job,
+    usual_overrides,
+)
 from zoerefine.lab.launch.launcher import launch
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.launch.queue.executor import NO_RESOURCES
-from zoerefine.lab.launch.workspace.left import GIB, LIMIT_BYTES
 
 OLDER_SPELLINGS = (
     *("--repo_url", "--branch_name", "--commit_hash", "--cfg_path", "--cfg_path_arg_name"),

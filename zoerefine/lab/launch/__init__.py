@@ -7,7 +7,6 @@ OPEN = (
     "housekeeping",
     "included",
     "job",
-    "job_config",
     "launcher",
     "notify",
     "plan",

@@ -18,12 +18,13 @@ from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.mirror import fetch_commit
 from zoerefine.lab.launch.included import CommitFiles, Included, find_included, read_included
-from zoerefine.lab.launch.job import JOB_OPTIONS, Job
-from zoerefine.lab.launch.job_config import (
+from zoerefine.lab.launch.job import (
     IN_PLACE,
+    JOB_OPTIONS,
     MERGED,
     NO_CONFIG,
     OPTIONS,
+    Job,
     Setting,
     parse_config,
     read_committed_config,

@@ -17,7 +17,7 @@ from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.keys import flatten, merged
 from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, read_value
 from zoerefine.lab.launch.included import read_included
-from zoerefine.lab.launch.job_config import MERGED, NO_CONFIG
+from zoerefine.lab.launch.job import MERGED, NO_CONFIG
 from zoerefine.lab.launch.record.provenance import is_own_training
 from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
 from zoerefine.lab.runs.record import (

@@ -19,9 +19,8 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.write import NEW_KEY
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
-from zoerefine.lab.launch.hold import create_run_root
-from zoerefine.lab.launch.job import Job, last_words, option_words
-from zoerefine.lab.launch.job_config import NO_CONFIG
+from zoerefine.lab.launch.job import NO_CONFIG, Job, last_words, option_words
+from zoerefine.lab.launch.launcher import create_run_root
 from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution
 from zoerefine.lab.launch.process.stops import StopForwarding
 from zoerefine.lab.launch.queue.executor import Executor, ExecutorBusy, cluster_settings

@@ -10,8 +10,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError, visible
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.launch.job import JOB_OPTIONS, last_words, option_words, recorded_job
-from zoerefine.lab.launch.job_config import NO_CONFIG
+from zoerefine.lab.launch.job import JOB_OPTIONS, NO_CONFIG, last_words, option_words, recorded_job
 from zoerefine.lab.launch.record.provenance import seed_of
 from zoerefine.lab.launch.record.results import left_digests, weight_digests
 from zoerefine.lab.runs.metrics import read_metrics

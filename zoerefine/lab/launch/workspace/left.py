@@ -28,6 +28,7 @@ from zoerefine.base.files.locks import try_lock
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.changes import shortened_list
+from zoerefine.lab.launch.job import LIMIT_BYTES
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import result_digests
 from zoerefine.lab.launch.workspace.files import files_below, remove_empty_folders, take_back
@@ -35,8 +36,6 @@ from zoerefine.lab.launch.workspace.record import left_files
 from zoerefine.lab.launch.workspace.workspace import delete_workspace, last_run
 
 SCHEMA = 1
-GIB = 2**30
-LIMIT_BYTES = 10 * GIB
 POLL_S = 0.02
 
 

@@ -25,8 +25,15 @@ from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, dump_yaml, read_va
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.mirror import home_folder, mirrors_in_use
 from zoerefine.lab.launch.included import Included, read_included
-from zoerefine.lab.launch.job import Job, with_lists, with_tuples
-from zoerefine.lab.launch.job_config import IN_PLACE, MERGED, NO_CONFIG, OPTIONS
+from zoerefine.lab.launch.job import (
+    IN_PLACE,
+    MERGED,
+    NO_CONFIG,
+    OPTIONS,
+    Job,
+    with_lists,
+    with_tuples,
+)
 from zoerefine.lab.launch.plan import LaunchPlan, kept_plan, make_plan
 from zoerefine.lab.runs.metrics import recorded_patterns
 from zoerefine.lab.search.space.sources import (

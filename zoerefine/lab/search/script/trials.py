@@ -19,8 +19,15 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten, value_at, with_values
 from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
 from zoerefine.base.yaml.write import dump_value, dump_yaml, same_data
-from zoerefine.lab.launch.job import JOB_OPTIONS, last_words, option_words
-from zoerefine.lab.launch.job_config import IN_PLACE, MERGED, NO_CONFIG, OPTIONS
+from zoerefine.lab.launch.job import (
+    IN_PLACE,
+    JOB_OPTIONS,
+    MERGED,
+    NO_CONFIG,
+    OPTIONS,
+    last_words,
+    option_words,
+)
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.script.runner import LaunchedRunner, unread_values
