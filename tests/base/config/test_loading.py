@@ -15,11 +15,10 @@ from zoerefine.base.config import (
     defaults,
     load_config,
     merge,
-    resolve_config,
-    resolve_path,
     save_config,
     to_dict,
 )
+from zoerefine.base.config.loading import resolve_config, resolve_path
 from zoerefine.base.errors import UserError
 
 

@@ -7,13 +7,10 @@ command lines. docs/configuration.md shows it from the outside.
 from typing import TYPE_CHECKING
 
 from zoerefine.base.config.loading import (
-    Resolved,
     check_value,
     defaults,
     load_config,
     merge,
-    resolve_config,
-    resolve_path,
     save_config,
     to_dict,
     training_size,
@@ -26,13 +23,10 @@ else:
 
 __all__ = [
     "Config",
-    "Resolved",
     "check_value",
     "defaults",
     "load_config",
     "merge",
-    "resolve_config",
-    "resolve_path",
     "save_config",
     "to_dict",
     "training_size",
@@ -45,8 +39,7 @@ OPEN = (
     "explain",
     "loading",
     "schema",
-    "search_values",
-    "searched_keys",
+    "search",
     "study_keys",
     "training_keys",
     "value_types",

@@ -13,5 +13,4 @@ OPEN = (
     "process",
     "queue",
     "record",
-    "workspace",
 )

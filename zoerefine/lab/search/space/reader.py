@@ -16,8 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from zoerefine.base.config import Config
-from zoerefine.base.config.search_values import is_range
-from zoerefine.base.config.searched_keys import OWN_KEYS, SearchedKeys, is_single
+from zoerefine.base.config.search import OWN_KEYS, SearchedKeys, is_range, is_single
 from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.lab.search.space.space import (
