@@ -19,7 +19,7 @@ from typing import Any
 
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.yaml.keys import flatten
-from zoerefine.base.yaml.read import YamlError, load_yaml
+from zoerefine.base.yaml.write import read_value
 
 SEED = "SEED"
 OWN_MODULES = "zoerefine."
@@ -118,24 +118,13 @@ def launch_settings(
         config: its tree, or for a file that is not YAML its content.
     """
     if not module.startswith(OWN_MODULES) or isinstance(config, str):
-        return {"config": _with_text_keys(config), "overrides": list(overrides)}
+        # As JSON has it: keys that are numbers could not be sorted beside words.
+        return {"config": json.loads(json.dumps(config)), "overrides": list(overrides)}
     flat = flatten(config)
     for key, text in zip(overrides[::2], overrides[1::2], strict=True):
         flat = {k: v for k, v in flat.items() if k != key and not k.startswith(f"{key}.")}
-        flat |= flatten({key: _value(text)})
+        flat |= flatten({key: read_value(text)})
     return {key: value for key, value in flat.items() if role_of(key) in LAUNCH}
-
-
-def _with_text_keys(tree: Any) -> Any:
-    """As JSON has it; keys that are numbers could not be sorted beside words."""
-    return json.loads(json.dumps(tree))
-
-
-def _value(text: str) -> Any:
-    try:
-        return load_yaml(text)
-    except YamlError:
-        return text
 
 
 def differences(

@@ -10,6 +10,7 @@ import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -149,14 +150,11 @@ def _merge_group(found: Resolved, document: Document, prefix: str, tree: Mapping
             _merge_value(found, document, KEYS[name], value)
             found.origins[name] = where
         elif name == SEARCH:
-            found.cfg[SEARCH] = _search_tree(document, value)
+            search = _explained(document, partial(read_search, value, document.text))
+            found.cfg[SEARCH] = CfgNode(search)
             found.origins[name] = where
         else:
             raise UserError(f"{where}: {unknown_key(name)}")
-
-
-def _search_tree(document: Document, value: Any) -> CfgNode:
-    return CfgNode(_explained(document, lambda: read_search(value, document.text)))
 
 
 def _merge_value(found: Resolved, document: Document, key: Key, value: Any) -> None:

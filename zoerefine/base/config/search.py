@@ -141,13 +141,8 @@ class PlainData(ValueType):
         return Integer() if whole and not isinstance(self.like, float) else Number()
 
 
-def is_single(keys: SearchedKeys, key: str, value: Any) -> bool:
+def is_single_value(type: ValueType | None, value: Any) -> bool:
     """Whether a value in a chosen sub-tree is one value of its key, not a choice of several."""
-    return is_single_value(keys.type_of(key) or OpenMapping(), value)
-
-
-def is_single_value(type: ValueType, value: Any) -> bool:
-    """As `is_single`, for a type."""
     if isinstance(value, list):
         holds_lists = isinstance(type, ListOf) or (
             isinstance(type, PlainData) and isinstance(type.like, list)

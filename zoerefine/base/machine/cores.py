@@ -42,9 +42,9 @@ def usable_cores() -> int:
     return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 
 
-def threads_of_a_call(environment: Mapping[str, str] = os.environ) -> int:
+def threads_of_a_call() -> int:
     """How many threads one computation uses: OMP_NUM_THREADS, or one for each usable core."""
-    stated = environment.get(THREADS, "").split(",")[0]
+    stated = os.environ.get(THREADS, "").split(",")[0]
     return int(stated) if stated.isdecimal() and int(stated) else usable_cores()
 
 

@@ -144,7 +144,8 @@ def check_metrics(runs: Sequence[Run], names: Sequence[str]) -> None:
     """Raises `UserError` where no run has one of the metrics, or two have one folder."""
     for name in names:
         if all(run.final(name) is None for run in runs):
-            known = metric_names(runs) or metric_names_of_own(runs)
+            own = RunDir(Path(runs[0].path))
+            known = metric_names(runs) or sorted(read_metrics(own).final)
             close = get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"they have: {listed(known)}"
             raise UserError(f"no run has a finite final value of {name}; {hint}")
@@ -156,11 +157,6 @@ def check_metrics(runs: Sequence[Run], names: Sequence[str]) -> None:
 def metric_names(runs: Sequence[Run]) -> list[str]:
     """Every metric of runs of other repositories."""
     return sorted({name for run in runs if run.is_foreign for name in run.finals})
-
-
-def metric_names_of_own(runs: Sequence[Run]) -> list[str]:
-    """Every metric of the first of our own runs."""
-    return sorted(read_metrics(RunDir(Path(runs[0].path))).final)
 
 
 def listed(names: Sequence[str]) -> str:

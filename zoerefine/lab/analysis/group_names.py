@@ -30,7 +30,11 @@ def group_names(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[str]:
             key: column[number] if key in bare else f"{labels[key]} {column[number]}"
             for key, column in texts.items()
         }
-        rare = [parts[key] for key in keys if key in bare or not _is_usual(texts[key], number)]
+        half = len(groups) / 2
+        rare = [
+            parts[key] for key, column in texts.items()
+            if key in bare or column.count(column[number]) <= half
+        ]  # fmt: skip
         names.append(_name(runs, ", ".join(rare or parts.values())))
     return _unique(names)
 
@@ -45,11 +49,6 @@ def setting_of(run: Run, key: str) -> Any:
 
 def _is_text(run: Run, key: str) -> bool:
     return isinstance(run.settings.get(key), str)
-
-
-def _is_usual(column: Sequence[str], number: int) -> bool:
-    """Whether more than half of the groups have the same value."""
-    return column.count(column[number]) > len(column) / 2
 
 
 def _name(runs: list[Run], settings: str) -> str:

@@ -182,12 +182,11 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def find_rows(
-    patterns: list[str], keep_index: bool = True, patterns_of_output: Sequence[str] = ()
+    patterns: list[str], patterns_of_output: Sequence[str] = ()
 ) -> tuple[list[RunRow], RunIndex]:
     """The runs in folders, studies and globs, each once, and the index that they came from.
 
     Args:
-        keep_index: write it, into the folder where one folder of runs is named.
         patterns_of_output: further metric patterns; with them the index is not used.
 
     Raises:
@@ -203,8 +202,7 @@ def find_rows(
     if not found:
         raise UserError(f"no run in {', '.join(patterns)}: every run has a provenance.json")
     rows = index.rows(list(dict.fromkeys(found)))
-    if keep_index:
-        index.save()
+    index.save()
     return rows, index
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written, write_json
@@ -51,7 +50,7 @@ def change_labels(folder: Path, change: Callable[[Labels], Labels]) -> None:
         old = read_labels(folder)
         new = change(old)
         if new != old:
-            write_json(folder / LABELS_FILE, as_document(new))
+            write_json(folder / LABELS_FILE, asdict(new))
 
 
 def is_run_still(folder: Path) -> bool:
@@ -67,11 +66,6 @@ def is_run_still(folder: Path) -> bool:
     with suppress(OSError):
         folder.rmdir()
     return False
-
-
-def as_document(labels: Labels) -> dict[str, Any]:
-    """The labels as `.labels.json` holds them."""
-    return asdict(labels)
 
 
 def with_tags(labels: Labels, add: list[str], remove: list[str]) -> Labels:

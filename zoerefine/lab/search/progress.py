@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import is_hidden, say
+from zoerefine.base.progress import duration, is_hidden, say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.search.study.earlier import load_study
 from zoerefine.lab.search.study.study import Study, count_begun, may_begin, planned
@@ -165,9 +165,7 @@ def time_left(study: Study, trials: Sequence[FrozenTrial], until: float) -> str:
     seconds = trial_s * -(-left // study.options.WORKERS)
     if until:  # a trial that began before it is finished
         seconds = min(seconds, max(0.0, until - time.time()) + trial_s)
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+    return duration(seconds)
 
 
 def trials_left(study: Study, trials: Sequence[FrozenTrial], until: float) -> int:

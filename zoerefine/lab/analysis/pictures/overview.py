@@ -28,7 +28,6 @@ from zoerefine.lab.analysis.pictures.style import (
     leave_empty,
     save,
     set_log,
-    set_one_value,
     set_steps,
     style,
 )
@@ -261,7 +260,9 @@ def draw_costs(axis: Any, groups: Colored, measure: Measure) -> list[tuple[Cost,
     if is_wide([cost.mean for cost in found]):
         set_log(axis, "x")
     axis.margins(0.2)
-    set_one_value(axis, [value for cost in found for value in cost.costs])
+    values = {value for cost in found for value in cost.costs}
+    if len(values) == 1:
+        axis.set_xticks([*values], [f"{value:.4g}" for value in values])
     return costs
 
 
@@ -274,11 +275,11 @@ def label_costs(axis: Any, costs: Sequence[tuple[Cost, str]], layout: Layout) ->
     place_labels(axis, labels, [*means, *points, *front], layout.label_font)
 
 
-def steps_of(line: Any, count: int = 40) -> np.ndarray:
+def steps_of(line: Any) -> np.ndarray:
     """Points along the front's steps, [n, 2], so that no label covers them; none of other lines."""
     if line.get_drawstyle() != "steps-post":
         return np.empty((0, 2))
     corners = np.repeat(line.get_xydata(), 2, axis=0)
     x, y = corners[1:, 0], corners[:-1, 1]  # across at the old height, then down
-    where = np.linspace(0, len(x) - 1, count * (len(x) - 1) + 1)
+    where = np.linspace(0, len(x) - 1, 40 * (len(x) - 1) + 1)
     return np.stack([np.interp(where, np.arange(len(x)), values) for values in (x, y)], 1)

@@ -123,13 +123,13 @@ def is_wide(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) > LOG_RATIO
 
 
-def set_steps(axis: Any, first: float, last: float, nbins: int = 6) -> None:
+def set_steps(axis: Any, first: float, last: float) -> None:
     """Integer ticks on the x axis for data from `first` to `last`; the last tick is at `last`."""
     from matplotlib.ticker import MaxNLocator
 
     margin = 0.03 * max(last - first, 1)
     axis.set_xlim(first - margin, last + margin)
-    regular = [int(tick) for tick in MaxNLocator(integer=True, nbins=nbins).tick_values(0, last)]
+    regular = [int(tick) for tick in MaxNLocator(integer=True, nbins=6).tick_values(0, last)]
     free = last - 0.6 * (regular[1] - regular[0])  # a label nearer to the last one would touch it
     axis.set_xticks([*(tick for tick in regular if first <= tick <= free), int(last)])
 
@@ -138,12 +138,6 @@ def leave_empty(axis: Any, reason: str) -> None:
     """An axis without data: the reason instead of ticks."""
     axis.text(0.5, 0.5, reason, transform=axis.transAxes, ha="center")
     axis.set_axis_off()
-
-
-def set_one_value(axis: Any, values: Sequence[float]) -> None:
-    """A single tick on the x axis where all values are equal."""
-    if len(set(values)) == 1:
-        axis.set_xticks(values[:1], [f"{values[0]:.4g}"])
 
 
 def set_log(axis: Any, which: str, digits: Sequence[int] = (1, 2, 5), most: int = 8) -> None:

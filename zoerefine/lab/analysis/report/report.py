@@ -17,13 +17,14 @@ from zoerefine.lab.analysis.report.page_pictures import (
     draw_graph,
     frame_data,
     graph_text,
+    group_color,
 )
 from zoerefine.lab.analysis.report.sections import (
     as_table,
     commands,
     curve_data,
     favour,
-    group_colors,
+    reordered,
     runs_caption,
     runs_shown_first,
     runs_table,
@@ -31,7 +32,6 @@ from zoerefine.lab.analysis.report.sections import (
     setting_data,
     settings_note,
     shown_curves,
-    verdict_first,
 )
 from zoerefine.lab.analysis.report.tables import (
     curve_rows,
@@ -82,7 +82,7 @@ def write_report(
             paths.append(out / name)
         else:  # of an earlier analysis
             (out / name).unlink(missing_ok=True)
-    colors = group_colors(groups)
+    colors = {group.label: group_color(number) for number, group in enumerate(groups)}
     scenes = scene_rows(groups, measure)
     runs = runs_table(collection, groups, measure)
     curves_of = measure.label if measure.metric else "Validation AbsRel"
@@ -115,7 +115,9 @@ def write_report(
         ),
         "runs_caption": runs_caption(total),
         "differences": as_table(
-            verdict_first(difference_rows(differences)), COMPARISON, always=["verdict"]
+            reordered(difference_rows(differences), ["first", "second", "verdict"]),
+            COMPARISON,
+            always=["verdict"],
         ),
         "not_written": [name for name, (_, rows) in tables.items() if not rows],
         "commands": commands([run.path for run in collection.runs]),

@@ -13,7 +13,6 @@ from zoerefine.lab.analysis.group_names import distinct_texts, setting_of, short
 from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.settings import SHOWN_SETTINGS, columns_by_score, share_of
 from zoerefine.lab.analysis.pictures.style import is_wide
-from zoerefine.lab.analysis.report.page_pictures import group_color
 from zoerefine.lab.analysis.report.tables import RunCurve, run_rows
 from zoerefine.lab.analysis.statistics.importance import (
     ENOUGH_FOR_IMPORTANCE,
@@ -83,11 +82,6 @@ def runs_table(collection: Collection, groups: Sequence[RunGroup], measure: Meas
     return header, (ranked + rows[len(read) :])[:ROWS_SHOWN]
 
 
-def verdict_first(table: Rows) -> Rows:
-    """The rows of differences.csv, the verdict beside the groups."""
-    return reordered(table, ["first", "second", "verdict"])
-
-
 def reordered(table: Rows, first: Sequence[str]) -> Rows:
     """A table with these columns first."""
     header, rows = table
@@ -155,11 +149,6 @@ def curve_data(curves: Sequence[RunCurve], colors: Mapping[str, str]) -> list[di
         }
         for one in curves
     ]
-
-
-def group_colors(groups: Sequence[RunGroup]) -> dict[str, str]:
-    """The colour of each group."""
-    return {group.label: group_color(number) for number, group in enumerate(groups)}
 
 
 def setting_data(

@@ -92,7 +92,7 @@ def probability_of_improvement(ours: Array, theirs: Array) -> float:
     return float(lower + equal / 2)
 
 
-def permutation_p(ours: Array, theirs: Array, seed: int = 0) -> float:
+def permutation_p(ours: Array, theirs: Array) -> float:
     """Two-sided p value of the difference of means, under exchange of the group labels.
 
     Exact up to EXACT_PERMUTATIONS assignments, else from random ones.
@@ -100,7 +100,7 @@ def permutation_p(ours: Array, theirs: Array, seed: int = 0) -> float:
     both = np.concatenate([ours, theirs])
     n, total = len(ours), len(both)
     exact = comb(total, n) <= EXACT_PERMUTATIONS
-    assigned = _every_assignment(total, n) if exact else _random_assignments(total, n, seed)
+    assigned = _every_assignment(total, n) if exact else _random_assignments(total, n)
     sums = both[assigned].sum(1)
     differences = np.abs(sums / n - (both.sum() - sums) / (total - n))
     observed = abs(estimate(ours) - estimate(theirs))
@@ -115,20 +115,20 @@ def _every_assignment(total: int, n: int) -> Array:
 
 
 @cache
-def _random_assignments(total: int, n: int, seed: int) -> Array:
+def _random_assignments(total: int, n: int) -> Array:
     """Random choices of n of total: int [RANDOM_PERMUTATIONS, n]."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     return rng.permuted(np.tile(np.arange(total), (RANDOM_PERMUTATIONS, 1)), axis=1)[:, :n]
 
 
-def sign_flip_p(differences: Array, seed: int = 0) -> float:
+def sign_flip_p(differences: Array) -> float:
     """Two-sided p value of a mean difference, float [n], under exchange of the two sides.
 
     Exact up to EXACT_PERMUTATIONS choices of signs, else from random ones.
     """
     n = len(differences)
     exact = 2**n <= EXACT_PERMUTATIONS
-    signs = _every_sign(n) if exact else _random_signs(n, seed)
+    signs = _every_sign(n) if exact else _random_signs(n)
     means = np.abs(signs @ differences)
     rounding = ROUNDING * np.abs(differences).sum()
     as_large = int((means >= abs(differences.sum()) - rounding).sum())
@@ -142,9 +142,9 @@ def _every_sign(n: int) -> Array:
 
 
 @cache
-def _random_signs(n: int, seed: int) -> Array:
+def _random_signs(n: int) -> Array:
     """Random choices of n signs: int8 [RANDOM_PERMUTATIONS, n]."""
-    return np.random.default_rng(seed).choice(np.array([-1, 1], np.int8), (RANDOM_PERMUTATIONS, n))
+    return np.random.default_rng(0).choice(np.array([-1, 1], np.int8), (RANDOM_PERMUTATIONS, n))
 
 
 def smallest_p(n: int, m: int) -> float:

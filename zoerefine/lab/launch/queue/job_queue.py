@@ -147,7 +147,9 @@ def run_queue(
     stops = StopForwarding(partial(stop_queue, jobs, executor))
     with live_table(jobs) as show, stops:
         while not all(job.has_ended for job in jobs):
-            update_submitted(jobs, executor)
+            for job in jobs:
+                if job.is_submitted:
+                    update(job, executor)
             if fail_fast and not is_failing and any(job.state == "failed" for job in jobs):
                 is_failing = True
                 cancel_running(jobs, executor)
@@ -177,13 +179,6 @@ def unread_seeds(jobs: Sequence[QueuedJob]) -> Iterator[str]:
                     f"{title}: the runs of {len(found)} seeds have exactly the same metrics; does "
                     f"the script read {found[0].seed_key.removeprefix(NEW_KEY)}?"
                 )
-
-
-def update_submitted(jobs: Sequence[QueuedJob], executor: Executor) -> None:
-    """Record what all submitted jobs do."""
-    for job in jobs:
-        if job.is_submitted:
-            update(job, executor)
 
 
 def submit_next(

@@ -5,7 +5,7 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -114,10 +114,10 @@ def write_environment(run: RunDir, python: Path) -> str:
     return digest_json(listed)
 
 
-def job_facts(argv: Sequence[str] = sys.argv) -> dict[str, Any]:
+def job_facts() -> dict[str, Any]:
     """The job's command line, and the environment variables that can change results."""
     return {
-        "job_argv": list(argv),
+        "job_argv": list(sys.argv),
         "environment": {key: os.environ[key] for key in RESULT_VARIABLES if key in os.environ},
     }
 

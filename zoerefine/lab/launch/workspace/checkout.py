@@ -91,7 +91,8 @@ def check_out(
     depth: int = 0,
 ) -> None:
     """Check a commit out with its submodules and LFS files, borrowing the mirror's objects."""
-    check_depth(depth)
+    if depth > MAX_DEPTH:  # they seem to contain themselves
+        raise UserError(f"submodules are nested more than {MAX_DEPTH} deep")
     init_from_mirror(folder, mirror, commit)
     git("remote", "add", "--", "origin", address.url, folder=folder)
     lfs = uses_lfs(folder)
@@ -253,12 +254,6 @@ def fetch_submodule(
             pass
     address = submodule_address(parent, submodule.url)
     return address, fetch_commit(address, submodule.commit, home)[0]
-
-
-def check_depth(depth: int) -> None:
-    """Raises `UserError` for submodules that seem to contain themselves."""
-    if depth > MAX_DEPTH:
-        raise UserError(f"submodules are nested more than {MAX_DEPTH} deep")
 
 
 def uses_lfs(folder: Path) -> bool:

@@ -15,7 +15,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.base.files.atomic import (
@@ -145,11 +145,6 @@ def read_record(folder: Path) -> WorkspaceRecord | None:
         return WorkspaceRecord(value["commit"], value["changes"], files)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def with_rows(record: WorkspaceRecord, rows: Mapping[str, FileRecord]) -> WorkspaceRecord:
-    """A record in which some rows are replaced."""
-    return replace(record, files={**record.files, **rows})
 
 
 @dataclass(frozen=True)

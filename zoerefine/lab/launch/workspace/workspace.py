@@ -16,7 +16,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
@@ -36,7 +36,6 @@ from zoerefine.lab.launch.workspace.record import (
     in_repositories,
     read_record,
     remove_record,
-    with_rows,
     write_record,
 )
 
@@ -142,7 +141,8 @@ def prepare(folder: Path, commit: str, changes: Changes, same_run: bool) -> bool
     except (OSError, UserError):
         return False
     if found.touched or rows:
-        write_record(folder, with_rows(record, {**found.touched, **rows}))
+        files = {**record.files, **found.touched, **rows}
+        write_record(folder, replace(record, files=files))
     return True
 
 

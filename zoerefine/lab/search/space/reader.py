@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from zoerefine.base.config import Config
-from zoerefine.base.config.search import OWN_KEYS, SearchedKeys, is_range, is_single
+from zoerefine.base.config.search import OWN_KEYS, SearchedKeys, is_range, is_single_value
 from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.lab.search.space.space import (
@@ -79,7 +79,7 @@ class SpaceReader:
                 yield from self.read(value, f"{key}.", f"{name}.", fixed)
             elif is_range(value):
                 yield _range(key, name, value)
-            elif branch and is_single(self.keys, key, value):
+            elif branch and is_single_value(self.keys.type_of(key), value):
                 fixed[key] = value
                 yield from _ranges_inside(value, key, "", f"{name}.")
             else:
