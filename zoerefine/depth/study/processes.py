@@ -190,10 +190,9 @@ def report_to(study: RunDir, run: RunDir, claim: Sequence[str]) -> Any:
 
     from zoerefine.base.config import load_config
     from zoerefine.depth.study.objectives import measure_config
-    from zoerefine.lab.search.script.trials import open_subject
     from zoerefine.lab.search.study.claims import Claim
     from zoerefine.lab.search.study.study import Study
-    from zoerefine.lab.search.worker import Monitor
+    from zoerefine.lab.search.worker import Monitor, open_subject
 
     opened = Study(open_subject(study), study)
     number, identifier = claim

@@ -13,7 +13,7 @@ from zoerefine.base.secrets import find_secret
 from zoerefine.base.yaml.keys import value_at
 from zoerefine.base.yaml.read import Document
 from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES
-from zoerefine.lab.launch.environment.build import check_environment
+from zoerefine.lab.launch.environment.build import CURRENT, check_environment
 from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.mirror import fetch_commit
@@ -176,7 +176,8 @@ def make_plan(job: Job, home: Path, merge: bool = True) -> LaunchPlan:
     needs_config = job.overrides_in in MERGED and (job.overrides or job.overrides_in == IN_PLACE)
     if needs_config and job.config == NO_CONFIG:
         raise UserError("there is no config to merge KEY VALUE into: give --config FILE")
-    check_environment(job.environment)
+    if job.environment != CURRENT:
+        check_environment(job.environment)
     address = parse_address(job.repo)
     config = read_local_config(job.caller, job.config)
     mirror, commit = fetch_commit(address, job.ref, home, job.branch)

@@ -7,10 +7,14 @@ from functools import partial
 
 from optuna.trial import TrialState
 
+from zoerefine.base.config import load_config
+from zoerefine.base.errors import UserError
 from zoerefine.base.progress import say
+from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
-from zoerefine.lab.search.script.trials import open_subject
+from zoerefine.lab.search.script.study import open_study
+from zoerefine.lab.search.script.trials import LaunchedScript
 from zoerefine.lab.search.space.reader import check_sampler
 from zoerefine.lab.search.study.claims import (
     Claim,
@@ -24,8 +28,8 @@ from zoerefine.lab.search.study.claims import (
 )
 from zoerefine.lab.search.study.storage import waits_for_run
 from zoerefine.lab.search.study.study import Study
-from zoerefine.lab.search.study.trials import format_values
-from zoerefine.lab.search.subject import ClaimLost, NoSuchMetric, TrialRunner
+from zoerefine.lab.search.study.trials import format_values, settings_file
+from zoerefine.lab.search.subject import ClaimLost, NoSuchMetric, Subject, TrialRunner
 
 POLL_S = 0.5  # between looks at a study in which others still run, or at a run that is locked
 
@@ -57,6 +61,16 @@ def run_worker(run: RunDir, name: str, until: float = 0.0) -> None:
             return
         else:  # a running trial may still lose its worker
             time.sleep(POLL_S)
+
+
+def open_subject(run: RunDir) -> Subject:
+    """Our own training or a launched script. Raises `UserError` where there is no study."""
+    if settings_file(run) != run.config_file:
+        return LaunchedScript(open_study(run), run.path)
+    if not run.config_file.exists():
+        raise UserError(f"{run.path} is not a study: give the folder that a search wrote")
+    subject: Subject = OWN_TRAINING.load("subject")(load_config(run.config_file))
+    return subject
 
 
 class Worker:

@@ -105,9 +105,8 @@ def is_ready(folder: Path) -> bool:
 
 def check_environment(kind: str) -> None:
     """Raises `UserError` where environments of this kind cannot be made here."""
-    if kind != CURRENT:
-        ENVIRONMENTS.check(kind, "--environment")
-        builder_of(kind).check_requirements()
+    ENVIRONMENTS.check(kind, "--environment")
+    builder_of(kind).check_requirements()
 
 
 def builder_of(kind: str) -> EnvironmentBuilder:

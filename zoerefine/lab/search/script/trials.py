@@ -10,11 +10,9 @@ from typing import Any
 from zoerefine.base.config import load_config, to_dict
 from zoerefine.base.config.schema import SEARCH
 from zoerefine.base.config.search import TreeKeys
-from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing
 from zoerefine.base.machine.cores import THREADS
 from zoerefine.base.progress import say, warn
-from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten, value_at, with_values
 from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
@@ -31,11 +29,11 @@ from zoerefine.lab.launch.job import (
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.script.runner import LaunchedRunner, unread_values
-from zoerefine.lab.search.script.study import LaunchedStudy, open_study, recorded_tree, with_options
+from zoerefine.lab.search.script.study import LaunchedStudy, recorded_tree, with_options
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Parameter, Values
 from zoerefine.lab.search.study.trials import settings_file
-from zoerefine.lab.search.subject import Criteria, Subject
+from zoerefine.lab.search.subject import Criteria
 
 
 class LaunchedScript:
@@ -202,16 +200,6 @@ def as_word(value: Any) -> str:
 def as_option(value: Any) -> str:
     """A value as the word after `--KEY=`, where nothing takes YAML's quotes off a text."""
     return value if isinstance(value, str) else as_word(value)
-
-
-def open_subject(run: RunDir) -> Subject:
-    """Our own training or a launched script. Raises `UserError` where there is no study."""
-    if settings_file(run) != run.config_file:
-        return LaunchedScript(open_study(run), run.path)
-    if not run.config_file.exists():
-        raise UserError(f"{run.path} is not a study: give the folder that a search wrote")
-    subject: Subject = OWN_TRAINING.load("subject")(load_config(run.config_file))
-    return subject
 
 
 def recorded_space(run: RunDir) -> tuple[dict[str, Any], tuple[Parameter, ...]]:
