@@ -221,11 +221,6 @@ def recorded_job(run: RunDir, recorded: Mapping[str, Any]) -> Job:
 # The config and the words of a job.
 
 
-def config_words(flag: str, config: Path) -> list[str]:
-    """The option for a config; without a flag, the config alone."""
-    return [flag, str(config)] if flag else [str(config)]
-
-
 def override_words(overrides: Sequence[str], given_as: str) -> list[str]:
     """KEY VALUE words as a job gets them.
 

@@ -32,7 +32,6 @@ from zoerefine.lab.launch.job import (
     IN_PLACE,
     NO_CONFIG,
     Job,
-    config_words,
     fill_in,
     override_words,
     recorded_options,
@@ -179,7 +178,7 @@ def job_words(plan: LaunchPlan, run: RunDir, workspace: Path) -> list[str]:
     job, own_place = plan.job, plan.included.place
     path = workspace / own_place if own_place else run.path / plan.input_name
     arguments, words = fill_in(job.arguments, job.overrides)
-    config = config_words(job.config_flag, path)
+    config = [*filter(None, [job.config_flag]), str(path)]  # without a flag, the config alone
     if job.config == NO_CONFIG or job.overrides_in == IN_PLACE:
         config = []
     elif any(CONFIG_WORD in word for word in arguments):

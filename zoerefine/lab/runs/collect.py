@@ -120,7 +120,8 @@ def read_source(source: Source, metrics: Sequence[str]) -> tuple[str, str]:
 def why_left_out(run: Run, keeps: Callable[[Mapping[str, Any]], bool] | None) -> str:
     """Why a filter leaves a run out; empty where it keeps it."""
     try:
-        kept = keeps is None or keeps(run.settings | filter_fields(run))
+        fields = {"state": run.state, "seed": run.seed, "commit": run.commit}
+        kept = keeps is None or keeps(run.settings | fields)
     except UserError as error:  # it has no such setting
         return one_line(str(error))
     return "" if kept else FILTERED
@@ -192,11 +193,6 @@ def values_of(run: Run) -> str:
     # A tracker does not record what was launched, but its copies keep the id or the folder's name.
     name = "" if "module" in run.provenance else Path(run.path).name
     return json.dumps([name, run.finals, curves]) if run.finals else ""
-
-
-def filter_fields(run: Run) -> dict[str, Any]:
-    """The names that a filter can use besides a run's settings."""
-    return {"state": run.state, "seed": run.seed, "commit": run.commit}
 
 
 def find_sources(pattern: str, patterns_of_output: Sequence[str] = ()) -> list[Source]:

@@ -159,18 +159,14 @@ def check_secrets(folder: Path, commit: str, patch: bytes, files: Sequence[str])
     In a patch the former and the new content of a binary file are compressed, so they are read.
     """
     now = (path.read_bytes() for name in files if (path := folder / name).is_file())
-    former = (committed_bytes(folder, commit, name) for name in files if is_binary(patch))
+    binary = files if b"\nGIT binary patch\n" in patch else ()
+    former = (committed_bytes(folder, commit, name) for name in binary)
     for content in itertools.chain([patch], now, former):
         if name := find_secret(content):
             raise UserError(
                 f"the uncommitted changes of {folder} contain the secret of {name}, and a run "
                 "would keep them in a file: let the code read it from the environment instead"
             )
-
-
-def is_binary(patch: bytes) -> bool:
-    """Whether a patch has a binary file."""
-    return b"\nGIT binary patch\n" in patch
 
 
 def committed_bytes(folder: Path, commit: str, name: str) -> bytes:

@@ -24,11 +24,6 @@ class TreeEntry:
     id: str
 
 
-def object_id(kind: str, content: bytes) -> str:
-    """The id that git gives to an object."""
-    return hashlib.sha1(b"%s %d\0" % (kind.encode(), len(content)) + content).hexdigest()
-
-
 def write_alternates(objects: Path, borrowed: Path) -> None:
     """Let a repository's folder of objects borrow those of another. Paths may hold any byte."""
     path = os.fsencode(borrowed)
@@ -87,5 +82,6 @@ def read_objects(repository: Path, kind: str, ids: Sequence[str]) -> Iterator[tu
 
 def check_content(repository: Path, kind: str, one: str, content: bytes) -> None:
     """Raises `UserError` where an object's content does not have its id."""
-    if object_id(kind, content) != one:
+    head = b"%s %d\0" % (kind.encode(), len(content))
+    if hashlib.sha1(head + content).hexdigest() != one:
         raise UserError(f"{repository} is damaged: {kind} {one} has another content")

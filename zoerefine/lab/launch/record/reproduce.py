@@ -80,7 +80,8 @@ def check_run(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:
             now = Path(name).read_text() if Path(name).is_file() else "missing"
             yield compare(name, digest_json(text), digest_json(now), MISMATCH)
     yield compare("identity in provenance.json", recorded["identity"], plan.identity, MISMATCH)
-    if has_launchers_name(run):
+    # The launcher has named it: trials have numbers, our repetitions `-again<n>`.
+    if run.path.parent.name != "trials" and "-again" not in run.path.name:
         yield compare("run directory's name", run.path.name, plan.run_name, MISMATCH)
     config = sha256(plan.config).hexdigest()
     yield compare(recorded["input"], recorded["input_digest"], config, MISMATCH)
@@ -94,11 +95,6 @@ def check_run(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:
 def files_of(inputs: Inputs) -> dict[str, str]:
     """The digests of input files by their paths in the workspace."""
     return {name: digest for files in inputs.values() for name, digest in files.items()}
-
-
-def has_launchers_name(run: RunDir) -> bool:
-    """Whether the launcher has named a run: trials have numbers, our repetitions `-again<n>`."""
-    return run.path.parent.name != "trials" and "-again" not in run.path.name
 
 
 def check_commit(run: RunDir, plan: LaunchPlan) -> Iterator[Comparison]:

@@ -67,12 +67,8 @@ class WorkspaceRecord:
 
     def repositories(self) -> list[str]:
         """The folders of the workspace's own repository and its submodules', each with a slash."""
-        return [name.removesuffix("HEAD") for name in self.files if is_head(name)]
-
-
-def is_head(name: str) -> bool:
-    """Whether a path is the HEAD of a repository."""
-    return name == ".git/HEAD" or name.endswith("/.git/HEAD")
+        heads = (name for name in self.files if f"/{name}".endswith("/.git/HEAD"))
+        return [name.removesuffix("HEAD") for name in heads]
 
 
 def record_file(folder: Path) -> Path:
@@ -213,7 +209,8 @@ def compare(folder: Path, record: WorkspaceRecord) -> Differences:
             else:
                 changed.append(name)
     new = tuple(sorted(files.keys() - record.files.keys()))
-    indexes = tuple(filter(is_index, changed))
+    # Git writes a repository's index again by itself.
+    indexes = tuple(name for name in changed if f"/{name}".endswith(f"/{INDEX}"))
     others = tuple(sorted(set(changed).difference(indexes)))
     return Differences(new, others, indexes, touched, found)
 
@@ -224,11 +221,6 @@ def has_digest(path: Path, digest: str) -> bool:
         return digest_content(path) == digest
     except OSError:
         return False
-
-
-def is_index(name: str) -> bool:
-    """Whether a file is a repository's index, which git writes again by itself."""
-    return name == INDEX or name.endswith(f"/{INDEX}")
 
 
 def in_repositories(record: WorkspaceRecord, names: Iterable[str]) -> list[str]:

@@ -68,15 +68,8 @@ def trees_of(subject: Subject, source: Path) -> Sequence[Mapping[str, Any]]:
 def enqueue(study: Study, candidates: Sequence[Values]) -> None:
     """Queue parameters, then a grid's combinations, unless they were queued or tried before."""
     with study.locked():
-        enqueue_untried(study, candidates)
-    if study.is_grid:
-        enqueue_grid(study)
-
-
-def enqueue_grid(study: Study) -> None:
-    """Queue every combination of a finite space."""
-    with study.locked():
-        enqueue_untried(study, list(combinations(study.space)))
+        grid = combinations(study.space) if study.is_grid else ()
+        enqueue_untried(study, [*candidates, *grid])
 
 
 def enqueue_untried(study: Study, candidates: Sequence[Mapping[str, Any]]) -> None:

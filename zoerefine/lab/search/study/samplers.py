@@ -143,7 +143,7 @@ def random(seed: int) -> BaseSampler:
 def grid(seed: int) -> BaseSampler:
     """Every combination once.
 
-    `enqueue_grid` queues all combinations before the first trial begins; a queued trial has its
+    `enqueue` queues all combinations before the first trial begins; a queued trial has its
     values and samples nothing.
     """
     return RandomSampler(seed=seed)
