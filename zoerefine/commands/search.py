@@ -288,25 +288,20 @@ def script_facts(subject: "LaunchedScript", args: argparse.Namespace) -> dict[st
     """What a study would do, for programs."""
     from zoerefine.lab.search.plan_lines import first_facts, plan_facts
 
-    study = subject.study
     return {
-        **plan_facts(subject.space, subject.options, {study.metric: study.direction}),
-        **first_facts(subject, args.enqueue, args.earlier),
-        "limits": {},
+        **plan_facts(subject.space, subject.options, subject.criteria),
+        **first_facts(lambda: subject, args.enqueue, args.earlier),
         "estimate": None,
     }
 
 
 def script_plan(subject: "LaunchedScript", args: argparse.Namespace) -> list[str]:
     """What a study would do."""
-    from zoerefine.lab.search.plan_lines import budget_line, first_lines, space_lines
+    from zoerefine.lab.search.plan_lines import first_lines, plan_lines
 
-    study = subject.study
-    has_sources = args.enqueue or args.earlier
+    plan = subject.plan
+    about = [f"each trial: {plan.job.module} at commit {plan.commit[:12]}"]
     return [
-        *space_lines(subject.space),
-        f"{study.direction}: {study.metric}",
-        f"each trial: {study.plan.job.module} at commit {study.plan.commit[:12]}",
-        budget_line(subject.space, subject.options),
-        *(first_lines(subject, args.enqueue, args.earlier) if has_sources else []),
+        *plan_lines(subject.space, subject.options, subject.criteria, about),
+        *first_lines(lambda: subject, args.enqueue, args.earlier),
     ]

@@ -1,5 +1,7 @@
 """`zoerefine search --plan` says how many trials there can be at most."""
 
+import json
+
 import pytest
 
 from zoerefine.commands import search
@@ -27,3 +29,10 @@ def test_a_plan_says_how_many_trials_there_can_be(
     searched = ["--search", f"TRAIN.LR={space}"]
     assert search.main(["--config", str(tiny), "--plan", *searched, *words]) == 0
     assert line in capsys.readouterr().out
+
+
+def test_a_plan_needs_no_data(tmp_path, capsys):
+    (tmp_path / "config.yaml").write_text("SEARCH: {TRAIN: {LR: [0.1, 0.2]}}\n")
+    assert search.main(["--config", str(tmp_path / "config.yaml"), "--plan", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["combinations"], found["estimate"], found["limits"]) == (2, None, {})

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,7 @@ from zoerefine.depth.loss import Loss
 from zoerefine.depth.model import build_refiner
 from zoerefine.depth.study.trials import OwnTraining, read_criteria
 from zoerefine.depth.training.job import configured_data, configured_split
-from zoerefine.lab.search.plan_lines import (
-    budget_line,
-    first_facts,
-    first_lines,
-    plan_facts,
-    space_lines,
-)
+from zoerefine.lab.search.plan_lines import first_facts, first_lines, plan_facts, plan_lines
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.study.study import planned_trials
 
@@ -36,24 +31,18 @@ def plan(cfg: Config, enqueued: Sequence[Path], earlier: Sequence[Path]) -> list
     Raises:
         UserError: a fault of the space, of the data, or of what --enqueue and --from name.
     """
-    space, criteria = read_space(cfg.SEARCH), read_criteria(cfg)
-    lines = space_lines(space)
-    lines += [f"{direction}: {name}" for name, direction in criteria.directions.items()]
-    lines += [f"limit: {limit.name} at most {limit.at_most:g}" for limit in criteria.limits]
-    lines.append(budget_line(space, cfg.STUDY))
-    if enqueued or earlier:
-        lines += first_lines(OwnTraining(cfg), enqueued, earlier)
-    if cfg.DATA.ROOT:
-        lines += time_lines(cfg, planned_trials(space, cfg.STUDY))
-    return lines
+    space = read_space(cfg.SEARCH)
+    return [
+        *plan_lines(space, cfg.STUDY, read_criteria(cfg)),
+        *first_lines(partial(OwnTraining, cfg), enqueued, earlier),
+        *(time_lines(cfg, planned_trials(space, cfg.STUDY)) if cfg.DATA.ROOT else []),
+    ]
 
 
 def facts(cfg: Config, enqueued: Sequence[Path], earlier: Sequence[Path]) -> dict[str, Any]:
     """The plan for programs. Raises as `plan`."""
-    space, criteria = read_space(cfg.SEARCH), read_criteria(cfg)
-    found = plan_facts(space, cfg.STUDY, criteria.directions)
-    found |= first_facts(OwnTraining(cfg), enqueued, earlier)
-    found["limits"] = {limit.name: limit.at_most for limit in criteria.limits}
+    found = plan_facts(read_space(cfg.SEARCH), cfg.STUDY, read_criteria(cfg))
+    found |= first_facts(partial(OwnTraining, cfg), enqueued, earlier)
     found["estimate"] = vars(estimate(cfg, found["trials"])) if cfg.DATA.ROOT else None
     return found
 

@@ -1,7 +1,7 @@
 """A search space and a budget, in words and for programs, for `zoerefine search --plan`."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +10,37 @@ from zoerefine.base.errors import counted
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.search.space.space import Parameter, Range, size_of
 from zoerefine.lab.search.study.study import planned_trials
-from zoerefine.lab.search.subject import Subject
+from zoerefine.lab.search.subject import Criteria, Subject
 
 
-def space_lines(space: Sequence[Parameter]) -> list[str]:
-    """The parameters, and how many combinations they have."""
+def plan_lines(
+    space: Sequence[Parameter], options: StudyKeys, criteria: Criteria, about: Sequence[str] = ()
+) -> list[str]:
+    """The parameters, how many combinations they have, what trials are judged by, and the budget.
+
+    Args:
+        about: further lines before the budget.
+    """
     lines = (f"  {line}" for one in space for line in one.lines())
-    return ["the space:", *lines, f"  in total {size_in_words(space)}"]
+    return [
+        *("the space:", *lines, f"  in total {size_in_words(space)}"),
+        *(f"{direction}: {name}" for name, direction in criteria.directions.items()),
+        *(f"limit: {limit.name} at most {limit.at_most:g}" for limit in criteria.limits),
+        *about,
+        budget_line(space, options),
+    ]
 
 
 def plan_facts(
-    space: Sequence[Parameter], options: StudyKeys, objectives: Mapping[str, str]
+    space: Sequence[Parameter], options: StudyKeys, criteria: Criteria
 ) -> dict[str, Any]:
-    """The space and the budget for programs; None for infinitely many combinations."""
+    """The same for programs; None for infinitely many combinations, and where nothing is set."""
     size = size_of(space)
     return {
         "space": parameter_facts(space),
         "combinations": None if math.isinf(size) else int(size),
-        "objectives": dict(objectives),
+        "objectives": dict(criteria.directions),
+        "limits": {limit.name: limit.at_most for limit in criteria.limits},
         "trials": planned_trials(space, options),
         "sampler": options.SAMPLER,
         "workers": options.WORKERS,
@@ -76,20 +89,25 @@ def budget_line(space: Sequence[Parameter], options: StudyKeys) -> str:
     return line
 
 
-def first_lines(subject: Subject, enqueued: Sequence[Path], earlier: Sequence[Path]) -> list[str]:
+def first_lines(
+    subject_of: Callable[[], Subject], enqueued: Sequence[Path], earlier: Sequence[Path]
+) -> list[str]:
     """What a study tries first, and how many trials there are in the studies that it starts from.
+
+    Args:
+        subject_of: called where there is something to check.
 
     Raises `UserError` where the search would refuse what --enqueue or --from names.
     """
-    found = first_facts(subject, enqueued, earlier)
+    found = first_facts(subject_of, enqueued, earlier)
     lines = [f"--from {one['run']}: trials there: {one['trials']}" for one in found["earlier"]]
     if enqueued:
-        lines.append(tried_first(subject, found["queued"]))
+        lines.append(tried_first(subject_of(), found["queued"]))
     return lines
 
 
 def first_facts(
-    subject: Subject, enqueued: Sequence[Path], earlier: Sequence[Path]
+    subject_of: Callable[[], Subject], enqueued: Sequence[Path], earlier: Sequence[Path]
 ) -> dict[str, Any]:
     """The same for programs. Raises as `first_lines`."""
     if not (enqueued or earlier):
@@ -97,6 +115,7 @@ def first_facts(
     from zoerefine.lab.search.study.earlier import open_earlier  # imports Optuna
     from zoerefine.lab.search.study.enqueue import params_to_try
 
+    subject = subject_of()
     studies = [open_earlier(path, subject, RunDir(subject.folder)) for path in earlier]
     return {
         "earlier": [{"run": str(one.run.path), "trials": len(one.trials())} for one in studies],
