@@ -60,15 +60,14 @@ def test_a_study_goes_on_only_with_the_data_that_it_was_begun_with(open_study, m
 
 def test_a_trials_folder_with_other_values_or_of_another_study_is_not_adopted(searched):
     study = searched("{MODEL: {MAX_LOG: [0.5, 1.0]}}", "STUDY.TRIALS", 2)
-    runner = study.subject.runner(study.run)
     first, second = (trial_run(study.run, number) for number in range(2))
-    cfg = runner.trial_config(study.trials()[0].params)
-    again = train_for_study(study.run, first, cfg, *runner.data)
+    cfg = study.subject.trial_config(study.trials()[0].params)
+    again = train_for_study(study.run, first, cfg, *study.subject.data)
     assert again == first.results()
     with pytest.raises(UserError, match="0001 belongs to another study, or to other code, data or"):
-        train_for_study(study.run, second, cfg, *runner.data)
+        train_for_study(study.run, second, cfg, *study.subject.data)
     shutil.copytree(first.path, study.run.path / "trials" / "0007")
-    assert train_for_study(study.run, trial_run(study.run, 7), cfg, *runner.data) == again
+    assert train_for_study(study.run, trial_run(study.run, 7), cfg, *study.subject.data) == again
     second.provenance_file.unlink()
     with pytest.raises(UserError, match=r"has no provenance\.json"):
-        train_for_study(study.run, second, cfg, *runner.data)
+        train_for_study(study.run, second, cfg, *study.subject.data)

@@ -148,11 +148,9 @@ def test_a_study_killed_at_any_write_keeps_to_its_budget(
     assert count > 8 * ended
 
 
-class Instant:
-    """Ends a trial at once, with the figure of `run_trials`."""
-
-    def run(self, run, values, monitor):
-        return TrialOutcome({"abs_rel": figure(values)})
+def end_at_once(run, values, monitor):
+    """Ends a trial with the figure of `run_trials`."""
+    return TrialOutcome({"abs_rel": figure(values)})
 
 
 def test_a_study_that_was_stopped_by_time_limits_and_kills_has_the_same_trials(
@@ -164,7 +162,7 @@ def test_a_study_that_was_stopped_by_time_limits_and_kills_has_the_same_trials(
     study = open_study(FEW, *words, folder="stopped")
     study.subject.save(study.run)
     enqueue(study, params_to_try(study.subject, queue(3)))
-    monkeypatch.setattr(OwnTraining, "runner", lambda self, run: Instant())
+    monkeypatch.setattr(OwnTraining, "runner", lambda self, run: end_at_once)
     monkeypatch.setattr(worker, "heartbeat", lambda *_: nullcontext())
     moments = random.Random(0)
     for limit in (1, 1, 2, 1, 1, 2, 1, 9):  # the last one ends the study

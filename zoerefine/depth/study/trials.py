@@ -7,7 +7,7 @@ in the worker because a new one would import torch for seconds before each trial
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from zoerefine.lab.launch.record.provenance import source_facts
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.study.pruning import prune_reason_before_training
-from zoerefine.lab.search.subject import Criteria, Limit, TrialMonitor, TrialOutcome
+from zoerefine.lab.search.subject import Criteria, Limit, TrialMonitor, TrialOutcome, TrialRunner
 from zoerefine.lab.search.worker_pool import refuse_too_few, visible_gpus
 
 
@@ -131,9 +131,42 @@ class OwnTraining:
         save_config(self.cfg, run.config_file)
         record_provenance(run, self.cfg, self.data[0])
 
-    def runner(self, run: RunDir) -> "InProcessRunner":
-        """Trains in this process, or in several where STUDY.DEVICES says so."""
-        return InProcessRunner(self, run)
+    def runner(self, run: RunDir) -> TrialRunner:
+        """Trains in this process, or in several where STUDY.DEVICES says so.
+
+        Raises `UserError` where this machine has GPUs, but fewer than a trial needs.
+        """
+        if self.devices > 1:
+            refuse_too_few(visible_gpus(), self.devices)  # here: it may be a cluster's node
+        return partial(self.run_trial, run)
+
+    def run_trial(
+        self, study: RunDir, run: RunDir, values: Values, monitor: TrialMonitor
+    ) -> TrialOutcome:
+        """Train one configuration, unless it exceeds a limit that is known before."""
+        cfg, criteria = self.trial_config(values), self.criteria
+        known = measure_config(cfg, criteria.measured)
+        if reason := prune_reason_before_training(criteria, known):
+            return TrialOutcome(known, reason)
+
+        results = train_for_study(
+            study, run, cfg, *self.data, reporting(criteria, known, monitor), test=False,
+            elsewhere=in_processes(study, self.processes, monitor),
+        )  # fmt: skip
+        note = training_note(results)
+        if results["pruned"]:
+            reason = f"pruned after epoch {results['epochs']}"
+            return TrialOutcome(measure(run, results, ALWAYS_MEASURED), reason, note)
+        return TrialOutcome(measure(run, results, ALWAYS_MEASURED | criteria.measured), note=note)
+
+    def trial_config(self, values: Values) -> Config:
+        """A trial's own configuration. Raises `UserError` for values that exclude each other."""
+        cfg = searched_config(self.cfg, values)
+        if cfg.STUDY.EPOCHS:
+            cfg.TRAIN.EPOCHS, cfg.TRAIN.STEPS = cfg.STUDY.EPOCHS, 0
+        cfg.freeze()
+        check_combinations(cfg)
+        return cfg
 
     def tree_in(self, file: Path) -> Config:
         """A config of a training."""
@@ -154,46 +187,6 @@ def read_criteria(cfg: Config) -> Criteria:
     limits = (Limit(one["name"], one["at_most"]) for one in cfg.STUDY.CONSTRAINTS)
     directions = {name: OBJECTIVES.load(name).direction for name in cfg.STUDY.OBJECTIVES}
     return Criteria(directions, tuple(limits))
-
-
-class InProcessRunner:
-    """Trains the trials of a study in this process, or starts the processes that train them.
-
-    Raises `UserError` where this machine has GPUs, but fewer than a trial needs.
-    """
-
-    def __init__(self, subject: OwnTraining, study: RunDir) -> None:
-        if subject.devices > 1:
-            refuse_too_few(visible_gpus(), subject.devices)  # here: it may be a cluster's node
-        self.subject, self.study = subject, study
-        self.data = subject.data
-
-    def run(self, run: RunDir, values: Values, monitor: TrialMonitor) -> TrialOutcome:
-        """Train one configuration, unless it exceeds a limit that is known before."""
-        cfg = self.trial_config(values)
-        criteria = self.subject.criteria
-        known = measure_config(cfg, criteria.measured)
-        if reason := prune_reason_before_training(criteria, known):
-            return TrialOutcome(known, reason)
-
-        results = train_for_study(
-            self.study, run, cfg, *self.data, reporting(criteria, known, monitor), test=False,
-            elsewhere=in_processes(self.study, self.subject.processes, monitor),
-        )  # fmt: skip
-        note = training_note(results)
-        if results["pruned"]:
-            reason = f"pruned after epoch {results['epochs']}"
-            return TrialOutcome(measure(run, results, ALWAYS_MEASURED), reason, note)
-        return TrialOutcome(measure(run, results, ALWAYS_MEASURED | criteria.measured), note=note)
-
-    def trial_config(self, values: Values) -> Config:
-        """A trial's own configuration. Raises `UserError` for values that exclude each other."""
-        cfg = searched_config(self.subject.cfg, values)
-        if cfg.STUDY.EPOCHS:
-            cfg.TRAIN.EPOCHS, cfg.TRAIN.STEPS = cfg.STUDY.EPOCHS, 0
-        cfg.freeze()
-        check_combinations(cfg)
-        return cfg
 
 
 def searched_config(cfg: Config, values: Mapping[str, Any]) -> Config:

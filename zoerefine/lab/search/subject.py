@@ -4,7 +4,7 @@ Among it is how trials are judged: objectives, and limits that a trial keeps. Cl
 pruning, records and retries are the same for both; they are in `study/` and `worker.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -91,17 +91,10 @@ class TrialMonitor(Protocol):
         """
 
 
-class TrialRunner(Protocol):
-    """Runs trials in a worker process."""
-
-    def run(self, run: RunDir, values: Values, monitor: TrialMonitor) -> TrialOutcome:
-        """Run one trial in its run directory, or go on with one that was interrupted.
-
-        Raises:
-            KeyboardInterrupt: a signal asked to stop; another worker can continue the trial.
-            SystemExit: a process of the trial was killed; the same.
-            Exception: why the trial failed. Its message is recorded.
-        """
+# Runs a trial in its run directory, with these values, or goes on with one that was interrupted.
+# `KeyboardInterrupt`: a signal asked to stop, another worker can continue the trial. `SystemExit`:
+# a process of the trial was killed; the same. Any other exception says why the trial failed.
+TrialRunner = Callable[[RunDir, Values, TrialMonitor], TrialOutcome]
 
 
 class Subject(Protocol):
@@ -139,7 +132,7 @@ class Subject(Protocol):
         """Write what workers read into the study's run. Raises `UserError` for missing data."""
 
     def runner(self, run: RunDir) -> TrialRunner:
-        """What runs the trials of the study in `run`."""
+        """What runs the trials of the study in `run`. Raises `UserError` where it cannot here."""
 
     def tree_in(self, file: Path) -> Mapping[str, Any]:
         """The config in a file. Raises `UserError` where it is none."""

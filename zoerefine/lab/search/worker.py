@@ -115,7 +115,7 @@ class Worker:
         while claim.run.status().state == "running":  # locked by a worker that counted as dead
             monitor.check_held()
             time.sleep(POLL_S)
-        outcome = self.runner.run(claim.run, claim.values, monitor)
+        outcome = self.runner(claim.run, claim.values, monitor)
         end = prune if outcome.reason else complete
         end(self.study, claim, outcome)
         say(f"trial {claim.number}: {outcome.reason or format_values(outcome.figures)}")

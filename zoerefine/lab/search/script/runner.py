@@ -126,47 +126,44 @@ def is_reported(count: int) -> bool:
 NAMED = 20  # metrics that a message lists
 
 
-class LaunchedRunner:
-    """Runs a script once for each trial.
+def run_launch(
+    plan_of: Callable[[Values], LaunchPlan],
+    metric: str,
+    run: RunDir,
+    values: Values,
+    monitor: TrialMonitor,
+) -> TrialOutcome:
+    """Launch a script with a trial's values, follow its metric, and read its last value.
 
     Args:
         plan_of: the launch of a trial with these values.
         metric: whose final value is the trial's.
+
+    Raises:
+        SystemExit: a process of the script was killed by SIGKILL, which is no fault of its own; as
+            if this one was, another worker can go on.
     """
-
-    def __init__(self, plan_of: Callable[[Values], LaunchPlan], metric: str) -> None:
-        self.plan_of, self.metric = plan_of, metric
-
-    def run(self, run: RunDir, values: Values, monitor: TrialMonitor) -> TrialOutcome:
-        """Launch the script with a trial's values, follow its metric, and read its last value.
-
-        Raises:
-            SystemExit: a process of the script was killed by SIGKILL, which is no fault of its
-                own; as if this one was, another worker can go on.
-        """
-        plan = self.plan_of(values)
-        run.path.parent.mkdir(exist_ok=True)  # the launcher would add a .gitignore
-        watch = TrialWatch(run, self.metric, plan.job.metric_patterns, monitor)
-        with mirrors_in_use(plan.home), output_to_log():
-            fetch_commit(plan.address, plan.commit, plan.home)  # --clean may have removed it
-            code = start(plan, run, watch=watch.watching)
-        take_patterns(run, plan.job.metric_patterns)
-        if watch.interrupted:
-            raise KeyboardInterrupt
-        if watch.fault:
-            raise watch.fault
-        if watch.pruned:
-            run.set_status("killed", watch.pruned)
-            figures = {} if watch.last is None else {self.metric: watch.last}
-            return TrialOutcome(figures, watch.pruned, metrics_note(run, "pruned"))
-        if code == KILLED:
-            say(f"the trial's script was killed: {run.status().reason}")
-            raise SystemExit(KILLED)
-        if code:
-            raise UserError(run.status().reason or f"exit code {code}")
-        return TrialOutcome(
-            {self.metric: final_value(run, self.metric)}, note=metrics_note(run, "finished")
-        )
+    plan = plan_of(values)
+    run.path.parent.mkdir(exist_ok=True)  # the launcher would add a .gitignore
+    watch = TrialWatch(run, metric, plan.job.metric_patterns, monitor)
+    with mirrors_in_use(plan.home), output_to_log():
+        fetch_commit(plan.address, plan.commit, plan.home)  # --clean may have removed it
+        code = start(plan, run, watch=watch.watching)
+    take_patterns(run, plan.job.metric_patterns)
+    if watch.interrupted:
+        raise KeyboardInterrupt
+    if watch.fault:
+        raise watch.fault
+    if watch.pruned:
+        run.set_status("killed", watch.pruned)
+        figures = {} if watch.last is None else {metric: watch.last}
+        return TrialOutcome(figures, watch.pruned, metrics_note(run, "pruned"))
+    if code == KILLED:
+        say(f"the trial's script was killed: {run.status().reason}")
+        raise SystemExit(KILLED)
+    if code:
+        raise UserError(run.status().reason or f"exit code {code}")
+    return TrialOutcome({metric: final_value(run, metric)}, note=metrics_note(run, "finished"))
 
 
 @contextmanager

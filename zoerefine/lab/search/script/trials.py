@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,12 @@ from zoerefine.lab.launch.job import (
 )
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.record import provenance
-from zoerefine.lab.search.script.runner import LaunchedRunner, unread_values
+from zoerefine.lab.search.script.runner import run_launch, unread_values
 from zoerefine.lab.search.script.study import LaunchedStudy, recorded_tree, with_options
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Parameter, Values
 from zoerefine.lab.search.study.trials import settings_file
-from zoerefine.lab.search.subject import Criteria
+from zoerefine.lab.search.subject import Criteria, TrialRunner
 
 
 class LaunchedScript:
@@ -103,9 +104,9 @@ class LaunchedScript:
             **provenance.machine_facts(),
         )
 
-    def runner(self, run: RunDir) -> LaunchedRunner:
+    def runner(self, run: RunDir) -> TrialRunner:
         """Launches from this process."""
-        return LaunchedRunner(self.trial_plan, self.study.metric)
+        return partial(run_launch, self.trial_plan, self.study.metric)
 
     def trial_plan(self, values: Values) -> LaunchPlan:
         """The launch of a trial. Raises `UserError` where the config cannot hold its values."""
