@@ -211,8 +211,11 @@ def test_a_config_with_the_password_of_a_url_is_refused(
 
 def test_our_own_training_gets_no_secret_in_its_words(repository, config, home, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "k-4711-secret")
+    (repository.folder / "zoerefine").mkdir()
+    (repository.folder / "zoerefine" / "train.py").touch()
+    commit = repository.commit("with a training")
     for value in ("k-4711-secret", "postgresql://u:pw-93fe@h/db"):
         overrides = ("RUN.NAME", value)
-        job = Job(str(repository.folder), repository.first, config, overrides=overrides)
+        job = Job(str(repository.folder), commit, config, overrides=overrides)
         with pytest.raises(UserError, match=r"RUN\.NAME contains the secret"):
             make_plan(job, home)
