@@ -58,10 +58,9 @@ class Study:
                 directions=list(self.criteria.directions.values()),
                 load_if_exists=True,
             )
-            is_older = "identity" in self.optuna.user_attrs and "id" not in self.optuna.user_attrs
             self._check_identity()
             self._check_names()
-            self._check_folder(is_older)
+            self._check_folder()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -109,19 +108,15 @@ class Study:
                     f"give another {self.subject.name_key}"
                 )
 
-    def _check_folder(self, is_older: bool) -> None:
-        """Raises `UserError` where the folder holds the trials of another study.
-
-        Args:
-            is_older: the study was made by a version that did not record which folder it has.
-        """
+    def _check_folder(self) -> None:
+        """Raises `UserError` where the folder holds the trials of another study."""
         if "id" not in self.optuna.user_attrs:
             self.optuna.set_user_attr("id", uuid.uuid4().hex)
         ours, file = self.optuna.user_attrs["id"], self.run.provenance_file
         theirs = self.run.read_json(file).get("study_id") if file.exists() else None
         if theirs == ours:
             return
-        if any((self.run.path / "trials").glob("*")) and not (is_older and theirs is None):
+        if any((self.run.path / "trials").glob("*")):
             raise UserError(
                 f"{self.run.path} holds trials of another study than {self.name} in {self.url}: "
                 "give the database that they belong to, remove the folder, or give another "
