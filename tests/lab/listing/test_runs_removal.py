@@ -125,7 +125,7 @@ def test_the_link_to_the_latest_run_goes_with_it(runs):
         (["--watch"], "needs a terminal"),
         (["--restore", "a", "--name", "unet"], "only take folders of runs"),
         (["--empty-trash", "--tagged", "x"], "only take folders of runs"),
-        (["--restore", ""], "no removed run is named ''"),
+        (["--restore", ""], "'' names no run"),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(runs, words, fault):
