@@ -220,6 +220,9 @@ def split(args: argparse.Namespace) -> None:
     from zoerefine.depth.data.layouts.readers import open_dataset
     from zoerefine.depth.data.split import read_split, split_scenes, write_split
 
+    for option, share in (("--val", args.val), ("--test", args.test)):
+        if not 0 <= share < 1:
+            raise UserError(f"{option} must be a share of at least 0 and below 1, got {share:g}")
     if args.out.exists():
         read_split(args.out)  # raises for a file that is no split, so it is not overwritten
     scenes = open_dataset(args.folder).scenes

@@ -1,6 +1,7 @@
 """zoerefine run: a commit and a config become a run, in a workspace of its own."""
 
 import argparse
+import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -242,10 +243,11 @@ def uses_older_spellings(words: Sequence[str]) -> bool:
 
 
 def gibibytes(text: str) -> int:
-    """A size in GiB as bytes. Raises `ValueError` where it is negative."""
-    if not float(text) >= 0:
+    """A size in GiB as bytes. Raises `ValueError` where it is negative or infinite."""
+    size_bytes = float(text) * GIB
+    if not 0 <= size_bytes < math.inf:
         raise ValueError(text)
-    return round(float(text) * GIB)
+    return round(size_bytes)
 
 
 def listed(text: str) -> list[str]:

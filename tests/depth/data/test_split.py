@@ -156,13 +156,20 @@ def test_splits_are_by_scene_seeded_and_leave_nothing_out(count, val, test, seed
 
 def test_named_test_scenes_are_tested_and_unknown_ones_refused():
     scenes = ["a", "b", "c", "d"]
-    split = split_scenes(scenes, 0.25, 0, 0, ["b"])
+    split = split_scenes(scenes, 0.25, 0, 0, ["b", "b"])
     assert split.test == ("b",)
     assert len(split.val) == 1
     with pytest.raises(UserError, match="no scene x"):
         split_scenes(scenes, 0.25, 0, 0, ["x"])
     with pytest.raises(UserError, match="2 scenes cannot be split"):
         split_scenes(["a", "b"], 0.1, 0.1, 0)
+
+
+@pytest.mark.parametrize("share", ["inf", "nan", "-0.1", "1"])
+def test_a_share_that_is_none_is_refused(data_command, world, share):
+    done = data_command("split", world, "--out", "split.json", f"--val={share}")
+    assert done.code == 2
+    assert done.err == f"error: --val must be a share of at least 0 and below 1, got {share}\n"
 
 
 def test_a_split_never_overwrites_another_kind_of_file(world, tmp_path, monkeypatch, capsys):

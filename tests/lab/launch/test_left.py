@@ -211,6 +211,14 @@ def test_what_exceeds_the_limit_is_named_and_stays_until_it_is_discarded(ended, 
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("limit", ["inf", "nan", "-1"])
+def test_a_limit_that_is_no_size_is_refused(command, limit):
+    done = command("run", "--repo", ".", "--module", "train.py", f"--left-limit={limit}")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: argument --left-limit: ")
+    assert done.stderr.count("\n") == 1
+
+
 def test_clean_collects_what_a_killed_launcher_did_not(ended, home):
     run, folder = ended()
     (folder / "model.pt").write_bytes(b"weights")

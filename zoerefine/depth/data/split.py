@@ -62,7 +62,7 @@ def split_scenes(
             "none for training; lower DATA.VAL_FRACTION or DATA.TEST_FRACTION, or add scenes"
         )
     parts = order[test + val :], order[test : test + val], [*order[:test], *test_scenes]
-    return Split(*(tuple(sorted(part)) for part in parts))
+    return Split(*(tuple(sorted(set(part))) for part in parts))
 
 
 def _share(count: int, fraction: float) -> int:
