@@ -22,6 +22,7 @@ between the two.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -150,8 +151,10 @@ class Process:
         noise = NOISE**2 + (sigma_m / metres.clamp(min=1e-9)) ** 2
         noise = torch.where(there, noise, 1.0)
         rows, columns = places(points, depth_m)
-        alike = kernel(rows, rows) * kernel(columns, columns) * kernel(log_m, log_m)
-        covariance = (SCALE**2 + LOCAL**2 * alike) * pairs(there)
+        apart = torch.zeros_like(there, dtype=log_m.dtype)[..., None]
+        for one in (rows, columns, log_m):
+            apart = apart + (one[..., None] - one[:, None]).abs()
+        covariance = (SCALE**2 + LOCAL**2 * (apart / -LENGTH).exp()) * pairs(there)
         return cls(points, rows, columns, log_m, error, covariance, noise, there)
 
     def precision(self, agree: Tensor) -> Tensor:
@@ -166,12 +169,53 @@ class Process:
 
         In standard deviations of that difference, with the point's own noise (leave-one-out).
         """
+        if self.is_one_on_cpu:
+            return self.conditioned(agree)[1]
         precision = self.precision(agree)
         variance = 1 / precision.diagonal(dim1=1, dim2=2)
         ignored = torch.where(agree, self.noise, IGNORED)
         expected = (variance - ignored).clamp(min=0) + self.noise
         left = (precision @ self.error[..., None])[..., 0] * variance
         return left.abs() / expected.sqrt()
+
+    def weights(self, agree: Tensor) -> Tensor:
+        """The weights of points in the mean of the process, [B, N]; 0 for those that disagree."""
+        if self.is_one_on_cpu:
+            return self.conditioned(agree)[0]
+        system = self.covariance * pairs(agree)
+        system += torch.diag_embed(torch.where(agree, self.noise, 1.0))
+        factor = torch.linalg.cholesky_ex(system).L
+        error = torch.where(agree, self.error, 0.0)
+        return torch.cholesky_solve(error[..., None], factor)[..., 0]
+
+    @property
+    def is_one_on_cpu(self) -> bool:
+        """Whether `conditioned` can be used."""
+        return len(self.there) == 1 and not self.there.is_cuda
+
+    @cached_property
+    def whole(self) -> tuple[Tensor, Tensor]:
+        """The precision of all points of one picture, [N, N], and its product with errors, [N]."""
+        precision = self.precision(self.there)[0]
+        return precision, precision @ self.error[0]
+
+    def conditioned(self, agree: Tensor) -> tuple[Tensor, Tensor]:
+        """`weights` and `deviation` for one picture, by one inverse of the covariance for any
+        `agree`: points of a normal distribution are left out by blocks of its precision (Rasmussen
+        and Williams, section 5.4.2 and eq. A.6 to A.12). A GPU would have to say how many they are.
+        """
+        precision, told = self.whole
+        others = (self.there & ~agree)[0].nonzero()[:, 0]
+        columns = precision[:, others]
+        covariance = torch.linalg.inv(columns[others])  # of these points given all others
+        gain = columns @ covariance
+        left = covariance @ told[others]
+        weights = told - columns @ left
+        variance = 1 / (precision.diagonal() - (columns * gain).sum(1))
+        deviation = weights.abs() * variance.sqrt()
+        deviation[others] = left.abs() / covariance.diagonal().sqrt()
+        weights[others] = 0.0
+        return weights[None], deviation[None]
 
     def agreeing(self) -> Tensor:
         """The points that agree with the others, bool [B, N].
@@ -209,11 +253,7 @@ class Spreading:
         """Solve the Gaussian process for the points."""
         process = Process.of(depth_m, points)
         agree = process.agreeing()
-        system = process.covariance * pairs(agree)
-        system += torch.diag_embed(torch.where(agree, process.noise, 1.0))
-        error = torch.where(agree, process.error, 0.0)
-        factor = torch.linalg.cholesky_ex(system).L
-        weights = torch.cholesky_solve(error[..., None], factor)[..., 0]
+        weights = process.weights(agree)
         change = field(depth_m, process.rows, process.columns, process.log_m, weights)
         return cls(depth_m * change.exp(), change, process, agree)
 
@@ -330,10 +370,18 @@ def interpolated(grid: Tensor, level: Tensor) -> Tensor:
         level: the place of each pixel along the first axis, float32 [B, H, W], 0 to 1.
     """
     height, width = level.shape[1:]
-    y = torch.linspace(-1, 1, height, device=level.device)[:, None].expand_as(level)
-    x = torch.linspace(-1, 1, width, device=level.device).expand_as(level)
-    at = torch.stack([x, y, 2 * level - 1], -1)[:, None]
-    return F.grid_sample(grid[:, None], at, padding_mode="border", align_corners=True)[:, 0]
+    depths, columns = grid.shape[1], grid.shape[3]
+    by_row = grid.transpose(1, 2).flatten(2).transpose(1, 2)  # [B, depths * columns, rows]
+    by_row = F.interpolate(by_row, height, mode="linear", align_corners=True)
+    # All rows of the picture are one grid over depth and columns: two axes are several times
+    # faster than three. A place of one row never reaches the depths of the next.
+    stacked = by_row.transpose(1, 2).reshape(-1, 1, height * depths, columns)
+    step = 2 / (height * depths - 1)  # of a depth; the grid reaches from -1 to 1
+    first = torch.arange(height, dtype=torch.float64, device=level.device) * (depths * step) - 1
+    at = level.new_empty(*level.shape, 2)
+    at[..., 0] = torch.linspace(-1, 1, width, device=level.device)
+    at[..., 1] = torch.add(first.float()[:, None], level, alpha=(depths - 1) * step)
+    return F.grid_sample(stacked, at, padding_mode="border", align_corners=True)
 
 
 def known(depth_m: Tensor, rows: Tensor, columns: Tensor, agree: Tensor) -> Tensor:
