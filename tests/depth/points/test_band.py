@@ -44,23 +44,35 @@ def test_the_deviation_is_that_of_the_gaussian_process(monkeypatch):
 
 
 @pytest.mark.numeric
-def test_scores_are_those_of_points_that_are_left_out_one_by_one():
+@pytest.mark.parametrize("kind", ["random", "row"])
+def test_scores_are_of_points_that_those_farther_away_predict(kind):
+    """Rasmussen and Williams, eq. 2.25 and 2.26, from the points that are left."""
     truth_m, pseudo_m = scene()
     points = points_of(truth_m, 12, seed=1, noise=0.05)
+    if kind == "row":
+        points = MetricPoints(points.x, np.full(12, 24.0), points.depth_m, points.sigma_m)
     depth = torch.from_numpy(pseudo_m)[None, None]
     process = Process.of(depth, spread.tensor_of(points, pseudo_m))
-    found = bands.scores(process, process.there)
+    found = bands.scores(depth, process, process.there)
     covariance, noise, error = (
         one[0].numpy() for one in (process.covariance, process.noise, process.error)
     )
+    places = np.stack([points.y, points.x])
+    rows, columns = (np.linspace(0, end, n) for end, n in zip((47, 63), bands.GRID, strict=False))
+    pixels = np.stack(np.meshgrid(rows, columns)).reshape(2, -1)
+    distances = np.linalg.norm(pixels[:, :, None] - places[:, None], axis=0).min(1)
+    near = np.sort(distances)[(len(distances) - 1) // 2]
+    several = 0
     for number in range(12):
-        rest = np.arange(12) != number
+        rest = np.linalg.norm(places - places[:, [number]], axis=0) > near
+        several += (~rest).sum() > 1
         gain = covariance[number, rest] @ np.linalg.inv(
             covariance[np.ix_(rest, rest)] + np.diag(noise[rest])
         )
         variance = covariance[number, number] - gain @ covariance[rest, number] + noise[number]
         score = abs(error[number] - gain @ error[rest]) / np.sqrt(variance)
         assert found[number] == pytest.approx(score, rel=1e-6)
+    assert several > (8 if kind == "row" else 0)
 
 
 def test_the_quantile_joins_points_and_other_rooms():

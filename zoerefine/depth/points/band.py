@@ -5,12 +5,15 @@ At a pixel its half-width in log depth is
     quantile * sqrt(variance of the Gaussian process of `spread.py` + NOISE^2)
 
 so it is narrow near points at a similar depth. The quantile is that of scores: how far each point
-is from what the others predict for it, in the same standard deviations (leave-one-out residuals as
-in Barber et al., Predictive inference with the jackknife+, 2021). `conformal.py` joins them with
-scores of other rooms.
+is from what points farther away predict for it, in the same standard deviations (leave-one-out
+residuals as in Barber et al., Predictive inference with the jackknife+, 2021). Those that are
+nearer to it than a pixel is to its nearest point, in the median, are left out together with it:
+points in one row, or at the corners of one object, predict each other better than the rest of the
+picture. `conformal.py` joins the scores with those of other rooms.
 """
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from zoerefine.depth.points.conformal import quantile
@@ -27,6 +30,7 @@ from zoerefine.depth.points.spread import (
 
 GRID = 12, 16, 8  # rows, columns, depths where the variance is computed
 OTHERS = 5.0  # as many points the scores of other rooms count
+SCORED = 100  # points, at most
 # Quantiles at 1/40, 3/40, ... of the scores of pixels, mean over the 14 recordings of
 # benchmarks/points.py, with 5 points a frame.
 OTHER_SCORES = np.array([
@@ -46,13 +50,31 @@ def band(depth_m: Tensor, points: Tensor) -> Tensor:
     """
     process = Process.of(depth_m, points)
     agree = process.agreeing()
-    factor = quantile(scores(process, agree), OTHER_SCORES, OTHERS)
+    factor = quantile(scores(depth_m, process, agree), OTHER_SCORES, OTHERS)
     return factor * deviation(depth_m, process, agree)
 
 
-def scores(process: Process, agree: Tensor) -> Array:
-    """How far each point is from what the others predict, in standard deviations; no outliers."""
-    return process.deviation(agree)[agree].numpy()
+def scores(depth_m: Tensor, process: Process, agree: Tensor) -> Array:
+    """How far points are from what those farther away predict, in standard deviations.
+
+    Of SCORED of them at most, without outliers.
+    """
+    chosen = agree[0]
+    places = torch.stack([process.rows[0], process.columns[0]], 1)[chosen]
+    pixels = torch.cartesian_prod(*grid_places(depth_m, GRID))
+    near = torch.cdist(pixels, places).amin(1).median()
+    precision = process.precision(agree)[0][chosen][:, chosen]
+    told = precision @ process.error[0][chosen]
+    found = []
+    for one in np.unique(np.linspace(0, len(places) - 1, SCORED).round().astype(int)):
+        left_out = torch.linalg.vector_norm(places - places[one], dim=1) <= near
+        left_out[one] = True
+        itself = (left_out.nonzero()[:, 0] == one).double()
+        # Left out of a normal distribution by their block of the precision (Rasmussen and Williams,
+        # section 5.4.2): a row of its inverse.
+        row = torch.linalg.solve(precision[left_out][:, left_out], itself)
+        found.append(float((row @ told[left_out]).abs() / (row @ itself).sqrt()))
+    return np.array(found)
 
 
 def deviation(depth_m: Tensor, process: Process, agree: Tensor) -> Tensor:
