@@ -6,6 +6,11 @@ fitted to the other rooms. Measurements are simulated from the true depth of a f
 pixels with 3% noise, also with one of fifteen wrong. The rest of the room's frames is corrected.
 `--unseen` adds a room of another camera, with the prior of all rooms of `--data`.
 
+`--refiner` adds refiners below the calibration, as `zoerefine train` makes them: one that never saw
+the room, the same at full strength, and one that knows the room. For each of them: the calibration
+always on top of it, and as the product does it, where the measurements decide whether the refiner
+is used or left away.
+
 A figure is AbsRel of a sample of each frame's pixels, the mean over frames and draws. The *single
 factor* is the best one of the other rooms. For reference: the best factor of each room and of each
 frame, which need the truth. Only rooms with 20 frames or more are tested.
@@ -17,29 +22,35 @@ The form of the calibration and the width of its band were chosen by these figur
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
 import torch
 from common.report import Row, options, report, row
+from common.rooms.folds import folds_in_turn, read_folds
+from common.rooms.room_refiners import FULL, KNOWS, NEW, Refiners, refiners_of_rooms
 from common.rooms.sides import best_factor
 
 from zoerefine.base.depth_limits import FARTHEST_M, NEAREST_M
 from zoerefine.base.errors import run_command
 from zoerefine.base.files.atomic import write_json
+from zoerefine.base.files.images import read_rgb
 from zoerefine.base.progress import say, track
 from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.synthetic import synthesize
-from zoerefine.depth.points.room import Measurement, RoomCalibration, calibrate
+from zoerefine.depth.points.measured import RefinerChoice, RoomFound
+from zoerefine.depth.points.room import Measurement, RoomCalibration, calibrate, unseen_errors
 from zoerefine.depth.points.room_prior import RoomPrior, TrueDepth, features, fit_prior
 
 Array = np.ndarray
 BUILDINGS = ("ist_",)  # beginnings of the names of rooms that are left out together
+FOLDS = Path(__file__).with_name("rooms_folds.json")
 LEAST_FRAMES = 20
 PIXELS, PRIOR_PIXELS, PRIOR_FRAMES = 1500, 20, 15  # of a frame, of a room
 ROOM_PIXELS = 5000  # of a room, for the single factor
@@ -73,11 +84,15 @@ AIMS = {
 
 @dataclass(frozen=True)
 class Pixels:
-    """A sample of a frame's pixels: features [N, 6], pseudo and true depth [N] in metres."""
+    """A sample of a frame's pixels: features [N, 6], pseudo and true depth [N] in metres.
+
+    `refined` has the features of each refiner's depth.
+    """
 
     features: Array
     pseudo_m: Array
     true_m: Array
+    refined: dict[str, Array] = field(default_factory=dict)
 
 
 Rooms = dict[str, list[Pixels]]
@@ -88,6 +103,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--data", type=Path, help="real frames of many scenes")
     parser.add_argument("--unseen", type=Path, help="frames of another camera, one room")
+    parser.add_argument("--refiner", action="store_true", help="also with refiners, see above")
     parser.add_argument("--write-prior", type=Path, metavar="FILE", help="write the prior there")
     parser.add_argument("--origin", default="", help="of the rooms, for --write-prior")
     args = parser.parse_args()
@@ -96,8 +112,14 @@ def main() -> None:
         if not args.data:
             say("no --data: a small synthetic world, to show that the program works")
             synthesize(root, 6, 1, 24, 0, 120, 160)
-        rooms = rooms_of(root)
-        unseen = rooms_of(args.unseen) if args.unseen else {}
+        refiners: dict[str, Refiners] = {}
+        others: Refiners = {}
+        if args.refiner:
+            scenes = open_dataset(root).scenes
+            folds = read_folds(FOLDS, scenes) if args.data else folds_in_turn(scenes, 3)
+            refiners, others = refiners_of_rooms(root, Path(folder), folds, args.quick)
+        rooms = rooms_of(root, refiners)
+        unseen = rooms_of(args.unseen, {}, others) if args.unseen else {}
     if args.write_prior:
         write_prior(args.write_prior, rooms, args.origin)
     draws = 2 if args.quick else 8
@@ -112,13 +134,18 @@ def main() -> None:
     report(rows, args, room_rows(found), timed=False)
 
 
-def rooms_of(root: Path) -> Rooms:
-    """A sample of the pixels of every frame, by room."""
+def rooms_of(root: Path, refiners: Mapping[str, Refiners], others: Refiners | None = None) -> Rooms:
+    """A sample of the pixels of every frame, by room.
+
+    Args:
+        refiners: of each room, and `others` of the rooms that it does not have.
+    """
     dataset, rooms = open_dataset(root), Rooms()
     for number, frame in enumerate(track(dataset.frames, len(dataset.frames), "reading", "frame")):
         assert frame.zoe is not None and frame.depth is not None
         truth_m = read_truth_m(frame.depth, dataset.depth_encoding)
-        pseudo_m: Array = (read_zoe(frame.zoe) * ZOE_UNIT_M).astype(np.float32)
+        zoe = read_zoe(frame.zoe)
+        pseudo_m: Array = (zoe * ZOE_UNIT_M).astype(np.float32)
         if pseudo_m.shape != truth_m.shape:
             pseudo_m = cv2.resize(pseudo_m, truth_m.shape[::-1], interpolation=cv2.INTER_LINEAR)
         y, x = np.nonzero((truth_m > NEAREST_M) & (truth_m < FARTHEST_M) & (pseudo_m > 0))
@@ -128,8 +155,13 @@ def rooms_of(root: Path) -> Rooms:
         y, x = y[chosen], x[chosen]
         height, width = truth_m.shape
         pseudo, true = pseudo_m[y, x].astype(float), truth_m[y, x].astype(float)
-        rows = features(pseudo, (x + 0.5) / width, (y + 0.5) / height)
-        rooms.setdefault(frame.scene, []).append(Pixels(rows, pseudo, true))
+        place = (x + 0.5) / width, (y + 0.5) / height
+        refined = {
+            name: features(refine(read_rgb(frame.rgb), zoe)[y, x] * ZOE_UNIT_M, *place)
+            for name, refine in refiners.get(frame.scene, others or {}).items()
+        }
+        pixels = Pixels(features(pseudo, *place), pseudo, true, refined)
+        rooms.setdefault(frame.scene, []).append(pixels)
     return rooms
 
 
@@ -209,22 +241,60 @@ def drawn(
     """The figures of one draw, over the frames where nothing was measured."""
     rng = np.random.default_rng(seed)
     chosen = rng.choice(len(frames), case.frames, replace=False)
-    used = [
-        Measurement(str(number), frames[number].features[i],
-                    frames[number].true_m[i] * max(0.1, 1 + NOISE * rng.standard_normal()))
+    taken = [
+        Taken(number, i, frames[number].true_m[i] * max(0.1, 1 + NOISE * rng.standard_normal()))
         for number in chosen
         for i in rng.choice(len(frames[number].true_m), case.points, replace=False)
-    ]  # fmt: skip
-    for i in rng.choice(len(used), case.wrong, replace=False):
-        used[i] = Measurement(used[i].frame, used[i].features, rng.uniform(*WRONG_M))
-    room = calibrate(prior, used)
+    ]
+    for i in rng.choice(len(taken), case.wrong, replace=False):
+        taken[i] = replace(taken[i], metres=rng.uniform(*WRONG_M))
+    without = found_by(frames, taken, prior)
+    room = without.calibration
     rest = [one for number, one in enumerate(frames) if number not in chosen]
-    return {
+    found = {
         "AbsRel": mean_error(rest, lambda one: room.depth_m(one.features)),
         "pseudo depth": mean_error(rest, lambda one: one.pseudo_m),
         "single factor": mean_error(rest, lambda one: factor * one.pseudo_m),
         "coverage": float(np.mean([coverage(room, one) for one in rest])),
     }
+    for name in frames[0].refined if taken else ():
+        refined = found_by(frames, taken, prior, name)
+        used = RefinerChoice.of(without, refined).used
+        always = mean_error(rest, partial(refined_m, refined.calibration, name))
+        found |= {f"{name}: used": float(used), f"{name}: always": always,
+                  f"{name}: chosen": always if used else found["AbsRel"]}  # fmt: skip
+    return found
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A measurement: the number of its frame, that of its pixel, and metres."""
+
+    frame: int
+    pixel: int
+    metres: float
+
+
+def found_by(
+    frames: Sequence[Pixels], taken: Sequence[Taken], prior: RoomPrior, refiner: str = ""
+) -> RoomFound:
+    """The calibration by measurements, of pseudo depth or of a refiner's."""
+    used = [
+        Measurement(str(one.frame), rows_of(frames[one.frame], refiner)[one.pixel], one.metres)
+        for one in taken
+    ]
+    room = calibrate(prior, used)
+    return RoomFound(room, used, {}, unseen_errors(prior, used, room))
+
+
+def rows_of(one: Pixels, refiner: str) -> Array:
+    """The features of a frame's pixels, of pseudo depth or of a refiner's."""
+    return one.refined[refiner] if refiner else one.features
+
+
+def refined_m(room: RoomCalibration, refiner: str, one: Pixels) -> Array:
+    """A refiner's depth, corrected."""
+    return room.depth_m(one.refined[refiner])
 
 
 def mean_error(frames: Sequence[Pixels], depth_m: Callable[[Pixels], Array]) -> float:
@@ -251,7 +321,7 @@ def table(found: dict[str, dict[str, float]]) -> list[Row]:
     rows += [row(f"{name} / single factor", sides[name].mean() / factor.mean(), "")
              for name in REFERENCES]  # fmt: skip
     for name in CASES:
-        rows += case_rows(name, sides)
+        rows += case_rows(name, sides) + refiner_rows(name, sides)
     base, wrong = (
         sides[f"3 frames of 5 points{end}: AbsRel"].mean() for end in ("", ", one wrong")
     )
@@ -276,6 +346,25 @@ def case_rows(name: str, sides: dict[str, Array]) -> list[Row]:
         row(f"{name}: rooms with coverage .85 to .95", float(inside), "share",
             at_least=2 / 3 if name in AIMS else None),
     ]  # fmt: skip
+
+
+def refiner_rows(case: str, sides: dict[str, Array]) -> list[Row]:
+    """The refiners below the calibration of one case, over what it is without them."""
+    rows, without = [], sides[f"{case}: AbsRel"]
+    for name in (NEW, FULL, KNOWS):
+        if f"{case}: {name}: used" not in sides:
+            continue
+        always, chosen, used = (
+            sides[f"{case}: {name}: {key}"] for key in ("always", "chosen", "used")
+        )
+        rows += [
+            row(f"{case}, {name} always / without", always.mean() / without.mean(), ""),
+            row(f"{case}, {name} if it helps / without", chosen.mean() / without.mean(), "",
+                at_most=1.0),
+            row(f"{case}, {name} if it helps: worst room / without", np.max(chosen / without), ""),
+            row(f"{case}, {name}: used", np.mean(used), "share"),
+        ]  # fmt: skip
+    return rows
 
 
 def room_rows(found: dict[str, dict[str, float]]) -> list[Row]:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 ROOM_FILE = "room.json"
 BATCH = 4
 MAX_BATCH = 1024  # so many frames are in memory at once
+FOV_DEG = 90.0  # HabitatDyn's
 SLOWEST_FPS, FASTEST_FPS = 0.1, 240.0  # of a video
 
 # The options that --help lists; --help-all lists all.
@@ -97,7 +99,7 @@ def main(argv: Sequence[str]) -> int:
         if missing := job.without_points(summary.done):
             print(f"{missing} of {len(summary.done)} frames have no points")
         if args.eval:
-            left_out += evaluate(job, summary.done, args)
+            left_out += evaluate(job, summary.done, args, not room or room.refines)
         draw(job, summary.done, args)
     print(args.out)
     return 1 if left_out else 0
@@ -157,11 +159,13 @@ def parser() -> argparse.ArgumentParser:
         "their names, or a video, are one camera's consecutive frames")  # fmt: skip
     add("--clouds", action="store_true", help="write refined depth as point clouds")
     camera = options.add_mutually_exclusive_group().add_argument
-    camera("--fov", type=float, default=90.0, metavar="DEG",
-           help="horizontal field of view for --clouds; default: %(default)g")  # fmt: skip
+    camera("--fov", type=float, metavar="DEG",
+           help="horizontal field of view for --clouds; default: the camera of the data set around "
+           f"the pictures, else {FOV_DEG:g}")  # fmt: skip
     camera("--intrinsics", type=float, nargs=4, metavar=("FX", "FY", "CX", "CY"),
            help="focal lengths and principal point in pixels, for --clouds, for distances between "
-           "two pixels of --measured, and for ONNX networks with a focal term")  # fmt: skip
+           "two pixels of --measured, and for ONNX networks with a focal term; default: those that "
+           "the data set around the pictures states")  # fmt: skip
     add_quiet_option(options)
     return options
 
@@ -228,11 +232,12 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     points = PointFiles(args.points) if args.points else None
     if points:
         points.check(source.names)
+    camera = cache(lambda: intrinsics_of(args, source))
     results = ResultFolder(
         args.out,
         engine.digest,
         engine.manifest["commit"],
-        CameraOptions(intrinsics_of(args), args.fov) if args.clouds else None,
+        CameraOptions(camera(), FOV_DEG if args.fov is None else args.fov) if args.clouds else None,
         args.confidence,
         args.colors,
         args.stream,
@@ -246,9 +251,9 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     pseudo: PseudoDepth = (
         DepthFiles(args.depth)
         if args.depth
-        else load_network_depth(args.depth_model, args.out / PSEUDO_DEPTH, intrinsics_of(args))
+        else load_network_depth(args.depth_model, args.out / PSEUDO_DEPTH, camera)
     )
-    room = room_for(args, engine, source, pseudo) if args.measured else None
+    room = room_for(args, engine, source, pseudo, camera()) if args.measured else None
     engine = room.engine(engine) if room else engine
     results = replace(results, bundle=engine.digest)
     if room:
@@ -263,25 +268,36 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     return Inference(engine, source, pseudo, results, points), room
 
 
-def intrinsics_of(args: argparse.Namespace) -> "Intrinsics | None":
-    """What --intrinsics gives. Raises `UserError` for values that no camera has."""
-    from zoerefine.depth.data.dataset import checked_intrinsics
+def intrinsics_of(args: argparse.Namespace, source: "FrameSource") -> "Intrinsics | None":
+    """What --intrinsics gives, else what a data set states of its pictures.
 
-    return checked_intrinsics(args.intrinsics, "--intrinsics") if args.intrinsics else None
+    Raises `UserError` for values that no camera has.
+    """
+    from zoerefine.depth.data.dataset import checked_intrinsics
+    from zoerefine.depth.infer.sources import camera_of
+
+    if args.intrinsics:
+        return checked_intrinsics(args.intrinsics, "--intrinsics")
+    return camera_of(source) if args.fov is None else None
 
 
 def room_for(
-    args: argparse.Namespace, engine: "Engine", source: "FrameSource", pseudo: "PseudoDepth"
+    args: argparse.Namespace,
+    engine: "Engine",
+    source: "FrameSource",
+    pseudo: "PseudoDepth",
+    intrinsics: "Intrinsics | None",
 ) -> "Room":
     """The calibration of the room by --measured. Says what is in doubt, and what to measure."""
     from zoerefine.base.progress import say
     from zoerefine.depth.infer.room import Room, measure
     from zoerefine.depth.points.measured_file import read_measured
 
-    intrinsics = intrinsics_of(args)
     if args.measured.suffix == ".json":
         room = Room.load(args.measured)
         room.check(pseudo.source(source.names), engine, intrinsics)
+        if room.refiner:
+            print(room.refiner)
         return room
     found = measure(read_measured(args.measured), engine, source, pseudo, intrinsics)
     for line in found.in_doubt.values():
@@ -300,8 +316,12 @@ def work_of(job: "Inference", args: argparse.Namespace) -> str:
     return json.dumps(facts, indent=2) + "\n"
 
 
-def evaluate(job: "Inference", done: "Done", args: argparse.Namespace) -> int:
-    """Print the metrics and write metrics.json; returns how many frames could not be compared."""
+def evaluate(job: "Inference", done: "Done", args: argparse.Namespace, refines: bool) -> int:
+    """Print the metrics and write metrics.json; returns how many frames could not be compared.
+
+    Args:
+        refines: whether the bundle, if there is one, made refined depth.
+    """
     from zoerefine.base.files.atomic import JSON_MARK, write_json
     from zoerefine.depth.infer.evaluate import evaluate, leave_away, table
     from zoerefine.depth.infer.results import METRICS_FILE
@@ -310,7 +330,7 @@ def evaluate(job: "Inference", done: "Done", args: argparse.Namespace) -> int:
     write_json(job.results.root / METRICS_FILE, JSON_MARK | report)
     print(f"compared with the true depth of {report['frames']} frames:")
     print(table(report))
-    if note := leave_away(report, bool(args.bundle)):
+    if note := leave_away(report, bool(args.bundle) and refines):
         print(note)
     return len(report["left_out"])
 

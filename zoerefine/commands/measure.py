@@ -62,18 +62,19 @@ def open_session(args: argparse.Namespace) -> "Session":
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.infer.inference import points_alone
     from zoerefine.depth.infer.pseudo import DepthFiles, PseudoDepth, load_network_depth
-    from zoerefine.depth.infer.sources import open_source
+    from zoerefine.depth.infer.sources import camera_of, open_source
     from zoerefine.depth.measure.session import Recording, Session
 
-    intrinsics = checked_intrinsics(args.intrinsics, "--intrinsics") if args.intrinsics else None
+    given = checked_intrinsics(args.intrinsics, "--intrinsics") if args.intrinsics else None
     engine = load_bundle(bundle_of(args.bundle), args.trust) if args.bundle else points_alone()
     source = open_source(args.rgb)
+    intrinsics = given or camera_of(source)
     pseudo: PseudoDepth
     if args.depth:
         check_pairs(args.depth, source.names, "pseudo depth")
         pseudo = DepthFiles(args.depth)
     else:
-        pseudo = load_network_depth(args.depth_model, args.file.parent, intrinsics)
+        pseudo = load_network_depth(args.depth_model, args.file.parent, lambda: intrinsics)
     recording = Recording(engine, source, pseudo)
     return Session(args.file, args.out or args.file.with_suffix(".json"), recording, intrinsics)
 
@@ -121,7 +122,8 @@ def parser() -> argparse.ArgumentParser:
         help="the depth network to run without --depth; default: %(default)s")  # fmt: skip
     add("--intrinsics", type=float, nargs=4, metavar=("FX", "FY", "CX", "CY"),
         help="focal lengths and principal point in pixels, for distances along the ray and "
-        "between two pixels; the calibration then refuses another camera")  # fmt: skip
+        "between two pixels; the calibration then refuses another camera; default: those that the "
+        "data set around the pictures states")  # fmt: skip
     add("--out", type=as_path, metavar="FILE.json",
         help="the calibration; default: FILE.json beside FILE.csv")  # fmt: skip
     add("--page", action="store_true",

@@ -45,10 +45,15 @@ def refined(refiner: RefinerNetwork) -> Side:
 
 def without_calibration(refiner: RefinerNetwork) -> Side:
     """The refined depth with the correction at full strength, however large it is."""
+    return depth_of(full_strength(refiner))
+
+
+def full_strength(refiner: RefinerNetwork) -> RefinerNetwork:
+    """A refiner without its calibration."""
     full = copy.deepcopy(refiner)
     for name, value in (("log_factor", 0.0), ("strength", 1.0), ("limit", math.inf)):
         full.get_buffer(name).fill_(value)
-    return depth_of(full)
+    return full
 
 
 def from_other(refiner: RefinerNetwork, others_m: Tensor) -> Side:

@@ -7,6 +7,7 @@ import json
 import shutil
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -327,13 +328,23 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
     name = frame.rgb.stem
     points.mkdir()
     (points / f"{name}.csv").write_text("x,y,metres\n1,1,2\n")
-    words = ["infer", "--rgb", str(frame.rgb.parent), "--depth-model", str(path), "--points",
-             str(points)]  # fmt: skip
-    assert main([*words, "--out", "refused"]) == 2
-    assert main([*words, *camera, "--out", "out"]) == 0
-    expected_m = network.predict(read_rgb(frame.rgb)[None], (100, 120))[0]
-    found_m = read_zoe(pictures.parent / f"out/zoe_depth_raw/{name}.png") / 256
-    np.testing.assert_allclose(found_m, expected_m, atol=1 / 256)
+    copied = shutil.copytree(frame.rgb.parent, "alone")  # in no data set that states a camera
+
+    def infer(rgb, *more):
+        words = ["--rgb", str(rgb), "--depth-model", str(path), "--points", str(points)]
+        return main(["infer", *words, *more])
+
+    assert infer(copied, "--out", "refused") == 2
+    rgb = read_rgb(frame.rgb)
+    for folder, more, focal_px in (
+        (copied, camera, (100, 120)),
+        (frame.rgb.parent, (), (rgb.shape[1] / 2,) * 2),  # HabitatDyn's 90 degrees
+        (frame.rgb.parent, camera, (100, 120)),
+    ):
+        assert infer(folder, *more, "--out", "out") == 0
+        found_m = read_zoe(Path(f"out/zoe_depth_raw/{name}.png")) / 256
+        expected_m = network.predict(rgb[None], focal_px)[0]
+        np.testing.assert_allclose(found_m, expected_m, atol=1 / 256)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Recordings in TUM's and ScanNet's formats: which files are a frame, and what is left over."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,13 +10,20 @@ from hypothesis import strategies as st
 from tests.depth.data.conftest import constant_network
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import jpeg_bytes, write_png
+from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_frame
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.dataset import Clip, Intrinsics
 from zoerefine.depth.data.inspect.inspection import inspect
-from zoerefine.depth.data.layouts.readers import open_dataset, stated_encoding
+from zoerefine.depth.data.layouts.readers import (
+    open_dataset,
+    stated_encoding,
+    stated_intrinsics,
+)
 from zoerefine.depth.data.layouts.tum import TUM, associate
 from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth
+from zoerefine.depth.infer.point_cloud import VERTEX
+from zoerefine.depth.infer.room import Room
 
 RGB = np.full((6, 8, 3), 90, np.uint8)
 PSEUDO = np.full((6, 8), 3 * 256, np.uint16)
@@ -284,3 +293,55 @@ def test_a_list_in_another_encoding_names_its_line(tum):
     write_file(folder / "rgb.txt", "# Küche\n".encode("latin-1"))
     with pytest.raises(UserError, match=r"rgb\.txt line 1: byte 0xfc is not UTF-8"):
         open_dataset(folder)
+
+
+# The camera that a data set states for pictures
+
+
+def test_pictures_of_a_recording_have_the_camera_that_it_states(tum, scannet):
+    folder = tum()
+    pictures = [frame.rgb for frame in open_dataset(folder).frames]
+    assert stated_intrinsics(pictures) is None
+    write_file(folder / "intrinsics.txt", "525 526 319.5 239.5\n")
+    camera = Intrinsics(525, 526, 319.5, 239.5)
+    assert stated_intrinsics(pictures) == (folder, camera)
+    assert stated_intrinsics(pictures[:1]) == (folder, camera)
+    assert stated_intrinsics([folder / "depth" / "10.01.png"]) is None
+
+    root = scannet("scene0000_00")
+    found = stated_intrinsics([root / "scene0000_00" / "color" / "2.jpg"])
+    assert found == (root / "scene0000_00", open_dataset(root).frames[0].intrinsics)
+
+
+def test_pictures_of_several_cameras_or_of_a_damaged_data_set_have_none(tum):
+    folder = tum("one")
+    write_file(folder / "intrinsics.txt", "525 526 319.5 239.5\n")
+    other = tum("two")
+    write_file(other / "intrinsics.txt", "400 400 319.5 239.5\n")
+    both = [frame.rgb for frame in open_dataset(folder.parent).frames]
+    assert stated_intrinsics(both) is None
+    assert stated_intrinsics(both[:2])[1].fx == 525
+    write_file(folder / "intrinsics.txt", "525 0 319.5 239.5\n")
+    assert stated_intrinsics(both[:2]) is None
+    assert stated_intrinsics([]) is None
+
+
+def test_infer_and_measure_use_the_camera_of_the_recording(tum, monkeypatch, capsys):
+    folder = tum(pseudo=("10.00", "10.04"))
+    write_file(folder / "intrinsics.txt", "5 6 3.5 2.5\n")
+    monkeypatch.chdir(folder.parent.parent)
+    write_file(folder.parent.parent / "room.csv", "frame,x,y,metres,along\n10.00,1,1,2,ray\n")
+    words = ["--rgb", str(folder / "rgb"), "--depth", str(folder / "pseudo")]
+    said = f"the camera is that of the data set {folder}: fx 5 fy 6 cx 3.5 cy 2.5"
+    assert main(["measure", "room.csv", *words]) == 0
+    assert said in capsys.readouterr().err
+    assert Room.load("room.json").intrinsics == Intrinsics(5, 6, 3.5, 2.5)
+
+    clouds = ["infer", "--measured", "room.json", *words, "--clouds"]
+    assert main([*clouds, "--out", "out"]) == 0
+    assert capsys.readouterr().err.count(said) == 1
+    corner = np.frombuffer(Path("out/clouds/10.00.ply").read_bytes().partition(b"end_header\n")[2],
+                           VERTEX)["xyz"][0]  # fmt: skip
+    np.testing.assert_allclose(corner[:2] / corner[2], [-3.5 / 5, -2.5 / 6], rtol=1e-5)
+    assert main([*clouds, "--out", "other", "--intrinsics", "9", "6", "3.5", "2.5"]) == 2
+    assert "the room was measured with a camera of fx 5" in capsys.readouterr().err

@@ -7,8 +7,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.images import read_rgb
 from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.infer import Refiner
@@ -32,15 +34,20 @@ def alone(clips, monkeypatch, capsys):
 @pytest.fixture
 def measured(clips):
     """room.csv: fifteen pixels of three frames, each 1.5 times as far as predicted."""
+    return measure(clips / "zoe", clips / "room.csv")
+
+
+def measure(folder, file, frames=3, points=5):
+    """Write measurements of pixels, each 1.5 times as far as the depth in a folder."""
     rng = np.random.default_rng(0)
     lines = ["frame,x,y,metres"]
-    for path in sorted((clips / "zoe").rglob("*.png"))[:3]:
-        zoe, name = read_zoe(path), path.relative_to(clips / "zoe").with_suffix("")
-        y, x = np.nonzero(zoe)
-        for i in rng.choice(len(x), 5, replace=False):
-            lines.append(f"{name},{x[i]},{y[i]},{1.5 * zoe[y[i], x[i]] / 256:.3f}")
-    (clips / "room.csv").write_text("\n".join(lines) + "\n")
-    return clips / "room.csv"
+    for path in sorted(folder.rglob("*.png"))[:frames]:
+        depth, name = read_zoe(path), path.relative_to(folder).with_suffix("")
+        y, x = np.nonzero(depth)
+        for i in rng.choice(len(x), points, replace=False):
+            lines.append(f"{name},{x[i]},{y[i]},{1.5 * depth[y[i], x[i]] / 256:.3f}")
+    file.write_text("\n".join(lines) + "\n")
+    return file
 
 
 def depths(folder):
@@ -106,24 +113,46 @@ def test_pictures_of_another_size_are_refused(alone, measured):
     assert "another camera needs measurements of its own" in err
 
 
-def test_a_bundle_is_corrected_and_another_is_refused(infer, alone, measured, bundle):
+@pytest.mark.parametrize("side", ["refined", "pseudo"])
+def test_the_refiner_is_used_where_what_was_measured_shows_that_it_helps(
+    infer, clips, bundle, side
+):
     assert infer(*SOURCES, "--out", "plain").code == 0
+    measure(Path("plain/depth" if side == "refined" else "zoe"), Path("room.csv"), 8, 12)
     done = infer(*SOURCES, "--measured", "room.csv", "--out", "out")
     assert done.code == 0, done.err
-    name, found = next(iter(depths("out/depth").items()))
-    plain = read_zoe(Path("plain/depth") / name)
-    np.testing.assert_array_equal(found, Room.load("out/room.json").corrected(plain[None])[0][0])
+    said = "used" if side == "refined" else "left away"
+    [line] = [line for line in done.out.splitlines() if line.startswith("the refiner is ")]
+    assert line.startswith(f"the refiner is {said}: what was measured is off by a factor of ")
+    room = Room.load("out/room.json")
+    assert room.refines == (side == "refined")
+    for name, found in depths("out/depth").items():
+        corrected = read_zoe(Path("plain/depth" if room.refines else "zoe") / name)
+        np.testing.assert_array_equal(found, room.corrected(corrected[None])[0][0])
 
-    rgb = cv2.imread(str(Path("rgb") / Path(name).with_suffix(".jpg")))[..., ::-1]
+    again = infer(*SOURCES, "--measured", "out/room.json", "--stream", "--out", "steady")
+    assert again.code == 0 and line in again.out.splitlines()
+    rgb = read_rgb(Path("rgb") / Path(name).with_suffix(".jpg"))
     zoe = read_zoe(Path("zoe") / name)
     refiner = Refiner.load(bundle, room="out/room.json")
-    np.testing.assert_array_equal(refiner(np.ascontiguousarray(rgb), zoe), found)
-    _, spread = refiner.with_confidence(np.ascontiguousarray(rgb), zoe)
-    np.testing.assert_array_equal(spread > 0, found > 0)
+    np.testing.assert_array_equal(refiner(rgb, zoe), found)
+    np.testing.assert_array_equal(refiner.stream()(rgb, zoe), found)
+    depth, spread = refiner.with_confidence(torch.from_numpy(rgb), torch.from_numpy(zoe))
+    np.testing.assert_array_equal(depth.numpy(), found)
+    np.testing.assert_array_equal(spread.numpy() > 0, found > 0)
 
+
+def test_another_bundle_is_refused(alone, measured, bundle):
     assert alone("--measured", "room.csv", "--out", "by_points")[0] == 0
     with pytest.raises(UserError, match="measured with the bundle none: metric po"):
         Refiner.load(bundle, room="by_points/room.json")
+
+
+def test_metrics_say_nothing_of_a_refiner_that_was_left_away(infer, measured):
+    done = infer(*SOURCES, "--measured", "room.csv", "--eval", "zoe", "--out", "out")
+    assert done.code == 0, done.err
+    assert "the refiner is left away: " in done.out
+    assert "leave the refiner away" not in done.out
 
 
 def test_confidence_is_that_of_the_room(alone, measured):

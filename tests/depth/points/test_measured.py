@@ -7,7 +7,7 @@ import pytest
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.dataset import Intrinsics
-from zoerefine.depth.points.measured import room_of
+from zoerefine.depth.points.measured import RefinerChoice, room_of
 from zoerefine.depth.points.measured_file import MeasuredFile, read_measured
 from zoerefine.depth.points.room import calibrate
 from zoerefine.depth.points.room_prior import RoomPrior
@@ -206,3 +206,43 @@ def test_a_changed_file_keeps_what_it_does_not_know(tmp_path):
     with pytest.raises(UserError, match="frame a: metres must be a number, got 'two'"):
         file.added(new | {"metres": "two"})
     assert MeasuredFile.read(tmp_path / "none.csv").lines == []
+
+
+def choice_of(tmp_path, seed, error=0.0, wrong=0, points=5, names="abc"):
+    """Whether a refiner is used whose depth is off by this share of the true one at each pixel.
+
+    That of the pseudo depth is 40%. Both have the same scale.
+    """
+    rng = np.random.default_rng(seed)
+    truth = frames(names)
+    lines = lines_of(truth, points, 1.0, seed)
+    for number in range(wrong):
+        lines[7 * number] = lines[7 * number].rpartition(",")[0] + ",9"
+    given = read_measured(file_of(tmp_path, *lines))
+    sides = [
+        {name: true_m / 1.4 * rng.lognormal(0, off, SIZE) for name, true_m in truth.items()}
+        for off in (0.4, error)
+    ]
+    return RefinerChoice.of(*(room_of(given, one) for one in sides))
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_refiner_is_used_that_predicts_what_was_measured_clearly_better(tmp_path, wrong):
+    choices = [choice_of(tmp_path, seed, 0.05, wrong, points=12) for seed in range(10)]
+    assert sum(one.used for one in choices) >= 8
+    assert all(one.error < one.without for one in choices if one.used)
+
+
+@pytest.mark.parametrize("wrong", [0, 2])
+def test_a_refiner_is_left_away_that_is_worse_or_no_better(tmp_path, wrong):
+    for error in (0.4, 0.6):
+        choices = [choice_of(tmp_path, seed, error, wrong) for seed in range(20)]
+        assert sum(one.used for one in choices) <= 2  # by chance
+
+
+def test_with_few_measurements_a_refiner_is_left_away(tmp_path):
+    nothing = room_of([], frames())
+    assert not RefinerChoice.of(nothing, nothing).used
+    assert not choice_of(tmp_path, 0, points=1).used
+    for seed in range(5):  # they may be many, but of one frame
+        assert not choice_of(tmp_path, seed, points=30, names="a").used

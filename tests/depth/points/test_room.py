@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoerefine.depth.points import room as room_module
-from zoerefine.depth.points.room import Measurement, calibrate, next_place
+from zoerefine.depth.points.room import Measurement, calibrate, next_place, unseen_errors
 from zoerefine.depth.points.room_prior import RoomPrior, TrueDepth, features, fit_prior
 
 COUNT = 6
@@ -216,3 +216,23 @@ def test_another_frame_says_more_than_one_that_was_measured():
     measured = measurements(np.random.default_rng(1), prior.mean, 1, 5)
     frames = {"0": depth_m, "1": depth_m}
     assert next_place(calibrate(prior, measured), frames, measured).frame == "1"
+
+
+@pytest.mark.parametrize(("frames", "points"), [(3, 4), (1, 6)])
+def test_unseen_errors_are_those_of_measurements_that_others_predict(frames, points):
+    """Rasmussen and Williams, eq. 2.25, from the other frames alone; of one, its other points."""
+    rng = np.random.default_rng(3)
+    prior = random_prior(rng)
+    measured = measurements(rng, prior.mean, frames, points)
+    room = calibrate(prior, measured)
+    rows = np.stack([one.features for one in measured])
+    error = np.log([one.metres for one in measured]) - rows @ prior.mean
+    frame = np.array([int(one.frame) for one in measured])
+    known = rows @ prior.covariance @ rows.T + prior.frame_variance * (frame[:, None] == frame)
+    noise = room.pixel_variance / room.weights + room_module.MEASURED_SHARE**2
+    found = unseen_errors(prior, measured, room)
+    for number in range(len(measured)):
+        rest = frame != frame[number] if frames > 1 else np.arange(points) != number
+        system = known[np.ix_(rest, rest)] + np.diag(noise[rest])
+        expected = error[number] - known[number, rest] @ np.linalg.solve(system, error[rest])
+        assert found[number] == pytest.approx(expected, rel=1e-6)

@@ -1,6 +1,6 @@
 """Where pseudo depth comes from: from files, or from a network, whose output is kept in files."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,16 +110,20 @@ PseudoDepth = DepthFiles | NetworkDepth
 
 
 def load_network_depth(
-    name: str, folder: Path, intrinsics: Intrinsics | None = None
+    name: str, folder: Path, camera: Callable[[], Intrinsics | None]
 ) -> NetworkDepth:
     """A depth network by its name; its output is kept in `folder`.
+
+    Args:
+        camera: returns the intrinsics, if they are known; only asked where the network needs them.
 
     Raises as `zoerefine.depth.data.networks.load_network`, and where the network needs intrinsics
     and there are none.
     """
     network = load_network(name)
-    version = f"{name}\n{network.source.digest}"
+    version, intrinsics = f"{name}\n{network.source.digest}", None
     if network.focal:
+        intrinsics = camera()
         if intrinsics is None:
             raise needs_intrinsics(network.source.name)
         version += f"\n{intrinsics}"

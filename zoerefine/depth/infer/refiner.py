@@ -62,7 +62,8 @@ class Refiner:
             path: a bundle, or a run's folder: then the bundle that was exported last is loaded.
             trust: accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it.
                 Loading it runs it with your rights.
-            room: `room.json` of `zoerefine infer --measured`: all depth is corrected by it.
+            room: `room.json` of `zoerefine infer --measured`: it corrects all depth, refined or, if
+                what was measured speaks against the refiner, pseudo depth.
             cuda_graphs: on a GPU, from the third call with pictures of one size and number on,
                 replay them as one CUDA graph. False: for a program whose other threads wait for the
                 whole GPU (`torch.cuda.synchronize()`) during that third call.

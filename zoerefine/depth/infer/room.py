@@ -1,7 +1,8 @@
 """A room's calibration as a file, and an engine whose depth it corrects.
 
 The file is JSON. It holds what measurements said, and of what: the depth network, the bundle, the
-size of the camera's pictures and its intrinsics where they were given. It refuses all others.
+size of the camera's pictures and its intrinsics where they were given. It refuses all others. It
+also says whether the bundle's refiner is used in this room, or left away.
 """
 
 import json
@@ -21,9 +22,10 @@ from zoerefine.depth.data.layouts.recordings import read_text
 from zoerefine.depth.data.networks.source import PseudoSource, source_from_json
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+from zoerefine.depth.infer.inference import POINTS_ALONE
 from zoerefine.depth.infer.pseudo import NetworkDepth, PseudoDepth
 from zoerefine.depth.infer.sources import FrameSource
-from zoerefine.depth.points.measured import room_of
+from zoerefine.depth.points.measured import RefinerChoice, room_of
 from zoerefine.depth.points.measured_file import Measured
 from zoerefine.depth.points.room import Place, RoomCalibration, RoomPictures, next_place
 from zoerefine.depth.points.room_prior import CENTRE_M, NAMES, features
@@ -31,7 +33,7 @@ from zoerefine.depth.points.room_prior import CENTRE_M, NAMES, features
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 3
+FORMAT = 4
 LARGEST = 1e3  # of a coefficient or a variance
 
 Array = np.ndarray
@@ -43,9 +45,10 @@ class Room:
 
     Attributes:
         network: what predicted the depth that was measured at.
-        bundle: digest of the engine that refined it.
+        bundle: digest of the engine that may refine it.
         height, width: of the camera's pictures.
         intrinsics: of the camera; None: not given.
+        refiner: whether the refiner is used; None: there is none.
     """
 
     calibration: RoomCalibration
@@ -54,6 +57,12 @@ class Room:
     height: int
     width: int
     intrinsics: Intrinsics | None = None
+    refiner: RefinerChoice | None = None
+
+    @property
+    def refines(self) -> bool:
+        """Whether the calibration is of what an engine returns, not of pseudo depth."""
+        return self.refiner is not None and self.refiner.used
 
     def as_json(self) -> dict[str, Any]:
         """All that decides what it does."""
@@ -65,7 +74,7 @@ class Room:
             "mean": one.mean.tolist(),
             "covariance": one.covariance.tolist(), "pixel_variance": one.pixel_variance,
             "frame_variance": one.frame_variance, "weights": one.weights.tolist(),
-            "band": one.band,
+            "band": one.band, "refiner": self.refiner and asdict(self.refiner),
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -103,6 +112,7 @@ class Room:
                 source_from_json(found["network"]), str(found["bundle"]),
                 int(found["height"]), int(found["width"]),
                 checked_intrinsics(found["intrinsics"], str(path)) if found["intrinsics"] else None,
+                RefinerChoice(**found["refiner"]) if found["refiner"] else None,
             )  # fmt: skip
             whole = room.digest == found["digest"] and found["format"] == FORMAT
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -165,15 +175,18 @@ class Room:
         return list(outputs)
 
     def engine(self, engine: Engine) -> Engine:
-        """An engine with this correction behind it. Its confidence is the room's."""
+        """An engine with this correction behind it, or in its place. Its confidence is the room's.
+
+        What is no `Room.refines` is not run.
+        """
 
         def on_arrays(rgb_u8: Array, zoe_u16: Array) -> list[Array]:
-            return self.corrected(engine(rgb_u8, zoe_u16))
+            return self.corrected(engine(rgb_u8, zoe_u16) if self.refines else zoe_u16)
 
         def forward(rgb_u8: "Tensor", zoe_u16: "Tensor") -> "list[Tensor]":
             import torch
 
-            refined = engine.outputs(rgb_u8, zoe_u16)[0]
+            refined = engine.outputs(rgb_u8, zoe_u16)[0] if self.refines else zoe_u16
             found = self.corrected(refined.cpu().numpy())
             return [torch.from_numpy(one).to(refined.device) for one in found]
 
@@ -209,8 +222,9 @@ class Measuring:
 
     def __str__(self) -> str:
         place = self.next
+        choice = f"{self.room.refiner}\n" if self.room.refiner else ""
         return (
-            f"measured {self.room}\n"
+            f"measured {self.room}\n{choice}"
             f"a measurement of {place.words} of frame {place.frame}, near x {place.x} y {place.y}, "
             f"would help most: it takes {place.gain:.0%} of the variance"
         )
@@ -232,36 +246,54 @@ def measure(
     return measured_room(lines, frames, network, engine.digest, intrinsics)
 
 
+@dataclass(frozen=True)
+class FrameDepth:
+    """Predicted depth of a frame, float32 [H, W] metres; refined if there is a refiner."""
+
+    pseudo_m: Array
+    refined_m: Array | None = None
+
+    def of(self, refines: bool) -> Array:
+        """Refined depth, or pseudo depth."""
+        return self.refined_m if refines and self.refined_m is not None else self.pseudo_m
+
+
 def measured_room(
     lines: Sequence[Measured],
-    frames: Mapping[str, Array],
+    frames: Mapping[str, FrameDepth],
     network: PseudoSource,
     bundle: str,
     intrinsics: Intrinsics | None,
 ) -> Measuring:
-    """Calibrate a room.
+    """Calibrate a room, with its refiner or without it, whichever suits the measurements.
 
     Args:
-        frames: predicted depth [H, W], metres, of the measured frames, and of others that may be
-            measured next.
-        network, bundle: what predicted it.
+        frames: the measured frames, and others that may be measured next.
+        network, bundle: what predicted their depth.
 
     Raises:
         UserError: as `room_of`, and for frames of two sizes.
     """
-    found = room_of(lines, frames, intrinsics)
-    sizes = {depth_m.shape for depth_m in frames.values()}
+    sides_m = {name: one.pseudo_m for name, one in frames.items()}
+    found, choice = room_of(lines, sides_m, intrinsics), None
+    refined_m = {name: one.refined_m for name, one in frames.items() if one.refined_m is not None}
+    if refined_m:
+        refined = room_of(lines, refined_m, intrinsics)
+        choice = RefinerChoice.of(found, refined)
+        if choice.used:
+            found, sides_m = refined, refined_m
+    sizes = {depth_m.shape for depth_m in sides_m.values()}
     if len(sizes) > 1:
         raise UserError(f"frames have the sizes {sorted(sizes)}: a calibration is of one camera")
     [(height, width)] = sizes
-    room = Room(found.calibration, network, bundle, height, width, intrinsics)
-    return Measuring(room, found.in_doubt, next_place(found.calibration, frames, found.used))
+    room = Room(found.calibration, network, bundle, height, width, intrinsics, choice)
+    return Measuring(room, found.in_doubt, next_place(found.calibration, sides_m, found.used))
 
 
 def predicted(
     names: Set[str], engine: Engine, source: FrameSource, pseudo: PseudoDepth
-) -> dict[str, Array]:
-    """Depth of the frames with these names, float64 [H, W] metres."""
+) -> dict[str, FrameDepth]:
+    """Depth of the frames with these names."""
     missing = set(names)
     found = {}
     for frame in source.frames():
@@ -273,11 +305,15 @@ def predicted(
     return found
 
 
-def depth_of(name: str, read: Callable[[], Array], engine: Engine, pseudo: PseudoDepth) -> Array:
-    """Depth of one frame, float64 [H, W] metres."""
+def depth_of(
+    name: str, read: Callable[[], Array], engine: Engine, pseudo: PseudoDepth
+) -> FrameDepth:
+    """Depth of one frame."""
     rgb, zoe = read(), pseudo.read(name, "")
     if zoe is None and isinstance(pseudo, NetworkDepth):
         zoe = pseudo.predict(rgb[None])[0]
     assert zoe is not None
-    depth_m: Array = engine(rgb[None], zoe[None])[0] * ZOE_UNIT_M
-    return depth_m
+    unit = np.float32(ZOE_UNIT_M)
+    if engine.digest == POINTS_ALONE:
+        return FrameDepth(zoe * unit)
+    return FrameDepth(zoe * unit, engine(rgb[None], zoe[None])[0] * unit)

@@ -19,6 +19,9 @@ from zoerefine.base.files.images import (
     file_bytes,
     picture_size,
 )
+from zoerefine.base.progress import say
+from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.layouts.readers import stated_intrinsics
 from zoerefine.depth.infer.video_damage import damaged_frames
 
 PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
@@ -146,6 +149,19 @@ class VideoFile:
 
 
 FrameSource = PictureFiles | VideoFile
+
+
+def camera_of(source: FrameSource) -> Intrinsics | None:
+    """The camera that the data set around pictures states for them; says which one it is.
+
+    None for a video, and where there is no data set, or it states none or several.
+    """
+    found = stated_intrinsics(source.files.values()) if isinstance(source, PictureFiles) else None
+    if found is None:
+        return None
+    root, intrinsics = found
+    say(f"the camera is that of the data set {root}: {intrinsics}")
+    return intrinsics
 
 
 def open_source(rgb: str) -> FrameSource:

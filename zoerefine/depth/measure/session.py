@@ -18,7 +18,7 @@ from zoerefine.depth.data.dataset import Intrinsics
 from zoerefine.depth.data.networks.source import PseudoSource
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.pseudo import PseudoDepth
-from zoerefine.depth.infer.room import Measuring, Room, depth_of, measured_room
+from zoerefine.depth.infer.room import FrameDepth, Measuring, Room, depth_of, measured_room
 from zoerefine.depth.infer.sources import FrameSource, SourceFrame, VideoFile
 from zoerefine.depth.points.measured import room_of
 from zoerefine.depth.points.measured_file import MeasuredFile, Row
@@ -33,10 +33,10 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Shown:
-    """A frame to look at: a JPEG file, and predicted depth [H, W] in metres."""
+    """A frame to look at: a JPEG file, and its predicted depth."""
 
     jpeg: bytes
-    depth_m: Array
+    depth: FrameDepth
 
 
 class Recording:
@@ -53,7 +53,7 @@ class Recording:
         if not self.names:
             raise UserError(f"{source.label} does not state how many frames it has: copy it again")
         self.network: PseudoSource = pseudo.source(self.names)
-        self.depths: dict[str, Array] = {}  # of frames that are measured or suggested
+        self.depths: dict[str, FrameDepth] = {}  # of frames that are measured or suggested
         self.lock = Lock()  # one prediction at a time
         self.kept = lru_cache(KEPT_FRAMES)(self.predict)
         self.prepare()
@@ -67,9 +67,9 @@ class Recording:
         """The same, read and predicted now."""
         frame = self.frame(name)
         rgb = frame.read()
-        depth_m = depth_of(name, lambda: rgb, self.engine, self.pseudo)
+        depth = depth_of(name, lambda: rgb, self.engine, self.pseudo)
         _, jpeg = cv2.imencode(".jpg", rgb[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
-        return Shown(jpeg.tobytes(), depth_m.astype(np.float32))
+        return Shown(jpeg.tobytes(), depth)
 
     def frame(self, name: str) -> SourceFrame:
         """A frame. Raises `UserError` for a name that there is not."""
@@ -78,11 +78,11 @@ class Recording:
         # A video is decoded up to the frame: what a seek finds depends on the codec.
         return next(frame for frame in self.source.frames() if frame.name == name)
 
-    def predicted(self, names: set[str]) -> Mapping[str, Array]:
+    def predicted(self, names: set[str]) -> Mapping[str, FrameDepth]:
         """Depth of frames that exist among these names, and of those that are suggested."""
         for name in (*self.suggested(), *sorted(names & set(self.names))):
             if name not in self.depths:
-                self.depths[name] = self.shown(name).depth_m
+                self.depths[name] = self.shown(name).depth
         return self.depths
 
     def suggested(self) -> list[str]:
@@ -122,7 +122,7 @@ class Session:
             kept = Room.load(out) if out.exists() else None
         if kept:
             kept.check(recording.network, recording.engine, intrinsics)
-            kept.check_size(*next(iter(recording.depths.values())).shape)
+            kept.check_size(*next(iter(recording.depths.values())).pseudo_m.shape)
 
     def has_measurements(self) -> bool:
         """Whether there is anything in the file."""
@@ -160,7 +160,8 @@ class Session:
         with self.lock:
             file = MeasuredFile.read(self.file)
             alone = MeasuredFile(self.file, [], [], []).added(row).lines
-            room_of(alone, self.recording.predicted({alone[0].frame}), self.intrinsics)
+            frames = self.recording.predicted({alone[0].frame})
+            room_of(alone, {name: one.pseudo_m for name, one in frames.items()}, self.intrinsics)
             file.added(row).save()
 
     def remove(self, number: int) -> None:
@@ -197,14 +198,15 @@ class Session:
 
         Raises `UserError` for one outside the picture. Without valid depth there is nothing.
         """
-        depth_m = self.recording.shown(name).depth_m
-        height, width = depth_m.shape
+        shown = self.recording.shown(name).depth
+        height, width = shown.pseudo_m.shape
         if not (0 <= x < width and 0 <= y < height):
             raise UserError(f"x {x}, y {y} is outside the picture of {width}x{height}")
-        if not depth_m[y, x] > 0:
+        if not shown.pseudo_m[y, x] > 0:
             return {}
         with self.lock:
-            room = self.measuring(MeasuredFile.read(self.file)).room.calibration
+            found = self.measuring(MeasuredFile.read(self.file)).room
+        room, depth_m = found.calibration, shown.of(found.refines)
         row = features(depth_m[y, x], np.array((x + 0.5) / width), np.array((y + 0.5) / height))
         middle, apart = float(room.depth_m(row)), float(np.exp(room.spread(row)))
         return {"predicted_m": float(depth_m[y, x]), "corrected_m": middle,
@@ -218,4 +220,5 @@ def calibration_json(found: Measuring) -> dict[str, Any]:
     return {
         "factor": asdict(one.factor()), "range": asdict(one.exponent()), "at_m": CENTRE_M,
         "within": float(np.exp(one.spread(middle))), "count": len(one.weights),
+        "refiner": str(found.room.refiner or ""),
     }  # fmt: skip

@@ -196,8 +196,7 @@ def polynomial(powers: Sequence[Array | np.float32], z: Array) -> Array:
 
 def calibrate(prior: RoomPrior, measured: Sequence[Measurement]) -> RoomCalibration:
     """The calibration of a room. Without measurements it is the prior."""
-    names = sorted({one.frame for one in measured})
-    of_frame = np.array([names.index(one.frame) for one in measured], int)
+    of_frame = frame_numbers(measured)
     together = of_frame[:, None] == of_frame[None]
     mean, variance, weights = prior.mean, prior.pixel_variance, np.ones(len(measured))
     covariance = prior.covariance
@@ -229,21 +228,51 @@ def calibrate(prior: RoomPrior, measured: Sequence[Measurement]) -> RoomCalibrat
 def scores_of_frames(system: Array, error: Array, of_frame: Array, changed: Array) -> Array:
     """How far each measurement is from what the other frames predict, in standard deviations.
 
-    Leaving out a block of a normal distribution needs only its block of the precision (Rasmussen
-    and Williams, section 5.4.2).
-
     Args:
         system: the covariance of `error`, [N, N].
         changed: what is added to the variance of each prediction, [N].
     """
+    left, variance = left_out(system, error, of_frame)
+    return np.abs(left) / np.sqrt(np.maximum(variance + changed, 1e-6))
+
+
+def left_out(system: Array, error: Array, of_frame: Array) -> tuple[Array, Array]:
+    """Each error less what the other frames predict of it, and the variance of that.
+
+    Leaving out a block of a normal distribution needs only its block of the precision (Rasmussen
+    and Williams, section 5.4.2).
+    """
     precision = np.linalg.inv(system)
-    told, scores = precision @ error, np.zeros(len(error))
+    told, left, variance = precision @ error, np.zeros(len(error)), np.zeros(len(error))
     for number in np.unique(of_frame):
         chosen = of_frame == number
         block = np.linalg.inv(precision[np.ix_(chosen, chosen)])
-        variance = np.maximum(np.diag(block) + changed[chosen], 1e-6)
-        scores[chosen] = np.abs(block @ told[chosen]) / np.sqrt(variance)
-    return scores
+        left[chosen], variance[chosen] = block @ told[chosen], np.diag(block)
+    return left, variance
+
+
+def unseen_errors(
+    prior: RoomPrior, measured: Sequence[Measurement], room: RoomCalibration
+) -> Array:
+    """The error of log depth at each measurement when the other frames predict it, [N].
+
+    Of a single frame, its other measurements do.
+    """
+    if not measured:
+        return np.empty(0)
+    of_frame = frame_numbers(measured)
+    rows, log_m, share = linear(measured, room.mean)
+    known = rows @ prior.covariance @ rows.T
+    known += prior.frame_variance * (of_frame[:, None] == of_frame)
+    noise = share * room.pixel_variance / room.weights + MEASURED_SHARE**2
+    parts = of_frame if of_frame.any() else np.arange(len(of_frame))
+    return left_out(known + np.diag(noise), log_m - rows @ prior.mean, parts)[0]
+
+
+def frame_numbers(measured: Sequence[Measurement]) -> Array:
+    """The number of each measurement's frame, from 0."""
+    names = sorted({one.frame for one in measured})
+    return np.array([names.index(one.frame) for one in measured], int)
 
 
 def linear(measured: Sequence[Measurement], mean: Array) -> tuple[Array, Array, Array]:

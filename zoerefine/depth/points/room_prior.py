@@ -73,7 +73,8 @@ def features(predicted_m: Array, x01: Array, y01: Array) -> Array:
         x01, y01: places in the picture, 0 to 1 from its upper left corner.
     """
     x, y = np.asarray(x01) - 0.5, np.asarray(y01) - 0.5
-    z = np.log(np.clip(predicted_m, NEAREST_M, FARTHEST_M) / CENTRE_M)
+    metres = np.clip(np.asarray(predicted_m, np.float64), NEAREST_M, FARTHEST_M)
+    z = np.log(metres / CENTRE_M)
     return np.stack(np.broadcast_arrays(1.0, z, x, y, x**2 + y**2, z**2), -1)
 
 

@@ -1,16 +1,19 @@
 """Opens a data set: finds which of the registered layouts a folder has."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from zoerefine.base import registries
 from zoerefine.base.errors import UserError
-from zoerefine.depth.data.dataset import Dataset, Frame
+from zoerefine.depth.data.dataset import Dataset, Frame, Intrinsics
 from zoerefine.depth.data.depth_codec import DepthEncoding
 
+LEVELS = 6  # from a picture's folder upwards: HabitatDyn's need five
 MAX_NAME_BYTES = 200  # file systems allow 255, with a suffix
 # Control characters, halves of characters that no UTF-8 has, and changes of the text's direction.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -101,6 +104,24 @@ def stated_encoding(folder: Path) -> DepthEncoding | None:
             listed = (frame.depth for frame in dataset.frames if frame.depth is not None)
             if any(path.resolve().is_relative_to(folder) for path in listed):
                 return dataset.depth_encoding
+    return None
+
+
+def stated_intrinsics(pictures: Collection[Path]) -> tuple[Path, Intrinsics] | None:
+    """The data set around pictures, and the camera that it states for them.
+
+    None where there is no such data set, or it states none or several. One that cannot be read
+    counts as none: the pictures themselves may have nothing to do with it.
+    """
+    given = {path.resolve() for path in pictures}
+    folder = Path(os.path.commonpath([path.parent for path in given])) if given else Path()
+    for root in (folder, *folder.parents)[:LEVELS] if given else ():
+        if _layout_name(root) is not None:
+            with suppress(UserError):
+                frames = open_dataset(root).frames
+                found = {frame.intrinsics for frame in frames if frame.rgb.resolve() in given}
+                if len(found) == 1 and (camera := found.pop()):
+                    return root, camera
     return None
 
 

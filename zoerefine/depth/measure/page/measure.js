@@ -59,7 +59,7 @@ function calibrationText() {
   if (!found) return "Nothing measured yet.";
   return `${found.count} measured. Factor ${interval(found.factor)} at ${found.at_m} m, range `
     + `${interval(found.range)}. 90% of the pixels at ${found.at_m} m are within a factor of `
-    + `${found.within.toFixed(2)}.`;
+    + `${found.within.toFixed(2)}.` + (found.refiner ? ` By these, ${found.refiner}.` : "");
 }
 
 function item(one) {
