@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 EXTRAS := requirements-extras.lock requirements-engines.lock requirements-docs.lock requirements-trackers.lock requirements-archive.lock
 READY := $(VENV)/.installed
-# Not a package of the environment: without TensorRT it cannot be imported, only read.
-TORCH_TENSORRT := $(VENV)/torch-tensorrt
+# Folders beside the packages of the environment, which must not find them: Torch-TensorRT cannot be
+# imported without TensorRT, only read; with Triton, torch for CPUs would do other things.
+BESIDE := torch-tensorrt gpu-tests
 # An environment without torch, and what tests of the laboratory's optional parts need in it.
 LAB := $(VENV)/lab
 LAB_READY := $(LAB)/.installed
@@ -123,15 +124,16 @@ $(COMPILED): $(EXTRAS_READY) $(wildcard examples/cpp/* tests/depth/exporting/*.c
 	@touch $@
 
 # Tests of optional parts are skipped, by name, where their requirements cannot be installed.
-$(EXTRAS_READY): $(EXTRAS) requirements-torch-tensorrt.lock $(READY)
+$(EXTRAS_READY): $(EXTRAS) $(BESIDE:%=requirements-%.lock) $(READY)
 	@echo "installing what tests of the optional parts need"
 	@for list in $(EXTRAS); do \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK) -r $$list \
 	  || echo "$$list cannot be installed here: tests that need it are skipped"; done
-	@rm -rf $(TORCH_TENSORRT)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  --target $(TORCH_TENSORRT) -r requirements-torch-tensorrt.lock \
-	  || echo "Torch-TensorRT cannot be installed here: tests that read it are skipped"
+	@for name in $(BESIDE); do \
+	  rm -rf $(VENV)/$$name; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --target $(VENV)/$$name -r requirements-$$name.lock \
+	  || echo "requirements-$$name.lock cannot be installed here: tests that need it are skipped"; done
 	@touch $(EXTRAS_READY)
 
 $(LAB_READY): $(LOCK) $(LAB_EXTRAS) pyproject.toml

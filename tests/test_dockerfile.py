@@ -90,7 +90,8 @@ def test_the_image_has_what_every_engine_needs(stages):
     packages |= set(re.findall(r"\s([\w-]+)==[\d.]+", installed)) | set(installed.split())
     needs = {
         "torchscript": {"torch"}, "openvino": {"openvino"}, "onnx": {"onnxruntime", "onnxscript"},
-        "tensorrt": {"torch-tensorrt"}, "aoti": {"g++", "nvidia-cuda-crt", "nvidia-cuda-cccl"},
+        "tensorrt": {"torch-tensorrt"}, "tensorrt-lean": {"torch-tensorrt"},
+        "aoti": {"g++", "nvidia-cuda-crt", "nvidia-cuda-cccl"},
         "tensorrt-rtx": {"tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings", "onnxscript"},
     }  # fmt: skip
     assert set(needs) == set(ENGINES)

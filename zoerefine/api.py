@@ -45,7 +45,7 @@ def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "a
 
     Args:
         run: a finished run.
-        engine: auto, torchscript, openvino, onnx, tensorrt or tensorrt-rtx.
+        engine: auto, or one of `zoerefine export --help`, such as torchscript or tensorrt.
         precision: auto, fp32, fp16, bf16 or int8.
 
     Returns:

@@ -154,6 +154,7 @@ ENGINES = Registry(
     "engine",
     {
         "tensorrt": "zoerefine.depth.exporting.engines.tensorrt_engine",
+        "tensorrt-lean": "zoerefine.depth.exporting.engines.tensorrt_lean_engine",
         "tensorrt-rtx": "zoerefine.depth.exporting.engines.tensorrt_rtx_engine",
         "openvino": "zoerefine.depth.exporting.engines.openvino_engine",
         "onnx": "zoerefine.depth.exporting.engines.onnx_engine",

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from zoerefine.base.config.schema import KEYS
 from zoerefine.base.errors import UserError
-from zoerefine.base.machine.memory import PAGE, aligned_empty
+from zoerefine.base.machine.memory import GPU_WORKERS, PAGE, aligned_empty
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.loading import tiers
 from zoerefine.depth.data.loading.augment import DRAWS, Augmentation, uniform_numbers
 from zoerefine.depth.data.loading.batches import make_loader
 from zoerefine.depth.data.loading.loader import Loader
@@ -370,6 +371,18 @@ def test_the_tier_is_printed_with_its_reason(cache, capsys):
     for tier, words in (("auto", "mapped from"), ("ram", "into memory"), ("device", "on cpu")):
         place_records(cache, tier, CPU)
         assert words in capsys.readouterr().err
+
+
+def test_workers_that_share_a_gpu_divide_its_memory(cache, capsys, monkeypatch):
+    """A GPU with room for seven times the records; workers may take half of it together."""
+    monkeypatch.setattr(tiers, "free_memory_on", lambda device: 7 * cache.nbytes)
+    monkeypatch.setattr(tiers, "DeviceRecords", lambda cache, device: cache.records)
+    found = []
+    for workers in ("", "1", "2", "3", "4"):
+        monkeypatch.setenv(GPU_WORKERS, workers)
+        place_records(cache, "auto", torch.device("cuda", 0))
+        found.append("on cuda:0" in capsys.readouterr().err)
+    assert found == [True, True, True, True, False]
 
 
 @pytest.mark.parametrize("order", sorted(ORDERS))

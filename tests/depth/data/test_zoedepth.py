@@ -114,16 +114,17 @@ def test_a_missing_model_is_named(tmp_path):
         load_network(str(tmp_path / "nothing"))
 
 
-def test_pictures_are_prepared_on_the_device(monkeypatch):
-    """`meta` takes the place of a GPU."""
-    monkeypatch.setattr(zoedepth, "pick_device", lambda: torch.device("meta"))
+def test_pictures_are_prepared_on_the_networks_device(monkeypatch):
+    """`meta` takes the place of a GPU. In a new thread another one would be current."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     devices = []
 
     def model(pictures):
         devices.append(pictures.device.type)
         return torch.full((len(pictures), 1, *pictures.shape[2:]), 3.0)
 
-    depth_m = predict(model, np.zeros((2, 48, 64, 3), np.uint8))
+    depth_m = predict(model, torch.device("meta"), np.zeros((2, 48, 64, 3), np.uint8))
     assert devices == ["meta", "meta"]
     np.testing.assert_allclose(depth_m, np.full((2, 48, 64), 3.0), rtol=1e-5)
 

@@ -20,18 +20,18 @@ def compiled_substitute(cache):
     return compiled_library(Path(__file__).with_name("engine.cpp"), cache)
 
 
-def embedded(abi="9", largest=16, outputs=1):
+def embedded(abi="9", largest=16, outputs=1, rest=()):
     """What Torch-TensorRT's `embed_engine_in_new_module` returns, with the substitute."""
-    module = torch.ops.tensorrt.embed([abi, str(largest), str(outputs)])
+    module = torch.ops.tensorrt.embed([abi, str(largest), str(outputs), *rest])
     return torch.jit._recursive.wrap_cpp_module(module)
 
 
-def embed(path, abi="9", largest=16, **more):
+def embed(path, abi="9", largest=16, rest=(), **more):
     """A bundle with a substitute engine of this ABI, for batches up to `largest`.
 
-    The library must be loaded in this process.
+    The library must be loaded in this process. `rest`: what else the engine is saved with.
     """
-    module = frozen_archive(ShippedModule(embedded(abi, largest), 24, 32))
+    module = frozen_archive(ShippedModule(embedded(abi, largest, rest=rest), 24, 32))
     requirements = {"torch": [TORCH], ABI: ["9"], **more}
     built = BuiltEngine(module, requirements=requirements, batches=(1, 4, 16))
     save_bundle(built, MANIFEST, path)

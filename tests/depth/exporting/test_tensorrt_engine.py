@@ -25,7 +25,11 @@ from tests.depth.exporting.substitute_engine import (
 from tests.processes import run_python
 from zoerefine.base.errors import UserError
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, save_bundle
-from zoerefine.depth.exporting.engine_kinds import engine_kind, gpu_architecture
+from zoerefine.depth.exporting.engine_kinds import (
+    engine_kind,
+    gpu_architecture,
+    unmet_requirements,
+)
 from zoerefine.depth.exporting.engines import tensorrt_engine as tensorrt
 from zoerefine.depth.exporting.precision import quantize_int8
 from zoerefine.depth.exporting.source import ExportSource
@@ -57,9 +61,12 @@ def test_a_loaded_bundle_runs_at_any_batch_size(runtime, tmp_path, frames, size)
 
 @pytest.fixture
 def built(runtime, monkeypatch, tmp_path):
-    """The path of a bundle that the kind built, with substitutes for Torch-TensorRT: built(1)."""
+    """The path of a bundle that a kind built, with substitutes for Torch-TensorRT: built(1).
 
-    def build(outputs):
+    Its attributes `options` and `requirements` are of the last one.
+    """
+
+    def build(outputs, kind="tensorrt"):
         embedding = SimpleNamespace(
             embed_engine_in_new_module=lambda *_, output_binding_names, **__: embedded(
                 outputs=len(output_binding_names)
@@ -69,12 +76,20 @@ def built(runtime, monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, "torch_tensorrt", package)
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
         monkeypatch.setattr(tensorrt, "missing_requirement", lambda: "")
-        monkeypatch.setattr(tensorrt, "build_engine", lambda *_: b"engine")
+        monkeypatch.setattr(tensorrt, "tensorrt_version", lambda: "11.0.0.114")
+
+        def build_engine(*_, **options):
+            build.options = options
+            return b"engine"
+
+        monkeypatch.setattr(tensorrt, "build_engine", build_engine)
         refiner = build_refiner({**SMALL, "CONFIDENCE": outputs == 2}).eval()
-        engine = tensorrt.build(ExportSource(refiner, 24, 32, lambda: iter(())), "fp32")
+        engine = engine_kind(kind).build(ExportSource(refiner, 24, 32, lambda: iter(())), "fp32")
+        build.requirements = engine.requirements
         # The manifest must not require the GPU and the TensorRT that this machine lacks.
         facts = {ABI: ["9"], "torch": [TORCH]}
-        save_bundle(replace(engine, device="cpu", requirements=facts), MANIFEST, tmp_path / "r.ts")
+        manifest = MANIFEST | {"engine": kind}
+        save_bundle(replace(engine, device="cpu", requirements=facts), manifest, tmp_path / "r.ts")
         return tmp_path / "r.ts"
 
     return build
@@ -111,6 +126,27 @@ print(len(spread) + 1, "outputs")
 def test_a_built_bundle_runs_in_another_process(built, library, outputs, fuser):
     done = run_python(RUN, library, built(outputs), fuser)
     assert (done.stdout, done.returncode) == (f"{outputs} outputs\n", 0), done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "unmet_by"),
+    [("tensorrt", {}, ["lean 11.0.0.114", "11.1.0.106", "lean 11.1.0.106"]),
+     ("tensorrt-lean", {"version_compatible": True}, ["11.1.0.106", "lean 11.1.0.106"])],
+)  # fmt: skip
+def test_an_engine_for_the_lean_runtime_is_version_compatible(
+    built, frames, kind, options, unmet_by
+):
+    """For the version that built it: Torch-TensorRT leaves the lean runtime out of the engine."""
+    engine = load_bundle(built(1, kind))
+    assert built.options == options
+    wanted = {"TensorRT": built.requirements["TensorRT"]}
+    versions = [
+        f"{lean}{version}" for version in ("11.0.0.114", "11.1.0.106") for lean in ("", "lean ")
+    ]
+    unmet = [one for one in versions if unmet_requirements(wanted, {"TensorRT": one})]
+    assert unmet == unmet_by
+    rgb, zoe = frames(3, 24, 32)
+    assert abs(engine(rgb, zoe).astype(int) - 2 * zoe.astype(int)).max() <= 1
 
 
 def test_pitfall_1_the_runtime_was_not_imported(runtime, tmp_path):
@@ -296,9 +332,9 @@ def conversion(monkeypatch, tmp_path):
     monkeypatch.setattr(tensorrt, "export_program", lambda core, source: None)
     source = ExportSource(build_refiner(SMALL).eval(), 32, 64, lambda: iter(()))
 
-    def build(function):
+    def build(function, **more):
         monkeypatch.setattr(tensorrt, "convert", lambda program, **options: function(**options))
-        return tensorrt.build_engine(source, "fp32")
+        return tensorrt.build_engine(source, "fp32", **more)
 
     return build
 
@@ -323,6 +359,12 @@ def test_timings_are_kept_for_each_user_version_and_gpu(conversion, monkeypatch,
 def test_a_timing_cache_that_cannot_be_written_does_not_lose_the_engine(conversion, tmp_path):
     (tmp_path / "cache").write_text("a file where the folder should be")
     assert conversion(add_a_timing) == b"engine"
+
+
+def test_further_options_reach_the_conversion_beside_the_usual_ones(conversion):
+    names = conversion(lambda **options: sorted(options), version_compatible=True)
+    assert {"arg_inputs", "version_compatible", *tensorrt.TUNING} <= set(names)
+    assert "version_compatible" not in conversion(lambda **options: sorted(options))
 
 
 def test_a_build_that_fails_is_explained_by_what_failed_first(conversion):

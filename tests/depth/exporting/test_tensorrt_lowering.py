@@ -23,6 +23,7 @@ from zoerefine.depth.exporting.verify import TOLERANCES
 
 tensorrt = engine_kind("tensorrt")
 PACKAGE = Path(sys.prefix) / "torch-tensorrt"  # `make test` puts it there
+RELEASES = {"2.13": PACKAGE, "2.14": Path(sys.prefix) / "gpu-tests"}
 TYPES = {"fp32": "FLOAT", "fp16": "HALF", "bf16": "BF16", "int8": "FLOAT"}
 FOLDED = "weights that are computed ahead"
 IGNORED = "a precision that is ignored"
@@ -48,24 +49,35 @@ pytestmark = [
 ]
 
 
-def parameters(file, function):
+def parameters(package, file, function):
     """The names of a function's parameters, as Torch-TensorRT's sources have it."""
-    tree = ast.parse((PACKAGE / "torch_tensorrt" / file).read_text())
+    tree = ast.parse((package / "torch_tensorrt" / file).read_text())
     [found] = [one for one in ast.walk(tree)
                if isinstance(one, ast.FunctionDef) and one.name == function]  # fmt: skip
     return {one.arg for one in found.args.args + found.args.kwonlyargs}
 
 
-def test_its_functions_have_the_parameters_that_are_given():
+@pytest.mark.parametrize("release", RELEASES)
+def test_its_functions_have_the_parameters_that_are_given(release):
     """A conversion takes unknown ones, too, and ignores them."""
-    given = {"arg_inputs", "require_full_compilation", "timing_cache_path", *tensorrt.TUNING}
+    package = RELEASES[release]
+    if not list(package.glob(f"torch_tensorrt-{release}.*.dist-info")):
+        pytest.skip(f"Torch-TensorRT {release} is not in {package}: `make test` installs it")
+    given = {"arg_inputs", "require_full_compilation", "timing_cache_path", "version_compatible",
+             *tensorrt.TUNING}  # fmt: skip
     conversion = "convert_exported_program_to_serialized_trt_engine"
-    assert given <= parameters("dynamo/_compiler.py", conversion)
+    assert given <= parameters(package, "dynamo/_compiler.py", conversion)
     names = {"serialized_engine", "input_binding_names", "output_binding_names", "device"}
-    assert names == parameters("ts/_compiler.py", "embed_engine_in_new_module")
+    assert names == parameters(package, "ts/_compiler.py", "embed_engine_in_new_module")
     operands = {"ctx", "target", "source_ir", "name", "input_tensor", "amax", "num_bits",
                 "exponent_bits"}  # fmt: skip
-    assert operands == parameters("dynamo/conversion/impl/quantize.py", "quantize")
+    assert operands == parameters(package, "dynamo/conversion/impl/quantize.py", "quantize")
+    # Engines without the lean runtime inside: tensorrt-lean names the versions that may run them.
+    flags = re.findall(
+        r"BuilderFlag\.(VERSION_COMPATIBLE|EXCLUDE_LEAN_RUNTIME)\)",
+        (package / "torch_tensorrt/dynamo/conversion/_TRTInterpreter.py").read_text(),
+    )
+    assert flags == ["VERSION_COMPATIBLE", "EXCLUDE_LEAN_RUNTIME"]
 
 
 @pytest.fixture(scope="module")

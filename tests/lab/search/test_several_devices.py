@@ -10,6 +10,7 @@ import pytest
 from tests.lab.search.gate import GATE
 from tests.processes import is_alive, parent_of
 from zoerefine.base.errors import UserError
+from zoerefine.base.machine.memory import workers_on_gpu
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search
 from zoerefine.commands.options import resources_of, settings_of
@@ -149,16 +150,19 @@ def test_after_a_kill_of_its_worker_a_run_never_has_two_writers(
 def test_workers_share_gpus_and_cores(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("zoerefine.base.machine.cores.usable_cores", lambda: 12)
-    for gpus, devices, processes, groups, threads in (
-        (["0", "1", "2", "5", "7"], 2, 2, ["0,1", "2,5", "0,1"], "2"),
-        (["0", "1", "2", "5", "7"], 4, 1, ["0,1,2,5"] * 3, "4"),
-        (["0", "3"], 4, 4, ["0,3"] * 3, "1"),
-        ([], 2, 2, [None] * 3, "2"),
+    for gpus, devices, processes, groups, threads, on_a_gpu in (
+        (["0", "1", "2", "5", "7"], 2, 2, ["0,1", "2,5", "0,1"], "2", 2),
+        (["0", "1", "2", "5", "7"], 4, 1, ["0,1,2,5"] * 3, "4", 3),
+        (["0", "3"], 4, 4, ["0,3"] * 3, "1", 3),
+        (["0", "1", "2"], 1, 1, ["0", "1", "2"], "4", 1),
+        (["0"], 1, 1, [None] * 3, "4", 3),
+        ([], 2, 2, [None] * 3, "2", 1),
     ):
         workers = LocalWorkers(RunDir(tmp_path), 3, gpus, devices, processes)
         given = [workers._environment(number) for number in range(3)]
         assert [one.get("CUDA_VISIBLE_DEVICES") for one in given] == groups
         assert {one["OMP_NUM_THREADS"] for one in given} == {threads}
+        assert {workers_on_gpu(one) for one in given} == {on_a_gpu}
 
 
 def test_more_devices_than_the_machine_has_are_refused():

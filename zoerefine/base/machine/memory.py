@@ -5,7 +5,7 @@ the smallest on the way to the root counts. No torch is needed, so that packing 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PAGE = 4096
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the numbers of glibc's mallopt
 KEPT_BYTES = 2**26
+GPU_WORKERS = "ZOEREFINE_GPU_WORKERS"  # how many workers of a study share this process's GPU
 
 
 def free_memory() -> int:
@@ -33,6 +34,12 @@ def free_memory() -> int:
     free = int(values["MemAvailable"].split()[0]) * 1024
     limited = memory_left()
     return free if limited is None else min(free, limited)
+
+
+def workers_on_gpu(environment: Mapping[str, str]) -> int:
+    """How many workers share this process's GPU, and so its memory."""
+    stated = environment.get(GPU_WORKERS, "")
+    return max(1, int(stated)) if stated.isdecimal() else 1
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: "npt.DTypeLike") -> "np.ndarray":

@@ -1,5 +1,6 @@
 """Where a study's workers run: as processes on this machine, or on a cluster by an executor."""
 
+import math
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import share_cores
+from zoerefine.base.machine.memory import GPU_WORKERS
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
 from zoerefine.lab.launch.environment.environment import LIBRARY as CHECKOUT
 from zoerefine.lab.launch.git.commands import checkout_commit, uncommitted_files
@@ -71,6 +73,8 @@ class LocalWorkers:
     ) -> None:
         self.folder, self.gpus = run.path / "workers", gpus
         self.devices, self.processes = min(devices, len(gpus)), count * processes
+        self.groups = len(gpus) // self.devices if gpus else 1
+        self.on_a_gpu = math.ceil(count / self.groups)
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> WorkerTicket:
         self.folder.mkdir(exist_ok=True)
@@ -91,9 +95,10 @@ class LocalWorkers:
         environment = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
         if self.processes > 1:
             share_cores(environment, self.processes)
+        if self.gpus:
+            environment[GPU_WORKERS] = str(self.on_a_gpu)
         if len(self.gpus) > 1:
-            groups = len(self.gpus) // self.devices
-            first = number % groups * self.devices
+            first = number % self.groups * self.devices
             chosen = self.gpus[first : first + self.devices]
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(chosen)
         return environment

@@ -6,6 +6,7 @@ device  copied to the device first; a batch is then gathered there, and no batch
 """
 
 import dataclasses
+import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,11 +15,13 @@ from torch import Tensor
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.device import free_memory_on
-from zoerefine.base.machine.memory import aligned_empty, free_memory
+from zoerefine.base.machine.memory import aligned_empty, free_memory, workers_on_gpu
 from zoerefine.base.progress import say, track
 from zoerefine.depth.data.cache.cache import WORD_BYTES, Cache, MappedRecords, Records
 
-DEVICE_SHARE = 0.5  # records may take this share of the free device memory with `auto`
+# With `auto`, the records of all workers of a GPU may take this share of its free memory. Each
+# worker has records of its own, and may see the GPU before the others have copied theirs.
+DEVICE_SHARE = 0.5
 CHUNK = 256  # records are copied this many at a time
 
 
@@ -91,7 +94,9 @@ def place_records(cache: Cache, tier: str, device: torch.device) -> Cache:
 
 
 def _fits_on(device: torch.device, cache: Cache) -> bool:
-    return device.type == "cuda" and cache.nbytes < DEVICE_SHARE * free_memory_on(device)
+    if device.type != "cuda":
+        return False
+    return cache.nbytes < DEVICE_SHARE * free_memory_on(device) / workers_on_gpu(os.environ)
 
 
 def _refuse_too_large(tier: str, cache: Cache, free: int) -> None:

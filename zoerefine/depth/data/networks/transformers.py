@@ -48,7 +48,7 @@ def load_transformers(name: str) -> DepthNetwork:
     source = PseudoSource(name_of(name), digest_of(folder))
     if network.config.model_type == "zoedepth":
         model = zoedepth.model_of(network, device)
-        return DepthNetwork(source, partial(zoedepth.predict, model))
+        return DepthNetwork(source, partial(zoedepth.predict, model, device))
     if network.config.model_type == "depth_pro":
         return DepthNetwork(source, partial(predict_depth_pro, network, device))
     return DepthNetwork(source, partial(predict, network, image_processor(name), device))

@@ -14,13 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoerefine.base.machine.device import pick_device
-
 SIZE = (384, 512)  # height and width near which the network is used
 MULTIPLE = 32  # the network's input sides are multiples of this
 MEAN = STD = 0.5
 
-# Normalised pictures [B, 3, H, W] on `pick_device()` to depth [B, 1, H, W], metres.
+# Normalised pictures [B, 3, H, W] on the network's device to depth [B, 1, H, W], metres.
 Model = Callable[[Tensor], Tensor]
 
 
@@ -49,9 +47,12 @@ def in_half_precision(model: Model, device: torch.device) -> Model:
 
 
 @torch.inference_mode()
-def predict(model: Model, pictures: np.ndarray) -> np.ndarray:
-    """Depth, float32 [B, H, W], metres, of pictures of one size, uint8 [B, H, W, 3] RGB."""
-    rgb_u8 = torch.from_numpy(pictures).to(pick_device())  # as bytes, a quarter of the floats
+def predict(model: Model, device: torch.device, pictures: np.ndarray) -> np.ndarray:
+    """Depth, float32 [B, H, W], metres, of pictures of one size, uint8 [B, H, W, 3] RGB.
+
+    The device is the network's: another one may be current in this thread.
+    """
+    rgb_u8 = torch.from_numpy(pictures).to(device)  # as bytes, a quarter of the floats
     rgb01 = rgb_u8.permute(0, 3, 1, 2).float() / 255
     prepared = prepare(rgb01)
     depth_m = (model(prepared) + model(prepared.flip(3)).flip(3)) / 2

@@ -7,7 +7,7 @@ called here. Written from the sources of torch-tensorrt 2.11 (TensorRT 10.15, en
 """
 
 import io
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from ctypes import CDLL
 from functools import cache
 from importlib.util import find_spec
@@ -50,16 +50,30 @@ def import_problem() -> str:
     return ""
 
 
+def runtime_problem() -> str:
+    """Load Torch-TensorRT's runtime; why that is not possible, "" if it is loaded.
+
+    Its library alone is enough where it finds TensorRT's, as with the lean runtime. Python's
+    package needs the packages of the full TensorRT, and knows where those are.
+    """
+    package = find_spec("torch_tensorrt")
+    for folder in (package and package.submodule_search_locations) or ():
+        with suppress(OSError):
+            torch.ops.load_library(Path(folder) / "lib" / "libtorchtrt_runtime.so")
+            return ""
+    return import_problem()
+
+
 def runtime_abi() -> str:
     """The version of serialized engines that Torch-TensorRT's runtime reads.
 
-    Imports the runtime if this process has not yet: without it torch's error for such a file is
+    Loads the runtime if this process has not yet: without it torch's error for such a file is
     "Unknown type name".
     """
     try:
         torch.classes.tensorrt.Engine  # noqa: B018 (it raises where no runtime is loaded)
     except RuntimeError:
-        if problem := import_problem():
+        if problem := runtime_problem():
             return problem
     return str(torch.ops.tensorrt.ABI_VERSION())
 
@@ -88,9 +102,10 @@ def loaded_library(start: str) -> str:
     return next((path for path in paths if Path(path).name.startswith(start)), "")
 
 
+LEAN = "lean"
 # Beginnings of files' names, with what their versions are called.
 LIBRARIES = {
-    "libnvinfer.so.": "", "libnvinfer_lean.so.": "lean", "libtensorrt_rtx.so.": "tensorrt_rtx"
+    "libnvinfer.so.": "", "libnvinfer_lean.so.": LEAN, "libtensorrt_rtx.so.": "tensorrt_rtx"
 }  # fmt: skip
 PARTS = "Major", "Minor", "Patch", "Build"
 
@@ -147,12 +162,17 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
 
     Raises `UserError` if that fails, or if the builder silently used another precision.
     """
+    return build_kind(source, precision, NAME)
+
+
+def build_kind(source: ExportSource, precision: str, kind: str, **options: Any) -> BuiltEngine:
+    """`build` for a kind whose conversion has further options."""
     if missing_requirement():
         raise UserError(missing_requirement())
     import torch_tensorrt
 
-    engine = build_engine(source, precision)
-    check_size("tensorrt", precision, len(engine), source.parameters)
+    engine = build_engine(source, precision, **options)
+    check_size(kind, precision, len(engine), source.parameters)
     core = torch_tensorrt.ts.embed_engine_in_new_module(
         engine,
         input_binding_names=INPUTS,
@@ -169,8 +189,8 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     )
 
 
-def build_engine(source: ExportSource, precision: str) -> bytes:
-    """The core as a serialized TensorRT engine."""
+def build_engine(source: ExportSource, precision: str, **options: Any) -> bytes:
+    """The core as a serialized TensorRT engine, with further options of the conversion."""
     import torch_tensorrt
 
     if precision == "int8":
@@ -189,7 +209,8 @@ def build_engine(source: ExportSource, precision: str) -> bytes:
     timings = cache_file("tensorrt", tensorrt_version(), gpu_architecture(), "timings.bin")
     try:
         with private_copy(timings) as path:
-            return convert(program, arg_inputs=shapes, timing_cache_path=str(path), **TUNING)
+            options |= {"arg_inputs": shapes, "timing_cache_path": str(path), **TUNING}
+            return convert(program, **options)
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             f"Torch-TensorRT could not build the {precision} engine: {reason(error)}"

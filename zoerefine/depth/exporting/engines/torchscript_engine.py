@@ -114,7 +114,7 @@ def load_module(bundle: Bundle) -> torch.jit.ScriptModule:
             module: torch.jit.ScriptModule = torch.jit.load(
                 io.BytesIO(bundle.data), map_location=torch.device(bundle.manifest["device"])
             )
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # ValueError: of an engine class
         last = str(error).strip().splitlines()[-1]
         raise UserError(
             f"{bundle.path}, built with torch {bundle.manifest['torch']}, cannot be loaded by "

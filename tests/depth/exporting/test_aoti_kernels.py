@@ -1,0 +1,37 @@
+"""Triton kernels of `aoti` engines compile for every kind of GPU, without a GPU."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cpp_library import compiled_library
+from zoerefine.base.registries import NETWORKS
+
+ROOT = Path(__file__).resolve().parents[3]
+TRITON = Path(sys.prefix) / "gpu-tests"  # `make test` puts it there
+ARCHITECTURES = ("80", "86", "89", "90", "120")  # A100, RTX 30, RTX 40, H100, RTX 50
+PRECISIONS = ("fp16", "bf16", "fp32")
+CALLED = ["extern_kernels.convolution", "torch.ops.aten._adaptive_avg_pool3d.default"]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_all_but_convolutions_and_area_means_are_kernels_for_every_gpu(request, network):
+    if not (TRITON / "triton").is_dir():
+        pytest.skip(f"Triton is not in {TRITON}: `make test` installs it")
+    source = Path(__file__).parents[1] / "training" / "cuda_guard.cpp"
+    guard = compiled_library(source, request.config.cache)
+    program = "tests.depth.exporting.compile_for_gpus"
+    words = [sys.executable, "-W", "ignore", "-m", program, TRITON, guard, *ARCHITECTURES]
+    cases = [(network, precision) for precision in PRECISIONS]
+    done = subprocess.run(words, input=json.dumps(cases), capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["failed"] == []
+    assert report["targets"] == {f"sm_{one}": report["different"] for one in ARCHITECTURES}
+    for network, precision in cases:
+        case = f"{network} {precision}"
+        assert report["kernels"][case] > 20
+        assert report["calls"][case] == CALLED
