@@ -3,6 +3,7 @@
 import csv
 import http.client
 import json
+import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.depth.measure.conftest import TOKEN, predicted_u16
+from zoerefine.base.errors import UserError
 from zoerefine.depth.infer.room import Room
 
 BOTTOM = 47
@@ -106,6 +108,37 @@ def test_a_measurement_that_disagrees_is_marked(browser, serve, wait_until):
     page.shows("measurements", "room.csv line 7: 9.5 m hardly counts")
     page.browser.execute_script("choose('c')")
     wait_until(lambda: len(browser.find_elements("css selector", "#marks circle.doubt")) == 1)
+
+
+TAG = "<img src=x onerror=\"document.title='owned'\">"
+ODD = ("a  b", " lead", "trail ", TAG, "a&amp;b?c=#%41", "__proto__", "=1+2", 'q"uote, too')
+
+LINES = "return [...document.querySelectorAll('#measurements li')].map((line) => line.textContent)"
+MEASURED = ", x 40 y 30: 1.9 m Remove"
+
+
+def test_frames_of_odd_names_are_chosen_and_measured(browser, serve, wait_until):
+    for name in ODD:
+        for folder, suffix in (("rgb", ".jpg"), ("zoe", ".png")):
+            shutil.copyfile(f"{folder}/a{suffix}", f"{folder}/{name}{suffix}")
+    page = Page(browser, serve(), wait_until)
+    for name in ODD:
+        browser.execute_script("choose(arguments[0])", name)
+        assert page.find("frame").get_property("value") == name
+        page.click(40, 30)
+        page.press("1.9", page.keys.ENTER)
+        wait_until(lambda name=name: browser.execute_script(LINES)[-1:] == [f"{name}{MEASURED}"])
+    assert [row["frame"] for row in rows()] == list(ODD)
+    assert browser.title != "owned" and browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("name", ["new\nline", "\x1b[31mred", "\udcff"], ids=ascii)
+def test_a_frame_whose_name_no_address_can_hold_is_named(recording, serve, name):
+    for folder, suffix in (("rgb", ".jpg"), ("zoe", ".png")):
+        shutil.copyfile(f"{folder}/a{suffix}", f"{folder}/{name}{suffix}")
+    with pytest.raises(UserError) as error:
+        serve()
+    assert f"the frame {name!a} has control characters or is not UTF-8" in str(error.value)
 
 
 class Client:

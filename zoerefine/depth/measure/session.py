@@ -15,6 +15,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import refuse_foreign
 from zoerefine.base.progress import track
 from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.layouts.readers import UNPRINTABLE
 from zoerefine.depth.data.networks.source import PseudoSource
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.pseudo import PseudoDepth
@@ -52,6 +53,10 @@ class Recording:
         self.names = list(source.names)
         if not self.names:
             raise UserError(f"{source.label} does not state how many frames it has: copy it again")
+        odd = next(filter(UNPRINTABLE.search, self.names), "")
+        if odd:  # not every address can hold it
+            fault = f"the frame {odd!a} has control characters or is not UTF-8"
+            raise UserError(f"{source.label}: {fault}: rename it")
         self.network: PseudoSource = pseudo.source(self.names)
         self.depths: dict[str, FrameDepth] = {}  # of frames that are measured or suggested
         self.lock = Lock()  # one prediction at a time

@@ -33,7 +33,8 @@ function show(found) {
   const first = !state;
   state = found;
   if (first) {
-    part("frame").replaceChildren(...state.frames.map((name) => new Option(name)));
+    // The value, too: a text alone loses spaces that are double or at an end.
+    part("frame").replaceChildren(...state.frames.map((name) => new Option(name, name)));
     part("ray-choice").hidden = !state.has_intrinsics;
     part("ray").checked = state.has_intrinsics;
     choose(state.next ? state.next.frame : state.frames[0]);
