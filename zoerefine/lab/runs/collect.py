@@ -190,8 +190,9 @@ def values_of(run: Run) -> str:
     if not run.is_foreign:
         return json.dumps([run.results, run.curve and vars(run.curve)]) if run.results else ""
     curves = {name: vars(curve) for name, curve in run.curves.items()}
-    # A tracker does not record what was launched, but its copies keep the id or the folder's name.
-    name = "" if "module" in run.provenance else Path(run.path).name
+    # A tracker does not record what was launched, but its copies keep an id.
+    known = run.provenance
+    name = "" if "module" in known else known.get("tracker_id", Path(run.path).name)
     return json.dumps([name, run.finals, curves]) if run.finals else ""
 
 

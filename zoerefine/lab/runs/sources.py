@@ -36,7 +36,11 @@ def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
         seed=seed,
         curve=None,
         results={},
-        provenance={"run_name": found.name, "commit": found.commit},
+        provenance={
+            "run_name": found.name,
+            "commit": found.commit,
+            "tracker_id": found.id or Path(found.path).name,
+        },
         engine={},
         is_foreign=True,
         finals=dict(sorted(found.finals.items())[:MOST_METRICS]),

@@ -90,6 +90,15 @@ def test_a_copy_of_a_store_holds_no_further_seeds(way, logged, tmp_path):
     assert sum("no further seed" in reason for reason in found.left_out.values()) == len(LOGGED)
 
 
+def test_a_copy_whose_link_to_the_latest_run_became_a_folder_counts_that_run_once(logged, tmp_path):
+    copy = shutil.copytree(logged("wandb"), tmp_path / "copy")  # as cp -rL
+    latest = list(copy.glob("*/wandb/latest-run"))
+    assert len(latest) == len(LOGGED) and not any(path.is_symlink() for path in latest)
+    found = collect([str(copy)])
+    assert len(found.runs) == len(LOGGED) and set(found.left_out) == set(map(str, latest))
+    assert len(collect([str(latest[0])]).runs) == 1
+
+
 def test_the_cache_gives_the_same_runs(logged, tmp_path):
     def collected():
         cache = RunCache(tmp_path / "collected.json", ["loss"])

@@ -11,6 +11,7 @@ from zoerefine.lab.runs.metrics.find_files import natural_order
 from zoerefine.lab.runs.trackers.tracked_run import Stored, Tracker
 
 LEVELS = 4  # how deep folders are searched
+LATEST = "latest-run"  # W&B's link to a run beside it, in some copies a folder
 LOCAL_PREFIXES = ("sqlite:///", "file://")
 
 
@@ -52,7 +53,8 @@ def find_stores(path: Path, levels: int = LEVELS) -> Iterator[TrackerStore]:
             return
     if not levels or not path.is_dir():
         return
-    for inner in sorted(path.iterdir(), key=lambda inner: natural_order(inner.name)):
+    order = sorted(path.iterdir(), key=lambda inner: natural_order(inner.name))
+    for inner in sorted(order, key=lambda inner: inner.name == LATEST):
         if not inner.name.startswith(".") and not inner.is_symlink():
             yield from find_stores(inner, levels - 1)
 

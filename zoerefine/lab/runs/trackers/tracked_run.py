@@ -29,6 +29,7 @@ class TrackedRun:
         series: metrics over steps.
         commit: empty where it was not recorded.
         faults: what could not be read, one sentence each.
+        id: what a copy of the run keeps; empty: the last part of the path.
     """
 
     path: str
@@ -39,6 +40,7 @@ class TrackedRun:
     series: dict[str, Series]
     commit: str = ""
     faults: list[str] = field(default_factory=list)
+    id: str = ""
 
 
 @dataclass(frozen=True)

@@ -231,6 +231,7 @@ def read_log(path: Path, record_class: Any) -> TrackedRun:
         series=series,
         commit=facts.commit,
         faults=faults,
+        id=path.stem,  # its folder may be a copy of the link latest-run
     )
 
 
