@@ -66,6 +66,24 @@ def test_a_closed_standard_stream_goes_nowhere(tiny, closed):
     assert b"Traceback" not in done.stderr
 
 
+def test_a_current_folder_that_was_removed_is_one_line(tmp_path):
+    command = shlex.join([sys.executable, "-m", "zoerefine", "runs"])
+    away = f"mkdir away && cd away && rmdir ../away && {command}"
+    done = subprocess.run(away, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    wanted = "error: the current folder was removed: change to another one\n"
+    assert (done.returncode, done.stderr) == (2, wanted)
+
+
+def test_a_training_in_a_folder_that_is_not_utf8_is_one_line(tiny, tmp_path):
+    folder = tmp_path / "odd\udcff"
+    folder.mkdir()
+    done = run_zoerefine(folder, "train", "--config", tiny)
+    *_, last = done.stderr.splitlines()
+    assert done.returncode == 2, done.stderr
+    assert last.startswith("error: a name that is not UTF-8 cannot be recorded: rename what '")
+    assert r"odd\udcff" in last
+
+
 def test_an_unknown_command_is_named_with_the_closest_one():
     wrong = console("trian", "--config", "x.yaml")
     assert (wrong.returncode, wrong.stderr) == (2, "error: no command trian; did you mean train?\n")

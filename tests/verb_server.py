@@ -9,6 +9,8 @@ that run a command as this user share one server: run_verb(["train", ...], cwd).
 """
 
 import atexit
+import gc
+import importlib
 import io
 import json
 import os
@@ -46,6 +48,8 @@ LOADED_WITH_TORCH = (
     "zoerefine.depth.infer.pipeline",
     "zoerefine.depth.study.trials",
 )
+# What torch.use_deterministic_algorithms loads, in seconds: only servers that train load it.
+LOADED_TO_TRAIN = "torch._inductor"
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 # Variables that count when a process starts: a fork would not see a change.
@@ -145,9 +149,6 @@ def run_verb(words, cwd, env=None, **options):
 
 def serve():
     """The side of the commands: a fork for each line of standard input."""
-    import gc
-    import importlib
-
     for name in LOADED:
         importlib.import_module(name)
     with suppress(ModuleNotFoundError):  # of torch
@@ -161,6 +162,9 @@ def serve():
 
 def fork(request):
     """Run a request in a child process; returns what `Done` holds."""
+    if request["words"][:1] == ["train"] and LOADED_TO_TRAIN not in sys.modules:
+        importlib.import_module(LOADED_TO_TRAIN)
+        gc.freeze()
     start = time.monotonic()
     pipes = [os.pipe(), os.pipe()]
     pid = os.fork()

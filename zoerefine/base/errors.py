@@ -65,18 +65,31 @@ def run_command(main: Callable[[], int | None]) -> int:
 
 
 def storage_fault(error: BaseException | None) -> str:
-    """The fault of a disk or of permissions behind an exception, as a line; empty if none is."""
+    """The fault of a disk, of permissions or of a path behind an exception, as a line, or empty."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in STORAGE_FAULTS:
             where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
             hint = "; make room, then run the same command again" if error.errno in FULL else ""
             return f"{where}{os.strerror(error.errno)}{hint}"
+        if isinstance(error, FileNotFoundError) and not error.filename and not _has_folder():
+            return "the current folder was removed: change to another one"
+        if isinstance(error, UnicodeEncodeError) and error.reason.startswith("surrogates"):
+            name = error.object[max(0, error.start - 60) : error.end + 20]
+            return f"a name that is not UTF-8 cannot be recorded: rename what {name!a} names"
         if rust := re.search(r"\(os error (\d+)\)", str(error)):  # of safetensors
             return storage_fault(OSError(int(rust[1]), ""))
         if getattr(error, "sqlite_errorname", "").startswith(SQLITE_FAULTS):
             return f"the study's database cannot be used: {error}"
         error = error.__cause__ or error.__context__
     return ""
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def damage(error: Exception) -> str:

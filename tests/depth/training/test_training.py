@@ -153,7 +153,7 @@ def board(run):
 
 
 def test_killed_at_any_moment_it_resumes_to_the_same_bits_and_rows(train, tiny, tmp_path):
-    overrides = ["TRAIN.EPOCHS", "12", "TRAIN.CHECKPOINT_S", "0.0"]
+    overrides = ["TRAIN.EPOCHS", "4", "TRAIN.CHECKPOINT_S", "0.0"]  # a checkpoint a step
     uninterrupted = train(*overrides, name="uninterrupted")
     moments = random.Random(0)
     made = round_ = 0
