@@ -172,6 +172,21 @@ def test_killed_at_any_moment_it_resumes_to_the_same_bits_and_rows(train, tiny, 
         assert tests[0] == tests[1]
 
 
+def test_curves_go_on_where_the_clock_was_set_back_before_a_resume(tmp_path):
+    run = RunDir(tmp_path)
+    for done, ahead_s in ((0, 0), (2, 86400), (4, 86300), (6, 0), (8, 0)):
+        log = RunLog(run, step=done)
+        log.write("train", done + 1, 0, {"loss": 1.0})
+        log.write("train", done + 2, 0, {"loss": 1.0})
+        log.close()
+        path = max(run.tensorboard.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        if ahead_s:  # as the wrong clock would have named it
+            seconds = path.name.split(".")[3]
+            path.rename(path.with_name(path.name.replace(seconds, str(int(seconds) + ahead_s), 1)))
+    shown = EventAccumulator(str(run.tensorboard)).Reload().Scalars("train/loss")
+    assert [point.step for point in shown] == list(range(1, 11))
+
+
 @pytest.mark.parametrize("words", [(), ("TRAIN.STEPS", "3")])  # an epoch has two
 def test_a_kill_after_the_last_step_adds_no_step(train, words):
     run = train(*words)

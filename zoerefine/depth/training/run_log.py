@@ -14,7 +14,8 @@ from torch import nn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten
 
-BOARD_FILE = re.compile(r"events\.out\.tfevents\.(\d+)\.")  # seconds; then host and process
+BOARD = "events.out.tfevents."
+BOARD_FILE = re.compile(rf"{re.escape(BOARD)}(\d+)\.")  # seconds; then host and process
 # Of TensorBoard's tab "Custom Scalars": charts with several lines.
 LAYOUT = {
     "Validation": {
@@ -86,10 +87,15 @@ def wait_for_later_name(folder: Path) -> None:
 
     TensorBoard reads files in the order of their names, which begin with the second of their start.
     A file of the same second could come first, and its steps would be discarded as repeated ones.
+    Files of a later second, from before the clock was set back, get this second before their own.
     """
+    now = int(time.time())
+    found = [(match, path) for path in folder.glob("*") if (match := BOARD_FILE.match(path.name))]
+    for match, path in sorted(found, key=lambda one: one[1].name):
+        if int(match[1]) > now:
+            path.rename(path.with_name(f"{BOARD}{now}.{path.name.removeprefix(BOARD)}"))
+    newest = min(now, max((int(match[1]) for match, _ in found), default=0))
     end = time.monotonic() + 2
-    names = filter(None, (BOARD_FILE.match(path.name) for path in folder.glob("*")))
-    newest = max((int(name[1]) for name in names), default=0)
     while int(time.time()) <= newest and time.monotonic() < end:
         time.sleep(0.02)
 
