@@ -163,7 +163,8 @@ def serve():
 def fork(request):
     """Run a request in a child process; returns what `Done` holds."""
     if request["words"][:1] == ["train"] and LOADED_TO_TRAIN not in sys.modules:
-        importlib.import_module(LOADED_TO_TRAIN)
+        with suppress(ModuleNotFoundError):  # of torch
+            importlib.import_module(LOADED_TO_TRAIN)
         gc.freeze()
     start = time.monotonic()
     pipes = [os.pipe(), os.pipe()]
