@@ -85,8 +85,9 @@ def exported_run(world, shared, trusted_bundles, tmp_path_factory):
 
 
 def trusted(run):
-    """A run with a bundle that another test process may have exported."""
-    trust(read_manifest(run.bundle)["digest"], run.bundle)
+    """A run with a bundle, and the build of it, that another test process may have made."""
+    for bundle in (run.bundle, *(run.engine / "builds").glob("*.ts")):
+        trust(read_manifest(bundle)["digest"], bundle)
     return run
 
 
