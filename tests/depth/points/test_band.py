@@ -7,10 +7,11 @@ import torch
 from tests.depth.points.test_spread import points_of, scene
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints
 from zoerefine.depth.points import band as bands
-from zoerefine.depth.points import spread
+from zoerefine.depth.points import gaussian_process, spread
 from zoerefine.depth.points.conformal import quantile
 from zoerefine.depth.points.for_engines import WITHOUT_POINTS, points_alone_u16, spread_u16
-from zoerefine.depth.points.spread import Process, spread_points
+from zoerefine.depth.points.gaussian_process import Process
+from zoerefine.depth.points.spread import spread_points
 
 
 def band_of(pseudo_m, points):
@@ -31,12 +32,16 @@ def test_the_deviation_is_that_of_the_gaussian_process(monkeypatch):
 
     def covariance(a, b):
         distance = np.abs(a[:, None] - b[None]).sum(2)
-        return spread.SCALE**2 + spread.LOCAL**2 * np.exp(-distance / spread.LENGTH)
+        return gaussian_process.SCALE**2 + gaussian_process.LOCAL**2 * np.exp(
+            -distance / gaussian_process.LENGTH
+        )
 
-    system = covariance(at_points, at_points) + spread.NOISE**2 * np.eye(20)
+    system = covariance(at_points, at_points) + gaussian_process.NOISE**2 * np.eye(20)
     cross = covariance(at_pixels, at_points)
     known = np.sum((cross @ np.linalg.inv(system)) * cross, 1)
-    expected = np.sqrt(spread.SCALE**2 + spread.LOCAL**2 - known + spread.NOISE**2)
+    expected = np.sqrt(
+        gaussian_process.SCALE**2 + gaussian_process.LOCAL**2 - known + gaussian_process.NOISE**2
+    )
     depth = torch.from_numpy(pseudo_m)[None, None]
     process = Process.of(depth, spread.tensor_of(points, pseudo_m))
     found = bands.deviation(depth, process, process.there)[0, 0]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from zoerefine.depth.data import metric_points
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints
-from zoerefine.depth.points import spread
+from zoerefine.depth.points import gaussian_process, spread
 from zoerefine.depth.points.spread import spread_points
 
 
@@ -69,12 +69,12 @@ def test_outliers_are_left_out():
     clean = abs_rel(spread_points(pseudo_m, points_of(truth_m, 50, noise=0.03)), truth_m)
     few = points_of(truth_m, 50, noise=0.03, outliers=5)
     assert abs_rel(spread_points(pseudo_m, few), truth_m) < 1.5 * clean
-    believed = spread.OUTLIER
+    believed = gaussian_process.OUTLIER
     try:
-        spread.OUTLIER = 1e9  # every point counts
+        gaussian_process.OUTLIER = 1e9  # every point counts
         assert abs_rel(spread_points(pseudo_m, few), truth_m) > 3 * clean
     finally:
-        spread.OUTLIER = believed
+        gaussian_process.OUTLIER = believed
 
 
 def test_a_stated_sigma_makes_a_point_count_less():
@@ -142,10 +142,12 @@ def test_the_grid_gives_the_mean_of_the_gaussian_process():
 
     def covariance(a, b):
         distance = np.abs(a[:, None] - b[None]).sum(2)
-        return spread.SCALE**2 + spread.LOCAL**2 * np.exp(-distance / spread.LENGTH)
+        return gaussian_process.SCALE**2 + gaussian_process.LOCAL**2 * np.exp(
+            -distance / gaussian_process.LENGTH
+        )
 
     error = np.log(points.depth_m) - np.log(pseudo_m[rows, columns])
-    system = covariance(at_points, at_points) + spread.NOISE**2 * np.eye(20)
+    system = covariance(at_points, at_points) + gaussian_process.NOISE**2 * np.eye(20)
     mean = covariance(at_pixels, at_points) @ np.linalg.solve(system, error)
     expected = pseudo_m * np.exp(mean.reshape(pseudo_m.shape))
     depth = torch.from_numpy(pseudo_m)[None, None]
@@ -215,4 +217,6 @@ def test_any_picture_and_points_give_finite_depth(height, width, count, seed, sc
 def test_its_median_has_the_bits_of_torchs_own(rows):
     values = torch.tensor(rows, dtype=torch.float64)
     expected = values.nanmedian(1, keepdim=True).values
-    torch.testing.assert_close(spread.nan_median(values), expected, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(
+        gaussian_process.nan_median(values), expected, rtol=0, atol=0, equal_nan=True
+    )

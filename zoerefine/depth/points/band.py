@@ -2,7 +2,7 @@
 
 At a pixel its half-width in log depth is
 
-    quantile * sqrt(variance of the Gaussian process of `spread.py` + NOISE^2)
+    quantile * sqrt(variance of the process of `gaussian_process.py` + NOISE^2)
 
 so it is narrow near points at a similar depth. The quantile is that of scores: how far each point
 is from what points farther away predict for it, in the same standard deviations (leave-one-out
@@ -17,16 +17,8 @@ import torch
 from torch import Tensor
 
 from zoerefine.depth.points.conformal import quantile
-from zoerefine.depth.points.spread import (
-    LOCAL,
-    NOISE,
-    SCALE,
-    Process,
-    depth_levels,
-    grid_places,
-    interpolated,
-    kernel,
-)
+from zoerefine.depth.points.gaussian_process import LOCAL, NOISE, SCALE, Process, kernel
+from zoerefine.depth.points.spread import depth_levels, grid_places, interpolated
 
 GRID = 12, 16, 8  # rows, columns, depths where the variance is computed
 OTHERS = 5.0  # as many points the scores of other rooms count
