@@ -22,7 +22,7 @@ from zoerefine.base.errors import UserError, number
 from zoerefine.base.files.atomic import check_pairs
 from zoerefine.depth.data.dataset import Dataset, Frame, evenly_spaced
 from zoerefine.depth.data.depth_codec import MILLIMETRES
-from zoerefine.depth.data.layouts.recordings import read_text, refuse_misspelt
+from zoerefine.depth.data.layouts.recordings import read_text, refuse_doubled, refuse_misspelt
 
 NEEDED, OPTIONAL = ("x", "y", "metres"), "sigma"
 SUFFIXES = ".csv", ".png"
@@ -209,9 +209,7 @@ def table(path: Path, height: int, width: int) -> MetricPoints:
         missing = [name for name in NEEDED if name not in columns]
         if missing:
             raise UserError(f"{path} line 1 has no column {', '.join(missing)}")
-        for name in (*NEEDED, OPTIONAL):
-            if columns.count(name) > 1:
-                raise UserError(f"{path} line 1 has two columns {name!r}: remove one")
+        refuse_doubled(path, columns, (*NEEDED, OPTIONAL))
         refuse_misspelt(path, columns, (*NEEDED, OPTIONAL))
         rows = [point(row, f"{path} line {reader.line_num}", height, width) for row in reader]
     except csv.Error as error:

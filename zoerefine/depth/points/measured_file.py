@@ -18,7 +18,7 @@ from pathlib import Path
 from zoerefine.base import errors
 from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import write_text
-from zoerefine.depth.data.layouts.recordings import read_text, refuse_misspelt
+from zoerefine.depth.data.layouts.recordings import read_text, refuse_doubled, refuse_misspelt
 from zoerefine.depth.data.metric_points import FARTHEST_POINT_M
 
 NEEDED, SECOND, ALONG = ("frame", "x", "y", "metres"), ("x2", "y2"), "along"
@@ -85,9 +85,7 @@ class MeasuredFile:
             missing = [name for name in NEEDED if name not in columns]
             if missing:
                 raise UserError(f"{path} line 1 has no column {', '.join(missing)}")
-            twice = [name for name in columns if columns.count(name) > 1]
-            if twice:
-                raise UserError(f"{path} line 1 has two columns {twice[0]!r}: remove one")
+            refuse_doubled(path, columns, columns)
             refuse_misspelt(path, columns, (*NEEDED, *SECOND, ALONG))
             rows, lines = [], []
             for row in reader:

@@ -23,7 +23,7 @@ from zoerefine.base.files.atomic import replacing
 from zoerefine.base.files.images import read_values
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame, Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import MILLIMETRES, DepthEncoding
-from zoerefine.depth.data.layouts.recordings import read_text, refuse_misspelt
+from zoerefine.depth.data.layouts.recordings import read_text, refuse_doubled, refuse_misspelt
 
 MARK = "frames.csv"
 NEEDED = {"clip", "rgb", "depth", "pseudo"}
@@ -113,9 +113,7 @@ def _check_columns(path: Path, columns: Sequence[str]) -> None:
         raise UserError(
             f"{path} has no column {', '.join(sorted(missing))}: add it to line 1{hint}"
         )
-    twice = sorted({name for name in columns if list(columns).count(name) > 1})
-    if twice:
-        raise UserError(f"{path} line 1 has two columns {twice[0]!r}: remove one")
+    refuse_doubled(path, columns, sorted(columns))
     refuse_misspelt(path, columns, NEEDED | OPTIONAL)
 
 
