@@ -214,6 +214,10 @@ class RunDir:
         except FileNotFoundError:
             return []
 
+    def weights_digest(self) -> str:
+        """`weights_digests` as one text; empty before they are written."""
+        return "\n".join(self.weights_digests())
+
     def results(self) -> dict[str, Any]:
         """Final metrics by split, scene and depth. Raises `UserError` for an unfinished run."""
         return self.read_json(self.results_file)

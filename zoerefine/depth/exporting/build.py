@@ -116,7 +116,7 @@ class EngineBuilder:
         modules = area_mean, depth_codec, point_channels
         code += map(Path, [network, *map(inspect.getfile, modules)])
         facts = {
-            "weights": self.run.weights_digest_file.read_text().strip(),
+            "weights": self.run.weights_digest(),
             "size": [self.source.height, self.source.width],
             "versions": [__version__, torch.__version__, kind.machine_facts()],
             "code": sorted(digest_file(path) for path in code),
@@ -187,7 +187,7 @@ def make_manifest(run: RunDir, engine: str, precision: str, channels: int) -> di
         "dirty_digest": provenance.get("dirty_digest", ""),
         "run": run.path.name,
         "config_digest": provenance.get("config_digest", ""),
-        "weights": run.weights_digest_file.read_text().strip(),
+        "weights": run.weights_digest(),
         "data": results["data"],
         "pseudo_label": results["pseudo_label"],
         "pseudo": source_from_json(results.get("pseudo")).as_json(),

@@ -160,7 +160,7 @@ def weights(a: str | None, b: str | None) -> list[str]:
 
 def weights_digest(run: Run) -> str | None:
     """The digest of the best weights; None where there are none."""
-    return "\n".join(RunDir(Path(run.path)).weights_digests()) or None
+    return RunDir(Path(run.path)).weights_digest() or None
 
 
 def left_files(a: Run, different: Mapping[str, tuple[Any, Any]]) -> list[str]:

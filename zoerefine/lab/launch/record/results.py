@@ -84,7 +84,7 @@ def is_aside(name: str) -> bool:
 def weight_digests(run: RunDir) -> dict[str, str]:
     """The digests of trained weights by their place in the run. Raises as `weights_digests`."""
     return {
-        path.relative_to(run.path).as_posix(): "\n".join(RunDir(path.parent).weights_digests())
+        path.relative_to(run.path).as_posix(): RunDir(path.parent).weights_digest()
         for path in _named("weights.sha256", run)
     }
 
