@@ -194,7 +194,7 @@ def scannet(tmp_path):
         folder = tmp_path / "scans" / name
         for number in numbers:
             write_file(folder / "color" / f"{number}.jpg", jpeg_bytes(RGB, 95))
-            depth = np.arange(12, dtype=np.uint16).reshape(3, 4) * 100 + number
+            depth = np.arange(12, dtype=np.uint16).reshape(3, 4) * 100 + int(number)
             write_image(folder / "depth" / f"{number}.png", depth)
             write_image(folder / "pseudo" / f"{number}.png", PSEUDO)
         write_file(folder / "intrinsic" / "intrinsic_color.txt", MATRIX)
@@ -243,6 +243,14 @@ def test_depth_of_another_shape_than_its_picture_is_a_fault(scannet):
     write_png(root / "scene0000_00" / "depth" / "0.png", np.ones((4, 3), np.uint16))
     report, faults = inspect(open_dataset(root))
     assert "differ in size: 3x4, 8x6" in report and faults == 1
+
+
+def test_two_scannet_pictures_of_one_number_are_one_error(scannet):
+    root = scannet("scene0000_00", (1, "01"))
+    with pytest.raises(UserError) as error:
+        open_dataset(root)
+    folder = root / "scene0000_00" / "color"
+    assert f"{folder / '01.jpg'} and {folder / '1.jpg'} have one number" in str(error.value)
 
 
 def test_scannet_files_without_a_partner_are_listed_and_never_used(scannet):

@@ -145,10 +145,13 @@ class Client:
     """Requests as another program makes them."""
 
     def __init__(self, url):
-        self.place = urlsplit(url)
+        self.place, self.session = urlsplit(url), ""
 
     def __call__(self, path, body=None, token=TOKEN, kind="application/json", **headers):
         """The status and the body of an answer, as JSON where it is that."""
+        if isinstance(body, dict):  # as the page that was loaded first
+            self.session = self.session or self("/state")[1]["session"]
+            body = {"session": self.session} | body
         client = http.client.HTTPConnection(self.place.hostname, self.place.port, timeout=60)
         cookie = {"Cookie": f"zoerefine-{self.place.port}={token}", "Content-Type": kind}
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -207,6 +210,28 @@ def test_other_requests_are_refused(ask):
     assert ask("/add", b"frame=a", kind="application/x-www-form-urlencoded")[0] == 400
     assert ask("/add", b"{" + b" " * 10**6)[0] == 413
     assert ask("/remove", {"number": 0})[0] == 400
+
+
+def test_a_page_of_another_command_changes_nothing(serve, ask):
+    """A tab that stayed open, at a port that another command serves now."""
+    new = {"frame": "a", "x": 40, "y": 30, "metres": "1.9"}
+    state = ask("/add", new)[1]
+    before = Path("room.csv").read_bytes()
+    now = Client(serve())
+    now.session = ask.session
+    for path, change in (("/remove", state["measurements"][0]), ("/add", new | {"x": 41})):
+        status, found = now(path, change)
+        assert (status, "load it again" in found["fault"]) == (400, True), found
+    assert Path("room.csv").read_bytes() == before
+
+
+def test_a_measurement_is_removed_only_if_it_is_the_one_that_is_shown(ask):
+    ask("/add", {"frame": "a", "x": 40, "y": 30, "metres": "1.9"})
+    shown = ask("/add", {"frame": "b", "x": 40, "y": 30, "metres": "2"})[1]["measurements"]
+    assert ask("/remove", shown[0])[0] == 200  # in another tab
+    status, found = ask("/remove", shown[0])
+    assert (status, "load the page again" in found["fault"]) == (400, True), found
+    assert [row["frame"] for row in rows()] == ["b"]
 
 
 def test_a_change_answers_with_calibration_interval_and_advice(ask):

@@ -61,10 +61,15 @@ def answer(session: Session, request: Request) -> Response:
         "/add": lambda values: session.add({
             name: str(values[name]) for name in COLUMNS if name in values
         }),
-        "/remove": lambda values: session.remove(whole_number(values.get("number"), "number")),
+        "/remove": lambda values: session.remove(
+            whole_number(values.get("number"), "number"), values
+        ),
     }  # fmt: skip
     if request.method == "POST" and path in changes:
-        changes[path](body_of(request))
+        values = body_of(request)
+        if values.get("session") != session.id:
+            raise UserError("this page was opened for another command: load it again")
+        changes[path](values)
         return as_json(session.state())
     return as_json({"fault": f"no {request.method} of {path}"}, 404)
 

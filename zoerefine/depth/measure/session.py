@@ -1,5 +1,6 @@
 """What is measured in one recording: its frames, the CSV file, and the room's calibration."""
 
+import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,7 +23,7 @@ from zoerefine.depth.infer.pseudo import PseudoDepth
 from zoerefine.depth.infer.room import FrameDepth, Measuring, Room, depth_of, measured_room
 from zoerefine.depth.infer.sources import FrameSource, SourceFrame, VideoFile
 from zoerefine.depth.points.measured import room_of
-from zoerefine.depth.points.measured_file import MeasuredFile, Row
+from zoerefine.depth.points.measured_file import Measured, MeasuredFile, Row
 from zoerefine.depth.points.room_prior import CENTRE_M, features
 
 SUGGESTED = 6  # frames, spread over the recording, in which a place to measure next is looked for
@@ -120,6 +121,7 @@ class Session:
         self, file: Path, out: Path, recording: Recording, intrinsics: Intrinsics | None
     ) -> None:
         self.file, self.out, self.recording, self.intrinsics = file, out, recording, intrinsics
+        self.id = secrets.token_hex(8)  # of this command, as a page of it says
         self.lock = RLock()  # requests come from several threads
         refuse_foreign([out], "--out")
         kept = None
@@ -169,12 +171,16 @@ class Session:
             room_of(alone, {name: one.pseudo_m for name, one in frames.items()}, self.intrinsics)
             file.added(row).save()
 
-    def remove(self, number: int) -> None:
-        """Remove a measurement by its number in the file. Raises `UserError` for none."""
+    def remove(self, number: int, shown: Mapping[str, Any]) -> None:
+        """Remove a measurement by its number in the file.
+
+        Raises `UserError` where it is not the one that is `shown`, as `state` gives it.
+        """
         with self.lock:
             file = MeasuredFile.read(self.file)
-            if not 0 <= number < len(file.lines):
-                raise UserError(f"there is no measurement {number}: load the page again")
+            there = line_json(file.lines[number]) if 0 <= number < len(file.lines) else None
+            if there is None or not there.items() <= shown.items():
+                raise UserError(f"there is no such measurement {number}: load the page again")
             file.without(number).save()
 
     def state(self) -> dict[str, Any]:
@@ -187,15 +193,15 @@ class Session:
                 fault = str(error)
         doubts = found.in_doubt if found else {}
         lines = [
-            {"number": number, "frame": line.frame, "pixels": line.pixels, "metres": line.metres,
-             "along_ray": line.along_ray, "doubt": doubts.get(number, "")}
+            {"number": number, **line_json(line), "doubt": doubts.get(number, "")}
             for number, line in enumerate(file.lines)
-        ]  # fmt: skip
+        ]
         calibration = calibration_json(found) if found and lines else None
         return {
-            "file": str(self.file), "out": str(self.out), "frames": self.recording.names,
-            "has_intrinsics": self.intrinsics is not None, "measurements": lines, "fault": fault,
-            "calibration": calibration, "next": asdict(found.next) if found else None,
+            "session": self.id, "file": str(self.file), "out": str(self.out),
+            "frames": self.recording.names, "has_intrinsics": self.intrinsics is not None,
+            "measurements": lines, "fault": fault, "calibration": calibration,
+            "next": asdict(found.next) if found else None,
         }  # fmt: skip
 
     def pixel(self, name: str, x: int, y: int) -> dict[str, float]:
@@ -216,6 +222,12 @@ class Session:
         middle, apart = float(room.depth_m(row)), float(np.exp(room.spread(row)))
         return {"predicted_m": float(depth_m[y, x]), "corrected_m": middle,
                 "low_m": middle / apart, "high_m": middle * apart}  # fmt: skip
+
+
+def line_json(line: Measured) -> dict[str, Any]:
+    """A measurement."""
+    return {"frame": line.frame, "pixels": [list(one) for one in line.pixels],
+            "metres": line.metres, "along_ray": line.along_ray}  # fmt: skip
 
 
 def calibration_json(found: Measuring) -> dict[str, Any]:

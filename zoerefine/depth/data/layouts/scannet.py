@@ -33,7 +33,10 @@ def scene_of(recording: str) -> str:
 
 
 def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
-    """Its frames, and a line for each file without a partner."""
+    """Its frames, and a line for each file without a partner.
+
+    Raises `UserError` for two frames of one number, such as 1 and 01.
+    """
     rgb = files_by_stem(recording / RGB, ".jpg")
     depth, pseudo = (files_by_stem(recording / name, ".png") for name in (DEPTH, PSEUDO))
     intrinsics = _intrinsics(recording / INTRINSICS)
@@ -52,6 +55,11 @@ def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
         for stem, path in rgb.items()
         if stem in depth
     ]
+    numbered: dict[str, Path] = {}
+    for frame in frames:
+        other = numbered.setdefault(frame.name, frame.rgb)
+        if other != frame.rgb:
+            raise UserError(f"{other} and {frame.rgb} have one number: rename or remove one")
     return frames, [
         *(
             f"{path} has no depth file {stem}.png"

@@ -1,6 +1,7 @@
 "use strict";
 // The page keeps no state of its own but the frame and the cursor: each change is answered with
-// all that is shown.
+// all that is shown. It names the session that the page was loaded from, and what it removes, so
+// that a page that stayed open changes nothing else.
 
 const part = (id) => document.getElementById(id);
 const REACH = 8; // pixels: how far from the cursor a measurement is removed
@@ -21,7 +22,7 @@ async function ask(path, change) {
 
 async function change(path, values) {
   try {
-    show(await ask(path, values));
+    show(await ask(path, { session: state.session, ...values }));
     return true;
   } catch (fault) {
     part("fault").textContent = fault.message;
@@ -72,7 +73,7 @@ function item(one) {
   button.type = "button";
   button.textContent = "Remove";
   button.setAttribute("aria-label", `Remove ${one.metres} m of ${one.frame}`);
-  button.addEventListener("click", () => change("remove", { number: one.number }));
+  button.addEventListener("click", () => change("remove", one));
   line.append(button);
   if (one.doubt) {
     const doubt = document.createElement("p");
@@ -192,7 +193,7 @@ part("stage").addEventListener("keydown", (event) => {
   else if (event.key === "Enter") openField();
   else if (event.key === "Delete") {
     const there = nearest();
-    if (there) change("remove", { number: there.number });
+    if (there) change("remove", there);
   } else if (event.key === "PageUp") step(-1);
   else if (event.key === "PageDown") step(1);
   else return;
