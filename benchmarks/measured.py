@@ -71,6 +71,7 @@ CASES = {
     "3 frames of 5 points, one wrong": Case(3, 5, 1),
     "3 frames of 5 points, three wrong": Case(3, 5, 3),
     "1 frame of 5 points": Case(1, 5),
+    "10 frames of 20 points": Case(10, 20),  # about what this form of calibration can reach
     "nothing measured": Case(0, 0),
 }
 REFERENCES = "pseudo depth", "best factor of each room", "best factor of each frame"

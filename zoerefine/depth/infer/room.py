@@ -33,7 +33,7 @@ from zoerefine.depth.points.room_prior import CENTRE_M, NAMES, features
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 4
+FORMAT = 5  # of older ones the depth was another
 LARGEST = 1e3  # of a coefficient or a variance
 
 Array = np.ndarray
