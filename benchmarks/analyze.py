@@ -20,8 +20,7 @@ from common.error_rates import error_rates, scene_error_rates
 from common.report import Row, options, ratios, report, row
 
 from zoerefine.base.config import defaults, to_dict
-from zoerefine.lab.runs.cache import RunCache
-from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.collect import RunCache, collect
 
 STEPS, EVALUATIONS = 1000, 50
 TAG = "val/refined/abs_rel"

@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 # Faults of a disk, of permissions or of a path: nothing that our code could do better.
 STORAGE_FAULTS = {
@@ -150,6 +150,12 @@ def one_line(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 run`, `2 runs`, `1,000 runs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def first_few(names: Sequence[str], most: int, word: str = "") -> str:
+    """The first names in a line, and how many more there are: `a, b, 3 more`."""
+    more = [f"{word}{len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])
 
 
 def number(text: object) -> float:

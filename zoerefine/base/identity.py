@@ -125,14 +125,3 @@ def launch_settings(
         flat = {k: v for k, v in flat.items() if k != key and not k.startswith(f"{key}.")}
         flat |= flatten({key: read_value(text)})
     return {key: value for key, value in flat.items() if role_of(key) in LAUNCH}
-
-
-def differences(
-    one: Mapping[str, Any], other: Mapping[str, Any], roles: set[Role]
-) -> dict[str, tuple[Any, Any]]:
-    """The keys of these roles in which two config trees differ, with both values."""
-    ours, theirs = settings(one, roles), settings(other, roles)
-    keys = [*ours, *(key for key in theirs if key not in ours)]
-    return {
-        key: (ours.get(key), theirs.get(key)) for key in keys if ours.get(key) != theirs.get(key)
-    }

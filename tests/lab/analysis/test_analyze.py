@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,11 +11,10 @@ import pytest
 from PIL import Image
 
 from zoerefine.cli import main
-from zoerefine.lab.runs import cache as run_cache
-from zoerefine.lab.runs.cache import RunCache
-from zoerefine.lab.runs.collect import collect
-from zoerefine.lab.runs.many import MANY
-from zoerefine.lab.runs.sources import file_stamps
+from zoerefine.lab.runs import collect as collecting
+from zoerefine.lab.runs.collect import RunCache, collect
+from zoerefine.lab.runs.sources import RunFolder
+from zoerefine.lab.runs.stored import MANY
 
 FILES = ("overview.png", "overview.svg", "overview.pdf", "runs.csv", "groups.csv", "scenes.csv",
          "differences.csv", "report.html")  # fmt: skip
@@ -95,10 +93,10 @@ def test_what_another_version_of_the_reading_code_collected_is_read_again(
     cache = RunCache(tmp_path / "collected.json")
     collect([str(folder)], cache=cache)
     cache.save()
-    stamps = partial(file_stamps, folder)
-    assert RunCache(cache.path).get(folder, stamps)
-    monkeypatch.setattr(run_cache, "reading_code", lambda: "another version")
-    assert RunCache(cache.path).get(folder, stamps) is None
+    source = RunFolder(folder)
+    assert RunCache(cache.file).get(source)
+    monkeypatch.setattr(collecting, "reading_code", lambda: "another version")
+    assert RunCache(cache.file).get(source) is None
 
 
 def test_runs_that_several_processes_read_are_all_collected(runs, tmp_path):
@@ -113,7 +111,7 @@ def test_runs_that_several_processes_read_are_all_collected(runs, tmp_path):
     [reason] = found.left_out.values()
     assert "results.json is damaged" in reason
     cache.save()
-    assert collect([str(runs.folder / "*")], cache=RunCache(cache.path)) == found
+    assert collect([str(runs.folder / "*")], cache=RunCache(cache.file)) == found
 
 
 def damage(runs):

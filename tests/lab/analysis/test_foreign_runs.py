@@ -12,8 +12,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.analysis.diff import diff_runs
 from zoerefine.lab.launch.record.show import show_run
-from zoerefine.lab.runs.cache import RunCache
-from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.collect import RunCache, collect
 from zoerefine.lab.runs.metrics import read_metrics
 
 RATES, SEEDS = (0.01, 0.1), (0, 1)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.processes import run_zoerefine
-from zoerefine.lab.runs.many import MANY
+from zoerefine.lab.runs.stored import MANY
 
 
 def test_the_runs_of_every_name_are_listed_newest_first(three):

@@ -1,7 +1,7 @@
 """Nested mappings as one level: `{"TRAIN": {"LR": 1}}` is `{"TRAIN.LR": 1}`."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 
@@ -15,6 +15,20 @@ def flatten(tree: Mapping[str, Any], joint: str = ".", prefix: str = "") -> dict
         else:
             flat[path] = value
     return flat
+
+
+def differing(
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    as_compared: Callable[[Any], Any] = lambda v: v,
+) -> dict[str, tuple[Any, Any]]:
+    """Both values of the keys whose values differ, those of `one` first; None where one has none.
+
+    Args:
+        as_compared: what of a value is compared, such as its text.
+    """
+    pairs = {key: (one.get(key), other.get(key)) for key in {**one, **other}}
+    return {k: (x, y) for k, (x, y) in pairs.items() if as_compared(x) != as_compared(y)}
 
 
 def texts_in(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:

@@ -7,10 +7,11 @@ from typing import Any
 
 from zoerefine.base.config import Config, load_config, save_config, to_dict
 from zoerefine.base.errors import UserError, counted
-from zoerefine.base.identity import TRAINING, Role, differences, training_digest
+from zoerefine.base.identity import TRAINING, Role, settings, training_digest
 from zoerefine.base.progress import say, warn
 from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.base.run_dir import RunDir, run_from_launcher
+from zoerefine.base.yaml.keys import differing
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.dataset import Dataset, Selection, select
@@ -76,7 +77,8 @@ def refuse_another_configuration(run: RunDir, cfg: Config) -> None:
     for group, name, fact in WEIGHT_KEYS:
         if there[group][name]:  # a folder without its digest was killed before it had one
             there[group][name] = facts.get(fact, {}).get("sha256", here[group][name])
-    for key, (theirs, ours) in differences(there, here, TRAINING | {Role.DATA}).items():
+    old, new = (settings(tree, TRAINING | {Role.DATA}) for tree in (there, here))
+    for key, (theirs, ours) in differing(old, new).items():
         raise UserError(
             f"{run.path} belongs to another configuration: {key} is {theirs!r} there and {ours!r} "
             "here; give another RUN.NAME"

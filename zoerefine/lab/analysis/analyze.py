@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
 from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups
@@ -23,8 +23,7 @@ from zoerefine.lab.analysis.report.tables import (
 )
 from zoerefine.lab.analysis.statistics.comparisons import compare_groups
 from zoerefine.lab.analysis.statistics.importance import importances
-from zoerefine.lab.runs.cache import RunCache
-from zoerefine.lab.runs.collect import Collection, collect
+from zoerefine.lab.runs.collect import Collection, RunCache, collect
 from zoerefine.lab.runs.filter import parse_filter
 from zoerefine.lab.runs.metrics import read_metrics
 from zoerefine.lab.runs.record import Run
@@ -160,9 +159,8 @@ def metric_names(runs: Sequence[Run]) -> list[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    more = [f"and {len(names) - LISTED} more"] if len(names) > LISTED else []
-    return ", ".join([*names[:LISTED], *more]) or "none"
+    """The first names, and how many more there are; `none` for none."""
+    return first_few(names, LISTED, "and ") or "none"
 
 
 def folder_name(metric: str) -> str:

@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Mapping
-from math import isnan
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.registries import METRICS
 from zoerefine.base.run_dir import RunDir
+from zoerefine.base.yaml.keys import differing
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.launch.git.commands import GitError, git
 from zoerefine.lab.launch.record.results import left_digests
 from zoerefine.lab.runs.find import find_runs
+from zoerefine.lab.runs.metrics.series import same_number
 from zoerefine.lab.runs.read import read_run
 from zoerefine.lab.runs.record import Run, differing_keys
 
@@ -26,14 +27,17 @@ HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 def diff_facts(a: Run, b: Run) -> dict[str, Any]:
     """What differs, for programs: pairs of a's and b's value, None where one has none."""
     labels = run_labels(a, b)
+    here, there = ({key: run.provenance.get(key) for key in FACTS} for run in (a, b))
+    left, also_left = (left_digests(RunDir(Path(run.path))) for run in (a, b))
+    ours, theirs = final_metrics(a), final_metrics(b)
     return {
         "runs": [{"path": r.path, "label": label} for r, label in zip((a, b), labels, strict=True)],
-        "settings": in_order(differing(a.settings, b.settings)),
-        "origin": differing(*({key: run.provenance.get(key) for key in FACTS} for run in (a, b))),
+        "settings": dict(sorted(differing(a.settings, b.settings, str).items())),
+        "origin": differing(here, there, str),
         "commits_between": commits_between(a, b),
-        "metrics": pairs(final_metrics(a), final_metrics(b)),
+        "metrics": {name: (ours.get(name), theirs.get(name)) for name in {**ours, **theirs}},
         "weights": [weights_digest(run) for run in (a, b)],
-        "left_files": in_order(differing(*(left_digests(RunDir(Path(r.path))) for r in (a, b)))),
+        "left_files": dict(sorted(differing(left, also_left).items())),
     }
 
 
@@ -89,21 +93,6 @@ def section(title: str, lines: list[str]) -> str:
     return "\n".join([f"{title}:", *(f"  {line}" for line in lines)]) if lines else ""
 
 
-def pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Both values of every key, those of `a` first."""
-    return {key: (a.get(key), b.get(key)) for key in {**a, **b}}
-
-
-def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Both values of the keys whose values differ."""
-    return {key: (x, y) for key, (x, y) in pairs(a, b).items() if str(x) != str(y)}
-
-
-def in_order(found: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
-    """The same by the alphabet."""
-    return dict(sorted(found.items()))
-
-
 def as_lines(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
     """Both values of keys as lines."""
     return [f"{key}: {x} -> {y}" for key, (x, y) in found.items()]
@@ -149,8 +138,8 @@ def final_metrics(run: Run) -> dict[str, float]:
 
 def metric_row(name: str, x: float, y: float) -> str:
     """Both values of a metric and their difference."""
-    same = x == y or (isnan(x) and isnan(y))
-    return f"{name}: {x:.6f} -> {y:.6f} ({'identical' if same else f'{y - x:+.6f}'})"
+    change = "identical" if same_number(x, y) else f"{y - x:+.6f}"
+    return f"{name}: {x:.6f} -> {y:.6f} ({change})"
 
 
 def weights(a: str | None, b: str | None) -> list[str]:

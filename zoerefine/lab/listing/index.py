@@ -5,30 +5,23 @@ a folder in it has changed: a file was created, replaced or removed there, as ev
 does it. A running run, and one that could not be read completely, is always read.
 """
 
+import json
 import os
+import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.listing.index_file import (
-    Entry,
-    NameTable,
-    entry_of,
-    load_index,
-    row_of,
-    save_index,
-    settings_of,
-    with_settings,
-)
 from zoerefine.lab.listing.row import RUNNING, RunRow, current_row, read_row
 from zoerefine.lab.runs.find import RUN_FILES, matches, run_paths
-from zoerefine.lab.runs.many import MANY, read_many
+from zoerefine.lab.runs.stored import MANY, StoredRuns, read_many, reading_code
 
 MOST_FOLDERS = 16  # of a run, the outer ones first, whose changes are noticed
 
@@ -82,7 +75,49 @@ class Reading(NamedTuple):
     is_settled: bool
 
 
-class RunIndex:
+class Entry(NamedTuple):
+    """A stored run. Lists of names are stored once for all runs, each with a number.
+
+    Attributes:
+        stamp: that of its folders when it was read.
+        folders: the number of the list of its inner folders.
+        row: the fields of its row without path, metrics and `is_complete`.
+        names, values: the number of the list of its metrics, and their values as a text.
+        keys, settings: the number of the list of its config keys, and their values as JSON; -1
+            until a filter has asked for them.
+    """
+
+    stamp: str
+    folders: int
+    row: list[Any]
+    names: int
+    values: str
+    keys: int = -1
+    settings: str = ""
+
+
+class StoredMetrics(Mapping[str, float]):
+    """The metrics of a run by name. A value is parsed when it is asked for."""
+
+    def __init__(self, places: Mapping[str, int], values: str) -> None:
+        """Values with spaces between them, and the place of each name among them."""
+        self._places, self._values = places, values
+
+    def __getitem__(self, name: str) -> float:
+        place = self._places[name]
+        return float(self._values.split(" ", place + 1)[place])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+NAME_LISTS = ""  # their place in the file; no run has this path
+
+
+class RunIndex(StoredRuns):
     """The rows and settings of the runs in some folders."""
 
     def __init__(self, folder: Path | None, patterns: Sequence[str] = ()) -> None:
@@ -91,68 +126,84 @@ class RunIndex:
         Args:
             patterns: further metric patterns.
         """
+        super().__init__(
+            folder / INDEX_FILE if folder else None, {"code": reading_code("lab/listing/*.py")}
+        )
         self.patterns = tuple(patterns)
-        self.file = folder / INDEX_FILE if folder else None
-        self.old, self.table = load_index(self.file) if self.file else ({}, NameTable())
-        self.entries: dict[str, Entry] = {}
+        lists: list[list[str]] = json.loads(self.old.get(NAME_LISTS, "[]"))
+        self.numbers = {tuple(names): number for number, names in enumerate(lists)}
+        self.places = [place_of_each(names) for names in lists]
+        self.known = {path: Entry(*json.loads(text)) for path, text in self.old.items() if path}
         self.stamps: dict[str, str] = {}
-        self.changed = False
 
     def is_unchanged(self, path: str) -> bool:
         """Whether a run is stored and its folders have not changed since."""
-        known = self.old.get(path)
-        return known is not None and known.stamp == self._stamp(path, known)
+        known = self.known.get(path)
+        if known is None:
+            return False
+        if path not in self.stamps:  # looked for once
+            self.stamps[path] = stamp_of(path, self.places[known.folders])[0]
+        return known.stamp == self.stamps[path]
 
     def rows(self, paths: list[str]) -> list[RunRow]:
         """The rows of runs: stored ones where nothing has changed."""
         found = {path: self._stored(path) for path in paths}
         to_read = [path for path, row in found.items() if row is None]
         for path, reading in zip(to_read, read_runs(to_read, self.patterns), strict=True):
-            self._put(path, reading)
-            found[path] = reading.row
+            found[path] = row = reading.row
+            if row.state != RUNNING and row.is_complete and reading.is_settled:
+                values = " ".join(map(repr, row.metrics.values()))
+                numbers = self._number(reading.folders), self._number(row.metrics)
+                self._put(path, Entry(reading.stamp, numbers[0], [*row[2:-1]], numbers[1], values))
         return [row for row in found.values() if row]
 
     def settings(self, path: str) -> dict[str, Any]:
         """The config keys of a run with their values. Raises where they are damaged."""
-        entry = self.entries.get(path)
-        stored = settings_of(entry, self.table) if entry else None
-        if stored is not None:
-            return stored
+        entry = self.known[path] if path in self.new else None
+        if entry and entry.keys >= 0:
+            return dict(zip(self.places[entry.keys], json.loads(entry.settings), strict=True))
         settings = read_settings(Path(path))
         if entry:
-            self.entries[path] = with_settings(entry, settings, self.table)
-            self.changed = True
+            values = json.dumps(list(settings.values()))
+            self._put(path, entry._replace(keys=self._number(settings), settings=values))
         return settings
 
     def save(self) -> None:
         """Write the index if a run has changed. A folder that cannot be written stays without."""
-        if self.file is None or not (self.changed or self.entries.keys() != self.old.keys()):
+        if self.new:
+            self.new[NAME_LISTS] = json.dumps([*self.numbers])
+        if self.file is None or self.new == self.old:
             return
         with suppress(OSError):
-            save_index(self.file, self.entries, self.table)
-        self.old, self.changed = dict(self.entries), False
+            remove_half_written(self.file.parent.glob(HALF_WRITTEN), re.escape(self.file.name))
+            super().save()
 
     def _stored(self, path: str) -> RunRow | None:
         """The stored row, with its state of now; None where the run must be read."""
         if not self.is_unchanged(path):
             return None
-        row = current_row(row_of(path, self.old[path], self.table))
+        entry = self.known[path]
+        metrics = StoredMetrics(self.places[entry.names], entry.values)
+        row = current_row(RunRow(path, metrics, *entry.row))
         if row.state == RUNNING:
             return None
-        self.entries[path] = self.old[path]
+        self.new[path] = self.old[path]
         return row
 
-    def _put(self, path: str, reading: Reading) -> None:
-        row, folders, stamp, is_settled = reading
-        if row.state != RUNNING and row.is_complete and is_settled:
-            self.entries[path] = entry_of(row, stamp, folders, self.table)
-            self.changed = True
+    def _put(self, path: str, entry: Entry) -> None:
+        self.known[path], self.new[path] = entry, json.dumps(entry)
 
-    def _stamp(self, path: str, known: Entry) -> str:
-        """The stamp of a stored run of now, looked for once."""
-        if path not in self.stamps:
-            self.stamps[path] = stamp_of(path, self.table.places[known.folders])[0]
-        return self.stamps[path]
+    def _number(self, names: Iterable[str]) -> int:
+        """The number of a list of names; a new one for a list that is new."""
+        number = self.numbers.setdefault(tuple(names), len(self.places))
+        if number == len(self.places):
+            self.places.append(place_of_each(names))
+        return number
+
+
+def place_of_each(names: Iterable[str]) -> dict[str, int]:
+    """The place of each name in a list."""
+    return {name: place for place, name in enumerate(names)}
 
 
 def read_runs(paths: list[str], patterns: tuple[str, ...] = ()) -> Iterable[Reading]:

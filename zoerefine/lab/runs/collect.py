@@ -12,11 +12,10 @@ from typing import Any
 from zoerefine.base.errors import UserError, damage, one_line
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.runs.cache import RunCache, as_entry, as_json, found_in
 from zoerefine.lab.runs.find import matches, runs_at
-from zoerefine.lab.runs.many import read_many
-from zoerefine.lab.runs.record import Run, read_document
+from zoerefine.lab.runs.record import Curve, Run, read_document
 from zoerefine.lab.runs.sources import Found, RunFolder, Source, TrackerSource, printable
+from zoerefine.lab.runs.stored import StoredRuns, as_json, read_many, reading_code
 from zoerefine.lab.runs.trackers.stores import find_stores, local_path
 
 REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a run's name
@@ -29,6 +28,50 @@ class Collection:
 
     runs: list[Run]
     left_out: dict[str, str] = field(default_factory=dict)
+
+
+class RunCache(StoredRuns):
+    """Runs by where they are read from, valid while the files have the same sizes and times."""
+
+    def __init__(
+        self, file: Path, metrics: Sequence[str] = (), patterns: Sequence[str] = ()
+    ) -> None:
+        """Open the cache.
+
+        Args:
+            metrics: those whose curves are kept; entries that were read for others are not used.
+            patterns: that find metrics in the output of scripts; the same holds for them.
+        """
+        key = {"code": reading_code(), "metrics": list(metrics), "patterns": list(patterns)}
+        super().__init__(file, key)
+
+    def get(self, source: Source) -> Found | None:
+        """What was read; None where a file has changed since, or cannot be read."""
+        name = str(source.path)
+        try:
+            entry = json.loads(self.old[name])
+            if entry["stamps"] != source.stamps():
+                return None
+            found = found_in(entry)
+        except (OSError, ValueError, KeyError):  # reading the source says what is wrong with it
+            return None
+        self.new[name] = self.old[name]
+        return found
+
+    def save(self) -> None:
+        """Write what was read; other runs are forgotten. An unchanged file stays as it is."""
+        if self.new != self.old or not (self.file and self.file.exists()):
+            super().save()
+
+
+def found_in(entry: dict[str, Any]) -> Found:
+    """What was read, from an entry of the cache."""
+    runs = []
+    for fields in entry["runs"]:
+        curve = Curve(**fields["curve"]) if fields["curve"] else None
+        curves = {name: Curve(**found) for name, found in fields["curves"].items()}
+        runs.append(Run(**(fields | {"curve": curve, "curves": curves})))
+    return Found(runs, entry["left_out"])
 
 
 def collect(
@@ -81,7 +124,7 @@ def read_sources(
     sources: Sequence[Source], cache: RunCache | None, metrics: Sequence[str]
 ) -> Iterator[Found | str]:
     """The runs of each source, the cache's where no file has changed; or why it cannot be read."""
-    known = [known_in(cache, source) if cache else None for source in sources]
+    known = [cache.get(source) if cache else None for source in sources]
     new = [source for source, found in zip(sources, known, strict=True) if not found]
     entries = read_many(partial(read_source, metrics=metrics), new)
     for source, found in zip(sources, known, strict=True):
@@ -91,7 +134,7 @@ def read_sources(
                 yield fault
                 continue
             if cache:
-                cache.put(source.path, entry)
+                cache.new[str(source.path)] = entry
             found = found_in(json.loads(entry))
         try:
             yield Found([source.current(run) for run in found.runs], found.left_out)
@@ -99,20 +142,11 @@ def read_sources(
             yield damage(error)
 
 
-def known_in(cache: RunCache, source: Source) -> Found | None:
-    """What the cache holds of a source; None where a file has changed, or cannot be read."""
-    try:
-        return cache.get(source.path, source.stamps)
-    except (OSError, ValueError):  # reading the source says what is wrong with it
-        return None
-
-
 def read_source(source: Source, metrics: Sequence[str]) -> tuple[str, str]:
     """What is read from a source as an entry of the cache; or why it cannot be read."""
     try:
         as_json(str(source.path))  # ValueError where UTF-8 cannot hold it
-        stamps = source.stamps()
-        return as_entry(stamps, source.read(metrics)), ""
+        return as_json({"stamps": source.stamps(), **vars(source.read(metrics))}), ""
     except Exception as error:  # whatever is in its files, the other runs are read
         return "", damage(error)
 

@@ -11,8 +11,7 @@ import pytest
 from tests.lab.runs.trackers.conftest import LOGGED, WAYS
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.lab.analysis.analyze import analyze
-from zoerefine.lab.runs.cache import RunCache
-from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.collect import RunCache, collect
 
 TRACKERS = [way for way in WAYS if way != "contract"]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zoerefine.base.errors import counted
+from zoerefine.base.errors import counted, first_few
 from zoerefine.lab.analysis.group_names import shortened
 from zoerefine.lab.analysis.groups import Measure, RunGroup, front_of_means, group_costs
 from zoerefine.lab.analysis.pictures.style import PALETTE
@@ -91,9 +91,8 @@ def facts(collection: Collection, groups: Sequence[RunGroup], measure: Measure) 
 
 def named(runs: Sequence[Run], state: bool = False) -> str:
     """The first few runs by name, and how many more there are."""
-    names = [shortened(r.name) + (f" ({r.state})" if state else "") for r in runs[:NAMED]]
-    more = [f"{len(runs) - NAMED} more"] if len(runs) > NAMED else []
-    return ", ".join(names + more)
+    names = [shortened(run.name) + (f" ({run.state})" if state else "") for run in runs]
+    return first_few(names, NAMED)
 
 
 def pseudo_label(groups: Sequence[RunGroup]) -> str:

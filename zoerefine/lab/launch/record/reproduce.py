@@ -16,6 +16,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.run_dir import RunDir
+from zoerefine.base.yaml.keys import differing
 from zoerefine.lab.launch.environment.environment import package_folders, packages
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.commands import git
@@ -142,10 +143,8 @@ def check_packages(run: RunDir) -> Iterator[Comparison]:
     path = run.path / "environment.txt"
     recorded = dict(x.split("==", 1) for x in path.read_text().split()) if path.is_file() else {}
     now = dict(x.split("==", 1) for x in packages(Path(sys.executable)))
-    for name in sorted({*recorded, *now}):
-        if recorded.get(name) != now.get(name):
-            versions = recorded.get(name, "absent"), now.get(name, "absent")
-            yield Comparison(f"package {name}", *versions, DIFFERS)
+    for name, (before, after) in sorted(differing(recorded, now).items()):
+        yield Comparison(f"package {name}", before or "absent", after or "absent", DIFFERS)
 
 
 def check_data(run: RunDir, digests_now: Callable[[], Mapping[str, str]]) -> Iterator[Comparison]:

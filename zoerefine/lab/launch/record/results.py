@@ -237,9 +237,11 @@ def compare_numbers(
     Args:
         size: the largest recorded value of the metric. A value near 0 may differ by ROUNDING of it.
     """
+    from zoerefine.lab.runs.metrics.series import same_number  # late: it needs regex
+
     if now is None:
         return Comparison(name, f"{recorded:.8g}", "absent", MISMATCH)
-    if recorded == now or (math.isnan(recorded) and math.isnan(now)):
+    if same_number(recorded, now):
         return Comparison(name, f"{recorded:.8g}", f"{now:.8g}", SAME)
     rounding = ROUNDING * (size or 1.0) if tolerance else 0.0
     close = math.isclose(recorded, now, rel_tol=tolerance, abs_tol=rounding)

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isnan
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.metrics.run_logs import RunLogs
-from zoerefine.lab.runs.metrics.series import RunMetrics
+from zoerefine.lab.runs.metrics.series import RunMetrics, same_number
 
 
 def read_metrics(run: RunDir, patterns: Sequence[str] = ()) -> RunMetrics:
@@ -101,4 +100,4 @@ class MetricFollower:
 
     def _is_known(self, step: float, value: float) -> bool:
         known = self._known.get(step)
-        return known is not None and (known == value or (isnan(known) and isnan(value)))
+        return known is not None and same_number(known, value)

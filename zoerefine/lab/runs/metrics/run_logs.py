@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from pathlib import Path, PurePosixPath
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, find_files
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
@@ -132,7 +132,7 @@ class RunLogs:
         places += [self.run.results_file.name] if self.results else []
         faults = [f"{log.place}: {fault}" for log in used for fault in log.faults.values()]
         return RunMetrics(
-            source=shown(places),
+            source=first_few(places, NAMED),
             series=series,
             final={name: one.values[-1] for name, one in series.items()} | finals | self.results,
             hyperparameters={k: v for log in used for k, v in log.hyperparameters.items()},
@@ -159,12 +159,6 @@ class RunLogs:
             return [rows, output]
         counted = [events, stores, tables, output, documents]
         return counted if any(log.points for logs in counted for log in logs) else [*counted, loose]
-
-
-def shown(places: Sequence[str]) -> str:
-    """The first few places, and how many more there are."""
-    more = [f"{len(places) - NAMED} more"] if len(places) > NAMED else []
-    return ", ".join([*places[:NAMED], *more])
 
 
 def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:

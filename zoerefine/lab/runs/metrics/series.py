@@ -115,6 +115,11 @@ def as_number(value: Any) -> float | None:
     return number if math.isfinite(number) else math.nan
 
 
+def same_number(one: float, other: float) -> bool:
+    """Whether two numbers are equal, or both NaN."""
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
 def parse_number(text: str) -> float | None:
     """A text as a float, infinite ones as NaN; None if it is not a number."""
     try:
