@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from yacs.config import CfgNode
 
     from zoerefine.base.run_dir import RunDir
-    from zoerefine.lab.runs.collect import Collection
+    from zoerefine.lab.runs.record import Collection
 
 
 def train(cfg: "CfgNode") -> "RunDir":

@@ -69,86 +69,44 @@ STATUS_KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
+class Place:
+    """The path of something in a run's folder, as an attribute of the run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: "RunDir | None", _: type) -> Path:
+        return run.path / self.name if run else Path(self.name)
+
+
 @dataclass(frozen=True)
 class RunDir:
     """A run's folder and the paths of its files."""
 
     path: Path
 
-    @property
-    def config_file(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def provenance_file(self) -> Path:
-        return self.path / "provenance.json"
-
-    @property
-    def metrics_file(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def split_file(self) -> Path:
-        """The scenes for training, validation and test."""
-        return self.path / "split.json"
-
-    @property
-    def results_file(self) -> Path:
-        return self.path / "results.json"
-
-    @property
-    def validation_picture(self) -> Path:
-        """Validation frames, refined with the best weights."""
-        return self.path / "validation.png"
-
-    @property
-    def status_file(self) -> Path:
-        return self.path / "status.json"
-
-    @property
-    def lock_file(self) -> Path:
-        """Held by the process that writes the run."""
-        return self.path / ".lock"
-
-    @property
-    def log_file(self) -> Path:
-        return self.path / "log.txt"
-
-    @property
-    def left(self) -> Path:
-        """What a launched job left in its workspace, by its paths there."""
-        return self.path / "left"
-
-    @property
-    def left_file(self) -> Path:
-        """The list of these files. Without it their collection is not complete."""
-        return self.path / "left.json"
-
-    @property
-    def weights_digest_file(self) -> Path:
-        return self.path / "weights.sha256"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tb"
-
-    @property
-    def engine(self) -> Path:
-        return self.path / ENGINE
+    config_file = Place("config.yaml")
+    provenance_file = Place("provenance.json")
+    metrics_file = Place("metrics.jsonl")
+    split_file = Place("split.json")  #: The scenes for training, validation and test.
+    results_file = Place("results.json")
+    validation_picture = Place("validation.png")  #: Frames, refined with the best weights.
+    status_file = Place("status.json")
+    lock_file = Place(".lock")  #: Held by the process that writes the run.
+    log_file = Place("log.txt")
+    left = Place("left")  #: What a launched job left in its workspace, by its paths there.
+    left_file = Place("left.json")  #: Their list. Without it their collection is not complete.
+    weights_digest_file = Place("weights.sha256")
+    checkpoints = Place("checkpoints")
+    tensorboard = Place("tb")
+    engine = Place(ENGINE)
+    report = Place("report")
 
     @property
     def bundle(self) -> Path:
         """The engine bundle that was exported last; one that does not exist if there is none."""
         bundles = [self.engine / name for name in BUNDLE_NAMES]
         return max(bundles, key=modified_ns)
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report"
 
     def create(self) -> None:
         """Create the folder; git ignores a run root (`runs/`) that is created on the way.
@@ -201,6 +159,14 @@ class RunDir:
         if not isinstance(value, dict):
             raise UserError(f"{path} is damaged: it holds {type(value).__name__}, not a mapping")
         return value
+
+    def document(self, path: Path) -> dict[str, Any]:
+        """As `read_json`; empty where there is no such file."""
+        return self.read_json(path) if os.path.lexists(path) else {}
+
+    def recorded(self) -> dict[str, Any]:
+        """`provenance.json`; empty where there is none. Raises `UserError` where it is damaged."""
+        return self.document(self.provenance_file)
 
     def weights_digests(self) -> list[str]:
         """The digest of the best weights; none before they are written, two during a change.

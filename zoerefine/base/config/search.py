@@ -22,7 +22,7 @@ from zoerefine.base.config.value_types import (
     WrongValue,
     shown,
 )
-from zoerefine.base.yaml.keys import flatten
+from zoerefine.base.yaml.keys import flatten, has_key, value_at
 
 OTHER_DATA = "trials of other data cannot be compared: begin a study for each"
 # Groups of keys that are the same for all trials of a study, and why.
@@ -76,11 +76,10 @@ class TreeKeys:
     tree: Mapping[str, Any]
 
     def is_group(self, key: str) -> bool:
-        return isinstance(self._node(key), Mapping)
+        return has_key(self.tree, key) and isinstance(value_at(self.tree, key), Mapping)
 
     def type_of(self, key: str) -> ValueType | None:
-        node = self._node(key)
-        return None if node is self else PlainData(node)
+        return PlainData(value_at(self.tree, key)) if has_key(self.tree, key) else None
 
     def unknown(self, key: str) -> str:
         known = list(flatten(self.tree))
@@ -88,15 +87,6 @@ class TreeKeys:
         close = same_word or difflib.get_close_matches(key, known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)[:200]}"
         return f"the config has no key {key}; {hint}"
-
-    def _node(self, key: str) -> Any:
-        """What is at a key; this object itself where there is nothing."""
-        node: Any = self.tree
-        for word in key.split("."):
-            if not isinstance(node, Mapping) or word not in node:
-                return self
-            node = node[word]
-        return node
 
 
 @dataclass(frozen=True)

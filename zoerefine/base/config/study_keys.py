@@ -6,7 +6,7 @@ from typing import Any
 
 from zoerefine.base.config.collection_types import ListOf, MappingOf
 from zoerefine.base.config.declare import LONGEST_S, MOST_EPOCHS, KeyGroup, key
-from zoerefine.base.config.value_types import Integer, Number, OneOf, Text
+from zoerefine.base.config.value_types import Check, Integer, Number, OneOf, Text
 from zoerefine.base.registries import OBJECTIVES, PRUNERS, SAMPLERS
 from zoerefine.base.secrets import storage_fault
 
@@ -94,19 +94,9 @@ MEMORY = re.compile(r"[1-9]\d{0,11}[KMGT]?", re.ASCII)
 TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,5}))?(?::(\d{1,5}))?", re.ASCII)
 
 
-def partition_fault(text: str) -> str:
-    """Why a text names no partition; empty where it can."""
-    return "" if not text or PARTITION.fullmatch(text) else "write gpu, or gpu,long"
-
-
-def memory_fault(text: str) -> str:
-    """Why a text is no amount of memory; empty where it is."""
-    return "" if not text or MEMORY.fullmatch(text) else "write it as 32G"
-
-
-def time_fault(text: str) -> str:
-    """Why a text is no time limit; empty where it is."""
-    return "" if not text or TIME.fullmatch(text) else "write 90, 12:00:00 or 2-00"
+def empty_or(form: re.Pattern[str], otherwise: str) -> Check:
+    """The check of a text that may be empty; `otherwise` says how it is written."""
+    return lambda text: "" if not text or form.fullmatch(text) else otherwise
 
 
 @dataclass
@@ -118,13 +108,18 @@ class ClusterKeys(KeyGroup):
     )
     CPUS: int = key(Integer(1, 4096), 1, "CPU cores")
     NODES: int = key(Integer(1, 1024), 1, "nodes of a job that torchrun starts (`run`)")
-    MEMORY: str = key(Text("a size such as 32G", memory_fault), "", "slurm: memory")
+    MEMORY: str = key(
+        Text("a size such as 32G", empty_or(MEMORY, "write it as 32G")), "", "slurm: memory"
+    )
     PARTITION: str = key(
-        Text("the name of a partition", partition_fault), "",
+        Text("the name of a partition", empty_or(PARTITION, "write gpu, or gpu,long")), "",
         "slurm: the partition, or several: gpu,long",
     )  # fmt: skip
     TIME: str = key(
-        Text("minutes, or a time such as 12:00:00 or 2-00 (days-hours)", time_fault), "",
+        Text(
+            "minutes, or a time such as 12:00:00 or 2-00 (days-hours)",
+            empty_or(TIME, "write 90, 12:00:00 or 2-00"),
+        ), "",
         "slurm: the time limit; a job that reaches it saves a checkpoint and is queued again",
     )  # fmt: skip
     GRACE_S: int = key(

@@ -46,6 +46,15 @@ def texts_in(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:
 Tree = TypeVar("Tree", bound=Mapping[str, Any])
 
 
+def has_key(tree: Any, key: str) -> bool:
+    """Whether a key leads through mappings to a value."""
+    for word in key.split("."):
+        if not (isinstance(tree, Mapping) and word in tree):
+            return False
+        tree = tree[word]
+    return True
+
+
 def value_at(tree: Mapping[str, Any], key: str) -> Any:
     """A tree's value by its key; None where there is none or a list is too short."""
     node: Any = tree

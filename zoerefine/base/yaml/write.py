@@ -19,7 +19,7 @@ import yaml
 from yaml import events
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.keys import flatten, nested
+from zoerefine.base.yaml.keys import flatten, has_key, nested
 from zoerefine.base.yaml.read import YamlError, load_yaml, parse_mapping, plain_value
 
 
@@ -120,17 +120,14 @@ def read_value(text: str) -> Any:
 
 def check_key(path: Path, tree: dict[Any, Any], key: str) -> None:
     """Raises `UserError`, with the nearest name, where a config does not have a key."""
-    node: Any = tree
-    for part in key.split("."):
-        if not (isinstance(node, dict) and part in node):
-            known = [str(name) for name in flatten(tree)]
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known[:12])}"
-            raise UserError(
-                f"config {path} has no key {key}, and the job gets no KEY VALUE words; {hint} "
-                f"(+{key} adds a key)"
-            )
-        node = node[part]
+    if not has_key(tree, key):
+        known = [str(name) for name in flatten(tree)]
+        close = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known[:12])}"
+        raise UserError(
+            f"config {path} has no key {key}, and the job gets no KEY VALUE words; {hint} "
+            f"(+{key} adds a key)"
+        )
 
 
 def with_value(path: Path, tree: dict[Any, Any], keys: Sequence[str], value: Any) -> dict[Any, Any]:

@@ -73,7 +73,7 @@ def refuse_another_configuration(run: RunDir, cfg: Config) -> None:
     if not run.config_file.exists():
         return
     there, here = to_dict(load_config(run.config_file)), identified(cfg)
-    facts = run.read_json(run.provenance_file) if run.provenance_file.exists() else {}
+    facts = run.recorded()
     for group, name, fact in WEIGHT_KEYS:
         if there[group][name]:  # a folder without its digest was killed before it had one
             there[group][name] = facts.get(fact, {}).get("sha256", here[group][name])

@@ -85,7 +85,7 @@ def train(
     if is_writer():
         write_or_check_split(split, run.split_file)
     check_measured(cache, split)
-    facts = run.read_json(run.provenance_file) if run.provenance_file.exists() else {}
+    facts = run.recorded()
     bound = binding(cfg, cache, facts)
     with explained_failures(), BackgroundVerification(cache) as verification:
         trainer = Trainer(cfg, cache, split)

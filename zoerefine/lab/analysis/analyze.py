@@ -12,21 +12,15 @@ from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import draw_overview
 from zoerefine.lab.analysis.pictures.settings import draw_settings
+from zoerefine.lab.analysis.report import tables
 from zoerefine.lab.analysis.report.paper_tables import write_tables
 from zoerefine.lab.analysis.report.report import write_report
-from zoerefine.lab.analysis.report.tables import (
-    difference_rows,
-    group_rows,
-    run_rows,
-    scene_rows,
-    write_csv,
-)
 from zoerefine.lab.analysis.statistics.comparisons import compare_groups
 from zoerefine.lab.analysis.statistics.importance import importances
-from zoerefine.lab.runs.collect import Collection, RunCache, collect
+from zoerefine.lab.runs.collect import RunCache, collect
 from zoerefine.lab.runs.filter import parse_filter
 from zoerefine.lab.runs.metrics import read_metrics
-from zoerefine.lab.runs.record import Run
+from zoerefine.lab.runs.record import Collection, Run
 
 WRITTEN = r"\w+\.(png|svg|pdf|csv|tex|md|html|json)"  # names of files
 LISTED = 30  # metrics in a message
@@ -194,15 +188,15 @@ def write_analysis(collection: Collection, measure: Measure, view: View, out: Pa
     if draw_settings(collection.runs, measure, shares, out / "settings.png"):
         paths.append(out / "settings.png")
     for name, (header, rows) in {
-        "runs.csv": run_rows(collection, groups),
-        "groups.csv": group_rows(groups, measure),
-        "scenes.csv": scene_rows(groups, measure),
-        "differences.csv": difference_rows(differences),
+        "runs.csv": tables.run_rows(collection, groups),
+        "groups.csv": tables.group_rows(groups, measure),
+        "scenes.csv": tables.scene_rows(groups, measure),
+        "differences.csv": tables.difference_rows(differences),
     }.items():
         if name == "scenes.csv" and measure.metric:
             (out / name).unlink(missing_ok=True)
             continue
-        write_csv(out / name, header, rows)
+        tables.write_csv(out / name, header, rows)
         paths.append(out / name)
     paths += write_tables(groups, differences, measure, baseline, out)
     paths += write_report(collection, groups, differences, measure, shares, out)

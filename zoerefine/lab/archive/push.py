@@ -12,7 +12,6 @@ import stat
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from zoerefine.base.errors import UserError, visible
 from zoerefine.base.files.atomic import digest_file
@@ -215,12 +214,7 @@ def is_study(run: RunDir) -> bool:
     """Whether a run is a study. Raises `UserError` where its provenance is damaged."""
     if any((run.path / name).exists() for name in STUDY_FILES):
         return True
-    return "study_id" in recorded_facts(run)
-
-
-def recorded_facts(run: RunDir) -> dict[str, Any]:
-    """A run's provenance; empty where it has none. Raises `UserError` where it is damaged."""
-    return run.read_json(run.provenance_file) if run.provenance_file.exists() else {}
+    return "study_id" in run.recorded()
 
 
 def archive_name(folder: Path) -> str:
@@ -244,7 +238,7 @@ def describe(run: RunDir) -> Manifest:
         files, left_out = describe_files(run.path)
     except FileNotFoundError as error:
         raise changed(error.filename) from None
-    recorded = recorded_facts(run)
+    recorded = run.recorded()
     identity = {key: str(recorded[key]) for key in IDENTITY if recorded.get(key)}
     state = run.status().state
     made = Manifest(archive_name(run.path), state, identity, tuple(files), tuple(left_out))

@@ -21,7 +21,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import find_secret_in_config
-from zoerefine.base.yaml.keys import merged, texts_in
+from zoerefine.base.yaml.keys import has_key, merged, texts_in
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.base.yaml.write import NEW_KEY, merge_overrides
 from zoerefine.lab.launch.git.commands import GitError, git_bytes
@@ -64,8 +64,7 @@ class Included:
         own = read_tree(path.name, data)
         words = list(overrides)
         for place, key in enumerate(overrides[::2]):
-            keys = key.split(".")
-            if not has(own, keys) and (self.tree is None or has(self.tree, keys)):
+            if not has_key(own, key) and (self.tree is None or has_key(self.tree, key)):
                 words[2 * place] = NEW_KEY + key.removeprefix(NEW_KEY)
         return merge_overrides(path, data, words)
 
@@ -73,15 +72,6 @@ class Included:
         """Write what `read_included` reads; nothing for a config that includes nothing."""
         if self.place:
             write_json(folder / FILE, asdict(self))
-
-
-def has(tree: Any, keys: Sequence[str]) -> bool:
-    """Whether a tree has a key."""
-    for word in keys:
-        if not (isinstance(tree, Mapping) and word in tree):
-            return False
-        tree = tree[word]
-    return True
 
 
 def read_included(folder: Path) -> Included:

@@ -266,9 +266,7 @@ def link_latest(run: RunDir) -> None:
 
 def refuse_another_job(plan: LaunchPlan, run: RunDir) -> None:
     """Raises `UserError` where the folder holds the run of another job."""
-    if not run.provenance_file.exists():
-        return
-    recorded = run.read_json(run.provenance_file).get("identity")
+    recorded = run.recorded().get("identity")
     if recorded is not None and recorded != plan.identity:
         raise UserError(
             f"{run.path} belongs to another job: its commit, config or words differ; remove that "

@@ -224,10 +224,10 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """What `--where` compares: the config keys of a run, as `zoerefine analyze` reads them."""
     from zoerefine.base.identity import compared_settings
     from zoerefine.lab.runs.read import is_foreign, read_run
-    from zoerefine.lab.runs.record import read_document, read_tree
+    from zoerefine.lab.runs.record import read_tree
 
     run = RunDir(folder)
-    if is_foreign(run, read_document(run, run.provenance_file)):
+    if is_foreign(run, run.recorded()):
         return read_run(folder).settings
     return compared_settings(read_tree(run.config_file))
 

@@ -12,7 +12,7 @@ from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm
 from zoerefine.lab.listing.row import DAMAGED, RUNNING, RunRow
 from zoerefine.lab.runs.find import named_paths, runs_at, study_of
-from zoerefine.lab.runs.record import read_document, read_tree
+from zoerefine.lab.runs.record import read_tree
 
 LATEST = "latest"  # our link to the run of a name that was started last
 # The keys of a config that name weights to start from, with their fact in provenance.json.
@@ -100,7 +100,7 @@ def weights_of(user: Path) -> set[str]:
     """
     os.listdir(user)
     run = RunDir(user)
-    facts = read_document(run, run.provenance_file)
+    facts = run.recorded()
     found = [facts[fact] for *_, fact in WEIGHTS if isinstance(facts.get(fact), dict)]
     if run.config_file.exists():
         require_file(run.config_file)

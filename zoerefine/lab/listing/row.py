@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,14 +41,14 @@ class RunRow(NamedTuple):
     metrics: Mapping[str, float]
     state: str
     reason: str
-    started: float
-    ended: float
-    bytes: int
-    commit: str
-    seed: int | None
-    tags: list[str]
-    note: str
-    archived: bool
+    started: float = 0
+    ended: float = 0
+    bytes: int = 0
+    commit: str = ""
+    seed: int | None = None
+    tags: Sequence[str] = ()
+    note: str = ""
+    archived: bool = False
     is_complete: bool = True
 
     @property
@@ -84,60 +83,38 @@ def parts_of(path: str) -> list[str]:
 
 
 def read_row(path: str, patterns: Sequence[str] = ()) -> RunRow:
-    """Read a run. A damaged one gets the state DAMAGED."""
-    try:
-        row = read_sound_row(Path(path), patterns)
-    except Exception as error:  # whatever is in its files, the other runs are listed
-        row = damaged_row(Path(path), damage(error))
-    return row._replace(bytes=bytes_on_disk(path))
-
-
-def damaged_row(folder: Path, reason: str) -> RunRow:
-    """The row of a damaged run, with its labels where these can be read."""
+    """Read a run. A damaged one gets the state DAMAGED, and its labels where they can be read."""
     labels = Labels()
-    with suppress(UserError, OSError):
-        labels = read_labels(folder)
+    try:
+        labels = read_labels(Path(path))
+        facts = read_facts(RunDir(Path(path)), patterns)
+    except Exception as error:  # whatever is in its files, the other runs are listed
+        facts = {"metrics": {}, "state": DAMAGED, "reason": damage(error), "is_complete": False}
     return RunRow(
-        path=str(folder),
-        metrics={},
-        state=DAMAGED,
-        reason=reason,
-        started=0,
-        ended=0,
-        bytes=0,
-        commit="",
-        seed=None,
+        path=path,
+        bytes=bytes_on_disk(path),
         tags=list(labels.tags),
         note=labels.note,
         archived=labels.archived,
-        is_complete=False,
+        **facts,
     )
 
 
-def read_sound_row(folder: Path, patterns: Sequence[str] = ()) -> RunRow:
-    """Read a run, without its size. Raises where a document is damaged."""
-    from zoerefine.lab.runs.record import read_document
-
-    run = RunDir(folder)
-    recorded = read_document(run, run.provenance_file)
-    status, labels = run.status(), read_labels(folder)
+def read_facts(run: RunDir, patterns: Sequence[str]) -> dict[str, Any]:
+    """The row of a run without labels and size. Raises where a document is damaged."""
+    recorded, status = run.recorded(), run.status()
     metrics, is_complete = final_metrics(run, recorded, status.state, patterns)
     seed = seed_of(recorded)
-    return RunRow(
-        path=str(folder),
-        metrics=metrics,
-        state=status.state,
-        reason=status.reason,
-        started=status.started,
-        ended=status.ended,
-        bytes=0,
-        commit=str(recorded.get("commit") or ""),
-        seed=seed if isinstance(seed, int) else None,
-        tags=list(labels.tags),
-        note=labels.note,
-        archived=labels.archived,
-        is_complete=is_complete,
-    )
+    return {
+        "metrics": metrics,
+        "state": status.state,
+        "reason": status.reason,
+        "started": status.started,
+        "ended": status.ended,
+        "commit": str(recorded.get("commit") or ""),
+        "seed": seed if isinstance(seed, int) else None,
+        "is_complete": is_complete,
+    }
 
 
 def final_metrics(
@@ -171,9 +148,8 @@ def split_metrics(run: RunDir) -> dict[str, Any]:
     Raises `UserError` where something is not a mapping that should be one.
     """
     from zoerefine.base.yaml.keys import flatten
-    from zoerefine.lab.runs.record import read_document
 
-    results = read_document(run, run.results_file)
+    results = run.document(run.results_file)
     found: dict[str, Any] = {}
     for split in ("val", "test"):
         metrics = results.get(split, {})

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,21 +12,13 @@ from zoerefine.base.errors import UserError, damage, one_line
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.find import matches, runs_at
-from zoerefine.lab.runs.record import Curve, Run, read_document
-from zoerefine.lab.runs.sources import Found, RunFolder, Source, TrackerSource, printable
+from zoerefine.lab.runs.record import Collection, Curve, Run
+from zoerefine.lab.runs.sources import RunFolder, Source, TrackerSource, printable
 from zoerefine.lab.runs.stored import StoredRuns, as_json, read_many, reading_code
 from zoerefine.lab.runs.trackers.stores import find_stores, local_path
 
 REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a run's name
 FILTERED = "does not match --where"  # why a run was left out
-
-
-@dataclass(frozen=True)
-class Collection:
-    """Runs, and the paths that were left out with the reason."""
-
-    runs: list[Run]
-    left_out: dict[str, str] = field(default_factory=dict)
 
 
 class RunCache(StoredRuns):
@@ -45,7 +36,7 @@ class RunCache(StoredRuns):
         key = {"code": reading_code(), "metrics": list(metrics), "patterns": list(patterns)}
         super().__init__(file, key)
 
-    def get(self, source: Source) -> Found | None:
+    def get(self, source: Source) -> Collection | None:
         """What was read; None where a file has changed since, or cannot be read."""
         name = str(source.path)
         try:
@@ -64,14 +55,14 @@ class RunCache(StoredRuns):
             super().save()
 
 
-def found_in(entry: dict[str, Any]) -> Found:
+def found_in(entry: dict[str, Any]) -> Collection:
     """What was read, from an entry of the cache."""
     runs = []
     for fields in entry["runs"]:
         curve = Curve(**fields["curve"]) if fields["curve"] else None
         curves = {name: Curve(**found) for name, found in fields["curves"].items()}
         runs.append(Run(**(fields | {"curve": curve, "curves": curves})))
-    return Found(runs, entry["left_out"])
+    return Collection(runs, entry["left_out"])
 
 
 def collect(
@@ -122,7 +113,7 @@ def collect(
 
 def read_sources(
     sources: Sequence[Source], cache: RunCache | None, metrics: Sequence[str]
-) -> Iterator[Found | str]:
+) -> Iterator[Collection | str]:
     """The runs of each source, the cache's where no file has changed; or why it cannot be read."""
     known = [cache.get(source) if cache else None for source in sources]
     new = [source for source, found in zip(sources, known, strict=True) if not found]
@@ -137,7 +128,7 @@ def read_sources(
                 cache.new[str(source.path)] = entry
             found = found_in(json.loads(entry))
         try:
-            yield Found([source.current(run) for run in found.runs], found.left_out)
+            yield Collection([source.current(run) for run in found.runs], found.left_out)
         except (UserError, OSError) as error:
             yield damage(error)
 
@@ -251,6 +242,5 @@ def known_trials(runs: Sequence[Run]) -> dict[str, int]:
     found: dict[str, int] = {}
     for study in dict.fromkeys(trial.parent.parent for trial in trials):
         with suppress(UserError):  # damaged
-            run = RunDir(study)
-            found[str(study)] = read_document(run, run.provenance_file).get("known_trials", 0)
+            found[str(study)] = RunDir(study).recorded().get("known_trials", 0)
     return {study: count for study, count in found.items() if count}

@@ -24,7 +24,6 @@ from zoerefine.lab.runs.record import (
     Curve,
     Run,
     finite_number,
-    read_document,
     read_own_run,
     read_tree,
 )
@@ -161,7 +160,7 @@ def read_run(folder: Path, names: Sequence[str] = (), patterns: Sequence[str] = 
         UserError, OSError: a document is damaged.
     """
     run = RunDir(folder)
-    recorded = read_document(run, run.provenance_file)
+    recorded = run.recorded()
     if is_foreign(run, recorded):
         return read_foreign_run(run, recorded, names, patterns)
     own = read_own_run(run, recorded)

@@ -21,11 +21,6 @@ from zoerefine.base.yaml.keys import flatten
 from zoerefine.base.yaml.read import parse_yaml
 
 
-def read_document(run: RunDir, path: Path) -> dict[str, Any]:
-    """A JSON object of the run; empty where the file does not exist."""
-    return run.read_json(path) if os.path.lexists(path) else {}
-
-
 def read_tree(path: Path) -> dict[str, Any]:
     """The config of a run, with values as JSON can hold them.
 
@@ -134,6 +129,14 @@ class Run:
         return finite_number(self.engine.get("latency_ms"))
 
 
+@dataclass(frozen=True)
+class Collection:
+    """Runs, and the paths that were left out with the reason."""
+
+    runs: list[Run]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
 def finite_number(value: Any) -> float | None:
     """`value` as a float; None if it is not a number, not finite, or beyond `LARGEST`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -174,7 +177,7 @@ def read_results(run: RunDir) -> dict[str, Any]:
     Raises `UserError` where something is not a mapping that should be one.
     """
     path = run.results_file
-    document = read_document(run, path)
+    document = run.document(path)
     if document.get("schema", SCHEMA) != SCHEMA:
         raise UserError(f"{path} has schema {document['schema']}, this version reads {SCHEMA}")
     if not document:

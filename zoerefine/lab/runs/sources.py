@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from zoerefine.base.run_dir import BUNDLE_NAMES, ENGINE, RunDir
 from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
 from zoerefine.lab.runs.metrics.find_files import files_with_stats
 from zoerefine.lab.runs.read import MOST_METRICS, read_curves, read_run
-from zoerefine.lab.runs.record import Run
+from zoerefine.lab.runs.record import Collection, Run
 from zoerefine.lab.runs.trackers.stores import TrackerStore
 from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
 
@@ -72,14 +72,6 @@ READ_FILES = (CONFIG, METRICS, "results.json", "provenance.json", "status.json")
 
 
 @dataclass(frozen=True)
-class Found:
-    """The runs of a source, and the paths that were left out with the reason."""
-
-    runs: list[Run]
-    left_out: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class RunFolder:
     """One run directory; further metric patterns are searched in its output."""
 
@@ -90,9 +82,9 @@ class RunFolder:
         """Name, size and time of the files that the run is read from."""
         return file_stamps(self.path)
 
-    def read(self, names: Sequence[str]) -> Found:
+    def read(self, names: Sequence[str]) -> Collection:
         """The run, with the curves of some metrics."""
-        return Found([read_run(self.path, names, self.patterns)])
+        return Collection([read_run(self.path, names, self.patterns)])
 
     def current(self, run: Run) -> Run:
         """The run with its state of now: a kill changes no file."""
@@ -119,7 +111,7 @@ class TrackerSource:
         """Name, size and time of the store's files."""
         return self.store.stamps()
 
-    def read(self, names: Sequence[str]) -> Found:
+    def read(self, names: Sequence[str]) -> Collection:
         """Its runs, with the curves of some metrics."""
         stored = self.store.read(names)
         runs, left_out = [], dict(stored.left_out)
@@ -128,7 +120,7 @@ class TrackerSource:
                 runs.append(as_run(found, names))
             except ValueError as error:
                 left_out[one_line(found.path)] = damage(error)
-        return Found(runs, left_out)
+        return Collection(runs, left_out)
 
     def current(self, run: Run) -> Run:
         """The run: its state is in the store."""

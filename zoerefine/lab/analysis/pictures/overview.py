@@ -33,7 +33,7 @@ from zoerefine.lab.analysis.pictures.style import (
 )
 from zoerefine.lab.analysis.report.paper_tables import latex_figure
 from zoerefine.lab.analysis.statistics.seeds import mean_interval
-from zoerefine.lab.runs.collect import Collection
+from zoerefine.lab.runs.record import Collection
 
 FORMATS = ("png", "pdf", "svg")
 SHOWN_GROUPS = len(PALETTE)  # colours that can be distinguished; the tables list all groups

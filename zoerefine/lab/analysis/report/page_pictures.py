@@ -17,8 +17,7 @@ from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.captions import pseudo_label
 from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.style import NO_DATES, PALETTE, Layout, style
-from zoerefine.lab.runs.collect import Collection
-from zoerefine.lab.runs.record import Run
+from zoerefine.lab.runs.record import Collection, Run
 
 OTHER_GROUP = ("#6b6b6b", "#9a9a9a")  # of groups beyond the palette: light, dark
 # The panels beside each other, and below each other for a phone.

@@ -24,16 +24,11 @@ MARKDOWN = {letter: f"\\{letter}" for letter in r"\`*_{}[]()#+-.!|~<>&$"}
 
 @dataclass(frozen=True)
 class Table:
-    """A table as texts.
-
-    Attributes:
-        best: the row of the best group.
-    """
+    """A table as texts; the best group comes first."""
 
     header: list[str]
     rows: list[list[str]]
     caption: str
-    best: int = 0
 
 
 def write_tables(
@@ -127,7 +122,7 @@ def as_latex(table: Table) -> str:
     """A `table` environment for the package booktabs."""
     rows = [[escaped(cell, LATEX, as_ascii) for cell in row] for row in table.rows]
     if rows:
-        rows[table.best][2] = rf"\textbf{{{rows[table.best][2]}}}"
+        rows[0][2] = rf"\textbf{{{rows[0][2]}}}"
     header = " & ".join(escaped(name, LATEX, as_ascii) for name in table.header)
     lines = [
         r"% Needs \usepackage{booktabs} and \usepackage{textcomp}.",
@@ -164,7 +159,7 @@ def as_markdown(table: Table) -> str:
     """A table as GitHub shows it."""
     rows = [[escaped(cell, MARKDOWN, str) for cell in row] for row in table.rows]
     if rows:
-        rows[table.best][2] = f"**{rows[table.best][2]}**"
+        rows[0][2] = f"**{rows[0][2]}**"
     lines = [table.header, ["---", *["---:"] * (len(table.header) - 1)], *rows]
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"{body}\n\n{escaped(table.caption, MARKDOWN, str)}\n"

@@ -11,41 +11,10 @@ from zoerefine.base.files.atomic import write_text
 from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.captions import facts, legend, pseudo_label
 from zoerefine.lab.analysis.pictures.style import PALETTE
-from zoerefine.lab.analysis.report.page_pictures import (
-    choose_examples,
-    color_rules,
-    draw_graph,
-    frame_data,
-    graph_text,
-    group_color,
-)
-from zoerefine.lab.analysis.report.sections import (
-    as_table,
-    commands,
-    curve_data,
-    favour,
-    reordered,
-    runs_caption,
-    runs_shown_first,
-    runs_table,
-    score_column,
-    setting_data,
-    settings_note,
-    shown_curves,
-)
-from zoerefine.lab.analysis.report.tables import (
-    curve_rows,
-    difference_rows,
-    frame_rows,
-    group_rows,
-    importance_rows,
-    scene_rows,
-    summarize,
-    write_csv,
-)
+from zoerefine.lab.analysis.report import page_pictures, sections, tables
 from zoerefine.lab.analysis.statistics.comparisons import Difference
 from zoerefine.lab.analysis.statistics.importance import Share
-from zoerefine.lab.runs.collect import Collection
+from zoerefine.lab.runs.record import Collection
 
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = ("tables.js", "charts.js", "frames.js", "page.js")
@@ -69,58 +38,59 @@ def write_report(
     Args:
         shares: the importances of the runs.
     """
-    curves, examples = shown_curves(groups, measure), choose_examples(groups, measure)
-    tables = {
-        "curves.csv": curve_rows(curves),
-        "frames.csv": frame_rows(examples.frames),
-        "importances.csv": importance_rows(shares),
+    curves = sections.shown_curves(groups, measure)
+    examples = page_pictures.choose_examples(groups, measure)
+    written = {
+        "curves.csv": tables.curve_rows(curves),
+        "frames.csv": tables.frame_rows(examples.frames),
+        "importances.csv": tables.importance_rows(shares),
     }
     paths = []
-    for name, (header, rows) in tables.items():
+    for name, (header, rows) in written.items():
         if rows:
-            write_csv(out / name, header, rows)
+            tables.write_csv(out / name, header, rows)
             paths.append(out / name)
         else:  # of an earlier analysis
             (out / name).unlink(missing_ok=True)
-    colors = {group.label: group_color(number) for number, group in enumerate(groups)}
-    scenes = scene_rows(groups, measure)
-    runs = runs_table(collection, groups, measure)
+    colors = {group.label: page_pictures.group_color(number) for number, group in enumerate(groups)}
+    scenes = tables.scene_rows(groups, measure)
+    runs = sections.runs_table(collection, groups, measure)
     curves_of = measure.label if measure.metric else "Validation AbsRel"
     total = len(collection.runs) + len(collection.left_out)
     data = {
-        "summary": summarize(collection, groups, differences, measure),
+        "summary": tables.summarize(collection, groups, differences, measure),
         "legend": " ".join(legend(groups, measure)),
         "facts": " ".join(facts(collection, groups, measure)),
-        "graph": draw_graph(collection, groups, measure),
-        "graph_text": graph_text(measure, curves_of),
+        "graph": page_pictures.draw_graph(collection, groups, measure),
+        "graph_text": page_pictures.graph_text(measure, curves_of),
         "measure": measure.label,
         "curves_of": curves_of,
         "step": "step" if measure.metric else "epoch",
         "foreign": all(run.is_foreign for run in collection.runs),
-        "favour": favour(measure),
+        "favour": sections.favour(measure),
         "colors": colors,
         "other_color": "other",
-        "curves": curve_data(curves, colors),
+        "curves": sections.curve_data(curves, colors),
         "pseudo_label": pseudo_label(groups),
-        **frame_data(examples),
-        **setting_data(groups, measure, shares, colors),
-        "settings_note": settings_note(shares, len(collection.runs), measure),
-        "groups": as_table(group_rows(groups, measure), always=["mean"]),
-        "scenes": as_table(scenes, scenes[0][: 2 + len(PALETTE)], always=scenes[0]),
-        "runs": as_table(
+        **page_pictures.frame_data(examples),
+        **sections.setting_data(groups, measure, shares, colors),
+        "settings_note": sections.settings_note(shares, len(collection.runs), measure),
+        "groups": sections.as_table(tables.group_rows(groups, measure), always=["mean"]),
+        "scenes": sections.as_table(scenes, scenes[0][: 2 + len(PALETTE)], always=scenes[0]),
+        "runs": sections.as_table(
             runs,
-            runs_shown_first(collection, measure),
+            sections.runs_shown_first(collection, measure),
             len(collection.runs),
-            [score_column(measure)],
+            [sections.score_column(measure)],
         ),
-        "runs_caption": runs_caption(total),
-        "differences": as_table(
-            reordered(difference_rows(differences), ["first", "second", "verdict"]),
+        "runs_caption": sections.runs_caption(total),
+        "differences": sections.as_table(
+            sections.reordered(tables.difference_rows(differences), ["first", "second", "verdict"]),
             COMPARISON,
             always=["verdict"],
         ),
-        "not_written": [name for name, (_, rows) in tables.items() if not rows],
-        "commands": commands([run.path for run in collection.runs]),
+        "not_written": [name for name, (_, rows) in written.items() if not rows],
+        "commands": sections.commands([run.path for run in collection.runs]),
     }
     write_text(out / "report.html", page_text(data))
     return [*paths, out / "report.html"]
@@ -131,7 +101,7 @@ def page_text(data: Mapping[str, Any]) -> str:
     read = {path.name: path.read_text(encoding="utf-8") for path in PAGE.iterdir()}
     page = read["page.html"]
     for mark, text in (
-        ("/*COLORS*/", color_rules()),
+        ("/*COLORS*/", page_pictures.color_rules()),
         ("/*CSS*/", read["page.css"]),
         ("/*JS*/", "\n".join(['"use strict";', *(read[name] for name in SCRIPTS)])),
         ("/*DATA*/", as_json(data)),

@@ -14,18 +14,10 @@ from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.settings import SHOWN_SETTINGS, columns_by_score, share_of
 from zoerefine.lab.analysis.pictures.style import is_wide
 from zoerefine.lab.analysis.report.tables import RunCurve, run_rows
-from zoerefine.lab.analysis.statistics.importance import (
-    ENOUGH_FOR_IMPORTANCE,
-    ENOUGH_TO_BE_SURE,
-    Share,
-    compared_keys,
-    numbers,
-    scored_runs,
-)
-from zoerefine.lab.runs.collect import Collection
+from zoerefine.lab.analysis.statistics import importance
 from zoerefine.lab.runs.find import RUN_FILES, study_of
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES
-from zoerefine.lab.runs.record import Curve, differing_keys
+from zoerefine.lab.runs.record import Collection, Curve, differing_keys
 
 CURVES_SHOWN = 200
 POINTS_SHOWN = 250  # of a curve
@@ -154,7 +146,7 @@ def curve_data(curves: Sequence[RunCurve], colors: Mapping[str, str]) -> list[di
 def setting_data(
     groups: Sequence[RunGroup],
     measure: Measure,
-    shares: Mapping[str, Share],
+    shares: Mapping[str, importance.Share],
     colors: Mapping[str, str],
 ) -> dict[str, list[dict[str, Any]]]:
     """The settings that differ, the most important first, and the runs' scores.
@@ -162,16 +154,16 @@ def setting_data(
     A setting has numbers, or the names of its values and for each run the index of one.
     """
     runs = [run for group in groups for run in group.runs]
-    keys = sorted(compared_keys(runs, measure), key=lambda key: -share_of(shares, key))
+    keys = sorted(importance.compared_keys(runs, measure), key=lambda key: -share_of(shares, key))
     labels = {run.path: group.label for group in groups for run in group.runs}
-    scored = scored_runs(runs, measure)[:POINTS_OF_SETTINGS]
+    scored = importance.scored_runs(runs, measure)[:POINTS_OF_SETTINGS]
     scores = [measure.score(run) or 0.0 for run in scored]
     settings = []
     for key in keys[:SHOWN_SETTINGS]:
         values = [setting_of(run, key) for run in scored]
         share = str(shares[key]) if key in shares else ""
         one: dict[str, Any] = {"key": shortened(key, 60), "share": share}
-        found = numbers(values)
+        found = importance.numbers(values)
         if found is not None:
             one |= {"values": found, "log": is_wide(found)}
         else:
@@ -186,12 +178,12 @@ def setting_data(
     return {"settings": settings if len(scored) > 1 else [], "scores": points}
 
 
-def settings_note(shares: Mapping[str, Share], runs: int, measure: Measure) -> str:
+def settings_note(shares: Mapping[str, importance.Share], runs: int, measure: Measure) -> str:
     """What the importances beside the settings are."""
     if not shares:
         return (
-            f"No importances: fewer than {ENOUGH_FOR_IMPORTANCE} runs with a final metric, or no "
-            "setting differs."
+            f"No importances: fewer than {importance.ENOUGH_FOR_IMPORTANCE} runs with a final "
+            "metric, or no setting differs."
         )
     parts = [
         f"Importance for {measure.label}: how much a setting decides whether a run is in the "
@@ -199,7 +191,7 @@ def settings_note(shares: Mapping[str, Share], runs: int, measure: Measure) -> s
     ]
     if any(share.low is not None for share in shares.values()):
         parts.append("In brackets: the range of 80% of random halves of the runs.")
-    if runs < ENOUGH_TO_BE_SURE:
+    if runs < importance.ENOUGH_TO_BE_SURE:
         parts.append(f"A rough estimate: only {runs} runs.")
     if runs > POINTS_OF_SETTINGS:
         parts.append(f"Points: the runs of the best groups, {POINTS_OF_SETTINGS} of {runs}.")

@@ -21,9 +21,8 @@ from zoerefine.lab.analysis.statistics.comparisons import (
 )
 from zoerefine.lab.analysis.statistics.importance import Share
 from zoerefine.lab.analysis.statistics.seeds import ENOUGH_RUNS, ESTIMATOR
-from zoerefine.lab.runs.collect import Collection
 from zoerefine.lab.runs.metrics.series import parse_number
-from zoerefine.lab.runs.record import Curve, Run, differing_keys, finite_number
+from zoerefine.lab.runs.record import Collection, Curve, Run, differing_keys, finite_number
 
 METRICS = tuple(
     (split, which, name)
@@ -214,9 +213,8 @@ def unread_lines(groups: Sequence[RunGroup]) -> list[str]:
 
 def best_line(best: RunGroup, groups: Sequence[RunGroup], measure: Measure) -> str:
     """The best group beside the pseudo depth."""
-    known = [measure.pseudo(run) for run in best.scored]
-    pseudo = [value for value in known if value is not None]
-    before = f"; the {pseudo_label(groups)} has {sum(pseudo) / len(pseudo):.4f}" if pseudo else ""
+    pseudo = pseudo_mean(best, measure)
+    before = "" if pseudo is None else f"; the {pseudo_label(groups)} has {pseudo:.4f}"
     seeds = f"{ESTIMATOR}, {len(best.scores)} seeds" if len(best.scores) > 1 else "one seed"
     value = f"{measure.label} {best.mean:.4f}"
     return f"Best{measure.on_place}: {best.label}, {value} ({seeds}){before}."

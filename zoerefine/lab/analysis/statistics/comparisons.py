@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -75,13 +76,19 @@ def compare_groups(
         pairs = [(group, baseline) for group in scored if group is not baseline]
     tested = [(a, b) for a, b in pairs if min(len(a.scores), len(b.scores)) >= ENOUGH_RUNS]
     p_values = [permutation_p(a.scores, b.scores) for a, b in tested]
-    tests = {
-        (a.label, b.label): Test(p, adjusted, verdict(a, b, adjusted, len(tested), measure.sign))
-        for (a, b), p, adjusted in zip(tested, p_values, holm(p_values), strict=True)
-    }
+    tests: dict[tuple[str, str], dict[str, Any]] = {}
+    for (a, b), p, adjusted in zip(tested, p_values, holm(p_values), strict=True):
+        tests[a.label, b.label] = {
+            "p": p,
+            "p_adjusted": adjusted,
+            "verdict": verdict(a, b, adjusted, len(tested), measure.sign),
+            "probability": probability_of_improvement(
+                measure.sign * a.scores, measure.sign * b.scores
+            ),
+        }
     by_scene = scene_tests(pairs, measure)
     return [
-        _difference(a, b, measure, tests.get((a.label, b.label)), scene_test)
+        _difference(a, b, tests.get((a.label, b.label)), scene_test)
         for (a, b), scene_test in zip(pairs, by_scene, strict=True)
     ]
 
@@ -126,30 +133,18 @@ def scene_tests(pairs: Sequence[Pair], measure: Measure) -> list[SceneTest]:
     return [SceneTest(one, adjusted.get(number)) for number, one in enumerate(found)]
 
 
-@dataclass(frozen=True)
-class Test:
-    """The outcome of one permutation test."""
-
-    p: float
-    p_adjusted: float
-    verdict: str
-
-
 def _difference(
-    a: RunGroup, b: RunGroup, measure: Measure, test: Test | None, by_scene: SceneTest
+    a: RunGroup, b: RunGroup, test: dict[str, Any] | None, by_scene: SceneTest
 ) -> Difference:
     seeds = min(len(a.scores), len(b.scores))
-    signed = measure.sign * a.scores, measure.sign * b.scores
     too_few = f"no conclusion: {seeds} of at least {ENOUGH_RUNS} seeds"
+    untested = {"p": None, "p_adjusted": None, "probability": None, "verdict": too_few}
     return Difference(
         first=a.label,
         second=b.label,
         difference=a.mean - b.mean,
         interval=difference_interval(a.scores, b.scores),
-        probability=probability_of_improvement(*signed) if test else None,
-        p=test.p if test else None,
-        p_adjusted=test.p_adjusted if test else None,
-        verdict=test.verdict if test else too_few,
+        **(test or untested),
         scenes_won=int((by_scene.differences < 0).sum()),
         scenes=len(by_scene.differences),
         paired=mean_interval(by_scene.differences),

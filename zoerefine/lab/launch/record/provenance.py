@@ -34,10 +34,7 @@ def add(run: RunDir, **facts: Any) -> None:
     """
     run.path.mkdir(parents=True, exist_ok=True)
     with lock(run.path / ".provenance.lock"):
-        recorded: dict[str, Any] = {}
-        if run.provenance_file.exists():
-            recorded = run.read_json(run.provenance_file)
-        write_json(run.provenance_file, printable(without_secrets(recorded | facts)))
+        write_json(run.provenance_file, printable(without_secrets(run.recorded() | facts)))
 
 
 def is_own_training(recorded: Mapping[str, Any]) -> bool:

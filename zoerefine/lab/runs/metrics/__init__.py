@@ -4,7 +4,6 @@ from zoerefine.lab.runs.metrics.pattern import parse_pattern
 from zoerefine.lab.runs.metrics.read import (
     MetricFollower,
     read_metrics,
-    read_provenance,
     recorded_patterns,
 )
 from zoerefine.lab.runs.metrics.series import RunMetrics, Series
@@ -15,7 +14,6 @@ __all__ = [
     "Series",
     "parse_pattern",
     "read_metrics",
-    "read_provenance",
     "recorded_patterns",
 ]
 

@@ -7,15 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.lab.runs.metrics.event_bytes import (
-    FOOTER_BYTES,
-    Records,
-    Scalars,
-    are_sound,
-    find_scalars,
-    read_records,
-    rows_of,
-)
+from zoerefine.lab.runs.metrics import event_bytes
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, natural_order
 from zoerefine.lab.runs.metrics.series import Kind, MetricLog, as_number
 
@@ -50,7 +42,7 @@ class EventLog(MetricLog):
     def _read(self, path: Path) -> None:
         self.faults.pop(path.name, None)
         while True:
-            records = read_records(path, self.offsets.get(path.name, 0))
+            records = event_bytes.read_records(path, self.offsets.get(path.name, 0))
             self.offsets[path.name] = records.offset
             damaged = self._add(records)
             if damaged or records.fault:
@@ -58,7 +50,7 @@ class EventLog(MetricLog):
             if records.is_last or records.fault:
                 return
 
-    def _add(self, records: Records) -> int:
+    def _add(self, records: event_bytes.Records) -> int:
         """Add the metrics of a part of a file; returns how many records are damaged."""
         groups = [read_group(records, *group) for group in records.by_length()]
         for group in groups:  # before the scalars, since it may discard those of earlier parts
@@ -88,19 +80,19 @@ class EventLog(MetricLog):
 class Group:
     """What the records of one length hold, and how many of them are damaged."""
 
-    scalars: list[Scalars]
+    scalars: list[event_bytes.Scalars]
     events: list[Any]
     damaged: int
 
 
-def read_group(records: Records, length: int, starts: np.ndarray) -> Group:
+def read_group(records: event_bytes.Records, length: int, starts: np.ndarray) -> Group:
     """Read the records of one length, and leave out those that do not match their CRC.
 
     Long records without a metric, such as histograms, are not checked, since that takes long.
     """
-    rows = rows_of(records.data, starts, length + FOOTER_BYTES)
+    rows = event_bytes.rows_of(records.data, starts, length + event_bytes.FOOTER_BYTES)
     data = rows[:, :length]
-    scalars = list(find_scalars(data))
+    scalars = list(event_bytes.find_scalars(data))
     is_scalar = np.zeros(len(starts), bool)
     for one in scalars:
         is_scalar[one.rows] = True
@@ -109,7 +101,7 @@ def read_group(records: Records, length: int, starts: np.ndarray) -> Group:
     is_checked = is_scalar | (length <= ALWAYS_CHECKED)
     is_checked[holding] = True
     sound = np.zeros(len(starts), bool)
-    sound[is_checked] = are_sound(rows if is_checked.all() else rows[is_checked])
+    sound[is_checked] = event_bytes.are_sound(rows if is_checked.all() else rows[is_checked])
     return Group(
         [one.where(sound) for one in scalars],
         [events[row] for row in holding if sound[row]],

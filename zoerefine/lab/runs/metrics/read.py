@@ -24,21 +24,13 @@ def read_metrics(run: RunDir, patterns: Sequence[str] = ()) -> RunMetrics:
     """
     fault = ""
     try:
-        recorded = read_provenance(run)
+        recorded = run.recorded()
     except UserError as error:
         recorded, fault = {}, str(error)
     logs = RunLogs(run, (*recorded_patterns(recorded), *patterns), attempt_starts(recorded))
     logs.update()
     metrics = logs.metrics()
     return replace(metrics, faults=(fault, *metrics.faults)) if fault else metrics
-
-
-def read_provenance(run: RunDir) -> Mapping[str, Any]:
-    """What a launcher recorded; empty without it. Raises `UserError` where it is damaged."""
-    if not run.provenance_file.exists():
-        return {}
-    recorded = run.read_json(run.provenance_file)
-    return recorded if isinstance(recorded, dict) else {}
 
 
 def recorded_patterns(recorded: Mapping[str, Any]) -> tuple[str, ...]:
@@ -74,7 +66,7 @@ class MetricFollower:
     _known: dict[float, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._logs = RunLogs(self.run, self.patterns, attempt_starts(read_provenance(self.run)))
+        self._logs = RunLogs(self.run, self.patterns, attempt_starts(self.run.recorded()))
 
     def new(self) -> list[tuple[float, float]]:
         """Steps and values since the last call, in the order of the steps; values may be NaN.

@@ -9,21 +9,10 @@ from pathlib import Path, PurePosixPath
 
 from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.runs.metrics import text_logs
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, find_files
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
 from zoerefine.lab.runs.metrics.series import Kind, MetricLog, Points, RunMetrics, as_series
-from zoerefine.lab.runs.metrics.text_logs import (
-    CSV_SUFFIXES,
-    JSON_FILES,
-    SACRED_RUN,
-    TRAINER_STATE,
-    CsvLog,
-    JsonLog,
-    OutputLog,
-    RowsLog,
-    TrainerStateLog,
-    read_results,
-)
 
 JSON_SUFFIXES = (".json", ".jsonl")
 EVENT_NAME = re.compile(translate(EVENT_FILES))
@@ -79,7 +68,7 @@ class RunLogs:
             return False
 
     def _read_results(self) -> None:
-        self.results, fault = read_results(self.run.results_file)
+        self.results, fault = text_logs.read_results(self.run.results_file)
         if fault:
             self.faults.append(f"{self.run.results_file.name}: {fault}")
 
@@ -95,7 +84,7 @@ class RunLogs:
         """Every log that exists now; files of a run that writes metrics.jsonl are not searched."""
         path = self.run.metrics_file
         if path.is_file():
-            yield JsonLog(path, path.name, since=self.starts.get(path.name, 0))
+            yield text_logs.JsonLog(path, path.name, since=self.starts.get(path.name, 0))
         if not (path in self.logs and self.logs[path].points):
             own = (path for path in find_files(self.run.path) if path != self.run.results_file)
             yield from _logs_in(own, self.run.path, self.run.left)
@@ -105,7 +94,8 @@ class RunLogs:
         path = self.run.log_file
         if self.patterns and path.is_file():
             since = self.starts.get(path.name, 0)
-            yield OutputLog(path, path.name, since=since, patterns=self._parsed_patterns())
+            patterns = self._parsed_patterns()
+            yield text_logs.OutputLog(path, path.name, since=since, patterns=patterns)
 
     def _parsed_patterns(self) -> list[MetricPattern]:
         found = []
@@ -188,7 +178,8 @@ def place_of_rows(path: Path, place: Path) -> str:
     """The place of a JSON log: its folder; of Sacred the one with the folders of all attempts."""
     if path.suffix == ".jsonl":
         return str(place.with_suffix(""))
-    return str(place.parent.parent if (path.parent / SACRED_RUN).is_file() else place.parent)
+    is_sacred = (path.parent / text_logs.SACRED_RUN).is_file()
+    return str(place.parent.parent if is_sacred else place.parent)
 
 
 def _logs_in(
@@ -211,11 +202,11 @@ def _logs_in(
 
             yield EventLog(path.parent, str(place.parent), since=since)
         elif kind == "table":
-            yield CsvLog(path, str(place.with_suffix("")))
+            yield text_logs.CsvLog(path, str(place.with_suffix("")))
         elif kind == "trainer":
-            yield TrainerStateLog(path, str(place.parent))
+            yield text_logs.TrainerStateLog(path, str(place.parent))
         elif kind == "rows":
-            yield RowsLog(path, place_of_rows(path, place))
+            yield text_logs.RowsLog(path, place_of_rows(path, place))
         else:
             from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
 
@@ -229,10 +220,10 @@ def _kind_of(path: Path) -> str:
     name, suffix = path.name, path.suffix
     if EVENT_NAME.fullmatch(name):
         return "events"
-    if suffix.lower() in CSV_SUFFIXES:
+    if suffix.lower() in text_logs.CSV_SUFFIXES:
         return "table"
-    if name == TRAINER_STATE:
+    if name == text_logs.TRAINER_STATE:
         return "trainer"
-    if suffix in JSON_SUFFIXES and JSON_FILES.fullmatch(name):
+    if suffix in JSON_SUFFIXES and text_logs.JSON_FILES.fullmatch(name):
         return "rows"
     return "store" if name == "meta.yaml" or suffix in STORE_SUFFIXES else ""

@@ -13,9 +13,9 @@ from typing import Any
 from zoerefine.base.errors import UserError, counted
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.progress import track
-from zoerefine.lab.runs.collect import Collection, find_sources
+from zoerefine.lab.runs.collect import find_sources
 from zoerefine.lab.runs.metrics import RunMetrics
-from zoerefine.lab.runs.record import Run
+from zoerefine.lab.runs.record import Collection, Run
 from zoerefine.lab.runs.trackers.mlflow import (
     COMMIT,
     STATES,

@@ -20,7 +20,6 @@ from zoerefine.lab.launch.record.results import compared_numbers
 from zoerefine.lab.runs.metrics import (
     MetricFollower,
     read_metrics,
-    read_provenance,
     recorded_patterns,
 )
 from zoerefine.lab.search.space.space import Values
@@ -225,7 +224,7 @@ def is_read(key: str, trials: Sequence[tuple[Mapping[str, str], str]]) -> bool:
 
 def take_patterns(run: RunDir, patterns: Sequence[str]) -> None:
     """Record a study's metric patterns in a trial that ended before they were given."""
-    recorded = read_provenance(run)
+    recorded = run.recorded()
     if recorded and recorded_patterns(recorded) != tuple(patterns):
         write_json(run.provenance_file, {**recorded, "metric_patterns": list(patterns)})
 
