@@ -132,12 +132,8 @@ def _document(key: str, text: str) -> Document:
     return Document(nested(key.split("."), read.tree), places, COMMAND_LINE)
 
 
-def _merge(found: Resolved, document: Document) -> None:
-    _merge_group(found, document, "", document.tree)
-
-
-def _merge_group(found: Resolved, document: Document, prefix: str, tree: Mapping[Any, Any]) -> None:
-    for word, value in tree.items():
+def _merge(found: Resolved, document: Document, tree: Any = None, prefix: str = "") -> None:
+    for word, value in (document.tree if tree is None else tree).items():
         name = f"{prefix}{word}"
         where = document.where(name)
         if "." in str(word):  # two spellings of one key could disagree
@@ -145,7 +141,7 @@ def _merge_group(found: Resolved, document: Document, prefix: str, tree: Mapping
         if name in GROUPS:
             if not isinstance(value, Mapping):
                 raise UserError(f"{where}: {name} is a group of keys, got {shown(value)}")
-            _merge_group(found, document, f"{name}.", value)
+            _merge(found, document, value, f"{name}.")
         elif name in KEYS:
             _merge_value(found, document, KEYS[name], value)
             found.origins[name] = where

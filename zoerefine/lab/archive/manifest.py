@@ -131,8 +131,9 @@ def file_of(value: Any) -> ArchivedFile:
     path, digest = value.get("path"), value.get("sha256")
     shown = f"its file {path!r:.80}"
     require(not path_fault(path), f"{shown}: {path_fault(path)}")
-    require(is_count(value.get("bytes"), MAX_BYTES), f"{shown} has no size")
-    require(is_time(value.get("modified_ns")), f"{shown} has no time, or one out of range")
+    require(is_whole(value.get("bytes"), 0, MAX_BYTES), f"{shown} has no size")
+    is_time = is_whole(value.get("modified_ns"), 1 - LAST_NS, LAST_NS)
+    require(is_time, f"{shown} has no time, or one out of range")
     require(isinstance(value.get("executable"), bool), f"{shown}: executable is no truth value")
     require(isinstance(digest, str) and SHA256.fullmatch(digest), f"{shown} has no SHA-256")
     keys = ("path", "bytes", "sha256", "modified_ns", "executable")
@@ -202,14 +203,9 @@ def is_fact(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= MAX_FACT
 
 
-def is_count(value: Any, end: int) -> bool:
-    """Whether a value is a whole number from 0 to below `end`."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
-
-
-def is_time(value: Any) -> bool:
-    """Whether a value is nanoseconds since or before the epoch."""
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LAST_NS
+def is_whole(value: Any, first: int, end: int) -> bool:
+    """Whether a value is a whole number from `first` to below `end`."""
+    return isinstance(value, int) and not isinstance(value, bool) and first <= value < end
 
 
 def require(fulfilled: object, fault: str) -> None:
