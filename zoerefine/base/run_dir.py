@@ -32,6 +32,7 @@ RUN_FOLDER = "ZOEREFINE_RUN_FOLDER"
 CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
 SEED = "ZOEREFINE_SEED"
 ATTEMPT = "ZOEREFINE_ATTEMPT"
+NODE = "ZOEREFINE_NODE"  # of a job on several: its `NodePlace` as JSON
 MAX_NAME_BYTES = 120
 LAST_TIME_S = 1e11  # seconds since the epoch, in the year 5138
 LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json

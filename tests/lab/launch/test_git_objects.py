@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from zoerefine.base.errors import UserError
-from zoerefine.lab.launch.git.objects import read_objects
+from zoerefine.lab.launch.git.commands import read_objects
 
 SIZE_BYTES = 24 * 2**20
 

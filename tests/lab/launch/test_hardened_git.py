@@ -10,8 +10,13 @@ import pytest
 
 from tests.lab.launch.conftest import launch_command
 from zoerefine.base.errors import UserError
-from zoerefine.lab.launch.git.commands import REPOSITORY_VARIABLES, GitError, git
-from zoerefine.lab.launch.git.objects import commit_tree, read_tree
+from zoerefine.lab.launch.git.commands import (
+    REPOSITORY_VARIABLES,
+    GitError,
+    commit_tree,
+    git,
+    read_tree,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL_PROTOCOLS = {"GIT_ALLOW_PROTOCOL": "ext:file:git:http:https:ssh:x"}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.foreign import commit_files
 from zoerefine.base.errors import UserError
-from zoerefine.lab.launch.workspace.files import digest_inputs
+from zoerefine.lab.launch.workspace.left import digest_inputs
 
 PATTERN = r"--metric-pattern=loss (\S+)"
 MAKE = """

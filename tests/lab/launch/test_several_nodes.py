@@ -10,9 +10,8 @@ import pytest
 
 from tests.cluster import kill_tree
 from tests.slurm import needs_slurm
-from zoerefine.lab.launch.process.board import NodePlace
+from zoerefine.lab.launch.process.nodes import NodePlace
 from zoerefine.lab.launch.process.output import OutputLog
-from zoerefine.lab.launch.process.stops import StopForwarding
 from zoerefine.lab.launch.queue.slurm import other_nodes
 from zoerefine.lab.launch.queue.slurm.submission import SlurmFiles
 
@@ -242,7 +241,5 @@ def test_the_end_of_a_job_is_that_of_the_process_that_failed_first(
         log = OutputLog(file)
         for line in lines:
             log.write_line(line.encode())
-    stops = StopForwarding(lambda *_: None)
-    stops.failure = elsewhere
-    end = log.last_words.end(1, stops, by_torchrun=True)
+    end = log.last_words.end(1, 0, elsewhere, by_torchrun=True)
     assert (end.code, end.reason) == (code, reason)

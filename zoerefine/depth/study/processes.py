@@ -28,9 +28,16 @@ from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
 from zoerefine.lab.launch.environment.environment import LIBRARY, python_path
-from zoerefine.lab.launch.process.child import PR_SET_PDEATHSIG, child_setup, interrupt, stop_group
-from zoerefine.lab.launch.process.ending import LOST_CONNECTION
-from zoerefine.lab.launch.process.stops import StopForwarding, end_processes, job_command
+from zoerefine.lab.launch.process.child import (
+    PR_SET_PDEATHSIG,
+    StopForwarding,
+    child_setup,
+    end_processes,
+    interrupt,
+    job_command,
+    stop_group,
+)
+from zoerefine.lab.launch.process.output import LOST_CONNECTION
 from zoerefine.lab.search.subject import ClaimLost, Criteria, TrialMonitor
 
 if TYPE_CHECKING:  # importing this file does not import torch

@@ -16,8 +16,8 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.environment.build import CURRENT
-from zoerefine.lab.launch.git.commands import GITLINK, git
-from zoerefine.lab.launch.git.objects import LINK
+from zoerefine.lab.launch.git.commands import GITLINK, LINK, git
+from zoerefine.lab.launch.record.provenance import package_folders
 
 LIBRARY = "zoerefine"
 VERSION = re.compile(r"__version__ = \"(.+?)\"")
@@ -145,21 +145,22 @@ def check_origin(
             )
 
 
-def library_facts(
-    folder: Path, variables: Mapping[str, str], sites: Iterable[Path]
-) -> dict[str, Any]:
+def library_facts(folder: Path, variables: Mapping[str, str], python: Path) -> dict[str, Any]:
     """Version and digest of the zoerefine that a script imports from outside its workspace.
 
     Empty where the commit has its own, or where there is none.
 
     Args:
         variables: the job's environment.
-        sites: where the job's interpreter keeps packages.
+        python: the job's interpreter.
     """
     if (folder / LIBRARY / "__init__.py").exists():
         return {}
     listed = [Path(place) for place in variables.get("PYTHONPATH", "").split(os.pathsep) if place]
-    for place in [*(place / LIBRARY for place in (*listed, *sites)), *hooked_packages()]:
+    for place in [
+        *(place / LIBRARY for place in (*listed, *package_folders(python))),
+        *hooked_packages(),
+    ]:
         init = place / "__init__.py"
         if init.is_file():
             version = VERSION.search(init.read_text(encoding="utf-8", errors="replace"))

@@ -4,9 +4,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,11 @@ from zoerefine.lab.launch.environment.environment import (
     import_variables,
     job_environment,
     job_python,
-    package_folders,
     set_again,
 )
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
+from zoerefine.lab.launch.git.commands import commit_tree
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
-from zoerefine.lab.launch.git.objects import commit_tree
 from zoerefine.lab.launch.job import (
     CONFIG_WORD,
     IN_PLACE,
@@ -38,18 +36,10 @@ from zoerefine.lab.launch.job import (
 )
 from zoerefine.lab.launch.job_module import check_origin, is_script, job_program, library_facts
 from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution
-from zoerefine.lab.launch.process.board import NODE_LOST
-from zoerefine.lab.launch.process.child import Watch, run_child, unwatched
-from zoerefine.lab.launch.process.nodes import OneNode, node_of
-from zoerefine.lab.launch.process.stops import StopForwarding, end_processes, job_command
+from zoerefine.lab.launch.process import child
+from zoerefine.lab.launch.process.nodes import NODE_LOST, OneNode, node_of
 from zoerefine.lab.launch.record import provenance
-from zoerefine.lab.launch.workspace.files import place_files, save_inputs
-from zoerefine.lab.launch.workspace.left import (
-    collect_after,
-    complete_collection,
-    pending_workspace,
-    put_back,
-)
+from zoerefine.lab.launch.workspace import left
 from zoerefine.lab.launch.workspace.workspace import workspace
 
 MADE_BY_LAUNCH = (
@@ -85,7 +75,7 @@ def start(
     plan: LaunchPlan,
     run: RunDir,
     latest: bool = False,
-    watch: Watch | None = None,
+    watch: child.Watch | None = None,
     recorded: Mapping[str, str] | None = None,
 ) -> int:
     """Run a planned job into a run directory; returns its exit code.
@@ -98,14 +88,14 @@ def start(
     node = node_of(run, plan.job.processes)
     own = node.own
     refuse_another_job(plan, own)
-    if pending_workspace(own) is None and is_finished(run):
+    if left.pending_workspace(own) is None and is_finished(run):
         return 0
     with ExitStack() as stack:
         stack.enter_context(node.taking_part())
         had_lock = own.lock_file.exists()
         run_lock = stack.enter_context(wait_for_lock(own, patient=node.place.nodes > 1))
         stack.enter_context(leaving_nothing_unless_started(own, plan.input_name, had_lock))
-        complete_collection(own)
+        left.complete_collection(own)
         if is_finished(run):  # by the process that held the lock
             return 0
         source = (plan.address, plan.mirror, plan.commit, plan.changes, plan.home)
@@ -118,44 +108,39 @@ def start(
         variables |= import_variables(plan.job.cwd, place.folder, program)
         if node.with_torchrun:
             share_cores(variables, node.processes)
-            end_processes(run, node.place.number)  # of a launcher killed with its torchrun
+            child.end_processes(run, node.place.number)  # of a launcher killed with its torchrun
         variables |= dict(word.split("=", 1) for word in plan.job.record_env)
         if recorded is not None:
             set_again(variables, recorded)
         origin = (folder, variables, place.folder, plan.job.environment)
         check_origin(program, python, *origin)
-        found = library_facts(place.folder, variables, package_folders(python))
+        found = library_facts(place.folder, variables, python)
         meeting = node.meet(attempts(own) + 1)
         variables[ATTEMPT] = str(meeting.attempt)
-        start_words = job_command(python, program, node.processes, meeting.words)
+        start_words = child.job_command(python, program, node.processes, meeting.words)
         command = [*start_words, *job_words(plan, own, place.folder)]
         found |= {"variables": deciding_variables(variables, plan.job.record_env)}
         record(plan, node, place.folder, python, command, meeting.attempt, found)
-        place_files(own.path / plan.input_name, plan.included, plan.inputs, place.folder)
-        put_back(own, place.folder)
+        left.place_files(own.path / plan.input_name, plan.included, plan.inputs, place.folder)
+        left.put_back(own, place.folder)
         say(f"running commit {plan.commit[:12]} of {plan.address.url} in {place.folder}")
         say(f"writing to {own.path}")
         if latest and own == run:
             link_latest(run)
         locks = (run_lock, place.lock_fd)
-        watching = partial(watching_all, node, partial(watch, place.folder) if watch else unwatched)
-        code = run_child(command, folder, variables, own, locks, watching, node.with_torchrun)
+
+        @contextmanager
+        def watching(stops: child.StopForwarding) -> Iterator[None]:
+            with node.watching(stops), watch(place.folder, stops) if watch else nullcontext():
+                yield
+
+        code = child.run_child(command, folder, variables, own, locks, watching, node.with_torchrun)
         if node.with_torchrun:
-            end_processes(run, node.place.number)
+            child.end_processes(run, node.place.number)
         if code and node.is_alone:
             code = NODE_LOST
-        collect_after(own, place.folder)
+        left.collect_after(own, place.folder)
         return code
-
-
-@contextmanager
-def watching_all(
-    node: OneNode, watching: Callable[[StopForwarding], AbstractContextManager[None]],
-    stops: StopForwarding,
-) -> Iterator[None]:  # fmt: skip
-    """Watch a job for its caller and for the other nodes."""
-    with node.watching(stops), watching(stops):
-        yield
 
 
 def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:
@@ -200,7 +185,7 @@ def record(
     with replacing(run.path / plan.input_name) as path:
         path.write_bytes(plan.config)
     plan.included.save(run.path)
-    save_inputs(run, plan.inputs)
+    left.save_inputs(run, plan.inputs)
     if plan.changes.patch:
         with replacing(run.path / "uncommitted.patch") as path:
             path.write_bytes(plan.changes.patch)

@@ -34,7 +34,7 @@ from zoerefine.lab.launch.job import (
     refuse_password,
 )
 from zoerefine.lab.launch.job_module import check_commit_has
-from zoerefine.lab.launch.workspace.files import Inputs, digest_inputs
+from zoerefine.lab.launch.workspace.left import Inputs, digest_inputs
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from zoerefine.base.machine.memory import GPU_WORKERS
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
 from zoerefine.lab.launch.environment.environment import LIBRARY as CHECKOUT
 from zoerefine.lab.launch.git.commands import checkout_commit, uncommitted_files
-from zoerefine.lab.launch.process.child import child_setup
-from zoerefine.lab.launch.process.stops import kill_tree
+from zoerefine.lab.launch.process.child import child_setup, kill_tree
 from zoerefine.lab.launch.queue.executor import Executor, JobOutcome, Resources
 from zoerefine.lab.launch.queue.table import last_line
 from zoerefine.lab.launch.record.provenance import query_gpus

@@ -13,7 +13,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.locks import lock
 from zoerefine.base.machine.cores import SETTINGS, forget_choice
-from zoerefine.base.run_dir import CALLER_FOLDER, RUN_FOLDER, SEED, RunDir
+from zoerefine.base.run_dir import CALLER_FOLDER, NODE, RUN_FOLDER, SEED, RunDir
 from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.environment.build import (
     CURRENT,
@@ -24,7 +24,6 @@ from zoerefine.lab.launch.environment.build import (
     is_ready,
 )
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
-from zoerefine.lab.launch.process.board import NODE
 
 # Variables that would change what the job runs, and those that an outer launch has set.
 REMOVED_VARIABLES = {
@@ -208,24 +207,3 @@ def job_python(kind: str, workspace: Path, version: str, home: Path) -> Iterator
                 os.utime(folder)  # --clean reads the time of the last use here
                 yield folder / "bin" / "python"
                 return
-
-
-def package_folders(python: Path) -> list[Path]:
-    """Where an interpreter looks for installed packages."""
-    if python == Path(sys.executable):
-        return [Path(place) for place in sys.path]
-    return list(python.parents[1].glob("lib/python*/site-packages"))
-
-
-def packages(python: Path) -> list[str]:
-    """Every installed distribution of an interpreter, `name==version`, sorted.
-
-    Names and versions come from the folders' names: reading all metadata would take longer than
-    the rest of a launch.
-    """
-    found = set()
-    for place in package_folders(python):
-        for path in place.glob("*.dist-info"):
-            name, _, version = path.stem.rpartition("-")
-            found.add(f"{name.replace('_', '-')}=={version}")
-    return sorted(found, key=str.lower)

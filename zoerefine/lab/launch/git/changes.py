@@ -22,8 +22,8 @@ from zoerefine.lab.launch.git.commands import (
     head_commit,
     submodule_folders,
     uncommitted_files,
+    write_alternates,
 )
-from zoerefine.lab.launch.git.objects import write_alternates
 
 MAX_BYTES = 64 * 2**20
 # The user's own display settings could give a patch that does not apply.

@@ -1,26 +1,79 @@
 """A job on several nodes: the executor starts the same launch on each of them.
 
 Node 0 has the run: its lock, its state and its results. Node k has a launch of its own, whose log,
-state and provenance are in the run's folder `node-k`. The nodes tell one another what they do
-(`node_board.py`).
+state and provenance are in the run's folder `node-k`. Node 0 passes stop signals on, so an executor
+tells node 0 alone. Where one node fails, all end.
 
-Node 0 passes stop signals on, so an executor tells node 0 alone. Where one node fails, all end.
+The nodes tell one another what they do by files in a folder of the run that all of them see:
+
+<run>/.nodes/<group>/k.json        what node k does: it is ready, was asked to stop, has ended
+<run>/.nodes/<group>/start.json    by node 0, once all are ready: where torchrun's processes
+                                   find one another
 """
 
+import json
+import os
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import write_json
 from zoerefine.base.progress import say
-from zoerefine.base.run_dir import RunDir
+from zoerefine.base.run_dir import NODE, RunDir
 from zoerefine.base.threads import repeating
-from zoerefine.lab.launch.process.board import NodeBoard, NodePlace, name_of, place_here
-from zoerefine.lab.launch.process.ending import EFFECT, NODE_ENDED
-from zoerefine.lab.launch.process.stops import ALONE, StopForwarding
+from zoerefine.lab.launch.process.child import ALONE, StopForwarding
+from zoerefine.lab.launch.process.output import EFFECT, NODE_ENDED
+
+# The exit code of node 0's launch where its job has failed and another node does not answer. Slurm
+# may take minutes until it calls that node dead.
+NODE_LOST = 75
+
+
+@dataclass(frozen=True)
+class NodePlace:
+    """A node's place in a job.
+
+    Attributes:
+        group: a name of its own for each time that the job is started.
+        number: 0 for the node that has the run.
+        nodes: how many there are.
+        address: by which the other nodes reach node 0; only node 0 needs it.
+    """
+
+    group: str = ""
+    number: int = 0
+    nodes: int = 1
+    address: str = ""
+
+    def variables(self) -> dict[str, str]:
+        """The environment of the launch on this node."""
+        return {NODE: json.dumps(asdict(self))} if self.nodes > 1 else {}
+
+
+ONLY = NodePlace()
+
+
+FOLDER = ".nodes"
+START = "start.json"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A JSON file; empty where it cannot be read yet."""
+    with suppress(OSError, ValueError):
+        return dict(json.loads(path.read_bytes()))
+    return {}
+
+
+def name_of(number: int, state: Mapping[str, Any]) -> str:
+    """A node as messages name it."""
+    return f"node {number} ({state['host']})"
+
 
 POLL_S = 0.2
 SAY_S = 30.0  # between messages that say for whom a node waits
@@ -88,25 +141,32 @@ class SeveralNodes(OneNode):
 
     def __init__(self, run: RunDir, place: NodePlace, processes: int) -> None:
         super().__init__(run, place, processes)
-        self.board = NodeBoard(run, place)
+        self.folder = run.path / FOLDER / place.group
+        self._told: dict[str, Any] = {"host": socket.gethostname()}
         self._stop_s = 0.0  # when the job is stopped because it has ended elsewhere
+
+    def tell(self, **facts: Any) -> None:
+        """Add facts to what the other nodes see of this one."""
+        if not facts.items() <= self._told.items():
+            write_json(self.folder / f"{self.place.number}.json", self._told | facts)
+            self._told |= facts
+
+    def seen(self, number: int) -> dict[str, Any]:
+        """What a node has told; empty before it has told anything."""
+        return read(self.folder / f"{number}.json")
 
     @contextmanager
     def taking_part(self) -> Iterator[None]:
-        self.board.create()
+        self.folder.mkdir(parents=True, exist_ok=True)
         try:
             yield
         except BaseException as error:
             reason = str(error) if isinstance(error, UserError) else type(error).__name__
-            self._end(1, reason)
+            self.tell(ended=1, reason=reason)
             raise
         else:
             status = self.own.status()
-            code = 0 if status.state == "finished" else 1
-            self._end(code, status.reason)
-
-    def _end(self, code: int, reason: str) -> None:
-        self.board.tell(ended=code, reason=reason)
+            self.tell(ended=int(status.state != "finished"), reason=status.reason)
 
     @contextmanager
     def watching(self, stops: StopForwarding) -> Iterator[None]:
@@ -152,19 +212,23 @@ class FirstNode(SeveralNodes):
                 yield
         finally:
             self._wait_for_ends()
-            self.board.remove()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(OSError):  # another start has begun, or the job has written something
+                self.folder.parent.rmdir()
+                self.run.path.rmdir()
 
     def meet(self, attempt: int) -> Meeting:
-        self.board.remove_others()
+        for killed in set(self.folder.parent.iterdir()) - {self.folder}:  # earlier starts
+            shutil.rmtree(killed, ignore_errors=True)
         self._wait_until_ready()
         start = {"address": self.place.address, "port": free_port(), "attempt": attempt}
-        self.board.announce(start)
+        write_json(self.folder / START, start)
         return meeting_at(self.place, start)
 
     def _wait_until_ready(self) -> None:
         waiting = Waiting()
         while True:
-            states = {number: self.board.seen(number) for number in self._others}
+            states = {number: self.seen(number) for number in self._others}
             for number, state in states.items():
                 if "ended" in state:
                     raise UserError(f"{name_of(number, state)}: {state['reason']}")
@@ -178,12 +242,12 @@ class FirstNode(SeveralNodes):
         return range(1, self.place.nodes)
 
     def _watch(self, stops: StopForwarding) -> None:
-        self.board.tell(stops=stops.count)
+        self.tell(stops=stops.count)
         if reason := self._failure_elsewhere():
             self._stop_for(reason, stops)
 
     def _after(self, stops: StopForwarding) -> None:
-        self.board.tell(stops=stops.count, left=True)
+        self.tell(stops=stops.count, left=True)
         self._wait_for_ends(stops)
         if stops.count:
             self.is_alone = False
@@ -192,7 +256,7 @@ class FirstNode(SeveralNodes):
 
     def _failure_elsewhere(self) -> str:
         """Why the job has failed on another node; empty where it has not."""
-        states = {number: self.board.seen(number) for number in self._others}
+        states = {number: self.seen(number) for number in self._others}
         failed = [(number, state) for number, state in states.items() if state.get("ended")]
         if not failed:
             return ""
@@ -209,7 +273,7 @@ class FirstNode(SeveralNodes):
         count = stops.count if stops else 0
         deadline = time.monotonic() + ENDING_S
         while not self._has_waited and time.monotonic() < deadline:
-            states = [self.board.seen(number) for number in self._others]
+            states = [self.seen(number) for number in self._others]
             self.is_alone = not all("ended" in state for state in states if state)
             if not self.is_alone or (stops and stops.count > count):
                 break
@@ -225,16 +289,16 @@ class OtherNode(SeveralNodes):
         self.own = RunDir(run.path / f"node-{place.number}")
 
     def meet(self, attempt: int) -> Meeting:
-        self.board.tell(ready=True)
+        self.tell(ready=True)
         waiting = Waiting()
-        while not (start := self.board.announced()):
-            if "ended" in (first := self.board.seen(0)):
+        while not (start := read(self.folder / START)):
+            if "ended" in (first := self.seen(0)):
                 raise UserError(f"{name_of(0, first)}: {first['reason']}")
             waiting.say_for("node 0 to prepare the job")
         return meeting_at(self.place, start)
 
     def _watch(self, stops: StopForwarding) -> None:
-        first = self.board.seen(0)
+        first = self.seen(0)
         for _ in range(stops.count, first.get("stops", 0)):
             stops.stop()
         if first.get("left"):
@@ -261,7 +325,8 @@ def node_of(run: RunDir, processes: int) -> OneNode:
     Args:
         processes: on all nodes together.
     """
-    place = place_here()
+    given = os.environ.get(NODE)
+    place = NodePlace(**json.loads(given)) if given else ONLY
     kind: Callable[[RunDir, NodePlace, int], OneNode] = OneNode
     if place.nodes > 1:
         kind = OtherNode if place.number else FirstNode

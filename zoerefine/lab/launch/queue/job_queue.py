@@ -22,7 +22,7 @@ from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.job import NO_CONFIG, Job, last_words, option_words
 from zoerefine.lab.launch.launcher import create_run_root
 from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution
-from zoerefine.lab.launch.process.stops import StopForwarding
+from zoerefine.lab.launch.process.child import StopForwarding
 from zoerefine.lab.launch.queue.executor import Executor, ExecutorBusy, cluster_settings
 from zoerefine.lab.launch.queue.table import QueueRow, live_table
 from zoerefine.lab.launch.record.results import have_same_numbers

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.machine.cores import use_reserved_cores
-from zoerefine.lab.launch.process.board import NODE_LOST, ONLY, NodePlace
+from zoerefine.lab.launch.process.nodes import NODE_LOST, ONLY, NodePlace
 from zoerefine.lab.launch.queue.executor import (
     JobOutcome,
     LaunchProcess,

@@ -16,7 +16,6 @@ from zoerefine.base.identity import OWN_MODULES
 from zoerefine.base.machine.cores import cpu_name
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import without_secrets
-from zoerefine.lab.launch.environment.environment import packages
 from zoerefine.lab.launch.git.commands import checkout_commit, git_bytes, uncommitted_files
 
 RESULT_VARIABLES = (
@@ -97,6 +96,27 @@ def query_gpus(field: str) -> list[str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+
+
+def package_folders(python: Path) -> list[Path]:
+    """Where an interpreter looks for installed packages."""
+    if python == Path(sys.executable):
+        return [Path(place) for place in sys.path]
+    return list(python.parents[1].glob("lib/python*/site-packages"))
+
+
+def packages(python: Path) -> list[str]:
+    """Every installed distribution of an interpreter, `name==version`, sorted.
+
+    Names and versions come from the folders' names: reading all metadata would take longer than
+    the rest of a launch.
+    """
+    found = set()
+    for place in package_folders(python):
+        for path in place.glob("*.dist-info"):
+            name, _, version = path.stem.rpartition("-")
+            found.add(f"{name.replace('_', '-')}=={version}")
+    return sorted(found, key=str.lower)
 
 
 def environment_digest(python: Path = Path(sys.executable)) -> str:

@@ -17,7 +17,6 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import differing
-from zoerefine.lab.launch.environment.environment import package_folders, packages
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.commands import git
 from zoerefine.lab.launch.git.mirror import branch_or_tag_with
@@ -27,7 +26,7 @@ from zoerefine.lab.launch.plan import LaunchPlan, kept_plan
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import DIFFERS, MISMATCH, SAME, Comparison, compare
 from zoerefine.lab.launch.record.show import LAUNCH_FACTS
-from zoerefine.lab.launch.workspace.files import Inputs, read_inputs
+from zoerefine.lab.launch.workspace.left import Inputs, read_inputs
 
 
 def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
@@ -133,7 +132,7 @@ def recorded_variables(run: RunDir) -> dict[str, str] | None:
 def check_library(recorded: Mapping[str, Any]) -> Iterator[Comparison]:
     """Whether the installed zoerefine is the same, for a script that may import it."""
     if library := recorded.get("library"):
-        now = library_facts(Path(os.devnull), os.environ, package_folders(Path(sys.executable)))
+        now = library_facts(Path(os.devnull), os.environ, Path(sys.executable))
         digest = now.get("library", {}).get("digest", "absent")
         yield compare("zoerefine's modules", str(library["digest"]), digest, DIFFERS)
 
@@ -142,7 +141,7 @@ def check_packages(run: RunDir) -> Iterator[Comparison]:
     """The packages whose versions differ."""
     path = run.path / "environment.txt"
     recorded = dict(x.split("==", 1) for x in path.read_text().split()) if path.is_file() else {}
-    now = dict(x.split("==", 1) for x in packages(Path(sys.executable)))
+    now = dict(x.split("==", 1) for x in provenance.packages(Path(sys.executable)))
     for name, (before, after) in sorted(differing(recorded, now).items()):
         yield Comparison(f"package {name}", before or "absent", after or "absent", DIFFERS)
 

@@ -2,64 +2,38 @@
 
 The files are verified from the commit's hash down: the commit's object gives the tree, the trees
 give each file's object, and the content of each file must have that object's id, or be what git
-and Git LFS make of it. Submodules and the files of Git LFS are fetched, too.
+and Git LFS make of it. Submodules and the files of Git LFS are fetched, too. Files of a workspace
+are found without following a link.
 """
 
 import os
 import re
 import shutil
-import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import sha1, sha256
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address, submodule_address
 from zoerefine.lab.launch.git.changes import Changes
-from zoerefine.lab.launch.git.commands import GITLINK, ISOLATED, NO_TEMPLATE, GitError, git
-from zoerefine.lab.launch.git.mirror import fetch_commit
-from zoerefine.lab.launch.git.objects import (
+from zoerefine.lab.launch.git.commands import (
+    GITLINK,
+    ISOLATED,
     LINK,
+    NO_TEMPLATE,
+    GitError,
     TreeEntry,
     commit_tree,
+    git,
     read_objects,
     read_tree,
     write_alternates,
 )
-from zoerefine.lab.launch.workspace.files import scan
-from zoerefine.lab.launch.workspace.record import make_record, remove_record, write_record
+from zoerefine.lab.launch.git.mirror import fetch_commit
 
 CHUNK_BYTES = 2**20
-
-
-def make(
-    folder: Path,
-    address: RepositoryAddress,
-    mirror: Path,
-    commit: str,
-    changes: Changes,
-    home: Path,
-    lock_fd: int,
-) -> None:
-    """Check out into a temporary folder, verify it, and rename it to `folder`."""
-    remove_leftovers(folder)
-    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        check_out(temporary, address, mirror, commit, home, lock_fd)
-        if changes.patch:
-            apply(temporary, changes)
-        try:
-            digests = verify(temporary, commit, changes)
-        except UserError as error:
-            raise UserError(
-                f"a fresh checkout of {commit[:12]} differs from the commit: {error}; the mirror "
-                f"{mirror} may be damaged: delete it and try again"
-            ) from None
-        write_record(folder, make_record(temporary, commit, changes.digest, digests))
-        os.replace(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def apply(folder: Path, changes: Changes) -> None:
@@ -72,13 +46,6 @@ def apply(folder: Path, changes: Changes) -> None:
             raise UserError(
                 f"{name} is in Git LFS, and a run cannot record its uncommitted content: commit it"
             )
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove folders and records of killed launches. The caller holds the workspace's lock."""
-    for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    remove_record(folder)
 
 
 def check_out(
@@ -291,3 +258,106 @@ def lfs_digest(content: bytes) -> str:
     """The SHA-256 of the file that a Git LFS pointer stands for; empty for other contents."""
     found = LFS_POINTER.match(content) if len(content) <= MAX_POINTER_BYTES else None
     return found[1].decode() if found else ""
+
+
+BYTECODE_FOLDER, BYTECODE_SUFFIX = "__pycache__", ".pyc"  # Python makes them again
+
+
+@dataclass
+class Contents:
+    """What is in a folder now.
+
+    Attributes:
+        files: files and links by their paths. A folder that cannot be read counts as a file.
+        bytecode: what Python makes again from the modules' sources.
+        others: pipes, sockets and devices.
+        folders: all folders, each after the folder that holds it.
+    """
+
+    files: dict[str, os.stat_result] = field(default_factory=dict)
+    bytecode: dict[str, os.stat_result] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+
+
+def scan(folder: Path) -> Contents:
+    """Everything below a folder. No link is followed."""
+    found = Contents()
+    waiting = [""]
+    for place in waiting:
+        try:
+            entries = list(os.scandir(folder / place))
+        except OSError:
+            with suppress(FileNotFoundError):
+                if place:
+                    found.files[place] = (folder / place).lstat()
+            continue
+        for entry in entries:
+            name = f"{place}/{entry.name}" if place else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(name)
+            elif not has_content(entry):
+                found.others.append(name)
+            else:
+                kind = found.bytecode if is_bytecode(name) else found.files
+                with suppress(FileNotFoundError):
+                    kind[name] = entry.stat(follow_symlinks=False)
+    found.folders = waiting[1:]
+    return found
+
+
+def is_bytecode(name: str) -> bool:
+    """Whether Python made a file from a module's source, and can make it again."""
+    return name.endswith(BYTECODE_SUFFIX) or f"/{BYTECODE_FOLDER}/" in f"/{name}"
+
+
+def files_below(folder: Path, left_out: Collection[str] = ()) -> Iterator[str]:
+    """Paths of files and links below a folder, relative to it. No link is followed.
+
+    A folder that cannot be read is named itself. Bytecode, pipes and sockets are left out.
+
+    Args:
+        left_out: relative paths of folders that are not entered.
+    """
+    waiting = [""]
+    while waiting:
+        place = waiting.pop()
+        try:
+            entries = list(os.scandir(folder / place))
+        except PermissionError:
+            yield place
+            continue
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for entry in entries:
+            name = f"{place}/{entry.name}" if place else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if name not in left_out and entry.name != BYTECODE_FOLDER:
+                    waiting.append(name)
+            elif has_content(entry) and not is_bytecode(name):
+                yield name
+
+
+def has_content(entry: "os.DirEntry[str]") -> bool:
+    """Whether an entry is a file or a link. Pipes and sockets hold nothing."""
+    return entry.is_symlink() or entry.is_file(follow_symlinks=False)
+
+
+def remove_empty_folders(folder: Path) -> None:
+    """Remove folders in which no file is left, with pipes and sockets; `folder` itself stays.
+
+    A commit has no empty folders, so a job made them. Repositories keep theirs.
+    """
+    places = [folder]
+    for place in places:
+        with suppress(OSError):
+            for entry in os.scandir(place):
+                path = place / entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != ".git" or not (path / "HEAD").exists():
+                        places.append(path)
+                elif not has_content(entry):
+                    path.unlink()
+    for place in reversed(places[1:]):
+        with suppress(OSError):  # it is not empty
+            place.rmdir()
