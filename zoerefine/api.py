@@ -36,8 +36,7 @@ def search(cfg: "CfgNode") -> "RunDir":
     from zoerefine.lab.search.driver import run_study
     from zoerefine.lab.search.space.reader import check_search_space
 
-    check_search_space(cfg)
-    return run_study(OwnTraining(cfg))
+    return run_study(OwnTraining(cfg, check_search_space(cfg)))
 
 
 def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "auto") -> Path:

@@ -37,7 +37,7 @@ from zoerefine.lab.search.space.reader import check_sampler, check_search_space
 from zoerefine.lab.search.space.sources import combined, space_in_file, space_of_words
 
 if TYPE_CHECKING:
-    from zoerefine.lab.search.script.trials import LaunchedScript
+    from zoerefine.lab.search.script.study import LaunchedScript
 
 # Options of a launch that a search refuses.
 REFUSED = "again", "again_number", "allow_dirty", "nodes"
@@ -102,22 +102,21 @@ def main(argv: Sequence[str]) -> int:
 def search_training(args: argparse.Namespace) -> RunDir | None:
     """Search our own training; None where only the plan is printed."""
     cfg = training_config(args)
-    check_search_space(cfg)  # before torch and Optuna are loaded
+    space = check_search_space(cfg)  # before torch and Optuna are loaded
     if args.plan:
         from zoerefine.depth.study.plan import facts, plan
 
         if args.json:
-            print_json(facts(cfg, args.enqueue, args.earlier))
+            print_json(facts(cfg, space, args.enqueue, args.earlier))
         else:
-            print("\n".join(plan(cfg, args.enqueue, args.earlier)))
+            print("\n".join(plan(cfg, space, args.enqueue, args.earlier)))
         return None
     from zoerefine.depth.study.trials import OwnTraining, study_folder
-    from zoerefine.lab.search.driver import run_study, study_run
-    from zoerefine.lab.search.worker_pool import worker_settings
+    from zoerefine.lab.search.driver import run_study, study_run, worker_settings
 
     with notifying(args.notify, "search") as ending:
         ending.run = study_run(study_folder(cfg)).path
-        subject = OwnTraining(cfg)
+        subject = OwnTraining(cfg, space)
         place = (args.executor, resources_of(args, worker_settings(settings_of(cfg), subject)))
         return run_study(subject, args.enqueue, *place, args.earlier)
 
@@ -228,8 +227,7 @@ def search_script(
         else:
             print("\n".join(script_plan(subject, args)))
         return None
-    from zoerefine.lab.search.driver import run_study, study_run
-    from zoerefine.lab.search.worker_pool import worker_settings
+    from zoerefine.lab.search.driver import run_study, study_run, worker_settings
 
     place = (args.executor, resources_of(args, worker_settings({}, subject)))
     with notifying(args.notify, "search") as ending:
@@ -241,8 +239,7 @@ def make_subject(
     args: argparse.Namespace, arguments: tuple[str, ...], study_words: Sequence[str]
 ) -> "LaunchedScript":
     """What the options describe. Raises `UserError`; only mirrors are written."""
-    from zoerefine.lab.search.script.study import plan_study
-    from zoerefine.lab.search.script.trials import LaunchedScript  # it loads Optuna
+    from zoerefine.lab.search.script.study import plan_study  # it loads Optuna
 
     if not (args.commit or args.branch):
         raise UserError("--commit is missing: give a hash, a tag or a branch")
@@ -255,16 +252,16 @@ def make_subject(
         args.overrides_in = args.overrides_in or "file"
     spaces = [space_in_file(args.space)] if args.space else []
     spaces += space_of_words(args.search)
-    study = plan_study(
+    subject = plan_study(
         job_of(args, arguments),
         home,
+        args.runs,
         spaces,
         replaces_config=args.space is not None,
         metric=args.metric,
         direction="maximize" if args.maximize else "minimize",
         study_words=[*ours, *study_words],
     )
-    subject = LaunchedScript(study, study.plan.run(args.runs).path.parent / "study")
     check_sampler(subject.options, subject.space)
     return subject
 

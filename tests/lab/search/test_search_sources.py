@@ -9,7 +9,7 @@ from zoerefine.base.config.search import TreeKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.read import parse_mapping
 from zoerefine.base.yaml.write import merge_overrides
-from zoerefine.lab.search.script.trials import as_word, override_words
+from zoerefine.lab.search.script.study import as_word, override_words
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.sources import (
     combined,

@@ -16,33 +16,38 @@ from zoerefine.depth.model import build_refiner
 from zoerefine.depth.study.trials import OwnTraining, read_criteria
 from zoerefine.depth.training.job import configured_data, configured_split
 from zoerefine.lab.search.plan_lines import first_facts, first_lines, plan_facts, plan_lines
-from zoerefine.lab.search.space.reader import read_space
+from zoerefine.lab.search.space.space import Parameter
 from zoerefine.lab.search.study.study import planned_trials
 
 TIMED_STEPS = 4  # after one that is not timed
 
 
-def plan(cfg: Config, enqueued: Sequence[Path], earlier: Sequence[Path]) -> list[str]:
+Space = tuple[Parameter, ...]
+
+
+def plan(cfg: Config, space: Space, enqueued: Sequence[Path], earlier: Sequence[Path]) -> list[str]:
     """The plan, line by line.
 
     Args:
+        space: the parameters of SEARCH.
         enqueued, earlier: what --enqueue and --from name.
 
     Raises:
         UserError: a fault of the space, of the data, or of what --enqueue and --from name.
     """
-    space = read_space(cfg.SEARCH)
     return [
         *plan_lines(space, cfg.STUDY, read_criteria(cfg)),
-        *first_lines(partial(OwnTraining, cfg), enqueued, earlier),
+        *first_lines(partial(OwnTraining, cfg, space), enqueued, earlier),
         *(time_lines(cfg, planned_trials(space, cfg.STUDY)) if cfg.DATA.ROOT else []),
     ]
 
 
-def facts(cfg: Config, enqueued: Sequence[Path], earlier: Sequence[Path]) -> dict[str, Any]:
+def facts(
+    cfg: Config, space: Space, enqueued: Sequence[Path], earlier: Sequence[Path]
+) -> dict[str, Any]:
     """The plan for programs. Raises as `plan`."""
-    found = plan_facts(read_space(cfg.SEARCH), cfg.STUDY, read_criteria(cfg))
-    found |= first_facts(partial(OwnTraining, cfg), enqueued, earlier)
+    found = plan_facts(space, cfg.STUDY, read_criteria(cfg))
+    found |= first_facts(partial(OwnTraining, cfg, space), enqueued, earlier)
     found["estimate"] = vars(estimate(cfg, found["trials"])) if cfg.DATA.ROOT else None
     return found
 

@@ -38,7 +38,8 @@ from zoerefine.lab.launch.process.child import (
     stop_group,
 )
 from zoerefine.lab.launch.process.output import LOST_CONNECTION
-from zoerefine.lab.search.subject import ClaimLost, Criteria, TrialMonitor
+from zoerefine.lab.search.study.trials import Criteria
+from zoerefine.lab.search.subject import ClaimLost, TrialMonitor
 
 if TYPE_CHECKING:  # importing this file does not import torch
     from zoerefine.depth.training.loop import Report

@@ -35,11 +35,12 @@ from zoerefine.depth.training.job import (
     train_for_study,
 )
 from zoerefine.lab.launch.record.provenance import source_facts
+from zoerefine.lab.search.driver import refuse_too_few, visible_gpus
 from zoerefine.lab.search.space.reader import read_space
-from zoerefine.lab.search.space.space import Values
+from zoerefine.lab.search.space.space import Parameter, Values
 from zoerefine.lab.search.study.pruning import prune_reason_before_training
-from zoerefine.lab.search.subject import Criteria, Limit, TrialMonitor, TrialOutcome, TrialRunner
-from zoerefine.lab.search.worker_pool import refuse_too_few, visible_gpus
+from zoerefine.lab.search.study.trials import Criteria, Limit
+from zoerefine.lab.search.subject import TrialMonitor, TrialOutcome, TrialRunner
 
 
 def publish_training(study: RunDir, name: str, cfg: Config, cache: Cache, split: Split) -> None:
@@ -91,14 +92,15 @@ class OwnTraining:
 
     Args:
         cfg: that `check_search_space` has passed.
+        space: what that has returned; None: SEARCH is read here.
 
     Raises `UserError` where the data folder is missing.
     """
 
     name_key = "RUN.NAME"
 
-    def __init__(self, cfg: Config) -> None:
-        self.space = read_space(cfg.SEARCH)
+    def __init__(self, cfg: Config, space: tuple[Parameter, ...] | None = None) -> None:
+        self.space = space or read_space(cfg.SEARCH)
         check_data_root(cfg)
         self.cfg, self.options = cfg, cfg.STUDY
         self.tree = identified(cfg)

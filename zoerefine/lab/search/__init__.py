@@ -11,5 +11,4 @@ OPEN = (
     "study",
     "subject",
     "worker",
-    "worker_pool",
 )

@@ -1,54 +1,19 @@
 """What a study needs from whatever it searches: our own training, or a script of any repository.
 
-Among it is how trials are judged: objectives, and limits that a trial keeps. Claims, heartbeats,
-pruning, records and retries are the same for both; they are in `study/` and `worker.py`.
+Claims, heartbeats, pruning, records and retries are the same for both; they are in `study/` and
+`worker.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.search.space.space import Parameter, Values
-
-Direction = Literal["minimize", "maximize"]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """An upper bound on a figure."""
-
-    name: str
-    at_most: float
-
-
-@dataclass(frozen=True)
-class Criteria:
-    """A study's objectives by name with their directions, and its limits."""
-
-    directions: Mapping[str, Direction]
-    limits: tuple[Limit, ...] = ()
-
-    @property
-    def objectives(self) -> tuple[str, ...]:
-        """The objectives' names, in order."""
-        return tuple(self.directions)
-
-    @property
-    def measured(self) -> set[str]:
-        """Every figure that has to be measured."""
-        return {*self.objectives, *(limit.name for limit in self.limits)}
-
-    def excess(self, figures: Mapping[str, float]) -> dict[str, float]:
-        """How far each limit is exceeded; 0 or less where it is kept."""
-        return {
-            limit.name: figures[limit.name] - limit.at_most
-            for limit in self.limits
-            if limit.name in figures
-        }
+from zoerefine.lab.search.study.trials import Criteria
 
 
 @dataclass(frozen=True)

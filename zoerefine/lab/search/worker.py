@@ -14,7 +14,6 @@ from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
 from zoerefine.lab.search.script.study import open_study
-from zoerefine.lab.search.script.trials import LaunchedScript
 from zoerefine.lab.search.space.reader import check_sampler
 from zoerefine.lab.search.study.claims import (
     Claim,
@@ -66,7 +65,7 @@ def run_worker(run: RunDir, name: str, until: float = 0.0) -> None:
 def open_subject(run: RunDir) -> Subject:
     """Our own training or a launched script. Raises `UserError` where there is no study."""
     if settings_file(run) != run.config_file:
-        return LaunchedScript(open_study(run), run.path)
+        return open_study(run)
     if not run.config_file.exists():
         raise UserError(f"{run.path} is not a study: give the folder that a search wrote")
     subject: Subject = OWN_TRAINING.load("subject")(load_config(run.config_file))

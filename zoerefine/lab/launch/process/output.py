@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from signal import SIGABRT, SIGKILL, SIGTERM, Signals
 from typing import BinaryIO, TextIO
 
@@ -177,6 +178,20 @@ def kept_log(run: RunDir) -> Iterator[None]:
             except Exception:
                 keep(traceback.format_exc())
                 raise
+
+
+TAIL_BYTES = 4096
+
+
+def last_line(path: Path) -> str:
+    """The last complete line of a file; empty where there is none yet."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").rsplit("\n", 1)[0].splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip() if lines else ""
 
 
 # The first line of what torchrun says when a process has failed, or when it is asked to stop.

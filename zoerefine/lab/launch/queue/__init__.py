@@ -1,4 +1,4 @@
 """Queues of jobs: run on this machine, on Ray or on Slurm."""
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("executor", "job_queue", "slurm", "table")
+OPEN = ("executor", "job_queue", "slurm")

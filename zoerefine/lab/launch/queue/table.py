@@ -17,9 +17,9 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.progress import is_hidden, say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten
+from zoerefine.lab.launch.process.output import last_line
 from zoerefine.lab.launch.record.results import is_aside
 
-TAIL_BYTES = 4096
 WIDE = 120  # columns of a terminal that has room for the runs' names
 FIXED_COLUMNS = 40  # borders, state and time
 NARROW_REASON = 20  # columns of the reason why a job waits, at least
@@ -149,14 +149,3 @@ def shown_metrics(values: Mapping[str, float], only: str = "") -> str:
     counted = {name: value for name, value in values.items() if name not in COUNTS}
     chosen = chosen or {k: v for k, v in counted.items() if not is_aside(k)} or counted
     return ", ".join(f"{name} {value:.4g}" for name, value in list(chosen.items())[:3])
-
-
-def last_line(path: Path) -> str:
-    """The last complete line of a file; empty where there is none yet."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            lines = file.read().decode(errors="replace").rsplit("\n", 1)[0].splitlines()
-    except OSError:
-        return ""
-    return lines[-1].strip() if lines else ""

@@ -1,116 +1,229 @@
-"""What a study of a script is made of: planned from a command, and kept in the study's folder.
+"""A script of any repository as what a study searches: each trial is a launch at one commit.
 
-The folder holds `study.yaml`, from which a worker on any machine knows the study, and `input.yaml`,
-the script's config without SEARCH.
+The study's folder holds `study.yaml`, from which a worker on any machine knows the study, and
+`input.yaml`, the script's config without SEARCH.
 """
 
-import json
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config import load_config, to_dict
 from zoerefine.base.config.schema import SEARCH
-from zoerefine.base.config.search import TreeKeys
+from zoerefine.base.config.search import OWN_KEYS, TreeKeys
 from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_text
+from zoerefine.base.machine.cores import THREADS
+from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.keys import merged
-from zoerefine.base.yaml.read import Document, parse_mapping, read_yaml
-from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, dump_yaml, read_value, with_value
+from zoerefine.base.yaml.keys import flatten, value_at, with_values
+from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
+from zoerefine.base.yaml.write import YAML_SUFFIXES, dump_value, dump_yaml, same_data
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.mirror import home_folder, mirrors_in_use
-from zoerefine.lab.launch.included import Included, read_included
+from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import (
     IN_PLACE,
+    JOB_OPTIONS,
     MERGED,
     NO_CONFIG,
     OPTIONS,
     Job,
+    last_words,
+    option_words,
     with_lists,
     with_tuples,
 )
 from zoerefine.lab.launch.plan import LaunchPlan, kept_plan, make_plan
+from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.runs.metrics import recorded_patterns
+from zoerefine.lab.search.script.runner import run_launch, unread_values
+from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.sources import (
     SpaceSource,
     combined,
-    is_group,
+    read_config,
+    searched_tree,
     space_in_config,
+    takes_any_key,
+    with_options,
     without_space,
 )
-from zoerefine.lab.search.study.trials import SCRIPT_STUDY
-from zoerefine.lab.search.subject import Direction
+from zoerefine.lab.search.space.space import Parameter, Values
+from zoerefine.lab.search.study.trials import SCRIPT_STUDY, Criteria, Direction, settings_file
+from zoerefine.lab.search.subject import TrialRunner
 
 # Keys of STUDY that concern our own training.
 OWN_OPTIONS = ("EPOCHS", "OBJECTIVES", "CONSTRAINTS", "THEN", "SEEDS")
 
 
-@dataclass(frozen=True)
-class LaunchedStudy:
-    """A study of a script.
+class LaunchedScript:
+    """What SEARCH lists, each trial a launch of the script at one commit.
 
-    Attributes:
+    Args:
         plan: the launch without searched values. Its config holds no SEARCH.
+        tree: the keys of the config, see `searched_tree`.
         search: the checked SEARCH tree.
         metric: the name of the metric that trials are compared by.
         options: the keys of STUDY.
+        folder: where the study is written.
+
+    Raises `UserError` where there is nothing to search.
     """
 
-    plan: LaunchPlan
-    search: Mapping[str, Any]
-    metric: str
-    direction: Direction
-    options: StudyKeys
+    name_key = "--name"
+    steps = 0
 
-    @property
-    def tree(self) -> dict[str, Any]:
-        """The script's config with what it includes, see `searched_tree`."""
-        job, plan = self.plan.job, self.plan
-        return searched_tree(
-            job.config, job.overrides_in, plan.config, plan.included, [], self.search
-        )
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        tree: dict[str, Any],
+        search: Mapping[str, Any],
+        metric: str,
+        direction: Direction,
+        options: StudyKeys,
+        folder: Path,
+    ) -> None:
+        self.plan, self.tree, self.search, self.folder = plan, tree, search, folder
+        self.metric, self.direction, self.options = metric, direction, options
+        self.name, self.seed = plan.name, plan.seed
+        self.space = read_space(search, TreeKeys(tree))
+        self.criteria = Criteria({metric: direction})
+        self.processes = plan.job.processes
+        self.devices = max(options.DEVICES, self.processes)  # torchrun's jobs take one each
+        # Whether the script gets the values as words that no config need hold.
+        self.has_options = takes_any_key(plan.job.config, plan.job.overrides_in)
 
-    @property
-    def has_options(self) -> bool:
-        """Whether the script gets the values as words that no config need hold."""
-        return takes_any_key(self.plan.job.config, self.plan.job.overrides_in)
+    def identity(self) -> dict[str, Any]:
+        """Commit, script, metric, the config's keys and the space."""
+        job = self.plan.job
+        found: dict[str, Any] = {
+            one.option: getattr(job, one.field) for one in JOB_OPTIONS if one.holds is str
+        }
+        patterns = job.metric_patterns
+        # One pattern is a text, as in studies of earlier versions.
+        found["--metric-pattern"] = list(patterns) if len(patterns) > 1 else "".join(patterns)
+        if job.processes > 1:  # only then, so that earlier studies stay the same
+            found["--processes"] = job.processes
+        if job.record_env:
+            found["--record-env"] = list(job.record_env)
+        if self.plan.inputs:
+            found["--input"] = [dict(files) for files in self.plan.inputs.values()]
+        if self.plan.included.copies:
+            found["included configs"] = dict(self.plan.included.copies)
+        found |= {
+            "commit": self.plan.commit,
+            "--metric": f"{self.metric}, {self.direction}",
+            "KEY VALUE words": list(self.plan.override_arguments),
+            "words after --": list(job.arguments),
+        }
+        return found | flatten(self.tree) | flatten({SEARCH: self.search})
+
+    def data_digest(self) -> str:
+        """Empty: which data a script reads is not known."""
+        return ""
 
     def save(self, run: RunDir) -> None:
-        """Write study.yaml and the config."""
+        """Write study.yaml, the config and the provenance."""
+        job = self.plan.job
         with replacing(run.path / self.plan.input_name) as path:
             path.write_bytes(self.plan.config)
         self.plan.included.save(run.path)
-        fields = asdict(self.plan.job)
-        for name in ("config", "caller"):
-            fields[name] = str(fields[name])
+        fields = asdict(job) | {"config": str(job.config), "caller": str(job.caller)}
         study = {
-            "RUN": {"NAME": self.plan.name},
+            "RUN": {"NAME": self.name},
             "METRIC": {"NAME": self.metric, "DIRECTION": self.direction},
             "STUDY": to_dict(self.options),  # type: ignore[arg-type]
             SEARCH: dict(self.search),
             "JOB": with_lists(fields),
         }
         write_text(run.path / SCRIPT_STUDY, dump_yaml(study))
+        provenance.add(
+            run,
+            repository=self.plan.address.url,
+            commit=self.plan.commit,
+            module=job.module,
+            input=self.plan.input_name,
+            overrides=list(job.overrides),
+            metric=self.metric,
+            direction=self.direction,
+            seed=self.seed,
+            **provenance.machine_facts(),
+        )
+
+    def runner(self, run: RunDir) -> TrialRunner:
+        """Launches from this process."""
+        return partial(run_launch, self.trial_plan, self.metric)
+
+    def trial_plan(self, values: Values) -> LaunchPlan:
+        """The launch of a trial. Raises `UserError` where the config cannot hold its values."""
+        job, config = self.plan.job, self.plan.config
+        words = self.words(values)
+        if job.overrides_in in MERGED:
+            config = self.plan.included.merge(job.config, config, words)
+        job = replace(job, overrides=(*job.overrides, *words))
+        return replace(self.plan, job=job, config=config)
+
+    def tree_in(self, file: Path) -> Mapping[str, Any]:
+        """A config of the script."""
+        tree: Mapping[str, Any] = read_yaml(file).tree
+        return tree
+
+    def publish(self, study: RunDir, name: str, values: Values) -> None:
+        """Write the config with the best values, and print the command that runs it."""
+        job = self.plan.job
+        words = self.words(values)
+        file = study.path / f"{name}{Path(self.plan.input_name).suffix}"
+        with replacing(file) as path:
+            path.write_bytes(self.config_with(values))
+        command = ["zoerefine", "run", "--repo", self.plan.address.url]
+        command += ["--commit", self.plan.commit, "--name", self.name]
+        if not self.has_options:
+            command, words = [*command, "--config", str(file)], []
+        elif job.config != NO_CONFIG:
+            command += ["--config", str(study.path / self.plan.input_name)]
+        if threads := trial_threads(study):
+            job = replace(job, record_env=(*job.record_env, *threads))
+        stays = self.has_options or job.overrides_in == IN_PLACE
+        command += option_words(job, () if stays else ("overrides_in",))
+        command += last_words(job, [*self.plan.override_arguments, *words])
+        say(f"{name} again: {shlex.join(command)}")
+        if note := unread_values(study):
+            warn(note)
+
+    def config_with(self, values: Values) -> bytes:
+        """The config with these values; where they are options, these alone."""
+        if not self.has_options:
+            merge = self.plan.included.merge
+            return merge(self.plan.job.config, self.plan.config, self.words(values))
+        return dump_yaml(with_values(with_options({}, self.search), values)).encode()
+
+    def words(self, values: Values) -> list[str]:
+        """A trial's values as KEY VALUE words."""
+        is_option = self.plan.job.overrides_in in OPTIONS
+        return override_words(self.tree, values, as_option if is_option else as_word)
 
 
 def plan_study(
     job: Job,
     home: Path,
+    runs: Path | None,
     spaces: Sequence[SpaceSource],
     replaces_config: bool,
     metric: str,
     direction: Direction,
     study_words: Sequence[str],
-) -> LaunchedStudy:
+) -> LaunchedScript:
     """Look up everything that a study needs. Only mirrors are written.
 
     Args:
         job: with the overrides that every trial gets.
+        runs: where run directories are made, as for `launch`.
         spaces: given beside the config; later ones replace keys of earlier ones.
         replaces_config: the space in the config does not count.
         study_words: KEY VALUE words of STUDY.
@@ -135,87 +248,10 @@ def plan_study(
     own = space_in_config(document)
     sources = [*([own] if own and not replaces_config else []), *spaces]
     given = combined([source.tree for source in sources])
-    tree = searched_tree(job.config, job.overrides_in, config, plan.included, [], given)
+    tree = searched_tree(job.config, job.overrides_in, config, plan.included, given)
     search = combined([source.read(TreeKeys(tree)) for source in sources])
-    return LaunchedStudy(plan, search, metric, direction, options)
-
-
-def open_study(run: RunDir) -> LaunchedStudy:
-    """The study in a folder, its commit fetched to this machine."""
-    document = read_yaml(run.path / SCRIPT_STUDY).tree
-    fields = document["JOB"]
-    fields["config"] = config_in(run, fields)
-    fields["caller"] = Path(fields["caller"])
-    fields["metric_patterns"] = recorded_patterns(fields)
-    fields.pop("metric_pattern", None)  # of an earlier version
-    job, home = Job(**with_tuples(fields)), home_folder()
-    with mirrors_in_use(home):
-        plan = kept_plan(job, job.config.read_bytes(), Changes(), run.path, home)
-    metric = document["METRIC"]
-    options = load_config({"STUDY": document["STUDY"]}).STUDY
-    return LaunchedStudy(plan, document[SEARCH], metric["NAME"], metric["DIRECTION"], options)
-
-
-def config_in(run: RunDir, job: Mapping[str, Any]) -> Path:
-    """Where a study's folder has the script's config."""
-    given = Path(job["config"])
-    if given == NO_CONFIG:
-        return NO_CONFIG
-    return run.path / ("input.yaml" if given.suffix in YAML_SUFFIXES else f"input{given.suffix}")
-
-
-def recorded_tree(run: RunDir) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The config of a study with the words that every trial gets, and its SEARCH tree."""
-    document = read_yaml(run.path / SCRIPT_STUDY).tree
-    job, search = document["JOB"], document[SEARCH]
-    file = config_in(run, job)
-    data = b"" if file == NO_CONFIG else file.read_bytes()
-    words, included = job["overrides"], read_included(run.path)
-    return searched_tree(file, job["overrides_in"], data, included, words, search), search
-
-
-def searched_tree(
-    config: Path,
-    overrides_in: str,
-    data: bytes,
-    included: Included,
-    words: Sequence[str],
-    search: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The keys of a config, of the files that it includes and of KEY VALUE words.
-
-    Where only the script knows its keys, each searched one is there without a value.
-    """
-    any_key = takes_any_key(config, overrides_in)
-    own = read_config(config, data, any_key).tree
-    tree = with_words(config, merged(included.tree or {}, own), words)
-    return with_options(tree, search) if any_key or included.has_unknown_keys else tree
-
-
-def takes_any_key(config: Path, overrides_in: str) -> bool:
-    """Whether only the script knows which keys there are."""
-    return overrides_in in OPTIONS or config == NO_CONFIG
-
-
-def with_words(file: Path, tree: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """A config's tree with the values of KEY VALUE words."""
-    for key, text in zip(words[::2], words[1::2], strict=True):
-        with suppress(UserError):  # LOSS.1.weight, which only the script can place
-            keys = key.removeprefix(NEW_KEY).split(".")
-            tree = with_value(file, tree, keys, read_value(text))
-    return tree
-
-
-def with_options(config: Mapping[str, Any], search: Mapping[str, Any]) -> dict[str, Any]:
-    """A config's tree, and without a value every key of a SEARCH tree that it does not have."""
-    tree = dict(config)
-    for key, value in search.items():
-        if is_group(value):
-            inner = tree.get(key)
-            tree[key] = with_options(inner if isinstance(inner, Mapping) else {}, value)
-        else:
-            tree.setdefault(key, None)
-    return tree
+    folder = plan.run(runs).path.parent / "study"
+    return LaunchedScript(plan, tree, search, metric, direction, options, folder)
 
 
 def study_options(words: Sequence[str]) -> StudyKeys:
@@ -231,19 +267,96 @@ def study_options(words: Sequence[str]) -> StudyKeys:
     return options
 
 
-def read_config(path: Path, data: bytes, any_key: bool = False) -> Document:
-    """A script's config with the place of each value.
+def open_study(run: RunDir) -> LaunchedScript:
+    """The study in a folder, its commit fetched to this machine."""
+    document = read_yaml(run.path / SCRIPT_STUDY).tree
+    fields = document["JOB"]
+    fields["config"] = config_in(run, fields)
+    fields["caller"] = Path(fields["caller"])
+    fields["metric_patterns"] = recorded_patterns(fields)
+    fields.pop("metric_pattern", None)  # of an earlier version
+    job, home = Job(**with_tuples(fields)), home_folder()
+    with mirrors_in_use(home):
+        plan = kept_plan(job, job.config.read_bytes(), Changes(), run.path, home)
+    metric, search = document["METRIC"], document[SEARCH]
+    options = load_config({"STUDY": document["STUDY"]}).STUDY
+    tree = searched_tree(job.config, job.overrides_in, plan.config, plan.included, search)
+    judged = (metric["NAME"], metric["DIRECTION"])
+    return LaunchedScript(plan, tree, search, *judged, options, run.path)
 
-    Raises `UserError` for another format than YAML and JSON, unless the script takes any key.
+
+def config_in(run: RunDir, job: Mapping[str, Any]) -> Path:
+    """Where a study's folder has the script's config."""
+    given = Path(job["config"])
+    if given == NO_CONFIG:
+        return NO_CONFIG
+    return run.path / ("input.yaml" if given.suffix in YAML_SUFFIXES else f"input{given.suffix}")
+
+
+def recorded_tree(run: RunDir) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The config of a study without searched values, and its SEARCH tree, as it was recorded.
+
+    A script's has the words that every trial gets.
     """
-    is_known = path.suffix in (*YAML_SUFFIXES, ".json")
-    if path == NO_CONFIG or (any_key and not is_known):
-        return Document({}, {})
-    if not is_known:
-        raise UserError(f"config {path} is neither YAML nor JSON: its keys cannot be searched")
-    if path.suffix == ".json":
-        try:
-            json.loads(data)
-        except ValueError as error:
-            raise UserError(f"config {path} is not valid JSON: {error}") from None
-    return parse_mapping(data.decode(), path)  # JSON is YAML
+    if settings_file(run) == run.config_file:
+        cfg = load_config(run.config_file)
+        return to_dict(cfg), cfg.SEARCH
+    document = read_yaml(run.path / SCRIPT_STUDY).tree
+    job, search = document["JOB"], document[SEARCH]
+    file = config_in(run, job)
+    data = b"" if file == NO_CONFIG else file.read_bytes()
+    words, included = job["overrides"], read_included(run.path)
+    return searched_tree(file, job["overrides_in"], data, included, search, words), search
+
+
+def recorded_space(run: RunDir) -> tuple[dict[str, Any], tuple[Parameter, ...]]:
+    """As `recorded_tree`, with SEARCH as parameters."""
+    tree, search = recorded_tree(run)
+    is_script = settings_file(run) != run.config_file
+    return tree, read_space(search, TreeKeys(tree) if is_script else OWN_KEYS)
+
+
+def trial_threads(study: RunDir) -> list[str]:
+    """The threads of the study's trials as `NAME=VALUE`, where workers shared the cores.
+
+    The number of threads decides the last bits of a result.
+    """
+    for trial in sorted(study.path.glob("trials/*")):
+        recorded = RunDir(trial).read_json(RunDir(trial).provenance_file).get("variables", {})
+        count = recorded.get(THREADS)
+        return [f"{THREADS}={count}"] if count and count != os.environ.get(THREADS) else []
+    return []
+
+
+def override_words(
+    tree: Mapping[str, Any], values: Values, written: Callable[[Any], str]
+) -> list[str]:
+    """Values as KEY VALUE words; a value inside a list is given with the whole list."""
+    changed = with_values(tree, values)
+    words: dict[str, str] = {}
+    for key in values:
+        node: Any = tree
+        path = []
+        for word in key.split("."):
+            if not isinstance(node, Mapping):
+                break
+            path.append(word)
+            node = node.get(word)
+        outer = ".".join(path)
+        words[outer] = written(value_at(changed, outer))
+    return [word for pair in words.items() for word in pair]
+
+
+def as_word(value: Any) -> str:
+    """A value as one word that YAML reads, and YACS too: it takes Python's True, not true."""
+    text = value if isinstance(value, str) else repr(value)
+    try:
+        exact = same_data(load_yaml(text), value)
+    except YamlError:
+        exact = False
+    return text if exact else dump_value(value)
+
+
+def as_option(value: Any) -> str:
+    """A value as the word after `--KEY=`, where nothing takes YAML's quotes off a text."""
+    return value if isinstance(value, str) else as_word(value)

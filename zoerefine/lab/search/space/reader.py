@@ -212,14 +212,17 @@ def last_step(low: float, high: float, step: float) -> float:
 PACKAGES = {"gp": ("scipy",), "cmaes": ("cmaes",), "auto": ("scipy", "cmaes")}
 
 
-def check_search_space(cfg: Config) -> None:
-    """Raises `UserError` where there is nothing to search, or it cannot be searched like this.
+def check_search_space(cfg: Config) -> tuple[Parameter, ...]:
+    """The parameters of a config.
+
+    Raises `UserError` where there is nothing to search, or it cannot be searched like this.
 
     `load_config` has checked every single value.
     """
     space = read_space(cfg.SEARCH)
     check_lengths(cfg, space)
     check_sampler(cfg.STUDY, space)
+    return space
 
 
 def check_lengths(cfg: Config, space: Sequence[Parameter]) -> None:

@@ -1,12 +1,14 @@
 """Where a search space is written: in a config, in a file of its own, or as words.
 
 In a script's config it is the section SEARCH, or in the older form the section HPO: a tree with
-`USE_HPO: true` and plain lists. The section is taken out, since the script does not know it.
+`USE_HPO: true` and plain lists. The section is taken out, since the script does not know it. Which
+keys such a config has is here, too.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +17,26 @@ from zoerefine.base.config.schema import SEARCH
 from zoerefine.base.config.search import SearchedKeys, read_search
 from zoerefine.base.config.value_types import WrongValue, shown
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.keys import nested
+from zoerefine.base.yaml.keys import merged, nested
 from zoerefine.base.yaml.read import (
     Document,
     YamlError,
     load_yaml,
+    parse_mapping,
     parse_yaml,
     plain_value,
     read_yaml,
 )
-from zoerefine.base.yaml.write import dump_yaml, same_data
+from zoerefine.base.yaml.write import (
+    NEW_KEY,
+    YAML_SUFFIXES,
+    dump_yaml,
+    read_value,
+    same_data,
+    with_value,
+)
+from zoerefine.lab.launch.included import Included
+from zoerefine.lab.launch.job import NO_CONFIG, OPTIONS
 
 OLDER, SWITCH = "HPO", "USE_HPO"
 NUMBER = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
@@ -176,3 +188,65 @@ def combined(trees: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def is_group(value: Any) -> bool:
     """Whether a value of a SEARCH tree holds keys, and is no range."""
     return isinstance(value, Mapping) and not {"low", "high"} <= set(value)
+
+
+def searched_tree(
+    config: Path,
+    overrides_in: str,
+    data: bytes,
+    included: Included,
+    search: Mapping[str, Any],
+    words: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The keys of a config, of the files that it includes and of KEY VALUE words.
+
+    Where only the script knows its keys, each searched one is there without a value.
+    """
+    any_key = takes_any_key(config, overrides_in)
+    own = read_config(config, data, any_key).tree
+    tree = with_words(config, merged(included.tree or {}, own), words)
+    return with_options(tree, search) if any_key or included.has_unknown_keys else tree
+
+
+def takes_any_key(config: Path, overrides_in: str) -> bool:
+    """Whether only the script knows which keys there are."""
+    return overrides_in in OPTIONS or config == NO_CONFIG
+
+
+def with_words(file: Path, tree: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """A config's tree with the values of KEY VALUE words."""
+    for key, text in zip(words[::2], words[1::2], strict=True):
+        with suppress(UserError):  # LOSS.1.weight, which only the script can place
+            keys = key.removeprefix(NEW_KEY).split(".")
+            tree = with_value(file, tree, keys, read_value(text))
+    return tree
+
+
+def with_options(config: Mapping[str, Any], search: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's tree, and without a value every key of a SEARCH tree that it does not have."""
+    tree = dict(config)
+    for key, value in search.items():
+        if is_group(value):
+            inner = tree.get(key)
+            tree[key] = with_options(inner if isinstance(inner, Mapping) else {}, value)
+        else:
+            tree.setdefault(key, None)
+    return tree
+
+
+def read_config(path: Path, data: bytes, any_key: bool = False) -> Document:
+    """A script's config with the place of each value.
+
+    Raises `UserError` for another format than YAML and JSON, unless the script takes any key.
+    """
+    is_known = path.suffix in (*YAML_SUFFIXES, ".json")
+    if path == NO_CONFIG or (any_key and not is_known):
+        return Document({}, {})
+    if not is_known:
+        raise UserError(f"config {path} is neither YAML nor JSON: its keys cannot be searched")
+    if path.suffix == ".json":
+        try:
+            json.loads(data)
+        except ValueError as error:
+            raise UserError(f"config {path} is not valid JSON: {error}") from None
+    return parse_mapping(data.decode(), path)  # JSON is YAML

@@ -18,7 +18,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import value_at, with_values
 from zoerefine.base.yaml.read import read_yaml
 from zoerefine.base.yaml.write import same_data
-from zoerefine.lab.search.script.trials import recorded_space
+from zoerefine.lab.search.script.study import recorded_space
 from zoerefine.lab.search.space.space import (
     Parameter,
     all_keys,

@@ -15,7 +15,7 @@ from optuna.trial import FixedTrial, FrozenTrial, TrialState
 from zoerefine.base.errors import UserError, counted
 from zoerefine.base.progress import say
 from zoerefine.lab.launch.record import provenance
-from zoerefine.lab.search.script.trials import recorded_space
+from zoerefine.lab.search.script.study import recorded_tree
 from zoerefine.lab.search.space.space import Values, combinations, params_of
 from zoerefine.lab.search.study.earlier import (
     EarlierStudy,
@@ -106,7 +106,7 @@ class Taking:
 
     def __init__(self, study: Study, earlier: EarlierStudy) -> None:
         self.study, self.earlier = study, earlier
-        self.tree, _ = recorded_space(study.run)
+        self.tree, _ = recorded_tree(study.run)
 
     def choose(self) -> dict[str, Any]:
         """Which trials are known here, which are tried again, and the lines that say why."""

@@ -14,11 +14,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.lab.search.study.trials import (
     OBJECTIVES_AT_STEPS,
+    Criteria,
     is_as_good,
     objectives_at_steps,
     values_at_steps,
 )
-from zoerefine.lab.search.subject import Criteria
 
 # A study with several objectives as a pruner sees it: with the first objective alone.
 #

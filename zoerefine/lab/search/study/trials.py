@@ -1,4 +1,4 @@
-"""What a trial's record in the study's database says.
+"""How trials are judged, and what a trial's record in the study's database says.
 
 A trial keeps its number, and so its run directory, when another worker continues it. Its user
 attributes are:
@@ -16,8 +16,9 @@ attributes are:
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from optuna import Study
 from optuna.trial import FrozenTrial, TrialState
@@ -34,6 +35,43 @@ STATE_WORDS = {
     "WAITING": "waiting",
 }
 SCRIPT_STUDY = "study.yaml"  # of a study whose trials are launches of a script
+
+
+Direction = Literal["minimize", "maximize"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """An upper bound on a figure."""
+
+    name: str
+    at_most: float
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """A study's objectives by name with their directions, and its limits."""
+
+    directions: Mapping[str, Direction]
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The objectives' names, in order."""
+        return tuple(self.directions)
+
+    @property
+    def measured(self) -> set[str]:
+        """Every figure that has to be measured."""
+        return {*self.objectives, *(limit.name for limit in self.limits)}
+
+    def excess(self, figures: Mapping[str, float]) -> dict[str, float]:
+        """How far each limit is exceeded; 0 or less where it is kept."""
+        return {
+            limit.name: figures[limit.name] - limit.at_most
+            for limit in self.limits
+            if limit.name in figures
+        }
 
 
 def trial_run(study: RunDir, number: int) -> RunDir:
