@@ -103,7 +103,7 @@ def main(argv: Sequence[str]) -> int:
     if args.commits or args.configs or args.seeds or cluster:
         return queue(args, job, home)
     with notifying(args.notify, "launch") as ending:
-        run, code = launch(job, args.runs, home, args.again)
+        run, code = launch(job, args.runs, home, args.again, args.planned)
         ending.run, ending.code, ending.message = run.path, code, run.status().reason
     if code and (is_quiet() or job.processes > 1):  # after torchrun's report, or instead of all
         print(f"error: {run.status().reason}; see {run.log_file}", file=sys.stderr)
@@ -137,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
     add_notify_option(made)
     add_quiet_option(made)
     add = made.add_argument_group("disk space").add_argument
+    made.add_argument("--planned", type=Path, help=argparse.SUPPRESS)  # by a queue
     add("--list", action="store_true",
         help="list the workspaces, environments and mirrors on disk")  # fmt: skip
     add("--clean", action="store_true",

@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.foreign import commit_files
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job import Job
+from zoerefine.lab.launch.plan import plan_file
 from zoerefine.lab.launch.queue.executor import LaunchProcess, LocalExecutor, open_executor
 from zoerefine.lab.launch.queue.job_queue import make_queue, run_queue
 from zoerefine.lab.launch.queue.table import QueueRow, progress_of, render_table
@@ -68,6 +69,19 @@ def test_a_refused_launch_is_reported(queue, capfd):
         jobs[0].words = tuple(w.replace("=job.py", "=absent.py") for w in jobs[0].words)
         assert run_queue(jobs, executor, parallel=1) == 1
     assert "the commit has no script absent.py" in capfd.readouterr().err
+
+
+def test_a_config_that_changes_while_jobs_wait_does_not_change_them(queue, config, tmp_path):
+    jobs = queue(seeds=[0, 1])
+    config.write_text("KEY: changed\n")
+    with open_executor("local") as executor:
+        assert run_queue(jobs, executor, parallel=1) == 0
+    for job in jobs:
+        assert job.run.status().state == "finished"
+        assert (job.run.path / "input.yaml").read_text() == "KEY: value\n"
+        assert not plan_file(job.run).exists()
+    changed = queue(seeds=[0])[0]
+    assert changed.run.path not in {job.run.path for job in jobs}
 
 
 def test_ctrl_c_stops_every_job_and_the_same_command_resumes(launch, config, tmp_path, wait_until):

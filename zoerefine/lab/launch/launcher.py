@@ -35,7 +35,7 @@ from zoerefine.lab.launch.job import (
     recorded_options,
 )
 from zoerefine.lab.launch.job_module import check_origin, is_script, job_program, library_facts
-from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution
+from zoerefine.lab.launch.plan import LaunchPlan, handed_over, make_plan, next_execution
 from zoerefine.lab.launch.process import child
 from zoerefine.lab.launch.process.nodes import NODE_LOST, OneNode, node_of
 from zoerefine.lab.launch.record import provenance
@@ -49,7 +49,9 @@ MADE_BY_LAUNCH = (
 LOCK_WAIT_S = 15.0  # for a job to end whose launcher was killed
 
 
-def launch(job: Job, runs: Path | None, home: Path, again: bool = False) -> tuple[RunDir, int]:
+def launch(
+    job: Job, runs: Path | None, home: Path, again: bool = False, planned: Path | None = None
+) -> tuple[RunDir, int]:
     """Run a job in a workspace at its commit; returns the run and the job's exit code.
 
     The same job finds its run again. A finished run is left as it is; an unfinished one resumes.
@@ -57,18 +59,22 @@ def launch(job: Job, runs: Path | None, home: Path, again: bool = False) -> tupl
     Args:
         runs: where run directories are made; None: RUN.ROOT of the config, or ./runs.
         again: run a finished job once more, into a run directory beside the first.
+        planned: the file of the plan that a queue hands over.
 
     Raises:
         UserError: anything that is wrong before the job's first line runs.
     """
     with mirrors_in_use(home):
-        plan = make_plan(job, home)
+        plan = handed_over(job, planned, home) if planned else make_plan(job, home)
         if again:
             plan = next_execution(plan, runs)
         warn_of_untracked_files(plan.address, plan.changes)
         run = plan.run(runs)
         create_run_root(run)
-        return run, start(plan, run, latest=True)
+        code = start(plan, run, latest=True)
+        if planned and run.status().state == "finished":
+            planned.unlink(missing_ok=True)
+        return run, code
 
 
 def start(

@@ -2,11 +2,11 @@
 
 import itertools
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import digest_json
+from zoerefine.base.files.atomic import digest_json, write_json
 from zoerefine.base.identity import OWN_MODULES, launch_settings
 from zoerefine.base.run_dir import RunDir, run_name_fault
 from zoerefine.base.secrets import find_secret
@@ -17,7 +17,7 @@ from zoerefine.lab.launch.environment.build import CURRENT, check_environment
 from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.mirror import fetch_commit
-from zoerefine.lab.launch.included import CommitFiles, Included, find_included, read_included
+from zoerefine.lab.launch.included import CommitFiles, Included, find_included
 from zoerefine.lab.launch.job import (
     IN_PLACE,
     JOB_OPTIONS,
@@ -133,6 +133,12 @@ class LaunchPlan:
         seed = self._setting(self.job.seed_key.removeprefix(NEW_KEY)).value
         return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
 
+    def hand_over(self, file: Path) -> None:
+        """Write what `handed_over` reads: all that was read of files that may change meanwhile."""
+        # Any bytes are a text in this encoding.
+        kept = {"config": self.config.decode("latin-1"), "included": asdict(self.included)}
+        write_json(file, kept)
+
     def run(self, runs: Path | None) -> RunDir:
         """The job's run directory: below `runs`, or RUN.ROOT, or ./runs."""
         runs = runs or self.job.caller / (self._setting("RUN.ROOT").as_text() or "runs")
@@ -159,6 +165,25 @@ class LaunchPlan:
         suffix = self.job.config.suffix
         is_yaml = suffix in YAML_SUFFIXES or self.job.config == NO_CONFIG
         return "input.yaml" if is_yaml else f"input{suffix}"
+
+
+def plan_file(run: RunDir) -> Path:
+    """Where a queue hands the plan of a run over to its launch."""
+    return run.path / ".plan.json"
+
+
+def handed_over(job: Job, file: Path, home: Path) -> LaunchPlan:
+    """The plan that a queue has handed over; where its file is gone, a new one.
+
+    Since then the user may have changed the config, and the files that it includes.
+    """
+    if not file.is_file():
+        return make_plan(job, home)
+    if job.environment != CURRENT:
+        check_environment(job.environment)
+    found = RunDir(file.parent).read_json(file)
+    config = found["config"].encode("latin-1")
+    return kept_plan(job, config, Changes(), Included(**found["included"]), home)
 
 
 def make_plan(job: Job, home: Path, merge: bool = True) -> LaunchPlan:
@@ -199,14 +224,15 @@ def make_plan(job: Job, home: Path, merge: bool = True) -> LaunchPlan:
     return LaunchPlan(job, address, mirror, commit, changes, config, home, included, inputs)
 
 
-def kept_plan(job: Job, config: bytes, changes: Changes, folder: Path, home: Path) -> LaunchPlan:
-    """The plan of a job that a run or a study has kept in its folder, with its commit fetched.
+def kept_plan(
+    job: Job, config: bytes, changes: Changes, included: Included, home: Path
+) -> LaunchPlan:
+    """The plan of a job that a run, a study or a queue has kept, with its commit fetched.
 
     Raises `UserError` where the commit cannot be fetched any more.
     """
     address = parse_address(job.repo)
     mirror, commit = fetch_commit(address, job.ref, home)
-    included = read_included(folder)
     inputs = digest_inputs(map(Path, job.inputs), address.folder)
     return LaunchPlan(job, address, mirror, commit, changes, config, home, included, inputs)
 

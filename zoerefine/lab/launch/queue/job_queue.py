@@ -21,7 +21,7 @@ from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.job import NO_CONFIG, Job, last_words, option_words
 from zoerefine.lab.launch.launcher import create_run_root
-from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution
+from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution, plan_file
 from zoerefine.lab.launch.process.child import StopForwarding
 from zoerefine.lab.launch.queue.executor import Executor, ExecutorBusy, cluster_settings
 from zoerefine.lab.launch.queue.table import QueueRow, live_table
@@ -35,6 +35,7 @@ class QueuedJob(QueueRow):
     """A job of the queue: its row in the table, the launcher's arguments, and its ticket.
 
     Attributes:
+        plan: what the launcher need not look up again.
         seed, seed_key: the seed of `--seeds`, and its key.
         cluster: the fields of `Resources` that its config sets.
         was_taken: whether an executor has taken it.
@@ -42,6 +43,7 @@ class QueuedJob(QueueRow):
     """
 
     words: tuple[str, ...] = ()
+    plan: LaunchPlan | None = None
     seed: int | None = None
     seed_key: str = ""
     cluster: dict[str, Any] = field(default_factory=dict)
@@ -97,10 +99,8 @@ def make_queue(
         cluster = cluster_settings(plan.document, plan.override_arguments) if ours else {}
         what = job.module if config == NO_CONFIG else config.name
         title = " ".join(filter(None, [commit[:12], what, seed_title(seed)]))
-        words = launcher_words(plan, run)
-        queued = QueuedJob(
-            title, run, words=words, seed=seed, seed_key=job.seed_key, cluster=cluster
-        )
+        queued = QueuedJob(title, run, words=launcher_words(plan, run), plan=plan, seed=seed,
+                           seed_key=job.seed_key, cluster=cluster)  # fmt: skip
         if run.status().state == "finished":
             queued.state = "finished before"
         jobs.setdefault(run.path, queued)
@@ -125,6 +125,7 @@ def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
     if job.config != NO_CONFIG:
         words += ["--config", str(config if config.exists() else job.config)]
     words += ["--runs", str(run.path.parents[1]), "--caller", str(job.caller), "--name", plan.name]
+    words += ["--planned", str(plan_file(run))]
     return (*words, *option_words(job), *last_words(job, job.overrides))
 
 
@@ -205,9 +206,23 @@ def submit(job: QueuedJob, executor: Executor) -> None:
     """Give a job to the executor. One that is refused leaves no folder."""
     with removing_new_folders(job.run.path.parent, ".gitignore"):
         create_run_root(job.run)  # here: several nodes of a job would do it at the same time
-        job.ticket = executor.submit(job.words, job.run.path)
+        job.run.path.mkdir(parents=True, exist_ok=True)
+        assert job.plan is not None
+        job.plan.hand_over(plan_file(job.run))
+        try:
+            job.ticket = executor.submit(job.words, job.run.path)
+        except (ExecutorBusy, UserError):
+            remove_plan(job.run)
+            raise
     job.was_taken = True
     show_state(job)
+
+
+def remove_plan(run: RunDir) -> None:
+    """Remove the plan of a launch that was refused, and its folder where it has nothing else."""
+    plan_file(run).unlink(missing_ok=True)
+    with suppress(OSError):
+        run.path.rmdir()
 
 
 def update(job: QueuedJob, executor: Executor) -> None:
@@ -219,6 +234,8 @@ def update(job: QueuedJob, executor: Executor) -> None:
         show_state(job)
         return
     job.code = outcome.code
+    if not job.run.provenance_file.exists():
+        remove_plan(job.run)
     job.state = "finished" if job.code == 0 else "killed" if job.code > 128 else "failed"
     status = job.run.status()
     recorded = status.reason if status.started and not outcome.by_cluster else ""

@@ -20,6 +20,7 @@ from zoerefine.base.yaml.keys import differing
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.commands import git
 from zoerefine.lab.launch.git.mirror import branch_or_tag_with
+from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import recorded_job
 from zoerefine.lab.launch.job_module import library_facts
 from zoerefine.lab.launch.plan import LaunchPlan, kept_plan
@@ -48,7 +49,8 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
     config = run.path / recorded["input"]
     if not config.is_file():
         raise UserError(f"{config} does not exist any more: the run needs its config")
-    return kept_plan(job, config.read_bytes(), recorded_changes(run, recorded), run.path, home)
+    changes, included = recorded_changes(run, recorded), read_included(run.path)
+    return kept_plan(job, config.read_bytes(), changes, included, home)
 
 
 def own_command(run: RunDir, recorded: Mapping[str, Any]) -> str:

@@ -277,7 +277,8 @@ def open_study(run: RunDir) -> LaunchedScript:
     fields.pop("metric_pattern", None)  # of an earlier version
     job, home = Job(**with_tuples(fields)), home_folder()
     with mirrors_in_use(home):
-        plan = kept_plan(job, job.config.read_bytes(), Changes(), run.path, home)
+        included = read_included(run.path)
+        plan = kept_plan(job, job.config.read_bytes(), Changes(), included, home)
     metric, search = document["METRIC"], document[SEARCH]
     options = load_config({"STUDY": document["STUDY"]}).STUDY
     tree = searched_tree(job.config, job.overrides_in, plan.config, plan.included, search)
