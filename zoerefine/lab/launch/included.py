@@ -51,11 +51,6 @@ class Included:
     copies: Mapping[str, str] = field(default_factory=dict)
     tree: Mapping[str, Any] | None = field(default_factory=dict)
 
-    @property
-    def has_unknown_keys(self) -> bool:
-        """Whether only the script knows which keys there are."""
-        return self.tree is None
-
     def merge(self, path: Path, data: bytes, overrides: Sequence[str]) -> bytes:
         """A config with KEY VALUE words merged into it; a key may stand in an included file.
 

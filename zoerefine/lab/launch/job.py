@@ -186,14 +186,6 @@ def recorded_options(job: Job) -> dict[str, Any]:
     return with_lists({one.key: getattr(job, one.field) for one in JOB_OPTIONS})
 
 
-def read_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a job from its record. Earlier versions have recorded fewer."""
-    from zoerefine.lab.runs.metrics import recorded_patterns  # late: it needs regex
-
-    found = {one.field: recorded[one.key] for one in JOB_OPTIONS if one.key in recorded}
-    return with_tuples(found | {"metric_patterns": recorded_patterns(recorded)})
-
-
 def with_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a job with its tuples as lists, as files hold them."""
     return {name: list(one) if isinstance(one, tuple) else one for name, one in fields.items()}
@@ -206,6 +198,11 @@ def with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def recorded_job(run: RunDir, recorded: Mapping[str, Any]) -> Job:
     """The job of a launched run, from its provenance.json and with the config that it kept."""
+    from zoerefine.lab.runs.metrics import recorded_patterns  # late: it needs regex
+
+    # Earlier versions have recorded fewer options.
+    options = {one.field: recorded[one.key] for one in JOB_OPTIONS if one.key in recorded}
+    options["metric_patterns"] = recorded_patterns(recorded)
     has_config = recorded["config"] != str(NO_CONFIG)
     return Job(
         repo=recorded["repository"],
@@ -214,7 +211,7 @@ def recorded_job(run: RunDir, recorded: Mapping[str, Any]) -> Job:
         overrides=tuple(recorded.get("overrides", ())),
         arguments=tuple(recorded.get("arguments", ())),
         caller=Path(recorded.get("caller", ".")),
-        **read_options(recorded),
+        **with_tuples(options),
     )
 
 

@@ -305,7 +305,8 @@ class Driver:
 
     def drive(self) -> None:
         """Run until every worker has found nothing left to do."""
-        for name in self._stale_names():
+        # Of an earlier driver of this study, by their logs.
+        for name in {path.stem for path in (self.study.run.path / "workers").glob("*.log")}:
             for trial in requeue_trials_of(self.study, name, with_its_driver=True):
                 self._say_what_it_waits_for(trial.number)
         with self.stops, study_progress(self.study, self.until) as refresh:
@@ -314,8 +315,10 @@ class Driver:
             while any(slot.ticket or slot.is_due for slot in self.slots):
                 for slot in self.slots:
                     self._check(slot)
-                    if slot.is_due:
-                        self._retry(slot)
+                    if slot.is_due and (self.stops.count or self._is_over()):
+                        slot.is_due = False
+                    elif slot.is_due:
+                        self._start(slot)
                 refresh()
                 time.sleep(POLL_S)
         if self.stops.count:
@@ -330,10 +333,6 @@ class Driver:
                 warn(f"trial {number} cannot go on yet: {waits_for_run(run)}")
                 return
             time.sleep(POLL_S)
-
-    def _stale_names(self) -> set[str]:
-        """Names of the workers of an earlier driver of this study, by their logs."""
-        return {path.stem for path in (self.study.run.path / "workers").glob("*.log")}
 
     def _start(self, slot: WorkerSlot) -> None:
         slot.name = f"{slot.number}-{uuid.uuid4().hex[:8]}"
@@ -354,13 +353,6 @@ class Driver:
                 raise
             warn(f"a worker cannot be started: {error}")
         return True
-
-    def _retry(self, slot: WorkerSlot) -> None:
-        """Start the worker that is due, unless nothing is left to do."""
-        if self.stops.count or self._is_over():
-            slot.is_due = False
-        else:
-            self._start(slot)
 
     def _check(self, slot: WorkerSlot) -> None:
         """If the worker died, replace it and put its trial in the queue."""

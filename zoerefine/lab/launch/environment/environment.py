@@ -107,14 +107,16 @@ def value_of(name: str, given: str) -> str:
 
 def build_variables() -> dict[str, str]:
     """The user's variables, without those that would decide what an environment has."""
-    return {name: value for name, value in os.environ.items() if reaches_builds(name)}
-
-
-def reaches_builds(name: str) -> bool:
-    """Whether the build of an environment gets a variable of the user's."""
-    if name.startswith(INSTALLERS):
-        return name in INSTALLER_SETTINGS or name.startswith(INSTALLER_FAMILIES)
-    return name not in REMOVED_FROM_BUILDS
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in REMOVED_FROM_BUILDS
+        and (
+            not name.startswith(INSTALLERS)
+            or name in INSTALLER_SETTINGS
+            or name.startswith(INSTALLER_FAMILIES)
+        )
+    }
 
 
 LIBRARY = Path(__file__).resolve().parents[4]  # the folder of this package

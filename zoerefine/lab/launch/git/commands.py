@@ -90,22 +90,17 @@ def clean_environment() -> dict[str, str]:
 def foreign_settings(folder: Path) -> Mapping[str, str]:
     """Variables for git in a user's repository, so that its own configuration runs nothing."""
     lfs = LFS if shutil.which("git-lfs") else {}
-    settings = [(key, harmless_value(key, lfs)) for key in own_keys(folder) if is_program(key)]
+    # A value that runs nothing, or Git LFS; `required` says that a program must succeed.
+    settings = [
+        (key, lfs.get(key, "false" if key.endswith(".required") else ""))
+        for key in own_keys(folder)
+        if PROGRAMS.fullmatch(key)
+    ]
     first = int(os.environ.get("GIT_CONFIG_COUNT") or 0)
     variables = {"GIT_CONFIG_COUNT": str(first + len(settings)), **NO_TRANSPORT}
     for number, (key, value) in enumerate(settings, start=first):
         variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return variables
-
-
-def is_program(key: str) -> bool:
-    """Whether a key of a configuration names a program, or says that it must succeed."""
-    return bool(PROGRAMS.fullmatch(key))
-
-
-def harmless_value(key: str, lfs: Mapping[str, str]) -> str:
-    """A value that runs nothing, or Git LFS."""
-    return lfs.get(key, "false" if key.endswith(".required") else "")
 
 
 def own_keys(folder: Path) -> list[str]:

@@ -223,7 +223,8 @@ class LaunchProcess:
         code = self._process.poll()
         if code is None:
             return None
-        return JobOutcome(128 - code if code < 0 else code, self._last_message())
+        lines = self.messages().splitlines() or [""]
+        return JobOutcome(128 - code if code < 0 else code, lines[-1])
 
     def wait(self) -> JobOutcome:
         """How it ended, once it has."""
@@ -241,10 +242,6 @@ class LaunchProcess:
         """What it has printed, once it has ended."""
         self._messages.seek(0)
         return self._messages.read().decode(errors="replace").strip()
-
-    def _last_message(self) -> str:
-        lines = self.messages().splitlines()
-        return lines[-1] if lines else ""
 
 
 def prepare(setup: Callable[[], None], ignores_sigterm: bool) -> None:

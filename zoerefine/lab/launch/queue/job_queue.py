@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -145,7 +144,12 @@ def run_queue(
     """
     parallel = parallel or (len(jobs) if executor.keeps_jobs else 1)
     is_failing = False
-    stops = StopForwarding(partial(stop_queue, jobs, executor))
+
+    def stop(number: int, _: int) -> None:
+        leave_to_cluster(executor.keeps_jobs, number)
+        cancel_running(jobs, executor)
+
+    stops = StopForwarding(stop)
     with live_table(jobs) as show, stops:
         while not all(job.has_ended for job in jobs):
             for job in jobs:
@@ -249,15 +253,6 @@ def show_state(job: QueuedJob) -> None:
         job.started_s = time.monotonic()
     job.state = "waiting" if is_waiting else "running"
     job.note = getattr(job.ticket, "note", "")
-
-
-def stop_queue(jobs: Sequence[QueuedJob], executor: Executor, number: int, count: int) -> None:
-    """Pass a stop signal on to the running jobs; leave them where the cluster keeps them.
-
-    Raises `KeyboardInterrupt` where they are left.
-    """
-    leave_to_cluster(executor.keeps_jobs, number)
-    cancel_running(jobs, executor)
 
 
 def leave_to_cluster(keeps_jobs: bool, number: int) -> None:

@@ -205,7 +205,8 @@ def searched_tree(
     any_key = takes_any_key(config, overrides_in)
     own = read_config(config, data, any_key).tree
     tree = with_words(config, merged(included.tree or {}, own), words)
-    return with_options(tree, search) if any_key or included.has_unknown_keys else tree
+    is_known = not any_key and included.tree is not None
+    return tree if is_known else with_options(tree, search)
 
 
 def takes_any_key(config: Path, overrides_in: str) -> bool:

@@ -231,18 +231,14 @@ def note(run: RunDir, attributes: Mapping[str, Any], commit: str | None, details
     """A trial's note in Markdown: how its run ended, its metrics, why, its run and commit."""
     status = run.status()
     reason = attributes.get("reason") or status.reason
+    deaths = len(attributes.get("lost_claims", ()))
     parts = [
         details or (f"**{status.state}**" if run.status_file.exists() else "**not started**"),
         textwrap.indent(reason, "    "),  # verbatim, without markup
-        continued(len(attributes.get("lost_claims", ()))),
+        f"continued by another worker after {deaths} of its workers died" if deaths else "",
         f"run `{run.path}`, commit `{commit or 'unknown'}`",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def continued(deaths: int) -> str:
-    """How often another worker continued the trial."""
-    return f"continued by another worker after {deaths} of its workers died" if deaths else ""
 
 
 def attach(trial: optuna.Trial, picture: Path, artifacts: Path) -> None:

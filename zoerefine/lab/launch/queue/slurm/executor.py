@@ -84,11 +84,6 @@ def in_words(reason: str) -> str:
     return f"{known} ({word})" if known else reason
 
 
-def never_starts(reason: str) -> str:
-    """What to change for a job that cannot start as it is; empty where it may start."""
-    return NEVER.get(key_of(reason), ("", ""))[1]
-
-
 def key_of(reason: str) -> str:
     """The reason's name: Slurm may list nodes after it, `ReqNodeNotAvail, UnavailableNodes:n1`."""
     return reason.partition(",")[0]
@@ -111,16 +106,11 @@ def check_partition_limits(resources: Resources) -> None:
     for line in printed.splitlines():
         fields = dict(FIELD.findall(line))
         name = fields["PartitionName"]
-        limit = time_limit(fields)
+        limits = (fields["DefaultTime"], fields["MaxTime"])  # of jobs that ask for none
+        limit = next((limit for limit in limits if limit not in NO_LIMIT), "")
         if limit and (name in chosen if chosen else fields["Default"] == "YES"):
             what = f"the time limit {limit} of the partition {name}"
             check_limit(what, seconds_of(limit), resources.grace)
-
-
-def time_limit(fields: dict[str, str]) -> str:
-    """The limit of a partition's jobs that ask for none; empty where there is none."""
-    limits = (fields["DefaultTime"], fields["MaxTime"])
-    return next((limit for limit in limits if limit not in NO_LIMIT), "")
 
 
 LISTING_S = 5.0  # between two questions to Slurm, for all jobs together; until it is asked again
@@ -236,7 +226,8 @@ def describe(ticket: SlurmTicket, job: ListedJob) -> None:
     reason = job.reason if job.is_waiting else ""
     why = in_words(reason) or ("" if job.is_waiting else job.state.lower())
     ticket.note = f"Slurm job {ticket.number}" + (f": {why}" if why else "")
-    if reason != ticket.reason and (change := never_starts(reason)):
+    _, change = NEVER.get(key_of(reason), ("", ""))
+    if reason != ticket.reason and change:  # it cannot start as it is
         warn(
             f"{ticket.note}; it will not start like this: press Ctrl-C, which cancels it, change "
             f"{change}, and run the command again"
