@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from zoerefine import __version__
@@ -115,18 +115,7 @@ COMMAND_S = 60.0  # for a command to end
 VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 
 
-class Receiver(Protocol):
-    """Where a notification goes."""
-
-    @property
-    def name(self) -> str:
-        """How messages call it, without secrets."""
-
-    def send(self, body: bytes) -> str:
-        """Send JSON; returns why it failed, or an empty text."""
-
-
-def parse_receiver(text: str) -> Receiver:
+def parse_receiver(text: str) -> "Receiver":
     """A URL, a command, or the variable of the environment that has one of them.
 
     Raises `UserError` where it can be neither; the text is not repeated, since it may hold secrets.
@@ -176,7 +165,7 @@ def parse_command(text: str) -> "CommandReceiver":
 
 @dataclass(frozen=True)
 class UrlReceiver:
-    """Gets one POST with JSON.
+    """Gets one POST with JSON. Messages call it `name`, and `send` returns why it failed, or "".
 
     Attributes:
         place: scheme, host and port.
@@ -262,3 +251,6 @@ class CommandReceiver:
             return f"killed after {COMMAND_S:g} s"
         code = process.returncode
         return f"exit code {code}" if code else ""
+
+
+Receiver = UrlReceiver | CommandReceiver

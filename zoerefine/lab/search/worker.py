@@ -15,16 +15,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
 from zoerefine.lab.search.script.study import open_study
 from zoerefine.lab.search.space.reader import check_sampler
-from zoerefine.lab.search.study.claims import (
-    Claim,
-    claim_trial,
-    complete,
-    fail,
-    is_held,
-    prune,
-    put_back,
-    requeue_trials_of,
-)
+from zoerefine.lab.search.study import claims
 from zoerefine.lab.search.study.storage import waits_for_run
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import format_values, settings_file
@@ -50,10 +41,10 @@ def run_worker(run: RunDir, name: str, until: float = 0.0) -> None:
     check_sampler(study.options, study.space)  # this machine may lack a package
     study.bind_data()
     # A cluster restarts a worker under the same name when its node has died.
-    requeue_trials_of(study, name)
+    claims.requeue_trials_of(study, name)
     worker = Worker(study, study.subject.runner(run))
     while not until or time.time() < until:
-        claim = claim_trial(study, name)
+        claim = claims.claim_trial(study, name)
         if claim is not None:
             worker.run_trial(claim)
         elif study.is_idle():
@@ -78,7 +69,7 @@ class Worker:
     def __init__(self, study: Study, runner: TrialRunner) -> None:
         self.study, self.runner = study, runner
 
-    def run_trial(self, claim: Claim) -> None:
+    def run_trial(self, claim: claims.Claim) -> None:
         """Run one trial, and record its figures or why it failed.
 
         Raises `NoSuchMetric` where no trial has had the searched metric yet.
@@ -88,7 +79,7 @@ class Worker:
             with heartbeat(self.study, claim):
                 self._run(claim)
         except KeyboardInterrupt:
-            put_back(self.study, claim)
+            claims.put_back(self.study, claim)
             raise
         except ClaimLost:
             say(f"trial {claim.number} was taken over by another worker")
@@ -96,18 +87,18 @@ class Worker:
             if any(one.state == TrialState.COMPLETE for one in self.study.trials()):
                 self._fail(claim, error)
             else:  # it is misspelled; the trial waits for a search with the right name
-                put_back(self.study, claim)
+                claims.put_back(self.study, claim)
                 raise
         except Exception as error:  # a failed trial does not stop the others
             self._fail(claim, error)
 
-    def _fail(self, claim: Claim, error: Exception) -> None:
+    def _fail(self, claim: claims.Claim, error: Exception) -> None:
         reason = str(error) or type(error).__name__
         say(f"trial {claim.number} failed: {reason}")
         with suppress(ClaimLost):
-            fail(self.study, claim, reason)
+            claims.fail(self.study, claim, reason)
 
-    def _run(self, claim: Claim) -> None:
+    def _run(self, claim: claims.Claim) -> None:
         monitor = Monitor(self.study, claim)
         if claim.run.status().state == "running":
             say(f"trial {claim.number} waits: {waits_for_run(claim.run)}")
@@ -115,7 +106,7 @@ class Worker:
             monitor.check_held()
             time.sleep(POLL_S)
         outcome = self.runner(claim.run, claim.values, monitor)
-        end = prune if outcome.reason else complete
+        end = claims.prune if outcome.reason else claims.complete
         end(self.study, claim, outcome)
         say(f"trial {claim.number}: {outcome.reason or format_values(outcome.figures)}")
 
@@ -123,7 +114,7 @@ class Worker:
 class Monitor:
     """What a running trial reports to its study: see `TrialMonitor`."""
 
-    def __init__(self, study: Study, claim: Claim) -> None:
+    def __init__(self, study: Study, claim: claims.Claim) -> None:
         self.study, self.claim = study, claim
 
     @property
@@ -131,17 +122,15 @@ class Monitor:
         return str(self.claim.number), self.claim.id
 
     def check_held(self) -> None:
-        """Raises `ClaimLost` where another worker has taken the trial over."""
-        if not is_held(self.study, self.claim):
+        if not claims.is_held(self.study, self.claim):
             raise ClaimLost
 
     def is_pruned(self, step: int, figures: Mapping[str, float]) -> bool:
-        """Record the objectives that are known at a step; whether the trial is to be stopped."""
         self.check_held()
         return self.study.is_pruned(self.claim.trial, step, figures)
 
 
-def heartbeat(study: Study, claim: Claim) -> AbstractContextManager[None]:
+def heartbeat(study: Study, claim: claims.Claim) -> AbstractContextManager[None]:
     """Record every STUDY.HEARTBEAT_S, from a thread, that this trial's worker is alive."""
     send = partial(study.storage.record_heartbeat, claim.trial._trial_id)
     return repeating(send, study.options.HEARTBEAT_S)

@@ -15,14 +15,7 @@ from zoerefine.base.files.locks import lock
 from zoerefine.base.machine.cores import SETTINGS, forget_choice
 from zoerefine.base.run_dir import CALLER_FOLDER, NODE, RUN_FOLDER, SEED, RunDir
 from zoerefine.base.secrets import find_secret
-from zoerefine.lab.launch.environment.build import (
-    CURRENT,
-    build_environment,
-    environment_name,
-    environments_folder,
-    find_lock_file,
-    is_ready,
-)
+from zoerefine.lab.launch.environment import build
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
 
 # Variables that would change what the job runs, and those that an outer launch has set.
@@ -193,19 +186,19 @@ def job_python(kind: str, workspace: Path, version: str, home: Path) -> Iterator
     Raises:
         UserError: the commit has no lock file, or it cannot be installed.
     """
-    if kind == CURRENT:
+    if kind == build.CURRENT:
         yield Path(sys.executable)
         return
-    file = find_lock_file(kind, workspace)
-    folder = environments_folder(home) / environment_name(kind, file, version)
+    file = build.find_lock_file(kind, workspace)
+    folder = build.environments_folder(home) / build.environment_name(kind, file, version)
     lock_file = Path(f"{folder}.lock")
     while True:
-        if not is_ready(folder):
+        if not build.is_ready(folder):
             with lock(lock_file) as lock_fd:
-                if not is_ready(folder):
-                    build_environment(kind, folder, file, lock_fd, build_variables())
+                if not build.is_ready(folder):
+                    build.build_environment(kind, folder, file, lock_fd, build_variables())
         with lock(lock_file, shared=True):
-            if is_ready(folder):  # a clean-up may have removed it before it was held
+            if build.is_ready(folder):  # a clean-up may have removed it before it was held
                 os.utime(folder)  # --clean reads the time of the last use here
                 yield folder / "bin" / "python"
                 return

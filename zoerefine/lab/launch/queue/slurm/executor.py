@@ -23,19 +23,7 @@ from pathlib import Path
 from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.progress import warn
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome, Resources
-from zoerefine.lab.launch.queue.slurm.commands import (
-    ListedJob,
-    SlurmBusy,
-    SlurmError,
-    check_limit,
-    interrupt,
-    kill,
-    list_jobs,
-    missing_program,
-    run_slurm,
-    sbatch_options,
-    seconds_of,
-)
+from zoerefine.lab.launch.queue.slurm import commands
 from zoerefine.lab.launch.queue.slurm.submission import FOLDER, SlurmFiles, submit_job
 
 WORDS = {
@@ -99,8 +87,8 @@ def check_partition_limits(resources: Resources) -> None:
     Where Slurm does not answer, nothing is known.
     """
     try:
-        printed = run_slurm("scontrol", "--oneliner", "--all", "show", "partition")
-    except SlurmError:
+        printed = commands.run_slurm("scontrol", "--oneliner", "--all", "show", "partition")
+    except commands.SlurmError:
         return
     chosen = resources.partition.split(",") if resources.partition else []
     for line in printed.splitlines():
@@ -110,7 +98,7 @@ def check_partition_limits(resources: Resources) -> None:
         limit = next((limit for limit in limits if limit not in NO_LIMIT), "")
         if limit and (name in chosen if chosen else fields["Default"] == "YES"):
             what = f"the time limit {limit} of the partition {name}"
-            check_limit(what, seconds_of(limit), resources.grace)
+            commands.check_limit(what, commands.seconds_of(limit), resources.grace)
 
 
 LISTING_S = 5.0  # between two questions to Slurm, for all jobs together; until it is asked again
@@ -120,11 +108,11 @@ FILE_WAIT_S = 20.0  # until a file that a node wrote is seen here: shared folder
 @contextmanager
 def slurm_executor(resources: Resources) -> Iterator["SlurmExecutor"]:
     """Jobs with these resources. Raises `UserError` where Slurm is missing, or they are wrong."""
-    if program := missing_program():
+    if program := commands.missing_program():
         raise UserError(
             f"Slurm's command {program} is not on PATH: run this on a machine that submits jobs"
         )
-    sbatch_options(resources)
+    commands.sbatch_options(resources)
     if not resources.time:
         check_partition_limits(resources)
     yield SlurmExecutor(resources)
@@ -159,7 +147,7 @@ class SlurmExecutor:
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
-        self._jobs: dict[str, ListedJob] = {}
+        self._jobs: dict[str, commands.ListedJob] = {}
         self._listed_s = self._asked_s = float("-inf")
         self._submit_s = float("-inf")  # when the next job may be submitted
         self._warned: dict[str, str] = {}
@@ -170,7 +158,7 @@ class SlurmExecutor:
         files = SlurmFiles(folder.resolve() / FOLDER)
         try:
             number = submit_job(files, words, self.resources)
-        except SlurmBusy as error:
+        except commands.SlurmBusy as error:
             self._submit_s = time.monotonic() + LISTING_S
             self._warn("submitting", str(error))
             raise ExecutorBusy from None
@@ -206,21 +194,22 @@ class SlurmExecutor:
             return
         self._asked_s = now
         try:
-            self._jobs = {job.id: job for job in list_jobs()}
+            self._jobs = {job.id: job for job in commands.list_jobs()}
             self._listed_s = now
             self._warned.pop("listing", None)
-        except SlurmError as error:  # the jobs go on without slurmctld
+        except commands.SlurmError as error:  # the jobs go on without slurmctld
             self._warn("listing", str(error))
 
     def cancel(self, ticket: SlurmTicket) -> None:
         ticket.cancelled += 1
+        end = commands.kill if ticket.cancelled > 1 else commands.interrupt
         try:
-            interrupt(ticket.number) if ticket.cancelled == 1 else kill(ticket.number)
-        except SlurmError as error:
+            end(ticket.number)
+        except commands.SlurmError as error:
             warn(f"Slurm job {ticket.number}: {error}")
 
 
-def describe(ticket: SlurmTicket, job: ListedJob) -> None:
+def describe(ticket: SlurmTicket, job: commands.ListedJob) -> None:
     """Note what Slurm says of a job; warn where it would wait for ever."""
     ticket.ended_s, ticket.is_waiting = 0.0, job.is_waiting
     reason = job.reason if job.is_waiting else ""
@@ -235,7 +224,7 @@ def describe(ticket: SlurmTicket, job: ListedJob) -> None:
     ticket.reason = reason
 
 
-def ending_of(ticket: SlurmTicket, job: ListedJob | None) -> str:
+def ending_of(ticket: SlurmTicket, job: commands.ListedJob | None) -> str:
     """How a job ended that did not record it."""
     state = job.state if job else "no longer known to Slurm"
     log = ticket.files.log_file(ticket.number)

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,7 @@ from zoerefine.base.files.locks import lock
 from zoerefine.base.progress import say, warn
 from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.queue.executor import JobOutcome, Resources
-from zoerefine.lab.launch.queue.slurm.commands import (
-    PREFIX,
-    ListedJob,
-    SlurmBusy,
-    SlurmError,
-    cancel_waiting,
-    list_jobs,
-    submit_script,
-)
+from zoerefine.lab.launch.queue.slurm import commands
 
 FOLDER = "slurm"
 NODE_PROGRAM = "zoerefine.lab.launch.queue.slurm.node_job"
@@ -35,50 +27,27 @@ NODE_PROGRAM = "zoerefine.lab.launch.queue.slurm.node_job"
 SCRIPT = "#!/bin/sh\ntrap '' USR1\nexec {python} -P -m {program} {folder}\n"
 
 
-@dataclass(frozen=True)
 class SlurmFiles:
     """The folder `slurm/` of a launch, which the submitting machine and the nodes share."""
 
-    folder: Path
-
-    @property
-    def lock_file(self) -> Path:
-        """Held by the command that submits."""
-        return self.folder / ".lock"
-
-    @property
-    def script_file(self) -> Path:
-        return self.folder / "job.sh"
-
-    @property
-    def job_file(self) -> Path:
-        """The words of `zoerefine run`, and the job's resources."""
-        return self.folder / "job.json"
-
-    @property
-    def number_file(self) -> Path:
-        """The number of the job that was submitted last."""
-        return self.folder / "submitted.json"
-
-    @property
-    def outcome_file(self) -> Path:
-        """How that job ended."""
-        return self.folder / "outcome.json"
-
-    @property
-    def limits_file(self) -> Path:
-        """How often that job was queued again at its time limit."""
-        return self.folder / "requeued.json"
-
-    @property
-    def job_files(self) -> tuple[Path, ...]:
-        """What is written for a job, and what an earlier one may have left."""
-        return self.script_file, self.job_file, self.outcome_file, self.limits_file
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lock_file = folder / ".lock"  # held by the command that submits
+        self.script_file = folder / "job.sh"
+        self.job_file = folder / "job.json"  # the words of `zoerefine run`, the job's resources
+        self.number_file = folder / "submitted.json"  # the number of the last submitted job
+        self.outcome_file = folder / "outcome.json"  # how that job ended
+        self.limits_file = folder / "requeued.json"  # how often it was queued again at its limit
+        # What is written for a job, and what an earlier one may have left.
+        self.job_files = (
+            self.script_file, self.job_file, self.outcome_file, self.limits_file
+        )  # fmt: skip
 
     @property
     def job_name(self) -> str:
         """The name by which Slurm's own list finds the job of this folder."""
-        return PREFIX + sha256(str(self.folder).encode(errors="surrogateescape")).hexdigest()[:16]
+        digest = sha256(str(self.folder).encode(errors="surrogateescape")).hexdigest()
+        return commands.PREFIX + digest[:16]
 
     def log_file(self, number: str) -> Path:
         """The launcher's messages. The job's output is in the run's log.txt."""
@@ -146,7 +115,7 @@ def submit_job(files: SlurmFiles, words: Sequence[str], resources: Resources) ->
         number = job.id if job else ""
         if not job:
             files.write_job(words, resources)
-            number = submit_script(files.script_file, files.job_name, resources)
+            number = commands.submit_script(files.script_file, files.job_name, resources)
         write_json(files.number_file, {"job": number, "name": files.job_name})
         return number
 
@@ -160,7 +129,7 @@ def restoring(files: SlurmFiles) -> Iterator[None]:
     before = {path: path.read_bytes() if path.exists() else None for path in files.job_files}
     try:
         yield
-    except SlurmBusy:
+    except commands.SlurmBusy:
         raise
     except UserError:
         for path, data in before.items():
@@ -168,7 +137,7 @@ def restoring(files: SlurmFiles) -> Iterator[None]:
         raise
 
 
-def job_to_keep(files: SlurmFiles, wanted: Resources) -> ListedJob | None:
+def job_to_keep(files: SlurmFiles, wanted: Resources) -> commands.ListedJob | None:
     """The job of this folder in Slurm. One that waits with other options makes room for a new one.
 
     A job that has started goes on with the options that it has.
@@ -178,7 +147,7 @@ def job_to_keep(files: SlurmFiles, wanted: Resources) -> ListedJob | None:
     if job is None or not options:
         return job
     if job.is_waiting:
-        cancel_waiting(job.id)
+        commands.cancel_waiting(job.id)
         job = active_job(files)  # it may have just started
     if job is None:
         say(f"submitted again with another {options}: {files.folder.parent}")
@@ -190,9 +159,9 @@ def job_to_keep(files: SlurmFiles, wanted: Resources) -> ListedJob | None:
     return job
 
 
-def active_job(files: SlurmFiles) -> ListedJob | None:
+def active_job(files: SlurmFiles) -> commands.ListedJob | None:
     """The job of this folder that has not ended; None where there is none."""
-    for job in list_jobs():
+    for job in commands.list_jobs():
         if job.name == files.job_name and job.is_active and not files.outcome(job.id):
             return job
     return None
@@ -206,7 +175,7 @@ def is_in_slurm(folder: Path) -> bool:
         return False
     try:
         return active_job(files) is not None
-    except SlurmError:
+    except commands.SlurmError:
         return True
 
 
