@@ -12,6 +12,7 @@ from zoerefine.base.errors import KILLED, UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
+from zoerefine.base.yaml.keys import differing
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
 from zoerefine.lab.launch.launcher import start
 from zoerefine.lab.launch.plan import LaunchPlan
@@ -205,11 +206,6 @@ def unread_keys(trials: Sequence[tuple[Mapping[str, str], str]]) -> tuple[int, s
     alike = [metrics for (_, metrics), differ in zip(trials, found, strict=True)
              if not set(keys).isdisjoint(differ)]  # fmt: skip
     return len(alike) + len(set(alike)), " and ".join(keys)
-
-
-def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """The keys whose values differ."""
-    return [key for key in {**one, **other} if one.get(key) != other.get(key)]
 
 
 def is_read(key: str, trials: Sequence[tuple[Mapping[str, str], str]]) -> bool:

@@ -15,7 +15,7 @@ from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.keys import value_at, with_values
+from zoerefine.base.yaml.keys import differing, value_at, with_values
 from zoerefine.base.yaml.read import read_yaml
 from zoerefine.base.yaml.write import same_data
 from zoerefine.lab.search.script.study import recorded_space
@@ -176,9 +176,8 @@ def comparison_fault(study: Study, earlier: EarlierStudy) -> str:
     searched = all_keys(study.space) | all_keys(earlier.space)
     ours, theirs = (fixed(one.user_attrs, searched) for one in (study.optuna, earlier.optuna))
     different = [
-        f"{key} is {shown(theirs.get(key))} there and {shown(ours.get(key))} here"
-        for key in [*ours, *(key for key in theirs if key not in ours)]
-        if ours.get(key) != theirs.get(key)
+        f"{key} is {shown(there)} there and {shown(here)} here"
+        for key, (here, there) in differing(ours, theirs).items()
     ]
     more = len(different) - NAMED
     return ", ".join(different[:NAMED]) + (f", and {more} more differ" if more > 0 else "")

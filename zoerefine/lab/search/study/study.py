@@ -14,6 +14,7 @@ from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import PRUNERS
 from zoerefine.base.run_dir import RunDir
+from zoerefine.base.yaml.keys import differing
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.space.space import Parameter, size_of, unknown_parameter
 from zoerefine.lab.search.study.pruning import FirstObjective
@@ -76,11 +77,8 @@ class Study:
             self.optuna.set_user_attr("identity", ours)
             self.optuna.set_metric_names(list(self.criteria.objectives))
         elif theirs != ours:
-            lines = [
-                f"  {key}: {theirs.get(key)} there, {ours.get(key)} here"
-                for key in sorted({*ours, *theirs})
-                if theirs.get(key) != ours.get(key)
-            ]
+            different = sorted(differing(theirs, ours).items())
+            lines = [f"  {key}: {there} there, {here} here" for key, (there, here) in different]
             raise UserError(
                 f"study {self.name} in {self.url} has other settings: restore them, or give "
                 f"another {self.subject.name_key}:\n" + "\n".join(lines)
@@ -88,7 +86,7 @@ class Study:
 
     def _has_only_another_metric(self, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
         """Whether a script's metric has another name or pattern, and no trial has ended yet."""
-        changed = {key for key in {*ours, *theirs} if theirs.get(key) != ours.get(key)}
+        changed = differing(theirs, ours).keys()
         if not changed or not changed <= {METRIC, PATTERN}:
             return False
         directions = {identity[METRIC].rpartition(", ")[2] for identity in (theirs, ours)}
