@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.read import load_yaml
 from zoerefine.base.yaml.write import dump_yaml, merge_overrides
-from zoerefine.lab.launch.job import parse_config
+from zoerefine.lab.launch.plan import parse_config
 
 CONFIG = """\
 # the first line

@@ -1,21 +1,31 @@
 """The plan of a job's launch: everything that can be looked up before it starts."""
 
 import itertools
+import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json, write_json
 from zoerefine.base.identity import OWN_MODULES, launch_settings
-from zoerefine.base.run_dir import RunDir, run_name_fault
-from zoerefine.base.secrets import find_secret
+from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir, require_file, run_name_fault
+from zoerefine.base.secrets import (
+    INSTEAD,
+    find_secret,
+    find_secret_in_config,
+    find_secret_in_values,
+    holds_password,
+)
 from zoerefine.base.yaml.keys import value_at
-from zoerefine.base.yaml.read import Document
+from zoerefine.base.yaml.read import Document, parse_mapping, refuse_duplicate_keys
 from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES
 from zoerefine.lab.launch.environment.build import CURRENT, check_environment
 from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
+from zoerefine.lab.launch.git.commands import GitError, git, git_bytes
 from zoerefine.lab.launch.git.mirror import fetch_commit
 from zoerefine.lab.launch.included import CommitFiles, Included, find_included
 from zoerefine.lab.launch.job import (
@@ -26,12 +36,7 @@ from zoerefine.lab.launch.job import (
     OPTIONS,
     Job,
     Setting,
-    parse_config,
-    read_committed_config,
-    read_local_config,
     read_setting,
-    refuse_own_words,
-    refuse_password,
 )
 from zoerefine.lab.launch.job_module import check_commit_has
 from zoerefine.lab.launch.workspace.left import Inputs, digest_inputs
@@ -244,3 +249,95 @@ def next_execution(plan: LaunchPlan, runs: Path | None) -> LaunchPlan:
         if execution.run(runs).status().state != "finished":
             break
     return execution
+
+
+# The config of a job: where it comes from, and that it holds no secret.
+
+STORAGE = "STUDY.STORAGE"
+
+
+def read_local_config(caller: Path, config: Path) -> bytes | None:
+    """The config's bytes; None where there is no such file."""
+    if config == NO_CONFIG:
+        return b""
+    try:
+        require_file(caller / config)
+        return (caller / config).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"config {config} cannot be read: {error.strerror}") from None
+
+
+def read_committed_config(caller: Path, config: Path, mirror: Path, commit: str) -> bytes:
+    """The config's bytes in the commit. Raises `UserError` where it has no such file."""
+    try:
+        if config.is_absolute():
+            raise GitError(str(config))
+        name = f"{commit}:{config.as_posix()}"
+        if int(git("cat-file", "-s", name, folder=mirror)) > LARGEST_DOCUMENT:
+            raise UserError(f"config {config} is larger than {LARGEST_DOCUMENT >> 20} MiB")
+        return git_bytes("cat-file", "blob", name, folder=mirror)
+    except GitError:
+        raise UserError(
+            f"no config file {config} in {caller} or in commit {commit[:12]}: give an existing file"
+        ) from None
+
+
+def parse_config(path: Path, data: bytes) -> Document:
+    """The keys of a YAML config; empty for a file of another kind.
+
+    Raises `UserError` where it is not valid, or contains a secret that every run would keep.
+    """
+    name = find_secret_in_config(data)
+    try:
+        document = read_document(path, data)
+    except UserError:
+        if not name:  # the message may repeat a line with the secret
+            raise
+        document = Document({}, {})
+    refuse_password(document)
+    name = name or find_secret_in_values(document.tree or json_value(path, data))
+    if name:
+        raise UserError(
+            f"config {path} contains the secret of {name}: let the job read it from the environment"
+        )
+    return document
+
+
+def json_value(path: Path, data: bytes) -> Any:
+    """What a JSON config holds; None for another file, or one that is not valid."""
+    try:
+        return json.loads(data) if path.suffix == ".json" else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_document(path: Path, data: bytes) -> Document:
+    """The keys of a YAML config; empty for a file of another kind."""
+    if path.suffix not in (*YAML_SUFFIXES, ".json"):
+        return Document({}, {})
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"config {path} is not valid UTF-8: {error}") from None
+    if path.suffix == ".json":
+        refuse_duplicate_keys(text, path)
+        return Document({}, {})
+    return parse_mapping(text, path)
+
+
+def refuse_password(document: Document, overrides: Sequence[str] = ()) -> None:
+    """Raises `UserError` where the address of a study's database holds its password."""
+    if holds_password(read_setting(document, overrides, STORAGE).as_text()):
+        raise UserError(f"{STORAGE} holds a password, which every run would keep; {INSTEAD}")
+
+
+def refuse_own_words(overrides: Sequence[str]) -> None:
+    """Raises `UserError` where our own training would write a secret of its words to its config."""
+    for key, value in zip(overrides[::2], overrides[1::2], strict=True):
+        if name := find_secret_in_config(value.encode(errors="surrogateescape")):
+            raise UserError(
+                f"{key} contains the secret of {name}, and the run would keep it in its "
+                "config: let the job read it from the environment"
+            )

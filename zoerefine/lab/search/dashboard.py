@@ -20,13 +20,7 @@ from optuna_dashboard import wsgi
 from tensorboard.program import TensorBoard
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.guarded_server import (
-    Server,
-    listen,
-    new_token,
-    wait_for_answer,
-    with_token,
-)
+from zoerefine.base.guarded_server import Server, listen, new_token, wait_for_answer, with_token
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.find import find_runs
 from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
