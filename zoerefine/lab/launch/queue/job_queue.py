@@ -212,11 +212,13 @@ def submit(job: QueuedJob, executor: Executor) -> None:
         create_run_root(job.run)  # here: several nodes of a job would do it at the same time
         job.run.path.mkdir(parents=True, exist_ok=True)
         assert job.plan is not None
+        is_first = not plan_file(job.run).exists()  # else an attempt has left it
         job.plan.hand_over(plan_file(job.run))
         try:
             job.ticket = executor.submit(job.words, job.run.path)
         except (ExecutorBusy, UserError):
-            remove_plan(job.run)
+            if is_first:
+                remove_plan(job.run)
             raise
     job.was_taken = True
     show_state(job)
