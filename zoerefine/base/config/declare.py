@@ -35,6 +35,11 @@ def key(type: ValueType, default: Any, meaning: str, unit: str = "", is_path: bo
     return field(metadata=facts)
 
 
+def group() -> Any:
+    """Declare a group of keys."""
+    return field()
+
+
 def path(default: str, meaning: str) -> Any:
     """Declare a key that names a file or folder; relative ones start in the caller's folder.
 

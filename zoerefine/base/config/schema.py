@@ -13,7 +13,7 @@ time.
 """
 
 from collections.abc import Iterator
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.config.data_keys import (
@@ -24,7 +24,7 @@ from zoerefine.base.config.data_keys import (
     PointKeys,
     RunKeys,
 )
-from zoerefine.base.config.declare import MOST_SEED, Key, KeyGroup, key
+from zoerefine.base.config.declare import MOST_SEED, Key, KeyGroup, group, key
 from zoerefine.base.config.study_keys import ClusterKeys, StudyKeys
 from zoerefine.base.config.training_keys import LossKeys, ModelKeys, TrainKeys
 from zoerefine.base.config.value_types import Integer
@@ -39,17 +39,17 @@ class Config(KeyGroup):
         SEARCH: Any
 
     SEED: int = key(Integer(0, MOST_SEED), 0, "random seed of everything")
-    RUN: RunKeys = field()
-    DATA: DataKeys = field()
-    CACHE: CacheKeys = field()
-    LOADER: LoaderKeys = field()
-    AUGMENT: AugmentKeys = field()
-    POINTS: PointKeys = field()
-    MODEL: ModelKeys = field()
-    LOSS: LossKeys = field()
-    TRAIN: TrainKeys = field()
-    STUDY: StudyKeys = field()
-    CLUSTER: ClusterKeys = field()
+    RUN: RunKeys = group()
+    DATA: DataKeys = group()
+    CACHE: CacheKeys = group()
+    LOADER: LoaderKeys = group()
+    AUGMENT: AugmentKeys = group()
+    POINTS: PointKeys = group()
+    MODEL: ModelKeys = group()
+    LOSS: LossKeys = group()
+    TRAIN: TrainKeys = group()
+    STUDY: StudyKeys = group()
+    CLUSTER: ClusterKeys = group()
 
 
 def keys_of(group: type = Config, prefix: str = "") -> Iterator[Key]:
