@@ -31,6 +31,7 @@ import cv2
 import numpy as np
 import torch
 from common.report import Row, options, report, row
+from common.room_prior import TrueDepth, fit_prior
 from common.rooms.folds import folds_in_turn, read_folds
 from common.rooms.room_refiners import FULL, KNOWS, NEW, Refiners, refiners_of_rooms
 from common.rooms.sides import best_factor
@@ -46,7 +47,7 @@ from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.synthetic import synthesize
 from zoerefine.depth.points.measured import RefinerChoice, RoomFound
 from zoerefine.depth.points.room import Measurement, RoomCalibration, calibrate, unseen_errors
-from zoerefine.depth.points.room_prior import RoomPrior, TrueDepth, features, fit_prior
+from zoerefine.depth.points.room_prior import RoomPrior, features
 
 Array = np.ndarray
 BUILDINGS = ("ist_",)  # beginnings of the names of rooms that are left out together

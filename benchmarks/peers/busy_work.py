@@ -62,9 +62,8 @@ def inference(folder: Path) -> Work:
     from zoerefine.depth.exporting.bundle.bundle import load_bundle
     from zoerefine.depth.infer.inference import Inference
     from zoerefine.depth.infer.pipeline import refine
-    from zoerefine.depth.infer.pseudo import DepthFiles
     from zoerefine.depth.infer.results import ResultFolder
-    from zoerefine.depth.infer.sources import open_source
+    from zoerefine.depth.infer.sources import DepthFiles, open_source
 
     engine, out = load_bundle(folder / "torchscript.ts"), folder / f"out-{os.getpid()}"
     job = Inference(

@@ -3,15 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from zoerefine.commands.options import (
-    Parser,
-    add_json_option,
-    add_pattern_option,
-    add_quiet_option,
-    as_path,
-    check_patterns,
-    print_json,
-)
+from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 from zoerefine.lab.analysis.pictures.style import LAYOUTS
 
 DESCRIPTION = """\
@@ -37,11 +29,7 @@ examples, after `make demo`:
 
 def main(argv: Sequence[str]) -> int:
     """Analyse many runs."""
-    parser = Parser(
-        prog="zoerefine analyze",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-    )
+    parser = Parser("zoerefine analyze", DESCRIPTION, EXAMPLES)
     parser.add_argument(
         "runs",
         nargs="+",
@@ -77,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         help="size of the graph and of its texts: for a page (the default), or as wide as the text "
         "or a column of a paper, with the caption in overview.tex",
     )
-    add_quiet_option(parser)
+    add_shared(parser, "--quiet")
     parser.add_argument(
         "--metric",
         action="append",
@@ -86,10 +74,7 @@ def main(argv: Sequence[str]) -> int:
         help="compare by the final value of this metric, e.g. val_acc; several are written to a "
         "folder each (default: AbsRel, or the only metric of runs of other scripts)",
     )
-    parser.add_argument(
-        "--maximize", action="store_true", help="higher values of the metric are better"
-    )
-    add_pattern_option(parser)
+    add_shared(parser, "--maximize", "--metric-pattern")
     parser.add_argument(
         "--to-mlflow",
         metavar="URI",
@@ -97,7 +82,6 @@ def main(argv: Sequence[str]) -> int:
         "are there are not written again",
     )
     args = parser.parse_args(argv)
-    check_patterns(args.metric_pattern)
 
     from zoerefine.base.errors import counted, one_line, visible
     from zoerefine.lab.analysis.analyze import analyze
@@ -149,10 +133,10 @@ examples, after `make demo`:
 def diff(argv: Sequence[str]) -> int:
     """Print the differences between two runs."""
     parser = Parser(
-        prog="zoerefine diff",
-        description="Print the differences between two runs: settings, commit, environment, data, "
+        "zoerefine diff",
+        "Print the differences between two runs: settings, commit, environment, data, "
         "metrics and weights.",
-        epilog=DIFF_EXAMPLES,
+        DIFF_EXAMPLES,
     )
     parser.add_argument("first", metavar="RUN", help="a run directory")
     parser.add_argument("second", metavar="OTHER", help="another run directory")
@@ -160,7 +144,7 @@ def diff(argv: Sequence[str]) -> int:
         "--picture", type=as_path, metavar="FILE",
         help="also draw one held-out frame as each run's refiner predicts it",
     )  # fmt: skip
-    add_json_option(parser)
+    add_shared(parser, "--json")
     args = parser.parse_args(argv)
 
     from zoerefine.lab.analysis.diff import diff_facts, diff_runs, one_run

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
 from zoerefine.commands.infer import MAX_BATCH
-from zoerefine.commands.options import (
-    Parser,
-    add_quiet_option,
-    add_trust_option,
-    as_path,
-    print_notes,
-)
+from zoerefine.commands.options import Parser, add_shared, as_path, print_notes
 
 if TYPE_CHECKING:
     from zoerefine.depth.exporting.bundle.bundle import Engine
@@ -68,10 +62,10 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """All options."""
     options = Parser(
-        prog="zoerefine bag",
-        description="Refine the depth camera of a ROS 2 bag (mcap or sqlite3), with an engine "
+        "zoerefine bag",
+        "Refine the depth camera of a ROS 2 bag (mcap or sqlite3), with an engine "
         "bundle. ROS need not be installed.",
-        epilog=EPILOG,
+        EPILOG,
     )
     add = options.add_argument
     add("bundle", type=as_path, metavar="BUNDLE|RUN",
@@ -96,8 +90,7 @@ def parser() -> argparse.ArgumentParser:
         help="of the new bag; default: %(default)s")  # fmt: skip
     add("--batch", type=int, default=4, metavar="N",
         help="frames of one size that are refined at a time; default: %(default)s")  # fmt: skip
-    add_trust_option(options)
-    add_quiet_option(options)
+    add_shared(options, "--trust", "--quiet")
     return options
 
 
@@ -151,7 +144,7 @@ def load_engine(path: Path, trusted: bool) -> "Engine":
     """The engine of a bundle or a run, with its warnings printed."""
     from zoerefine.depth.data.networks.source import UNKNOWN
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
-    from zoerefine.depth.infer.pseudo import check_source
+    from zoerefine.depth.infer.inference import check_source
 
     bundle = bundle_of(path)
     engine = load_bundle(bundle, trusted)

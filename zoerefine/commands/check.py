@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.base.config import load_config
 from zoerefine.base.files.atomic import create_ignored_folder
-from zoerefine.commands.options import Parser, add_config_option, add_quiet_option, as_path
+from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:
     from zoerefine.depth.training.check.checks import TrainingChecks
@@ -26,13 +26,13 @@ examples, after `zoerefine data synthesize data/synthetic`:
 def main(argv: Sequence[str]) -> int:
     """Run the checks; exit code 1 if a check says "look"."""
     parser = Parser(
-        prog="zoerefine check",
-        description="Check a configuration with short trainings: loss before training, "
+        "zoerefine check",
+        "Check a configuration with short trainings: loss before training, "
         "gradients, memory, overfitting of one batch, learning rate, data loading, and whether "
         "the result depends on pseudo depth and pictures. Trains in TRAIN.PRECISION; saves no run.",
-        epilog=EXAMPLES,
+        EXAMPLES,
     )
-    add_config_option(parser, required=True, help="a YAML config")
+    add_shared(parser, "--config")
     parser.add_argument(
         "--out", type=as_path, default=Path("check"), help="folder for pictures (default: check)"
     )
@@ -44,10 +44,7 @@ def main(argv: Sequence[str]) -> int:
         help="time for the checks, without packing; those that do not fit are skipped "
         f"(default: {LIMIT_S})",
     )
-    add_quiet_option(parser)
-    parser.add_argument(
-        "overrides", nargs="*", metavar="KEY VALUE", help="config keys to set, e.g. TRAIN.LR 3e-4"
-    )
+    add_shared(parser, "--quiet", "overrides")
     args = parser.parse_args(argv)
     if args.limit <= 0:
         parser.error("--limit must be above 0")
@@ -103,12 +100,12 @@ examples, after `zoerefine data synthesize data/synthetic`:
 def profile(argv: Sequence[str]) -> int:
     """Train some steps, draw their timeline, and print the bottleneck."""
     parser = Parser(
-        prog="zoerefine profile",
-        description="Train a few dozen steps on the configured data, draw a timeline of readers, "
+        "zoerefine profile",
+        "Train a few dozen steps on the configured data, draw a timeline of readers, "
         "conversion and training, and name the bottleneck. Saves no run.",
-        epilog=PROFILE_EXAMPLES,
+        PROFILE_EXAMPLES,
     )
-    add_config_option(parser, required=True, help="a YAML config")
+    add_shared(parser, "--config")
     parser.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")
     parser.add_argument(
         "--out",
@@ -116,10 +113,8 @@ def profile(argv: Sequence[str]) -> int:
         default=Path("profile.png"),
         help="the drawing (default: profile.png)",
     )
-    add_quiet_option(parser)
-    parser.add_argument(
-        "overrides", nargs="*", metavar="KEY VALUE", help="config keys to set, e.g. LOADER.BATCH 32"
-    )
+    add_shared(parser, "--quiet")
+    add_shared(parser, "overrides", help="config keys to set, e.g. LOADER.BATCH 32")
     args = parser.parse_args(argv)
     if args.steps < 1:
         parser.error("--steps must be 1 or more")

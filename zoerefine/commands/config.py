@@ -6,7 +6,7 @@ from zoerefine.base.config.explain import as_markdown, as_yaml, explain_key
 from zoerefine.base.config.loading import example_file, example_names, resolve_config, unknown_key
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH
 from zoerefine.base.errors import UserError
-from zoerefine.commands.options import Parser, add_config_option
+from zoerefine.commands.options import Parser, add_shared
 
 EPILOG = """\
 examples:
@@ -21,12 +21,12 @@ examples:
 def main(argv: Sequence[str]) -> int:
     """Print the tree, groups or keys."""
     parser = Parser(
-        prog="zoerefine config",
-        description="Print the settings that a config and KEY VALUE pairs result in, with meaning, "
+        "zoerefine config",
+        "Print the settings that a config and KEY VALUE pairs result in, with meaning, "
         "unit, default, allowed values, and where each value is set. Nothing is run or written.",
-        epilog=EPILOG,
+        EPILOG,
     )
-    add_config_option(parser, help="a YAML config (default: none)")
+    add_shared(parser, "--config", required=False, help="a YAML config (default: none)")
     parser.add_argument(
         "--example", metavar="NAME",
         help="print an example config instead, to start yours from: " + ", ".join(example_names()),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from zoerefine.base.run_dir import RunDir
-from zoerefine.commands.options import Parser, as_path
+from zoerefine.commands.options import Parser, add_shared, as_path
 
 EPILOG = """\
 examples, after `make demo`:
@@ -54,11 +54,11 @@ def start(args: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
 def parser() -> argparse.ArgumentParser:
     """All options."""
     made = Parser(
-        prog="zoerefine dashboard",
-        description="Show a study in the browser: its trials, Pareto front and parameter "
+        "zoerefine dashboard",
+        "Show a study in the browser: its trials, Pareto front and parameter "
         "importances in optuna-dashboard, its learning curves in TensorBoard. Or show the curves "
         "of any runs in TensorBoard. Ctrl-C stops it.",
-        epilog=EPILOG,
+        EPILOG,
     )
     add = made.add_argument
     add(
@@ -70,9 +70,7 @@ def parser() -> argparse.ArgumentParser:
     add("--port", type=int, default=8080, metavar="N",
         help="port of the dashboard (default: 8080), or of TensorBoard where there is no study; "
         "a study's TensorBoard uses N + 1; 0: any free ports")  # fmt: skip
-    add("--host", default="127.0.0.1", metavar="ADDRESS",
-        help="address to serve on (default: 127.0.0.1, this machine only); the printed address "
-        "holds a token, and without it nothing is shown")  # fmt: skip
+    add_shared(made, "--host")
     add("--storage", default="", metavar="URL",
         help="the study's database, if its config does not name it (STUDY.STORAGE); the password "
         "is read from PGPASSWORD, ~/.pgpass or the variable that the URL names")  # fmt: skip

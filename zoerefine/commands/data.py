@@ -8,7 +8,7 @@ from zoerefine.base.config.declare import MOST_SEED
 from zoerefine.base.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import POINT_KINDS
-from zoerefine.commands.options import Parser, add_quiet_option, as_path, existing_config
+from zoerefine.commands.options import Parser, add_shared, as_path, existing_config
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """All commands with their options."""
     made = Parser(
-        prog="zoerefine data",
-        description="Make, check, split and pack a data set, and verify what is packed.",
-        epilog=EXAMPLES,
+        "zoerefine data",
+        "Make, check, split and pack a data set, and verify what is packed.",
+        EXAMPLES,
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
             run.__name__, help=text, description=description, aliases=older_names
         )
         added.set_defaults(run=run)
-        add_quiet_option(added)
+        add_shared(added, "--quiet")
         return added.add_argument
 
     add = command(synthesize, "write a synthetic world in HabitatDyn's layout")

@@ -15,7 +15,7 @@ from zoerefine.base.files.atomic import write_json
 from zoerefine.base.progress import is_quiet
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir
-from zoerefine.commands.options import Parser, add_quiet_option
+from zoerefine.commands.options import Parser, add_shared
 from zoerefine.lab.launch.git.commands import git
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ SHOWN = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 def main(argv: Sequence[str]) -> int:
     """Run the demo."""
     parser = Parser(
-        prog="zoerefine demo",
-        description="Run every step on a small data set: launch a commit, pack, search, train, "
+        "zoerefine demo",
+        "Run every step on a small data set: launch a commit, pack, search, train, "
         "export, infer, analyse. All is written into the checkout that zoerefine runs from; where "
         "it is installed without one, into ./zoerefine-demo, a git repository that is made for "
         "it. Valid results of an earlier demo are reused.",
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         help="real frames instead of the synthetic world: a HabitatDyn folder, a folder with a "
         "frames.csv, a TUM recording or ScanNet folders",
     )
-    add_quiet_option(parser)
+    add_shared(parser, "--quiet")
     args = parser.parse_args(argv)
 
     run_demo(Path(args.data).resolve() if args.data else None)

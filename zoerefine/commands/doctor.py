@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoerefine.commands.options import Parser, add_json_option, as_path, print_json
+from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 
 
 def main(argv: Sequence[str]) -> int:
     """Print the table."""
     parser = Parser(
-        prog="zoerefine doctor",
-        description="Check this machine: what is installed and how fast it is, what is missing, "
+        "zoerefine doctor",
+        "Check this machine: what is installed and how fast it is, what is missing, "
         "and what that costs. Everything in the table is optional except git.",
     )
     parser.add_argument(
@@ -20,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
         metavar="DIR",
         help="where caches will be written (default: the current folder)",
     )
-    add_json_option(parser)
+    add_shared(parser, "--json")
     args = parser.parse_args(argv)
 
     from rich.console import Console

@@ -7,7 +7,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import ENGINES
 from zoerefine.base.run_dir import RunDir
-from zoerefine.commands.options import Parser, add_quiet_option, as_path
+from zoerefine.commands.options import Parser, add_shared, as_path
 from zoerefine.depth.exporting import PRECISIONS
 
 EPILOG = """\
@@ -52,11 +52,11 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """All options."""
     options = Parser(
-        prog="zoerefine export",
-        description="Export the best refiner of a run to one file, an engine bundle. The engine "
+        "zoerefine export",
+        "Export the best refiner of a run to one file, an engine bundle. The engine "
         "is compared with the refiner on real frames, and published only if it differs from it by "
         "less than a fixed tolerance.",
-        epilog=EPILOG,
+        EPILOG,
     )
     options.add_argument("run", type=as_path, metavar="RUN", help="the directory of a finished run")
     options.add_argument(
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
         help="export the engine onnx, and write it to DIR/refiner, a model of NVIDIA's Triton "
         "Inference Server",
     )
-    add_quiet_option(options)
+    add_shared(options, "--quiet")
     return options
 
 

@@ -10,22 +10,15 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
-from zoerefine.commands.options import (
-    CommandParser,
-    add_quiet_option,
-    add_trust_option,
-    as_path,
-    print_notes,
-)
+from zoerefine.commands.options import CommandParser, add_shared, as_path, print_notes
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
     from zoerefine.depth.data.dataset import Intrinsics
     from zoerefine.depth.exporting.bundle.bundle import Engine
     from zoerefine.depth.infer.inference import Done, Inference
-    from zoerefine.depth.infer.pseudo import PseudoDepth
     from zoerefine.depth.infer.room import Room
-    from zoerefine.depth.infer.sources import FrameSource
+    from zoerefine.depth.infer.sources import FrameSource, PseudoDepth
 
 ROOM_FILE = "room.json"
 BATCH = 4
@@ -81,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
     check(args)
 
     from zoerefine.depth.infer.pipeline import refine
-    from zoerefine.depth.infer.pseudo import NetworkDepth
+    from zoerefine.depth.infer.sources import NetworkDepth
 
     job, room = prepare(args)
     with job.results.in_use(work_of(job, args)):
@@ -108,17 +101,17 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """All options."""
     options = CommandParser(
-        *USUAL,
-        prog="zoerefine infer",
-        description="Refine the depth of pictures or of a video, with an engine bundle, metric "
+        "zoerefine infer",
+        "Refine the depth of pictures or of a video, with an engine bundle, metric "
         "points, or both.",
-        epilog=EPILOG,
+        EPILOG,
+        USUAL,
     )
     add = options.add_argument
     add("bundle", type=as_path, nargs="?", metavar="BUNDLE|RUN",
         help="a bundle from `zoerefine export`, or a run: its last bundle; without one, --points "
         "alone correct the pseudo depth")  # fmt: skip
-    add_trust_option(options)
+    add_shared(options, "--trust")
     add("--rgb", required=True, metavar="DIR|VIDEO|GLOB",
         help="a folder, searched recursively; a video; or a quoted glob pattern")  # fmt: skip
     add("--depth", type=as_path, metavar="DIR",
@@ -166,7 +159,7 @@ def parser() -> argparse.ArgumentParser:
            help="focal lengths and principal point in pixels, for --clouds, for distances between "
            "two pixels of --measured, and for ONNX networks with a focal term; default: those that "
            "the data set around the pictures states")  # fmt: skip
-    add_quiet_option(options)
+    add_shared(options, "--quiet")
     return options
 
 
@@ -204,17 +197,20 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     from zoerefine.depth.data.metric_points import PointFiles
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
-    from zoerefine.depth.infer.inference import Inference, points_alone, with_spread
+    from zoerefine.depth.infer.inference import Inference, check_source, points_alone, with_spread
     from zoerefine.depth.infer.pictures import remove_parts
     from zoerefine.depth.infer.point_cloud import CameraOptions
-    from zoerefine.depth.infer.pseudo import DepthFiles, check_source, load_network_depth
     from zoerefine.depth.infer.results import (
         PSEUDO_DEPTH,
         ResultFolder,
         check_separate,
         check_writable,
     )
-    from zoerefine.depth.infer.sources import open_source
+    from zoerefine.depth.infer.sources import (
+        DepthFiles,
+        load_network_depth,
+        open_source,
+    )
     from zoerefine.depth.infer.video import check_encoder
 
     if args.video:

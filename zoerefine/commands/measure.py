@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
-from zoerefine.commands.options import Parser, add_quiet_option, add_trust_option, as_path
+from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:
     from zoerefine.depth.measure.session import Session
@@ -61,8 +61,13 @@ def open_session(args: argparse.Namespace) -> "Session":
     from zoerefine.depth.data.dataset import checked_intrinsics
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.infer.inference import points_alone
-    from zoerefine.depth.infer.pseudo import DepthFiles, PseudoDepth, load_network_depth
-    from zoerefine.depth.infer.sources import camera_of, open_source
+    from zoerefine.depth.infer.sources import (
+        DepthFiles,
+        PseudoDepth,
+        camera_of,
+        load_network_depth,
+        open_source,
+    )
     from zoerefine.depth.measure.session import Recording, Session
 
     given = checked_intrinsics(args.intrinsics, "--intrinsics") if args.intrinsics else None
@@ -104,17 +109,17 @@ def parser() -> argparse.ArgumentParser:
     from zoerefine.depth.data import ZOEDEPTH_MODEL
 
     made = Parser(
-        prog="zoerefine measure",
-        description="Calibrate a room by a few distances that were measured in it once: print the "
+        "zoerefine measure",
+        "Calibrate a room by a few distances that were measured in it once: print the "
         "calibration of a CSV file, which measurement would help most next, and write what "
         "`zoerefine infer --measured` takes. With --page, in a browser.",
-        epilog=EPILOG,
+        EPILOG,
     )
     add = made.add_argument
     add("file", type=as_path, metavar="FILE.csv", help="the measurements; --page makes it")
     add("bundle", type=as_path, nargs="?", metavar="BUNDLE|RUN",
         help="measure depth that it refines; default: pseudo depth")  # fmt: skip
-    add_trust_option(made)
+    add_shared(made, "--trust")
     add("--rgb", required=True, metavar="DIR|VIDEO|GLOB", help="the recording, as in infer")
     add("--depth", type=as_path, metavar="DIR",
         help="its pseudo depth, as in infer; default: a depth network is run")  # fmt: skip
@@ -130,8 +135,5 @@ def parser() -> argparse.ArgumentParser:
         help="measure in a browser until Ctrl-C: click pixels, type metres")  # fmt: skip
     add("--port", type=int, default=8090, metavar="N",
         help="port of the page; default: %(default)s; 0: any free one")  # fmt: skip
-    add("--host", default="127.0.0.1", metavar="ADDRESS",
-        help="address to serve on (default: 127.0.0.1, this machine only); the printed address "
-        "holds a token, and without it nothing is shown")  # fmt: skip
-    add_quiet_option(made)
+    add_shared(made, "--host", "--quiet")
     return made

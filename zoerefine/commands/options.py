@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from zoerefine.lab.launch.queue.executor import Resources
 
 
-def add_trust_option(options: "argparse._ActionsContainer") -> None:
-    """Add --trust."""
-    options.add_argument(
-        "--trust", action="store_true",
-        help="accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it: "
-        "loading it runs it with your rights",
-    )  # fmt: skip
-
-
 def print_notes(bundle: Path | None, manifest: Mapping[str, Any]) -> None:
     """Say if a bundle was chosen on another processor, and what its results warn of."""
     from zoerefine.base.machine.cores import other_processor
@@ -36,11 +27,6 @@ def print_notes(bundle: Path | None, manifest: Mapping[str, Any]) -> None:
         say(f"{bundle}: {note}")
     for warning in manifest.get("warnings", []):
         warn(f"{bundle}: {warning}")
-
-
-def add_config_option(options: "argparse._ActionsContainer", **settings: Any) -> None:
-    """Add --config, with the older spelling --cfg_path, by which older scripts call commands."""
-    options.add_argument("--config", "--cfg_path", metavar="FILE", type=existing_config, **settings)
 
 
 def existing_config(name: str) -> Path:
@@ -64,8 +50,8 @@ class HelpFormat(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """What is wrong with the words of a command is one line."""
 
-    def __init__(self, formatter_class: Any = HelpFormat, **settings: Any) -> None:
-        super().__init__(formatter_class=formatter_class, **settings)
+    def __init__(self, prog: str, description: str = "", epilog: str = "", **settings: Any) -> None:
+        super().__init__(prog, None, description, epilog, formatter_class=HelpFormat, **settings)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message}; see {self.prog} --help\n")
@@ -74,8 +60,8 @@ class Parser(argparse.ArgumentParser):
 class CommandParser(Parser):
     """`--help` lists the options in `usual`; `--help-all` lists all."""
 
-    def __init__(self, *usual: str, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, prog: str, description: str, epilog: str, usual: Sequence[str]) -> None:
+        super().__init__(prog, description, epilog)
         self.usual = {"--help", "--help-all", "--quiet", *usual}
         self.add_argument("--help-all", action=HelpAll, help="list every option and exit")
 
@@ -112,16 +98,6 @@ class HelpAll(argparse.Action):
         parser.exit()
 
 
-def add_notify_option(options: "argparse._ActionsContainer") -> None:
-    """Add --notify."""
-    options.add_argument(
-        "--notify", default="", metavar="COMMAND|URL",
-        help="when all has ended or failed, send one message as JSON: to a command's standard "
-        "input, or to an http(s) URL; '$VARIABLE' takes either from the environment, so that a "
-        "URL's token stands in no list of processes",
-    )  # fmt: skip
-
-
 class BeQuiet(argparse.Action):
     """Hides progress and messages as soon as it is read."""
 
@@ -132,21 +108,63 @@ class BeQuiet(argparse.Action):
         be_quiet()
 
 
-def add_quiet_option(options: "argparse._ActionsContainer") -> None:
-    """Add --quiet."""
-    options.add_argument(
-        "-q", "--quiet", action=BeQuiet, dest=argparse.SUPPRESS,
-        help="print only results, warnings and errors: no progress, no messages",
-    )  # fmt: skip
+def pattern(text: str) -> str:
+    """The type of --metric-pattern. Raises `UserError` where it is none, or names no metric."""
+    from zoerefine.lab.runs.metrics import parse_pattern  # it loads NumPy
+
+    parse_pattern(text)
+    return text
 
 
-def add_json_option(options: "argparse._ActionsContainer") -> None:
-    """Add --json."""
-    options.add_argument(
-        "--json", action="store_true",
-        help="print one JSON document, and nothing else, on standard output; docs/commands.md "
+SHARED: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
+    # By the older spelling, too, older scripts call commands.
+    "--config": (("--config", "--cfg_path"), {
+        "metavar": "FILE", "type": existing_config, "required": True, "help": "a YAML config",
+    }),
+    "--host": (("--host",), {
+        "default": "127.0.0.1", "metavar": "ADDRESS",
+        "help": "address to serve on (default: 127.0.0.1, this machine only); the printed address "
+        "holds a token, and without it nothing is shown",
+    }),
+    "--json": (("--json",), {
+        "action": "store_true",
+        "help": "print one JSON document, and nothing else, on standard output; docs/commands.md "
         "lists its keys",
-    )  # fmt: skip
+    }),
+    "--maximize": (("--maximize",), {
+        "action": "store_true", "help": "higher values of the metric are better",
+    }),
+    "--metric-pattern": (("--metric-pattern",), {
+        "action": "append", "default": [], "metavar": "REGEX", "type": pattern,
+        "help": "finds metrics in the output of a script (log.txt), e.g. 'val_acc=(\\S+)'; may be "
+        "repeated",
+    }),
+    "--notify": (("--notify",), {
+        "default": "", "metavar": "COMMAND|URL",
+        "help": "when all has ended or failed, send one message as JSON: to a command's standard "
+        "input, or to an http(s) URL; '$VARIABLE' takes either from the environment, so that a "
+        "URL's token stands in no list of processes",
+    }),
+    "--quiet": (("-q", "--quiet"), {
+        "action": BeQuiet, "dest": argparse.SUPPRESS,
+        "help": "print only results, warnings and errors: no progress, no messages",
+    }),
+    "--trust": (("--trust",), {
+        "action": "store_true",
+        "help": "accept a bundle from elsewhere that is a program (.ts, .pt2), and remember it: "
+        "loading it runs it with your rights",
+    }),
+    "overrides": (("overrides",), {
+        "nargs": "*", "metavar": "KEY VALUE", "help": "config keys to set, e.g. TRAIN.LR 3e-4",
+    }),
+}  # fmt: skip
+
+
+def add_shared(options: "argparse._ActionsContainer", *names: str, **other: Any) -> None:
+    """Add options of `SHARED`, with these `other` settings."""
+    for name in names:
+        words, settings = SHARED[name]
+        options.add_argument(*words, **settings | other)
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -173,27 +191,6 @@ def as_path(text: str) -> Path:
     if not text:
         raise UserError("a path is empty: is a variable of your script not set? . is this folder")
     return Path(text)
-
-
-def add_pattern_option(group: "argparse._ActionsContainer") -> None:
-    """Add the option; each use of it adds a pattern."""
-    group.add_argument(
-        "--metric-pattern",
-        action="append",
-        default=[],
-        metavar="REGEX",
-        help="finds metrics in the output of a script (log.txt), e.g. 'val_acc=(\\S+)'; may be "
-        "repeated",
-    )
-
-
-def check_patterns(patterns: Sequence[str]) -> None:
-    """Raises `UserError` for a pattern that is no regular expression, or names no metric."""
-    if patterns:
-        from zoerefine.lab.runs.metrics import parse_pattern  # it loads NumPy
-
-        for text in patterns:
-            parse_pattern(text)
 
 
 def add_executor_options(add: "argparse._ActionsContainer") -> None:

@@ -9,13 +9,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError, counted
 from zoerefine.base.run_dir import RunDir
-from zoerefine.commands.options import (
-    Parser,
-    add_json_option,
-    add_quiet_option,
-    as_path,
-    print_json,
-)
+from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 from zoerefine.lab.launch.git.mirror import home_folder, mirrors_in_use
 from zoerefine.lab.launch.launcher import start
 from zoerefine.lab.launch.record.reproduce import (
@@ -90,11 +84,11 @@ class Outcome:
 def main(argv: Sequence[str]) -> int:
     """Run a recorded job again; 0 only if the results are the same."""
     parser = Parser(
-        prog="zoerefine reproduce",
-        description="Run a recorded job again from its commit, and compare weights and metrics. On "
+        "zoerefine reproduce",
+        "Run a recorded job again from its commit, and compare weights and metrics. On "
         "the same machine with the same versions they must be bit-exact; otherwise metrics may "
         "differ within a tolerance. Before it runs, it lists what differs from the record.",
-        epilog=EPILOG,
+        EPILOG,
     )
     add = parser.add_argument
     add(
@@ -119,8 +113,7 @@ def main(argv: Sequence[str]) -> int:
     add("--check", action="store_true", help="list what differs from the record, and run nothing")
     add("--fresh", action="store_true",
         help="run the job once more, even if it was reproduced before")  # fmt: skip
-    add_json_option(parser)
-    add_quiet_option(parser)
+    add_shared(parser, "--json", "--quiet")
     args = parser.parse_args(argv)
     if not 0 <= args.tolerance <= 1:
         raise UserError(f"--tolerance must be from 0 to 1, got {args.tolerance:g}")

@@ -13,13 +13,9 @@ from zoerefine.base.progress import is_quiet
 from zoerefine.base.registries import ENVIRONMENTS
 from zoerefine.commands.options import (
     CommandParser,
-    add_config_option,
     add_executor_options,
-    add_notify_option,
-    add_pattern_option,
-    add_quiet_option,
+    add_shared,
     as_path,
-    check_patterns,
     existing_config,
     resources_of,
 )
@@ -114,12 +110,12 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """All options; older spellings have the same meaning."""
     made = CommandParser(
-        *USUAL,
-        prog="zoerefine run",
-        description="Run a job from a git commit and a config. The commit is checked out into a "
+        "zoerefine run",
+        "Run a job from a git commit and a config. The commit is checked out into a "
         "workspace, so your working tree is not used and may change meanwhile. The same command "
         "finds its run again: a finished run is left as it is, an unfinished one resumes.",
-        epilog=EPILOG,
+        EPILOG,
+        USUAL,
     )
     add_job_options(made.add_argument_group("the job"))
     many = made.add_argument_group("several jobs: every combination of commits, configs and seeds")
@@ -134,8 +130,7 @@ def parser() -> argparse.ArgumentParser:
     add("--parallel", type=positive, default=0, metavar="N",
         help="run N jobs at a time (default: 1; with slurm all at once)")  # fmt: skip
     add_executor_options(many)
-    add_notify_option(made)
-    add_quiet_option(made)
+    add_shared(made, "--notify", "--quiet")
     add = made.add_argument_group("disk space").add_argument
     made.add_argument("--planned", type=Path, help=argparse.SUPPRESS)  # by a queue
     add("--list", action="store_true",
@@ -160,7 +155,7 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--branch", "--branch_name", default="", metavar="NAME",
         help="refuse a commit that is not on this branch; without --commit, run the branch's "
         "newest commit")  # fmt: skip
-    add_config_option(group,
+    add_shared(group, "--config", required=False,
         help="a YAML config; if there is no such file, the commit's file of this path is "
         "used, or an example of this name, such as demo. A script may have none")  # fmt: skip
     add("--config-flag", "--cfg_path_arg_name", default="--config", metavar="NAME",
@@ -184,7 +179,7 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
     add("--left-limit", type=gibibytes, default=LIMIT_BYTES, metavar="GIB",
         help="collect at most GIB of the files that the job leaves in its workspace, the smallest "
         f"first; the others stay there (default: {LIMIT_BYTES // GIB})")  # fmt: skip
-    add_pattern_option(group)
+    add_shared(group, "--metric-pattern")
     add("--record-env", action="append", default=[], metavar="NAME[=VALUE]",
         help="an environment variable that decides the result: it is recorded, a part of the "
         "job's identity, and set again by `reproduce`; may be repeated")  # fmt: skip
@@ -283,7 +278,6 @@ def positive(text: str) -> int:
 
 def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
     """The job that the options describe."""
-    check_patterns(args.metric_pattern)
     flag = args.config_flag
     config = Path(args.config or NO_CONFIG)
     return Job(

@@ -8,14 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
-from zoerefine.commands.options import (
-    CommandParser,
-    add_json_option,
-    add_pattern_option,
-    add_quiet_option,
-    check_patterns,
-    print_json,
-)
+from zoerefine.commands.options import CommandParser, add_shared, print_json
 from zoerefine.commands.runs_changes import ARCHIVE_COMMANDS, change, change_trash, remove
 
 if TYPE_CHECKING:
@@ -106,12 +99,7 @@ def changes_labels(args: argparse.Namespace) -> bool:
 
 def options() -> argparse.ArgumentParser:
     """The command's options."""
-    parser = CommandParser(
-        *USUAL,
-        prog="zoerefine runs",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-    )
+    parser = CommandParser("zoerefine runs", DESCRIPTION, EXAMPLES, USUAL)
     add = parser.add_argument
     add("runs", nargs="*", metavar="RUN", help="folders of runs, runs, studies, or globs of them "
         "(default: runs)")  # fmt: skip
@@ -131,7 +119,7 @@ def options() -> argparse.ArgumentParser:
     add("--metric", default=USUAL_METRIC, metavar="NAME", help="the metric that is listed "
         "and that --keep-best compares (default: %(default)s; where no run has it, the list shows "
         "one that all runs share)")  # fmt: skip
-    add_pattern_option(parser)
+    add_shared(parser, "--metric-pattern")
     add("--tag", action="append", default=[], metavar="TAG", help="add a tag; may be repeated")
     add("--untag", action="append", default=[], metavar="TAG", help="take a tag away")
     add("--note", metavar="TEXT", help="write a note; an empty text removes it")
@@ -145,17 +133,15 @@ def options() -> argparse.ArgumentParser:
     one.add_argument("--watch", action="store_true", help="redraw the list until Ctrl-C")
     add("--keep-best", type=int, metavar="N", help="rule: not among the N best of their name; runs "
         "without the metric stay")  # fmt: skip
-    add("--maximize", action="store_true", help="higher values of the metric are better")
+    add_shared(parser, "--maximize")
     add("--older-than", type=float, metavar="DAYS", help="rule: ended more than DAYS days ago")
     add("--yes", action="store_true", help="remove, do not only print")
-    add_json_option(parser)
-    add_quiet_option(parser)
+    add_shared(parser, "--json", "--quiet")
     return parser
 
 
 def check_options(args: argparse.Namespace) -> None:
     """Raises `UserError` for options that do not fit together."""
-    check_patterns(args.metric_pattern)
     from zoerefine.lab.listing.labels import check_note, check_tag
 
     for tag in [*args.tag, *args.untag]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError, damage
-from zoerefine.commands.options import Parser, add_quiet_option, as_path
+from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:
     from zoerefine.lab.listing.labels import Labels
@@ -192,10 +192,6 @@ def pull_options() -> argparse.ArgumentParser:
 
 def parser(verb: str, description: str, examples: str) -> argparse.ArgumentParser:
     """A parser with the options that both have."""
-    made = Parser(
-        prog=f"zoerefine runs {verb}",
-        description=description,
-        epilog=examples,
-    )
-    add_quiet_option(made)
+    made = Parser(f"zoerefine runs {verb}", description, examples)
+    add_shared(made, "--quiet")
     return made

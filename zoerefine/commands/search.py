@@ -21,9 +21,7 @@ from zoerefine.base.yaml.write import dump_value
 from zoerefine.commands.options import (
     CommandParser,
     add_executor_options,
-    add_json_option,
-    add_notify_option,
-    add_quiet_option,
+    add_shared,
     as_path,
     print_json,
     resources_of,
@@ -138,17 +136,17 @@ def training_config(args: argparse.Namespace) -> Config:
 def parser() -> argparse.ArgumentParser:
     """All options."""
     made = CommandParser(
-        *USUAL,
-        prog="zoerefine search",
-        description="Search for the best values of the keys that SEARCH in a config lists. Each "
+        "zoerefine search",
+        "Search for the best values of the keys that SEARCH in a config lists. Each "
         "trial trains one combination. The same command continues a study that was interrupted.",
-        epilog=EPILOG,
+        EPILOG,
+        USUAL,
     )
     add = made.add_argument
     add("--plan", action="store_true",
         help="print the search space, its size and the time it takes, and check --enqueue and "
         "--from; train nothing")  # fmt: skip
-    add_json_option(made)
+    add_shared(made, "--json")
     add("--space", type=as_path, metavar="FILE",
         help="a YAML file with the search space, instead of SEARCH in the config")  # fmt: skip
     add("--search", action="append", default=[], metavar="KEY=VALUES",
@@ -173,8 +171,7 @@ def parser() -> argparse.ArgumentParser:
         "SQLite file in the study's run "
         "(STUDY.STORAGE)")  # fmt: skip
     add_executor_options(made)
-    add_notify_option(made)
-    add_quiet_option(made)
+    add_shared(made, "--notify", "--quiet")
     add("--then", choices=["train", "train,export"], metavar="WHAT",
         help="after the last trial; train: train the best at full length; train,export: also "
         "export it (STUDY.THEN)")  # fmt: skip

@@ -6,14 +6,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError, visible
 from zoerefine.base.run_dir import ENGINE, RunDir
-from zoerefine.commands.options import (
-    Parser,
-    add_json_option,
-    add_pattern_option,
-    as_path,
-    check_patterns,
-    print_json,
-)
+from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 from zoerefine.lab.launch.record.show import run_facts, show_run
 
 EPILOG = """\
@@ -26,21 +19,19 @@ examples, after `make demo`:
 def main(argv: Sequence[str]) -> int:
     """Print where a run or a bundle came from, and its results."""
     parser = Parser(
-        prog="zoerefine show",
-        description="Print a page about a run: state, commit, config, machine, data, results, and "
+        "zoerefine show",
+        "Print a page about a run: state, commit, config, machine, data, results, and "
         "the command that runs it again; of a study also its trials by state and the best one. Or "
         "about an engine bundle: the run it came from, what it needs, and how much it differs from "
         "the refiner. A run's folder engine/ stands for the bundle that was exported last.",
-        epilog=EPILOG,
+        EPILOG,
     )
     parser.add_argument(
         "path", type=as_path, metavar="RUN|BUNDLE", help="a run directory, or an engine bundle"
     )
-    add_pattern_option(parser)
-    add_json_option(parser)
+    add_shared(parser, "--metric-pattern", "--json")
     args = parser.parse_args(argv)
     path = args.path
-    check_patterns(args.metric_pattern)
     if not path.exists():
         raise UserError(f"{path} does not exist: give a run directory, or an engine bundle's file")
     if path.is_dir() and path.name != ENGINE:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from zoerefine.base.config import load_config
 from zoerefine.base.progress import silent
 from zoerefine.base.run_dir import run_from_launcher
-from zoerefine.commands.options import Parser, add_config_option, add_quiet_option
+from zoerefine.commands.options import Parser, add_shared
 
 EXAMPLES = """\
 examples, after `zoerefine data synthesize data/synthetic`:
@@ -19,15 +19,9 @@ examples, after `zoerefine data synthesize data/synthetic`:
 def main(argv: Sequence[str]) -> int:
     """Train as configured."""
     parser = Parser(
-        prog="zoerefine train",
-        description="Train a refiner as configured; an unfinished run is resumed.",
-        epilog=EXAMPLES,
+        "zoerefine train", "Train a refiner as configured; an unfinished run is resumed.", EXAMPLES
     )
-    add_config_option(parser, required=True, help="a YAML config")
-    add_quiet_option(parser)
-    parser.add_argument(
-        "overrides", nargs="*", metavar="KEY VALUE", help="config keys to set, e.g. TRAIN.LR 3e-4"
-    )
+    add_shared(parser, "--config", "--quiet", "overrides")
     args = parser.parse_args(argv)
     cfg = load_config(args.config, args.overrides)
 

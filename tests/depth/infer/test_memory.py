@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from zoerefine.depth.infer.read_ahead import BYTES_PER_PIXEL, FrameMemory
+from zoerefine.depth.infer.inference import BYTES_PER_PIXEL, FrameMemory
 
 SIDE, FRAMES = 1536, 24
 LIMIT = SIDE * SIDE * BYTES_PER_PIXEL  # room for one frame between reading and writing

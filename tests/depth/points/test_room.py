@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from zoerefine.depth.points import room as room_module
 from zoerefine.depth.points.room import Measurement, calibrate, next_place, unseen_errors
-from zoerefine.depth.points.room_prior import RoomPrior, TrueDepth, features, fit_prior
+from zoerefine.depth.points.room_prior import RoomPrior, features
 
 COUNT = 6
 
@@ -161,25 +161,6 @@ def test_the_intervals_of_factor_and_range_become_narrower():
         assert all(one.low < one.middle < one.high for one in ranges)
         widths = [one.high - one.low for one in ranges]
         assert widths == sorted(widths, reverse=True)
-
-
-def test_a_prior_is_found_from_rooms_that_were_drawn_from_it():
-    rng = np.random.default_rng(4)
-    mean, spread = np.array([0.5, 0.9, 0, 0, 0, 0]), np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.1])
-    rooms = []
-    for _ in range(150):
-        coefficients = mean + spread * rng.normal(size=COUNT)
-        room = []
-        for _ in range(8):
-            rows = features(rng.uniform(0.5, 6, 20), *rng.uniform(0, 1, (2, 20)))
-            log_m = rows @ coefficients + 0.2 * rng.normal() + 0.15 * rng.normal(size=20)
-            room.append(TrueDepth(rows, np.exp(log_m)))
-        rooms.append(room)
-    found = fit_prior(rooms, "drawn")
-    np.testing.assert_allclose(found.mean, mean, atol=0.1)
-    np.testing.assert_allclose(np.sqrt(np.diag(found.covariance))[:2], spread[:2], rtol=0.25)
-    assert found.pixel_variance == pytest.approx(0.15**2, rel=0.1)
-    assert found.frame_variance == pytest.approx(0.2**2, rel=0.2)
 
 
 def test_it_needs_no_torch():

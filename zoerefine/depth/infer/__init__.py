@@ -11,8 +11,6 @@ OPEN = (
     "pictures",
     "pipeline",
     "point_cloud",
-    "pseudo",
-    "read_ahead",
     "refiner",
     "results",
     "room",

@@ -1,37 +1,41 @@
-"""What an inference works on: its parts, a frame on its way, and what happened to all frames.
+"""An inference: its parts, its frames, decoded before they are needed, and what happened to all."""
 
-With --stream frames come in order, clip by clip, and each depends on those before it. A clip is a
-folder of pictures, or a video. The digest of a frame's inputs includes those of all frames before
-it in its clip, so a result is kept only if nothing before it has changed. What the filter remembers
-of a frame follows from the frame's picture and its depth in the files. So a frame whose file is
-missing is made from the one before it, and the same command continues at any frame with the same
-bits.
-"""
-
-from collections.abc import Iterable, Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from zoerefine.base.errors import UserError
 from zoerefine.base.progress import say
 from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
+from zoerefine.depth.data.networks.source import PseudoSource, source_from_json
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.engine import tensors_by_arrays
-from zoerefine.depth.infer.pseudo import PseudoDepth
 from zoerefine.depth.infer.results import ResultFolder, digest_of
-from zoerefine.depth.infer.sources import FrameSource, SourceFrame, file_fingerprint
-from zoerefine.depth.infer.stream import Memory, remember, step
+from zoerefine.depth.infer.sources import FrameSource, PseudoDepth, SourceFrame, file_fingerprint
+from zoerefine.depth.infer.stream import ClipOrder, Place
 from zoerefine.depth.points.for_engines import spread_without_points
+from zoerefine.depth.points.measured import refuse_points_in_other_unit
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 POINTS_ALONE = "none: metric points alone"  # in the place of a bundle's digest
-STREAM_VERSION = "stream 1"  # changes when the filter changes
+FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an incomplete batch
+# A waiting frame has 9 bytes a pixel: RGB, pseudo depth, refined depth and spread. While an engine
+# refines it on the CPU, it takes about 70. With this number a limit of a quarter of the free memory
+# holds in both cases.
+BYTES_PER_PIXEL = 30
 
+LeaveOut = Callable[[str, object], None]  # records a frame's name, and why it cannot be refined
 # The finished frames by name, each with the digest of what its files are made from.
 Done = Mapping[str, str]
 
@@ -103,29 +107,19 @@ def with_spread(engine: Engine) -> Engine:
     return replace(engine, forward=forward, on_arrays=on_arrays, manifest=manifest)
 
 
-@dataclass(frozen=True)
-class KeptFrame:
-    """A frame whose files exist already."""
+def check_source(bundle: Path, engine: Engine, given: PseudoSource) -> None:
+    """Say where it is unknown whether a bundle was trained on pseudo depth of this network.
 
-    number: int
-    inputs: str
-    source: SourceFrame
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a frame stands in its clip.
-
-    Attributes:
-        number: of the frame in the source.
-        inputs: the digest of what it and all frames before it in the clip are made from.
-        kept: the last frame before it in the clip whose files exist already; None without one.
+    Raises `UserError` where it was trained on that of another one.
     """
-
-    clip: str
-    number: int
-    inputs: str
-    kept: KeptFrame | None
+    trained = source_from_json(engine.manifest.get("pseudo"))
+    if not (trained.is_known and given.is_known):
+        say(f"{bundle} was trained on pseudo depth of: {trained}; it now refines that of: {given}")
+    elif not given.is_like(trained):
+        raise UserError(
+            f"{bundle} was trained on pseudo depth of {trained} and would refine that of {given}, "
+            "which has other errors: use the same network, or accept it with --any-pseudo"
+        )
 
 
 @dataclass(frozen=True)
@@ -191,56 +185,157 @@ class InferenceSummary:
         return f"{counts}, {len(self.left_out)} left out{rate}"
 
 
-class ClipOrder:
-    """Finds the places of a source's frames, which must come in order."""
+class FrameMemory:
+    """The bytes of the frames in memory; a context manager.
 
-    def __init__(self) -> None:
-        self.last: Place | None = None
+    One thread takes memory, any thread frees it. A frame larger than the limit is let in alone.
 
-    def place_of(self, frame: SourceFrame, inputs: str) -> Place:
-        """The place of the next frame.
+    Args:
+        limit: of the bytes.
+    """
 
-        Args:
-            inputs: the digest of what this frame alone is made from.
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used = limit, 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> "FrameMemory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._closed = True  # after an error nobody frees memory any more
+            self._changed.notify_all()
+
+    def has_room(self, nbytes: int) -> bool:
+        """Whether `take` would return at once."""
+        return self.used + nbytes <= self.limit or not self.used
+
+    def take(self, nbytes: int) -> None:
+        """Count a frame that is going to be read; waits if there is no room.
+
+        Then it waits until half of the memory is free, so that the next batches are large.
         """
-        clip, last = str(Path(frame.name).parent), self.last
-        number = last.number + 1 if last else 0
-        follows = last is not None and last.clip == clip
-        before, kept = (last.inputs, last.kept) if last and follows else ("", None)
-        self.last = Place(clip, number, digest_of(STREAM_VERSION, before, inputs), kept)
-        return self.last
+        with self._changed:
+            if not self.has_room(nbytes):
+                half = max(0, self.limit // 2 - nbytes)
+                self._changed.wait_for(lambda: self.used <= half or self._closed)
+            self.used += nbytes
 
-    def keep(self, frame: SourceFrame) -> None:
-        """Note that the files of the last frame exist already."""
-        assert self.last
-        last = self.last
-        self.last = replace(last, kept=KeptFrame(last.number, last.inputs, frame))
+    def free(self, nbytes: int) -> None:
+        """Count off a frame that is written, or could not be read."""
+        with self._changed:
+            self.used -= nbytes
+            self._changed.notify_all()
 
 
-class ClipFilter:
-    """Makes the depth of frames steady, which must come in order. Some may be missing."""
+@dataclass(frozen=True)
+class FrameToRead:
+    """A frame that is known, but not decoded.
 
-    def __init__(self, results: ResultFolder) -> None:
-        self.results = results
-        self.last: Place | None = None
-        self.memory: Memory | None = None
+    Attributes:
+        nbytes: that `FrameMemory` counts for it.
+        read: decodes it; raises `UserError` if it cannot be read.
+    """
 
-    def steady(self, place: Place, rgb_u8: np.ndarray, refined_u16: np.ndarray) -> np.ndarray:
-        """Steady depth of the next frame, uint16 [H, W], from its picture and refined depth.
+    name: str
+    nbytes: int
+    read: Callable[[], FrameInWork]
 
-        Raises `UserError` if the files of a kept frame before it are no longer there, or others.
-        """
-        follows = self.last is not None and self.last.clip == place.clip
-        newest = self.last.number if self.last and follows else -1
-        if place.kept and place.kept.number > newest:
-            self.memory = self.memory_of(place.kept)
-        elif not follows:
-            self.memory = None
-        self.last = place
-        steady_u16, self.memory = step(self.memory, rgb_u8, refined_u16)
-        return steady_u16
 
-    def memory_of(self, kept: KeptFrame) -> Memory:
-        """What is remembered of a frame whose files exist."""
-        depth_u16 = self.results.read_depth(kept.source.name, kept.inputs)
-        return remember(kept.source.read(), depth_u16)
+def read_ahead(
+    frames: Iterable[FrameToRead],
+    pool: ThreadPoolExecutor,
+    leave_out: LeaveOut,
+    memory: FrameMemory,
+) -> Iterator[FrameInWork | None]:
+    """Frames in order, decoded by the pool before they are needed.
+
+    None comes before a wait for memory: frames must not wait for others then.
+    """
+    waiting: deque[tuple[FrameToRead, Future[FrameInWork]]] = deque()
+
+    def oldest_unless_broken() -> Iterator[FrameInWork]:
+        frame, reading = waiting.popleft()
+        try:
+            decoded = reading.result()
+        except UserError as error:
+            leave_out(frame.name, error)
+            memory.free(frame.nbytes)
+        else:
+            yield decoded
+
+    for frame in frames:
+        if not memory.has_room(frame.nbytes):
+            while waiting:
+                yield from oldest_unless_broken()
+            yield None
+        memory.take(frame.nbytes)
+        waiting.append((frame, pool.submit(frame.read)))
+        if len(waiting) > FRAMES_AHEAD:
+            yield from oldest_unless_broken()
+    while waiting:
+        yield from oldest_unless_broken()
+
+
+def frames_to_read(job: Inference, summary: InferenceSummary) -> Iterator[FrameToRead]:
+    """The frames of an inference that are not done yet, in order."""
+    clips = ClipOrder() if job.results.with_stream else None
+    for frame in readable_frames(job.source, summary):
+        inputs = job.inputs_of(frame)
+        place = clips.place_of(frame, inputs) if clips else None
+        summary.inputs[frame.name] = place.inputs if place else inputs
+        if job.results.is_done(frame.name, summary.inputs[frame.name]):
+            summary.kept.append(frame.name)
+            if clips:
+                clips.keep(frame)
+            continue
+        nbytes = frame.pixels() * BYTES_PER_PIXEL
+        read = partial(read_frame, frame, inputs, job, nbytes, place)
+        yield FrameToRead(frame.name, nbytes, read)
+
+
+def readable_frames(source: FrameSource, summary: InferenceSummary) -> Iterator[SourceFrame]:
+    """The frames of a source, until it cannot be read any further."""
+    try:
+        yield from source.frames()
+    except UserError as error:
+        summary.leave_out(source.label, error)
+
+
+def read_frame(
+    frame: SourceFrame, inputs: str, job: Inference, nbytes: int, place: Place | None
+) -> FrameInWork:
+    """Decode a frame. Raises `UserError` for a damaged file, or two different sizes."""
+    rgb, zoe = frame.read(), job.pseudo.read(frame.name, inputs)
+    if zoe is not None and zoe.shape != rgb.shape[:2]:
+        sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
+        raise UserError(f"the picture and {job.pseudo.path(frame.name)} differ in size: {sizes}")
+    points = job.points_of(frame.name, *rgb.shape[:2])
+    if job.points and zoe is not None and len(points):
+        file = str(job.points.path(frame.name))
+        refuse_points_in_other_unit(file, points, zoe * ZOE_UNIT_M)
+    return FrameInWork(frame.name, inputs, rgb, zoe, points, nbytes, place=place)
+
+
+def batches_of_one_size(
+    frames: Iterator[FrameInWork | None], size: int
+) -> Iterator[list[FrameInWork]]:
+    """Batches of at most `size` frames of one picture size, all with or all without pseudo depth.
+
+    Frames of a rare size wait for others, but the number of waiting frames is bounded, and after
+    None no frame waits.
+    """
+    groups: dict[tuple[object, bool], list[FrameInWork]] = {}
+    for frame in frames:
+        if frame is None:
+            yield from groups.values()
+            groups.clear()
+            continue
+        key = frame.rgb.shape, frame.zoe is None
+        groups.setdefault(key, []).append(frame)
+        if len(groups[key]) == size:
+            yield groups.pop(key)
+        elif sum(map(len, groups.values())) >= 2 * size + FRAMES_AHEAD:
+            yield groups.pop(next(iter(groups)))  # the one that has waited longest
+    yield from groups.values()

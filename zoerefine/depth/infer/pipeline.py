@@ -30,16 +30,19 @@ from zoerefine.base.progress import Progress, bar
 from zoerefine.base.threads import produced_ahead, submitted_ahead
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.engine import on_gpu
-from zoerefine.depth.infer.inference import ClipFilter, FrameInWork, Inference, InferenceSummary
-from zoerefine.depth.infer.pseudo import NetworkDepth
-from zoerefine.depth.infer.read_ahead import (
+from zoerefine.depth.infer.inference import (
+    FrameInWork,
     FrameMemory,
     FrameToRead,
+    Inference,
+    InferenceSummary,
     LeaveOut,
     batches_of_one_size,
     frames_to_read,
     read_ahead,
 )
+from zoerefine.depth.infer.sources import NetworkDepth
+from zoerefine.depth.infer.stream import ClipFilter
 from zoerefine.depth.points.for_engines import corrected, hinted, spread_u16
 
 if TYPE_CHECKING:  # importing this file does not import torch

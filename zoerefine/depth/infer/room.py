@@ -23,8 +23,7 @@ from zoerefine.depth.data.networks.source import PseudoSource, source_from_json
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 from zoerefine.depth.infer.inference import POINTS_ALONE
-from zoerefine.depth.infer.pseudo import NetworkDepth, PseudoDepth
-from zoerefine.depth.infer.sources import FrameSource
+from zoerefine.depth.infer.sources import FrameSource, NetworkDepth, PseudoDepth
 from zoerefine.depth.points.measured import RefinerChoice, room_of
 from zoerefine.depth.points.measured_file import Measured
 from zoerefine.depth.points.room import Place, RoomCalibration, RoomPictures, next_place

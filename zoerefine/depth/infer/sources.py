@@ -1,4 +1,8 @@
-"""Where pictures come from: a folder, a glob pattern, one picture, or a video."""
+"""Where pictures and their pseudo depth come from.
+
+Pictures: a folder, a glob pattern, one picture, or a video. Pseudo depth: files, or a network,
+whose output is kept in files.
+"""
 
 import glob
 import os
@@ -12,21 +16,35 @@ import cv2
 import numpy as np
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import refuse_foreign
 from zoerefine.base.files.images import (
     OrientationWarning,
     check_pixels,
     decode_rgb,
     file_bytes,
     picture_size,
+    write_png,
 )
 from zoerefine.base.progress import say
+from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.layouts.readers import stated_intrinsics
+from zoerefine.depth.data.networks import load_network
+from zoerefine.depth.data.networks.source import (
+    DepthNetwork,
+    PseudoSource,
+    needs_intrinsics,
+    one_source,
+    sources_of,
+    write_source,
+)
+from zoerefine.depth.infer.results import INPUTS, has_provenance
 from zoerefine.depth.infer.video_damage import damaged_frames
 
+MODEL = "zoerefine-depth-network"
 PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
 DEFAULT_FPS = 24.0  # HabitatDyn's frames per second, where a source does not state its own
-VIDEO_SIZE = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
 MAX_FRAMES = 10**7  # at 24 frames a second nearly five days
 # Containers may state a slightly wrong number of frames: a share of it may be missing.
 MAX_MISSING_SHARE = 0.01
@@ -78,6 +96,10 @@ class PictureFiles:
         """Every picture, in order."""
         orientation = OrientationWarning()
 
+        def pixels(path: Path) -> int:
+            width, height = picture_size(path) or (0, 0)
+            return width * height
+
         def read(path: Path) -> np.ndarray:
             data = file_bytes(path)
             orientation.note(path, data)
@@ -85,7 +107,7 @@ class PictureFiles:
 
         for name, path in self.files.items():
             yield SourceFrame(
-                name, file_fingerprint(path), partial(stated_pixels, path), partial(read, path)
+                name, file_fingerprint(path), partial(pixels, path), partial(read, path)
             )
 
 
@@ -145,7 +167,7 @@ class VideoFile:
         """A decoded frame in RGB. Raises `UserError` for a damaged one."""
         if number in self.damaged:
             raise UserError(f"{self.path} is damaged at this frame: copy it again")
-        return to_rgb(bgr)
+        return cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)
 
 
 FrameSource = PictureFiles | VideoFile
@@ -250,7 +272,8 @@ def open_video(path: Path) -> VideoFile:
             raise UserError(
                 f"{path} is neither a video that OpenCV can play nor a jpg or png picture"
             )
-        width, height = (int(capture.get(side)) for side in VIDEO_SIZE)
+        sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
+        width, height = (int(capture.get(side)) for side in sides)
         check_pixels(width, height, str(path))
         count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
         if count > MAX_FRAMES:  # what a damaged header says; the end is found by reading
@@ -261,17 +284,6 @@ def open_video(path: Path) -> VideoFile:
         capture.release()
 
 
-def stated_pixels(path: Path) -> int:
-    """The number of pixels that a picture's header states; 0 where there is no such header."""
-    width, height = picture_size(path) or (0, 0)
-    return width * height
-
-
-def to_rgb(bgr: np.ndarray) -> np.ndarray:
-    """A frame as OpenCV returns it, in RGB."""
-    return cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)
-
-
 def file_fingerprint(path: Path) -> str:
     """A text that changes with a file's name, size or time; "" if there is no file."""
     try:
@@ -279,3 +291,103 @@ def file_fingerprint(path: Path) -> str:
     except OSError:
         return ""
     return f"{path.name} {stat.st_size} {stat.st_mtime_ns}"
+
+
+@dataclass(frozen=True)
+class DepthFiles:
+    """16-bit PNG files, metres * 256, in one folder, with the names of the pictures."""
+
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        """The file of a frame."""
+        return self.folder / f"{name}.png"
+
+    def fingerprint(self, name: str) -> str:
+        """A text that changes when the pseudo depth of a frame changes."""
+        return file_fingerprint(self.path(name))
+
+    def read(self, name: str, inputs: str) -> np.ndarray | None:
+        """uint16 [H, W], metres * 256. Raises `UserError` for a file that cannot be read."""
+        return read_zoe(self.path(name))
+
+    def source(self, names: Iterable[str]) -> PseudoSource:
+        """What predicted the depth of these frames. Raises `UserError` for two networks."""
+        return one_source(sources_of(map(self.path, names)), str(self.folder))
+
+
+@dataclass(frozen=True)
+class NetworkDepth:
+    """A depth network, run on the pictures. Its output is kept in a folder and used again.
+
+    Attributes:
+        folder: for 16-bit PNG files, metres * 256.
+        name: of the network: a folder, a name on the Hugging Face hub, or an ONNX file.
+        version: changes when the network changes.
+        intrinsics: of the camera, where the network needs them.
+    """
+
+    folder: Path
+    name: str
+    version: str
+    network: DepthNetwork
+    intrinsics: Intrinsics | None = None
+
+    def path(self, name: str) -> Path:
+        """The file of a frame."""
+        return self.folder / f"{name}.png"
+
+    def fingerprint(self, name: str) -> str:
+        """A text that changes when the pseudo depth of a frame changes."""
+        return self.version
+
+    def provenance(self, inputs: str) -> dict[str, str]:
+        """The text in a file."""
+        return {MODEL: self.name, INPUTS: inputs} | SCALE
+
+    def read(self, name: str, inputs: str) -> np.ndarray | None:
+        """As `DepthFiles.read`; None if the network has not been run on these inputs."""
+        path = self.path(name)
+        return read_zoe(path) if has_provenance(path, self.provenance(inputs)) else None
+
+    def predict(self, rgb: np.ndarray) -> np.ndarray:
+        """Pictures uint8 [B, H, W, 3] to pseudo depth uint16 [B, H, W], metres * 256."""
+        focal_px = self.intrinsics.focal_px if self.intrinsics else None
+        return ZOEDEPTH.encode(self.network.predict(rgb, focal_px))
+
+    def source(self, names: Iterable[str]) -> PseudoSource:
+        """What predicts the depth."""
+        return self.network.source
+
+    def state_source(self) -> None:
+        """Write pseudo.json beside the output. Raises `UserError` where that is not possible."""
+        write_source(self.folder, self.network.source)
+
+    def write(self, name: str, inputs: str, zoe: np.ndarray) -> None:
+        """Keep the network's output. Raises `UserError` if it cannot be written."""
+        refuse_foreign([self.path(name)], "--out")
+        write_png(self.path(name), zoe, self.provenance(inputs))
+
+
+PseudoDepth = DepthFiles | NetworkDepth
+
+
+def load_network_depth(
+    name: str, folder: Path, camera: Callable[[], Intrinsics | None]
+) -> NetworkDepth:
+    """A depth network by its name; its output is kept in `folder`.
+
+    Args:
+        camera: returns the intrinsics, if they are known; only asked where the network needs them.
+
+    Raises as `zoerefine.depth.data.networks.load_network`, and where the network needs intrinsics
+    and there are none.
+    """
+    network = load_network(name)
+    version, intrinsics = f"{name}\n{network.source.digest}", None
+    if network.focal:
+        intrinsics = camera()
+        if intrinsics is None:
+            raise needs_intrinsics(network.source.name)
+        version += f"\n{intrinsics}"
+    return NetworkDepth(folder, name, version, network, intrinsics)

@@ -19,9 +19,8 @@ from zoerefine.depth.data.dataset import Intrinsics
 from zoerefine.depth.data.layouts.readers import UNPRINTABLE
 from zoerefine.depth.data.networks.source import PseudoSource
 from zoerefine.depth.exporting.bundle.bundle import Engine
-from zoerefine.depth.infer.pseudo import PseudoDepth
 from zoerefine.depth.infer.room import FrameDepth, Measuring, Room, depth_of, measured_room
-from zoerefine.depth.infer.sources import FrameSource, SourceFrame, VideoFile
+from zoerefine.depth.infer.sources import FrameSource, PseudoDepth, SourceFrame, VideoFile
 from zoerefine.depth.points.measured import room_of
 from zoerefine.depth.points.measured_file import Measured, MeasuredFile, Row
 from zoerefine.depth.points.room_prior import CENTRE_M, features

@@ -19,9 +19,13 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.progress import say
 from zoerefine.depth.data.metric_points import NO_POINTS
 from zoerefine.depth.exporting.bundle.bundle import Engine
-from zoerefine.depth.infer.inference import FrameInWork
+from zoerefine.depth.infer.inference import (
+    BYTES_PER_PIXEL,
+    FrameInWork,
+    FrameMemory,
+    FrameToRead,
+)
 from zoerefine.depth.infer.pipeline import refine_in_threads, stages_of
-from zoerefine.depth.infer.read_ahead import BYTES_PER_PIXEL, FrameMemory, FrameToRead
 from zoerefine.depth.ros.bag_files import CAMERA_INFO, IMAGE, BagReader, BagWriter, typestore
 from zoerefine.depth.ros.image_messages import depth_fields, depth_of, rgb_of, size_of
 from zoerefine.depth.ros.stamp_pairs import CameraTopics, DepthFrame, paired
