@@ -19,14 +19,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from zoerefine import current_run
-    from zoerefine.api import (
-        analyze,
-        export,
-        load_run,
-        load_runs,
-        search,
-        train,
-    )
+    from zoerefine.api import analyze, export, load_run, load_runs, search, train
     from zoerefine.base.config import load_config
     from zoerefine.base.errors import UserError
     from zoerefine.base.run_dir import RunDir
@@ -36,22 +29,17 @@ if TYPE_CHECKING:
     from zoerefine.depth.points import MetricPoints, spread_points
     from zoerefine.lab.runs.metrics import read_metrics
 
+# Where the names are that `zoerefine.api` has not.
 PLACES = {
-    "MetricPoints": "zoerefine.depth.points",
-    "Refiner": "zoerefine.depth.infer.refiner",
-    "RunDir": "zoerefine.base.run_dir",
-    "UserError": "zoerefine.base.errors",
-    "analyze": "zoerefine.api",
-    "export": "zoerefine.api",
-    "load_config": "zoerefine.base.config",
-    "load_run": "zoerefine.api",
-    "load_runs": "zoerefine.api",
-    "make_loader": "zoerefine.depth.data.loading.batches",
-    "open_dataset": "zoerefine.depth.data.layouts.readers",
-    "read_metrics": "zoerefine.lab.runs.metrics",
-    "search": "zoerefine.api",
-    "spread_points": "zoerefine.depth.points",
-    "train": "zoerefine.api",
+    "MetricPoints": "depth.points",
+    "Refiner": "depth.infer.refiner",
+    "RunDir": "base.run_dir",
+    "UserError": "base.errors",
+    "load_config": "base.config",
+    "make_loader": "depth.data.loading.batches",
+    "open_dataset": "depth.data.layouts.readers",
+    "read_metrics": "lab.runs.metrics",
+    "spread_points": "depth.points",
 }
 
 choose_openmp()  # before torch is loaded
@@ -79,9 +67,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "current_run":  # a module that needs only the standard library
         return import_module("zoerefine.current_run")
-    if name not in PLACES:
+    if name not in __all__:
         raise AttributeError(f"module 'zoerefine' has no attribute {name!r}")
-    return getattr(import_module(PLACES[name]), name)
+    return getattr(import_module(f"zoerefine.{PLACES.get(name, 'api')}"), name)
 
 
 def __dir__() -> list[str]:

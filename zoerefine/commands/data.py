@@ -8,7 +8,7 @@ from zoerefine.base.config.declare import MOST_SEED
 from zoerefine.base.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import POINT_KINDS
-from zoerefine.commands.options import Parser, add_shared, as_path, existing_config
+from zoerefine.commands.options import Parser, add_shared, as_path
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=seed, default=0, help="seed of the random split (0)")
 
     add = command(pack, "pack a config's data set into the cache that its training will use")
-    add("--config", "--cfg_path", required=True, metavar="FILE", type=existing_config,
-        help="a YAML config")  # fmt: skip
+    add_shared(commands.choices["pack"], "--config")
     add("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
 
     add = command(verify, "compare all records of packed caches with their digests")

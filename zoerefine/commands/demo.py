@@ -19,7 +19,7 @@ from zoerefine.commands.options import Parser, add_shared
 from zoerefine.lab.launch.git.commands import git
 
 if TYPE_CHECKING:
-    from zoerefine.depth.data.dataset import Dataset, Frame
+    from zoerefine.depth.data.dataset import Dataset
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 OWN_FOLDER = Path("zoerefine-demo")  # without a checkout
@@ -177,24 +177,15 @@ def infer(dataset: "Dataset", scene: str, study: RunDir, best: RunDir) -> Path:
     """Refine a clip of a test scene; returns the path of the side-by-side picture."""
     frame = next(frame for frame in dataset.frames if frame.scene == scene)
     picture = study.path / "refined" / f"{frame.clip}.png"
+    places = {"--rgb": frame.rgb, "--depth": frame.zoe, "--eval": frame.depth}
     command(
         "infer",
         shown(best.bundle),
-        *folders(frame),
+        *(word for option, path in places.items() if path for word in (option, shown(path.parent))),
         *("--out", shown(study.path / "refined" / frame.clip)),
         *("--picture", shown(picture)),
     )
     return picture
-
-
-def folders(frame: "Frame") -> list[object]:
-    """The options that name a clip's folders."""
-    words: list[object] = ["--rgb", shown(frame.rgb.parent)]
-    if frame.zoe:
-        words += ["--depth", shown(frame.zoe.parent)]
-    if frame.depth:
-        words += ["--eval", shown(frame.depth.parent)]
-    return words
 
 
 def summarize(
@@ -220,7 +211,7 @@ def summarize(
         "data": results["data"],
         "pseudo_label": results["pseudo_label"],
         "commit": made["commit"],
-        "test_scenes": {name: values for name, values in results["test_scenes"].items()},
+        "test_scenes": results["test_scenes"],
         **{which: test[which] for which in (*DEPTHS, "shuffled")},
         "untrained_max_change_m": results["untrained_max_change_m"],
         "engine": {

@@ -305,14 +305,6 @@ def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
     )
 
 
-def check_spread(processes: int, nodes: int) -> None:
-    """Raises `UserError` where each node cannot have as many processes."""
-    if processes % nodes:
-        raise UserError(
-            f"--processes {processes} cannot be divided among --nodes {nodes}: give a multiple"
-        )
-
-
 def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
     """Launch every combination of commits, configs and seeds, or one job on a cluster."""
     from zoerefine.lab.launch.queue.executor import agreed_settings, open_executor
@@ -326,7 +318,11 @@ def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
             one.metric = args.metric
         agreed = agreed_settings([one.cluster for one in jobs]) if args.executor != "local" else {}
         resources = resources_of(args, agreed)
-        check_spread(job.processes, resources.nodes)
+        if job.processes % resources.nodes:
+            raise UserError(
+                f"--processes {job.processes} cannot be divided among --nodes {resources.nodes}: "
+                "give a multiple"
+            )
         with open_executor(args.executor, resources) as executor:
             ending.code = run_queue(jobs, executor, args.parallel, args.fail_fast)
         if not (args.commits or args.configs or args.seeds) and jobs[0].code is not None:

@@ -143,7 +143,12 @@ example:
 
 def push(argv: Sequence[str]) -> int:
     """Archive runs."""
-    args = push_options().parse_args(argv)
+    options = Parser("zoerefine runs push", PUSH, PUSH_EXAMPLES)
+    add_shared(options, "--quiet")
+    add = options.add_argument
+    add("runs", nargs="+", metavar="RUN", help="run directories, studies included")
+    add("url", metavar="URL", help="the folder of archives: any URL of fsspec, or a path")
+    args = options.parse_args(argv)
 
     from zoerefine.base.errors import visible
     from zoerefine.lab.archive.push import find_run, push
@@ -157,7 +162,13 @@ def push(argv: Sequence[str]) -> int:
 
 def pull(argv: Sequence[str]) -> int:
     """Fetch archived runs."""
-    args = pull_options().parse_args(argv)
+    options = Parser("zoerefine runs pull", PULL, PULL_EXAMPLES)
+    add_shared(options, "--quiet")
+    add = options.add_argument
+    add("urls", nargs="+", metavar="URL", help="archives, as `push` printed them")
+    add("--runs", type=as_path, default=Path("runs"), metavar="DIR",
+        help="the runs folder that they are copied into (default: runs)")  # fmt: skip
+    args = options.parse_args(argv)
 
     from zoerefine.base.errors import visible
     from zoerefine.lab.archive.pull import pull
@@ -170,28 +181,3 @@ def pull(argv: Sequence[str]) -> int:
 
 # The words that follow `zoerefine runs`.
 ARCHIVE_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"push": push, "pull": pull}
-
-
-def push_options() -> argparse.ArgumentParser:
-    """The options of `zoerefine runs push`."""
-    made = parser("push", PUSH, PUSH_EXAMPLES)
-    made.add_argument("runs", nargs="+", metavar="RUN", help="run directories, studies included")
-    made.add_argument("url", metavar="URL", help="the folder of archives: any URL of fsspec, or a "
-                      "path")  # fmt: skip
-    return made
-
-
-def pull_options() -> argparse.ArgumentParser:
-    """The options of `zoerefine runs pull`."""
-    made = parser("pull", PULL, PULL_EXAMPLES)
-    made.add_argument("urls", nargs="+", metavar="URL", help="archives, as `push` printed them")
-    made.add_argument("--runs", type=as_path, default=Path("runs"), metavar="DIR",
-                      help="the runs folder that they are copied into (default: runs)")  # fmt: skip
-    return made
-
-
-def parser(verb: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """A parser with the options that both have."""
-    made = Parser(f"zoerefine runs {verb}", description, examples)
-    add_shared(made, "--quiet")
-    return made

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
 
 from zoerefine.base.errors import UserError, visible
 from zoerefine.base.run_dir import ENGINE, RunDir
@@ -36,11 +36,14 @@ def main(argv: Sequence[str]) -> int:
         raise UserError(f"{path} does not exist: give a run directory, or an engine bundle's file")
     if path.is_dir() and path.name != ENGINE:
         run = RunDir(path.resolve())
+        of_study = progress_of(run)
         if args.json:
-            print_json({"run": run_facts(run, args.metric_pattern), "study": study_of(run)})
+            study = of_study and of_study.study_facts(run)
+            print_json({"run": run_facts(run, args.metric_pattern), "study": study})
             return 0
         print(show_run(run, args.metric_pattern))
-        print_study(run)
+        if of_study:
+            print("", *map(visible, of_study.study_lines(run)), sep="\n")
         if run.bundle.exists():
             print(f"\nits engine bundle:\n  zoerefine show {shlex.quote(str(run.bundle))}")
         return 0
@@ -55,28 +58,14 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def is_study(run: RunDir) -> bool:
-    """Whether a run is a study; its trials have its id, too."""
-    if "study_id" not in run.read_json(run.provenance_file):
-        return False
+def progress_of(run: RunDir) -> ModuleType | None:
+    """What tells of a study's database; None where the run is no study."""
+    if "study_id" not in run.read_json(run.provenance_file):  # its trials have its id, too
+        return None
     from zoerefine.lab.runs import find
 
-    return find.is_study(run.path)
-
-
-def study_of(run: RunDir) -> dict[str, Any] | None:
-    """What a study's database says, for programs; None where the run is no study."""
-    if not is_study(run):
+    if not find.is_study(run.path):
         return None
-    from zoerefine.lab.search.progress import study_facts  # imports Optuna
+    from zoerefine.lab.search import progress  # imports Optuna
 
-    return study_facts(run)
-
-
-def print_study(run: RunDir) -> None:
-    """What a study's database says, where the run is one."""
-    if not is_study(run):
-        return
-    from zoerefine.lab.search.progress import study_lines  # imports Optuna
-
-    print("", *map(visible, study_lines(run)), sep="\n")
+    return progress

@@ -229,24 +229,22 @@ def strip(
 def depth_colors(depth_m: np.ndarray, farthest_m: float, nearest_m: float = 0.0) -> np.ndarray:
     """Depth as colours, uint8 [H, W, 3], RGB: viridis from the nearest to the farthest; grey: 0."""
     share = (depth_m - nearest_m) / (farthest_m - nearest_m)
-    colors = _colored(share, cv2.COLORMAP_VIRIDIS)
-    return np.where(depth_m[..., None] > 0, colors, INVALID_GREY).astype(np.uint8)
+    return _colored(share, depth_m > 0, cv2.COLORMAP_VIRIDIS)
 
 
 def error_colors(depth_m: np.ndarray, truth_m: np.ndarray) -> np.ndarray:
     """|depth - truth| / truth as colours, uint8 [H, W, 3], RGB; grey where a pixel is invalid."""
     valid = (truth_m > 0) & (depth_m > 0)
     share = np.abs(depth_m - truth_m) / np.where(valid, truth_m, 1)
-    colors = _colored(share / WORST_ERROR, cv2.COLORMAP_MAGMA)
-    return np.where(valid[..., None], colors, INVALID_GREY).astype(np.uint8)
+    return _colored(share / WORST_ERROR, valid, cv2.COLORMAP_MAGMA)
 
 
 def spread_colors(spread: np.ndarray) -> np.ndarray:
     """Spread in log depth as colours, uint8 [H, W, 3], RGB; grey where a pixel is invalid."""
-    colors = _colored(spread / WIDEST_SPREAD, cv2.COLORMAP_CIVIDIS)
-    return np.where(spread[..., None] > 0, colors, INVALID_GREY).astype(np.uint8)
+    return _colored(spread / WIDEST_SPREAD, spread > 0, cv2.COLORMAP_CIVIDIS)
 
 
-def _colored(share: np.ndarray, colors: int) -> np.ndarray:
+def _colored(share: np.ndarray, valid: np.ndarray, colors: int) -> np.ndarray:
     bgr = cv2.applyColorMap(np.clip(share * 255, 0, 255).astype(np.uint8), colors)
-    return cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)
+    rgb = cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)
+    return np.where(valid[..., None], rgb, INVALID_GREY).astype(np.uint8)

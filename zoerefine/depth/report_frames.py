@@ -74,9 +74,11 @@ def example_frames(
             _add_depths(frames, name, run)
         except (UserError, OSError) as error:
             missing[name] = str(error)
-    colors = {
-        "depth_colors": depth_color_steps(),
-        "error_colors": error_color_steps(),
+    steps, truth_m = np.linspace(1e-6, 1, COLOR_STEPS)[None], np.ones((1, COLOR_STEPS))
+    errors = 1 + np.linspace(0, WORST_ERROR, COLOR_STEPS)[None]
+    colors = {  # depth from 0, which itself would be an invalid pixel
+        "depth_colors": css_colors(depth_colors(steps, 1.0)),
+        "error_colors": css_colors(error_colors(errors, truth_m)),
         "worst_error": WORST_ERROR,
     }
     return frames, missing, colors
@@ -88,8 +90,8 @@ def draw_side_by_side(first: Run, second: Run, path: Path) -> None:
     Raises `UserError` where weights or data no longer exist.
     """
     cache, indices = held_out(first)
-    index = int(indices[len(indices) // 2])
     middle = indices[[len(indices) // 2]]
+    index = int(middle[0])
     ours, theirs = (
         _refine_all(load_refiner(RunDir(Path(run.path))), cache, middle)[0][0]
         for run in (first, second)
@@ -179,20 +181,9 @@ def _depth(
     return ExampleDepth(label, run, float(abs_rel), _jpeg(colors), _jpeg(errors))
 
 
-def color_steps(colored: np.ndarray) -> list[str]:
+def css_colors(colored: np.ndarray) -> list[str]:
     """Colours uint8 [1, n, 3] as CSS writes them."""
     return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in colored[0].tolist()]
-
-
-def depth_color_steps() -> list[str]:
-    """The colours of depth, from 0 (which itself would be an invalid pixel) to the farthest."""
-    return color_steps(depth_colors(np.linspace(1e-6, 1, COLOR_STEPS)[None], 1.0))
-
-
-def error_color_steps() -> list[str]:
-    """The colours of errors, from 0 to WORST_ERROR."""
-    truth_m = np.ones((1, COLOR_STEPS))
-    return color_steps(error_colors(1 + np.linspace(0, WORST_ERROR, COLOR_STEPS)[None], truth_m))
 
 
 def _jpeg(rgb: np.ndarray) -> str:

@@ -2,7 +2,6 @@
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import say, track
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.depth.data.cache.decode import read_truth_m
-from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, DepthEncoding
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.readers import stated_encoding
 from zoerefine.depth.infer.inference import Done, Inference
 from zoerefine.depth.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
@@ -41,12 +40,28 @@ def evaluate(job: Inference, done: Done, truth: Path) -> dict[str, Any]:
     sums = {name: DepthMetrics() for name in names}
     left_out = []
     encoding = stated_encoding(truth)
-    rows_of = partial(
-        rows, job=job, done=done, truth=truth, encoding=encoding, farthest_m=farthest_m
-    )
+
+    def rows(name: str) -> list[Tensor] | UserError:
+        """A frame's metrics of each side, or the error of a damaged file."""
+        try:
+            zoe, refined = job.depths(name, done[name])
+            truth_m = read_truth_m(truth / f"{name}.png", encoding, farthest_m)
+            if truth_m.shape != zoe.shape:
+                raise UserError(f"{truth / name}.png and {job.pseudo.path(name)} differ in size")
+            points = job.points_of(name, *zoe.shape)
+        except UserError as error:
+            return error
+        by_points = [points_alone_u16(zoe, points)] if job.points else []
+        zoe_m, *others_m, true_m = (
+            torch.from_numpy(depth_m)[None, None]  # [1, 1, H, W]
+            for depth_m in (*(one * ZOE_UNIT_M for one in (zoe, *by_points, refined)), truth_m)
+        )
+        mask = valid_pixels(true_m, zoe_m, farthest_m)
+        return [picture_metrics(one_m, true_m, mask, farthest_m) for one_m in (zoe_m, *others_m)]
+
     with ThreadPoolExecutor(usable_cores()) as pool:
         for name, found in track(
-            zip(compared, pool.map(rows_of, compared), strict=True),
+            zip(compared, pool.map(rows, compared), strict=True),
             len(compared),
             "comparing",
             "frame",
@@ -64,32 +79,6 @@ def evaluate(job: Inference, done: Done, truth: Path) -> dict[str, Any]:
         **metrics,
         "ratio": ratios(metrics["refined"], metrics["pseudo"]),
     }
-
-
-def rows(
-    name: str,
-    job: Inference,
-    done: Done,
-    truth: Path,
-    encoding: DepthEncoding | None,
-    farthest_m: float,
-) -> list[Tensor] | UserError:
-    """A frame's metrics of each side, or the error of a damaged file."""
-    try:
-        zoe, refined = job.depths(name, done[name])
-        truth_m = read_truth_m(truth / f"{name}.png", encoding, farthest_m)
-        if truth_m.shape != zoe.shape:
-            raise UserError(f"{truth / name}.png and {job.pseudo.path(name)} differ in size")
-        points = job.points_of(name, *zoe.shape)
-    except UserError as error:
-        return error
-    by_points = [points_alone_u16(zoe, points)] if job.points else []
-    zoe_m, *others_m, true_m = (
-        torch.from_numpy(depth_m)[None, None]  # [1, 1, H, W]
-        for depth_m in (*(one * ZOE_UNIT_M for one in (zoe, *by_points, refined)), truth_m)
-    )
-    mask = valid_pixels(true_m, zoe_m, farthest_m)
-    return [picture_metrics(one_m, true_m, mask, farthest_m) for one_m in (zoe_m, *others_m)]
 
 
 def table(report: dict[str, Any]) -> str:

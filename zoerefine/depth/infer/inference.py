@@ -134,7 +134,7 @@ class FrameInWork:
         points: metric points that correct the engine's output.
         nbytes: that `FrameMemory` counts for it.
         zoe_is_new: True if the network was run now, so its output must be written.
-        place: in its clip, with --stream.
+        place: in its clip, with --stream: its results are made from the frames before, too.
     """
 
     name: str
@@ -145,11 +145,6 @@ class FrameInWork:
     nbytes: int
     zoe_is_new: bool = False
     place: Place | None = None
-
-    @property
-    def all_inputs(self) -> str:
-        """The digest of what its results are made from: with --stream also the frames before."""
-        return self.place.inputs if self.place else self.inputs
 
 
 @dataclass

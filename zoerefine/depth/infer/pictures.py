@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,15 @@ from zoerefine.depth.data.layouts.readers import stated_encoding
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 from zoerefine.depth.infer.inference import POINTS_ALONE, Done, Inference
-from zoerefine.depth.infer.results import BUNDLE, COMMIT, INPUTS, ResultFolder, has_provenance
+from zoerefine.depth.infer.results import (
+    BUNDLE,
+    COLORS,
+    COMMIT,
+    CONFIDENCE,
+    INPUTS,
+    ResultFolder,
+    has_provenance,
+)
 from zoerefine.depth.infer.sources import FrameSource, SourceFrame
 from zoerefine.depth.pictures import depth_colors, panel_figure, save_panel
 
@@ -101,7 +108,7 @@ def read_spread(job: Inference, name: str, inputs: str) -> np.ndarray | None:
     """The spread of a frame in log depth, float64 [H, W]; None if it is not written."""
     if not job.results.with_confidence:
         return None
-    return job.results.read_own(job.results.confidence(name), name, inputs) / SPREAD_UNITS
+    return job.results.read_own(CONFIDENCE, name, inputs) / SPREAD_UNITS
 
 
 def remove_parts(path: Path) -> None:
@@ -122,20 +129,18 @@ def write_colors(results: ResultFolder, done: Done, shown: DepthRange) -> None:
 
     Raises `UserError` where another program's file is there, or in the place of refined depth.
     """
+
+    def write(name: str) -> None:
+        """Write one picture, with the provenance of the depth that it shows."""
+        path = results.picture(COLORS, name)
+        origin = {BUNDLE: results.bundle, COMMIT: results.commit, INPUTS: done[name]}
+        provenance = origin | {"colors": f"viridis, {shown}"}
+        if has_provenance(path, provenance):
+            return
+        refuse_foreign([path], "--out")
+        depth_m = results.read_depth(name, done[name]) * ZOE_UNIT_M
+        write_png(path, depth_colors(depth_m, shown.far_m, shown.near_m), provenance)
+
     names = sorted(done)
     with ThreadPoolExecutor(usable_cores()) as pool:
-        write = partial(write_color_picture, results=results, done=done, shown=shown)
-        written = pool.map(write, names)
-        list(track(written, len(names), "colouring", "frame"))
-
-
-def write_color_picture(name: str, results: ResultFolder, done: Done, shown: DepthRange) -> None:
-    """Write one picture, with the provenance of the depth that it shows."""
-    path = results.colors(name)
-    origin = {BUNDLE: results.bundle, COMMIT: results.commit, INPUTS: done[name]}
-    provenance = origin | {"colors": f"viridis, {shown}"}
-    if has_provenance(path, provenance):
-        return
-    refuse_foreign([path], "--out")
-    depth_m = results.read_depth(name, done[name]) * ZOE_UNIT_M
-    write_png(path, depth_colors(depth_m, shown.far_m, shown.near_m), provenance)
+        list(track(pool.map(write, names), len(names), "colouring", "frame"))

@@ -196,10 +196,9 @@ def start_writing(
     job: Inference, stages: Stages, batches: Iterator[list[FrameInWork]]
 ) -> Iterator[list[Future[str]]]:
     """Refine batches a few ahead; yields for each the futures that write its files."""
+    write = partial(write_frame, job=job, memory=stages.memory)
     if job.results.with_stream:
-        write = partial(write_frame, job=job, memory=stages.memory)
         return refine_as_stream(stages, batches, write, ClipFilter(job.results))
-    write = partial(write_corrected, job=job, memory=stages.memory)
     return refine_in_threads(stages, batches, write)
 
 
@@ -222,7 +221,12 @@ def refine_as_stream(
     with ThreadPoolExecutor(1) as stream:
 
         def submit(batch: list[FrameInWork]) -> Future[list[Future[T]]]:
-            correct = partial(batch_by_points, batch, engine=stages.engines.engine)
+            def correct(outputs: list[np.ndarray]) -> list[list[np.ndarray]]:
+                return [
+                    by_points(frame, list(of_frame), stages.engines.engine)
+                    for frame, *of_frame in zip(batch, *outputs, strict=True)
+                ]
+
             refined = stages.engines.submit(*inputs_of(batch, stages), correct)
 
             def then() -> list[Future[T]]:
@@ -232,16 +236,6 @@ def refine_as_stream(
             return stream.submit(then)
 
         yield from submitted_ahead(batches, submit, stages.engines.ahead)
-
-
-def batch_by_points(
-    batch: list[FrameInWork], outputs: list[np.ndarray], engine: Engine
-) -> list[list[np.ndarray]]:
-    """The outputs of each frame of a batch, corrected by its metric points."""
-    return [
-        by_points(frame, list(of_frame), engine)
-        for frame, *of_frame in zip(batch, *outputs, strict=True)
-    ]
 
 
 def by_points(frame: FrameInWork, outputs: list[np.ndarray], engine: Engine) -> list[np.ndarray]:
@@ -295,21 +289,20 @@ def write_batch(
     ]
 
 
-def write_corrected(
-    frame: FrameInWork, outputs: list[np.ndarray], job: Inference, memory: FrameMemory
-) -> str:
-    """`write_frame`, with depth that the frame's metric points correct."""
-    return write_frame(frame, by_points(frame, outputs, job.engine), job, memory)
-
-
 def write_frame(
     frame: FrameInWork, outputs: list[np.ndarray], job: Inference, memory: FrameMemory
 ) -> str:
-    """Write the files of a frame with these outputs, uint16 [H, W]; returns its name."""
+    """Write the files of a frame with these outputs, uint16 [H, W]; returns its name.
+
+    Metric points have corrected those of a stream already.
+    """
     try:
+        if not frame.place:
+            outputs = by_points(frame, outputs, job.engine)
         if frame.zoe_is_new and isinstance(job.pseudo, NetworkDepth) and frame.zoe is not None:
             job.pseudo.write(frame.name, frame.inputs, frame.zoe)
-        job.results.write(frame.name, frame.all_inputs, frame.rgb, outputs)
+        inputs = frame.place.inputs if frame.place else frame.inputs
+        job.results.write(frame.name, inputs, frame.rgb, outputs)
     finally:
         memory.free(frame.nbytes)
     return frame.name

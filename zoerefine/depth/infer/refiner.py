@@ -76,7 +76,14 @@ class Refiner:
         from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
 
         engine = load_bundle(bundle_of(path), trust, cuda_graphs)
-        return cls(in_room(engine, room) if room else engine)
+        if room:
+            from zoerefine.depth.data.networks.source import source_from_json
+            from zoerefine.depth.infer.room import Room
+
+            calibration = Room.load(room)
+            calibration.check(source_from_json(engine.manifest.get("pseudo")), engine)
+            engine = calibration.engine(engine)
+        return cls(engine)
 
     def __call__(self, rgb: Any, zoe: Any, points: "MetricPoints | None" = None) -> Any:
         """Refine the depth of one picture or of a batch.
@@ -97,14 +104,19 @@ class Refiner:
         Raises:
             UserError: other shapes or types.
         """
+        return self.outputs(rgb, zoe, points, with_confidence=False)[0]
+
+    def outputs(
+        self, rgb: Any, zoe: Any, points: "MetricPoints | None", with_confidence: bool
+    ) -> list[Any]:
+        """Depth, and spread if asked for."""
         if points is not None:
-            return self.with_points(rgb, zoe, points)[0]
-        if not isinstance(zoe, np.ndarray):
-            return self.refine_tensors(rgb, zoe, with_confidence=False)[0]
-        return self.refine_arrays(rgb, zoe, with_confidence=False)[0]
+            return self.with_points(rgb, zoe, points, with_confidence)
+        refine = self.refine_arrays if isinstance(zoe, np.ndarray) else self.refine_tensors
+        return refine(rgb, zoe, with_confidence)
 
     def with_points(
-        self, rgb: Any, zoe: Any, points: "MetricPoints", with_confidence: bool = False
+        self, rgb: Any, zoe: Any, points: "MetricPoints", with_confidence: bool
     ) -> list[Any]:
         """Refined depth of one picture with metric points: before the engine and after it.
 
@@ -150,13 +162,7 @@ class Refiner:
         Raises:
             UserError: as a call, and without points if the bundle's refiner has no confidence.
         """
-        if points is not None:
-            refined, its_spread = self.with_points(rgb, zoe, points, with_confidence=True)
-            return refined, its_spread
-        if not isinstance(zoe, np.ndarray):
-            refined, its_spread = self.refine_tensors(rgb, zoe, with_confidence=True)
-            return refined, its_spread
-        depth, spread = self.refine_arrays(rgb, zoe, with_confidence=True)
+        depth, spread = self.outputs(rgb, zoe, points, with_confidence=True)
         return depth, spread
 
     def stream(self) -> "RefinerStream":
@@ -212,16 +218,6 @@ class Refiner:
             self.engine.require_confidence()
         outputs = self.engine.outputs(*inputs)
         return outputs_like(depth, outputs if with_confidence else outputs[:1])
-
-
-def in_room(engine: "Engine", path: str | Path) -> "Engine":
-    """An engine corrected by a room's calibration. Raises `UserError` for that of another one."""
-    from zoerefine.depth.data.networks.source import source_from_json
-    from zoerefine.depth.infer.room import Room
-
-    room = Room.load(path)
-    room.check(source_from_json(engine.manifest.get("pseudo")), engine)
-    return room.engine(engine)
 
 
 class RefinerStream:

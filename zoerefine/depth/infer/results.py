@@ -75,22 +75,9 @@ class ResultFolder:
     with_colors: bool = False
     with_stream: bool = False
 
-    @property
-    def pseudo_depth(self) -> Path:
-        """The folder for the depth network's output, named as in HabitatDyn."""
-        return self.root / PSEUDO_DEPTH
-
-    def depth(self, name: str) -> Path:
-        """The refined depth of a frame."""
-        return self.root / DEPTH / f"{name}.png"
-
-    def confidence(self, name: str) -> Path:
-        """The spread of a frame's refined depth."""
-        return self.root / CONFIDENCE / f"{name}.png"
-
-    def colors(self, name: str) -> Path:
-        """The refined depth of a frame in colours."""
-        return self.root / COLORS / f"{name}.png"
+    def picture(self, folder: str, name: str) -> Path:
+        """The picture of a frame in one of the folders."""
+        return self.root / folder / f"{name}.png"
 
     def files(self, name: str, inputs: str) -> dict[Path, Provenance]:
         """Every file to write for a frame while it is refined, with its provenance.
@@ -99,9 +86,9 @@ class ResultFolder:
             inputs: the digest of what the frame is refined from.
         """
         origin = {BUNDLE: self.bundle, COMMIT: self.commit, INPUTS: inputs}
-        files: dict[Path, Provenance] = {self.depth(name): origin | SCALE}
+        files: dict[Path, Provenance] = {self.picture(DEPTH, name): origin | SCALE}
         if self.with_confidence:
-            files[self.confidence(name)] = origin | SPREAD_SCALE
+            files[self.picture(CONFIDENCE, name)] = origin | SPREAD_SCALE
         if self.camera:
             files[self.root / CLOUDS / f"{name}.ply"] = origin | {"camera": str(self.camera)}
         return files
@@ -112,14 +99,15 @@ class ResultFolder:
 
     def read_depth(self, name: str, inputs: str) -> np.ndarray:
         """The refined depth of a finished frame, uint16 [H, W]; see `read_own`."""
-        return self.read_own(self.depth(name), name, inputs)
+        return self.read_own(DEPTH, name, inputs)
 
-    def read_own(self, path: Path, name: str, inputs: str) -> np.ndarray:
-        """The values of one of a finished frame's pictures, uint16 [H, W].
+    def read_own(self, folder: str, name: str, inputs: str) -> np.ndarray:
+        """The values of a finished frame's picture in a folder, uint16 [H, W].
 
         Raises `UserError` for a file that cannot be read, or was not made by this bundle from
         these inputs: another program has replaced it.
         """
+        path = self.picture(folder, name)
         data = file_bytes(path)
         if not self.files(name, inputs)[path].items() <= png_text(io.BytesIO(data)).items():
             raise UserError(f"{path} was replaced after it was made: start this command again")
@@ -140,10 +128,9 @@ class ResultFolder:
                 assert self.camera
                 camera = self.camera.camera(*depth_u16.shape)
                 write_bytes(path, ply(depth_u16 * np.float32(ZOE_UNIT_M), rgb, camera, provenance))
-            elif path == self.depth(name):
-                write_png(path, depth_u16, provenance)
             else:
-                write_png(path, outputs[1], provenance)
+                is_depth = path == self.picture(DEPTH, name)
+                write_png(path, depth_u16 if is_depth else outputs[1], provenance)
 
     def write_outputs_file(self) -> None:
         """State the origin of the files, and what their values are, for programs that read them."""
@@ -206,13 +193,13 @@ class ResultFolder:
         if metrics:
             refuse_foreign([self.root / METRICS_FILE], "--out")
         if runs_network:
-            refuse_foreign([self.pseudo_depth / PSEUDO_SOURCE_FILE], "--out")
+            refuse_foreign([self.root / PSEUDO_DEPTH / PSEUDO_SOURCE_FILE], "--out")
         for name in names:
             refuse_foreign(self.files(name, ""), "--out")
             if self.with_colors:
-                refuse_foreign([self.colors(name)], "--out")
+                refuse_foreign([self.picture(COLORS, name)], "--out")
             if runs_network:
-                refuse_foreign([self.pseudo_depth / f"{name}.png"], "--out")
+                refuse_foreign([self.picture(PSEUDO_DEPTH, name)], "--out")
 
     def refuse_mixing(self) -> None:
         """Raises `UserError` if the folder has depth with --stream, and it is made without, or so.

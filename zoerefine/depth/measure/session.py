@@ -20,7 +20,7 @@ from zoerefine.depth.data.layouts.readers import UNPRINTABLE
 from zoerefine.depth.data.networks.source import PseudoSource
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.room import FrameDepth, Measuring, Room, depth_of, measured_room
-from zoerefine.depth.infer.sources import FrameSource, PseudoDepth, SourceFrame, VideoFile
+from zoerefine.depth.infer.sources import FrameSource, PseudoDepth, SourceFrame
 from zoerefine.depth.points.measured import room_of
 from zoerefine.depth.points.measured_file import Measured, MeasuredFile, Row
 from zoerefine.depth.points.room_prior import CENTRE_M, features
@@ -99,11 +99,7 @@ class Recording:
     def prepare(self) -> None:
         """Predict depth of the suggested frames."""
         names = self.suggested()
-        if isinstance(self.source, VideoFile):  # decoded once, in order
-            wanted = set(names)
-            found = (frame for frame in self.source.frames() if frame.name in wanted)
-        else:
-            found = (self.frame(name) for name in names)
+        found = (frame for frame in self.source.frames() if frame.name in names)
         for frame in track(found, len(names), "predicting depth", "frame"):
             self.depths[frame.name] = depth_of(frame.name, frame.read, self.engine, self.pseudo)
 

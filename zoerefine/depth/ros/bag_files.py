@@ -215,19 +215,14 @@ def new_bag(path: Path, storage: str, provenance: Mapping[str, str]) -> Iterator
                     writer.set_custom_data(key, value)
                 yield BagWriter(writer)
             sync_file_system(written)
-            publish(written, path, half / "replaced")
+            if path.exists():
+                os.replace(path, half / "replaced")
+            os.replace(written, path)
+            sync_folder(path.parent)
         except sqlite3.Error as error:
             raise UserError(f"{path} cannot be written: {error}") from None
         finally:
             shutil.rmtree(half, ignore_errors=True)
-
-
-def publish(written: Path, path: Path, replaced: Path) -> None:
-    """Rename a complete bag to its place."""
-    if path.exists():
-        os.replace(path, replaced)
-    os.replace(written, path)
-    sync_folder(path.parent)
 
 
 def is_done(path: Path, provenance: Mapping[str, str]) -> bool:

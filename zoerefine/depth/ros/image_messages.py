@@ -5,7 +5,7 @@ rosbags. This file imports neither. Depth in messages follows REP 118: `16UC1` i
 0 for an invalid pixel, `32FC1` is metres with NaN for an invalid pixel.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import cv2
 import numpy as np
@@ -39,14 +39,7 @@ TO_MILLIMETRES = np.where(_MILLIMETRES < 2**16, _MILLIMETRES, 0).astype(np.uint1
 Array = np.ndarray
 
 
-class Message(Protocol):
-    """An Image or a CompressedImage: both have a header and data."""
-
-    header: Any
-    data: Any
-
-
-def stamp_ns(message: Message) -> int:
+def stamp_ns(message: Any) -> int:
     """The stamp of a message's header, in nanoseconds."""
     stamp = message.header.stamp
     return int(stamp.sec) * 10**9 + int(stamp.nanosec)

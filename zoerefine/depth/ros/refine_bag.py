@@ -28,7 +28,7 @@ from zoerefine.depth.infer.inference import (
 from zoerefine.depth.infer.pipeline import refine_in_threads, stages_of
 from zoerefine.depth.ros.bag_files import CAMERA_INFO, IMAGE, BagReader, BagWriter, typestore
 from zoerefine.depth.ros.image_messages import depth_fields, depth_of, rgb_of, size_of
-from zoerefine.depth.ros.stamp_pairs import CameraTopics, DepthFrame, paired
+from zoerefine.depth.ros.stamp_pairs import CameraTopics, DepthFrame, StampedMessage, paired
 
 MAX_LINES = 10  # about frames that are left out
 
@@ -59,13 +59,8 @@ class BagFrame(FrameInWork):
     messages: DepthFrame | None = None
 
 
-@dataclass(frozen=True)
-class RefinedMessages:
-    """Serialized messages of a frame."""
-
-    recorded_ns: int
-    depth: memoryview
-    info: bytes | memoryview | None
+# Serialized messages: topic, when the depth that they come from was recorded, and the bytes.
+Messages = list[tuple[str, int, bytes | memoryview]]
 
 
 @dataclass
@@ -110,15 +105,18 @@ def refine_bag(job: BagJob, writer: BagWriter, batch: int) -> BagSummary:
 
     Raises `UserError` for a damaged bag, and where nothing could be refined.
     """
-    summary = BagSummary()
-    add_topics(job, writer)
+    summary, topics = BagSummary(), job.topics
+    writer.add_topic(job.depth_topic, IMAGE, job.bag.qos_profiles(topics.depth))
+    if topics.info:
+        writer.add_topic(job.info_topic, CAMERA_INFO, job.bag.qos_profiles(topics.info))
     start = time.perf_counter()
-    with stages_of(job.engine, 1, job.bag.counts[job.topics.depth]) as stages:
+    with stages_of(job.engine, 1, job.bag.counts[topics.depth]) as stages:
         batches = stages.batches(frames_to_read(job, summary), summary.leave_out, batch)
         make = partial(make_messages, job=job, memory=stages.memory)
         for making in refine_in_threads(stages, batches, make):
             for messages in making:
-                write(messages.result(), job, writer)
+                for message in messages.result():
+                    writer.write(*message)
                 summary.written += 1
             stages.show(summary.written, summary.unpaired + summary.left_out)
         stages.show(summary.written, summary.unpaired + summary.left_out)
@@ -126,14 +124,6 @@ def refine_bag(job: BagJob, writer: BagWriter, batch: int) -> BagSummary:
     if not summary.written:
         raise UserError(f"{job.bag.path}: no depth was refined; {why_none(job, summary)}")
     return summary
-
-
-def add_topics(job: BagJob, writer: BagWriter) -> None:
-    """Add the topics of refined depth and its calibrations."""
-    depth, info = job.topics.depth, job.topics.info
-    writer.add_topic(job.depth_topic, IMAGE, job.bag.qos_profiles(depth))
-    if info:
-        writer.add_topic(job.info_topic, CAMERA_INFO, job.bag.qos_profiles(info))
 
 
 def frames_to_read(job: BagJob, summary: BagSummary) -> Iterator[FrameToRead]:
@@ -170,7 +160,7 @@ def decode(frame: DepthFrame, name: str, nbytes: int) -> BagFrame:
 
 def make_messages(
     frame: FrameInWork, outputs: list[np.ndarray], job: BagJob, memory: FrameMemory
-) -> RefinedMessages:
+) -> Messages:
     """The messages of a frame with this refined depth, uint16 [H, W]."""
     assert isinstance(frame, BagFrame) and frame.messages
     try:
@@ -179,29 +169,24 @@ def make_messages(
         message = types.types[IMAGE](
             header=depth.content.header, **depth_fields(outputs[0], job.encoding)
         )
-        raw = types.serialize_cdr(message, IMAGE)
-        return RefinedMessages(depth.recorded_ns, raw, info_bytes(frame.messages))
+        found: Messages = [
+            (job.depth_topic, depth.recorded_ns, types.serialize_cdr(message, IMAGE))
+        ]
+        if frame.messages.info:
+            raw = info_bytes(frame.messages.info, depth)
+            found.append((job.info_topic, depth.recorded_ns, raw))
+        return found
     finally:
         memory.free(frame.nbytes)
 
 
-def info_bytes(frame: DepthFrame) -> bytes | memoryview | None:
+def info_bytes(info: StampedMessage, depth: StampedMessage) -> bytes | memoryview:
     """The calibration of a depth message, with its stamp, so that receivers can pair them."""
-    info, depth = frame.info, frame.depth
-    if info is None:
-        return None
     if info.stamp_ns == depth.stamp_ns:
         return info.raw
     header = replace(info.content.header, stamp=depth.content.header.stamp)
     raw: memoryview = typestore().serialize_cdr(replace(info.content, header=header), CAMERA_INFO)
     return raw
-
-
-def write(messages: RefinedMessages, job: BagJob, writer: BagWriter) -> None:
-    """Write the messages of a frame, with the time at which its depth was recorded."""
-    writer.write(job.depth_topic, messages.recorded_ns, messages.depth)
-    if messages.info is not None:
-        writer.write(job.info_topic, messages.recorded_ns, messages.info)
 
 
 def why_none(job: BagJob, summary: BagSummary) -> str:
