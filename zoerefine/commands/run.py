@@ -41,6 +41,7 @@ from zoerefine.lab.launch.launcher import launch
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.launch.queue.executor import NO_RESOURCES
 
+# Option names of the first launcher, which ran jobs in the caller's folder.
 OLDER_SPELLINGS = (
     *("--repo_url", "--branch_name", "--commit_hash", "--cfg_path", "--cfg_path_arg_name"),
     *("--copies_base_path", "--module_path"),
@@ -74,9 +75,7 @@ exit code: the job's own; 2: the launch was refused, the message says why; 130: 
 
 def main(argv: Sequence[str]) -> int:
     """Launch a job or a queue of jobs; the exit code is the job's."""
-    words, arguments = split_arguments(argv)
-    args = parser().parse_intermixed_args(words)
-    args.cwd = args.cwd or ("caller" if uses_older_spellings(words) else Job.cwd)
+    args, arguments = parsed(parser(), argv)
     home = home_folder(args.home)
     if args.list or args.clean:
         if args.clean:
@@ -216,10 +215,16 @@ def add_job_options(group: "argparse._ArgumentGroup") -> None:
         help="config keys to set; words after -- go to the job unchanged")  # fmt: skip
 
 
-def split_arguments(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Our own words, and the job's words after the first `--`."""
+def parsed(
+    parser: argparse.ArgumentParser, argv: Sequence[str]
+) -> tuple[argparse.Namespace, tuple[str, ...]]:
+    """The options, with a default of --cwd, and the job's words after the first `--`."""
     place = argv.index("--") if "--" in argv else len(argv)
-    return join_config_flag(argv[:place]), tuple(argv[place + 1 :])
+    words = join_config_flag(argv[:place])
+    args = parser.parse_intermixed_args(words)
+    older = any(word.partition("=")[0] in OLDER_SPELLINGS for word in words)
+    args.cwd = args.cwd or ("caller" if older else Job.cwd)
+    return args, tuple(argv[place + 1 :])
 
 
 def join_config_flag(words: Sequence[str]) -> list[str]:
@@ -231,11 +236,6 @@ def join_config_flag(words: Sequence[str]) -> list[str]:
         else:
             joined.append(word)
     return joined
-
-
-def uses_older_spellings(words: Sequence[str]) -> bool:
-    """Whether a command uses option names of the first launcher, which ran jobs in our folder."""
-    return any(word.partition("=")[0] in OLDER_SPELLINGS for word in words)
 
 
 def gibibytes(text: str) -> int:

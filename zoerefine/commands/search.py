@@ -27,9 +27,8 @@ from zoerefine.commands.options import (
     resources_of,
     settings_of,
 )
-from zoerefine.commands.run import add_job_options, job_of, split_arguments, uses_older_spellings
+from zoerefine.commands.run import add_job_options, job_of, parsed
 from zoerefine.lab.launch.git.mirror import home_folder
-from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.search.space.reader import check_sampler, check_search_space
 from zoerefine.lab.search.space.sources import combined, space_in_file, space_of_words
@@ -71,9 +70,7 @@ any script of any repository:
 
 def main(argv: Sequence[str]) -> int:
     """Plan a study, run it, or join one as a worker."""
-    words, arguments = split_arguments(argv)
-    args = parser().parse_intermixed_args(words)
-    args.cwd = args.cwd or ("caller" if uses_older_spellings(words) else Job.cwd)
+    args, arguments = parsed(parser(), argv)
     if args.join:
         from zoerefine.lab.search.worker import run_worker
 

@@ -63,11 +63,10 @@ def example_frames(
     gain = (before - after).astype(np.float64)
     order = [i for i in np.argsort(-gain, kind="stable").tolist() if np.isfinite(gain[i])]
     chosen = list(dict.fromkeys([*order[:count], *order[::-1][:count]]))
-    frames = [
-        _frame(cache, int(indices[i]), [(pseudo, "", None, before[i]),
-                                        (label, first.name, refined[i], after[i])])
-        for i in chosen
-    ]  # fmt: skip
+    frames = [_frame(cache, int(indices[i])) for i in chosen]
+    for frame, i in zip(frames, chosen, strict=True):
+        _add_depth(frame, cache, int(indices[i]), pseudo, "", None, before[i])
+        _add_depth(frame, cache, int(indices[i]), label, first.name, refined[i], after[i])
     missing = {}
     for name, run in others:
         try:
@@ -142,43 +141,39 @@ def _add_depths(frames: Sequence[ExampleFrame], label: str, run: Run) -> None:
     refined, _, after = _refine_all(load_refiner(RunDir(Path(run.path))), cache, ordered)
     for frame, index in zip(frames, wanted, strict=True):
         row = int(np.searchsorted(ordered, index))
-        truth_m = cache.read(index)["depth"] * cache.depth_scale
-        frame.depths.append(
-            _depth(label, run.name, after[row], refined[row], truth_m, frame.farthest_m)
-        )
+        _add_depth(frame, cache, index, label, run.name, refined[row], after[row])
 
 
-def _frame(
-    cache: Cache, index: int, depths: Sequence[tuple[str, str, np.ndarray | None, float]]
-) -> ExampleFrame:
-    """A frame with its depths: label, run, float [H, W] or None for the pseudo depth, AbsRel."""
+def _frame(cache: Cache, index: int) -> ExampleFrame:
+    """A frame without depths but the true one."""
     record = cache.read(index)
     truth_m = record["depth"] * cache.depth_scale
-    zoe_m = record["zoe"] * cache.zoe_scale
-    farthest_m = float(max(truth_m.max(), zoe_m.max(), 0.1))
-    pictures = [
-        _depth(label, run, abs_rel, zoe_m if depth_m is None else depth_m, truth_m, farthest_m)
-        for label, run, depth_m, abs_rel in depths
-    ]
+    farthest_m = float(max(truth_m.max(), (record["zoe"] * cache.zoe_scale).max(), 0.1))
     return ExampleFrame(
         name=cache.frame_name(index),
         farthest_m=farthest_m,
         rgb=_jpeg(record["rgb"]),
         truth=_jpeg(depth_colors(truth_m, farthest_m)),
-        depths=pictures,
+        depths=[],
     )
 
 
-def _depth(
+def _add_depth(
+    frame: ExampleFrame,
+    cache: Cache,
+    index: int,
     label: str,
     run: str,
+    depth_m: np.ndarray | None,
     abs_rel: float,
-    depth_m: np.ndarray,
-    truth_m: np.ndarray,
-    farthest_m: float,
-) -> ExampleDepth:
-    colors, errors = depth_colors(depth_m, farthest_m), error_colors(depth_m, truth_m)
-    return ExampleDepth(label, run, float(abs_rel), _jpeg(colors), _jpeg(errors))
+) -> None:
+    """Add a depth [H, W] to a frame, or its pseudo depth."""
+    record = cache.read(index)
+    if depth_m is None:
+        depth_m = record["zoe"] * cache.zoe_scale
+    colors = depth_colors(depth_m, frame.farthest_m)
+    errors = error_colors(depth_m, record["depth"] * cache.depth_scale)
+    frame.depths.append(ExampleDepth(label, run, float(abs_rel), _jpeg(colors), _jpeg(errors)))
 
 
 def css_colors(colored: np.ndarray) -> list[str]:
