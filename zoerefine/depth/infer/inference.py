@@ -248,15 +248,15 @@ def read_ahead(
 
     None comes before a wait for memory: frames must not wait for others then.
     """
-    waiting: deque[tuple[FrameToRead, Future[FrameInWork]]] = deque()
+    waiting: deque[tuple[str, int, Future[FrameInWork]]] = deque()
 
     def oldest_unless_broken() -> Iterator[FrameInWork]:
-        frame, reading = waiting.popleft()
+        name, nbytes, reading = waiting.popleft()
         try:
             decoded = reading.result()
         except UserError as error:
-            leave_out(frame.name, error)
-            memory.free(frame.nbytes)
+            leave_out(name, error)
+            memory.free(nbytes)
         else:
             yield decoded
 
@@ -266,7 +266,7 @@ def read_ahead(
                 yield from oldest_unless_broken()
             yield None
         memory.take(frame.nbytes)
-        waiting.append((frame, pool.submit(frame.read)))
+        waiting.append((frame.name, frame.nbytes, pool.submit(frame.read)))
         if len(waiting) > FRAMES_AHEAD:
             yield from oldest_unless_broken()
     while waiting:
