@@ -10,6 +10,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -86,16 +87,21 @@ class StoredRuns:
         yield b"\n"
 
     def _read(self) -> dict[str, str]:
-        try:
-            data = self.file.read_bytes() if self.file else b""
-            body = data[: -len(end_of(0))]
-            head, *lines = body.decode().split("\n")
-        except (OSError, ValueError):
-            return {}
-        if head != self.head or data != body + end_of(crc32(body)):
-            return {}
-        found = (line.removesuffix(",").split(":\t", 1) for line in lines[:-1])
-        return {json.loads(path) if "\\" in path else path[1:-1]: text for path, text in found}
+        found: dict[str, str] = {}
+        if self.file is None:
+            return found
+        with suppress(OSError, ValueError), open(self.file, "rb") as file:
+            head = file.readline()
+            crc = crc32(head)
+            if head.decode() != f"{self.head}\n":
+                return {}
+            for line in file:
+                if line.startswith(b"}"):
+                    return found if line == end_of(crc) else {}
+                crc = crc32(line, crc)
+                path, text = line.decode().rstrip(",\n").split(":\t", 1)
+                found[json.loads(path) if "\\" in path else path[1:-1]] = text
+        return {}
 
 
 def end_of(crc: int) -> bytes:
