@@ -83,8 +83,6 @@ class Entry(NamedTuple):
         folders: the number of the list of its inner folders.
         row: the fields of its row without path, metrics and `is_complete`.
         names, values: the number of the list of its metrics, and their values as a text.
-        keys, settings: the number of the list of its config keys, and their values as JSON; -1
-            until a filter has asked for them.
     """
 
     stamp: str
@@ -92,8 +90,6 @@ class Entry(NamedTuple):
     row: list[Any]
     names: int
     values: str
-    keys: int = -1
-    settings: str = ""
 
 
 class StoredMetrics(Mapping[str, float]):
@@ -114,7 +110,9 @@ class StoredMetrics(Mapping[str, float]):
         return len(self._places)
 
 
-NAME_LISTS = ""  # their place in the file; no run has this path
+# Beside the runs, whose paths begin with a slash, the file has the lists of names, and the settings
+# of each run of which a filter has asked for them: the number of the list of its keys, and values.
+NAME_LISTS, SETTINGS = "names", "settings of "
 
 
 class RunIndex(StoredRuns):
@@ -133,7 +131,9 @@ class RunIndex(StoredRuns):
         lists: list[list[str]] = json.loads(self.old.get(NAME_LISTS, "[]"))
         self.numbers = {tuple(names): number for number, names in enumerate(lists)}
         self.places = [place_of_each(names) for names in lists]
-        self.known = {path: Entry(*json.loads(text)) for path, text in self.old.items() if path}
+        runs = {path: text for path, text in self.old.items() if path.startswith("/")}
+        entries = json.loads(f"[{','.join(runs.values())}]")  # all at once, which is fast
+        self.known = {path: Entry(*one) for path, one in zip(runs, entries, strict=True)}
         self.stamps: dict[str, str] = {}
 
     def is_unchanged(self, path: str) -> bool:
@@ -153,19 +153,19 @@ class RunIndex(StoredRuns):
             found[path] = row = reading.row
             if row.state != RUNNING and row.is_complete and reading.is_settled:
                 values = " ".join(map(repr, row.metrics.values()))
-                numbers = self._number(reading.folders), self._number(row.metrics)
-                self._put(path, Entry(reading.stamp, numbers[0], [*row[2:-1]], numbers[1], values))
+                folders, names = self._number(reading.folders), self._number(row.metrics)
+                entry = Entry(reading.stamp, folders, [*row[2:-1]], names, values)
+                self.new[path] = json.dumps(entry)
         return [row for row in found.values() if row]
 
     def settings(self, path: str) -> dict[str, Any]:
         """The config keys of a run with their values. Raises where they are damaged."""
-        entry = self.known[path] if path in self.new else None
-        if entry and entry.keys >= 0:
-            return dict(zip(self.places[entry.keys], json.loads(entry.settings), strict=True))
+        if stored := self.new.get(SETTINGS + path):
+            keys, values = json.loads(stored)
+            return dict(zip(self.places[keys], values, strict=True))
         settings = read_settings(Path(path))
-        if entry:
-            values = json.dumps(list(settings.values()))
-            self._put(path, entry._replace(keys=self._number(settings), settings=values))
+        if path in self.new:
+            self.new[SETTINGS + path] = json.dumps([self._number(settings), [*settings.values()]])
         return settings
 
     def save(self) -> None:
@@ -188,10 +188,9 @@ class RunIndex(StoredRuns):
         if row.state == RUNNING:
             return None
         self.new[path] = self.old[path]
+        if (settings := SETTINGS + path) in self.old:
+            self.new[settings] = self.old[settings]
         return row
-
-    def _put(self, path: str, entry: Entry) -> None:
-        self.known[path], self.new[path] = entry, json.dumps(entry)
 
     def _number(self, names: Iterable[str]) -> int:
         """The number of a list of names; a new one for a list that is new."""

@@ -10,7 +10,6 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -87,21 +86,19 @@ class StoredRuns:
         yield b"\n"
 
     def _read(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        if self.file is None:
-            return found
-        with suppress(OSError, ValueError), open(self.file, "rb") as file:
-            head = file.readline()
-            crc = crc32(head)
-            if head.decode() != f"{self.head}\n":
+        try:
+            data = self.file.read_bytes() if self.file else b""
+            body = memoryview(data)[: -len(end_of(0))]
+            if data[len(body) :] != end_of(crc32(body)):
                 return {}
-            for line in file:
-                if line.startswith(b"}"):
-                    return found if line == end_of(crc) else {}
-                crc = crc32(line, crc)
-                path, text = line.decode().rstrip(",\n").split(":\t", 1)
-                found[json.loads(path) if "\\" in path else path[1:-1]] = text
-        return {}
+            head, *lines = str(body, "utf-8").split("\n")
+        except (OSError, ValueError):
+            return {}
+        del data, body  # before there are copies of the lines
+        if head != self.head:
+            return {}
+        found = (line.rstrip(",").split(":\t", 1) for line in lines[:-1])
+        return {json.loads(path) if "\\" in path else path[1:-1]: text for path, text in found}
 
 
 def end_of(crc: int) -> bytes:
