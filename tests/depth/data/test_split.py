@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.cli import main
-from zoerefine.depth.data.dataset import Clip, Dataset, Frame, Selection, select
+from zoerefine.depth.data.dataset import Clip, Dataset, Frame, select
 from zoerefine.depth.data.depth_codec import MILLIMETRES
 from zoerefine.depth.data.layouts.habitatdyn import classes_of
 from zoerefine.depth.data.split import (
@@ -97,19 +97,19 @@ CLIPS = (
 @pytest.mark.parametrize(
     ("selection", "names"),
     [
-        (Selection(), "0123"),
-        (Selection(scenes=["attic"]), "23"),
-        (Selection(classes=["dog"]), "01"),
-        (Selection(speeds=[1]), "02"),
-        (Selection(objects="single"), "02"),
-        (Selection(objects="several"), "1"),
-        (Selection(scenes=["kitchen"], speeds=[2]), "1"),
+        (dict(), "0123"),
+        (dict(scenes=["attic"]), "23"),
+        (dict(classes=["dog"]), "01"),
+        (dict(speeds=[1]), "02"),
+        (dict(objects="single"), "02"),
+        (dict(objects="several"), "1"),
+        (dict(scenes=["kitchen"], speeds=[2]), "1"),
     ],
 )
 def test_clips_are_selected_by_scene_class_speed_and_number_of_classes(tmp_path, selection, names):
     frames = tuple(Frame(clip.name, "f", clip.scene, tmp_path, None, None, None) for clip in CLIPS)
     dataset = Dataset(tmp_path, "", "", MILLIMETRES, frames, CLIPS)
-    found = select(dataset, selection)
+    found = select(dataset, **selection)
     assert "".join(clip.name for clip in found.clips) == names
     assert "".join(frame.clip for frame in found.frames) == names
 
@@ -118,17 +118,17 @@ def test_clips_are_selected_by_scene_class_speed_and_number_of_classes(tmp_path,
     ("selection", "words"),
     [
         (
-            Selection(scenes=["cellar"]),
+            dict(scenes=["cellar"]),
             r"DATA\.SCENES: no .* has 'cellar'; known: attic, kitchen",
         ),
-        (Selection(classes=["cow"]), r"DATA\.CLASSES.*dog, people"),
-        (Selection(speeds=[9]), r"DATA\.SPEEDS.*1, 2"),
-        (Selection(scenes=["attic"], speeds=[2]), "no clip of .* matches all"),
+        (dict(classes=["cow"]), r"DATA\.CLASSES.*dog, people"),
+        (dict(speeds=[9]), r"DATA\.SPEEDS.*1, 2"),
+        (dict(scenes=["attic"], speeds=[2]), "no clip of .* matches all"),
     ],
 )
 def test_a_selection_without_clips_lists_what_is_known(tmp_path, selection, words):
     with pytest.raises(UserError, match=words):
-        select(Dataset(tmp_path, "", "", MILLIMETRES, (), CLIPS), selection)
+        select(Dataset(tmp_path, "", "", MILLIMETRES, (), CLIPS), **selection)
 
 
 def test_classes_are_read_from_titles_however_they_are_spelled():

@@ -1,6 +1,7 @@
 """Metric points in training: what is simulated, what the refiner sees, what the results say."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from zoerefine.base.registries import POINT_KINDS
 from zoerefine.depth.data.loading.prefetch import DeviceBatch
 from zoerefine.depth.model import build_refiner
 from zoerefine.depth.training.job import run_training
-from zoerefine.depth.training.point_inputs import TrainingPoints, correct
+from zoerefine.depth.training.point_inputs import correct, training_points
 
 MODEL = {"NAME": "small", "BASE": 4, "MAX_LOG": 1.0, "CONFIDENCE": True, "POINTS": True}
 
@@ -31,7 +32,8 @@ def batch():
 
 def points(**changes):
     options = {"kinds": tuple(POINT_KINDS), "most": 40, "none": 0.0, "noise": 0.0, "outliers": 0.0}
-    return TrainingPoints(**options | changes)
+    keys = {name.upper(): value for name, value in (options | changes).items()}
+    return partial(training_points, load_config({"POINTS": keys}).POINTS)
 
 
 def test_a_frames_points_do_not_depend_on_its_batch(batch):

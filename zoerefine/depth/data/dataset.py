@@ -168,41 +168,26 @@ def file_state(path: Path) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Which clips to use; an empty attribute selects all.
+def select(
+    dataset: Dataset,
+    scenes: Sequence[str] = (),
+    classes: Sequence[str] = (),
+    speeds: Sequence[int] = (),
+    objects: str = "",
+) -> Dataset:
+    """The selected clips of a data set; an empty argument selects all.
 
-    Attributes:
+    Args:
         scenes, speeds: of the clips to use.
         classes: a clip is used if any of its moving objects is of one of these.
         objects: `single` class of moving objects in a clip, or `several`.
-    """
-
-    scenes: Sequence[str] = ()
-    classes: Sequence[str] = ()
-    speeds: Sequence[int] = ()
-    objects: str = ""
-
-    def matches(self, clip: Clip) -> bool:
-        """Whether a clip is selected."""
-        several = len(clip.classes) > 1
-        return (
-            (not self.scenes or clip.scene in self.scenes)
-            and (not self.classes or bool(set(self.classes) & set(clip.classes)))
-            and (not self.speeds or clip.speed in self.speeds)
-            and self.objects in ("", "several" if several else "single" if clip.classes else None)
-        )
-
-
-def select(dataset: Dataset, selection: Selection) -> Dataset:
-    """The selected clips of a data set.
 
     Raises `UserError` for a name that no clip has, or where no clip is left.
     """
     known: dict[str, tuple[Sequence[Any], set[Any]]] = {
-        "SCENES": (selection.scenes, {clip.scene for clip in dataset.clips}),
-        "CLASSES": (selection.classes, {name for clip in dataset.clips for name in clip.classes}),
-        "SPEEDS": (selection.speeds, {clip.speed for clip in dataset.clips if clip.speed}),
+        "SCENES": (scenes, {clip.scene for clip in dataset.clips}),
+        "CLASSES": (classes, {name for clip in dataset.clips for name in clip.classes}),
+        "SPEEDS": (speeds, {clip.speed for clip in dataset.clips if clip.speed}),
     }
     for key, (wanted, existing) in known.items():
         for name in wanted:
@@ -211,7 +196,14 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
                 raise UserError(
                     f"DATA.{key}: no clip of {dataset.root} has {name!r}; known: {listed}"
                 )
-    clips = tuple(clip for clip in dataset.clips if selection.matches(clip))
+    clips = tuple(
+        clip
+        for clip in dataset.clips
+        if (not scenes or clip.scene in scenes)
+        and (not classes or set(classes) & set(clip.classes))
+        and (not speeds or clip.speed in speeds)
+        and objects in ("", ("", "single", "several")[min(len(clip.classes), 2)])
+    )
     names = {clip.name for clip in clips}
     if not clips:
         raise UserError(

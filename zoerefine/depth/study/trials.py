@@ -26,14 +26,8 @@ from zoerefine.depth.data.split import Split
 from zoerefine.depth.metrics import arrow
 from zoerefine.depth.study.objectives import measure, measure_config
 from zoerefine.depth.study.processes import in_processes, reporting
+from zoerefine.depth.training import job
 from zoerefine.depth.training.binding import data_digest, identified
-from zoerefine.depth.training.job import (
-    CHECKOUT,
-    check_data_root,
-    prepare,
-    record_provenance,
-    train_for_study,
-)
 from zoerefine.lab.launch.record.provenance import source_facts
 from zoerefine.lab.search.driver import refuse_too_few, visible_gpus
 from zoerefine.lab.search.space.reader import read_space
@@ -71,7 +65,7 @@ def train_fully(study: RunDir, cfg: Config, run: RunDir, cache: Cache, split: Sp
         say(f"training {run.path.name} at full length, validation scenes included")
     everything = Split(tuple(sorted(split.train + split.val)), (), split.test)
     elsewhere = in_processes(study, cfg.STUDY.DEVICES)
-    train_for_study(study, run, cfg, cache, everything, elsewhere=elsewhere)
+    job.train_for_study(study, run, cfg, cache, everything, elsewhere=elsewhere)
 
 
 def export_run(run: RunDir) -> None:
@@ -101,7 +95,7 @@ class OwnTraining:
 
     def __init__(self, cfg: Config, space: tuple[Parameter, ...] | None = None) -> None:
         self.space = space or read_space(cfg.SEARCH)
-        check_data_root(cfg)
+        job.check_data_root(cfg)
         self.cfg, self.options = cfg, cfg.STUDY
         self.tree = identified(cfg)
         self.name, self.seed = cfg.RUN.NAME, cfg.SEED
@@ -113,14 +107,14 @@ class OwnTraining:
     @cached_property
     def data(self) -> tuple[Cache, Split]:
         """The packed cache, built if needed, and its split by scene."""
-        cache, split = prepare(self.cfg)
+        cache, split = job.prepare(self.cfg)
         if not split.val:
             raise UserError("a search chooses by validation scenes: raise DATA.VAL_FRACTION")
         return cache, split
 
     def identity(self) -> dict[str, Any]:
         """Commit, changes to it, and the settings that decide the trials."""
-        source = source_facts(CHECKOUT)
+        source = source_facts(job.CHECKOUT)
         found = {"commit": source["commit"], "uncommitted changes": source.get("dirty_digest", "")}
         return found | study_settings(self.tree)
 
@@ -131,7 +125,7 @@ class OwnTraining:
     def save(self, run: RunDir) -> None:
         """Write the config and the provenance; build the cache."""
         save_config(self.cfg, run.config_file)
-        record_provenance(run, self.cfg, self.data[0])
+        job.record_provenance(run, self.cfg, self.data[0])
 
     def runner(self, run: RunDir) -> TrialRunner:
         """Trains in this process, or in several where STUDY.DEVICES says so.
@@ -151,7 +145,7 @@ class OwnTraining:
         if reason := prune_reason_before_training(criteria, known):
             return TrialOutcome(known, reason)
 
-        results = train_for_study(
+        results = job.train_for_study(
             study, run, cfg, *self.data, reporting(criteria, known, monitor), test=False,
             elsewhere=in_processes(study, self.processes, monitor),
         )  # fmt: skip

@@ -7,16 +7,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from zoerefine.depth import metrics
 from zoerefine.depth.data.dataset import Clip
 from zoerefine.depth.data.loading.prefetch import DeviceBatch
-from zoerefine.depth.metrics import (
-    DepthMetrics,
-    RunningMean,
-    boundary_f1,
-    log_error,
-    object_distances,
-    picture_metrics,
-)
+
+MEANS = ("boundary_f1", "object_distance_m", "object_distance_rel", "flicker")  # over pictures
+GROUPS = ("ranges", "classes", "speeds")
 
 
 def depth_ranges(farthest_m: float) -> list[float]:
@@ -38,13 +34,8 @@ class DetailedMetrics:
     def __init__(self, farthest_m: float) -> None:
         self.farthest_m = farthest_m
         self.ranges_m = depth_ranges(farthest_m)
-        self.groups: dict[str, dict[str, DepthMetrics]] = {
-            "ranges": {},
-            "classes": {},
-            "speeds": {},
-        }
-        self.edges, self.flicker = RunningMean(), RunningMean()
-        self.distance_error_m, self.distance_error_rel = RunningMean(), RunningMean()
+        self.means = {name: metrics.RunningMean() for name in MEANS}
+        self.groups: dict[str, dict[str, metrics.DepthMetrics]] = {name: {} for name in GROUPS}
         self.last: tuple[Clip, Tensor, Tensor] | None = None  # the last frame's log error and mask
 
     def add(
@@ -66,7 +57,7 @@ class DetailedMetrics:
         """
         for low, high in pairwise(self.ranges_m):
             inside = mask & (batch.depth_m > low) & (batch.depth_m <= high)
-            rows = picture_metrics(depth_m, batch.depth_m, inside, self.farthest_m)
+            rows = metrics.picture_metrics(depth_m, batch.depth_m, inside, self.farthest_m)
             self.group("ranges", f"{low:g}-{high:g} m").add(rows)
         for row, clip in zip(moving, clips, strict=True):
             if clip.classes:
@@ -74,12 +65,14 @@ class DetailedMetrics:
                 self.group("classes", name).add(row[None])
             if clip.speed:
                 self.group("speeds", f"{clip.speed} m/s").add(row[None])
-        f1 = boundary_f1(depth_m, batch.depth_m, mask)
-        self.edges.add(f1[~f1.isnan()])  # of pictures whose truth has edges
-        ours, true = object_distances(depth_m, batch.depth_m, batch.objects, mask).unbind(1)
-        self.distance_error_m.add((ours - true).abs())
-        self.distance_error_rel.add((ours - true).abs() / true)
-        self.add_flicker(log_error(depth_m, batch.depth_m, mask, self.farthest_m), mask, clips)
+        f1 = metrics.boundary_f1(depth_m, batch.depth_m, mask)
+        self.means["boundary_f1"].add(f1[~f1.isnan()])  # of pictures whose truth has edges
+        ours, true = metrics.object_distances(depth_m, batch.depth_m, batch.objects, mask).unbind(1)
+        self.means["object_distance_m"].add((ours - true).abs())
+        self.means["object_distance_rel"].add((ours - true).abs() / true)
+        self.add_flicker(
+            metrics.log_error(depth_m, batch.depth_m, mask, self.farthest_m), mask, clips
+        )
 
     def add_flicker(self, error: Tensor, mask: Tensor, clips: Sequence[Clip]) -> None:
         """Add the mean change of a pixel's log error between consecutive frames of a clip."""
@@ -87,30 +80,23 @@ class DetailedMetrics:
             if self.last is not None and self.last[0] == clip:
                 both = valid & self.last[2]
                 if both.any():
-                    self.flicker.add((now - self.last[1]).abs()[both].mean()[None])
+                    self.means["flicker"].add((now - self.last[1]).abs()[both].mean()[None])
             self.last = clip, now, valid
 
     def merge(self, other: "DetailedMetrics") -> None:
         """Add another's sums over other clips."""
         for kind, group in other.groups.items():
-            for name, metrics in group.items():
-                self.group(kind, name).merge(metrics)
-        self.edges.merge(other.edges)
-        self.distance_error_m.merge(other.distance_error_m)
-        self.distance_error_rel.merge(other.distance_error_rel)
-        self.flicker.merge(other.flicker)
+            for name, sums in group.items():
+                self.group(kind, name).merge(sums)
+        for name, mean in other.means.items():
+            self.means[name].merge(mean)
 
-    def group(self, kind: str, name: str) -> DepthMetrics:
-        return self.groups[kind].setdefault(name, DepthMetrics())
+    def group(self, kind: str, name: str) -> metrics.DepthMetrics:
+        return self.groups[kind].setdefault(name, metrics.DepthMetrics())
 
     def compute(self) -> dict[str, Any]:
         """Figures by name; those without data are left out."""
-        single = {
-            "boundary_f1": self.edges.compute(),
-            "object_distance_m": self.distance_error_m.compute(),
-            "object_distance_rel": self.distance_error_rel.compute(),
-            "flicker": self.flicker.compute(),
-        }
+        single = {name: mean.compute() for name, mean in self.means.items()}
         groups = {
             kind: {name: found for name, one in sorted(group.items()) if (found := one.compute())}
             for kind, group in self.groups.items()

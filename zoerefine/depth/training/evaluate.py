@@ -12,18 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from zoerefine.base.ranks import each_rank_alone, gather_from_all
+from zoerefine.depth import metrics
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.dataset import Clip
 from zoerefine.depth.data.loading.prefetch import DeviceBatch
 from zoerefine.depth.loss import Loss
-from zoerefine.depth.metrics import (
-    DepthMetrics,
-    RunningMean,
-    coverage,
-    picture_metrics,
-    ratios,
-    valid_pixels,
-)
 from zoerefine.depth.model import RefinerNetwork
 from zoerefine.depth.points.spread import spread, spread_twice
 from zoerefine.depth.training.detailed_metrics import DetailedMetrics
@@ -89,26 +82,21 @@ class EvaluationSums:
 
     def __init__(self, detail: bool, farthest_m: float) -> None:
         self.detail, self.farthest_m = detail, farthest_m
-        self.groups: dict[str, dict[str, DepthMetrics]] = {}
+        self.groups: dict[str, dict[str, metrics.DepthMetrics]] = {}
         self.details: dict[str, DetailedMetrics] = {}
         self.pictures, self.losses = 0, dict[str, float]()
-        self.coverage: dict[str, RunningMean] = {}
+        self.coverage: dict[str, metrics.RunningMean] = {}
 
     def add(self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip]) -> None:
         """Add the depths of a batch; `clips` has the clip of each of its pictures."""
-        mask = valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
+        mask = metrics.valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
         moving = mask & (batch.objects > 0)
         masks, truth_m = torch.cat([mask, moving]), torch.cat([batch.depth_m] * 2)
-        rows = (
-            torch.stack(
-                [
-                    picture_metrics(torch.cat([depth_m] * 2), truth_m, masks, self.farthest_m)
-                    for depth_m in depths.values()
-                ]
-            )
-            .cpu()
-            .numpy()
-        )  # [depths, 2 B, metrics]: a GPU is waited for once
+        found = [
+            metrics.picture_metrics(torch.cat([depth_m] * 2), truth_m, masks, self.farthest_m)
+            for depth_m in depths.values()
+        ]
+        rows = torch.stack(found).cpu().numpy()  # [depths, 2 B, metrics]: a GPU is waited for once
         groups = groups_of(clips)
         for (which, depth_m), of_depth in zip(depths.items(), rows, strict=True):
             on_all, on_objects = np.split(of_depth, 2)
@@ -135,14 +123,14 @@ class EvaluationSums:
         self, refined_m: Tensor, spread: Tensor, batch: DeviceBatch, clips: Sequence[Clip]
     ) -> None:
         """Add the share of each picture's valid pixels inside the band."""
-        mask = valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
-        shares = coverage(refined_m, spread, batch.depth_m, mask).cpu().numpy()
+        mask = metrics.valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
+        shares = metrics.coverage(refined_m, spread, batch.depth_m, mask).cpu().numpy()
         for name, chosen in groups_of(clips).items():
             found = torch.from_numpy(shares[chosen & ~np.isnan(shares)])
-            self.coverage.setdefault(name, RunningMean()).add(found)
+            self.coverage.setdefault(name, metrics.RunningMean()).add(found)
 
-    def group(self, name: str, which: str) -> DepthMetrics:
-        return self.groups.setdefault(name, {}).setdefault(which, DepthMetrics())
+    def group(self, name: str, which: str) -> metrics.DepthMetrics:
+        return self.groups.setdefault(name, {}).setdefault(which, metrics.DepthMetrics())
 
     def release_last_frames(self) -> None:
         """Drop the frames kept for comparison with the next one, before sums are sent to ranks."""
@@ -152,10 +140,10 @@ class EvaluationSums:
     def merge(self, other: "EvaluationSums") -> None:
         """Add another's sums over other clips."""
         for name, group in other.groups.items():
-            for which, metrics in group.items():
-                self.group(name, which).merge(metrics)
+            for which, sums in group.items():
+                self.group(name, which).merge(sums)
         for name, mean in other.coverage.items():
-            self.coverage.setdefault(name, RunningMean()).merge(mean)
+            self.coverage.setdefault(name, metrics.RunningMean()).merge(mean)
         for which, detail in other.details.items():
             self.details.setdefault(which, DetailedMetrics(self.farthest_m)).merge(detail)
         self.pictures += other.pictures
@@ -165,7 +153,7 @@ class EvaluationSums:
     def report(self) -> dict[str, Any]:
         """The figures, as `evaluate` returns them."""
         computed = {
-            name: with_ratio({which: metrics.compute() for which, metrics in group.items()})
+            name: with_ratio({which: sums.compute() for which, sums in group.items()})
             for name, group in self.groups.items()
         }
         for name, mean in self.coverage.items():
@@ -197,7 +185,7 @@ def groups_of(clips: Sequence[Clip]) -> dict[str, np.ndarray]:
 
 def with_ratio(depths: dict[str, Any]) -> dict[str, Any]:
     """The figures of several depths, and "ratio": the refined depth's over the pseudo depth's."""
-    return depths | {"ratio": ratios(depths.get("refined", {}), depths.get("pseudo", {}))}
+    return depths | {"ratio": metrics.ratios(depths.get("refined", {}), depths.get("pseudo", {}))}
 
 
 def predict_all(
@@ -250,12 +238,12 @@ def evaluate_shuffled(
     loses it. `others` are other scenes, because frames of one clip are too alike.
     """
     refiner.eval()
-    metrics = DepthMetrics()
+    sums = metrics.DepthMetrics()
     for batch, other in zip(batches, others, strict=False):
         repeats = -(-len(batch.zoe_m) // len(other.zoe_m))
         zoe_m = other.zoe_m.repeat(repeats, 1, 1, 1)[: len(batch.zoe_m)]
         with torch.autocast(zoe_m.device.type, dtype, enabled=dtype != torch.float32):
             refined = refiner(batch.rgb01, zoe_m)
-        mask = valid_pixels(batch.depth_m, zoe_m, farthest_m)
-        metrics.add(picture_metrics(refined, batch.depth_m, mask, farthest_m))
-    return metrics.compute()
+        mask = metrics.valid_pixels(batch.depth_m, zoe_m, farthest_m)
+        sums.add(metrics.picture_metrics(refined, batch.depth_m, mask, farthest_m))
+    return sums.compute()

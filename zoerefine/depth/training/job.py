@@ -12,26 +12,13 @@ from zoerefine.base.progress import say, warn
 from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.base.yaml.keys import differing
+from zoerefine.depth.data import split as splits
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.pack import build_cache
-from zoerefine.depth.data.dataset import Dataset, Selection, select
+from zoerefine.depth.data.dataset import Dataset, select
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.metric_points import with_points
-from zoerefine.depth.data.split import (
-    Split,
-    among,
-    read_split,
-    split_scenes,
-    write_or_check_split,
-)
-from zoerefine.depth.training.binding import (
-    binding,
-    binding_digest,
-    identified,
-    outside_network,
-    refuse_another_folder,
-    weight_files,
-)
+from zoerefine.depth.training import binding
 from zoerefine.depth.training.loop import Report, train
 from zoerefine.depth.training.verdict import closing_lines, warnings
 from zoerefine.lab.launch.git.commands import checkout_commit
@@ -54,7 +41,7 @@ def find_run_dir(cfg: Config) -> RunDir:
     run = run_from_launcher()
     if run is None:
         commit = checkout_commit(CHECKOUT) or "untracked"
-        name = f"{commit[:8]}-{training_digest(identified(cfg))[:8]}"
+        name = f"{commit[:8]}-{training_digest(binding.identified(cfg))[:8]}"
         run = RunDir(Path(cfg.RUN.ROOT) / cfg.RUN.NAME / name)
     refuse_another_configuration(run, cfg)
     return run
@@ -72,7 +59,7 @@ def refuse_another_configuration(run: RunDir, cfg: Config) -> None:
     """Raises `UserError` where the folder holds a run of other settings, or of data elsewhere."""
     if not run.config_file.exists():
         return
-    there, here = to_dict(load_config(run.config_file)), identified(cfg)
+    there, here = to_dict(load_config(run.config_file)), binding.identified(cfg)
     facts = run.recorded()
     for group, name, fact in WEIGHT_KEYS:
         if there[group][name]:  # a folder without its digest was killed before it had one
@@ -93,13 +80,13 @@ def check_data_root(cfg: Config) -> None:
         raise UserError(f"no data folder {cfg.DATA.ROOT}: set DATA.ROOT to an existing one")
 
 
-def prepare(cfg: Config) -> tuple[Cache, Split]:
+def prepare(cfg: Config) -> tuple[Cache, splits.Split]:
     """The packed cache of the configured data, built if needed, and its split by scene."""
     dataset, split = find_data(cfg)
     return pack(cfg, dataset), split
 
 
-def find_data(cfg: Config) -> tuple[Dataset, Split]:
+def find_data(cfg: Config) -> tuple[Dataset, splits.Split]:
     """The configured data set and its split by scene. Raises `UserError`; nothing is written."""
     check_data_root(cfg)
     dataset = configured_data(cfg)
@@ -124,27 +111,27 @@ def pack(cfg: Config, dataset: Dataset) -> Cache:
 def configured_data(cfg: Config) -> Dataset:
     """The data set with the clips that DATA selects."""
     data = cfg.DATA
-    selection = Selection(data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
-    dataset = select(open_dataset(data.ROOT), selection)
+    dataset = open_dataset(data.ROOT)
+    dataset = select(dataset, data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
     return with_points(dataset, Path(data.POINTS)) if data.POINTS else dataset
 
 
-def configured_split(cfg: Config, dataset: Dataset) -> Split:
+def configured_split(cfg: Config, dataset: Dataset) -> splits.Split:
     """The split by scene: from the file DATA.SPLIT, or by the fractions."""
     data = cfg.DATA
     if data.SPLIT:
         return split_from_file(cfg, dataset)
     fractions = data.VAL_FRACTION, data.TEST_FRACTION
-    return split_scenes(dataset.scenes, *fractions, data.SPLIT_SEED, data.TEST_SCENES)
+    return splits.split_scenes(dataset.scenes, *fractions, data.SPLIT_SEED, data.TEST_SCENES)
 
 
-def split_from_file(cfg: Config, dataset: Dataset) -> Split:
+def split_from_file(cfg: Config, dataset: Dataset) -> splits.Split:
     """The split in the file DATA.SPLIT; scenes that only the file or only the data have are named.
 
     Raises `UserError` as `read_split`, and where DATA.TEST_SCENES contradicts the file.
     """
     data, path = cfg.DATA, Path(cfg.DATA.SPLIT)
-    split = read_split(path)
+    split = splits.read_split(path)
     for scene in data.TEST_SCENES:
         if scene not in split.test:
             raise UserError(
@@ -156,7 +143,7 @@ def split_from_file(cfg: Config, dataset: Dataset) -> Split:
     missing = sorted(split.scenes - set(dataset.scenes))
     if missing and not (data.SCENES or data.CLASSES or data.SPEEDS or data.OBJECTS):
         warn(f"the data lack {some(missing)} of {path}")
-    return among(split, dataset.scenes, path)
+    return splits.among(split, dataset.scenes, path)
 
 
 def some(scenes: list[str]) -> str:
@@ -177,19 +164,19 @@ def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | N
         facts |= provenance.source_facts(CHECKOUT) | provenance.machine_facts()
     facts |= {
         "seed": cfg.SEED,
-        "config_digest": training_digest(identified(cfg)),
+        "config_digest": training_digest(binding.identified(cfg)),
         "dataset_digest": cache.dataset_digest,
         "cache_digest": cache.digest,
         "pseudo": cache.pseudo.as_json(),
         "processes": world_size(),
-        **outside_network(cfg.MODEL.NAME),
-        **weight_files(cfg),
+        **binding.outside_network(cfg.MODEL.NAME),
+        **binding.weight_files(cfg),
         **provenance.job_facts(),
         **provenance.device_facts(),
     }
     if run_from_launcher() == run:
         facts = run.read_json(run.provenance_file) | facts
-    facts["binding"] = binding_digest(binding(cfg, cache, facts))
+    facts["binding"] = binding.binding_digest(binding.binding(cfg, cache, facts))
     provenance.add(run, **facts)
 
 
@@ -203,7 +190,7 @@ def train_for_study(
     run: RunDir,
     cfg: Config,
     cache: Cache,
-    split: Split,
+    split: splits.Split,
     report: Report | None = None,
     test: bool = True,
     elsewhere: Callable[[RunDir, bool, int], dict[str, Any]] | None = None,
@@ -216,7 +203,9 @@ def train_for_study(
 
     Raises `UserError` where the folder holds a run of another study, or of other values.
     """
-    refuse_another_folder(run, binding(cfg, cache, study.read_json(study.provenance_file)))
+    binding.refuse_another_folder(
+        run, binding.binding(cfg, cache, study.read_json(study.provenance_file))
+    )
     if has_results(run) and run.status().state == "finished":
         return run.results()
     run.path.mkdir(parents=True, exist_ok=True)
@@ -225,7 +214,7 @@ def train_for_study(
         record_provenance(run, cfg, cache, parent=study)
         if elsewhere is None:
             return train(cfg, run, cache, split, report, test)
-        write_or_check_split(split, run.split_file)
+        splits.write_or_check_split(split, run.split_file)
         return elsewhere(run, test, lock_fd)
 
 
@@ -269,7 +258,7 @@ def run_training(cfg: Config) -> RunDir:
     return run
 
 
-def train_and_record(cfg: Config, run: RunDir, dataset: Dataset, split: Split) -> None:
+def train_and_record(cfg: Config, run: RunDir, dataset: Dataset, split: splits.Split) -> None:
     """Pack and train, with the facts of this job; print the results."""
     cache = pack(cfg, dataset)
     record_provenance(run, cfg, cache)

@@ -11,39 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zoerefine.base import ranks
 from zoerefine.base.config import Config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.images import write_png
 from zoerefine.base.progress import bar, say
-from zoerefine.base.ranks import (
-    broadcast_from_writer,
-    gather_from_all,
-    is_writer,
-    max_over_ranks,
-    wait_for_all,
-    world_size,
-)
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.verification import BackgroundVerification, DamagedCache
 from zoerefine.depth.data.inspect.inspection import check_measured
 from zoerefine.depth.data.split import Split, write_or_check_split
+from zoerefine.depth.training import checkpoint, ending
 from zoerefine.depth.training.binding import binding, refuse_another_checkpoint, require_recorded
-from zoerefine.depth.training.checkpoint import (
-    CheckpointWriter,
-    load_checkpoint,
-    rename_damaged,
-    save_best,
-)
-from zoerefine.depth.training.ending import (
-    GRAD_NORM,
-    StopSignals,
-    WatchedStep,
-    explained_failures,
-    final_results,
-)
 from zoerefine.depth.training.point_inputs import training_transform
 from zoerefine.depth.training.run_log import RunLog
 from zoerefine.depth.training.trainer import Trainer
@@ -82,26 +63,26 @@ def train(
         DamagedCache: packed records have changed since they were packed.
         KeyboardInterrupt: a signal stopped the run; a checkpoint has been written.
     """
-    if is_writer():
+    if ranks.is_writer():
         write_or_check_split(split, run.split_file)
     check_measured(cache, split)
     facts = run.recorded()
     bound = binding(cfg, cache, facts)
-    with explained_failures(), BackgroundVerification(cache) as verification:
+    with ending.explained_failures(), BackgroundVerification(cache) as verification:
         trainer = Trainer(cfg, cache, split)
         require_recorded(trainer.loaded_digests, facts)
         loop = Loop(cfg, run, trainer, report, bound, verification)
         try:
-            with StopSignals() as loop.stop:
+            with ending.StopSignals() as loop.stop:
                 loop.run_epochs()
-            results = final_results(loop.trainer, run, test) | loop.ending
+            results = ending.final_results(loop.trainer, run, test) | loop.outcome
             verification.finish()
         except DamagedCache:
             loop.set_checkpoints_aside()
             raise
-    if is_writer():
+    if ranks.is_writer():
         write_json(run.results_file, results)
-    wait_for_all()
+    ranks.wait_for_all()
     return results
 
 
@@ -119,22 +100,22 @@ class Loop:
     ) -> None:
         self.cfg, self.run, self.trainer, self.report = cfg, run, trainer, report
         self.bound, self.verification = bound, verification
-        state = load_checkpoint(run.checkpoints)
+        state = checkpoint.load_checkpoint(run.checkpoints)
         if state:
             refuse_another_checkpoint(run.checkpoints, state.get("binding"), bound)
-        wait_for_all()  # until every rank has read the checkpoint
-        if is_writer():
-            rename_damaged(run.checkpoints, state["step"] if state else -1)
+        ranks.wait_for_all()  # until every rank has read the checkpoint
+        if ranks.is_writer():
+            checkpoint.rename_damaged(run.checkpoints, state["step"] if state else -1)
         if state:
             trainer.restore(state)
             say(f"{run.path}: going on from step {trainer.step} of {trainer.steps}")
         self.pruned = bool(state and state["pruned"])
-        if is_writer():
+        if ranks.is_writer():
             self.log = RunLog(run, state["log_offset"] if state else 0, trainer.step)
-        self.writer = CheckpointWriter(run.checkpoints, cfg.TRAIN.CHECKPOINTS)
+        self.writer = checkpoint.CheckpointWriter(run.checkpoints, cfg.TRAIN.CHECKPOINTS)
         self.saved_at = time.monotonic()
         self.timer = StepTimer(trainer.device)
-        self.stop = StopSignals()
+        self.stop = ending.StopSignals()
 
     def run_epochs(self) -> None:
         """Train the remaining epochs."""
@@ -143,10 +124,10 @@ class Loop:
         images = [sampler.samples(epoch) for epoch in range(epochs)]
         done = sum(images[:first]) + batches * sampler.batch
         total = min(sum(images), self.trainer.steps * sampler.batch)
-        with ExitStack() as ending, bar(total, "training", "img", done) as self.bar:
-            if is_writer():
-                ending.callback(self.log.close)
-            ending.callback(self.writer.wait)
+        with ExitStack() as closing, bar(total, "training", "img", done) as self.bar:
+            if ranks.is_writer():
+                closing.callback(self.log.close)
+            closing.callback(self.writer.wait)
             for epoch in range(first, epochs):
                 if self.ended:
                     break
@@ -161,18 +142,20 @@ class Loop:
         transform = training_transform(self.cfg, epoch)
         batches = self.trainer.prefetch(self.trainer.loader, transform)
         end = min(self.trainer.steps, self.trainer.sampler.steps(epoch + 1))
-        previous: WatchedStep | None = None
+        previous: ending.WatchedStep | None = None
         self.timer.restart()
         for batch in batches:
             loss, terms = self.trainer.train_step(batch)
-            images = len(batch.index) * world_size()  # about as many on every rank
+            images = len(batch.index) * ranks.world_size()  # about as many on every rank
             self.timer.step(images, batches.wait_s, batches.copy_s)
             self.bar.update(images)
-            watched = WatchedStep(self.trainer.step, loss, self.trainer.grad_norm, batch.index)
+            watched = ending.WatchedStep(
+                self.trainer.step, loss, self.trainer.grad_norm, batch.index
+            )
             # Checked one step later, so that a GPU is busy with the next step meanwhile.
             self.check_finite(previous)
             previous = watched
-            if is_writer() and self.trainer.step % self.cfg.TRAIN.LOG_EVERY == 0:
+            if ranks.is_writer() and self.trainer.step % self.cfg.TRAIN.LOG_EVERY == 0:
                 self.log_step(epoch, loss, terms)
             if self.trainer.step == self.trainer.steps:
                 break
@@ -201,12 +184,12 @@ class Loop:
         trainer.evaluations_since_best = 0 if better else trainer.evaluations_since_best + 1
         if better:
             trainer.best = score
-        if is_writer():
+        if ranks.is_writer():
             if better:
-                save_best(self.run, trainer.weights.state_dict())
+                checkpoint.save_best(self.run, trainer.weights.state_dict())
             self.log_evaluation(epoch, metrics, better)
             self.pruned = bool(self.report and self.report(epoch, metrics["refined"]))
-        self.pruned = broadcast_from_writer(self.pruned)
+        self.pruned = ranks.broadcast_from_writer(self.pruned)
 
     def log_evaluation(self, epoch: int, metrics: dict[str, Any], better: bool) -> None:
         """Log a row and the pictures, and print a line of the table of epochs."""
@@ -228,7 +211,7 @@ class Loop:
         return self.pruned or self.out_of_patience or self.trainer.step >= self.trainer.steps
 
     @property
-    def ending(self) -> dict[str, Any]:
+    def outcome(self) -> dict[str, Any]:
         """How training ended, and its speed, for results.json."""
         return {"pruned": self.pruned, "stopped_early": self.out_of_patience, **self.timer.totals()}
 
@@ -237,7 +220,7 @@ class Loop:
         """Whether TRAIN.PATIENCE evaluations in a row were no better than the best."""
         return 0 < self.cfg.TRAIN.PATIENCE <= self.trainer.evaluations_since_best
 
-    def save_if_due(self, last: bool = False, watched: WatchedStep | None = None) -> None:
+    def save_if_due(self, last: bool = False, watched: ending.WatchedStep | None = None) -> None:
         """Write a checkpoint when one is due, or when a signal asks the run to stop.
 
         `watched` is the last step: if it is not finite, no checkpoint is written. Raises
@@ -249,14 +232,14 @@ class Loop:
         wanted = torch.tensor(
             [self.stop.requested, due, self.verification.failed], dtype=torch.int64
         )
-        stop, due, failed = map(bool, max_over_ranks(wanted))
+        stop, due, failed = map(bool, ranks.max_over_ranks(wanted))
         if failed:
             self.verification.check()
         if not (stop or due):
             return
         self.check_finite(watched)
         self.saved_at = time.monotonic()
-        if is_writer():
+        if ranks.is_writer():
             state = self.trainer.state()
             state |= {"pruned": self.pruned, "log_offset": self.log.offset, "binding": self.bound}
             state |= {"pseudo": self.trainer.cache.pseudo.as_json()}
@@ -267,25 +250,27 @@ class Loop:
 
     def set_checkpoints_aside(self) -> None:
         """Rename the checkpoints of damaged records, so that the same command starts anew."""
-        if is_writer() and self.run.checkpoints.exists():
+        if ranks.is_writer() and self.run.checkpoints.exists():
             self.writer.wait()
             aside = self.run.path / "checkpoints-of-damaged-records"
             shutil.rmtree(aside, ignore_errors=True)
             self.run.checkpoints.rename(aside)
 
-    def check_finite(self, watched: WatchedStep | None) -> None:
+    def check_finite(self, watched: ending.WatchedStep | None) -> None:
         """Stop at a step with a non-finite loss or gradient, and write the names of its frames."""
         if watched is None:
             return
         values = watched.values
         what = next((name for name, value in values.items() if not math.isfinite(value)), None)
-        if what is None or (what == GRAD_NORM and self.trainer.can_lower_loss_scale()):
+        if what is None or (what == ending.GRAD_NORM and self.trainer.can_lower_loss_scale()):
             return
         # Both values are over all ranks, so all ranks reach this together, with their shares.
-        indices = [index for part in gather_from_all(watched.index.tolist()) for index in part]
+        indices = [
+            index for part in ranks.gather_from_all(watched.index.tolist()) for index in part
+        ]
         names = [self.trainer.cache.frame_name(index) for index in sorted(indices)]
         path = self.run.path / "not_finite.json"
-        if is_writer():
+        if ranks.is_writer():
             write_json(path, {"step": watched.step, "frames": names})
         raise UserError(
             f"the {what} of step {watched.step} is {values[what]}: look at the frames named in "

@@ -1,7 +1,7 @@
 """Metric points of training and validation batches: the data's, else simulated ones."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -31,11 +31,10 @@ def training_transform(cfg: Config, epoch: int) -> Transform:
     augment = partial(Augmentation.configured(cfg.AUGMENT), seed=cfg.SEED, epoch=epoch)
     if not cfg.MODEL.POINTS:
         return augment
-    points = TrainingPoints.configured(cfg.POINTS)
 
     def transform(batch: DeviceBatch) -> DeviceBatch:
         batch = augment(batch)
-        return correct(batch, points(batch, cfg.SEED, epoch))
+        return correct(batch, training_points(cfg.POINTS, batch, cfg.SEED, epoch))
 
     return transform
 
@@ -67,53 +66,32 @@ def evaluated_points(batch: DeviceBatch, count: int) -> Tensor:
     return simulation(batch.depth_m, batch.rgb01, batch.index.numpy())
 
 
-@dataclass(frozen=True)
-class TrainingPoints:
-    """Points of training frames, of another kind, number and quality in each.
+def training_points(options: PointKeys, batch: DeviceBatch, seed: int, epoch: int) -> Tensor:
+    """Points of training frames [B, N, 4], of another kind, number and quality in each.
 
-    Attributes:
-        kinds: names of `registries.POINT_KINDS`, each as likely as any other.
-        most: the number of points is log-uniform between 1 and this.
-        none: probability that a frame has no points.
-        noise, outliers: the largest; each frame has a random share of them.
+    Of the data's points, all of them or fewer. The number is log-uniform from 1 on, and each frame
+    has a random share of the largest noise and outliers. A frame's points are a function of seed,
+    epoch and its index.
     """
-
-    kinds: tuple[str, ...]
-    most: int
-    none: float
-    noise: float
-    outliers: float
-
-    @classmethod
-    def configured(cls, options: PointKeys) -> "TrainingPoints":
-        """As the keys of POINTS say."""
-        return cls(
-            tuple(options.KINDS), options.MOST, options.NONE, options.NOISE, options.OUTLIERS
-        )
-
-    def __call__(self, batch: DeviceBatch, seed: int, epoch: int) -> Tensor:
-        """Points [B, N, 4]; a frame's are a function of seed, epoch and its index."""
-        count = FRAME_DRAWS + draws_of(self.most)
-        numbers = uniform_numbers(batch.index.numpy(), seed + STREAM, epoch, count)
-        draws = torch.from_numpy(numbers).to(batch.depth_m.device, non_blocking=True)
-        of_frames, draws = draws[:, :FRAME_DRAWS], draws[:, FRAME_DRAWS:]
-        if batch.points is not None:
-            return self.some_of(batch.points, of_frames)
-        chosen = (of_frames[:, 1] * len(self.kinds)).long()
-        noise, outliers = self.noise * of_frames[:, 3], self.outliers * of_frames[:, 4]
-        found = batch.depth_m.new_zeros(len(draws), max(self.most, ZONES**2), 4)
-        for number, kind in enumerate(self.kinds):
-            points = measured(kind, batch.depth_m, batch.rgb01, self.most, draws, noise, outliers)
-            points = spaced(points, (self.most + 1) ** of_frames[:, 2])
-            kept = (chosen == number) & (of_frames[:, 0] >= self.none)
-            found[:, : points.shape[1]] += points * kept[:, None, None]
-        return found
-
-    def some_of(self, points: Tensor, draws: Tensor) -> Tensor:
-        """The data's points [B, N, 4], all of them or fewer, in the share of frames with points."""
+    most = options.MOST
+    count = FRAME_DRAWS + draws_of(most)
+    numbers = uniform_numbers(batch.index.numpy(), seed + STREAM, epoch, count)
+    draws = torch.from_numpy(numbers).to(batch.depth_m.device, non_blocking=True)
+    of_frames, draws = draws[:, :FRAME_DRAWS], draws[:, FRAME_DRAWS:]
+    has_points = of_frames[:, 0] >= options.NONE
+    if (points := batch.points) is not None:
         there = (points[..., 2] > 0).sum(1)
-        kept = spaced(points, (there + 1) ** draws[:, 2] * points.shape[1] / there.clamp(min=1))
-        return kept * (draws[:, 0] >= self.none)[:, None, None]
+        counts = (there + 1) ** of_frames[:, 2] * points.shape[1] / there.clamp(min=1)
+        return spaced(points, counts) * has_points[:, None, None]
+    chosen = (of_frames[:, 1] * len(options.KINDS)).long()
+    noise, outliers = options.NOISE * of_frames[:, 3], options.OUTLIERS * of_frames[:, 4]
+    found = batch.depth_m.new_zeros(len(draws), max(most, ZONES**2), 4)
+    for number, kind in enumerate(options.KINDS):
+        points = measured(kind, batch.depth_m, batch.rgb01, most, draws, noise, outliers)
+        points = spaced(points, (most + 1) ** of_frames[:, 2])
+        kept = (chosen == number) & has_points
+        found[:, : points.shape[1]] += points * kept[:, None, None]
+    return found
 
 
 def spaced(points: Tensor, counts: Tensor) -> Tensor:

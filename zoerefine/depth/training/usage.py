@@ -2,9 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -38,24 +38,19 @@ def refuse_too_large(model: ModelKeys, device: torch.device) -> None:
         )
 
 
-@dataclass(frozen=True)
-class LargestBatch:
-    """The largest batch that fits, and in bytes: needed by the asked size, and free."""
-
-    batch: int
-    needed: float
-    free: int
-
-
 def largest_batch(
     refiner: nn.Module, sample_bytes: float, parts: int, size: int, device: torch.device
-) -> LargestBatch:
-    """From the bytes that a sample keeps for its gradients, in batches of `parts` parts."""
+) -> tuple[int, float, int]:
+    """The largest batch that fits, and in bytes: needed by the asked size, and free.
+
+    Args:
+        sample_bytes: that a sample keeps for its gradients, in batches of `parts` parts.
+    """
     fixed = COPIES * sum({p.untyped_storage().data_ptr(): p.nbytes
                           for p in refiner.parameters()}.values())  # fmt: skip
     free = free_memory_on(device)
     needed = fixed + sample_bytes * math.ceil(size / parts)
-    return LargestBatch(parts * int((MEMORY_SHARE * free - fixed) / sample_bytes), needed, free)
+    return parts * int((MEMORY_SHARE * free - fixed) / sample_bytes), needed, free
 
 
 def kept_for_gradients(refiner: nn.Module, forward: Callable[[], object]) -> int:
@@ -83,8 +78,7 @@ class StepTimer:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._recent = _StepSums()
-        self._total = _StepSums()
+        self._recent, self._total = defaultdict[str, float](float), defaultdict[str, float](float)
         self.restart()
 
     def restart(self) -> None:
@@ -94,26 +88,24 @@ class StepTimer:
     def step(self, images: int, wait_s: float, copy_s: float) -> None:
         """Add a finished step; `wait_s` and `copy_s` are parts of its time."""
         now = time.perf_counter()
+        added = {"wait_s": wait_s, "copy_s": copy_s, "wall_s": now - self._mark}
         for sums in (self._recent, self._total):
-            sums.steps += 1
-            sums.images += images
-            sums.wait_s += wait_s
-            sums.copy_s += copy_s
-            sums.wall_s += now - self._mark
+            for name, value in ({"steps": 1, "images": images} | added).items():
+                sums[name] += value
         self._mark = now
 
     def take(self) -> dict[str, float]:
         """Mean seconds of a step in parts, and images/s, since the last `take`."""
-        sums, self._recent = self._recent, _StepSums()
-        steps = max(1, sums.steps)
+        sums, self._recent = self._recent, defaultdict(float)
+        steps = max(1, sums["steps"])
         on_gpu = self._device.type == "cuda"
         # A GPU copies the next batch while it computes; a CPU does one after the other.
-        not_computing = sums.wait_s if on_gpu else sums.wait_s + sums.copy_s
+        not_computing = sums["wait_s"] if on_gpu else sums["wait_s"] + sums["copy_s"]
         values = {
-            "wait_s": sums.wait_s / steps,
-            "copy_s": sums.copy_s / steps,
-            "compute_s": max(0.0, sums.wall_s - not_computing) / steps,
-            **sums.rates(),
+            "wait_s": sums["wait_s"] / steps,
+            "copy_s": sums["copy_s"] / steps,
+            "compute_s": max(0.0, sums["wall_s"] - not_computing) / steps,
+            **rates(sums),
         }
         if on_gpu:
             values["gpu_peak_gib"] = torch.cuda.max_memory_allocated(self._device) / 2**30
@@ -123,14 +115,10 @@ class StepTimer:
 
     def totals(self) -> dict[str, float]:
         """Rates over all steps of this process."""
-        return self._total.rates()
+        return rates(self._total)
 
 
-class _StepSums:
-    def __init__(self) -> None:
-        self.steps = self.images = 0
-        self.wait_s = self.copy_s = self.wall_s = 0.0
-
-    def rates(self) -> dict[str, float]:
-        wall = self.wall_s or 1.0
-        return {"images_per_s": self.images / wall, "wait_share": self.wait_s / wall}
+def rates(sums: Mapping[str, float]) -> dict[str, float]:
+    """Images a second, and the share of the time that waits for data, from a timer's sums."""
+    wall_s = sums["wall_s"] or 1.0
+    return {"images_per_s": sums["images"] / wall_s, "wait_share": sums["wait_s"] / wall_s}

@@ -14,8 +14,6 @@ import json
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -258,26 +256,24 @@ def contents_digest(clips: tuple[Clip, ...], frames: np.ndarray) -> str:
 
 
 def open_cache(folder: Path) -> Cache:
-    """Map a packed cache. Raises `UserError` where it is missing, damaged or of another version."""
-    with opening_one(folder):
-        return _open_cache(folder)
+    """Map a packed cache. Raises `UserError` where it is missing, damaged or of another version.
+
+    Raises `PackedAgain` where the parts that were opened may be of two folders.
+    """
+    cache: Cache | None = None
+    before = folder_identity(folder)
+    try:
+        cache = _open_cache(folder)
+    except UserError:
+        if folder_identity(folder) == before:
+            raise
+    if cache is None or folder_identity(folder) != before:
+        raise PackedAgain(f"{folder} was packed again meanwhile: start this command again")
+    return cache
 
 
 class PackedAgain(UserError):
     """Another folder has taken a packed cache's place while it was opened."""
-
-
-@contextmanager
-def opening_one(folder: Path) -> Iterator[None]:
-    """Raises `PackedAgain` where the parts that were opened may be of two folders."""
-    before = folder_identity(folder)
-    try:
-        yield
-    except UserError:
-        if folder_identity(folder) == before:
-            raise
-    if folder_identity(folder) != before:
-        raise PackedAgain(f"{folder} was packed again meanwhile: start this command again")
 
 
 def folder_identity(folder: Path) -> tuple[int, int] | None:

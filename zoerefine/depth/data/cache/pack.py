@@ -17,20 +17,13 @@ from zoerefine.base.files.locks import lock
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import keep_freed_memory
 from zoerefine.base.progress import say, warn
-from zoerefine.depth.data.cache.cache import (
-    TO_DO,
-    Cache,
-    PackedAgain,
-    Records,
-    make_cache,
-    open_cache,
-)
+from zoerefine.depth.data.cache import cache as store
 from zoerefine.depth.data.cache.packer import FramePacker, note_record, packing_code
 from zoerefine.depth.data.cache.partial import PartialCache
 from zoerefine.depth.data.dataset import Dataset
 
 
-class DecodedRecords(Records):
+class DecodedRecords(store.Records):
     """Records decoded each time they are gathered, and not kept: takes no disk space."""
 
     def __init__(self, packer: FramePacker) -> None:
@@ -43,11 +36,11 @@ class DecodedRecords(Records):
 
     def _decode(self, index: int, record: np.ndarray) -> None:
         state = self.packer.pack(index, record)
-        if self.packer.frames["state"][index] == TO_DO:
+        if self.packer.frames["state"][index] == store.TO_DO:
             note_record(self.packer.frames, index, record, state)
 
 
-class FilledRecords(Records):
+class FilledRecords(store.Records):
     """Records decoded when they are first gathered, and kept; the last one publishes the cache."""
 
     def __init__(self, partial: PartialCache) -> None:
@@ -57,10 +50,10 @@ class FilledRecords(Records):
 
     def gather(self, index: np.ndarray, out: np.ndarray) -> None:
         state = self.partial.frames["state"]
-        to_do = np.unique(index[state[index] == TO_DO]).tolist()
+        to_do = np.unique(index[state[index] == store.TO_DO]).tolist()
         list(self.pool.map(self.partial.pack, to_do))
         np.take(self.rows, index, 0, out=out, mode="clip")
-        if to_do and not (state == TO_DO).any():
+        if to_do and not (state == store.TO_DO).any():
             self._publish()
 
     def _publish(self) -> None:
@@ -80,7 +73,7 @@ def build_cache(
     workers: int = 0,
     max_broken: float = 0.0,
     mode: str = "build",
-) -> Cache:
+) -> store.Cache:
     """Pack a data set, or open what is packed already.
 
     Concurrent builds of one cache wait for the first; concurrent fills share one.
@@ -97,11 +90,11 @@ def build_cache(
     """
     packer = FramePacker(dataset, height, width, workers or usable_cores(), max_broken)
     if mode == "off":
-        return make_cache(packer.header, packer.frames, None, DecodedRecords(packer), False)
+        return store.make_cache(packer.header, packer.frames, None, DecodedRecords(packer), False)
     folder = root / packer.digest
     # A packed cache never changes, so opening it needs neither its lock nor the right to write.
     if folder.exists() and mode != "rebuild":
-        with suppress(PackedAgain):  # the lock below waits for the end of it
+        with suppress(store.PackedAgain):  # the lock below waits for the end of it
             return _open_packed(folder, mode)
     create_ignored_folder(root)
     with lock(Path(f"{folder}.lock")):
@@ -110,8 +103,8 @@ def build_cache(
         return _pack(PartialCache(packer, folder), mode)
 
 
-def _open_packed(folder: Path, mode: str) -> Cache:
-    cache = open_cache(folder)
+def _open_packed(folder: Path, mode: str) -> store.Cache:
+    cache = store.open_cache(folder)
     say(f"using the packed cache {folder} ({len(cache)} frames)")
     if cache.code != packing_code():
         warn(
@@ -123,7 +116,7 @@ def _open_packed(folder: Path, mode: str) -> Cache:
     return dataclasses.replace(cache, complete=mode != "fill")
 
 
-def _pack(partial: PartialCache, mode: str) -> Cache:
+def _pack(partial: PartialCache, mode: str) -> store.Cache:
     keep_freed_memory()
     packer = partial.packer
     if mode == "rebuild":
@@ -133,7 +126,7 @@ def _pack(partial: PartialCache, mode: str) -> Cache:
         partial.copy_unchanged()
     if mode == "fill":
         records = FilledRecords(partial)
-        return make_cache(packer.header, partial.frames, partial.folder, records, False)
+        return store.make_cache(packer.header, partial.frames, partial.folder, records, False)
     partial.pack_all()
     partial.publish()
-    return open_cache(partial.folder)
+    return store.open_cache(partial.folder)

@@ -19,15 +19,8 @@ from zoerefine.base.files import images
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.files.images import OrientationWarning
 from zoerefine.depth.data import depth_codec
+from zoerefine.depth.data.cache import cache as store
 from zoerefine.depth.data.cache import decode
-from zoerefine.depth.data.cache.cache import (
-    BROKEN,
-    PACKED,
-    SCHEMA,
-    frame_dtype,
-    record_fields,
-    record_stride,
-)
 from zoerefine.depth.data.cache.decode import read_frame
 from zoerefine.depth.data.dataset import Dataset
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
@@ -78,8 +71,8 @@ class FramePacker:
         self.dataset, self.height, self.width = dataset, height, width
         self.workers, self.max_broken = workers, max_broken
         has_points = any(frame.points for frame in dataset.frames)
-        self.fields = record_fields(height, width, has_points)
-        self.stride = record_stride(self.fields)
+        self.fields = store.record_fields(height, width, has_points)
+        self.stride = store.record_stride(self.fields)
         self.frames = frame_table(dataset)
         self.settings = {
             "height": height,
@@ -94,7 +87,7 @@ class FramePacker:
         self.pseudo = one_source(dataset.pseudo_sources, str(dataset.root))
         # Data without a pseudo.json keep the digest that they had before there was this file.
         pseudo = [self.pseudo.as_json()] if self.pseudo.is_known else []
-        self.digest = digest_json([SCHEMA, self.settings, clips, sources, *pseudo])[:16]
+        self.digest = digest_json([store.SCHEMA, self.settings, clips, sources, *pseudo])[:16]
         self.faults: dict[int, str] = {}
         self._orientation = OrientationWarning()
 
@@ -130,11 +123,11 @@ class FramePacker:
         if fault:
             record[:] = 0
             self._note_fault(index, fault)
-            return BROKEN
+            return store.BROKEN
         for field in self.fields:
             field.view(record)[...] = arrays[field.name]
         record[self.fields[-1].offset + self.fields[-1].nbytes :] = 0  # up to a whole page
-        return PACKED
+        return store.PACKED
 
     def _require_unchanged(self, index: int, states: list[tuple[int, ...]]) -> None:
         """Raises `UserError` unless what was read has the fingerprint that the cache records.
@@ -162,7 +155,7 @@ class FramePacker:
 def frame_table(dataset: Dataset) -> np.ndarray:
     """A row of `frame_dtype` for each frame, with the fingerprint of its files; none is packed."""
     names = [frame.name.encode() for frame in dataset.frames]
-    table = np.zeros(len(names), frame_dtype(max(map(len, names), default=1)))
+    table = np.zeros(len(names), store.frame_dtype(max(map(len, names), default=1)))
     clips = {clip.name: number for number, clip in enumerate(dataset.clips)}
     table["clip"] = [clips[frame.clip] for frame in dataset.frames]
     table["name"] = names

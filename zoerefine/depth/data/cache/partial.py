@@ -21,28 +21,10 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import (
-    HALF_WRITTEN,
-    remove_half_written,
-    replacing,
-    sync_file,
-    sync_folder,
-    write_json,
-)
+from zoerefine.base.files import atomic
 from zoerefine.base.machine.memory import aligned_empty
 from zoerefine.base.progress import bar, say, track
-from zoerefine.depth.data.cache.cache import (
-    BROKEN,
-    PACKED,
-    TO_DO,
-    WORD_BYTES,
-    Cache,
-    contents_digest,
-    open_cache,
-    open_frames,
-    read_header,
-    write_header,
-)
+from zoerefine.depth.data.cache import cache as store
 from zoerefine.depth.data.cache.packer import FramePacker, note_record, packing_code, record_digest
 
 SOURCES = ["clip", "name", "fingerprint"]  # columns that packing does not change
@@ -84,7 +66,7 @@ class PartialCache:
         """
         count, stride = len(self.packer.frames), self.packer.stride
         self.partial.mkdir(exist_ok=True)
-        remove_half_written(self.partial.glob(HALF_WRITTEN), r"[a-z.]+")
+        atomic.remove_half_written(self.partial.glob(atomic.HALF_WRITTEN), r"[a-z.]+")
         self._discard_unless_whole()
         path = self.partial / "records.bin"
         with self._enough_disk(count * stride), open(path, "ab") as file:
@@ -142,32 +124,32 @@ class PartialCache:
     def _write_facts(self) -> None:
         """State the code, and the lengths of the files, which packing does not change."""
         lengths = {name: file_length(self.partial / name) for name in ("frames.npy", "records.bin")}
-        write_json(self.partial / FACTS, {"code": packing_code()} | lengths)
+        atomic.write_json(self.partial / FACTS, {"code": packing_code()} | lengths)
 
     def _open_frames(self) -> np.ndarray:
         """The frame table of an earlier build, or a new one where there is none."""
         path, expected = self.partial / "frames.npy", self.packer.frames
         if path.exists():
-            frames = open_frames(self.partial, "r+")
+            frames = store.open_frames(self.partial, "r+")
             if has_sources_of(frames, expected):
                 return frames
-        with replacing(path) as temporary, open(temporary, "wb") as file:
+        with atomic.replacing(path) as temporary, open(temporary, "wb") as file:
             np.save(file, expected)
-        return open_frames(self.partial, "r+")
+        return store.open_frames(self.partial, "r+")
 
     def _keep_intact(self) -> None:
         """Keep the records of an earlier build whose digests are right; pack the rest again."""
 
         def check(index: int) -> None:
             if self.frames["digest"][index].tobytes() != record_digest(self.records[index]):
-                self.frames["state"][index] = TO_DO
+                self.frames["state"][index] = store.TO_DO
 
-        packed = np.flatnonzero(self.frames["state"] == PACKED)
+        packed = np.flatnonzero(self.frames["state"] == store.PACKED)
         if len(packed):
             with ThreadPoolExecutor(self.packer.workers) as pool:
                 list(track(pool.map(check, packed), len(packed), "checking", "frame"))
         # A frame that was broken then may have been repaired since.
-        self.frames["state"][self.frames["state"] == BROKEN] = TO_DO
+        self.frames["state"][self.frames["state"] == store.BROKEN] = store.TO_DO
 
     def copy_unchanged(self) -> None:
         """Copy the records of unchanged files from the older cache that has most of them."""
@@ -177,28 +159,28 @@ class PartialCache:
             return
         old, ours, theirs = max(found, key=lambda one: len(one[1]))
         say(f"copying {len(ours)} of {len(self.frames)} frames, unchanged since {old.folder}")
-        row = aligned_empty((1, self.packer.stride // WORD_BYTES), np.int64)
+        row = aligned_empty((1, self.packer.stride // store.WORD_BYTES), np.int64)
         record = row.view(np.uint8)[0]
         for our, their in track(zip(ours, theirs, strict=True), len(ours), "copying", "frame"):
             old.records.gather(np.array([their]), row)
             if record_digest(record) == old.frames["digest"][their].tobytes():
-                self._write(int(our), record, PACKED)
+                self._write(int(our), record, store.PACKED)
 
-    def _unchanged_in(self, folder: Path) -> tuple[Cache, np.ndarray, np.ndarray] | None:
+    def _unchanged_in(self, folder: Path) -> tuple[store.Cache, np.ndarray, np.ndarray] | None:
         """An older cache, and the frames to pack that it has: their numbers here, and there."""
         try:
-            header = read_header(folder)
+            header = store.read_header(folder)
             if any(header.get(key) != value for key, value in self.packer.settings.items()):
                 return None
-            old = open_cache(folder)
+            old = store.open_cache(folder)
         except (UserError, KeyError) as error:  # damage there never stops work here
             say(f"no records are copied from {folder}: {error}")
             return None
         if header.get("code") != packing_code():
             say(f"no records are copied from {folder}: other code packed them")
             return None
-        to_do = np.flatnonzero(self.frames["state"] == TO_DO)
-        packed = np.flatnonzero(old.frames["state"] == PACKED)
+        to_do = np.flatnonzero(self.frames["state"] == store.TO_DO)
+        packed = np.flatnonzero(old.frames["state"] == store.PACKED)
         # A fingerprint holds the files' names, so equal fingerprints are the same frame.
         _, ours_at, theirs_at = np.intersect1d(
             self.frames["fingerprint"][to_do],
@@ -209,7 +191,7 @@ class PartialCache:
 
     def pack_all(self) -> None:
         """Pack every frame that is not packed yet."""
-        to_do = np.flatnonzero(self.frames["state"] == TO_DO).tolist()
+        to_do = np.flatnonzero(self.frames["state"] == store.TO_DO).tolist()
         done = len(self.frames) - len(to_do)
         with (
             bar(len(self.frames), "packing", "frame", initial=done) as progress,
@@ -245,29 +227,31 @@ class PartialCache:
                 "same command again"
             )
         self._name_broken()
-        sync_file(self.partial / "frames.npy")
-        sync_file(self.partial / "records.bin")
-        contents = contents_digest(tuple(self.packer.dataset.clips), self.frames)
-        write_header(self.partial, self.packer.header | {"dataset_digest": contents})
+        atomic.sync_file(self.partial / "frames.npy")
+        atomic.sync_file(self.partial / "records.bin")
+        contents = store.contents_digest(tuple(self.packer.dataset.clips), self.frames)
+        store.write_header(self.partial, self.packer.header | {"dataset_digest": contents})
         os.replace(self.partial, self.folder)
-        sync_folder(self.folder.parent)
+        atomic.sync_folder(self.folder.parent)
         (self.folder / FACTS).unlink(missing_ok=True)
 
     def _is_complete(self) -> bool:
         """Whether the table on the disk is of this data set, and no frame is left to pack."""
         stored = np.load(self.partial / "frames.npy")
-        return has_sources_of(stored, self.packer.frames) and bool((stored["state"] != TO_DO).all())
+        return has_sources_of(stored, self.packer.frames) and bool(
+            (stored["state"] != store.TO_DO).all()
+        )
 
     def _name_broken(self) -> None:
         """Record and report which frames are left out, and why."""
-        broken = np.flatnonzero(self.frames["state"] == BROKEN).tolist()
+        broken = np.flatnonzero(self.frames["state"] == store.BROKEN).tolist()
         if not broken:
             return
         frames, faults = self.packer.dataset.frames, self.packer.faults
         texts = [faults.get(i, f"{frames[i].rgb}: found broken by another process") for i in broken]
         path = self.folder / "broken.json"
         say(f"left out {len(broken)} broken frames, listed in {path}; the first: {texts[0]}")
-        write_json(self.partial / "broken.json", texts)
+        atomic.write_json(self.partial / "broken.json", texts)
 
 
 def has_sources_of(frames: np.ndarray, expected: np.ndarray) -> bool:

@@ -20,13 +20,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.dataset import Frame, Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import DepthEncoding
-from zoerefine.depth.data.layouts.recordings import (
-    PSEUDO,
-    Recordings,
-    files_by_stem,
-    number_rows,
-    numbered_lines,
-)
+from zoerefine.depth.data.layouts import recordings
 
 RGB_LIST, DEPTH_LIST, PSEUDO_LIST = "rgb.txt", "depth.txt", "pseudo.txt"
 INTRINSICS = "intrinsics.txt"
@@ -81,7 +75,7 @@ def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
     pictures = _entries(recording / RGB_LIST)
     depths, listed = _entries(recording / DEPTH_LIST), _entries(recording / PSEUDO_LIST)
     depth_of, pseudo_of = (_partners(pictures, others) for others in (depths, listed))
-    named = files_by_stem(recording / PSEUDO, ".png")
+    named = recordings.files_by_stem(recording / recordings.PSEUDO, ".png")
     intrinsics = _intrinsics(recording / INTRINSICS)
     frames: dict[str, Frame] = {}
     for picture, depth in depth_of.items():
@@ -112,7 +106,7 @@ def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
 
 def _entries(path: Path) -> list[Entry]:
     """The lines of a list; empty where there is none."""
-    lines = numbered_lines(path) if path.exists() else []
+    lines = recordings.numbered_lines(path) if path.exists() else []
     return [_entry(path.parent, line, f"{path} line {number}") for number, line in lines]
 
 
@@ -148,11 +142,11 @@ def _unmatched(entries: list[Entry], matched: Iterable[Entry], partner: str) -> 
 
 
 def _intrinsics(path: Path) -> Intrinsics | None:
-    rows = number_rows(path)
+    rows = recordings.number_rows(path)
     return checked_intrinsics([word for row in rows for word in row], str(path)) if rows else None
 
 
-LAYOUT = Recordings(
+LAYOUT = recordings.Recordings(
     "rgb.txt with depth.txt",
     (RGB_LIST, DEPTH_LIST),
     "real frames in TUM's format",

@@ -157,18 +157,6 @@ def _scene_weights(weights: Mapping[str, float], names: Array) -> Array:
     return values
 
 
-def _in_order(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Array:
-    return positions
-
-
-def _shuffle(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Array:
-    return rng.permutation(positions)
-
-
-def _with_replacement(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Array:
-    return rng.choice(positions, len(positions))
-
-
 def _weighted(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Array:
     """With replacement; a scene's probability is by its weight, whatever its number of frames."""
     scenes = sampler.scenes[positions]
@@ -203,10 +191,10 @@ def _by_clip(sampler: Sampler, positions: Array, rng: np.random.Generator) -> Ar
 
 
 ORDERS: dict[str, Callable[[Sampler, Array, np.random.Generator], Array]] = {
-    "shuffle": _shuffle,
-    "replacement": _with_replacement,
+    "shuffle": lambda _, positions, rng: rng.permutation(positions),
+    "replacement": lambda _, positions, rng: rng.choice(positions, len(positions)),
     "weighted": _weighted,
     "windowed": _windowed,
-    "sequential": _in_order,
+    "sequential": lambda _, positions, rng: positions,
     "clips": _by_clip,
 }

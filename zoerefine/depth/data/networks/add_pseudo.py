@@ -15,17 +15,10 @@ from zoerefine.base.threads import submitted_ahead
 from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.layouts.readers import load_layout
-from zoerefine.depth.data.networks.source import (
-    UNKNOWN,
-    DepthNetwork,
-    PseudoSource,
-    needs_intrinsics,
-    source_of,
-    write_source,
-)
+from zoerefine.depth.data.networks import source as sources
 
 
-def add_pseudo_depth(dataset: Dataset, network: DepthNetwork, batch: int) -> int:
+def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int) -> int:
     """Write a 16-bit PNG (metres * 256) for every frame without pseudo depth; returns how many.
 
     Files are written whole or not at all, so the same call continues after a kill. Reading, the
@@ -43,7 +36,7 @@ def add_pseudo_depth(dataset: Dataset, network: DepthNetwork, batch: int) -> int
     listed = [frame.zoe for frame in dataset.frames if frame.zoe is not None]
     existing = listed + [paths[frame] for frame in set(frames) - set(to_do)]
     if network.focal and not all(frame.intrinsics for frame in to_do):
-        raise needs_intrinsics(network.source.name)
+        raise sources.needs_intrinsics(network.source.name)
     state_source(dataset.root, existing, set(paths.values()), network.source)
     with ThreadPoolExecutor() as pool, bar(len(frames), "pseudo depth", "frame", done) as progress:
         written: list[Future[None]] = []
@@ -65,7 +58,7 @@ def add_pseudo_depth(dataset: Dataset, network: DepthNetwork, batch: int) -> int
 
 
 def state_source(
-    root: Path, existing: Iterable[Path], written: Iterable[Path], source: PseudoSource
+    root: Path, existing: Iterable[Path], written: Iterable[Path], source: sources.PseudoSource
 ) -> None:
     """Write pseudo.json into the folders that get depth, before they get any.
 
@@ -74,18 +67,18 @@ def state_source(
     Args:
         existing, written: files of pseudo depth.
     """
-    present = {folder: source_of(folder) for folder in {path.parent for path in existing}}
-    for other in set(present.values()) - {UNKNOWN}:
+    present = {folder: sources.source_of(folder) for folder in {path.parent for path in existing}}
+    for other in set(present.values()) - {sources.UNKNOWN}:
         if not other.is_like(source):
             raise UserError(
                 f"{root} has pseudo depth of {other}, which {source} would be mixed with: make "
                 "all of it with one network"
             )
     for folder in sorted({path.parent for path in written}):
-        if present.get(folder) == UNKNOWN:
+        if present.get(folder) == sources.UNKNOWN:
             say(f"{folder} has files of an unknown network, so all of it stays of unknown origin")
-        elif source_of(folder) != source:
-            write_source(folder, source)
+        elif sources.source_of(folder) != source:
+            sources.write_source(folder, source)
 
 
 def read_batches(

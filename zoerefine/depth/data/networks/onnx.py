@@ -32,13 +32,7 @@ from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.depth.data.cache.decode import resize_rgb
 from zoerefine.depth.data.layouts.recordings import read_text
-from zoerefine.depth.data.networks.source import (
-    DepthNetwork,
-    FocalTerm,
-    PseudoSource,
-    no_network,
-    relative_depth,
-)
+from zoerefine.depth.data.networks import source
 
 SUFFIXES = ".json", ".yaml"
 FOCAL = "focal"  # the key that may be left out
@@ -87,7 +81,7 @@ def is_triple(value: Any) -> bool:
     return isinstance(value, list) and [type(one) in (int, float) for one in value] == [True] * 3
 
 
-def load_onnx(name: str) -> DepthNetwork:
+def load_onnx(name: str) -> source.DepthNetwork:
     """A network from an ONNX file; ONNX Runtime runs it on the CPU.
 
     Raises:
@@ -102,7 +96,7 @@ def load_onnx(name: str) -> DepthNetwork:
     described = description_file(path)
     description, text = read_description(described)
     if description.unit == "relative":
-        raise relative_depth(name, description.name)
+        raise source.relative_depth(name, description.name)
     try:
         # From bytes: the digest covers everything that is loaded, since bytes have no other files.
         data = read_regular_file(path, LARGEST_FILE)
@@ -110,16 +104,16 @@ def load_onnx(name: str) -> DepthNetwork:
             data, session_options(onnxruntime), providers=["CPUExecutionProvider"]
         )
     except OSError as error:
-        raise no_network(name, str(error.strerror)) from None
+        raise source.no_network(name, str(error.strerror)) from None
     except Exception as error:  # ONNX Runtime's errors have no common class
-        raise no_network(name, str(error).strip().splitlines()[0]) from None
+        raise source.no_network(name, str(error).strip().splitlines()[0]) from None
     digest = hashlib.sha256(data + text.encode()).hexdigest()
     channels_first = is_channels_first(name, session.get_inputs(), description)
     run = partial(predict, session, description, channels_first)
     focal = None
     if description.focal is not None:
-        focal = FocalTerm(float(description.focal), description.height, description.width)
-    return DepthNetwork(PseudoSource(description.name, digest), run, focal)
+        focal = source.FocalTerm(float(description.focal), description.height, description.width)
+    return source.DepthNetwork(source.PseudoSource(description.name, digest), run, focal)
 
 
 def session_options(onnxruntime: Any) -> Any:

@@ -21,6 +21,7 @@ from zoerefine.base.progress import bar, say
 from zoerefine.depth.data.depth_codec import HABITATDYN, ZOEDEPTH
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.data.networks.source import SYNTHETIC, write_source
+from zoerefine.depth.data.synthetic import world
 from zoerefine.depth.data.synthetic.errors import (
     ClipErrors,
     SceneErrors,
@@ -29,16 +30,6 @@ from zoerefine.depth.data.synthetic.errors import (
     scene_errors,
 )
 from zoerefine.depth.data.synthetic.render import SyntheticCamera, render
-from zoerefine.depth.data.synthetic.world import (
-    FRAME_RATE,
-    Mover,
-    Pose,
-    Scene,
-    camera_path,
-    make_movers,
-    make_scene,
-    place,
-)
 
 VERSION = 1
 STRIDE = 4  # every fourth frame at 24 Hz, so that short clips show motion
@@ -58,11 +49,11 @@ class ClipPlan:
     name: str
     title: str
     speed: int
-    scene: Scene
+    scene: world.Scene
     errors: SceneErrors
     drifts: ClipErrors
-    movers: tuple[Mover, ...]
-    poses: list[Pose]
+    movers: tuple[world.Mover, ...]
+    poses: list[world.Pose]
     seed: tuple[int, ...]
 
 
@@ -176,10 +167,10 @@ def exists(root: Path, settings: dict[str, Any]) -> bool:
 
 def plan_clip(seed: int, scene_number: int, clip: int, frames: int, family: str) -> ClipPlan:
     """Draw a clip's motion and errors; each clip has its own random numbers."""
-    scene = make_scene(seed, scene_number)
+    scene = world.make_scene(seed, scene_number)
     number = scene_number * habitatdyn.CLIPS_PER_SCENE + clip
     rng = np.random.default_rng([seed, scene_number, clip])
-    movers = make_movers(rng, scene.size, int(rng.choice([3, 6])))
+    movers = world.make_movers(rng, scene.size, int(rng.choice([3, 6])))
     speed = int(rng.integers(1, 4))
     kinds = sorted({mover.kind for mover in movers})
     return ClipPlan(
@@ -190,7 +181,7 @@ def plan_clip(seed: int, scene_number: int, clip: int, frames: int, family: str)
         errors=scene_errors(np.random.default_rng([seed, scene_number, 0, 1]), family),
         drifts=clip_errors(rng, frames, STRIDE),
         movers=movers,
-        poses=camera_path(rng, scene, frames, STRIDE),
+        poses=world.camera_path(rng, scene, frames, STRIDE),
         seed=(seed, scene_number, clip),
     )
 
@@ -213,8 +204,8 @@ def write_world(root: Path, plans: list[ClipPlan], camera: SyntheticCamera, work
 def write_frame(root: Path, camera: SyntheticCamera, plan: ClipPlan, frame: int) -> None:
     """Render one frame and write its five files."""
     rng = np.random.default_rng([*plan.seed, frame])
-    seconds = frame * STRIDE / FRAME_RATE
-    solids = [place(mover, seconds, plan.speed) for mover in plan.movers]
+    seconds = frame * STRIDE / world.FRAME_RATE
+    solids = [world.place(mover, seconds, plan.speed) for mover in plan.movers]
     view = render(camera, plan.scene, plan.poses[frame], solids)
     noise = rng.standard_normal(view.rgb.shape, np.float32)
     rgb = np.clip(view.rgb + SENSOR_NOISE * noise, 0, 255).astype(np.uint8)

@@ -210,10 +210,11 @@ class TrainingChecks:
         part = self.full_batch.split(parts)[0]
         kept = kept_for_gradients(trainer.refiner, lambda: trainer.loss_of(part))
         size = self.cfg.LOADER.BATCH
-        found = largest_batch(trainer.refiner, kept / len(part.index), parts, size, trainer.device)
-        return verdict(size <= found.batch), (
-            f"about {found.needed / 2**30:.2f} GiB at LOADER.BATCH {size}; "
-            f"{found.free / 2**30:.1f} GiB are free, for batches of up to about {found.batch}"
+        sample_bytes, device = kept / len(part.index), trainer.device
+        most, needed, free = largest_batch(trainer.refiner, sample_bytes, parts, size, device)
+        return verdict(size <= most), (
+            f"about {needed / 2**30:.2f} GiB at LOADER.BATCH {size}; "
+            f"{free / 2**30:.1f} GiB are free, for batches of up to about {most}"
         )
 
     def overfits_one_batch(self) -> Result:
