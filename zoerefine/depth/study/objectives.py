@@ -5,7 +5,6 @@ To add one, write it here and add its row to `OBJECTIVES` in `zoerefine/base/reg
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 from zoerefine.base.config import Config
@@ -22,16 +21,6 @@ class Objective:
     direction: Literal["minimize", "maximize"]
     measure: Callable[[RunDir, Results], float]
     from_config: Callable[[Config], float] | None = None  # where it is known before training
-
-
-def validation_metric(run: RunDir, results: Results, name: str) -> float:
-    """A metric of the refined validation frames, by its name in `zoerefine/depth/metrics.py`."""
-    return float(results["val"]["refined"][name])
-
-
-def trained_parameters(run: RunDir, results: Results) -> float:
-    """How many parameters the trained refiner has."""
-    return float(results["parameters"])
 
 
 def count_parameters(cfg: Config) -> float:
@@ -54,10 +43,13 @@ def engine_latency_ms(run: RunDir, results: Results) -> float:
     return float(manifest["latency_ms"])
 
 
-abs_rel = Objective("minimize", partial(validation_metric, name="abs_rel"))
-delta1 = Objective("maximize", partial(validation_metric, name="delta1"))
+# Metrics of the refined validation frames:
+abs_rel = Objective("minimize", lambda _, results: float(results["val"]["refined"]["abs_rel"]))
+delta1 = Objective("maximize", lambda _, results: float(results["val"]["refined"]["delta1"]))
 latency_ms = Objective("minimize", engine_latency_ms)
-parameters = Objective("minimize", trained_parameters, from_config=count_parameters)
+parameters = Objective(
+    "minimize", lambda _, results: float(results["parameters"]), count_parameters
+)
 
 
 def measure(run: RunDir, results: Results, names: Collection[str]) -> dict[str, float]:

@@ -83,7 +83,10 @@ def train_in_processes(
     command += ["--claim", *(monitor.claim_words if monitor else ())]
     end_processes(run)  # of a worker that was killed together with its torchrun
     take_failure(run)
-    code, stopped = run_to_end(command, process_variables(run, processes), lock_fd)
+    path = python_path(os.environ, LIBRARY)
+    environment = os.environ | {RUN_FOLDER: str(run.path), "PYTHONPATH": path}
+    share_cores(environment, processes)  # with one another
+    code, stopped = run_to_end(command, environment, lock_fd)
     end_processes(run)
     failure = take_failure(run)
     if stopped:
@@ -96,14 +99,6 @@ def train_in_processes(
         say(f"the training's processes were killed or lost each other: torchrun exited with {code}")
         raise SystemExit(KILLED)
     return run.results()
-
-
-def process_variables(run: RunDir, processes: int) -> dict[str, str]:
-    """The environment of the processes; they share the cores of this one."""
-    path = python_path(os.environ, LIBRARY)
-    environment = os.environ | {RUN_FOLDER: str(run.path), "PYTHONPATH": path}
-    share_cores(environment, processes)
-    return environment
 
 
 def run_to_end(

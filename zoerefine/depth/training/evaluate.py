@@ -70,7 +70,8 @@ def evaluate(
             sums.add_coverage(depths["refined"], band, batch, clips)
         if loss:
             sums.add_losses(loss, depths["refined"], batch)
-    sums.release_last_frames()
+    for one in sums.details.values():
+        one.last = None  # kept for comparison with the next frame: ranks need not send it
     total, *others = gather_from_all(sums)
     for part in others:
         total.merge(part)
@@ -131,11 +132,6 @@ class EvaluationSums:
 
     def group(self, name: str, which: str) -> metrics.DepthMetrics:
         return self.groups.setdefault(name, {}).setdefault(which, metrics.DepthMetrics())
-
-    def release_last_frames(self) -> None:
-        """Drop the frames kept for comparison with the next one, before sums are sent to ranks."""
-        for one in self.details.values():
-            one.last = None
 
     def merge(self, other: "EvaluationSums") -> None:
         """Add another's sums over other clips."""

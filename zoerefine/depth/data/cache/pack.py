@@ -53,14 +53,11 @@ class FilledRecords(store.Records):
         to_do = np.unique(index[state[index] == store.TO_DO]).tolist()
         list(self.pool.map(self.partial.pack, to_do))
         np.take(self.rows, index, 0, out=out, mode="clip")
-        if to_do and not (state == store.TO_DO).any():
-            self._publish()
-
-    def _publish(self) -> None:
-        """Publish the cache, unless another thread or process has."""
+        if not to_do or (state == store.TO_DO).any():
+            return
         folder = self.partial.folder
         with lock(Path(f"{folder}.lock")):
-            if not folder.exists():
+            if not folder.exists():  # else another thread or process has published it
                 self.partial.publish()
                 say(f"the cache is filled: {folder}")
 

@@ -31,6 +31,7 @@ from zoerefine.depth.data.cache.cache import (
 )
 from zoerefine.depth.data.cache.packer import record_digest
 
+# In the background: about a quarter of one core, less where a training has few cores.
 BYTES_PER_S_A_CORE, MOST_BYTES_PER_S = 2**25, 2**27
 SHORTEST_PAUSE_S = 0.02
 LOWEST_PRIORITY = 19
@@ -140,7 +141,8 @@ class BackgroundVerification:
     """
 
     def __init__(self, cache: Cache, bytes_per_s: float | None = None) -> None:
-        self.cache, self.bytes_per_s = cache, bytes_per_s or background_rate()
+        rate = min(BYTES_PER_S_A_CORE * usable_cores(), MOST_BYTES_PER_S)
+        self.cache, self.bytes_per_s = cache, bytes_per_s or rate
         self._error: Exception | None = None
         self._stopped, self._hurried = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="verification", daemon=True)
@@ -210,11 +212,6 @@ class BackgroundVerification:
             pause_s = start + planned_s - time.monotonic()
             if pause_s > SHORTEST_PAUSE_S:
                 self._hurried.wait(pause_s)
-
-
-def background_rate() -> float:
-    """Bytes a second: about a quarter of one core, less where a training has few cores."""
-    return min(BYTES_PER_S_A_CORE * usable_cores(), MOST_BYTES_PER_S)
 
 
 def file_identity(cache: Cache) -> tuple[int, ...]:

@@ -1,7 +1,6 @@
 """Draws a contact sheet of a data set: the picture and both depths of one frame a clip."""
 
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,19 +21,6 @@ THUMB = (120, 160)  # rows, columns of one picture on the contact sheet
 USUAL_RANGE_M = 10.0  # the colour scale where no true depth is valid
 
 
-@dataclass(frozen=True)
-class SheetCell:
-    """One clip on the contact sheet: RGB uint8 [2 H, 2 W, 3], depths float [H, W] in metres.
-
-    What could not be read is a black picture, or depth of invalid pixels: the report names it.
-    """
-
-    name: str
-    rgb: np.ndarray
-    true_m: np.ndarray
-    zoe_m: np.ndarray
-
-
 def contact_sheet(dataset: Dataset, path: Path) -> None:
     """Draw the first frame of up to `SHEET_CLIPS` clips: picture, true and pseudo depth.
 
@@ -43,9 +29,9 @@ def contact_sheet(dataset: Dataset, path: Path) -> None:
     firsts = {frame.clip: frame for frame in reversed(dataset.frames)}
     frames = sorted(firsts.values(), key=lambda f: (f.scene, f.clip))
     cells = [_read_cell(frame, dataset) for frame in evenly_spaced(frames, SHEET_CLIPS)]
-    depths_m = np.concatenate([cell.true_m[cell.true_m > 0] for cell in cells])
+    depths_m = np.concatenate([true_m[true_m > 0] for _, _, true_m, _ in cells])
     farthest_m = float(np.percentile(depths_m, 99)) if len(depths_m) else USUAL_RANGE_M
-    drawn = [_draw_cell(cell, farthest_m) for cell in cells]
+    drawn = [_draw_cell(*cell, farthest_m) for cell in cells]
     drawn += [np.full_like(drawn[0], 255)] * (-len(drawn) % SHEET_COLUMNS)
     rows = [np.hstack(drawn[i : i + SHEET_COLUMNS]) for i in range(0, len(drawn), SHEET_COLUMNS)]
     colored = partial(depth_colors, farthest_m=farthest_m)
@@ -53,7 +39,11 @@ def contact_sheet(dataset: Dataset, path: Path) -> None:
     write_png(path, np.vstack([*rows, bar]), {"Software": MADE_BY})
 
 
-def _read_cell(frame: Frame, dataset: Dataset) -> SheetCell:
+def _read_cell(frame: Frame, dataset: Dataset) -> tuple[str, np.ndarray, np.ndarray, np.ndarray]:
+    """The clip's name, RGB uint8 [2 H, 2 W, 3], true and pseudo depth, float [H, W] in metres.
+
+    What cannot be read is a black picture, or depth of invalid pixels: the report names it.
+    """
     rows, columns = THUMB
     rgb: np.ndarray = np.zeros((2 * rows, 2 * columns, 3), np.uint8)
     true_m, zoe_m = np.zeros(THUMB), np.zeros(THUMB)
@@ -66,16 +56,18 @@ def _read_cell(frame: Frame, dataset: Dataset) -> SheetCell:
     with suppress(UserError):
         if frame.zoe is not None:
             zoe_m = _thumb(read_zoe(frame.zoe)) * ZOE_UNIT_M
-    return SheetCell(f"{frame.scene} / {frame.clip}", rgb, true_m, zoe_m)
+    return f"{frame.scene} / {frame.clip}", rgb, true_m, zoe_m
 
 
 def _thumb(values: np.ndarray) -> np.ndarray:
     return cv2.resize(values, THUMB[::-1], interpolation=cv2.INTER_NEAREST)
 
 
-def _draw_cell(cell: SheetCell, farthest_m: float) -> np.ndarray:
+def _draw_cell(
+    name: str, rgb: np.ndarray, true_m: np.ndarray, zoe_m: np.ndarray, farthest_m: float
+) -> np.ndarray:
     """The picture above, true and pseudo depth side by side below; each with its name. RGB."""
     columns = THUMB[1]
-    depths = [depth_colors(depth_m, farthest_m) for depth_m in (cell.true_m, cell.zoe_m)]
-    names = label_bar([cell.name], 2 * columns), label_bar(["true depth", "pseudo depth"], columns)
-    return np.vstack([names[0], cell.rgb, names[1], np.hstack(depths)])
+    depths = [depth_colors(depth_m, farthest_m) for depth_m in (true_m, zoe_m)]
+    names = label_bar([name], 2 * columns), label_bar(["true depth", "pseudo depth"], columns)
+    return np.vstack([names[0], rgb, names[1], np.hstack(depths)])

@@ -15,7 +15,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import picture_size
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame, Intrinsics
 from zoerefine.depth.data.depth_codec import HABITATDYN
-from zoerefine.depth.data.layouts.recordings import read_text
+from zoerefine.depth.data.layouts.recordings import files_by_stem, read_text, without_picture
 
 RGB = MARK = "habitat_sim_DAVIS/JPEGImages/480p"
 DEPTH = "habitat_sim_DAVIS/Annotations/480p_depth"
@@ -77,48 +77,24 @@ def scene_of(clip: str) -> str:
 
 def _clip_frames(root: Path, clip: str) -> tuple[list[Frame], list[str]]:
     """All frames that have an RGB file, and a line for each other file that has none."""
-    fields = {field: root / field / clip for field in (DEPTH, OBJECTS, ZOE)}
-    present = {field: _stems(folder) for field, folder in fields.items()}
-    frames = []
-    pictures = sorted((root / RGB / clip).glob("*.jpg"))
-    intrinsics = _intrinsics(pictures)
-    for rgb in pictures:
-        paths = {
-            field: folder / f"{rgb.stem}.png" if rgb.stem in present[field] else None
-            for field, folder in fields.items()
-        }
-        frames.append(
-            Frame(
-                clip,
-                rgb.stem,
-                scene_of(clip),
-                rgb,
-                paths[DEPTH],
-                paths[ZOE],
-                paths[OBJECTS],
-                intrinsics,
-            )
-        )
-    names = {frame.name for frame in frames}
-    strays = [
-        f"{fields[field] / stem}.png belongs to no frame: there is no {RGB}/{clip}/{stem}.jpg"
-        for field, stems in present.items()
-        for stem in sorted(stems - names)
+    pictures = files_by_stem(root / RGB / clip, ".jpg")
+    others = [files_by_stem(root / field / clip, ".png") for field in (DEPTH, OBJECTS, ZOE)]
+    depth, objects, zoe = others
+    scene, intrinsics = scene_of(clip), _intrinsics(next(iter(pictures.values()), None))
+    frames = [
+        Frame(clip, stem, scene, rgb, depth.get(stem), zoe.get(stem), objects.get(stem), intrinsics)
+        for stem, rgb in pictures.items()
     ]
-    return frames, strays
+    return frames, without_picture(pictures, f"{RGB}/{clip}", *others)
 
 
-def _intrinsics(pictures: list[Path]) -> Intrinsics | None:
+def _intrinsics(picture: Path | None) -> Intrinsics | None:
     """Those of a horizontal field of view of 90 degrees at the size of a clip's first picture."""
-    size = picture_size(pictures[0]) if pictures else None
+    size = picture_size(picture) if picture else None
     if size is None:
         return None
     width, height = size
     return Intrinsics(width / 2, width / 2, (width - 1) / 2, (height - 1) / 2)
-
-
-def _stems(folder: Path) -> set[str]:
-    return {path.stem for path in folder.glob("*.png")} if folder.is_dir() else set()
 
 
 def _clips(root: Path, names: list[str]) -> tuple[Clip, ...]:

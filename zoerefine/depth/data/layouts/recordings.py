@@ -126,6 +126,16 @@ def files_by_stem(folder: Path, suffix: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob(f"[!.]*{suffix}"))}
 
 
+def without_picture(pictures: Collection[str], folder: str, *others: dict[str, Path]) -> list[str]:
+    """A line for each file by stem that belongs to no frame; `folder` is that of the pictures."""
+    return [
+        f"{path} belongs to no frame: there is no {folder}/{stem}.jpg"
+        for files in others
+        for stem, path in files.items()
+        if stem not in pictures
+    ]
+
+
 def numbered_lines(path: Path) -> list[tuple[int, str]]:
     """The lines of a text file with their numbers, without comments (#) and empty lines.
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.dataset import Frame, Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import MILLIMETRES
-from zoerefine.depth.data.layouts.recordings import PSEUDO, Recordings, files_by_stem, number_rows
+from zoerefine.depth.data.layouts import recordings
 
 RGB, DEPTH = "color", "depth"
 INTRINSICS = "intrinsic/intrinsic_color.txt"
@@ -37,8 +37,10 @@ def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
 
     Raises `UserError` for two frames of one number, such as 1 and 01.
     """
-    rgb = files_by_stem(recording / RGB, ".jpg")
-    depth, pseudo = (files_by_stem(recording / name, ".png") for name in (DEPTH, PSEUDO))
+    rgb = recordings.files_by_stem(recording / RGB, ".jpg")
+    depth, pseudo = (
+        recordings.files_by_stem(recording / name, ".png") for name in (DEPTH, recordings.PSEUDO)
+    )
     intrinsics = _intrinsics(recording / INTRINSICS)
     frames = [
         Frame(
@@ -60,23 +62,14 @@ def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
         other = numbered.setdefault(frame.name, frame.rgb)
         if other != frame.rgb:
             raise UserError(f"{other} and {frame.rgb} have one number: rename or remove one")
-    return frames, [
-        *(
-            f"{path} has no depth file {stem}.png"
-            for stem, path in rgb.items()
-            if stem not in depth
-        ),
-        *(
-            f"{path} belongs to no frame: there is no {RGB}/{stem}.jpg"
-            for files in (depth, pseudo)
-            for stem, path in files.items()
-            if stem not in rgb
-        ),
+    alone = [
+        f"{path} has no depth file {stem}.png" for stem, path in rgb.items() if stem not in depth
     ]
+    return frames, alone + recordings.without_picture(rgb, RGB, depth, pseudo)
 
 
 def _intrinsics(path: Path) -> Intrinsics | None:
-    rows = number_rows(path)
+    rows = recordings.number_rows(path)
     if not rows:
         return None
     if len(rows) < 3 or any(len(row) < 3 for row in rows[:3]):
@@ -85,7 +78,7 @@ def _intrinsics(path: Path) -> Intrinsics | None:
     return checked_intrinsics((fx, fy, cx, cy), str(path))
 
 
-LAYOUT = Recordings(
+LAYOUT = recordings.Recordings(
     "<scene>/color with <scene>/depth",
     (RGB, DEPTH),
     "real frames in ScanNet's folders",

@@ -203,15 +203,10 @@ def resize(batch: DeviceBatch, size: tuple[int, int]) -> DeviceBatch:
     points = batch.points
     if points is not None:
         height, width = batch.zoe_m.shape[2:]
-        points = moved_points(points, (size[1] / width, size[0] / height))
+        scale = torch.tensor((size[1] / width, size[0] / height), device=points.device)
+        points = torch.cat([(points[..., :2] + 0.5) * scale - 0.5, points[..., 2:]], -1)
     rgb01 = area_mean(batch.rgb01, sides)
     return DeviceBatch(rgb01, zoe_m, depth_m, objects, batch.index, points)
-
-
-def moved_points(points: Tensor, scale: tuple[float, float]) -> Tensor:
-    """Points on the pixel grid of a resized picture; `scale` is new / old of width and height."""
-    factors = torch.tensor(scale, device=points.device)
-    return torch.cat([(points[..., :2] + 0.5) * factors - 0.5, points[..., 2:]], -1)
 
 
 class _Slot:

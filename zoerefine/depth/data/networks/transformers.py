@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from zoerefine.base.errors import UserError, one_line, visible
 from zoerefine.base.files.atomic import digest_file
@@ -134,18 +133,12 @@ def predict_depth_pro(network: Any, device: torch.device, pictures: np.ndarray) 
     found = network(pixel_values=prepared)
     inverse = found.predicted_depth[:, None].float()
     if found.field_of_view is not None:
-        inverse = inverse * width_over_focal_length(found.field_of_view.float())
+        # As if the focal length were the picture's width: times their ratio.
+        half_angle = torch.deg2rad(found.field_of_view.float()) / 2
+        inverse = inverse * (2 * torch.tan(half_angle).view(-1, 1, 1, 1))
     size = pictures.shape[1:3]
     inverse = F.interpolate(inverse, size, mode="bilinear", align_corners=False)
     return (1 / inverse.clamp(LEAST_INVERSE, MOST_INVERSE))[:, 0].cpu().numpy()
-
-
-def width_over_focal_length(field_of_view: Tensor) -> Tensor:
-    """Of the picture, [B, 1, 1, 1], from the horizontal field of view in degrees, [B].
-
-    The network predicts inverse depth as if the focal length were the picture's width.
-    """
-    return 2 * torch.tan(torch.deg2rad(field_of_view) / 2).view(-1, 1, 1, 1)
 
 
 def name_of(name: str) -> str:

@@ -16,7 +16,7 @@ Every coefficient varies by scene. The errors of family "b" have other functiona
 same size. They test whether a refiner has learned more than to invert family "a".
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import cv2
 import numpy as np
@@ -30,17 +30,17 @@ FIELD_CELLS = (4, 5)  # the random warp's grid
 
 @dataclass(frozen=True)
 class SceneErrors:
-    """Coefficients of one scene."""
+    """Coefficients of one scene; by default the means of all scenes."""
 
     family: str
-    scale_by_depth: float
-    scale_by_light: float
-    compression: float
-    slope: float
-    warp_by_light: float
-    texture: float
-    edge_px: float  # at 640 pixels width
-    fading: float
+    scale_by_depth: float = -0.55
+    scale_by_light: float = 1.2
+    compression: float = 0.25
+    slope: float = 0.2
+    warp_by_light: float = 0.85
+    texture: float = 0.6
+    edge_px: float = 5.0  # at 640 pixels width
+    fading: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,9 @@ class ClipErrors:
 
 
 def scene_errors(rng: np.random.Generator, family: str) -> SceneErrors:
-    """Draw a scene's coefficients at random around those of the family."""
-
-    def about(value: float) -> float:
-        return float(value * rng.uniform(0.7, 1.3))
-
-    return SceneErrors(
-        family=family,
-        scale_by_depth=about(-0.55),
-        scale_by_light=about(1.2),
-        compression=about(0.25),
-        slope=about(0.2),
-        warp_by_light=about(0.85),
-        texture=about(0.6),
-        edge_px=about(5.0),
-        fading=about(0.5),
-    )
+    """Draw a scene's coefficients at random around the means."""
+    _, *means = astuple(SceneErrors(family))
+    return SceneErrors(family, *(float(mean * rng.uniform(0.7, 1.3)) for mean in means))
 
 
 def clip_errors(rng: np.random.Generator, frames: int, stride: int) -> ClipErrors:

@@ -3,9 +3,8 @@
 import glob
 import json
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,22 +105,16 @@ def synthesize(
     if exists(root, settings):
         say(f"using the synthetic world in {root}")
         return
-    with sole_writer(root):
-        if exists(root, settings):  # another process has written it meanwhile
-            return
-        remove_leftovers(root)
-        write_settings(root, settings, SyntheticCamera(height, width), workers or usable_cores())
-
-
-@contextmanager
-def sole_writer(root: Path) -> Iterator[None]:
-    """Exclude other writers of `root`; the lock file is beside it, and removed at the end."""
-    path = root.with_name(f".{root.name}.lock")
-    with lock(path):
+    lock_file = root.with_name(f".{root.name}.lock")
+    with lock(lock_file):
         try:
-            yield
+            if exists(root, settings):  # another process has written it meanwhile
+                return
+            remove_leftovers(root)
+            camera = SyntheticCamera(height, width)
+            write_settings(root, settings, camera, workers or usable_cores())
         finally:
-            path.unlink(missing_ok=True)
+            lock_file.unlink(missing_ok=True)
 
 
 def remove_leftovers(root: Path) -> None:
