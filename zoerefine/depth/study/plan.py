@@ -14,7 +14,7 @@ from zoerefine.base.machine.device import compute_dtype, pick_device
 from zoerefine.depth.loss import Loss
 from zoerefine.depth.model import build_refiner
 from zoerefine.depth.study.trials import OwnTraining, read_criteria
-from zoerefine.depth.training.job import configured_data, configured_split
+from zoerefine.depth.training.job import find_data
 from zoerefine.lab.search.plan_lines import first_facts, first_lines, plan_facts, plan_lines
 from zoerefine.lab.search.space.space import Parameter
 from zoerefine.lab.search.study.study import planned_trials
@@ -77,8 +77,7 @@ def time_lines(cfg: Config, trials: int) -> list[str]:
 
 def estimate(cfg: Config, trials: int) -> Estimate:
     """How long the trials would take, from a few timed steps of the config without SEARCH."""
-    dataset = configured_data(cfg)
-    split = configured_split(cfg, dataset)
+    dataset, split = find_data(cfg)
     frames = sum(frame.scene in split.train for frame in dataset.frames)
     evaluated = sum(frame.scene in split.val for frame in dataset.frames)
     epochs = cfg.STUDY.EPOCHS or cfg.TRAIN.EPOCHS

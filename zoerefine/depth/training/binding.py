@@ -18,17 +18,17 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.training.start_weights import find_start_weights
 
+# Keys that name weights, with their fact in provenance.json.
+WEIGHT_KEYS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
 UNPACKED = ("fill", "off")  # modes of a cache whose records are not known before training
 
 
 def identified(cfg: Config) -> dict[str, Any]:
     """A config's tree, with the digests of weight files in the place of their paths."""
-    tree = to_dict(cfg)
-    files = weight_files(cfg)
-    if "started_from" in files:
-        tree["TRAIN"]["FROM"] = files["started_from"]["sha256"]
-    if "pretrained" in files:
-        tree["MODEL"]["PRETRAINED"] = files["pretrained"]["sha256"]
+    tree, files = to_dict(cfg), weight_files(cfg)
+    for group, name, fact in WEIGHT_KEYS:
+        if fact in files:
+            tree[group][name] = files[fact]["sha256"]
     return tree
 
 

@@ -28,8 +28,6 @@ from zoerefine.lab.launch.record import provenance
 
 NAMED_SCENES = 5  # in a message
 CHECKOUT = Path(__file__).resolve().parents[3]
-# Keys that name weights, with their fact in provenance.json.
-WEIGHT_KEYS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
 
 
 def find_run_dir(cfg: Config) -> RunDir:
@@ -61,7 +59,7 @@ def refuse_another_configuration(run: RunDir, cfg: Config) -> None:
         return
     there, here = to_dict(load_config(run.config_file)), binding.identified(cfg)
     facts = run.recorded()
-    for group, name, fact in WEIGHT_KEYS:
+    for group, name, fact in binding.WEIGHT_KEYS:
         if there[group][name]:  # a folder without its digest was killed before it had one
             there[group][name] = facts.get(fact, {}).get("sha256", here[group][name])
     old, new = (settings(tree, TRAINING | {Role.DATA}) for tree in (there, here))
@@ -87,10 +85,20 @@ def prepare(cfg: Config) -> tuple[Cache, splits.Split]:
 
 
 def find_data(cfg: Config) -> tuple[Dataset, splits.Split]:
-    """The configured data set and its split by scene. Raises `UserError`; nothing is written."""
+    """The data set with the clips that DATA selects, and its split by scene, from the file
+    DATA.SPLIT or by the fractions. Raises `UserError`; nothing is written."""
     check_data_root(cfg)
-    dataset = configured_data(cfg)
-    return dataset, configured_split(cfg, dataset)
+    data = cfg.DATA
+    dataset = open_dataset(data.ROOT)
+    dataset = select(dataset, data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
+    if data.POINTS:
+        dataset = with_points(dataset, Path(data.POINTS))
+    if data.SPLIT:
+        return dataset, split_from_file(cfg, dataset)
+    split = splits.split_scenes(
+        dataset.scenes, data.VAL_FRACTION, data.TEST_FRACTION, data.SPLIT_SEED, data.TEST_SCENES
+    )
+    return dataset, split
 
 
 def pack(cfg: Config, dataset: Dataset) -> Cache:
@@ -106,23 +114,6 @@ def pack(cfg: Config, dataset: Dataset) -> Cache:
         options.MODE,
     )
     return replace(cache, farthest_m=cfg.DATA.FARTHEST_M)
-
-
-def configured_data(cfg: Config) -> Dataset:
-    """The data set with the clips that DATA selects."""
-    data = cfg.DATA
-    dataset = open_dataset(data.ROOT)
-    dataset = select(dataset, data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
-    return with_points(dataset, Path(data.POINTS)) if data.POINTS else dataset
-
-
-def configured_split(cfg: Config, dataset: Dataset) -> splits.Split:
-    """The split by scene: from the file DATA.SPLIT, or by the fractions."""
-    data = cfg.DATA
-    if data.SPLIT:
-        return split_from_file(cfg, dataset)
-    fractions = data.VAL_FRACTION, data.TEST_FRACTION
-    return splits.split_scenes(dataset.scenes, *fractions, data.SPLIT_SEED, data.TEST_SCENES)
 
 
 def split_from_file(cfg: Config, dataset: Dataset) -> splits.Split:

@@ -219,7 +219,8 @@ def check_measured(cache: Cache, split: Split) -> None:
     """
     for part in PARTS:
         scenes = getattr(split, part)
-        if scenes and not _has_usable_pixel(cache, scenes):
+        indices = cache.indices(scenes).tolist()
+        if scenes and not any(_has_usable_pixel(cache, index) for index in indices):
             raise UserError(
                 f"no pixel of the {NAMES[part]} scenes ({', '.join(scenes[:3])}"
                 f"{', ...' if len(scenes) > 3 else ''}) has a true depth of {NEAREST_M:g} to "
@@ -228,10 +229,8 @@ def check_measured(cache: Cache, split: Split) -> None:
             )
 
 
-def _has_usable_pixel(cache: Cache, scenes: tuple[str, ...]) -> bool:
-    for index in cache.indices(scenes).tolist():
-        record = cache.read(index)
-        truth_m = record["depth"] * cache.depth_scale
-        if ((truth_m > NEAREST_M) & (truth_m < cache.farthest_m) & (record["zoe"] > 0)).any():
-            return True
-    return False
+def _has_usable_pixel(cache: Cache, index: int) -> bool:
+    record = cache.read(index)
+    truth_m = record["depth"] * cache.depth_scale
+    in_range = (truth_m > NEAREST_M) & (truth_m < cache.farthest_m)
+    return bool((in_range & (record["zoe"] > 0)).any())
