@@ -156,7 +156,7 @@ def test_a_study_whose_parameters_had_other_names_is_refused_with_the_reason(ope
 
 
 def test_a_study_of_another_commit_is_refused(open_study, tree, monkeypatch):
-    monkeypatch.setattr("zoerefine.depth.study.trials.CHECKOUT", tree)
+    monkeypatch.setattr("zoerefine.depth.training.job.CHECKOUT", tree)
     open_study("{MODEL: {MAX_LOG: [0.5]}}")
     open_study("{MODEL: {MAX_LOG: [0.5]}}")
     commit(tree)
