@@ -35,7 +35,7 @@ NUMERIC := numeric and $(QUICK)
 # What tests compile (the C++ example, a bundle, a library) is kept in pytest's cache.
 COMPILED := $(VENV)/.compiled
 COMPILING := tests/examples/test_cpp.py::test_an_aoti_bundle_gives_the_same_bits_as_in_python \
-  tests/depth/exporting/test_tensorrt_engine.py::test_pitfall_3_another_gpu
+  tests/depth/exporting/test_tensorrt_engine.py::test_pitfall_6_another_type
 
 .PHONY: help demo test test-full test-all test-nightly test-lab durations fuzz test-processors check lint format docs package bench install clean
 

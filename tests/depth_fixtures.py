@@ -16,6 +16,9 @@ from zoerefine.base.config import load_config
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.files.locks import lock
 from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.cache.cache import open_cache
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.synthetic import synthesize
 from zoerefine.depth.exporting.bundle.bundle import read_manifest
 from zoerefine.depth.exporting.bundle.trust import trust
@@ -35,7 +38,9 @@ TRAIN: {EPOCHS: 2, LOG_EVERY: 1}
 """
 
 # What decides the content of an aoti bundle.
-AOTI_SCRIPT = CHECKOUT / "tests" / "depth" / "exporting" / "aoti_without_torchscript.py"
+AOTI_SCRIPTS = [
+    CHECKOUT / "tests/depth/exporting" / name for name in ("sources.py", "without_torchscript.py")
+]
 AOTI_CODE = "exporting", "model", "data"
 
 
@@ -49,6 +54,13 @@ def world(shared):
     return shared("world", make) / "world"
 
 
+@pytest.fixture(scope="session")
+def packed(world, shared):
+    """The world's packed cache of 24x32 pixels. Tests must not change it."""
+    folder = shared("packed", lambda folder: build_cache(open_dataset(world), 24, 32, folder, 2))
+    return open_cache(next(folder.glob("*/cache.json")).parent)
+
+
 @pytest.fixture
 def tiny(tmp_path, world, monkeypatch):
     """A config file for that world. The current folder is the test's own."""
@@ -56,6 +68,15 @@ def tiny(tmp_path, world, monkeypatch):
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
     return path
+
+
+def train_tiny(folder, world, *options):
+    """Train the tiny configuration with its runs and caches in a folder; returns the run."""
+    (folder / "tiny.yaml").write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
+    folders = ("RUN.ROOT", str(folder / "runs"), "CACHE.ROOT", str(folder / "caches"))
+    run = run_training(load_config(folder / "tiny.yaml", [*folders, *options]))
+    torch.use_deterministic_algorithms(False)
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -67,11 +88,7 @@ def exported_run(world, shared, trusted_bundles, tmp_path_factory):
     """
 
     def make(folder):
-        (folder / "tiny.yaml").write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
-        folders = ("RUN.ROOT", str(folder / "runs"), "CACHE.ROOT", str(folder / "caches"))
-        options = (*folders, "TRAIN.EPOCHS", "1", "TRAIN.CALIBRATE", "False")
-        run = run_training(load_config(folder / "tiny.yaml", list(options)))
-        torch.use_deterministic_algorithms(False)
+        run = train_tiny(folder, world, "TRAIN.EPOCHS", "1", "TRAIN.CALIBRATE", "False")
         refiner = load_refiner(run)
         torch.manual_seed(0)
         torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.3)
@@ -125,15 +142,18 @@ def aoti_bundle(request, trusted_bundles):
         pytest.skip(missing)
     package = CHECKOUT / "zoerefine" / "depth"
     code = [path for part in AOTI_CODE for path in (package / part).rglob("*.py")]
-    digest = digest_json([torch.__version__, *sorted(map(digest_file, [*code, AOTI_SCRIPT]))])[:16]
+    digest = digest_json([torch.__version__, *sorted(map(digest_file, [*code, *AOTI_SCRIPTS]))])[
+        :16
+    ]
     folder = Path(request.config.cache.mkdir("aoti"))
     path = folder / f"{digest}.pt2"
     with lock(folder / ".lock"):  # another worker may build it
         if not path.exists():
-            module = "tests.depth.exporting.aoti_without_torchscript"
-            command = [sys.executable, "-W", "ignore", "-m", module, path]
+            module = "tests.depth.exporting.without_torchscript"
+            command = [sys.executable, "-W", "ignore", "-m", module, folder, "aoti"]
             done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
             assert (done.returncode, done.stderr) == (0, "")
+            (folder / "aoti").replace(path)
     trust(read_manifest(path)["digest"], path)  # it may have been built by other tests
     return path
 

@@ -1,12 +1,11 @@
 """A command that was run in the tests' own process."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zoerefine.cli import main
 
 
-@dataclass
-class Finished:
+class Finished(NamedTuple):
     """A command that has ended."""
 
     code: int

@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from zoerefine.base.registries import LOSS_TERMS
 from zoerefine.depth.loss import Loss
@@ -48,24 +46,6 @@ def test_terms_equal_their_formulas():
         assert ours == pytest.approx(float(wanted), rel=1e-4), name
 
 
-def test_gradient_term_by_hand():
-    truth = torch.ones(1, 1, 1, 3)
-    refined = torch.tensor([1.0, math.e, math.e]).view(1, 1, 1, 3)
-    # scale 1: |1|, |0| -> mean 1/2; scale 2: pixels 0 and 2 -> 1; coarser: one pixel -> nothing
-    objects = torch.zeros_like(truth, dtype=torch.uint8)
-    assert value("gradient", refined, truth, truth, objects).item() == pytest.approx(1.5)
-
-
-@pytest.mark.parametrize("name", LOSS_TERMS)
-@settings(max_examples=10)
-@given(seed=st.integers(0, 1000), junk=st.floats(0, 1e4))
-def test_the_prediction_at_invalid_pixels_does_not_matter(name, seed, junk):
-    refined, zoe, truth, objects = batch(seed)
-    spoiled = torch.where(truth > 0, refined, torch.tensor(junk))
-    first = value(name, refined, zoe, truth, objects)
-    assert torch.equal(first, value(name, spoiled, zoe, truth, objects))
-
-
 @pytest.mark.parametrize("name", LOSS_TERMS)
 def test_loss_and_gradient_are_finite_without_a_valid_pixel(name):
     refined, zoe, truth, objects = batch()
@@ -77,8 +57,8 @@ def test_loss_and_gradient_are_finite_without_a_valid_pixel(name):
 
 
 @pytest.mark.parametrize("name", LOSS_TERMS)
-@pytest.mark.parametrize("junk", [math.nan, math.inf])
-def test_a_non_finite_depth_at_an_invalid_pixel_does_not_matter(name, junk):
+@pytest.mark.parametrize("junk", [math.nan, math.inf, 0.0, 1e4])
+def test_the_depth_at_an_invalid_pixel_does_not_matter(name, junk):
     refined, zoe, truth, objects = batch()
     expected = value(name, refined, zoe, truth, objects)
     spoiled = torch.where(truth > 0, refined, junk).requires_grad_()
@@ -160,6 +140,7 @@ def test_every_term_weighs_moving_objects(name):
 
 
 def test_the_gradient_term_covers_both_directions():
+    """Scale 1: |1|, |0|, so 1/2 in the mean; scale 2: pixels 0 and 2, so 1; coarser: nothing."""
     truth, objects = torch.ones(1, 1, 3, 3), torch.zeros(1, 1, 3, 3, dtype=torch.uint8)
     along = torch.tensor([1.0, math.e, math.e]).expand(1, 1, 3, 3)
     for refined in (along, along.transpose(2, 3)):

@@ -1,12 +1,13 @@
 """What tests of data need: a world that may be changed, and the commands in this process."""
 
 import shutil
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
 
-from zoerefine.cli import main
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.networks.source import DepthNetwork, PseudoSource
 
 
@@ -23,23 +24,25 @@ def constant_network(depth_m=3.0, name="constant", digest="c0"):
     return DepthNetwork(PseudoSource(name, digest), predict)
 
 
-@dataclass
-class Done:
-    """A command that ended."""
-
-    code: int
-    out: str
-    err: str
+@pytest.fixture
+def data_command(command):
+    """Run `zoerefine data` in the test's folder: data_command("inspect", folder) -> Finished."""
+    return partial(command, "data")
 
 
 @pytest.fixture
-def data_command(tmp_path, monkeypatch, capsys):
-    """Run `zoerefine data` in the test's folder: data_command("inspect", folder) -> Done."""
-    monkeypatch.chdir(tmp_path)
+def refused(data_command):
+    """Run one that must fail with one line: refused("inspect", folder) -> the line."""
 
     def run(*words):
-        capsys.readouterr()
-        code = main(["data", *map(str, words)])
-        return Done(code, *capsys.readouterr())
+        done = data_command(*words)
+        assert done.code == 2, done
+        [line] = done.err.splitlines()
+        return line
 
     return run
+
+
+def build(world, root, **options):
+    """Pack a world at 24x32 pixels."""
+    return build_cache(open_dataset(world), 24, 32, root, workers=2, **options)

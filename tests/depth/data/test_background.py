@@ -23,6 +23,10 @@ def test_items_come_in_order_and_no_more_than_the_capacity_ahead():
     for number in BackgroundIterator(count_to(50, seen), capacity=2):
         assert len(seen) <= number + 1 + 2 + 1  # consumed, waiting, and the one just put
     assert seen == list(range(50))
+    seen = []
+    for number in produced_ahead((seen.append(n) or n for n in range(50)), 2):
+        assert len(seen) <= number + 1 + 2 + 2  # consumed, waiting, one that waits for room, next
+    assert seen == list(range(50))
 
 
 def test_the_threads_error_is_raised_after_the_items_before_it():
@@ -43,13 +47,6 @@ def test_leaving_early_ends_a_thread_that_waits_to_put():
     assert set(threading.enumerate()) - before
     items.close()
     assert not set(threading.enumerate()) - before
-
-
-def test_an_iterable_is_produced_ahead_in_order():
-    seen = []
-    for number in produced_ahead((seen.append(n) or n for n in range(50)), 2):
-        assert len(seen) <= number + 1 + 2 + 2  # consumed, waiting, one that waits for room, next
-    assert seen == list(range(50))
 
 
 def test_results_come_in_order_and_no_more_are_submitted_than_asked_for():

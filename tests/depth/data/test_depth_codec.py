@@ -6,32 +6,29 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoerefine.depth.data import depth_codec
 from zoerefine.depth.data.area_mean import valid_area_mean
-from zoerefine.depth.data.depth_codec import (
-    HABITATDYN,
-    MILLIMETRES,
-    ZOE_UNIT_M,
-    ZOEDEPTH,
-    DepthEncoding,
-    resize_depth,
-)
 
 ENCODINGS = [
-    HABITATDYN,
-    MILLIMETRES,
-    ZOEDEPTH,
-    DepthEncoding(8, 1, 0.02),
-    DepthEncoding(16, 1, 5e-4),
+    depth_codec.HABITATDYN,
+    depth_codec.MILLIMETRES,
+    depth_codec.ZOEDEPTH,
+    depth_codec.DepthEncoding(8, 1, 0.02),
+    depth_codec.DepthEncoding(16, 1, 5e-4),
 ]
 
 
 def test_each_encoding_has_the_metres_of_its_definition():
     values = np.array([0, 1, 128, 254, 255])
-    metres = HABITATDYN.to_metres(values.astype(np.uint8))
+    metres = depth_codec.HABITATDYN.to_metres(values.astype(np.uint8))
     np.testing.assert_allclose(metres, [0, 10 / 255, 1280 / 255, 2540 / 255, 0])
-    np.testing.assert_allclose(MILLIMETRES.to_metres(values.astype(np.uint16)), values / 1000)
-    np.testing.assert_array_equal(ZOEDEPTH.to_metres(values.astype(np.uint16)), values / 256)
-    assert ZOE_UNIT_M == 1 / 256
+    np.testing.assert_allclose(
+        depth_codec.MILLIMETRES.to_metres(values.astype(np.uint16)), values / 1000
+    )
+    np.testing.assert_array_equal(
+        depth_codec.ZOEDEPTH.to_metres(values.astype(np.uint16)), values / 256
+    )
+    assert depth_codec.ZOE_UNIT_M == 1 / 256
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=str)
@@ -56,7 +53,7 @@ def test_depth_is_rounded_to_the_nearest_value_and_kept_in_range(encoding):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_depth_of_any_precision_is_encoded(dtype):
     depth_m = np.array([0.5, 1.5, 255.5], dtype)
-    np.testing.assert_array_equal(ZOEDEPTH.encode(depth_m), [128, 384, 65408])
+    np.testing.assert_array_equal(depth_codec.ZOEDEPTH.encode(depth_m), [128, 384, 65408])
 
 
 def block_means(depth, factor):
@@ -79,7 +76,7 @@ def test_files_and_batches_are_resized_by_the_same_rule(seed, factor):
     depth = rng.integers(1, 65536, (6 * factor, 8 * factor)).astype(np.uint16)
     depth[rng.random(depth.shape) < rng.random()] = 0
     expected = block_means(depth, factor)
-    packed = resize_depth(depth, 6, 8)
+    packed = depth_codec.resize_depth(depth, 6, 8)
     batch = valid_area_mean(torch.from_numpy(depth[None, None].astype(np.float32)), [6, 8])
     for means, tolerance in ((packed, 0.51), (batch[0, 0].numpy(), 0.01)):
         np.testing.assert_array_equal(means > 0, expected > 0)

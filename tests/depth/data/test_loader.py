@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from zoerefine.base.config.schema import KEYS
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import GPU_WORKERS, PAGE, aligned_empty
-from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.loading import tiers
 from zoerefine.depth.data.loading.augment import DRAWS, Augmentation, uniform_numbers
@@ -26,14 +25,8 @@ from zoerefine.depth.data.loading.tiers import place_records
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module")
-def cache(world, tmp_path_factory):
-    root = tmp_path_factory.mktemp("caches")
-    return build_cache(open_dataset(world), 24, 32, root, workers=2)
-
-
 def loader(
-    cache,
+    packed,
     batch=3,
     seed=0,
     order="shuffle",
@@ -44,9 +37,9 @@ def loader(
     pinned=False,
     copy=False,
 ):
-    cache = place_records(cache, tier, CPU)
-    sampler = Sampler(cache, np.arange(len(cache)), batch, seed, OrderOptions(order))
-    return Loader(cache, sampler, threads, rank, world, pinned, copy)
+    packed = place_records(packed, tier, CPU)
+    sampler = Sampler(packed, np.arange(len(packed)), batch, seed, OrderOptions(order))
+    return Loader(packed, sampler, threads, rank, world, pinned, copy)
 
 
 def flat(lists):
@@ -57,10 +50,10 @@ def indices(batches):
     return [batch.index.tolist() for batch in batches]
 
 
-def test_batches_hold_what_the_cache_holds(cache):
-    for batch in loader(cache):
+def test_batches_hold_what_the_cache_holds(packed):
+    for batch in loader(packed):
         for row, index in enumerate(batch.index.tolist()):
-            record = cache.read(index)
+            record = packed.read(index)
             np.testing.assert_array_equal(batch.rgb[row].permute(1, 2, 0), record["rgb"])
             for name in ("zoe", "depth", "objects"):
                 np.testing.assert_array_equal(getattr(batch, name)[row, 0], record[name])
@@ -76,35 +69,35 @@ def test_batches_hold_what_the_cache_holds(cache):
     stop=st.integers(0, 20),
 )
 def test_order_depends_on_seed_and_epoch_alone_and_resumes_anywhere(
-    cache, batch, seed, threads, tier, stop
+    packed, batch, seed, threads, tier, stop
 ):
-    plain = loader(cache, batch, seed, threads=1)
+    plain = loader(packed, batch, seed, threads=1)
     expected = [indices(plain), indices(plain)]
-    assert sorted(flat(expected[0])) == list(range(len(cache)))
+    assert sorted(flat(expected[0])) == list(range(len(packed)))
     assert all(len(epoch) == len(plain) for epoch in expected)
-    first = loader(cache, batch, seed, threads=threads, tier=tier)
+    first = loader(packed, batch, seed, threads=threads, tier=tier)
     seen = []
     for number, item in enumerate(first):
         if number == stop:
             break
         seen.append(item.index.tolist())
-    again = loader(cache, batch, seed, threads=threads, tier=tier)
+    again = loader(packed, batch, seed, threads=threads, tier=tier)
     again.load_state_dict({"epoch": 0, "batch": len(seen)})
     assert seen + indices(again) == expected[0]
     assert indices(again) == expected[1]
 
 
 @pytest.mark.parametrize("tier", ["mmap", "ram", "device"])
-def test_copied_batches_can_be_kept(cache, tier):
-    kept = list(loader(cache, tier=tier, copy=True))
+def test_copied_batches_can_be_kept(packed, tier):
+    kept = list(loader(packed, tier=tier, copy=True))
     assert len({batch.rows.data_ptr() for batch in kept}) == len(kept) == 6
     for batch in kept:
         for row, index in enumerate(batch.index.tolist()):
-            np.testing.assert_array_equal(batch.zoe[row, 0], cache.read(index)["zoe"])
+            np.testing.assert_array_equal(batch.zoe[row, 0], packed.read(index)["zoe"])
 
 
-def test_batches_that_are_not_copied_share_two_buffers(cache):
-    assert len({batch.rows.data_ptr() for batch in loader(cache)}) == 2
+def test_batches_that_are_not_copied_share_two_buffers(packed):
+    assert len({batch.rows.data_ptr() for batch in loader(packed)}) == 2
 
 
 def page_offset(memory):
@@ -123,15 +116,15 @@ def test_aligned_memory_begins_at_a_page_at_any_size(size, dtype):
 
 @pytest.mark.parametrize("tier", ["mmap", "ram"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_rows_are_copied_to_aligned_memory(cache, tier, threads):
-    batches = loader(cache, tier=tier, threads=threads)
+def test_rows_are_copied_to_aligned_memory(packed, tier, threads):
+    batches = loader(packed, tier=tier, threads=threads)
     assert {page_offset(batch.rows.numpy()) for batch in batches} == {0}
 
 
-def test_records_in_memory_and_single_records_are_aligned(cache):
-    assert page_offset(place_records(cache, "ram", CPU).records.rows) == 0
-    for index in range(len(cache)):
-        assert page_offset(cache.read(index)["zoe"]) == 0  # a record's first field
+def test_records_in_memory_and_single_records_are_aligned(packed):
+    assert page_offset(place_records(packed, "ram", CPU).records.rows) == 0
+    for index in range(len(packed)):
+        assert page_offset(packed.read(index)["zoe"]) == 0  # a record's first field
 
 
 def test_a_script_gets_batches_of_a_folder_in_two_calls(world, tmp_path):
@@ -140,11 +133,11 @@ def test_a_script_gets_batches_of_a_folder_in_two_calls(world, tmp_path):
     batches = make_loader(dataset, 3, scenes=["scene01", "scene02"], seed=5, **options)
     kept = list(batches)
     assert len(kept) == len(batches) == 3
-    cache = batches.loader.cache
+    packed = batches.loader.cache
     assert sorted(i for b in kept for i in b.index.tolist()) == list(range(4, 12))
     for batch in kept:
         for row, index in enumerate(batch.index.tolist()):
-            zoe_m = cache.read(index)["zoe"] / 256
+            zoe_m = packed.read(index)["zoe"] / 256
             np.testing.assert_allclose(batch.zoe_m[row, 0], zoe_m, rtol=1e-6)
     assert indices(batches) != indices(kept)  # the next epoch
     again = make_loader(dataset, 3, scenes=["scene01", "scene02"], seed=5, **options)
@@ -157,18 +150,11 @@ def test_a_script_gets_batches_of_a_folder_in_two_calls(world, tmp_path):
             make_loader(dataset, **options, **{name: value})
 
 
-def test_epochs_and_seeds_differ_and_a_sequential_order_does_not(cache):
-    plain = loader(cache)
+def test_epochs_and_seeds_differ_and_a_sequential_order_does_not(packed):
+    plain = loader(packed)
     assert indices(plain) != indices(plain)
-    assert indices(loader(cache, seed=1)) != indices(loader(cache, seed=0))
-    assert flat(indices(loader(cache, order="sequential"))) == list(range(len(cache)))
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
-def test_ranks_share_every_sample_once(cache, world_size):
-    ranks = [loader(cache, rank=rank, world=world_size) for rank in range(world_size)]
-    samples = [flat(indices(rank)) for rank in ranks]
-    assert sorted(flat(samples)) == list(range(len(cache)))
+    assert indices(loader(packed, seed=1)) != indices(loader(packed, seed=0))
+    assert flat(indices(loader(packed, order="sequential"))) == list(range(len(packed)))
 
 
 @settings(max_examples=25)
@@ -176,16 +162,16 @@ def test_ranks_share_every_sample_once(cache, world_size):
     order=st.sampled_from(list(ORDERS)),
     parts=st.lists(st.tuples(st.integers(0, 8), st.integers(1, 4)), min_size=1, max_size=4),
 )
-def test_a_state_keeps_to_the_semantics_of_torchs_stateful_samplers(cache, order, parts):
+def test_a_state_keeps_to_the_semantics_of_torchs_stateful_samplers(packed, order, parts):
     """It counts what was taken, is plain data of its own, and is loaded with any number of ranks.
 
     The end of an epoch is the beginning of the next one.
     """
-    plain = loader(cache, order=order)
+    plain = loader(packed, order=order)
     expected = flat(indices(plain) for _ in parts)
     state, seen = plain.state_dict() | {"epoch": 0}, []
     for count, world in parts:
-        ranks = [loader(cache, order=order, rank=rank, world=world) for rank in range(world)]
+        ranks = [loader(packed, order=order, rank=rank, world=world) for rank in range(world)]
         taken = []
         for one in ranks:
             one.load_state_dict(state)
@@ -206,22 +192,28 @@ def test_a_config_may_choose_every_order():
     assert set(KEYS["LOADER.ORDER"].type.names) == set(ORDERS)
 
 
-def test_a_loader_without_frames_is_refused(cache):
+def test_a_loader_without_frames_is_refused(packed):
     with pytest.raises(UserError, match="no frames to load"):
-        Sampler(cache, np.array([], np.int64), 4, 0, OrderOptions())
+        Sampler(packed, np.array([], np.int64), 4, 0, OrderOptions())
 
 
-def prefetcher(cache, **options):
-    return Prefetcher(loader(cache), CPU, **options)
+def prefetcher(packed, **options):
+    return Prefetcher(loader(packed), CPU, **options)
 
 
-def test_prefetched_batches_are_metres_and_stay_valid(cache):
-    kept = list(prefetcher(cache))
-    assert [b.index.tolist() for b in kept] == indices(loader(cache))
+@pytest.fixture
+def batch(packed):
+    """A batch in metres."""
+    return next(iter(prefetcher(packed)))
+
+
+def test_prefetched_batches_are_metres_and_stay_valid(packed):
+    kept = list(prefetcher(packed))
+    assert [b.index.tolist() for b in kept] == indices(loader(packed))
     for batch in kept:
         for row, index in enumerate(batch.index.tolist()):
-            record = cache.read(index)
-            depth_m = record["depth"].astype(np.float64) * cache.depth_scale
+            record = packed.read(index)
+            depth_m = record["depth"].astype(np.float64) * packed.depth_scale
             np.testing.assert_allclose(batch.depth_m[row, 0], depth_m, rtol=1e-6)
             zoe_m = record["zoe"].astype(np.float64) / 256
             np.testing.assert_allclose(batch.zoe_m[row, 0], zoe_m, rtol=1e-6)
@@ -230,27 +222,26 @@ def test_prefetched_batches_are_metres_and_stay_valid(cache):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_slots_are_not_overwritten_while_the_gpu_is_behind(cache):
+def test_slots_are_not_overwritten_while_the_gpu_is_behind(packed):
     kept = []
-    for batch in Prefetcher(loader(cache, pinned=True), torch.device("cuda")):
+    for batch in Prefetcher(loader(packed, pinned=True), torch.device("cuda")):
         kept.append(batch)
         torch.cuda._sleep(50_000_000)  # cycles: the reader is many batches ahead of the step
     torch.cuda.synchronize()
-    for ours, theirs in zip(kept, prefetcher(cache), strict=True):
+    for ours, theirs in zip(kept, prefetcher(packed), strict=True):
         for field in ("rgb01", "zoe_m", "depth_m", "objects"):
             torch.testing.assert_close(getattr(ours, field).cpu(), getattr(theirs, field))
 
 
-def test_leaving_early_ends_the_readers(cache):
+def test_leaving_early_ends_the_readers(packed):
     before = set(threading.enumerate())
-    for _ in prefetcher(cache):
+    for _ in prefetcher(packed):
         assert set(threading.enumerate()) - before
         break
     assert not set(threading.enumerate()) - before
 
 
-def test_augmentation_depends_on_seed_epoch_and_index_alone(cache):
-    batch = next(iter(prefetcher(cache)))
+def test_augmentation_depends_on_seed_epoch_and_index_alone(batch):
     change = Augmentation(flip=0.5, crop=0.5, color=0.3, pseudo_scale=0.1, depth_scale=0.1,
                           cutout=0.5)  # fmt: skip
     whole = change(batch, seed=1, epoch=2)
@@ -264,8 +255,7 @@ def test_augmentation_depends_on_seed_epoch_and_index_alone(cache):
     assert not torch.equal(other.rgb01, whole.rgb01)
 
 
-def test_a_flip_mirrors_all_fields_and_colour_changes_only_rgb(cache):
-    batch = next(iter(prefetcher(cache)))
+def test_a_flip_mirrors_all_fields_and_colour_changes_only_rgb(batch):
     flipped = Augmentation(flip=1.0)(batch, 0, 0)
     for name in ("rgb01", "zoe_m", "depth_m", "objects"):
         assert torch.equal(getattr(flipped, name), getattr(batch, name).flip(3)), name
@@ -279,8 +269,7 @@ def test_a_flip_mirrors_all_fields_and_colour_changes_only_rgb(cache):
     assert torch.equal(colored.depth_m, batch.depth_m)
 
 
-def test_the_pseudo_depth_is_scaled_alone_or_with_the_truth_by_one_factor(cache):
-    batch = next(iter(prefetcher(cache)))
+def test_the_pseudo_depth_is_scaled_alone_or_with_the_truth_by_one_factor(batch):
     for name in ("pseudo_scale", "depth_scale"):
         scaled = Augmentation(**{name: 0.2})(batch, 0, 0)
         ratio = scaled.zoe_m / batch.zoe_m
@@ -293,8 +282,7 @@ def test_the_pseudo_depth_is_scaled_alone_or_with_the_truth_by_one_factor(cache)
         assert torch.equal(scaled.rgb01, batch.rgb01)
 
 
-def test_a_cutout_paints_one_rectangle_of_rgb_in_the_mean_colour(cache):
-    batch = next(iter(prefetcher(cache)))
+def test_a_cutout_paints_one_rectangle_of_rgb_in_the_mean_colour(batch):
     cut = Augmentation(cutout=0.5)(batch, 3, 0)
     for name in ("zoe_m", "depth_m", "objects"):
         assert torch.equal(getattr(cut, name), getattr(batch, name))
@@ -311,8 +299,7 @@ def test_a_cutout_paints_one_rectangle_of_rgb_in_the_mean_colour(cache):
     assert 0 < sum(count > 0 for count in counts) < len(counts)
 
 
-def test_colour_changes_are_brightness_then_contrast_then_saturation(cache):
-    batch = next(iter(prefetcher(cache)))
+def test_colour_changes_are_brightness_then_contrast_then_saturation(batch):
     colored = Augmentation(color=0.1)(batch, 7, 3)
     shares = 1 + 0.1 * (2 * uniform_numbers(batch.index.numpy(), 7, 3, DRAWS)[:, 1:4] - 1)
     for (brightness, contrast, saturation), before, after in zip(
@@ -325,8 +312,7 @@ def test_colour_changes_are_brightness_then_contrast_then_saturation(cache):
     assert colored.rgb01.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_a_crop_enlarges_one_window_of_all_fields_and_interpolates_no_depth(cache):
-    batch = next(iter(prefetcher(cache)))
+def test_a_crop_enlarges_one_window_of_all_fields_and_interpolates_no_depth(batch):
     cropped = Augmentation(crop=0.5)(batch, seed=0, epoch=0)
     for name in ("zoe_m", "depth_m", "objects"):
         for before, after in zip(getattr(batch, name), getattr(cropped, name), strict=True):
@@ -343,8 +329,8 @@ def test_a_crop_enlarges_one_window_of_all_fields_and_interpolates_no_depth(cach
 
 
 @pytest.mark.parametrize("size", [(12, 16), (10, 20), (48, 64)])
-def test_resized_batches_have_no_depth_from_invalid_pixels(cache, size):
-    plain, resized = (next(iter(prefetcher(cache, size=to))) for to in (None, size))
+def test_resized_batches_have_no_depth_from_invalid_pixels(packed, size):
+    plain, resized = (next(iter(prefetcher(packed, size=to))) for to in (None, size))
     assert resized.rgb01.shape[2:] == resized.objects.shape[2:] == size
     for before, after in zip(plain.depth_m, resized.depth_m, strict=True):
         valid = after[after > 0]
@@ -367,29 +353,31 @@ def test_random_numbers_are_uniform_and_differ_between_frames():
     assert np.abs(np.corrcoef(draws[1:, 0], draws[:-1, 0])[0, 1]) < 0.04
 
 
-def test_the_tier_is_printed_with_its_reason(cache, capsys):
+def test_the_tier_is_printed_with_its_reason(packed, capsys):
     for tier, words in (("auto", "mapped from"), ("ram", "into memory"), ("device", "on cpu")):
-        place_records(cache, tier, CPU)
+        place_records(packed, tier, CPU)
         assert words in capsys.readouterr().err
 
 
-def test_workers_that_share_a_gpu_divide_its_memory(cache, capsys, monkeypatch):
+def test_workers_that_share_a_gpu_divide_its_memory(packed, capsys, monkeypatch):
     """A GPU with room for seven times the records; workers may take half of it together."""
-    monkeypatch.setattr(tiers, "free_memory_on", lambda device: 7 * cache.nbytes)
-    monkeypatch.setattr(tiers, "DeviceRecords", lambda cache, device: cache.records)
+    monkeypatch.setattr(tiers, "free_memory_on", lambda device: 7 * packed.nbytes)
+    monkeypatch.setattr(tiers, "DeviceRecords", lambda packed, device: packed.records)
     found = []
     for workers in ("", "1", "2", "3", "4"):
         monkeypatch.setenv(GPU_WORKERS, workers)
-        place_records(cache, "auto", torch.device("cuda", 0))
+        place_records(packed, "auto", torch.device("cuda", 0))
         found.append("on cuda:0" in capsys.readouterr().err)
     assert found == [True, True, True, True, False]
 
 
 @pytest.mark.parametrize("order", sorted(ORDERS))
-def test_ranks_share_each_batch_and_lose_no_sample(cache, order):
-    whole = indices(loader(cache, 4, order=order))
+def test_ranks_share_each_batch_and_lose_no_sample(packed, order):
+    whole = indices(loader(packed, 4, order=order))
     for world_size in (2, 3):
-        ranks = [loader(cache, 4, order=order, rank=r, world=world_size) for r in range(world_size)]
+        ranks = [
+            loader(packed, 4, order=order, rank=r, world=world_size) for r in range(world_size)
+        ]
         parts = [indices(rank) for rank in ranks]
         assert len({len(part) for part in parts}) == 1
         assert [sorted(flat(part)) for part in zip(*parts, strict=True)] == list(map(sorted, whole))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.depth.data.conftest import build
 from tests.processes import ended, kills
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
@@ -27,18 +28,7 @@ from zoerefine.depth.data.loading.loader import Loader
 from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
 from zoerefine.depth.training.job import run_training
 
-SIZE = 24, 32
 KILLS = kills(3)
-
-
-def build(world, root, **options):
-    return build_cache(open_dataset(world), *SIZE, root, workers=2, **options)
-
-
-@pytest.fixture(scope="module")
-def packed(world, tmp_path_factory):
-    """The world's packed cache. Tests must not change it."""
-    return build(world, tmp_path_factory.mktemp("packed"))
 
 
 def frames_of(root):
@@ -110,6 +100,8 @@ def test_every_mode_gives_the_same_records(world, packed, tmp_path, mode):
         assert all((found[i] == expected[i]).all() for i in found)
     assert cache.dataset_digest == packed.dataset_digest
     assert bool(list((tmp_path / mode).glob("*/cache.json"))) == (mode != "off")
+    for name in ("records.bin", "frames.npy") if mode != "off" else ():
+        assert (cache.folder / name).read_bytes() == (packed.folder / name).read_bytes()
 
 
 def test_records_are_written_and_copied_through_aligned_memory(copied_world, tmp_path, monkeypatch):
@@ -126,16 +118,11 @@ def test_records_are_written_and_copied_through_aligned_memory(copied_world, tmp
     assert offsets == [0] * 32
 
 
-def test_a_filled_cache_has_the_bytes_of_a_built_one(world, packed, tmp_path):
-    cache = build(world, tmp_path, mode="fill")
-    read_all(cache)
-    for name in ("records.bin", "frames.npy"):
-        assert (cache.folder / name).read_bytes() == (packed.folder / name).read_bytes()
-
-
 def test_filling_resumes_and_keeps_its_order_when_it_is_done(copied_world, tmp_path):
     path = frames_of(copied_world)[3].depth
     path.write_bytes(b"")
+    with pytest.raises(UserError, match="1 of 16 frames cannot be packed"):
+        read_all(build(copied_world, tmp_path / "strict", mode="fill"))
     cache = build(copied_world, tmp_path / "c", mode="fill", max_broken=0.1)
     records = np.empty((2, cache.stride // 8), np.int64)
     cache.records.gather(np.array([0, 5]), records)
@@ -148,12 +135,6 @@ def test_filling_resumes_and_keeps_its_order_when_it_is_done(copied_world, tmp_p
     packed = build(copied_world, tmp_path / "c", max_broken=0.1)
     assert len(packed.indices(packed.scenes)) == 15
     assert str(path) in (packed.folder / "broken.json").read_text()
-
-
-def test_too_many_broken_frames_are_an_error_while_filling(copied_world, tmp_path):
-    frames_of(copied_world)[3].depth.write_bytes(b"")
-    with pytest.raises(UserError, match="1 of 16 frames cannot be packed"):
-        read_all(build(copied_world, tmp_path / "c", mode="fill"))
 
 
 def test_training_is_bit_exact_in_every_mode(tiny):
@@ -351,86 +332,54 @@ def test_killed_builds_resume_to_the_same_bytes(world, tmp_path):
 # Damaged input: each kind is left out, and named.
 
 
-def truncated(frame):
-    frame.rgb.write_bytes(frame.rgb.read_bytes()[:-200])
-    return frame.rgb, "cut short"
-
-
-def eight_bits(frame):
-    cv2.imwrite(str(frame.zoe), np.ones((48, 64), np.uint8))
-    return frame.zoe, "has 8 bits"
-
-
-def another_size(frame):
-    cv2.imwrite(str(frame.zoe), np.ones((40, 64), np.uint16))
-    return frame.zoe, "differ in size"
-
-
-def no_bytes(frame):
-    frame.depth.write_bytes(b"")
-    return frame.depth, "0 bytes"
-
-
-def a_folder(frame):
-    frame.depth.unlink()
-    frame.depth.mkdir()
-    return frame.depth, "cannot be read: Is a directory"
-
-
-def a_loop(frame):
-    frame.objects.unlink()
-    frame.objects.symlink_to(frame.objects)
-    return frame.objects, "symbolic links"
-
-
-def nothing_behind_a_link(frame):
-    frame.rgb.unlink()
-    frame.rgb.symlink_to("away.jpg")
-    return frame.rgb, "No such file"
-
-
-def text(frame):
-    frame.depth.write_text("404: not found\n")
-    return frame.depth, "no JPEG or PNG"
-
-
-def colours(frame):
-    cv2.imwrite(str(frame.depth), np.arange(48 * 64 * 3, dtype=np.uint8).reshape(48, 64, 3))
-    return frame.depth, "expected one channel"
-
-
-def flipped_bits(frame):
-    data = bytearray(frame.zoe.read_bytes())
+def flip(path):
+    data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
-    frame.zoe.write_bytes(data)
-    return frame.zoe, "damaged picture"
+    path.write_bytes(data)
 
 
-def missing(frame):
-    frame.zoe.unlink()
-    return f"frame {frame.name} of clip {frame.clip}", "no pseudo depth"
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-200])
 
 
-def forbidden(frame):
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
-    frame.rgb.chmod(0)
-    return frame.rgb, "Permission denied"
+def of_pixels(pixels):
+    return lambda path: cv2.imwrite(str(path), pixels)
 
 
-KINDS = [truncated, eight_bits, another_size, no_bytes, a_folder, a_loop, nothing_behind_a_link,
-         text, colours, flipped_bits, missing, forbidden]  # fmt: skip
+COLOURS = np.arange(48 * 64 * 3, dtype=np.uint8).reshape(48, 64, 3)
+DAMAGES = {
+    "truncated": ("rgb", cut_short, "cut short"),
+    "eight bits": ("zoe", of_pixels(np.ones((48, 64), np.uint8)), "has 8 bits"),
+    "another size": ("zoe", of_pixels(np.ones((40, 64), np.uint16)), "differ in size"),
+    "no bytes": ("depth", lambda path: path.write_bytes(b""), "0 bytes"),
+    "a folder": ("depth", lambda path: path.unlink() or path.mkdir(), "cannot be read: Is a dir"),
+    "a loop": ("objects", lambda path: path.unlink() or path.symlink_to(path), "symbolic links"),
+    "no file": ("rgb", lambda path: path.unlink() or path.symlink_to("away.jpg"), "No such file"),
+    "text": ("depth", lambda path: path.write_text("404: not found\n"), "no JPEG or PNG"),
+    "colours": ("depth", of_pixels(COLOURS), "expected one channel"),
+    "flipped bits": ("zoe", flip, "damaged picture"),
+    "missing": ("zoe", lambda path: path.unlink(), "no pseudo depth"),
+    "forbidden": ("rgb", lambda path: path.chmod(0), "Permission denied"),
+}
 
 
-@pytest.mark.parametrize("damage", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_named_and_left_out(copied_world, tmp_path, damage):
-    name, words = damage(frames_of(copied_world)[6])
-    with pytest.raises(UserError, match=words) as fault:
+    if damage == "forbidden" and os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    field, change, words = DAMAGES[damage]
+    frame = frames_of(copied_world)[6]
+    path = getattr(frame, field)
+    name = f"frame {frame.name} of clip {frame.clip}" if damage == "missing" else str(path)
+    change(path)
+    with pytest.raises(UserError, match=f"1 of 16 frames cannot be packed.*{words}") as fault:
         build(copied_world, tmp_path / "strict")
-    assert str(name) in str(fault.value)
+    assert name in str(fault.value)
     cache = build(copied_world, tmp_path / "c", max_broken=0.1)
-    assert len(cache.indices(cache.scenes)) == 15
-    assert str(name) in (cache.folder / "broken.json").read_text()
+    usable = cache.indices(cache.scenes)
+    assert len(usable) == 15 and 6 not in usable
+    assert not cache.read(6)["rgb"].any()
+    assert name in (cache.folder / "broken.json").read_text()
 
 
 def test_file_names_may_have_characters_beyond_ascii(tmp_path, world):
@@ -446,13 +395,16 @@ def test_file_names_may_have_characters_beyond_ascii(tmp_path, world):
     )
     cache = build(folder, tmp_path / "c")
     assert cache.frame_name(0) == "küche/küche/été"
-    np.testing.assert_array_equal(cache.read(0)["rgb"], read_frame(frame, HABITATDYN, *SIZE)["rgb"])
+    np.testing.assert_array_equal(
+        cache.read(0)["rgb"], read_frame(frame, HABITATDYN, 24, 32)["rgb"]
+    )
 
 
 def test_inspect_reads_every_frame_and_names_files_without_a_frame(copied_world, data_command):
     stray = copied_world / "zoe_depth_raw" / "0054" / "99999.png"
     shutil.copy(frames_of(copied_world)[0].zoe, stray)
-    path, _ = truncated(frames_of(copied_world)[1])
+    path = frames_of(copied_world)[1].rgb
+    cut_short(path)
     done = data_command("inspect", copied_world, "--picture", "sheet.png")
     assert done.code == 1
     assert f"{stray} belongs to no frame" in done.out

@@ -4,14 +4,12 @@ The GPU is simulated. The same check finds each way in which the protocol could 
 mutant is the real file with one wait removed or moved.
 """
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests.depth.data.simulated_gpu import OLD, SimulatedGPU
+from tests.depth.mutants import mutant_of
 from zoerefine.base.progress import NoTimeline
 from zoerefine.depth.data.loading import prefetch
 
@@ -67,28 +65,6 @@ class OneBufferLoader:
             )
 
 
-@pytest.fixture
-def load(tmp_path):
-    """Load prefetch.py with a replacement in its text: load(old, new) -> module."""
-    loaded = []
-
-    def make(old, new):
-        text = Path(prefetch.__file__).read_text()
-        assert text.count(old) == 1, "prefetch.py has changed: adapt the mutant"
-        path = tmp_path / "prefetch_mutant.py"
-        path.write_text(text.replace(old, new))
-        spec = importlib.util.spec_from_file_location("prefetch_mutant", path)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module  # dataclasses look their module up
-        loaded.append(spec.name)
-        spec.loader.exec_module(module)
-        return module
-
-    yield make
-    for name in loaded:
-        del sys.modules[name]
-
-
 def wrong_schedules(module, monkeypatch):
     """The schedules in which a batch, or what earlier work read, is wrong."""
     return [one for one in SCHEDULES if not is_right(module, *one, monkeypatch)]
@@ -119,7 +95,8 @@ def test_every_batch_is_right_in_every_order_of_the_streams(monkeypatch):
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_broken_protocol_is_found(load, monkeypatch, mutant):
-    wrong = wrong_schedules(load(*MUTANTS[mutant]), monkeypatch)
+def test_a_broken_protocol_is_found(tmp_path, monkeypatch, mutant):
+    module = mutant_of(prefetch, dict([MUTANTS[mutant]]), tmp_path, monkeypatch)
+    wrong = wrong_schedules(module, monkeypatch)
     # These two orders are the same at every run; the others also depend on Python's threads.
     assert {("main", 0), ("side", 0)} & set(wrong)

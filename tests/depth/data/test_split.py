@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
-from zoerefine.cli import main
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame, select
 from zoerefine.depth.data.depth_codec import MILLIMETRES
 from zoerefine.depth.data.layouts.habitatdyn import classes_of
@@ -166,18 +165,15 @@ def test_named_test_scenes_are_tested_and_unknown_ones_refused():
 
 
 @pytest.mark.parametrize("share", ["inf", "nan", "-0.1", "1"])
-def test_a_share_that_is_none_is_refused(data_command, world, share):
-    done = data_command("split", world, "--out", "split.json", f"--val={share}")
-    assert done.code == 2
-    assert done.err == f"error: --val must be a share of at least 0 and below 1, got {share}\n"
+def test_a_share_that_is_none_is_refused(refused, world, share):
+    line = refused("split", world, "--out", "split.json", f"--val={share}")
+    assert line == f"error: --val must be a share of at least 0 and below 1, got {share}"
 
 
-def test_a_split_never_overwrites_another_kind_of_file(world, tmp_path, monkeypatch, capsys):
+def test_a_split_never_overwrites_another_kind_of_file(world, tmp_path, data_command, refused):
     path = tmp_path / "notes.json"
     path.write_text('{"mine": 1}')
-    assert main(["data", "split", str(world), "--out", str(path)]) == 2
-    assert "notes.json is no split of scenes" in capsys.readouterr().err
+    assert "notes.json is no split of scenes" in refused("split", world, "--out", path)
     assert path.read_text() == '{"mine": 1}'
-    for _ in range(2):
-        words = ["data", "split", str(world), "--out", str(tmp_path / "split.json")]
-        assert main([*words, "--val", "0.25", "--test", "0.25"]) == 0
+    words = ["split", world, "--out", "split.json", "--val", "0.25", "--test", "0.25"]
+    assert [data_command(*words).code for _ in range(2)] == [0, 0]

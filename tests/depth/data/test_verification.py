@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.depth.data.conftest import build
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import PAGE
@@ -19,17 +20,11 @@ from zoerefine.depth.data.cache.verification import BackgroundVerification, Dama
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.training.job import run_training
 
-SIZE = 24, 32
-
-
-def build(world, root, **options):
-    return build_cache(open_dataset(world), *SIZE, root, workers=2, **options)
-
 
 @pytest.fixture
-def packed(world, tmp_path):
-    """The world's packed cache, which a test may damage."""
-    return build(world, tmp_path / "caches")
+def packed(packed, tmp_path):
+    """A copy of the packed cache, which a test may damage."""
+    return open_cache(shutil.copytree(packed.folder, tmp_path / "caches" / packed.folder.name))
 
 
 def overwrite(cache, index, size=3000):
@@ -37,11 +32,6 @@ def overwrite(cache, index, size=3000):
     with open(cache.folder / "records.bin", "r+b") as file:
         file.seek(index * cache.stride + 50)
         file.write(b"x" * size)
-
-
-def test_an_intact_cache_is_verified_with_its_number_of_records(packed, data_command):
-    done = data_command("verify", packed.folder)
-    assert (done.code, done.out) == (0, f"{packed.folder}: 16 records have their digests\n")
 
 
 def test_records_are_read_into_aligned_memory(packed, monkeypatch):
@@ -56,7 +46,9 @@ def test_records_are_read_into_aligned_memory(packed, monkeypatch):
     assert set(offsets) == {0}
 
 
-def test_damaged_records_are_named_by_their_frames(packed, data_command):
+def test_records_are_verified_and_damaged_ones_named_by_their_frames(packed, data_command):
+    done = data_command("verify", packed.folder)
+    assert (done.code, done.out) == (0, f"{packed.folder}: 16 records have their digests\n")
     overwrite(packed, 3)
     overwrite(packed, 9)
     done = data_command("verify", packed.folder)
@@ -138,12 +130,10 @@ def test_what_is_verified_is_the_file_that_is_in_use(packed):
         background.finish()
 
 
-def test_a_folder_without_caches_is_named(tmp_path, data_command):
-    done = data_command("verify", tmp_path)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "has no packed cache" in done.err
+def test_a_folder_without_caches_is_named(tmp_path, refused):
+    assert "has no packed cache" in refused("verify", tmp_path)
     (tmp_path / "0123.partial").mkdir()
-    assert "has a cache that is not packed to its end" in data_command("verify", tmp_path).err
+    assert "has a cache that is not packed to its end" in refused("verify", tmp_path)
 
 
 def test_a_changed_frame_table_is_damage(packed):
@@ -262,38 +252,23 @@ def test_a_partial_cache_of_other_code_is_packed_from_the_beginning(
 # Another cache in the same folder
 
 
-def damage_json(folder):
-    (folder / "cache.json").write_text('{"schema": 4}')
+HEADERS = '{"schema": 4}', "{", "[" * 100_000, "\xff\xfe{"
+DAMAGES = {
+    **{text[:9]: lambda folder, text=text: (folder / "cache.json").write_text(text, "latin-1")
+       for text in HEADERS},
+    "a folder": lambda folder: (folder / "cache.json").unlink() or (folder / "cache.json").mkdir(),
+    "a table": lambda folder: np.save(folder / "frames.npy", np.zeros((3, 3))),
+    "cut records": lambda folder: os.truncate(folder / "records.bin", 5000),
+    "no records": lambda folder: (folder / "records.bin").unlink(),
+    "no folder": shutil.rmtree,
+}  # fmt: skip
 
 
-def damage_text(folder):
-    (folder / "cache.json").write_bytes(b"\xff\xfe{")
-
-
-def damage_nested(folder):
-    (folder / "cache.json").write_text("[" * 100_000)
-
-
-def damage_folder(folder):
-    (folder / "cache.json").unlink()
-    (folder / "cache.json").mkdir()
-
-
-def damage_table(folder):
-    np.save(folder / "frames.npy", np.zeros((3, 3)))
-
-
-def damage_records(folder):
-    (folder / "records.bin").unlink()
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [damage_json, damage_text, damage_nested, damage_folder, damage_table, damage_records],
-    ids=lambda damage: damage.__name__,
-)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_another_damaged_cache_never_stops_packing(copied_world, packed, damage):
-    damage(packed.folder)
+    DAMAGES[damage](packed.folder)
+    with pytest.raises(UserError, match=r"delete|make one|Is a directory"):
+        open_cache(packed.folder)
     frame = open_dataset(copied_world).frames[0]
     frame.zoe.write_bytes(open_dataset(copied_world).frames[1].zoe.read_bytes())
     cache = build(copied_world, packed.folder.parent)

@@ -6,13 +6,11 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-import cv2
 import numpy as np
 import pytest
 import torch
 
 from tests.depth.data.conftest import constant_network
-from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.layouts.readers import open_dataset
@@ -87,16 +85,6 @@ def test_a_kill_leaves_whole_files_and_the_same_call_goes_on(incomplete, wait_un
     assert all(frame.zoe for frame in open_dataset(incomplete).frames)
 
 
-def test_a_frames_csv_gets_the_paths_of_its_pseudo_depth(model, world, data_command, tmp_path):
-    frame = open_dataset(world).frames[0]
-    shutil.copy(frame.rgb, tmp_path / "a.jpg")
-    cv2.imwrite(str(tmp_path / "d.png"), np.full((48, 64), 2000, np.uint16))
-    (tmp_path / "frames.csv").write_text("clip,rgb,depth,pseudo\nk,a.jpg,d.png,\n")
-    done = data_command("pseudo", tmp_path, "--model", model)
-    assert done.code == 0, done.err
-    assert open_dataset(tmp_path).frames[0].zoe == tmp_path / "pseudo" / "k" / "a.png"
-
-
 @pytest.mark.parametrize("size", [(480, 640), (48, 64), (100, 300)])
 def test_pictures_are_prepared_like_transformers_own_processor_does_it(size):
     from transformers.models.zoedepth.image_processing_pil_zoedepth import (
@@ -107,11 +95,6 @@ def test_pictures_are_prepared_like_transformers_own_processor_does_it(size):
     theirs = ZoeDepthImageProcessorPil(ensure_multiple_of=32)(picture, return_tensors="pt")
     ours = prepare(torch.from_numpy(picture)[None].permute(0, 3, 1, 2).float() / 255)
     torch.testing.assert_close(ours, theirs["pixel_values"].float(), atol=1e-4, rtol=0)
-
-
-def test_a_missing_model_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"no depth network in .*nothing.*give a folder"):
-        load_network(str(tmp_path / "nothing"))
 
 
 def test_pictures_are_prepared_on_the_networks_device(monkeypatch):

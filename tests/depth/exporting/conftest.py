@@ -1,26 +1,24 @@
-"""Runs and frames to export with, and the command in this process."""
+"""Runs, frames and an empty list of trusted bundles."""
 
 import shutil
 
 import numpy as np
 import pytest
 
-from tests.finished import run_here
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.exporting.build import EngineBuilder
+from zoerefine.depth.exporting.bundle import trust
 from zoerefine.depth.exporting.engine_kinds import engine_kind
 from zoerefine.depth.exporting.export import candidates
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    """Run a verb in this process, in the test's folder: command("export", run) -> Finished."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        return run_here(capsys, *words)
-
-    return run
+def trust_list(tmp_path, monkeypatch):
+    """From now on the user has an empty list of trusted bundles; its path."""
+    path = tmp_path / "state" / "trusted.txt"
+    monkeypatch.setenv("ZOEREFINE_TRUSTED", str(path))
+    monkeypatch.setattr(trust, "_trusted_here", set())
+    return path
 
 
 @pytest.fixture

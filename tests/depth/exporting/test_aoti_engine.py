@@ -16,21 +16,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.depth.exporting.aoti_without_torchscript import HEIGHT, WIDTH, eager, make_source
+from tests.depth.exporting.without_torchscript import HEIGHT, WIDTH, make_source
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import describe_processor
-from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, save_bundle
+from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
 from zoerefine.depth.exporting.bundle.containers import PT2, container_of
-from zoerefine.depth.exporting.engine_kinds import BuiltEngine, Bundle
+from zoerefine.depth.exporting.engine_kinds import Bundle
 from zoerefine.depth.exporting.engines import aoti_engine
-from zoerefine.depth.exporting.engines.aoti_engine import (
-    CUDA_HEADERS,
-    VECTORS,
-    compile_package,
-    load,
-    to_program,
-)
 from zoerefine.depth.exporting.export import kinds_for_auto
+from zoerefine.depth.exporting.shipped_module import core_of
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 # Registers that AVX2 does not have: of 512 bits, of masks, and those numbered from 16.
@@ -57,13 +51,15 @@ def run_elsewhere(bundle, inputs, outputs, **env):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("size", [(HEIGHT, WIDTH), (48, 64), (17, 91), (1, 1)])
-@pytest.mark.parametrize("batch", [1, 2, 16])
+@pytest.mark.parametrize("size", [(HEIGHT, WIDTH), (17, 91), (1, 1)])
+@pytest.mark.parametrize("batch", [1, 16])
 def test_one_graph_takes_every_size_and_batch(aoti_bundle, frames, size, batch):
     rgb, zoe = frames(batch, *size)
     zoe[:, :4] = 0
+    source = make_source()
+    eager = source.shipped(core_of(source.refiner)).eval()
     with torch.inference_mode():
-        expected = eager()(torch.from_numpy(rgb), torch.from_numpy(zoe))
+        expected = eager(torch.from_numpy(rgb), torch.from_numpy(zoe))
     for found, wanted in zip(load_bundle(aoti_bundle).arrays(rgb, zoe), expected, strict=True):
         difference = np.abs(found.astype(int) - wanted.numpy().astype(int))
         assert difference.max() <= (1 if wanted is expected[0] else 3)
@@ -80,7 +76,7 @@ def test_pictures_that_are_not_contiguous_are_read_right(aoti_bundle, frames):
 
 def test_area_means_of_the_graph_are_torchs_bit_by_bit():
     """They are computed by another operator, which AOTInductor calls for any size."""
-    program = to_program(make_source(), make_source().core("fp32"), torch.device("cpu"))
+    program = aoti_engine.to_program(make_source(), make_source().core("fp32"), torch.device("cpu"))
     targets = {node.target for node in program.graph.nodes}
     assert torch.ops.aten.adaptive_avg_pool3d.default in targets
     assert torch.ops.aten.adaptive_avg_pool2d.default not in targets
@@ -113,7 +109,9 @@ def test_its_code_needs_no_instructions_beyond_avx2(aoti_bundle, tmp_path):
 
 @on_cpu
 def test_a_processor_without_avx2_is_refused_in_one_line(aoti_bundle, tmp_path):
-    assert read_manifest(aoti_bundle)["requirements"]["vector instructions"] == list(VECTORS)
+    assert read_manifest(aoti_bundle)["requirements"]["vector instructions"] == list(
+        aoti_engine.VECTORS
+    )
     done = run_elsewhere(aoti_bundle, "-", "-", ATEN_CPU_CAPABILITY="default")
     assert (
         "was built for vector instructions AVX2 or AVX512; this machine has vector instructions "
@@ -163,19 +161,10 @@ def test_a_library_that_torch_cannot_load_is_one_line(aoti_bundle, tmp_path):
     with pytest.raises(
         UserError, match=r"broken.pt2, built with torch 2.0, cannot be loaded by"
     ) as caught:
-        load(Bundle(broken, broken.read_bytes(), PT2, {"torch": "2.0", "device": "cpu"}))
+        aoti_engine.load(
+            Bundle(broken, broken.read_bytes(), PT2, {"torch": "2.0", "device": "cpu"})
+        )
     assert len(str(caught.value).splitlines()) == 1
-
-
-def test_another_release_of_torch_is_refused(aoti_bundle, tmp_path):
-    requirements = {"torch": ["2.0"]}
-    built = BuiltEngine(aoti_bundle.read_bytes(), requirements=requirements)
-    facts = {"engine": "aoti", "precision": "fp32", "run": "abc", "torch": "2.0.1"}
-    save_bundle(built, facts, tmp_path / "older.pt2")
-    with pytest.raises(
-        UserError, match=r"older.pt2 was built for torch 2.0; this machine has torch"
-    ):
-        load_bundle(tmp_path / "older.pt2")
 
 
 @pytest.mark.parametrize(("output", "reason"), [
@@ -193,7 +182,7 @@ def test_a_compiler_that_fails_is_one_line(monkeypatch, output, reason):
 
     monkeypatch.setattr("torch._inductor.aoti_compile_and_package", fail)
     with pytest.raises(UserError, match=f"aoti engine: {reason}$"):
-        compile_package(None, {})
+        aoti_engine.compile_package(None, {})
 
 
 @pytest.fixture
@@ -239,7 +228,7 @@ def test_missing_cuda_headers_are_one_line(run, command, gpu_at_hand):
 def test_cuda_headers_without_nvcc_are_enough(gpu_at_hand, tmp_path, monkeypatch):
     """As pip installs them; each package that is absent is named."""
     monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", str(tmp_path))
-    for name, package in CUDA_HEADERS.items():
+    for name, package in aoti_engine.CUDA_HEADERS.items():
         assert f"{name} was not found" in aoti_engine.missing_requirement()
         assert f"pip install '{package}==13.0.*'" in aoti_engine.missing_requirement()
         (tmp_path / "include" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -266,7 +255,7 @@ def test_cuda_headers_that_are_asked_for_are_those_that_torchs_header_needs(tmp_
     if not (HEADERS / "cuda_runtime.h").exists():
         pytest.skip("CUDA's headers are not installed: see requirements-torch-tensorrt.lock")
     assert "error" not in compile_header(HEADERS)
-    for number, name in enumerate(CUDA_HEADERS):
+    for number, name in enumerate(aoti_engine.CUDA_HEADERS):
         folder = tmp_path / str(number)
         folder.mkdir()
         for path in HEADERS.iterdir():

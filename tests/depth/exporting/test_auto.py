@@ -49,17 +49,38 @@ def test_a_kind_needs_one_module_and_one_row(plugin, run, command):
     assert engine.parallel_calls == 1
 
 
+def raising(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
 @on_cpu
-def test_a_kind_that_cannot_be_built_is_named_and_the_next_one_is_published(
-    plugin, optional_built, run, monkeypatch, capsys
+@pytest.mark.parametrize(
+    ("before", "attribute", "value", "line"),
+    [
+        ([], "BROKEN", ["fp32", "bf16"],
+         "plugin fp32 is left out: RuntimeError: the converter of another vendor crashed\n"),
+        # As after an update of a driver, which no digest shows.
+        (["fp32"], "load", raising(OSError("libvendor.so: cannot open")),
+         "plugin fp32 is left out: OSError: libvendor.so"),
+        ([], "allowed_for_auto", raising(RuntimeError("CUDA driver initialization failed")),
+         "plugin is left out: RuntimeError: CUDA driver init"),
+    ],
+    ids=["not built", "not loaded", "not looked at"],
+)  # fmt: skip
+def test_a_kind_that_fails_is_named_and_the_next_one_is_published(
+    plugin, run, monkeypatch, capsys, before, attribute, value, line
 ):
-    monkeypatch.setattr(plugin, "BROKEN", ["fp32", "bf16"])
-    manifest = read_manifest(export(run))
-    assert manifest["engine"] in ("openvino", "onnx", "torchscript")
-    assert (
-        "plugin fp32 is left out: RuntimeError: the converter of another vendor crashed\n"
-        in capsys.readouterr().err
-    )
+    """Also one that is kept: `before` are the precisions that were built."""
+    monkeypatch.setattr(ENGINES, "_places", {n: ENGINES[n] for n in ("plugin", "torchscript")})
+    for precision in before:
+        export(run, "plugin", precision)
+        monkeypatch.setattr(plugin, "precisions", lambda: ("fp32",))
+    monkeypatch.setattr(plugin, attribute, value)
+    assert read_manifest(export(run))["engine"] == "torchscript"
+    assert line in capsys.readouterr().err
 
 
 @on_cpu
@@ -71,36 +92,6 @@ def test_a_precision_that_cannot_be_built_is_named_and_another_one_is_published(
     manifest = read_manifest(export(run, "plugin"))
     assert (manifest["engine"], manifest["precision"]) == ("plugin", "fp32")
     assert "plugin bf16 is left out: RuntimeError: the conv" in capsys.readouterr().err
-
-
-@on_cpu
-def test_a_kept_engine_that_no_longer_loads_is_named_and_the_next_one_is_published(
-    plugin, optional_built, run, monkeypatch, capsys
-):
-    """As after an update of a driver, which no digest shows."""
-
-    def load(bundle):
-        raise OSError("libvendor.so: cannot open shared object file")
-
-    monkeypatch.setattr(ENGINES, "_places", {n: ENGINES[n] for n in ("plugin", "torchscript")})
-    export(run, "plugin", "fp32")
-    monkeypatch.setattr(plugin, "load", load)
-    monkeypatch.setattr(plugin, "precisions", lambda: ("fp32",))
-    assert read_manifest(export(run))["engine"] == "torchscript"
-    assert "plugin fp32 is left out: OSError: libvendor.so" in capsys.readouterr().err
-
-
-@on_cpu
-def test_a_kind_whose_library_breaks_when_it_is_looked_at_is_named(
-    plugin, run, monkeypatch, capsys
-):
-    def allowed_for_auto():
-        raise RuntimeError("CUDA driver initialization failed")
-
-    monkeypatch.setattr(ENGINES, "_places", {n: ENGINES[n] for n in ("plugin", "torchscript")})
-    monkeypatch.setattr(plugin, "allowed_for_auto", allowed_for_auto)
-    assert read_manifest(export(run))["engine"] == "torchscript"
-    assert "plugin is left out: RuntimeError: CUDA driver init" in capsys.readouterr().err
 
 
 def test_without_any_engine_the_error_names_every_reason(plugin, run, monkeypatch):

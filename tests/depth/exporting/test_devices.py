@@ -6,23 +6,18 @@ import zipfile
 import pytest
 import torch
 
+from tests.depth.exporting.sources import untrained_source
 from zoerefine.base.registries import NETWORKS
 from zoerefine.depth.exporting.engine_kinds import engine_kind
 from zoerefine.depth.exporting.engines.torchscript_engine import jit_warnings_ignored
 from zoerefine.depth.exporting.precision import to_precision
 from zoerefine.depth.exporting.shipped_module import core_of
 from zoerefine.depth.exporting.source import ExportSource
-from zoerefine.depth.model import build_refiner
 
 ENGINES = [
     ("torchscript", "fp32"), ("torchscript", "bf16"), ("torchscript", "fp16"),
     ("tensorrt-rtx", "fp16"),
 ]  # fmt: skip
-
-
-def make_source(network):
-    refiner = build_refiner({"NAME": network, "BASE": 4, "MAX_LOG": 1.0, "CONFIDENCE": True})
-    return ExportSource(refiner.eval(), 24, 32, lambda: iter(()))
 
 
 def devices_in(content):
@@ -39,7 +34,7 @@ def test_no_saved_graph_names_a_device(engine, precision, network):
     kind = engine_kind(engine)
     if kind.missing_requirement():
         pytest.skip(kind.missing_requirement())
-    assert devices_in(kind.build(make_source(network), precision).content) == []
+    assert devices_in(kind.build(untrained_source(network), precision).content) == []
 
 
 def test_a_graph_that_holds_the_device_of_its_trace_is_found(monkeypatch):
@@ -49,7 +44,7 @@ def test_a_graph_that_holds_the_device_of_its_trace_is_found(monkeypatch):
         "core",
         lambda source, precision: core_of(to_precision(source.refiner, precision, iter)),
     )
-    built = engine_kind("torchscript").build(make_source("small"), "fp32")
+    built = engine_kind("torchscript").build(untrained_source("small"), "fp32")
     assert devices_in(built.content) != []
 
 
@@ -58,7 +53,7 @@ def test_an_engine_built_on_the_cpu_runs_on_a_gpu_after_map_location(monkeypatch
     from zoerefine.depth.exporting.engines import torchscript_engine
 
     monkeypatch.setattr(torchscript_engine, "pick_device", lambda: torch.device("cpu"))
-    content = torchscript_engine.build(make_source("small"), "fp32").content
+    content = torchscript_engine.build(untrained_source("small"), "fp32").content
     rgb_u8 = torch.zeros(2, 30, 40, 3, dtype=torch.uint8, device="cuda")
     zoe_u16 = torch.full((2, 30, 40), 512, device="cuda").to(torch.uint16)
     with jit_warnings_ignored(), torch.inference_mode():

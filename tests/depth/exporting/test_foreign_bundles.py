@@ -10,16 +10,8 @@ import torch
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.exporting.build import EngineBuilder
+from zoerefine.depth.exporting.bundle import bundle as bundles
 from zoerefine.depth.exporting.bundle import trust as trust_module
-from zoerefine.depth.exporting.bundle.bundle import (
-    MANIFEST,
-    copy_bundle,
-    load_bundle,
-    read_bundle,
-    read_manifest,
-    save_bundle,
-    write,
-)
 from zoerefine.depth.exporting.bundle.containers import LENGTH, TORCHSCRIPT, seal
 from zoerefine.depth.exporting.bundle.trust import is_trusted
 from zoerefine.depth.exporting.engine_kinds import BuiltEngine, engine_kind
@@ -30,15 +22,6 @@ from zoerefine.depth.infer import Refiner
 OTHER_TYPES = [None, True, "\x1b[31m", "\ud800", [None], {"a": None}, -1, 2**70, float("nan")]
 
 DEPTH = np.full((1, 24, 32), 512, np.uint16)
-
-
-@pytest.fixture
-def stranger(tmp_path, monkeypatch):
-    """From now on the user has an empty list of trusted bundles; its path."""
-    path = tmp_path / "stranger" / "trusted.txt"
-    monkeypatch.setenv("ZOEREFINE_TRUSTED", str(path))
-    monkeypatch.setattr(trust_module, "_trusted_here", set())
-    return path
 
 
 class WritesWhileLoading(torch.nn.Module):
@@ -62,41 +45,47 @@ class WritesWhileLoading(torch.nn.Module):
         self.training = bool(torch.from_file(self.path, shared=True, size=4).fill_(1.0)[0] < 0)
 
 
-def test_code_of_an_unknown_bundle_does_not_run_before_it_is_accepted(tmp_path, stranger):
+def test_code_of_an_unknown_bundle_does_not_run_before_it_is_accepted(tmp_path, trust_list):
     written, bundle = tmp_path / "written", tmp_path / "evil.ts"
     content = archive(torch.jit.script(WritesWhileLoading(str(written))))
     manifest = {"engine": "torchscript", "precision": "fp32", "run": "a", "commit": "b" * 40}
-    save_bundle(BuiltEngine(content), manifest, bundle)
+    bundles.save_bundle(BuiltEngine(content), manifest, bundle)
     written.unlink(missing_ok=True)
-    stranger.unlink()
-    with pytest.raises(UserError, match=r"is a program .* run a at commit bbbbbbbbbbbb.* --trust"):
-        load_bundle(bundle)
-    assert not written.exists()
-    load_bundle(bundle, trust=True)
+    trust_list.unlink()
+    with pytest.raises(
+        UserError, match=r"evil\.ts is a program .* run a at commit bbb.* --trust"
+    ) as of:
+        bundles.load_bundle(bundle)
+    assert "torchscript" in str(of.value) and "trust=True" in str(of.value)
+    assert not (written.exists() or trust_list.exists())
+    bundles.load_bundle(bundle, trust=True)
     assert written.exists()
 
 
 def test_a_program_that_takes_the_place_of_a_trusted_one_while_it_is_loaded_does_not_run(
-    run, tmp_path, stranger, monkeypatch
+    run, tmp_path, trust_list, monkeypatch
 ):
     written, evil = tmp_path / "written", tmp_path / "evil.ts"
     content = archive(torch.jit.script(WritesWhileLoading(str(written))))
-    save_bundle(BuiltEngine(content), {"engine": "torchscript", "precision": "fp32"}, evil)
+    bundles.save_bundle(BuiltEngine(content), {"engine": "torchscript", "precision": "fp32"}, evil)
     written.unlink(missing_ok=True)
-    stranger.unlink()
-    trust_module.trust(read_manifest(run.bundle)["digest"], run.bundle)
+    trust_list.unlink()
+    trust_module.trust(bundles.read_manifest(run.bundle)["digest"], run.bundle)
     kind = engine_kind("torchscript")
     facts = kind.machine_facts()
     monkeypatch.setattr(kind, "machine_facts", lambda: evil.replace(run.bundle) and facts)
-    assert load_bundle(run.bundle)(np.zeros((1, 24, 32, 3), np.uint8), DEPTH).shape == DEPTH.shape
+    assert (
+        bundles.load_bundle(run.bundle)(np.zeros((1, 24, 32, 3), np.uint8), DEPTH).shape
+        == DEPTH.shape
+    )
     assert not written.exists()
     monkeypatch.setattr(kind, "machine_facts", lambda: facts)
     with pytest.raises(UserError, match="is a program"):
-        load_bundle(run.bundle)
+        bundles.load_bundle(run.bundle)
 
 
 def test_a_received_bundle_is_refused_until_it_is_accepted_once(
-    run, command, stranger, world, tmp_path
+    run, command, trust_list, world, tmp_path
 ):
     rgb, zoe = world / "habitat_sim_DAVIS/JPEGImages/480p/0000", world / "zoe_depth_raw/0000"
     words = ("infer", run.bundle, "--rgb", rgb, "--depth", zoe, "--out")
@@ -114,13 +103,13 @@ def test_a_received_bundle_is_refused_until_it_is_accepted_once(
     assert "with your rights; you trust it" in command("show", run.bundle).out
 
 
-def test_what_the_user_exports_is_trusted_by_itself(run, command, stranger):
+def test_what_the_user_exports_is_trusted_by_itself(run, command, trust_list):
     done = command("export", run.path, "--engine", "torchscript", "--precision", "fp32")
     assert done.code == 0, done.err
-    assert load_bundle(run.bundle)
+    assert bundles.load_bundle(run.bundle)
 
 
-def test_a_kept_build_of_unknown_origin_is_built_again(run, stranger, capsys):
+def test_a_kept_build_of_unknown_origin_is_built_again(run, trust_list, capsys):
     builder, kind = EngineBuilder(run), engine_kind("torchscript")
     builder.bundle(kind, "fp32")
     assert "building torchscript in fp32" in capsys.readouterr().err
@@ -128,28 +117,35 @@ def test_a_kept_build_of_unknown_origin_is_built_again(run, stranger, capsys):
     assert "built before" in capsys.readouterr().err
 
 
-def test_a_copy_is_trusted_only_if_its_source_is(run, stranger, tmp_path):
-    copy_bundle(read_bundle(run.bundle), tmp_path / "copy.ts", {"run": "other"}, {})
-    assert not is_trusted(read_manifest(tmp_path / "copy.ts")["digest"])
-    load_bundle(run.bundle, trust=True)
-    copy_bundle(read_bundle(run.bundle), tmp_path / "copy.ts", {"run": "other"}, {})
-    assert load_bundle(tmp_path / "copy.ts")
+def test_a_copy_is_trusted_only_if_its_source_is(run, trust_list, tmp_path):
+    bundles.copy_bundle(bundles.read_bundle(run.bundle), tmp_path / "copy.ts", {"run": "other"}, {})
+    assert not is_trusted(bundles.read_manifest(tmp_path / "copy.ts")["digest"])
+    bundles.load_bundle(run.bundle, trust=True)
+    bundles.copy_bundle(bundles.read_bundle(run.bundle), tmp_path / "copy.ts", {"run": "other"}, {})
+    assert bundles.load_bundle(tmp_path / "copy.ts")
 
 
-def test_a_bundle_that_is_only_data_needs_no_trust(builder, stranger):
+def test_a_bundle_that_is_only_data_needs_no_trust(builder, trust_list):
     kind = engine_kind("openvino")
     if kind.missing_requirement():
         pytest.skip("OpenVINO is not installed here")
     path = builder.bundle(kind, "fp32")
-    assert not stranger.exists() or read_manifest(path)["digest"] not in stranger.read_text()
-    assert load_bundle(path)
+    assert (
+        not trust_list.exists()
+        or bundles.read_manifest(path)["digest"] not in trust_list.read_text()
+    )
+    assert bundles.load_bundle(path)
     assert "only data" in show_bundle(path)
 
 
 def outcome(path):
     """The errors of reading, showing and loading a bundle; other exceptions are not caught."""
     messages = []
-    for use in (read_manifest, show_bundle, lambda one: load_bundle(one, trust=True)):
+    for use in (
+        bundles.read_manifest,
+        show_bundle,
+        lambda one: bundles.load_bundle(one, trust=True),
+    ):
         try:
             use(path)
         except UserError as error:
@@ -160,13 +156,15 @@ def outcome(path):
 @pytest.fixture
 def facts(run):
     """The manifest of the run's bundle without its digest."""
-    return {name: value for name, value in read_manifest(run.bundle).items() if name != "digest"}
+    return {
+        name: value for name, value in bundles.read_manifest(run.bundle).items() if name != "digest"
+    }
 
 
 def test_an_absent_field_is_one_line_that_names_it(run, facts, tmp_path):
     for name in facts:
         rest = {key: value for key, value in facts.items() if key != name}
-        write(TORCHSCRIPT, run.bundle.read_bytes(), {}, rest, tmp_path / "r.ts")
+        bundles.write(TORCHSCRIPT, run.bundle.read_bytes(), {}, rest, tmp_path / "r.ts")
         for message in outcome(tmp_path / "r.ts"):
             assert name in message
             assert len(message) < 300
@@ -176,7 +174,7 @@ def test_a_field_of_another_type_is_one_line_or_is_shown(run, facts, tmp_path):
     for number, name in enumerate(facts):
         for value in OTHER_TYPES[number % 3 :: 3]:  # each field gets another third of them
             changed = facts | {name: value}
-            write(TORCHSCRIPT, run.bundle.read_bytes(), {}, changed, tmp_path / "r.ts")
+            bundles.write(TORCHSCRIPT, run.bundle.read_bytes(), {}, changed, tmp_path / "r.ts")
             for message in outcome(tmp_path / "r.ts"):
                 assert message.isprintable()
                 assert len(message) < 400
@@ -199,6 +197,8 @@ def test_a_manifest_that_unpacks_to_much_takes_no_memory(run, tmp_path):
     tracemalloc.stop()
     assert peak < 2**26
     assert all("is a damaged engine bundle" in message for message in messages)
+    path = with_manifest(run.bundle, tmp_path / "r.ts", b"{}", zipfile.ZIP_DEFLATED)
+    assert all("bundle (manifest.json is compressed)" in message for message in outcome(path))
 
 
 def test_large_manifests_and_files_are_refused(run, tmp_path):
@@ -221,7 +221,7 @@ def with_manifest(source, path, text, compression=zipfile.ZIP_STORED):
     """A sealed bundle whose manifest has these bytes."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w") as new:
         for name in old.namelist():
-            is_manifest = name.endswith(MANIFEST)
+            is_manifest = name.endswith(bundles.MANIFEST)
             kind = compression if is_manifest else zipfile.ZIP_STORED
             new.writestr(name, text if is_manifest else old.read(name), kind)
         new.comment = b"0" * LENGTH

@@ -79,22 +79,12 @@ def test_a_refiner_that_is_better_and_uses_its_pseudo_depth_has_no_warning(card_
     assert "Warning" not in card_for(**GOOD)
 
 
-@pytest.mark.parametrize(
-    ("changes", "warning"),
-    [
-        (
-            {"refined": {"abs_rel": 0.25}, "shuffled": {"abs_rel": 0.9}},
-            "is not better than the pseudo depth times the single factor",
-        ),
-        ({"refined": {"abs_rel": 0.2}}, "is not better than the pseudo depth times the single"),
-        ({"refined": {"abs_rel": 0.31}}, "is not better than the pseudo depth as it is"),
-        ({"shuffled": {"abs_rel": 0.102}}, "does not depend on the pseudo depth"),
-        ({"refined_points": {"abs_rel": 0.08}}, "with metric points leave the refiner away"),
-        ({"refined": {"abs_rel": float("nan")}}, "is not better than the pseudo depth as it is"),
-    ],
-)
-def test_results_that_speak_against_a_refiner_are_a_warning(card_for, changes, warning):
-    assert re.search(rf"> \*\*Warning:\*\* .*{warning}", card_for(**GOOD | changes))
+def test_results_that_speak_against_a_refiner_are_a_warning(card_for):
+    """training/test_verdict.py has every warning."""
+    card = card_for(**GOOD | {"refined": {"abs_rel": 0.2}})
+    assert re.search(
+        r"> \*\*Warning:\*\* .*is not better than the pseudo depth times the single", card
+    )
 
 
 def test_a_bundle_that_multiplies_by_one_factor_says_so_everywhere(run, command):

@@ -88,15 +88,6 @@ def test_without_a_gpu_and_many_packages_small_versions_run_to_the_end(hiding, t
 
 
 @NO_GPU
-def test_a_missing_requirement_is_named_and_the_other_sections_run(hiding, tmp_path):
-    done = on_gpu("training", "embedded", "--out", tmp_path, **hiding("yacs"))
-    assert done.returncode == 0, done.stderr
-    assert "training: not measured: pip install yacs" in done.stdout
-    assert "TensorRT: not measured: a TensorRT engine needs an NVIDIA GPU" in done.stdout
-    assert "pip install yacs" in (tmp_path / "rows.jsonl").read_text().splitlines()[0]
-
-
-@NO_GPU
 def test_with_only_torch_numpy_and_yaml_engines_are_measured_and_the_rest_names_what_it_lacks(
     tmp_path,
 ):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.depth.exporting.test_engines import BUILT_HERE
-from tests.depth_fixtures import TINY
+from tests.depth_fixtures import train_tiny
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.metric_points import NO_POINTS
@@ -18,7 +18,6 @@ from zoerefine.depth.points import MetricPoints
 from zoerefine.depth.points.channels import HINTS, RGB
 from zoerefine.depth.points.for_engines import corrected, hinted
 from zoerefine.depth.training.checkpoint import load_refiner, save_best
-from zoerefine.depth.training.job import run_training
 
 pytestmark = pytest.mark.numeric
 
@@ -27,11 +26,7 @@ pytestmark = pytest.mark.numeric
 def builder(world, tmp_path_factory):
     """Builds engines of a run whose refiner takes points; its heads are random."""
     folder = tmp_path_factory.mktemp("with_points")
-    (folder / "tiny.yaml").write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
-    options = ["RUN.ROOT", str(folder / "runs"), "CACHE.ROOT", str(folder / "caches"),
-               "TRAIN.EPOCHS", "1", "MODEL.POINTS", "True"]  # fmt: skip
-    run = run_training(load_config(folder / "tiny.yaml", options))
-    torch.use_deterministic_algorithms(False)
+    run = train_tiny(folder, world, "TRAIN.EPOCHS", "1", "MODEL.POINTS", "True")
     refiner = load_refiner(run)
     torch.manual_seed(0)
     torch.nn.init.normal_(refiner.get_parameter("backbone.head.weight"), std=0.3)

@@ -34,14 +34,10 @@ def test_the_head_stays_as_it_was_trained(refiner, precision):
     [converted], [trained] = heads(core), heads(refiner)
     assert torch.equal(converted.weight, trained.weight)
     assert torch.equal(converted.bias, trained.bias)
-
-
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_every_convolution_but_the_head_is_cast(refiner, precision):
-    core = to_precision(refiner, precision, noise)
-    convolutions = {module for module in core.modules() if isinstance(module, torch.nn.Conv2d)}
-    types = {conv.weight.dtype for conv in convolutions - set(heads(core))}
-    assert types == {DTYPES[precision]}
+    if precision != "int8":  # and every other convolution is cast
+        convolutions = {module for module in core.modules() if isinstance(module, torch.nn.Conv2d)}
+        types = {conv.weight.dtype for conv in convolutions - set(heads(core))}
+        assert types == {DTYPES[precision]}
 
 
 def test_int8_quantizes_all_convolutions_but_the_first_and_the_head(refiner):

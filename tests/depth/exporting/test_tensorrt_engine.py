@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.depth.exporting.sources import untrained_source
 from tests.depth.exporting.substitute_engine import (
     ABI,
     MANIFEST,
@@ -32,11 +33,7 @@ from zoerefine.depth.exporting.engine_kinds import (
 )
 from zoerefine.depth.exporting.engines import tensorrt_engine as tensorrt
 from zoerefine.depth.exporting.precision import quantize_int8
-from zoerefine.depth.exporting.source import ExportSource
 from zoerefine.depth.exporting.verify import check_size, compare_with_eager
-from zoerefine.depth.model import build_refiner
-
-SMALL = {"NAME": "small", "BASE": 4, "MAX_LOG": 1.0}
 
 
 @pytest.fixture(scope="session")
@@ -83,8 +80,7 @@ def built(runtime, monkeypatch, tmp_path):
             return b"engine"
 
         monkeypatch.setattr(tensorrt, "build_engine", build_engine)
-        refiner = build_refiner({**SMALL, "CONFIDENCE": outputs == 2}).eval()
-        engine = engine_kind(kind).build(ExportSource(refiner, 24, 32, lambda: iter(())), "fp32")
+        engine = engine_kind(kind).build(untrained_source(CONFIDENCE=outputs == 2), "fp32")
         build.requirements = engine.requirements
         # The manifest must not require the GPU and the TensorRT that this machine lacks.
         facts = {ABI: ["9"], "torch": [TORCH]}
@@ -149,50 +145,37 @@ def test_an_engine_for_the_lean_runtime_is_version_compatible(
     assert abs(engine(rgb, zoe).astype(int) - 2 * zoe.astype(int)).max() <= 1
 
 
+LOAD = """
+import sys
+sys.path.insert(0, {folder!r})
+from zoerefine.base.errors import run_command as run
+from zoerefine.depth.exporting.bundle.bundle import load_bundle
+run(lambda: load_bundle({path!r}))
+"""
+
+
 def test_pitfall_1_the_runtime_was_not_imported(runtime, tmp_path):
     path = embed(tmp_path / "r.ts")
-    errors = in_a_new_process(f"import torch; torch.jit.load({str(path)!r})")
+    errors = run_python(f"import torch; torch.jit.load({str(path)!r})").stderr
     assert "Unknown type name '__torch__.torch.classes.tensorrt.Engine'" in errors
-    errors = in_a_new_process(
-        "from zoerefine.base.errors import run_command as run\n"
-        "from zoerefine.depth.exporting.bundle.bundle import load_bundle\n"
-        f"run(lambda: load_bundle({str(path)!r}))"
-    )
-    [line] = errors.strip().splitlines()
+    [line] = run_python(LOAD.format(folder="", path=str(path))).stderr.strip().splitlines()
     assert f"was built for {ABI} 9; this machine has no {ABI}" in line
     assert "pip install 'zoerefine[tensorrt]'" in line
 
 
-def in_a_new_process(code):
-    """Run Python code; returns its standard error."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
-    )
-    return done.stderr
-
-
-def test_pitfall_2_another_abi_or_tensorrt(runtime, tmp_path):
-    path = embed(tmp_path / "r.ts", **{ABI: ["8"]})
-    with pytest.raises(UserError, match=f"was built for {ABI} 8; this machine has {ABI} 9: build"):
-        load_bundle(path)
-    with pytest.raises(
-        UserError, match=r"was built for TensorRT 10\.15\.1; this machine has (no )?T"
-    ):
-        load_bundle(embed(tmp_path / "r.ts", TensorRT=["10.15.1"]))
-
-
-def test_pitfall_2_another_abi_than_the_manifest_says(runtime, tmp_path):
-    path = embed(tmp_path / "r.ts", abi="8")
-    with pytest.raises(UserError, match=f"built with torch {TORCH}, cannot be loaded") as caught:
-        load_bundle(path)
-    assert "ABI" in str(caught.value)
+@pytest.mark.parametrize(
+    ("abi", "facts", "message"),
+    [
+        ("9", {ABI: ["8"]}, f"was built for {ABI} 8; this machine has {ABI} 9: build"),
+        ("9", {"TensorRT": ["10.1"]}, r"was built for TensorRT 10\.1; this machine has (no )?T"),
+        ("8", {}, f"built with torch {TORCH}, cannot be loaded .*ABI"),
+        ("9", {"GPU architecture": ["sm_10"]}, "was built for GPU architecture sm_10; this mach"),
+    ],
+)
+def test_pitfalls_2_and_3_another_abi_tensorrt_or_gpu(runtime, tmp_path, abi, facts, message):
+    with pytest.raises(UserError, match=message) as caught:
+        load_bundle(embed(tmp_path / "r.ts", abi, **facts))
     assert "\n" not in str(caught.value)
-
-
-def test_pitfall_3_another_gpu(runtime, tmp_path):
-    path = embed(tmp_path / "r.ts", **{"GPU architecture": ["sm_10"]})
-    with pytest.raises(UserError, match="was built for GPU architecture sm_10; this machine has "):
-        load_bundle(path)
 
 
 def test_pitfall_4_a_builder_that_silently_builds_fp32():
@@ -229,9 +212,7 @@ def test_pitfall_6_another_type(runtime, tmp_path, frames):
     [("small", "fp32"), ("small", "bf16"), ("small", "fp16"), ("guided", "fp16"), ("unet", "fp16")],
 )
 def test_the_graph_for_torch_tensorrt_has_a_dynamic_batch_and_the_right_types(name, precision):
-    model = {"NAME": name, "BASE": 8, "MAX_LOG": 1.0, "CONFIDENCE": True}
-    refiner = build_refiner(model).eval()
-    source = ExportSource(refiner, 32, 64, lambda: iter(()))
+    source = untrained_source(name, 32, 64, BASE=8)
     core = source.core(precision)
     program = tensorrt.export_program(core, source)
     for batch in tensorrt.BATCHES:
@@ -251,13 +232,6 @@ def test_the_graph_for_torch_tensorrt_has_a_dynamic_batch_and_the_right_types(na
     ] == [torch.float32] * 2
 
 
-LOAD = """
-import sys
-sys.path.insert(0, {folder!r})
-from zoerefine.base.errors import run_command as run
-from zoerefine.depth.exporting.bundle.bundle import load_bundle
-run(lambda: load_bundle({path!r}))
-"""
 BROKEN = """
 print("searching")
 raise Exception("cannot find libnvinfer.so.11\\n  Search paths: /usr")
@@ -330,7 +304,7 @@ def conversion(monkeypatch, tmp_path):
     package = SimpleNamespace(Input=lambda **_: None)
     monkeypatch.setitem(sys.modules, "torch_tensorrt", package)
     monkeypatch.setattr(tensorrt, "export_program", lambda core, source: None)
-    source = ExportSource(build_refiner(SMALL).eval(), 32, 64, lambda: iter(()))
+    source = untrained_source(CONFIDENCE=False)
 
     def build(function, **more):
         monkeypatch.setattr(tensorrt, "convert", lambda program, **options: function(**options))
@@ -396,12 +370,4 @@ def test_without_torch_tensorrt_the_error_says_what_is_missing():
     if not engine_kind("tensorrt").missing_requirement():
         pytest.skip("this machine has a GPU and Torch-TensorRT")
     with pytest.raises(UserError, match=r"NVIDIA GPU|pip install 'zoerefine\[tensorrt\]'"):
-        tensorrt.build(
-            ExportSource(
-                build_refiner({"NAME": "small", "BASE": 4, "MAX_LOG": 1.0}),
-                24,
-                32,
-                lambda: iter(()),
-            ),
-            "fp16",
-        )
+        tensorrt.build(untrained_source(), "fp16")

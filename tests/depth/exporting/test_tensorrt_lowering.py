@@ -30,7 +30,9 @@ IGNORED = "a precision that is ignored"
 UNKNOWN = "no converter"
 # The first one must come first: a converter, once registered, stays.
 MUTANTS = [("small", "int8", UNKNOWN), ("small", "int8", FOLDED), ("small", "fp16", IGNORED)]
-CASES = [(*case, "") for case in product(NETWORKS, tensorrt.precisions())]
+# The small network in every precision, the others in two.
+CASES = [(*case, "") for case in product(NETWORKS, tensorrt.precisions())
+         if case[0] == "small" or case[1] in ("fp16", "int8")]  # fmt: skip
 # Of mean relative depth, against torch in the same types, which rounds in other places.
 SAME_TYPES = {"fp32": 1e-5, "fp16": 5e-4, "bf16": 2e-3, "int8": 4e-3}
 CHANGES = {
@@ -173,11 +175,9 @@ def test_a_planted_fault_is_found(reports, mutant, message):
 
 
 def test_torch_tensorrt_rtx_converts_a_refiner_in_the_same_way(tmp_path):
-    cases = [("small", precision, "") for precision in ("fp32", "fp16", "bf16")]
-    found = lower("torch-tensorrt-rtx", cases, tmp_path)
-    for (_, precision, _), report in found.items():
-        assert faults(report, precision) == []
-        assert wrong_numbers(report["differences"], precision) == []
-        assert report["plan_bytes"] > 50_000
-        [version] = report["requirements"]["TensorRT"]
-        assert version.startswith("tensorrt_rtx 1.")
+    [report] = lower("torch-tensorrt-rtx", [("small", "fp16", "")], tmp_path).values()
+    assert faults(report, "fp16") == []
+    assert wrong_numbers(report["differences"], "fp16") == []
+    assert report["plan_bytes"] > 50_000
+    [version] = report["requirements"]["TensorRT"]
+    assert version.startswith("tensorrt_rtx 1.")

@@ -6,28 +6,10 @@ import sys
 import pytest
 
 from zoerefine.base.errors import UserError
-from zoerefine.depth.exporting.bundle import trust as trust_module
 from zoerefine.depth.exporting.bundle.trust import MAX_REMEMBERED, is_trusted, require_trust, trust
 
 DIGEST, OTHER = "1" * 64, "2" * 64
 MANIFEST = {"run": "20261122-x", "commit": "a" * 40, "digest": DIGEST, "engine": "torchscript"}
-
-
-@pytest.fixture
-def trust_list(tmp_path, monkeypatch):
-    """The path of an empty list of trusted files."""
-    path = tmp_path / "state" / "trusted.txt"
-    monkeypatch.setenv("ZOEREFINE_TRUSTED", str(path))
-    monkeypatch.setattr(trust_module, "_trusted_here", set())
-    return path
-
-
-def test_an_unknown_program_is_refused_with_its_claimed_origin_and_the_option(trust_list):
-    with pytest.raises(UserError) as caught:
-        require_trust("foreign.ts", MANIFEST, accept=False)
-    for part in ("foreign.ts", "torchscript", "20261122-x", "a" * 12, "--trust", "trust=True"):
-        assert part in str(caught.value)
-    assert not trust_list.exists()
 
 
 def test_an_accepted_program_is_remembered_by_its_digest(trust_list):
@@ -65,11 +47,10 @@ def test_the_list_keeps_the_newest_lines_up_to_its_limit(trust_list):
 
 
 def test_where_the_list_cannot_be_written_the_command_goes_on_with_one_warning(
-    tmp_path, monkeypatch, capsys
+    trust_list, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "file").touch()
     monkeypatch.setenv("ZOEREFINE_TRUSTED", str(tmp_path / "file" / "trusted.txt"))
-    monkeypatch.setattr(trust_module, "_trusted_here", set())
     require_trust("foreign.ts", MANIFEST, accept=True)
     assert is_trusted(DIGEST)
     trust(OTHER, "other.ts")

@@ -1,13 +1,13 @@
 """The command in this process, a bundle, and pictures to refine."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
-from tests.finished import run_here
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.exporting.bundle.bundle import load_bundle
 from zoerefine.depth.infer import pipeline
@@ -26,14 +26,15 @@ def engine(bundle):
 
 
 @pytest.fixture
-def infer(bundle, tmp_path, monkeypatch, capsys):
+def infer(command, bundle):
     """Run `zoerefine infer` with the bundle, in the test's folder: infer(*words) -> Finished."""
-    monkeypatch.chdir(tmp_path)
+    return partial(command, "infer", bundle)
 
-    def run(*words):
-        return run_here(capsys, "infer", bundle, *words)
 
-    return run
+@pytest.fixture
+def alone(command):
+    """Run it without a bundle."""
+    return partial(command, "infer")
 
 
 @pytest.fixture

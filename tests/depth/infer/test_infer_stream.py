@@ -11,6 +11,9 @@ from zoerefine.base.files.images import read_rgb
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.infer import Refiner
 from zoerefine.depth.infer.sources import open_source
+from zoerefine.depth.infer.stream import step
+from zoerefine.depth.points import PointFiles
+from zoerefine.depth.points.for_engines import corrected
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe")
 STREAM = (*FOLDERS, "--stream")
@@ -22,7 +25,7 @@ def refiner(bundle):
 
 
 @pytest.fixture
-def recordings(make_pair):
+def recordings(make_pair, infer):
     """Two clips of frames that differ little, in folders rgb/ and zoe/."""
     for clip, count in (("a", 7), ("b", 4)):
         rng = np.random.default_rng(len(clip) + count)
@@ -33,11 +36,6 @@ def recordings(make_pair):
             cv2.imwrite(f"rgb/{clip}/{number}.jpg", noisy)
             scaled = (zoe * np.exp(rng.normal(0, 0.1))).astype(np.uint16)
             cv2.imwrite(f"zoe/{clip}/{number}.png", scaled)
-
-
-@pytest.fixture(autouse=True)
-def in_the_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def depths(out="out"):
@@ -112,17 +110,13 @@ def test_a_folder_has_depth_with_stream_or_without(infer, recordings):
         assert "give another folder" in done.err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [(("--batch", "4"), "leave --batch out")],
-)
-def test_options_that_contradict_a_stream_are_refused(infer, recordings, words, message):
-    done = infer(*STREAM, "--out", "out", *words)
-    assert (done.code, message in done.err) == (2, True)
+def test_a_batch_contradicts_a_stream(infer, recordings):
+    done = infer(*STREAM, "--out", "out", "--batch", "4")
+    assert (done.code, "leave --batch out" in done.err) == (2, True)
     assert not Path("out").exists()
 
 
-def test_frames_come_in_the_order_of_their_numbers(make_pair):
+def test_frames_come_in_the_order_of_their_numbers(make_pair, infer):
     for name in ("b/frame10", "b/frame9", "a10/1", "a9/1", "b/frame011", "b/sub/x", "b/zebra"):
         make_pair(name)
     names = ["a9/1", "a10/1", "b/frame9", "b/frame10", "b/frame011", "b/zebra", "b/sub/x"]
@@ -149,24 +143,27 @@ def test_a_video_is_one_clip(infer, make_video, refiner):
     assert depths() == before
 
 
-def test_points_correct_the_depth_before_it_becomes_steady(infer, recordings, refiner):
-    from zoerefine.depth.infer.stream import step
-    from zoerefine.depth.points import PointFiles
-    from zoerefine.depth.points.for_engines import corrected
-
+def test_points_correct_the_depth_before_it_becomes_steady_and_give_it_confidence(
+    infer, recordings, refiner
+):
     Path("points/a").mkdir(parents=True)
     for number in (0, 2, 3):
         Path(f"points/a/{number}.csv").write_text("x,y,metres\n10,10,2.5\n50,30,3\n")
-    done = infer(*STREAM, "--points", "points", "--out", "out")
+    done = infer(*STREAM, "--points", "points", "--confidence", "--out", "out")
     assert done.code == 0, done.err
-    points, memory, stream = PointFiles(Path("points")), None, refiner.stream()
+    points, memory = PointFiles(Path("points")), None
+    stream, with_confidence = refiner.stream(), refiner.stream().with_confidence
     for number in range(7):
         rgb, zoe = read_rgb(Path(f"rgb/a/{number}.jpg")), read_zoe(Path(f"zoe/a/{number}.png"))
-        depth = corrected(refiner(rgb, zoe), points.read(f"a/{number}", *zoe.shape))
-        steady, memory = step(memory, rgb, depth)
-        np.testing.assert_array_equal(read_zoe(Path(f"out/depth/a/{number}.png")), steady)
-        by_call = stream(rgb, zoe, points.read(f"a/{number}", *zoe.shape))
-        np.testing.assert_array_equal(by_call, steady)
+        given = points.read(f"a/{number}", *zoe.shape)
+        steady, memory = step(memory, rgb, corrected(refiner(rgb, zoe), given))
+        by_stream, spread = with_confidence(rgb, zoe, given)
+        found = read_zoe(Path(f"out/depth/a/{number}.png"))
+        for depth in (steady, by_stream, stream(rgb, zoe, given)):
+            np.testing.assert_array_equal(found, depth)
+        np.testing.assert_array_equal(read_zoe(Path(f"out/confidence/a/{number}.png")), spread)
+        own = refiner.with_confidence(rgb, zoe)[1]
+        assert (spread != own).any() == bool(len(given))
 
 
 def test_confidence_of_a_stream_is_that_of_its_frames(infer, recordings, refiner):
@@ -188,22 +185,3 @@ def test_confidence_of_a_stream_is_that_of_its_frames(infer, recordings, refiner
     Path("out/confidence/a/3.png").unlink()
     assert "1 frames refined, 10 kept" in infer(*words).out
     assert {path: path.read_bytes() for path in Path("out").rglob("*.png")} == before
-
-
-def test_points_a_stream_and_confidence_go_together(infer, recordings, refiner):
-    from zoerefine.depth.points import PointFiles
-
-    Path("points/a").mkdir(parents=True)
-    for number in (0, 2, 3):
-        Path(f"points/a/{number}.csv").write_text("x,y,metres\n10,10,2.5\n50,30,3\n")
-    done = infer(*STREAM, "--points", "points", "--confidence", "--out", "out")
-    assert done.code == 0, done.err
-    points, stream = PointFiles(Path("points")), refiner.stream()
-    for number in range(7):
-        rgb, zoe = read_rgb(Path(f"rgb/a/{number}.jpg")), read_zoe(Path(f"zoe/a/{number}.png"))
-        given = points.read(f"a/{number}", *zoe.shape)
-        steady, spread = stream.with_confidence(rgb, zoe, given)
-        np.testing.assert_array_equal(read_zoe(Path(f"out/depth/a/{number}.png")), steady)
-        np.testing.assert_array_equal(read_zoe(Path(f"out/confidence/a/{number}.png")), spread)
-        own = refiner.with_confidence(rgb, zoe)[1]
-        assert (spread != own).any() == bool(len(given))

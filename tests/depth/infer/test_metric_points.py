@@ -15,13 +15,7 @@ from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.infer import Refiner
-from zoerefine.depth.points import PointFiles
-from zoerefine.depth.points.for_engines import (
-    WITHOUT_POINTS,
-    corrected,
-    points_alone_u16,
-    spread_u16,
-)
+from zoerefine.depth.points import PointFiles, for_engines
 
 SOURCES = ("--rgb", "rgb", "--depth", "zoe")
 NAMES = 16
@@ -33,18 +27,6 @@ def points(world, clips):
     assert main(["data", "points", str(world), "--out", str(clips / "given"), "--noise", "0"]) == 0
     shutil.copytree(world / habitatdyn.DEPTH, clips / "truth")
     return PointFiles(clips / "given")
-
-
-@pytest.fixture
-def alone(tmp_path, monkeypatch, capsys):
-    """Run the command without a bundle: alone(*words) -> exit code, output, errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        capsys.readouterr()
-        return main(["infer", *words]), *capsys.readouterr()
-
-    return run
 
 
 def by_points(folder, points, correct):
@@ -65,7 +47,7 @@ def test_points_correct_the_output_of_a_refiner(infer, points):
     assert infer(*SOURCES, "--out", "plain").code == 0
     done = infer(*SOURCES, "--out", "out", "--points", "given")
     assert done.code == 0, done.err
-    expected = by_points("plain/depth", points, corrected)
+    expected = by_points("plain/depth", points, for_engines.corrected)
     assert len(expected) == NAMES
     assert_depth("out/depth", expected)
 
@@ -76,7 +58,7 @@ def test_points_alone_correct_the_pseudo_depth_without_a_refiner(alone, points):
     code, out, err = alone(*words)
     assert code == 0, err
     assert Path("a.png").exists() and Path("a.mp4").exists()
-    assert_depth("out/depth", by_points("zoe", points, points_alone_u16))
+    assert_depth("out/depth", by_points("zoe", points, for_engines.points_alone_u16))
     report = json.loads(Path("out/metrics.json").read_text())
     assert report["points"] == report["refined"]
     assert report["refined"]["abs_rel"] < 0.5 * report["pseudo"]["abs_rel"]
@@ -158,13 +140,13 @@ def test_confidence_of_points_is_by_the_points(alone, points, bundle):
         name = path.relative_to("out/confidence")
         zoe, spread = read_zoe(Path("zoe") / name), read_zoe(path)
         found = points.read(str(name.with_suffix("")), *zoe.shape)
-        np.testing.assert_array_equal(spread, spread_u16(zoe, found))
+        np.testing.assert_array_equal(spread, for_engines.spread_u16(zoe, found))
         depth, truth_m = (
             read_zoe(Path("out/depth") / name),
             read_truth_m(Path("truth") / name, None),
         )
         shares.append(inside(depth, spread, truth_m))
-        assert np.median(spread[spread > 0]) < WITHOUT_POINTS * 10_000 / 2
+        assert np.median(spread[spread > 0]) < for_engines.WITHOUT_POINTS * 10_000 / 2
     assert len(shares) == NAMES and 0.85 < np.mean(shares) < 0.99
     # A refiner that takes no points: they correct its output.
     code, _, err = alone(str(bundle), *words, "--out", "refined")
@@ -196,7 +178,7 @@ def test_a_frame_without_points_keeps_the_confidence_that_there_is(alone, points
         own, found = (read_zoe(f"{out}/confidence" / name) for out in ("plain", "refined"))
         np.testing.assert_array_equal(found, own)
         spread = read_zoe("alone/confidence" / name)
-        assert set(np.unique(spread)) <= {0, round(WITHOUT_POINTS * 10_000)}
+        assert set(np.unique(spread)) <= {0, round(for_engines.WITHOUT_POINTS * 10_000)}
 
 
 def test_points_give_confidence_to_a_bundle_that_has_none(alone, points, engine):
@@ -235,7 +217,7 @@ def test_points_and_a_measured_room_have_confidence_together(alone, points):
         name = path.relative_to("room/depth")
         depth, spread = read_zoe(path), read_zoe("room/confidence" / name)
         found = points.read(str(name.with_suffix("")), *depth.shape)
-        expected = spread_u16(depth, found, spread)
+        expected = for_engines.spread_u16(depth, found, spread)
         np.testing.assert_array_equal(read_zoe("both/confidence" / name), expected)
     assert not len(found)  # the last one's
 
@@ -252,14 +234,3 @@ def test_the_picture_names_and_draws_the_points(alone, points):
     last.unlink()
     assert alone(*words, "--picture", "without.svg")[0] == 0
     assert "metric point" not in Path("without.svg").read_text().replace("metric points, ", "")
-
-
-def test_points_of_sigma_0_are_in_the_files_as_they_are(alone, points):
-    assert alone(*SOURCES, "--points", "given", "--out", "out")[0] == 0  # made with --noise 0
-    for path in sorted(Path("out/depth").rglob("*.png")):
-        depth = read_zoe(path)
-        found = points.read(str(path.relative_to("out/depth").with_suffix("")), *depth.shape)
-        rows, columns = found.pixels(*depth.shape)
-        there = depth[rows, columns] > 0
-        apart_m = np.abs(depth[rows, columns] / 256 - found.depth_m)[there]
-        assert there.sum() > 20 and apart_m.max() <= 0.5 / 256 + 1e-9

@@ -4,18 +4,16 @@ The GPU is simulated: queued work runs at once, as late as possible, or at rando
 mutant is the real file with one step removed or moved, and must be found.
 """
 
-import importlib.util
 import random
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from tests.depth.mutants import mutant_of
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import PAGE
 from zoerefine.depth.exporting import pinned
@@ -181,16 +179,7 @@ def test_every_batch_is_right_whenever_the_gpu_runs(simulate, schedule):
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_broken_protocol_is_found(simulate, tmp_path, monkeypatch, mutant):
-    text = Path(pinned.__file__).read_text()
-    for old, new in MUTANTS[mutant].items():
-        assert text.count(old) == 1, "pinned.py has changed: adapt the mutant"
-        text = text.replace(old, new)
-    path = tmp_path / "pinned_mutant.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location("pinned_mutant", path)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
+    module = mutant_of(pinned, MUTANTS[mutant], tmp_path, monkeypatch)
     assert wrong_batches(simulate("as late as possible", module))
 
 

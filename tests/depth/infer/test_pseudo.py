@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 
 from zoerefine.base.files.images import read_rgb
-from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.data.networks.source import SYNTHETIC, PseudoSource, source_of, write_source
@@ -74,20 +73,13 @@ def test_zoedepths_output_is_used_again_until_the_model_changes(
 def test_kept_pseudo_depth_can_be_given_as_depth(refine, infer, make_pair):
     make_pair("0")
     refine()
-    first = Path("out/depth/0.png").read_bytes()
+    first = read_zoe(Path("out/depth/0.png"))
     words = ("--rgb", "rgb", "--depth", "out/zoe_depth_raw", "--out", "out")
     assert "--any-pseudo" in infer(*words).err  # the folder states its network
     done = infer(*words, "--any-pseudo")
     assert done.code == 0, done.err
     assert "1 frames refined" in done.out  # again, because its inputs are other files now
-    np.testing.assert_array_equal(
-        read_zoe(Path("out/depth/0.png")), read_zoe_bytes(first, Path("first.png"))
-    )
-
-
-def read_zoe_bytes(data, path):
-    path.write_bytes(data)
-    return read_zoe(path)
+    np.testing.assert_array_equal(read_zoe(Path("out/depth/0.png")), first)
 
 
 def test_a_video_without_depth_is_refined(refine, infer, make_video, small_zoedepth):
@@ -166,13 +158,12 @@ def test_a_network_that_training_did_not_have_is_refused_before_anything_is_writ
 
 
 def test_the_network_that_training_had_is_run_and_stated(
-    bundle, make_pair, small_zoedepth, tmp_path, monkeypatch, capsys
+    alone, bundle, make_pair, small_zoedepth, tmp_path
 ):
-    monkeypatch.chdir(tmp_path)
     source = load_network(str(small_zoedepth)).source
     copy_bundle(read_bundle(bundle), tmp_path / "its.ts", {"pseudo": source.as_json()}, {})
     make_pair("0")
-    words = ["--rgb", "rgb", "--out", "out", "--depth-model", str(small_zoedepth)]
-    assert main(["infer", "its.ts", *words]) == 0
-    assert "trained on" not in capsys.readouterr().err
+    done = alone("its.ts", "--rgb", "rgb", "--out", "out", "--depth-model", small_zoedepth)
+    assert done.code == 0, done.err
+    assert "trained on" not in done.err
     assert source_of(Path("out/zoe_depth_raw")) == source

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.cli import main
 from zoerefine.depth.exporting.bundle.bundle import copy_bundle, read_bundle
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
@@ -22,7 +21,7 @@ OTHER_WORK = (
 
 
 def test_two_commands_with_other_bundles_inputs_or_options_do_not_write_to_one_folder(
-    bundle, infer, make_pair, beside, capsys
+    bundle, infer, alone, make_pair, beside
 ):
     make_pair("a/0")
     for name in ("rgb", "zoe"):
@@ -33,10 +32,11 @@ def test_two_commands_with_other_bundles_inputs_or_options_do_not_write_to_one_f
     refused = []
 
     def start_others():
-        started = [[str(bundle), *FOLDERS, *more] for more in OTHER_WORK]
+        started = [[bundle, *FOLDERS, *more] for more in OTHER_WORK]
         for words in (["other.ts", *FOLDERS], *started):
-            assert main(["infer", *words]) == 2
-            refused.append(capsys.readouterr().err.splitlines()[-1])
+            done = alone(*words)
+            assert done.code == 2
+            refused.append(done.err.splitlines()[-1])
 
     beside(start_others)
     done = infer(*FOLDERS)

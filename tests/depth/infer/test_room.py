@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -11,7 +12,6 @@ import torch
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb
-from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.infer import Refiner
 from zoerefine.depth.infer.room import Room
@@ -20,15 +20,9 @@ SOURCES = ("--rgb", "rgb", "--depth", "zoe")
 
 
 @pytest.fixture
-def alone(clips, monkeypatch, capsys):
-    """Run the command without a bundle: alone(*words) -> exit code, output, errors."""
-    monkeypatch.chdir(clips)
-
-    def run(*words):
-        capsys.readouterr()
-        return main(["infer", *SOURCES, *words]), *capsys.readouterr()
-
-    return run
+def alone(alone, clips):
+    """Run the command without a bundle, for the clips."""
+    return partial(alone, *SOURCES)
 
 
 @pytest.fixture

@@ -173,18 +173,24 @@ def decoded(path):
     return found
 
 
-def test_names_of_a_pattern_begin_at_its_first_wildcard(infer, make_pair):
-    for name in ("a/left/0", "a/right/0", "b/left/0", "b/left/1"):
+@pytest.mark.parametrize(
+    ("pairs", "rgb", "zoe", "expected"),
+    [
+        ("a/left/0 a/right/0 b/left/0 b/left/1", "rgb/*/left/*.jpg", "zoe",
+         "a/left/0 b/left/0 b/left/1"),
+        ("a/0", "rgb/a/0.jpg", "zoe/a", "0"),
+        ("17.250 17.375", "rgb", "zoe", "17.250 17.375"),
+    ],
+    ids=["a pattern, from its first wildcard", "a single picture", "without the last suffix"],
+)  # fmt: skip
+def test_names_of_results_follow_from_those_of_pictures(
+    infer, make_pair, pairs, rgb, zoe, expected
+):
+    for name in pairs.split():
         make_pair(name)
-    done = infer("--rgb", "rgb/*/left/*.jpg", "--depth", "zoe", "--out", "out")
+    done = infer("--rgb", rgb, "--depth", zoe, "--out", "out")
     assert done.code == 0, done.err
-    assert names() == ["a/left/0.png", "b/left/0.png", "b/left/1.png"]
-
-
-def test_a_single_picture_is_a_source(infer, make_pair):
-    make_pair("a/0")
-    assert infer("--rgb", "rgb/a/0.jpg", "--depth", "zoe/a", "--out", "out").code == 0
-    assert names() == ["0.png"]
+    assert names() == [f"{name}.png" for name in expected.split()]
 
 
 def test_two_pictures_with_the_same_name_are_refused(infer, make_pair):
@@ -193,13 +199,6 @@ def test_two_pictures_with_the_same_name_are_refused(infer, make_pair):
     done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out")
     assert done.code == 2
     assert "rgb/a.jpg and rgb/a.png differ only in their suffix" in done.err
-
-
-def test_only_the_last_suffix_is_removed_from_a_name(infer, make_pair):
-    make_pair("17.250")
-    make_pair("17.375")
-    assert infer("--rgb", "rgb", "--depth", "zoe", "--out", "out").code == 0
-    assert names() == ["17.250.png", "17.375.png"]
 
 
 def test_a_video_without_a_stated_length_is_refined_to_its_end(infer, make_pair):
@@ -225,14 +224,6 @@ def test_turned_pictures_are_refined_as_they_are_stored_with_a_warning(infer, ma
     done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out")
     assert done.code == 0
     assert done.err.count("has EXIF orientation 3, which is not applied") == 1
-
-
-@pytest.mark.parametrize("batch", ["0", "1025", "1000000000"])
-def test_a_batch_that_memory_cannot_hold_is_refused(infer, make_pair, batch):
-    make_pair("0")
-    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", "--batch", batch)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert f"--batch must be 1 to 1024, got {batch}" in done.err
 
 
 def test_a_picture_with_too_many_pixels_is_left_out_by_its_header(infer, make_pair):

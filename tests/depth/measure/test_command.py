@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from tests.depth.measure.conftest import options, predicted_u16
-from tests.finished import run_here
 from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.infer.room import Room
 
 
 @pytest.fixture
-def measure(recording, capsys):
+def measure(recording, command):
     """Run the command: measure("--out", ...) -> Finished."""
-    return lambda *words: run_here(capsys, "measure", *options(*words))
+    return lambda *words: command("measure", *options(*words))
 
 
 def write_measurements(*more, factor=0.8):
@@ -67,13 +66,6 @@ def test_a_fault_is_one_line_and_leaves_no_calibration(measure, line, words):
     assert done.code == 2
     assert words in done.err
     assert not Path("room.json").exists()
-
-
-def test_centimetres_are_named(measure):
-    write_measurements(factor=80)
-    done = measure()
-    assert done.code == 2
-    assert "it seems to be in centimetres; write metres" in done.err
 
 
 def test_a_calibration_of_another_network_or_camera_is_not_replaced(measure):

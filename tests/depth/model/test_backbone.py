@@ -4,15 +4,12 @@ import sys
 
 import pytest
 import torch
-from torch import fx
 
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
-from zoerefine.base.registries import NETWORKS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.model import build_refiner
-from zoerefine.depth.model.refiner import DepthHead
 from zoerefine.depth.training.checkpoint import load_refiner
 from zoerefine.depth.training.job import run_training
 
@@ -99,20 +96,3 @@ def test_a_module_that_fails_to_import_is_named_with_its_error(outside):
     outside.write_text("1 / 0\n")
     with pytest.raises(UserError, match="ZeroDivisionError: division by zero"):
         build_refiner(model("users_network:Plain"))
-
-
-class WholeHeads(fx.Tracer):
-    def is_leaf_module(self, module, name):
-        return isinstance(module, DepthHead) or super().is_leaf_module(module, name)
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_every_network_keeps_the_contract(name):
-    network = build_refiner(model(name) | {"BASE": 8}).backbone.eval()
-    example = torch.randn(2, 5, 2 * network.stride, 3 * network.stride)
-    with torch.no_grad():
-        expected = network(example)
-        assert expected.shape == (2, 1, *example.shape[2:])
-        traced = fx.GraphModule(network, WholeHeads().trace(network))
-        torch.testing.assert_close(traced(example), expected)
-        torch.testing.assert_close(torch.jit.trace(network, example)(example), expected)

@@ -1,33 +1,20 @@
 """Confidence and calibration of a refiner: what they change, and what they leave alone."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
-from tests.depth.model.test_backbone import WholeHeads
-from tests.depth.model.test_refiner import inputs
+from tests.depth.model.test_refiner import build, inputs
+from tests.depth.model.test_refiner import trained as trained_refiner
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import NETWORKS
 from zoerefine.depth.loss import Loss
-from zoerefine.depth.model import build_refiner
-from zoerefine.depth.model.refiner import BAND_SCALES, TrainedOutputs
+from zoerefine.depth.model.refiner import BAND_SCALES, DepthHead, TrainedOutputs
 
 pytestmark = pytest.mark.numeric
-
-
-def model(name="small", confidence=True):
-    return {"NAME": name, "BASE": 8, "MAX_LOG": 1.0, "CONFIDENCE": confidence}
-
-
-def trained(name="small", confidence=True):
-    """A refiner with random weights, those of confidence included, as after training."""
-    torch.manual_seed(0)
-    refiner = build_refiner(model(name, confidence))
-    refiner(*inputs())
-    if confidence:
-        torch.nn.init.normal_(refiner.get_parameter("backbone.scale_head.weight"), std=0.3)
-    return refiner.eval()
+trained = partial(trained_refiner, confidence=True)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -51,7 +38,7 @@ def test_training_confidence_changes_no_gradient_of_depth(name):
     truth_m, objects = inputs(seed=1)[1], torch.zeros_like(zoe_m, dtype=torch.uint8)
     for confidence in (False, True):
         torch.manual_seed(0)
-        refiner = build_refiner(model(name, confidence))
+        refiner = build(name, CONFIDENCE=confidence)
         loss = Loss([{"name": "l1_log", "weight": 1.0}], 0.5)
         if confidence:
             depth_m, log_scale = TrainedOutputs(refiner)(rgb01, zoe_m)
@@ -66,18 +53,29 @@ def test_training_confidence_changes_no_gradient_of_depth(name):
     assert all(gradient.any() for gradient in gradients[True].values())
 
 
+class WholeHeads(torch.fx.Tracer):
+    def is_leaf_module(self, module, name):
+        return isinstance(module, DepthHead) or super().is_leaf_module(module, name)
+
+
 @pytest.mark.parametrize("name", NETWORKS)
-def test_both_outputs_can_be_traced(name):
-    network = trained(name).backbone
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_every_network_keeps_the_contract(name, outputs):
+    """Shapes are those of its input, and it can be traced."""
+    refiner = trained(name, confidence=outputs == 2)
+    network = refiner.backbone
     example = torch.randn(2, 5, 2 * network.stride, 3 * network.stride)
     with torch.no_grad():
         expected = network(example)
-        assert [one.shape for one in expected] == [(2, 1, *example.shape[2:])] * 2
+        found = [expected] if outputs == 1 else expected
+        assert [one.shape for one in found] == [(2, 1, *example.shape[2:])] * outputs
         traced = torch.fx.GraphModule(network, WholeHeads().trace(network))
         torch.testing.assert_close(traced(example), expected)
-        whole = torch.jit.trace_module(trained(name), {"refine": inputs(1, 64, 64)})
-        found = whole.refine(*inputs(2, 64, 64, seed=3))
-        torch.testing.assert_close(found, trained(name).refine(*inputs(2, 64, 64, seed=3)))
+        torch.testing.assert_close(torch.jit.trace(network, example)(example), expected)
+        if outputs == 2:
+            whole = torch.jit.trace_module(refiner, {"refine": inputs(1, 64, 64)})
+            other = inputs(2, 64, 64, seed=3)
+            torch.testing.assert_close(whole.refine(*other), refiner.refine(*other))
 
 
 def test_the_term_is_least_at_the_errors_own_scale():
@@ -145,4 +143,4 @@ def test_the_spread_factor_widens_the_band():
 
 def test_confidence_is_no_option_of_a_network():
     with pytest.raises(UserError, match=r"MODEL\.CONFIDENCE sets confidence"):
-        build_refiner(model() | {"OPTIONS": {"confidence": False}})
+        build(CONFIDENCE=True, OPTIONS={"confidence": False})

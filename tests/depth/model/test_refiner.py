@@ -23,15 +23,17 @@ def inputs(batch=2, height=40, width=56, seed=0):
     return rgb01, zoe_m
 
 
-def build(name="small", max_log=1.0):
-    return build_refiner({"NAME": name, "BASE": 8, "MAX_LOG": max_log})
+def build(name="small", max_log=1.0, **model):
+    return build_refiner({"NAME": name, "BASE": 8, "MAX_LOG": max_log} | model)
 
 
-def trained(name="small", max_log=1.0):
-    """A refiner with random weights after a forward pass in training mode."""
+def trained(name="small", max_log=1.0, confidence=False):
+    """A refiner with random weights, after a forward pass in training mode."""
     torch.manual_seed(0)
-    refiner = build(name, max_log)
+    refiner = build(name, max_log, CONFIDENCE=confidence)
     refiner(*inputs())
+    if confidence:
+        torch.nn.init.normal_(refiner.get_parameter("backbone.scale_head.weight"), std=0.3)
     return refiner.eval()
 
 
@@ -50,8 +52,7 @@ def test_an_untrained_refiner_returns_its_input_bit_for_bit_at_any_size(name, he
 
 def test_a_predicted_correction_multiplies_the_pseudo_depth_whatever_its_scale():
     rgb01, zoe_m = inputs()
-    refiners = [build_refiner({"NAME": "small", "BASE": 8, "MAX_LOG": 9.0, "PREDICTS": predicts})
-                for predicts in ("depth", "correction")]  # fmt: skip
+    refiners = [build(max_log=9.0, PREDICTS=predicts) for predicts in ("depth", "correction")]
     for refiner in refiners:
         refiner.trained.fill_(True)
         refiner.eval()
@@ -66,10 +67,7 @@ def test_a_predicted_correction_multiplies_the_pseudo_depth_whatever_its_scale()
 def test_depths_relative_to_the_typical_depth_are_refined_alike(name):
     rgb01, zoe_m = inputs()
     torch.manual_seed(0)
-    outdoors = build_refiner(
-        {"NAME": name, "BASE": 8, "MAX_LOG": 1.0, "TYPICAL_DEPTH_M": 16 * TYPICAL_M}
-    )
-    indoors = build_refiner({"NAME": name, "BASE": 8, "MAX_LOG": 1.0})
+    outdoors, indoors = build(name, TYPICAL_DEPTH_M=16 * TYPICAL_M), build(name)
     outdoors.trained.fill_(True)
     indoors.load_state_dict(outdoors.state_dict())
     with torch.no_grad():

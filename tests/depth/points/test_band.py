@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.depth.points.test_spread import points_of, scene
+from tests.depth.points.test_spread import covariances_of, points_of, scene
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints
 from zoerefine.depth.points import band as bands
 from zoerefine.depth.points import gaussian_process, spread
@@ -25,19 +25,7 @@ def test_the_deviation_is_that_of_the_gaussian_process(monkeypatch):
     monkeypatch.setattr(bands, "GRID", (48, 64, 200))
     truth_m, pseudo_m = scene()
     points = points_of(truth_m, 20, seed=3)
-    rows, columns = points.y.astype(int), points.x.astype(int)
-    pixels = np.indices(pseudo_m.shape).reshape(2, -1) / max(pseudo_m.shape)
-    at_pixels = np.vstack([pixels, np.log(pseudo_m).reshape(1, -1)]).T
-    at_points = at_pixels.reshape(*pseudo_m.shape, 3)[rows, columns]
-
-    def covariance(a, b):
-        distance = np.abs(a[:, None] - b[None]).sum(2)
-        return gaussian_process.SCALE**2 + gaussian_process.LOCAL**2 * np.exp(
-            -distance / gaussian_process.LENGTH
-        )
-
-    system = covariance(at_points, at_points) + gaussian_process.NOISE**2 * np.eye(20)
-    cross = covariance(at_pixels, at_points)
+    system, cross = covariances_of(pseudo_m, points)
     known = np.sum((cross @ np.linalg.inv(system)) * cross, 1)
     expected = np.sqrt(
         gaussian_process.SCALE**2 + gaussian_process.LOCAL**2 - known + gaussian_process.NOISE**2

@@ -29,6 +29,23 @@ def points_of(truth_m, count, seed=0, noise=0.0, outliers=0):
     return MetricPoints(x.astype(float), y.astype(float), depth_m, np.zeros(count))
 
 
+def covariances_of(pseudo_m, points):
+    """Of the Gaussian process without a grid: of the points with noise, of pixels with points."""
+    rows, columns = points.y.astype(int), points.x.astype(int)
+    pixels = np.indices(pseudo_m.shape).reshape(2, -1) / max(pseudo_m.shape)
+    at_pixels = np.vstack([pixels, np.log(pseudo_m).reshape(1, -1)]).T
+    at_points = at_pixels.reshape(*pseudo_m.shape, 3)[rows, columns]
+
+    def covariance(a, b):
+        distance = np.abs(a[:, None] - b[None]).sum(2)
+        return gaussian_process.SCALE**2 + gaussian_process.LOCAL**2 * np.exp(
+            -distance / gaussian_process.LENGTH
+        )
+
+    noise = gaussian_process.NOISE**2 * np.eye(len(rows))
+    return covariance(at_points, at_points) + noise, covariance(at_pixels, at_points)
+
+
 def abs_rel(depth_m, truth_m):
     return float(np.mean(np.abs(depth_m - truth_m) / truth_m))
 
@@ -134,21 +151,9 @@ def test_the_grid_gives_the_mean_of_the_gaussian_process():
     """Rasmussen and Williams, eq. 2.25, computed at every pixel without a grid."""
     truth_m, pseudo_m = scene()
     points = points_of(truth_m, 20, seed=3)
-    longer = max(pseudo_m.shape)
-    rows, columns = points.y.astype(int), points.x.astype(int)
-    pixels = np.indices(pseudo_m.shape).reshape(2, -1) / longer
-    at_pixels = np.vstack([pixels, np.log(pseudo_m).reshape(1, -1)]).T
-    at_points = at_pixels.reshape(*pseudo_m.shape, 3)[rows, columns]
-
-    def covariance(a, b):
-        distance = np.abs(a[:, None] - b[None]).sum(2)
-        return gaussian_process.SCALE**2 + gaussian_process.LOCAL**2 * np.exp(
-            -distance / gaussian_process.LENGTH
-        )
-
-    error = np.log(points.depth_m) - np.log(pseudo_m[rows, columns])
-    system = covariance(at_points, at_points) + gaussian_process.NOISE**2 * np.eye(20)
-    mean = covariance(at_pixels, at_points) @ np.linalg.solve(system, error)
+    system, cross = covariances_of(pseudo_m, points)
+    error = np.log(points.depth_m / pseudo_m[points.y.astype(int), points.x.astype(int)])
+    mean = cross @ np.linalg.solve(system, error)
     expected = pseudo_m * np.exp(mean.reshape(pseudo_m.shape))
     depth = torch.from_numpy(pseudo_m)[None, None]
     found = spread.spread(depth, spread.tensor_of(points, pseudo_m))

@@ -1,8 +1,8 @@
 """Frames of a depth camera, and `zoerefine bag` in this process."""
 
-import pytest
+from functools import partial
 
-from tests.finished import run_here
+import pytest
 
 
 @pytest.fixture(scope="session")
@@ -14,14 +14,9 @@ def frames():
 
 
 @pytest.fixture
-def bag(exported_run, tmp_path, monkeypatch, capsys):
+def bag(exported_run, command):
     """Run `zoerefine bag` with the bundle, in the test's folder: bag(*words) -> Finished."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        return run_here(capsys, "bag", exported_run.bundle, *words)
-
-    return run
+    return partial(command, "bag", exported_run.bundle)
 
 
 @pytest.fixture

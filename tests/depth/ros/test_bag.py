@@ -49,6 +49,13 @@ def depth_m(message):
     return message.data.view("<f4").reshape(message.height, message.width)
 
 
+def assert_refined(found, expected):
+    """The refined depth of a bag has these values in 1/256 m; NaN where they are 0."""
+    for (_, message), values in zip(found[REFINED], expected, strict=True):
+        assert np.array_equal(np.isnan(depth_m(message)), values == 0)
+        assert np.array_equal(np.nan_to_num(depth_m(message)) * 256, values)
+
+
 def folder_path(bundle, rgb, depth_u16, batch, folder):
     """The values that `zoerefine infer` writes for the same frames as PNG files."""
     for number, (picture, depth) in enumerate(zip(rgb, depth_u16, strict=True)):
@@ -73,10 +80,7 @@ def test_refined_depth_is_bit_for_bit_what_the_folder_path_writes(
     assert "; it now refines that of: unknown" in done.err
     depth_u16 = [np.rint(one / 1000 * 256).astype(np.uint16) for one in frames.depth_mm]
     expected = folder_path(exported_run.bundle, frames.rgb, depth_u16, batch, tmp_path / "files")
-    refined = [depth_m(message) for _, message in read_bag(tmp_path / "out")[REFINED]]
-    for found, values in zip(refined, expected, strict=True):
-        assert np.array_equal(np.isnan(found), values == 0)
-        assert np.array_equal(np.nan_to_num(found) * 256, values)
+    assert_refined(read_bag(tmp_path / "out"), expected)
     assert np.ptp(expected[0]) > 100 and (expected[0] != depth_u16[0]).any()
     assert (tmp_path / "out" / f"out.{'mcap' if storage == 'mcap' else 'db3'}").exists()
 
@@ -125,8 +129,7 @@ def test_float_depth_with_nan_and_infinity_is_read_as_invalid(bag, exported_run,
     expected = folder_path(exported_run.bundle, frames.rgb, depth_u16, 4, tmp_path / "files")
     found = read_bag(tmp_path / "out")
     assert list(found) == [REFINED]
-    for (_, message), values in zip(found[REFINED], expected, strict=True):
-        assert np.array_equal(np.nan_to_num(depth_m(message)) * 256, values)
+    assert_refined(found, expected)
 
 
 def test_compressed_pictures_and_depth_equal_their_files(bag, exported_run, frames, tmp_path):
@@ -148,8 +151,7 @@ def test_compressed_pictures_and_depth_equal_their_files(bag, exported_run, fram
     expected = folder_path(exported_run.bundle, pictures, depth_u16, 4, tmp_path / "files")
     found = read_bag(tmp_path / "out")
     assert len(found[INFO_OUT]) == 10
-    for (_, message), values in zip(found[REFINED], expected, strict=True):
-        assert np.array_equal(np.nan_to_num(depth_m(message)) * 256, values)
+    assert_refined(found, expected)
 
 
 @pytest.mark.parametrize("mode", ["FILE", "MESSAGE", "STORAGE"])

@@ -14,15 +14,7 @@ pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'zo
 
 from tests.depth.ros.bags import compressed, image
 from zoerefine.base.errors import UserError
-from zoerefine.depth.ros.image_messages import (
-    COLOR_ENCODINGS,
-    depth_fields,
-    depth_of,
-    holds_depth,
-    holds_picture,
-    rgb_of,
-    size_of,
-)
+from zoerefine.depth.ros import image_messages
 
 RGB = np.random.default_rng(0).integers(0, 256, (6, 8, 3)).astype(np.uint8)
 STORED = {
@@ -37,13 +29,15 @@ STORED = {
 @pytest.mark.parametrize("encoding", STORED)
 def test_colours_are_read_exactly_without_the_padding_of_rows(encoding, padding):
     message = image(STORED[encoding], encoding, padding=padding)
-    assert holds_picture(message) and not holds_depth(message)
-    assert size_of(message) == (8, 6)
-    assert np.array_equal(rgb_of(message), RGB)
+    assert image_messages.holds_picture(message) and not image_messages.holds_depth(message)
+    assert image_messages.size_of(message) == (8, 6)
+    assert np.array_equal(image_messages.rgb_of(message), RGB)
 
 
 def test_grey_has_three_equal_channels():
-    assert np.array_equal(rgb_of(image(RGB[..., 0], "mono8")), np.dstack([RGB[..., 0]] * 3))
+    assert np.array_equal(
+        image_messages.rgb_of(image(RGB[..., 0], "mono8")), np.dstack([RGB[..., 0]] * 3)
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,14 +49,14 @@ def test_the_luminance_of_yuv_becomes_grey(encoding, order):
     luminance = np.linspace(16, 235, 8).round().astype(np.uint8)
     row = np.full((8, 2), 128, np.uint8)
     row[:, order.index("y")] = luminance
-    rgb = rgb_of(image(np.stack([row] * 6), encoding))
+    rgb = image_messages.rgb_of(image(np.stack([row] * 6), encoding))
     expected = (luminance.astype(float) - 16) / 219 * 255
     assert np.abs(rgb - expected[None, :, None]).max() <= 1.5
 
 
 def test_every_colour_encoding_has_a_test():
     tested = {*STORED, "mono8", "yuv422", "uyvy", "yuv422_yuy2", "yuyv"}
-    assert set(COLOR_ENCODINGS) == tested
+    assert set(image_messages.COLOR_ENCODINGS) == tested
 
 
 @pytest.mark.parametrize("padding", [0, 3])
@@ -70,20 +64,20 @@ def test_every_colour_encoding_has_a_test():
 def test_depth_of_both_byte_orders_is_rounded_to_256ths(big_endian, padding):
     mm = np.array([[0, 1, 2, 1000], [4321, 65534, 65535, 3]], np.uint16)
     message = image(mm, "16UC1", padding=padding, big_endian=big_endian)
-    assert holds_depth(message) and not holds_picture(message)
-    assert np.array_equal(depth_of(message), np.rint(mm / 1000 * 256))
+    assert image_messages.holds_depth(message) and not image_messages.holds_picture(message)
+    assert np.array_equal(image_messages.depth_of(message), np.rint(mm / 1000 * 256))
     metres = np.array([[np.nan, np.inf, -np.inf, -2], [0, 1.5, 255.998, 1e9]], np.float32)
     message = image(metres, "32FC1", padding=padding, big_endian=big_endian)
-    assert depth_of(message).tolist() == [[0, 0, 0, 0], [0, 384, 65535, 65535]]
+    assert image_messages.depth_of(message).tolist() == [[0, 0, 0, 0], [0, 384, 65535, 65535]]
 
 
 def test_written_depth_is_exact_in_metres_and_rounded_in_millimetres():
     values = np.arange(2**16, dtype=np.uint16).reshape(256, 256)
-    metres = depth_fields(values, "32FC1")
+    metres = image_messages.depth_fields(values, "32FC1")
     found = metres["data"].view("<f4").reshape(256, 256)
     assert np.isnan(found[0, 0])
     assert np.array_equal(found.reshape(-1)[1:] * 256, values.reshape(-1)[1:])
-    mm = depth_fields(values, "16UC1")["data"].view("<u2")
+    mm = image_messages.depth_fields(values, "16UC1")["data"].view("<u2")
     near = np.arange(2**16) / 256 < 65.5355  # what 16 bits of millimetres hold
     assert np.array_equal(mm, np.where(near, np.rint(np.arange(2**16) / 256 * 1000), 0))
 
@@ -93,9 +87,9 @@ def test_messages_of_rclpy_hold_arrays_of_another_type():
     fields = {name: getattr(image(RGB, "rgb8"), name) for name in ("height", "width", "step")}
     data = array.array("B", RGB.tobytes())
     message = SimpleNamespace(encoding="rgb8", is_bigendian=0, data=data, **fields)
-    assert np.array_equal(rgb_of(message), RGB)
+    assert np.array_equal(image_messages.rgb_of(message), RGB)
     png = array.array("B", cv2.imencode(".png", RGB[..., ::-1])[1].tobytes())
-    assert np.array_equal(rgb_of(SimpleNamespace(format="png", data=png)), RGB)
+    assert np.array_equal(image_messages.rgb_of(SimpleNamespace(format="png", data=png)), RGB)
 
 
 def test_compressed_depth_is_read_with_and_without_the_header_of_its_transport():
@@ -106,16 +100,16 @@ def test_compressed_depth_is_read_with_and_without_the_header_of_its_transport()
         ("16UC1; png compressed", png),
     ):
         message = compressed(data, form)
-        assert holds_depth(message) and not holds_picture(message)
-        assert size_of(message) == (2, 2)
-        assert np.array_equal(depth_of(message), np.rint(mm / 1000 * 256))
+        assert image_messages.holds_depth(message) and not image_messages.holds_picture(message)
+        assert image_messages.size_of(message) == (2, 2)
+        assert np.array_equal(image_messages.depth_of(message), np.rint(mm / 1000 * 256))
 
 
 SIZES = st.integers(0, 12) | st.sampled_from([2**16, 2**31, 2**32 - 1])
 
 
 @given(
-    st.sampled_from([*COLOR_ENCODINGS, "16UC1", "32FC1", "8UC1", "", "\x1b[0m"]),
+    st.sampled_from([*image_messages.COLOR_ENCODINGS, "16UC1", "32FC1", "8UC1", "", "\x1b[0m"]),
     st.tuples(SIZES, SIZES, SIZES | st.integers(0, 60)),
     st.integers(0, 255),
     st.none() | st.binary(max_size=300),
@@ -127,7 +121,7 @@ def test_any_fields_give_a_picture_of_the_stated_size_or_one_line(encoding, size
     message = SimpleNamespace(
         encoding=encoding, height=height, width=width, step=step, is_bigendian=order, data=data
     )
-    for read in (rgb_of, depth_of):
+    for read in (image_messages.rgb_of, image_messages.depth_of):
         with suppress(UserError):
             assert read(message).shape[:2] == (height, width)
 
@@ -148,7 +142,7 @@ def test_any_fields_give_a_picture_of_the_stated_size_or_one_line(encoding, size
 )
 def test_wrong_pictures_are_one_line(message, reason):
     with pytest.raises(UserError, match=reason.replace("(", r"\(")):
-        rgb_of(message)
+        image_messages.rgb_of(message)
 
 
 @pytest.mark.parametrize(
@@ -168,4 +162,4 @@ def test_wrong_pictures_are_one_line(message, reason):
 )
 def test_wrong_depth_is_one_line(message, reason):
     with pytest.raises(UserError, match=reason):
-        depth_of(message)
+        image_messages.depth_of(message)

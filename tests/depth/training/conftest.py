@@ -1,6 +1,5 @@
 """Trainings of the tiny configuration in this process, and one that many tests read."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -74,5 +73,4 @@ def tiny_config(folder, world, caches):
 
 def rows(run, phase):
     """The rows of a phase in metrics.jsonl."""
-    found = map(json.loads, run.metrics_file.read_text().splitlines())
-    return [row for row in found if row["phase"] == phase]
+    return [row for row in run.metrics() if row["phase"] == phase]

@@ -41,15 +41,15 @@ def test_a_checkpoint_of_other_code_is_refused(train, monkeypatch, fact, name):
         train(*QUICK)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", "[" * 99_999])
-def test_damaged_results_are_computed_again(train, capsys, text):
+def test_damaged_results_are_computed_again(train, capsys):
     run = train(*QUICK)
     before, weights = run.results(), run.weights_digest_file.read_text()
-    run.results_file.write_text(text)
-    assert train(*QUICK) == run
-    assert "results.json is written again" in capsys.readouterr().err
-    assert run.results()["test"] == before["test"]
-    assert run.weights_digest_file.read_text() == weights
+    for text in ("", "{", "[]", "3", "{}", "[" * 99_999):
+        run.results_file.write_text(text)
+        assert train(*QUICK) == run
+        assert "results.json is written again" in capsys.readouterr().err
+        assert run.results()["test"] == before["test"]
+        assert run.weights_digest_file.read_text() == weights
 
 
 def test_pretrained_weights_name_the_run_by_their_content(tiny, tmp_path):

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from zoerefine.depth.training import checkpoint, ending
-from zoerefine.depth.training.calibration import (
-    MOST_WORSE,
-    STRENGTHS,
-    FrameErrors,
-    choose,
-    scene_table,
-)
+from zoerefine.depth.training import calibration, checkpoint, ending
 from zoerefine.depth.training.checkpoint import load_refiner
 from zoerefine.depth.training.evaluate import COVERAGE
 from zoerefine.depth.training.verdict import calibration_line
@@ -23,11 +16,15 @@ pytestmark = pytest.mark.numeric
 
 def frame(index, scene, best, size=0.1):
     """A frame whose AbsRel is least at the strength `best`."""
-    return FrameErrors(index, scene, size, tuple(0.1 + (STRENGTHS - best) ** 2))
+    return calibration.FrameErrors(
+        index, scene, size, tuple(0.1 + (calibration.STRENGTHS - best) ** 2)
+    )
 
 
 def chosen(*frames, limit=math.inf):
-    return STRENGTHS[choose(scene_table(frames, limit), MOST_WORSE)]
+    return calibration.STRENGTHS[
+        calibration.choose(calibration.scene_table(frames, limit), calibration.MOST_WORSE)
+    ]
 
 
 def test_the_strength_with_the_least_error_is_used_with_few_scenes():
@@ -47,7 +44,7 @@ def test_scenes_that_agree_give_the_best_strength_and_others_a_smaller_one():
 
 
 def test_a_frame_beyond_the_limit_is_corrected_less():
-    table = scene_table([frame(0, "a", 1.0, size=0.4)], limit=0.2)
+    table = calibration.scene_table([frame(0, "a", 1.0, size=0.4)], limit=0.2)
     assert table[0, -1] == pytest.approx(0.1 + 0.75**2, abs=1e-3)  # a quarter of the correction
 
 

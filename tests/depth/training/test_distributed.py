@@ -41,10 +41,6 @@ def together(tiny, tmp_path):
     return run
 
 
-def rows(run):
-    return [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
-
-
 def assert_same(ours, theirs, rel):
     """The same rows, with losses and metrics equal up to rounding."""
     assert [(r["phase"], r["step"]) for r in ours] == [(r["phase"], r["step"]) for r in theirs]
@@ -60,7 +56,7 @@ def assert_same(ours, theirs, rel):
 @pytest.mark.parametrize("processes", [2, 4])
 def test_any_number_of_processes_gives_the_same_metrics(alone, together, processes):
     single, many = alone(*TERMS), together(processes, *TERMS)
-    assert_same(rows(many), rows(single), rel=2e-3)
+    assert_same(many.metrics(), single.metrics(), rel=2e-3)
     ours, theirs = (run.read_json(run.results_file)["test"] for run in (many, single))
     assert ours["detail"]["refined"].keys() == theirs["detail"]["refined"].keys()
     for name, value in theirs["pseudo"].items():  # does not depend on rounding in training
@@ -76,8 +72,8 @@ def test_any_number_of_processes_gives_the_same_metrics(alone, together, process
 def test_parts_of_a_batch_are_the_same_with_any_number_of_processes(alone, together):
     words = ("TRAIN.ACCUMULATE", "2", "LOADER.BATCH", "7")  # and one of one: a rank has none
     single, both = alone(*words), together(2, *words)
-    assert min(len(rows(run)) for run in (single, both)) > 3
-    assert_same(rows(both), rows(single), rel=2e-3)
+    assert min(len(run.metrics()) for run in (single, both)) > 3
+    assert_same(both.metrics(), single.metrics(), rel=2e-3)
 
 
 def test_a_non_finite_loss_ends_all_ranks_and_names_their_frames(tiny, tmp_path):
@@ -115,11 +111,11 @@ def test_a_rank_that_dies_ends_a_torchrun_job_and_one_process_resumes_it(tiny, t
     assert "SIGKILL" in errors or "-9" in errors
     run = RunDir(next(tmp_path.glob("runs/dies/*-*/config.yaml")).parent)
     assert not run.results_file.exists()
-    reached = rows(run)[-1]["step"]
+    reached = run.metrics()[-1]["step"]
     assert reached >= 3
     began = run.metrics_file.stat().st_size
     assert run_training(load_config(run.config_file)) == run
-    steps = [row["step"] for row in rows(run) if row["phase"] == "train"]
+    steps = [row["step"] for row in run.metrics() if row["phase"] == "train"]
     assert steps == list(range(1, steps[-1] + 1))  # no row twice, none missing
     assert run.metrics_file.stat().st_size > began
 
@@ -134,7 +130,7 @@ def test_ctrl_c_stops_all_ranks_at_one_step_with_a_checkpoint(tiny, tmp_path):
     run = RunDir(next(tmp_path.glob("runs/stops/*-*/config.yaml")).parent)
     assert run.status().state == "killed"
     last = max(run.checkpoints.glob("step-*")).name
-    assert int(last.split("-")[1]) == rows(run)[-1]["step"]
+    assert int(last.split("-")[1]) == run.metrics()[-1]["step"]
 
 
 def test_damaged_records_end_all_ranks_and_name_their_frame(tiny, tmp_path):

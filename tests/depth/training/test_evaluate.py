@@ -9,8 +9,6 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoerefine.base.registries import LOSS_TERMS
-from zoerefine.depth.data.cache.pack import build_cache
-from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.loading.loader import Loader
 from zoerefine.depth.data.loading.prefetch import Prefetcher
 from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
@@ -27,11 +25,6 @@ class Tenth(nn.Module):
         return zoe_m * 1.1
 
 
-@pytest.fixture(scope="module")
-def cache(world, tmp_path_factory):
-    return build_cache(open_dataset(world), 24, 32, tmp_path_factory.mktemp("caches"))
-
-
 class Spoiled(nn.Module):
     """Makes one pixel in a hundred NaN."""
 
@@ -41,18 +34,22 @@ class Spoiled(nn.Module):
         return spoiled
 
 
-def figures(cache, batch, refiner=None):
-    sampler = Sampler(cache, np.arange(len(cache)), batch, 0, OrderOptions("sequential"))
-    batches = Prefetcher(Loader(cache, sampler), torch.device("cpu"))
-    return evaluate(refiner or Tenth(), batches, 0.2, cache, torch.float32, detail=True)
+def batches_of(packed, indices, size):
+    sampler = Sampler(packed, indices, size, 0, OrderOptions("sequential"))
+    return Prefetcher(Loader(packed, sampler), torch.device("cpu"))
 
 
-def test_any_grouping_into_batches_gives_the_same_bits(cache):
-    assert figures(cache, 16) == figures(cache, 3) == figures(cache, 1)
+def figures(packed, batch, refiner=None):
+    batches = batches_of(packed, np.arange(len(packed)), batch)
+    return evaluate(refiner or Tenth(), batches, 0.2, packed, torch.float32, detail=True)
 
 
-def test_nan_depth_makes_means_nan_and_lowers_deltas_and_boundary_f1(cache):
-    found = figures(cache, 5, Spoiled())
+def test_any_grouping_into_batches_gives_the_same_bits(packed):
+    assert figures(packed, 16) == figures(packed, 3) == figures(packed, 1)
+
+
+def test_nan_depth_makes_means_nan_and_lowers_deltas_and_boundary_f1(packed):
+    found = figures(packed, 5, Spoiled())
     refined, pseudo = found["refined"], found["pseudo"]
     assert all(math.isnan(refined[name]) for name in ("abs_rel", "rmse", "silog"))
     assert refined["delta3"] < pseudo["delta3"]
@@ -62,8 +59,8 @@ def test_nan_depth_makes_means_nan_and_lowers_deltas_and_boundary_f1(cache):
     assert detail["refined"]["boundary_f1"] < detail["pseudo"]["boundary_f1"]
 
 
-def test_detailed_metrics_cover_every_depth(cache):
-    found = figures(cache, 5)
+def test_detailed_metrics_cover_every_depth(packed):
+    found = figures(packed, 5)
     assert found["ratio"]["abs_rel"] == pytest.approx(
         found["refined"]["abs_rel"] / found["pseudo"]["abs_rel"]
     )
@@ -90,15 +87,14 @@ def test_detailed_metrics_cover_every_depth(cache):
     assert refined["object_distance_m"] != pseudo["object_distance_m"]
 
 
-def test_the_loss_on_validation_scenes_is_the_mean_over_pictures_in_any_grouping(cache):
+def test_the_loss_on_validation_scenes_is_the_mean_over_pictures_in_any_grouping(packed):
     loss = Loss([{"name": "mse", "weight": 2.0}, {"name": "l1", "weight": 1.0}], 0.5)
 
     def batches(size):
-        sampler = Sampler(cache, np.arange(7), size, 0, OrderOptions("sequential"))
-        return Prefetcher(Loader(cache, sampler), torch.device("cpu"))
+        return batches_of(packed, np.arange(7), size)
 
     def losses(size):
-        return evaluate(Tenth(), batches(size), 0.0, cache, torch.float32, loss=loss)["losses"]
+        return evaluate(Tenth(), batches(size), 0.0, packed, torch.float32, loss=loss)["losses"]
 
     found = losses(3)
     alone = [loss(b.zoe_m * 1.1, b.zoe_m, b.depth_m, b.objects, b.rgb01) for b in batches(1)]
@@ -118,16 +114,15 @@ class Operations(TorchDispatchMode):
         return operation(*args, **(kwargs or {}))
 
 
-def test_a_batch_of_more_pictures_takes_no_more_operations(cache):
+def test_a_batch_of_more_pictures_takes_no_more_operations(packed):
     """An operation for each picture would cost a GPU more time than the training does."""
     loss = Loss([{"name": name, "weight": 1.0} for name in LOSS_TERMS], 0.5)
-    same_scene = cache.indices(cache.scenes[:1])
+    same_scene = packed.indices(packed.scenes[:1])
 
     def operations(pictures):
-        sampler = Sampler(cache, same_scene[:pictures], pictures, 0, OrderOptions("sequential"))
-        [batch] = Prefetcher(Loader(cache, sampler), torch.device("cpu"))
+        [batch] = batches_of(packed, same_scene[:pictures], pictures)
         with Operations() as found:
-            evaluate(Tenth(), [batch], 0.0, cache, torch.float32, loss=loss)
+            evaluate(Tenth(), [batch], 0.0, packed, torch.float32, loss=loss)
         return found.count
 
     assert operations(2) == operations(6)

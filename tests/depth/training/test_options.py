@@ -95,12 +95,17 @@ def test_weights_are_averaged_with_a_smaller_decay_in_the_first_steps(trainer, d
     assert averaged["backbone.down.0.1.num_batches_tracked"] == 4
 
 
+def loop_of(made, tmp_path, factor):
+    """Its run and loop; the gradients of a weight are multiplied by `factor()`."""
+    run = RunDir(tmp_path / "run")
+    first = made.refiner.get_parameter("backbone.down.0.0.weight")
+    first.register_hook(lambda gradient: gradient * factor())
+    return run, Loop(made.cfg, run, made, None, {}, BackgroundVerification(made.cache))
+
+
 def test_a_non_finite_gradient_stops_before_a_checkpoint_holds_it(trainer, tmp_path):
     made = trainer("TRAIN.PRECISION", "fp32", "TRAIN.CHECKPOINT_S", "0.0")
-    run = RunDir(tmp_path / "run")
-    loop = Loop(made.cfg, run, made, None, {}, BackgroundVerification(made.cache))
-    first = made.refiner.get_parameter("backbone.down.0.0.weight")
-    first.register_hook(lambda gradient: gradient * (math.inf if made.step == 1 else 1))
+    run, loop = loop_of(made, tmp_path, lambda: math.inf if made.step == 1 else 1)
     with pytest.raises(UserError, match=r"the gradient norm of step 2 is (nan|inf): look at"):
         loop.run_epochs()
     assert run.read_json(run.path / "not_finite.json")["step"] == 2
@@ -113,10 +118,7 @@ def test_fp16_stops_only_at_gradients_that_overflow_at_any_loss_scale(trainer, t
     made = trainer("TRAIN.PRECISION", "fp16", "TRAIN.EPOCHS", 4, "TRAIN.EVAL_EVERY", 4)
     if lasting:  # few steps from the lowest scale, instead of 32
         made.scaler = torch.amp.GradScaler(made.device.type, init_scale=MIN_LOSS_SCALE * 4)
-    run = RunDir(tmp_path / "run")
-    loop = Loop(made.cfg, run, made, None, {}, BackgroundVerification(made.cache))
-    first = made.refiner.get_parameter("backbone.down.0.0.weight")
-    first.register_hook(lambda g: g * (math.inf if lasting or made.step == 1 else 1))
+    run, loop = loop_of(made, tmp_path, lambda: math.inf if lasting or made.step == 1 else 1)
     if not lasting:
         loop.run_epochs()
         assert made.step == 8

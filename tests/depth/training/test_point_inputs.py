@@ -1,19 +1,17 @@
 """Metric points in training: what is simulated, what the refiner sees, what the results say."""
 
-import json
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from tests.depth_fixtures import TINY
+from tests.depth_fixtures import train_tiny
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import POINT_KINDS
 from zoerefine.depth.data.loading.prefetch import DeviceBatch
 from zoerefine.depth.model import build_refiner
-from zoerefine.depth.training.job import run_training
 from zoerefine.depth.training.point_inputs import correct, training_points
 
 MODEL = {"NAME": "small", "BASE": 4, "MAX_LOG": 1.0, "CONFIDENCE": True, "POINTS": True}
@@ -96,13 +94,9 @@ def test_a_network_without_an_input_for_points_is_refused():
 
 
 def test_results_say_what_points_reach(world, tmp_path):
-    (tmp_path / "tiny.yaml").write_text(TINY.replace("DATA: {", f"DATA: {{ROOT: {world}, "))
-
     def train(name, *words):
-        folders = ["RUN.ROOT", str(tmp_path / name), "CACHE.ROOT", str(tmp_path / "caches")]
-        run = run_training(load_config(tmp_path / "tiny.yaml", [*folders, *words]))
-        torch.use_deterministic_algorithms(False)
-        return run, json.loads(run.results_file.read_text())
+        run = train_tiny(tmp_path, world, *words, "RUN.ROOT", str(tmp_path / name))
+        return run, run.results()
 
     run, found = train("a", "TRAIN.EPOCHS", "2", "MODEL.POINTS", "True")
     for which in ("points", "refined_points"):

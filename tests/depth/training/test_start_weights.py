@@ -102,5 +102,7 @@ def test_weights_that_are_exchanged_after_they_were_recorded_are_not_trained(
 
 def test_altered_weights_are_refused(copied, tiny):
     copied.weights_digest_file.write_text("0" * 64)
-    with pytest.raises(UserError, match=r"differs from weights\.sha256"):
+    with pytest.raises(UserError, match=r"differs from weights\.sha256: it was altered"):
         run_training(load_config(tiny, ["TRAIN.FROM", str(copied.path)]))
+    with pytest.raises(UserError, match=r"differs from weights\.sha256: it was altered"):
+        load_refiner(copied)

@@ -1,0 +1,14 @@
+"""Commands in this process."""
+
+from functools import partial
+
+import pytest
+
+from tests.finished import run_here
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Run a command in the test's folder: command("export", run) -> Finished."""
+    monkeypatch.chdir(tmp_path)
+    return partial(run_here, capsys)
