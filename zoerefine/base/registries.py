@@ -6,6 +6,7 @@ docs/extending.md shows each kind.
 """
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -114,6 +115,8 @@ METRICS = Registry(
     },
 )
 SELECTION_METRIC = "abs_rel"  # of METRICS: it chooses the best checkpoint; lower is better
+# The names of our own runs' metrics that are better where they are higher.
+HIGHER_IS_BETTER = re.compile(r"(val|test)\.(.+\.)?(delta[123]|boundary_f1)")
 SCHEDULES = Registry(
     "learning rate schedule",
     {

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.registries import HIGHER_IS_BETTER, METRICS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.analysis.diff import diff_runs
@@ -227,3 +228,48 @@ def test_values_that_change_nothing_are_named(foreign, tmp_path):
     analyze([str(tmp_path / "runs")], tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text()
     assert "2 runs have exactly the same metrics; does the script read LR?" in page
+
+
+@pytest.mark.parametrize(
+    ("facts", "names"),
+    [
+        ({"commit": "ef" * 20}, ["cdcdcdcd", "efefefef"]),
+        ({"record_env": ["AUG=1"]}, ["--record-env aug default", "--record-env aug 1"]),
+        ({"processes": 2}, ["--processes default", "--processes 2"]),
+    ],
+)
+def test_a_script_launched_in_another_way_is_another_group(foreign, tmp_path, facts, names):
+    for seed in range(3):
+        foreign(f"a{seed}", {"SEED": seed}, [{"loss": 1 + seed / 10}])
+        other = foreign(f"b{seed}", {"SEED": seed}, [{"loss": 2 + seed / 10}], **facts)
+    assert compared(tmp_path / "runs", "loss")[0] == names
+    assert ("AUG" in diff_runs(str(tmp_path / "runs/a2"), str(other))) == ("record_env" in facts)
+
+
+def test_other_inputs_make_another_group(foreign, tmp_path):
+    for seed in range(3):
+        for name, digest in (("a", "1"), ("b", "2")):
+            run = foreign(f"{name}{seed}", {"SEED": seed}, [{"loss": int(digest) + seed / 10}])
+            (run / "inputs.json").write_text(json.dumps({"/data": {"x.csv": digest}}))
+    assert len(compared(tmp_path / "runs", "loss")[0]) == 2
+
+
+def test_which_of_our_own_metrics_are_better_where_they_are_higher_is_known(runs, tmp_path):
+    for name, metric in METRICS.items():
+        known = bool(HIGHER_IS_BETTER.fullmatch(f"test.scene.refined.{name}"))
+        assert known != METRICS.load(name).lower_is_better, metric
+    for seed in range(3):
+        for name, value in (("a", 0.5), ("b", 0.7)):
+            test = {"refined": {"abs_rel": 0.2, "delta1": value + seed / 100}}
+            runs.add(f"{name}{seed}", {"LR": value}, seed=seed, test=test)
+    analyze([str(runs.folder)], tmp_path / "out", metrics=["test.refined.delta1"])
+    assert groups_of(tmp_path / "out") == ["lr 0.7", "lr 0.5"]
+
+
+def test_a_clock_that_was_set_back_gives_no_negative_duration(foreign):
+    run = foreign("a", {}, [{"loss": 1}])
+    for ended, words in ((1.7e9 + 60, ", 60 s"), (1.7e9 - 60, "")):
+        status = {"state": "finished", "started": 1.7e9, "ended": ended}
+        (run / "status.json").write_text(json.dumps(status))
+        started = next(x for x in show_run(RunDir(run)).splitlines() if x.startswith("started"))
+        assert started.partition(",")[1:] == (words[:1], words[1:])

@@ -1,5 +1,6 @@
 """Groups and comparisons: seeds are replicates, and no conclusion is drawn without enough."""
 
+import json
 import math
 import shutil
 
@@ -8,6 +9,7 @@ import pytest
 from zoerefine.base.config import defaults
 from zoerefine.base.errors import UserError
 from zoerefine.lab.analysis.analyze import analyze
+from zoerefine.lab.analysis.group_names import _unique
 from zoerefine.lab.analysis.groups import Measure, choose_measure, make_groups
 from zoerefine.lab.analysis.statistics.comparisons import compare_groups
 from zoerefine.lab.runs.collect import collect
@@ -111,6 +113,7 @@ def test_group_names_are_unique(runs):
     for number in range(2):
         runs.add(f"long{number}", {"LR": "x" * 40 + str(number)}, scenes=(0.3 + number,))
     assert len(set(labels(runs))) == 4
+    assert _unique(["a", "a", "a (2)", "a"]) == ["a", "a (2)", "a (2) (2)", "a (3)"]
 
 
 def test_keys_that_end_alike_are_named_in_full(runs):
@@ -214,3 +217,24 @@ def test_with_a_baseline_only_pairs_with_it_are_tested(runs):
     assert [(d.first, d.second) for d in found] == [("name 0", "name 1"), ("name 2", "name 1")]
     assert [d.p_adjusted for d in found] == [pytest.approx(2 * 2 / 70)] * 2
     assert len(compare_groups(groups, Measure("test"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("facts", "key"),
+    [
+        ({"commit": "cd" * 20}, "commit"),
+        ({"commit": "ab" * 20, "dirty_digest": "ef" * 32}, "uncommitted changes"),
+        ({"commit": "ab" * 20, "started_from": {"path": "a", "sha256": "ef" * 32}},
+         "weights of TRAIN.FROM"),
+    ],
+)  # fmt: skip
+def test_runs_of_other_code_are_no_further_seeds(runs, tmp_path, facts, key):
+    for seed in range(3):
+        runs.add(f"a{seed}", seed=seed, scenes=(0.2 + 0.01 * seed,))
+        other = runs.add(f"b{seed}", seed=seed, scenes=(0.4 + 0.01 * seed,))
+        (other / "provenance.json").write_text(json.dumps(facts))
+    groups = make_groups(collected(runs), Measure("test"))
+    assert [len(group.scores) for group in groups] == [3, 3]
+    analyze([str(runs.folder / "*")], tmp_path / "out", by=key)
+    header = (tmp_path / "out" / "runs.csv").read_text().splitlines()[0].split(",")
+    assert len(set(header)) == len(header)

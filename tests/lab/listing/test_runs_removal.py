@@ -1,5 +1,6 @@
 """zoerefine runs --remove: which runs go."""
 
+import json
 import os
 import sys
 import time
@@ -131,3 +132,12 @@ def test_the_link_to_the_latest_run_goes_with_it(runs):
 def test_options_that_do_not_fit_together_are_refused(runs, words, fault):
     runs.add("unet/a", 0.1)
     assert fault in runs.run(*words, code=2).err
+
+
+def test_the_best_runs_by_delta1_are_those_with_the_highest(runs):
+    for name, value in (("a/a1", 0.5), ("a/a2", 0.9)):
+        folder = runs.add(name)
+        metrics = {"schema": 1, "val": {"refined": {"delta1": value}}}
+        (folder / "results.json").write_text(json.dumps(metrics))
+    runs.run("--remove", "--keep-best", 1, "--metric", "val.refined.delta1", "--yes")
+    assert runs.ids() == ["a2"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
+from zoerefine.base.registries import HIGHER_IS_BETTER
 from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import draw_overview
@@ -62,7 +63,7 @@ def analyze(
         by: the setting to group by; None: all settings but the seed.
         metrics: what to compare, by name. Several are written to a folder each. Empty: AbsRel of
             our own runs, or the only metric of other runs.
-        maximize: whether higher values of these metrics are better.
+        maximize: whether higher values of these metrics are better; of ours it is known.
         baseline: the name of the group that all others are compared with; empty: every pair of
             groups is compared.
         style: a row of `figure_style.LAYOUTS`: the size of the graph and of its texts.
@@ -89,7 +90,8 @@ def analyze(
     paths = []
     for name in metrics:
         folder = out / folder_name(name) if len(metrics) > 1 else out
-        paths += write_analysis(collection, Measure("", name, maximize), view, folder)
+        measure = Measure("", name, maximize or bool(HIGHER_IS_BETTER.fullmatch(name)))
+        paths += write_analysis(collection, measure, view, folder)
     return collection, paths
 
 

@@ -10,6 +10,7 @@ from zoerefine.base.registries import METRICS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import differing
 from zoerefine.lab.analysis.group_names import group_names, shortened
+from zoerefine.lab.analysis.groups import without_code
 from zoerefine.lab.launch.git.commands import GitError, git
 from zoerefine.lab.launch.record.results import left_digests
 from zoerefine.lab.runs.find import find_runs
@@ -28,11 +29,12 @@ def diff_facts(a: Run, b: Run) -> dict[str, Any]:
     """What differs, for programs: pairs of a's and b's value, None where one has none."""
     labels = run_labels(a, b)
     here, there = ({key: run.provenance.get(key) for key in FACTS} for run in (a, b))
+    settings = [without_code(run.settings) for run in (a, b)]
     left, also_left = (left_digests(RunDir(Path(run.path))) for run in (a, b))
     ours, theirs = final_metrics(a), final_metrics(b)
     return {
         "runs": [{"path": r.path, "label": label} for r, label in zip((a, b), labels, strict=True)],
-        "settings": dict(sorted(differing(a.settings, b.settings, str).items())),
+        "settings": dict(sorted(differing(*settings, str).items())),
         "origin": differing(here, there, str),
         "commits_between": commits_between(a, b),
         "metrics": {name: (ours.get(name), theirs.get(name)) for name in {**ours, **theirs}},

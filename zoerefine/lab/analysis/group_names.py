@@ -1,7 +1,7 @@
 """Short names of groups: the settings in which they differ, with as few digits as possible."""
 
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import chain, count, takewhile
 from typing import Any
 
 from zoerefine.base.config.schema import KEYS
@@ -60,13 +60,12 @@ def _name(runs: list[Run], settings: str) -> str:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Number the names that occur more than once."""
-    seen: dict[str, int] = {}
-    unique = []
+    """Number the names that occur more than once, by numbers that make no other name."""
+    unique: dict[str, None] = {}
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        unique.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return unique
+        numbered = (f"{name} ({number})" for number in count(2))
+        unique[next(one for one in chain([name], numbered) if one not in unique)] = None
+    return list(unique)
 
 
 def short_keys(keys: Sequence[str]) -> dict[str, str]:

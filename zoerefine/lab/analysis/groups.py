@@ -3,7 +3,7 @@
 A cost is engine latency, or network size if there is no engine.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.analysis.statistics.seeds import estimate, mean_interval, pareto_front
 from zoerefine.lab.launch.record.results import is_time
-from zoerefine.lab.runs.record import Curve, Run, differing_keys
+from zoerefine.lab.runs.record import CODE, Curve, Run, differing_keys
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,14 @@ def have_same_metrics(runs: Sequence[Run]) -> bool:
     """
     if len(runs) < 2 or not all(run.is_foreign for run in runs):
         return False
-    asked = {repr((run.seed, sorted(run.settings.items()))) for run in runs}
+    asked = {repr((run.seed, sorted(without_code(run.settings).items()))) for run in runs}
     found = {repr(sorted(results_of(run).items())) for run in runs}
     return len(asked) == len(runs) and len(found) == 1 and bool(results_of(runs[0]))
+
+
+def without_code(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a script can read."""
+    return {key: value for key, value in settings.items() if key not in CODE}
 
 
 def results_of(run: Run) -> dict[str, Any]:
@@ -165,7 +170,8 @@ def same_metrics_note(runs: Sequence[Run]) -> str:
     """A question to the reader of a report; empty where the runs differ."""
     if not have_same_metrics(runs):
         return ""
-    keys = differing_keys(list(runs)) or [str(runs[0].provenance.get("seed_key", SEED)).lstrip("+")]
+    differ = dict.fromkeys(differing_keys(list(runs)))
+    keys = list(without_code(differ)) or [str(runs[0].provenance.get("seed_key", SEED)).lstrip("+")]
     return (
         f"{len(runs)} runs have exactly the same metrics; does the script read "
         f"{' and '.join(keys)}?"

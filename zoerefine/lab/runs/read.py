@@ -19,11 +19,14 @@ from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, read_value
 from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import MERGED, NO_CONFIG
 from zoerefine.lab.launch.record.provenance import is_own_training
+from zoerefine.lab.launch.workspace.files import read_inputs
 from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
 from zoerefine.lab.runs.record import (
+    DIGITS,
     Curve,
     Run,
     finite_number,
+    origin_settings,
     read_own_run,
     read_tree,
 )
@@ -55,7 +58,7 @@ def read_foreign_run(
     metrics = read_metrics(run, patterns)
     settings = read_settings(run, recorded) or metrics.hyperparameters
     seed = settings.pop(str(recorded.get("seed_key", SEED)).lstrip("+"), None)
-    settings |= command_settings(recorded, bool(settings))
+    settings |= command_settings(run, recorded, bool(settings)) | origin_settings(recorded)
     return Run(
         path=str(run.path),
         state=run.status().state,
@@ -122,9 +125,16 @@ def read_config(path: Path) -> dict[str, Any]:
     return tree if isinstance(tree, dict) else {}
 
 
-def command_settings(recorded: Mapping[str, Any], has_config: bool) -> dict[str, Any]:
-    """What decides the result besides the config's keys: the script and its other words."""
-    found = {"module": str(recorded.get("module", ""))}
+def command_settings(run: RunDir, recorded: Mapping[str, Any], has_config: bool) -> dict[str, Any]:
+    """What decides the result besides the config's keys: the script, and options of its launch."""
+    found: dict[str, Any] = {"module": str(recorded.get("module", ""))}
+    for word in recorded_words(recorded, "record_env"):
+        name, _, value = word.partition("=")
+        found[f"--record-env {name}"] = value
+    if inputs := read_inputs(run):
+        found["--input"] = digest_json(list(inputs.values()))[:DIGITS]
+    if (processes := recorded.get("processes", 1)) != 1:
+        found["--processes"] = processes
     if arguments := recorded_words(recorded, "arguments"):
         found["arguments"] = shlex.join(arguments)
     if not has_config and recorded.get("config") != str(NO_CONFIG):

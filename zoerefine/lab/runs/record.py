@@ -47,6 +47,23 @@ LARGEST = 1e100  # a number beyond it is no measurement, and no graph can show i
 LONGEST_ROW = 2**20  # bytes of a row of metrics.jsonl
 
 
+# A run's code in its settings: runs of two commits are no seeds of one.
+CODE = COMMIT, CHANGES = "commit", "uncommitted changes"
+# Of what decides a training beside commit and config, a fact with its digest.
+OUTSIDE = {"started_from": "weights of TRAIN.FROM", "pretrained": "weights of MODEL.PRETRAINED",
+           "network": "file of MODEL.NAME"}  # fmt: skip
+DIGITS = 8  # of a commit or digest in a name
+
+
+def origin_settings(recorded: Mapping[str, Any]) -> dict[str, str]:
+    """The code of a run and its files from outside, by names that no config key has."""
+    code = recorded.get("commit") or "unknown", recorded.get("dirty_digest") or "none"
+    found = dict(zip(CODE, code, strict=True))
+    facts = {name: recorded.get(fact) for fact, name in OUTSIDE.items()}
+    found |= {name: fact.get("sha256") for name, fact in facts.items() if isinstance(fact, dict)}
+    return {name: str(value)[:DIGITS] for name, value in found.items()}
+
+
 @dataclass(frozen=True)
 class Curve:
     """Validation AbsRel over epochs (counted from 1), refined and of the pseudo depth itself.
@@ -64,7 +81,8 @@ class Run:
     """One run, as far as it got. Documents are empty where the run has none yet.
 
     Attributes:
-        group: digest of the settings without the seed.
+        settings: of its config, and `origin_settings`.
+        group: digest of all that decides the result but the seed.
         seed: None where it is not known.
         is_foreign: another repository's script wrote it.
         finals: final values of metrics by name.
@@ -150,12 +168,12 @@ def read_own_run(run: RunDir, recorded: dict[str, Any]) -> Run:
     Raises `UserError` or `OSError` where a document is damaged.
     """
     tree, results = read_tree(run.config_file), read_results(run)
-    settings, seed = compared_settings(tree), tree.get(SEED, 0)
+    origin, seed = origin_settings(recorded), tree.get(SEED, 0)
     return Run(
         path=str(run.path),
         state=run.status().state,
-        settings=settings,
-        group=digest_json(group_settings(tree))[:8],
+        settings=compared_settings(tree) | origin,
+        group=digest_json([group_settings(tree), origin])[:8],
         seed=seed if isinstance(seed, int) else 0,
         curve=read_curve(run),
         results=results,

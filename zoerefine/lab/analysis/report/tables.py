@@ -22,7 +22,7 @@ from zoerefine.lab.analysis.statistics.comparisons import (
 from zoerefine.lab.analysis.statistics.importance import Share
 from zoerefine.lab.analysis.statistics.seeds import ENOUGH_RUNS, ESTIMATOR
 from zoerefine.lab.runs.metrics.series import parse_number
-from zoerefine.lab.runs.record import Collection, Curve, Run, differing_keys, finite_number
+from zoerefine.lab.runs.record import COMMIT, Collection, Curve, Run, differing_keys, finite_number
 
 METRICS = tuple(
     (split, which, name)
@@ -38,7 +38,7 @@ def run_rows(
     collection: Collection, groups: Sequence[RunGroup]
 ) -> tuple[list[str], list[list[Any]]]:
     """Header, and per run its settings and metrics, or the reason why it was left out."""
-    keys = differing_keys(collection.runs)
+    keys = [key for key in differing_keys(collection.runs) if key != COMMIT]  # it has a column
     names = list(dict.fromkeys(name for run in collection.runs for name in run.finals))
     metrics = () if all(run.is_foreign for run in collection.runs) else METRICS
     header = [

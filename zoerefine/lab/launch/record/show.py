@@ -43,7 +43,8 @@ def show_run(run: RunDir, patterns: Sequence[str] = ()) -> str:
     recorded = {name: value for name, value in recorded.items() if value is not None}
     status = run.status()
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.started))
-    took = f", {(status.ended or time.time()) - status.started:.0f} s" if status.started else ""
+    seconds = (status.ended or time.time()) - status.started
+    took = f", {seconds:.0f} s" if seconds >= 0 else ""  # not of a clock that was set back
     rows = {
         "run": run.path,
         "state": f"{status.state}: {status.reason}" if status.reason else status.state,
