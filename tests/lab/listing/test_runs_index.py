@@ -29,12 +29,12 @@ def test_what_a_killed_command_left_half_written_is_removed(three, settled):
 
 def test_only_runs_whose_folder_has_changed_are_read_again(three, settled):
     first = three.run().out
-    results = three.folder / "unet/a/results.json"
-    results.write_text(results.read_text().replace("0.3", "0.4"))  # in place
+    status = three.folder / "unet/a/status.json"
+    status.write_text(status.read_text().replace("finished", "failed"))  # in place
     assert three.run().out == first
-    os.replace(results, results.with_suffix(".new"))
-    os.replace(results.with_suffix(".new"), results)
-    assert "0.4" in three.run().out
+    os.replace(status, status.with_suffix(".new"))
+    os.replace(status.with_suffix(".new"), status)
+    assert "failed" in three.run().out
 
 
 def put_below(run, name, text):
@@ -56,6 +56,13 @@ def test_a_change_in_a_folder_of_a_run_is_noticed(runs, settled):
     put_below(folder, "left/logs/log.csv", "step,acc\n1,0.75\n")
     second = runs.run("--metric", "acc").out
     assert "MiB" not in second and "0.75" in second
+
+
+def test_metrics_that_are_written_again_in_place_are_noticed(runs, settled):
+    folder = runs.add("unet/a", 0.1)
+    assert "0.1  unet/a" in runs.run().out
+    (folder / "results.json").write_text('{"val": {"refined": {"abs_rel": 0.7}}}')
+    assert "0.7  unet/a" in runs.run().out
 
 
 def test_what_could_not_be_read_once_is_read_again(runs, settled):

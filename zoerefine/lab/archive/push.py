@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from zoerefine.base.errors import UserError, visible
+from zoerefine.base.errors import UserError, counted, visible
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.files.locks import is_locked
 from zoerefine.base.progress import say, warn
@@ -62,6 +62,10 @@ def push(run: RunDir, remote: Remote) -> str:
         remove_objects(unused, archive.inside(OBJECTS))
     require_whole(archive, manifest)
     report(manifest, sent)
+    kept = {file.path for file in manifest.files}
+    if gone := [file.path for file in (old.files if old else ()) if file.path not in kept]:
+        count = counted(len(gone), "file")
+        warn(visible(f"the archive lost {count} that the run no longer has, such as {gone[0]}"))
     return archive.url
 
 

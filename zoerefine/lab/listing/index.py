@@ -2,7 +2,8 @@
 
 It is derived from the runs and may be deleted at any time. A run is read again when its folder or
 a folder in it has changed: a file was created, replaced or removed there, as every command of ours
-does it. A running run, and one that could not be read completely, is always read.
+does it; and when its own metrics were written to again. A running run, and one that could not be
+read completely, is always read.
 """
 
 import json
@@ -24,6 +25,7 @@ from zoerefine.lab.runs.find import RUN_FILES, matches, run_paths
 from zoerefine.lab.runs.stored import MANY, StoredRuns, read_many, reading_code
 
 MOST_FOLDERS = 16  # of a run, the outer ones first, whose changes are noticed
+IN_PLACE = ("metrics.jsonl", "results.json")  # scripts may write into them again
 
 
 def stamp_of(path: str, folders: Iterable[str] = ()) -> tuple[str, float]:
@@ -41,6 +43,9 @@ def stamp_of(path: str, folders: Iterable[str] = ()) -> tuple[str, float]:
         times = [first.st_ctime_ns, *(os.lstat(f"{path}/{one}").st_ctime_ns for one in folders)]
     except OSError:
         return "", time.time()
+    for name in IN_PLACE:
+        with suppress(OSError):
+            times.append(os.lstat(f"{path}/{name}").st_ctime_ns)
     return f"{first.st_ino}.{sum(times)}", max(times) / 1e9
 
 
