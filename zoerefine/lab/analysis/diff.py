@@ -34,7 +34,7 @@ def diff_facts(a: Run, b: Run) -> dict[str, Any]:
     ours, theirs = final_metrics(a), final_metrics(b)
     return {
         "runs": [{"path": r.path, "label": label} for r, label in zip((a, b), labels, strict=True)],
-        "settings": dict(sorted(differing(*settings, str).items())),
+        "settings": dict(sorted(differing(settings[0], settings[1], str).items())),
         "origin": differing(here, there, str),
         "commits_between": commits_between(a, b),
         "metrics": {name: (ours.get(name), theirs.get(name)) for name in {**ours, **theirs}},

@@ -13,4 +13,5 @@ OPEN = (
     "process",
     "queue",
     "record",
+    "workspace",
 )

@@ -19,7 +19,7 @@ from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, read_value
 from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import MERGED, NO_CONFIG
 from zoerefine.lab.launch.record.provenance import is_own_training
-from zoerefine.lab.launch.workspace.files import read_inputs
+from zoerefine.lab.launch.workspace.left import read_inputs
 from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
 from zoerefine.lab.runs.record import (
     DIGITS,
