@@ -28,8 +28,11 @@ SPREAD := --numprocesses 3 --dist worksteal
 # How often each kill test of the quick tier kills.
 KILLS := 1
 QUICK := not full and not nightly
-# What oneDNN may use of the processor. A processor that has less ignores the rest.
-PROCESSORS := AVX2 AVX512_CORE AVX512_CORE_BF16
+# What oneDNN may use of the processor: each limit below what this one has. `make test` ran without.
+PROCESSORS := $(shell flags=$$(grep -m 1 ^flags /proc/cpuinfo); \
+  grep -q 'avx512f' <<<"$$flags" && echo AVX2; \
+  grep -qE 'avx512_(vnni|bf16|fp16)|amx' <<<"$$flags" && echo AVX512_CORE; \
+  grep -qE 'avx512_fp16|amx' <<<"$$flags" && echo AVX512_CORE_BF16)
 NUMERIC := numeric and $(QUICK)
 
 # What tests compile (the C++ example, a bundle, a library) is kept in pytest's cache.
@@ -59,7 +62,7 @@ test-nightly: install $(EXTRAS_READY) test-processors ## run tests/nightly.txt, 
 	@$(PYTEST) -m nightly $(SPREAD)
 	@ZOEREFINE_TEST_KILLS=$${ZOEREFINE_TEST_KILLS:-50} $(PYTEST) -k "kill" $(SPREAD)
 
-test-lab: $(LAB_READY) ## run the quick tier of base and lab in an environment without torch
+test-lab: $(LAB_READY) ## run the quick tier of base and lab without torch (ZOEREFINE_TEST_SMOKE=2: two of each file)
 	@OMP_NUM_THREADS=1 ZOEREFINE_TEST_KILLS=$(KILLS) $(LAB)/bin/python -m pytest -m "$(QUICK)" \
 	  --max-worker-restart 0 -p no:cacheprovider $(SPREAD) tests/base tests/lab
 

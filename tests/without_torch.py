@@ -1,11 +1,17 @@
 """Where torch is not installed, tests that need it are left out: `make test-lab` runs the others.
 
 A test needs it if its file imports it, if it uses a fixture of depth_fixtures.py, or if it has the
-marker `depth`.
+marker `depth`. `ZOEREFINE_TEST_SMOKE=2` takes the first two short cases of each file: enough to see
+what is missing without torch, once `make test` has passed with it.
 """
 
+import os
 import re
+from collections import Counter
 from importlib.util import find_spec
+
+from tests.durations import read_table
+from tests.tiers import tier
 
 FIXTURES = {"world", "tiny", "exported_run", "study", "aoti_bundle", "small_zoedepth"}
 LOADS = (
@@ -22,9 +28,21 @@ def pytest_ignore_collect(collection_path):
 
 
 def pytest_collection_modifyitems(config, items):
-    if MISSING:
-        config.hook.pytest_deselected(items=list(filter(needs_torch, items)))
-        items[:] = [item for item in items if not needs_torch(item)]
+    kept = [item for item in items if not (MISSING and needs_torch(item))]
+    if count := int(os.environ.get("ZOEREFINE_TEST_SMOKE") or 0):
+        kept = first_of_each_file(kept, count)
+    config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+    items[:] = kept
+
+
+def first_of_each_file(items, count):
+    """The first quick cases of each file that take less than a second."""
+    known, taken, kept = read_table(), Counter(), []
+    for item in items:
+        if item.nodeid not in known and tier(item.nodeid) == "quick" and taken[item.path] < count:
+            taken[item.path] += 1
+            kept.append(item)
+    return kept
 
 
 def needs_torch(item):

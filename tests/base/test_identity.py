@@ -2,17 +2,9 @@
 
 import pytest
 
+from zoerefine.base import identity
 from zoerefine.base.config import defaults, load_config, to_dict
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH
-from zoerefine.base.identity import (
-    ROLES,
-    Role,
-    group_settings,
-    launch_settings,
-    role_of,
-    study_settings,
-    training_digest,
-)
 from zoerefine.base.yaml.keys import flatten
 
 
@@ -21,16 +13,16 @@ def tree(*words):
 
 
 def test_the_table_names_only_keys_that_exist():
-    assert set(ROLES) <= {*KEYS, *GROUPS, SEARCH}
+    assert set(identity.ROLES) <= {*KEYS, *GROUPS, SEARCH}
 
 
 def test_every_training_key_decides_results_unless_the_table_names_it():
-    others = [key for key in KEYS if role_of(key) is not Role.RESULT]
+    others = [key for key in KEYS if identity.role_of(key) is not identity.Role.RESULT]
     assert {key.partition(".")[0] for key in others} == {
         "RUN", "DATA", "CACHE", "LOADER", "POINTS", "TRAIN", "STUDY", "CLUSTER"}  # fmt: skip
     for key in ("SEED", "DATA.SPLIT", "CACHE.MODE", "TRAIN.PRECISION", "MODEL.OPTIONS.depth"):
-        assert role_of(key) is Role.RESULT
-    assert role_of("OF.ANOTHER.VERSION") is Role.RESULT
+        assert identity.role_of(key) is identity.Role.RESULT
+    assert identity.role_of("OF.ANOTHER.VERSION") is identity.Role.RESULT
 
 
 @pytest.mark.parametrize(
@@ -47,7 +39,7 @@ def test_every_training_key_decides_results_unless_the_table_names_it():
     ],
 )
 def test_place_speed_record_and_search_are_the_same_training(words):
-    assert training_digest(tree(*words)) == training_digest(tree())
+    assert identity.training_digest(tree(*words)) == identity.training_digest(tree())
 
 
 @pytest.mark.parametrize(
@@ -55,22 +47,22 @@ def test_place_speed_record_and_search_are_the_same_training(words):
     [("SEED", "1"), ("TRAIN.LR", "0.1"), ("MODEL.OPTIONS.depth", "3"), ("LOADER.BATCH", "3")],
 )
 def test_what_decides_the_result_is_another_training(words):
-    assert training_digest(tree(*words)) != training_digest(tree())
+    assert identity.training_digest(tree(*words)) != identity.training_digest(tree())
 
 
 def test_a_group_is_a_training_without_its_seed():
-    assert group_settings(tree("SEED", "1")) == group_settings(tree())
-    assert group_settings(tree("TRAIN.LR", "0.1")) != group_settings(tree())
+    assert identity.group_settings(tree("SEED", "1")) == identity.group_settings(tree())
+    assert identity.group_settings(tree("TRAIN.LR", "0.1")) != identity.group_settings(tree())
 
 
 def test_a_study_differs_by_what_is_searched_and_not_by_its_budget():
-    assert study_settings(tree("STUDY.TRIALS", "7")) == study_settings(tree())
+    assert identity.study_settings(tree("STUDY.TRIALS", "7")) == identity.study_settings(tree())
     for words in (("SEARCH.TRAIN.LR", "[0.1]"), ("STUDY.EPOCHS", "3"), ("SEED", "1")):
-        assert study_settings(tree(*words)) != study_settings(tree())
+        assert identity.study_settings(tree(*words)) != identity.study_settings(tree())
 
 
 def launched(config, *overrides, module="zoerefine.train"):
-    return launch_settings(config, overrides, module)
+    return identity.launch_settings(config, overrides, module)
 
 
 def test_a_launch_is_the_same_however_its_settings_are_given():

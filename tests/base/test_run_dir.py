@@ -61,16 +61,10 @@ def test_an_incomplete_last_row_is_left_out(tmp_path):
     assert run.metrics() == [{"step": 1}, {"step": 2}]
 
 
-def test_missing_and_damaged_files_are_errors_with_their_names(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     run = RunDir(tmp_path)
     with pytest.raises(UserError, match=r"has no results\.json"):
         run.read_json(run.results_file)
-    run.results_file.write_text("{")
-    with pytest.raises(UserError, match=r"results\.json is damaged"):
-        run.read_json(run.results_file)
-    run.status_file.write_text('{"state": "running", "surprise": 1}')
-    with pytest.raises(UserError, match=r"status\.json is damaged"):
-        run.status()
 
 
 def test_git_ignores_a_run_root_that_the_run_creates(tmp_path):
@@ -95,7 +89,7 @@ def test_a_run_directory_that_cannot_be_created_is_named(tmp_path):
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "3", "{", "[" * 100_000, '{"state": 5}', '{"state": "lost"}', '{"stat": "failed"}',
-     '{"state": "failed", "started": "x"}'],
+     '{"state": "failed", "started": "x"}', '{"state": "running", "surprise": 1}'],
 )  # fmt: skip
 def test_a_damaged_status_is_one_sentence(tmp_path, text):
     run = RunDir(tmp_path)

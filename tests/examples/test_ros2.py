@@ -10,17 +10,7 @@ import pytest
 
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'zoerefine[ros]'")
 
-from tests.depth.ros.bags import (
-    COLOR,
-    DEPTH,
-    IMAGE,
-    TYPES,
-    camera,
-    image,
-    random_frames,
-    read_bag,
-    write_bag,
-)
+from tests.depth.ros import bags
 from zoerefine.base.errors import UserError
 from zoerefine.cli import main
 from zoerefine.depth.infer import Refiner
@@ -31,27 +21,30 @@ DepthRefiner = runpy.run_path(str(FOLDER / "depth_refiner.py"))["DepthRefiner"]
 
 @pytest.mark.parametrize("encoding", ["32FC1", "16UC1"])
 def test_it_gives_the_messages_that_a_bag_gets(exported_run, tmp_path, encoding):
-    write_bag(tmp_path / "in", camera(random_frames(3)))
+    bags.write_bag(tmp_path / "in", bags.camera(bags.random_frames(3)))
     words = [tmp_path / "in", "--out", tmp_path / "out", "--encoding", encoding, "--batch", 1]
     assert main(["bag", str(exported_run.bundle), *map(str, words)]) == 0
-    refine = DepthRefiner(Refiner.load(exported_run.bundle), TYPES.types[IMAGE], encoding)
-    inputs, expected = read_bag(tmp_path / "in"), read_bag(tmp_path / "out")["/zoerefine/depth"]
+    refine = DepthRefiner(Refiner.load(exported_run.bundle), bags.TYPES.types[bags.IMAGE], encoding)
+    inputs, expected = (
+        bags.read_bag(tmp_path / "in"),
+        bags.read_bag(tmp_path / "out")["/zoerefine/depth"],
+    )
     for (_, picture), (_, depth), (_, refined) in zip(
-        inputs[COLOR], inputs[DEPTH], expected, strict=True
+        inputs[bags.COLOR], inputs[bags.DEPTH], expected, strict=True
     ):
         found = refine(picture, depth)
-        assert bytes(TYPES.serialize_cdr(found, IMAGE)) == bytes(
-            TYPES.serialize_cdr(refined, IMAGE)
+        assert bytes(bags.TYPES.serialize_cdr(found, bags.IMAGE)) == bytes(
+            bags.TYPES.serialize_cdr(refined, bags.IMAGE)
         )
 
 
 def test_wrong_messages_raise_one_line(exported_run):
-    refine = DepthRefiner(Refiner.load(exported_run.bundle), TYPES.types[IMAGE])
+    refine = DepthRefiner(Refiner.load(exported_run.bundle), bags.TYPES.types[bags.IMAGE])
     rgb, mm = np.zeros((48, 64, 3), np.uint8), np.ones((48, 64), np.uint16)
     with pytest.raises(UserError, match="the encoding '8UC3'; supported are"):
-        refine(image(rgb, "8UC3"), image(mm, "16UC1"))
+        refine(bags.image(rgb, "8UC3"), bags.image(mm, "16UC1"))
     with pytest.raises(UserError, match="shape"):
-        refine(image(rgb[:24], "rgb8"), image(mm, "16UC1"))
+        refine(bags.image(rgb[:24], "rgb8"), bags.image(mm, "16UC1"))
     with pytest.raises(ValueError, match="give 32FC1 or 16UC1"):
         DepthRefiner(None, None, "64FC1")
 

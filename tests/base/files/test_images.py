@@ -12,17 +12,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.images import (
-    MAX_FILE_BYTES,
-    MAX_PIXELS,
-    exif_orientation,
-    jpeg_bytes,
-    png_bytes,
-    png_text,
-    read_rgb,
-    read_values,
-    write_png,
-)
+from zoerefine.base.files import images
 
 RNG = np.random.default_rng(0)
 RGB = cv2.resize(RNG.integers(0, 256, (6, 8, 3), np.uint8), (64, 48))
@@ -41,35 +31,35 @@ def saved(path, pixels, **options):
 )
 def test_a_written_png_has_the_same_pixels_and_text_for_any_reader(tmp_path, pixels):
     text = {"made-by": "commit 1a2b", "place": "Küche 偽"}
-    write_png(tmp_path / "a.png", pixels, text)
+    images.write_png(tmp_path / "a.png", pixels, text)
     with Image.open(tmp_path / "a.png") as image:
         image.load()
         np.testing.assert_array_equal(np.asarray(image), pixels)
         assert image.text == text
-    assert png_text(tmp_path / "a.png") == text
-    read = read_rgb if pixels.ndim == 3 else read_values
+    assert images.png_text(tmp_path / "a.png") == text
+    read = images.read_rgb if pixels.ndim == 3 else images.read_values
     np.testing.assert_array_equal(read(tmp_path / "a.png"), pixels)
 
 
 def test_no_notes_are_read_from_what_is_no_whole_png(tmp_path):
-    assert png_text(tmp_path / "absent.png") == {}
-    (tmp_path / "a.png").write_bytes(png_bytes(RGB, {"key": "value"})[:60])
-    assert png_text(tmp_path / "a.png") == {}
-    (tmp_path / "b.png").write_bytes(jpeg_bytes(RGB, 90))
-    assert png_text(tmp_path / "b.png") == {}
+    assert images.png_text(tmp_path / "absent.png") == {}
+    (tmp_path / "a.png").write_bytes(images.png_bytes(RGB, {"key": "value"})[:60])
+    assert images.png_text(tmp_path / "a.png") == {}
+    (tmp_path / "b.png").write_bytes(images.jpeg_bytes(RGB, 90))
+    assert images.png_text(tmp_path / "b.png") == {}
 
 
 def test_pixels_that_no_png_can_hold_are_a_defect_not_an_empty_file():
     with pytest.raises((ValueError, cv2.error)):
-        png_bytes(np.zeros((2, 2, 5), np.uint8))
+        images.png_bytes(np.zeros((2, 2, 5), np.uint8))
     with pytest.raises((ValueError, cv2.error)):
-        png_bytes(np.zeros((0, 4), np.uint8))
+        images.png_bytes(np.zeros((0, 4), np.uint8))
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()  # a folder without rights would not stop root
     with pytest.raises(UserError, match=r"file/a\.png cannot be written: File exists"):
-        write_png(tmp_path / "file" / "a.png", RGB)
+        images.write_png(tmp_path / "file" / "a.png", RGB)
 
 
 MODES = {
@@ -85,13 +75,13 @@ def test_a_png_of_any_mode_is_read_as_rgb(tmp_path, mode):
     image, expected = MODES[mode]
     if expected is None:
         expected = np.asarray(image.convert("RGB"))
-    np.testing.assert_array_equal(read_rgb(saved(tmp_path / "a.png", image)), expected)
+    np.testing.assert_array_equal(images.read_rgb(saved(tmp_path / "a.png", image)), expected)
 
 
 def test_16_bit_colours_are_read_with_their_upper_8_bits(tmp_path):
     deep = RNG.integers(0, 65536, (5, 7, 3), np.uint16)
     assert cv2.imwrite(str(tmp_path / "a.png"), deep[..., ::-1])
-    np.testing.assert_array_equal(read_rgb(tmp_path / "a.png"), deep >> 8)
+    np.testing.assert_array_equal(images.read_rgb(tmp_path / "a.png"), deep >> 8)
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK"])
@@ -100,7 +90,7 @@ def test_a_jpeg_of_any_mode_is_read_as_rgb(tmp_path, mode):
     path = saved(tmp_path / "a.jpg", image, quality=95)
     with Image.open(path) as stored:
         expected = np.asarray(stored.convert("RGB")).astype(int)
-    assert np.abs(read_rgb(path) - expected).max() <= 2  # two decoders round differently
+    assert np.abs(images.read_rgb(path) - expected).max() <= 2  # two decoders round differently
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".png"])
@@ -110,15 +100,17 @@ def test_an_exif_orientation_is_reported_and_not_applied(tmp_path, suffix, orien
     exif[ExifTags.Base.Orientation] = orientation
     plain = saved(tmp_path / f"plain{suffix}", RGB)
     turned = saved(tmp_path / f"turned{suffix}", RGB, exif=exif)
-    np.testing.assert_array_equal(read_rgb(turned), read_rgb(plain))
-    assert (exif_orientation(turned), exif_orientation(plain)) == (orientation, 1)
+    np.testing.assert_array_equal(images.read_rgb(turned), images.read_rgb(plain))
+    assert (images.exif_orientation(turned), images.exif_orientation(plain)) == (orientation, 1)
 
 
 def test_depth_and_ids_are_not_turned_either(tmp_path):
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = 3
     values = np.arange(12, dtype=np.uint8).reshape(3, 4)
-    np.testing.assert_array_equal(read_values(saved(tmp_path / "a.png", values, exif=exif)), values)
+    np.testing.assert_array_equal(
+        images.read_values(saved(tmp_path / "a.png", values, exif=exif)), values
+    )
 
 
 def test_a_palette_png_has_the_values_of_its_indices(tmp_path):
@@ -127,23 +119,23 @@ def test_a_palette_png_has_the_values_of_its_indices(tmp_path):
     image.putpalette(RNG.integers(0, 256, 7 * 3).tolist())  # as DAVIS masks are stored
     path = saved(tmp_path / "ids.png", image)
     assert Image.open(path).mode == "P"
-    np.testing.assert_array_equal(read_values(path), ids)
+    np.testing.assert_array_equal(images.read_values(path), ids)
 
 
 def test_one_channel_may_be_stored_as_three_equal_ones(tmp_path):
     values = np.array([[0, 1, 254]], np.uint8)
     three = np.repeat(values[..., None], 3, 2)
-    np.testing.assert_array_equal(read_values(saved(tmp_path / "a.png", three)), values)
+    np.testing.assert_array_equal(images.read_values(saved(tmp_path / "a.png", three)), values)
     opaque = Image.fromarray(values).convert("LA")
-    np.testing.assert_array_equal(read_values(saved(tmp_path / "b.png", opaque)), values)
+    np.testing.assert_array_equal(images.read_values(saved(tmp_path / "b.png", opaque)), values)
 
 
 def test_values_with_colours_or_transparency_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"a\.png is a colour picture"):
-        read_values(saved(tmp_path / "a.png", RGB))
+        images.read_values(saved(tmp_path / "a.png", RGB))
     hidden = np.dstack([RGB[..., :1]] * 3 + [np.zeros((48, 64, 1), np.uint8)])
     with pytest.raises(UserError, match=r"b\.png has transparent pixels"):
-        read_values(saved(tmp_path / "b.png", hidden))
+        images.read_values(saved(tmp_path / "b.png", hidden))
 
 
 def cut(path):
@@ -168,7 +160,9 @@ def absent(path):
 
 
 @pytest.mark.parametrize("damage", [cut, empty, text, folder, absent], ids=lambda f: f.__name__)
-@pytest.mark.parametrize(("name", "read"), [("a.jpg", read_rgb), ("a.png", read_values)])
+@pytest.mark.parametrize(
+    ("name", "read"), [("a.jpg", images.read_rgb), ("a.png", images.read_values)]
+)
 def test_a_damaged_file_is_named(tmp_path, name, read, damage):
     path = saved(tmp_path / name, RGB)
     damage(path)
@@ -182,7 +176,7 @@ def test_a_damaged_file_is_named(tmp_path, name, read, damage):
 def test_a_jpeg_has_the_pixels_that_opencv_decodes(tmp_path, options):
     path = saved(tmp_path / "a.jpg", RGB, **options)
     flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-    np.testing.assert_array_equal(read_rgb(path), cv2.imread(str(path), flags))
+    np.testing.assert_array_equal(images.read_rgb(path), cv2.imread(str(path), flags))
 
 
 def hole(data):
@@ -202,21 +196,21 @@ def test_a_jpeg_that_libjpeg_only_warns_of_is_damaged(tmp_path, damage):
     path = saved(tmp_path / "a.jpg", noise, quality=95)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(UserError, match=r"a\.jpg is cut short or a damaged picture \(.*\)"):
-        read_rgb(path)
+        images.read_rgb(path)
 
 
 def test_a_jpeg_may_be_followed_by_other_data(tmp_path):
     path = saved(tmp_path / "a.jpg", RGB)
-    expected = read_rgb(path)
+    expected = images.read_rgb(path)
     path.write_bytes(path.read_bytes() + b"a phone's short video")
-    np.testing.assert_array_equal(read_rgb(path), expected)
+    np.testing.assert_array_equal(images.read_rgb(path), expected)
 
 
 @pytest.mark.parametrize("kind", ["u16", "rgb"])
 def test_any_changed_byte_of_a_pngs_pixels_is_found(tmp_path, kind):
     pixels = RGB if kind == "rgb" else RNG.integers(0, 65536, (48, 64), np.uint16)
-    data = png_bytes(pixels)
-    read = read_rgb if kind == "rgb" else read_values
+    data = images.png_bytes(pixels)
+    read = images.read_rgb if kind == "rgb" else images.read_values
     for place in RNG.integers(45, len(data) - 20, 20):
         changed = bytearray(data)
         changed[place] ^= 0x10
@@ -239,12 +233,12 @@ def grey_png(width, height, bits, data):
 def test_values_of_under_8_bits_are_refused_because_decoders_scale_them(tmp_path, bits):
     (tmp_path / "a.png").write_bytes(grey_png(8, 1, bits, bytes([0] + [0b00010010] * bits)))
     with pytest.raises(UserError, match=rf"a\.png has {bits} bits a pixel: write 8 or 16"):
-        read_values(tmp_path / "a.png")
+        images.read_values(tmp_path / "a.png")
 
 
 def test_values_in_a_jpeg_are_refused_because_it_changes_them(tmp_path):
     with pytest.raises(UserError, match=r"a\.png is a JPEG, .*: write a PNG"):
-        read_values(saved(tmp_path / "a.png", RGB[..., 0], format="JPEG"))
+        images.read_values(saved(tmp_path / "a.png", RGB[..., 0], format="JPEG"))
 
 
 # A whole 30000x30000 PNG of zeros has 0.9 MB. Reading it must fail before its pixels are decoded.
@@ -269,13 +263,13 @@ def test_a_picture_with_too_many_pixels_is_refused_before_memory_is_taken(tmp_pa
     if kind == "png":
         path.write_bytes(grey_png(30000, 30000, 8, bytes(30000)))
     else:
-        data = jpeg_bytes(RGB, 90)
+        data = images.jpeg_bytes(RGB, 90)
         path.write_bytes(data.replace(struct.pack(">HH", 48, 64), struct.pack(">HH", 30000, 30000)))
     found = subprocess.run(
         [sys.executable, "-c", LARGE_PNG, path], capture_output=True, text=True, check=True
     )
     first, *_, grown_kb = found.stdout.splitlines()
-    assert f"has 30000x30000 pixels, more than {MAX_PIXELS}: make it smaller" in first
+    assert f"has 30000x30000 pixels, more than {images.MAX_PIXELS}: make it smaller" in first
     assert int(grown_kb) < 50_000
 
 
@@ -296,13 +290,13 @@ def test_a_chunk_that_is_longer_than_its_png_takes_no_memory(tmp_path):
 
 def test_a_file_of_too_many_bytes_is_refused_by_its_size(tmp_path):
     with open(tmp_path / "a.png", "wb") as file:
-        file.truncate(MAX_FILE_BYTES + 1)  # takes no disk space
-    with pytest.raises(UserError, match=rf"a\.png has {MAX_FILE_BYTES + 1} bytes"):
-        read_rgb(tmp_path / "a.png")
+        file.truncate(images.MAX_FILE_BYTES + 1)  # takes no disk space
+    with pytest.raises(UserError, match=rf"a\.png has {images.MAX_FILE_BYTES + 1} bytes"):
+        images.read_rgb(tmp_path / "a.png")
 
 
 def test_a_limit_of_opencv_is_one_error(tmp_path):
-    write_png(tmp_path / "a.png", np.zeros((48, 64), np.uint16))
+    images.write_png(tmp_path / "a.png", np.zeros((48, 64), np.uint16))
     code = (
         "import sys\nfrom pathlib import Path\n"
         "from zoerefine.base.files.images import read_values\n"
@@ -323,4 +317,4 @@ def test_a_limit_of_opencv_is_one_error(tmp_path):
 def test_a_named_pipe_is_no_picture(tmp_path):
     os.mkfifo(tmp_path / "a.png")
     with pytest.raises(UserError, match=r"a\.png is not a regular file"):
-        read_values(tmp_path / "a.png")
+        images.read_values(tmp_path / "a.png")

@@ -42,6 +42,10 @@ CONTENTS = {
     "a tiny setting": ("config.yaml", config("5.0e-324"), ""),
     "a tree for a setting": ("config.yaml", config("{a: [{b: 1}]}"), ""),
     "a deep config": ("config.yaml", "{a: " * 2000 + "1" + "}" * 2000, "levels deep"),
+    "yaml without an end": ("config.yaml", "a: [", "damaged"),
+    "a list for a config": ("config.yaml", "[]", "holds no mapping"),
+    "a config inside itself": ("config.yaml", "&a {b: *a}", "contains itself"),
+    "no metric": ("metrics.jsonl", '{"phase": "val"}\n', "damaged in line 1"),
     "an empty provenance": ("provenance.json", "", "damaged"),
     "a list for a provenance": ("provenance.json", "[1]", "is damaged"),
     "a deep provenance": ("provenance.json", DEEP, "damaged"),
@@ -57,6 +61,9 @@ CONTENTS = {
     "half a document": ("results.json", '{"schema": 1, "te', "damaged"),
     "a list for results": ("results.json", "[]", "is damaged"),
     "a list for test metrics": ("results.json", '{"schema": 1, "test": [1]}', "test is a list"),
+    "another schema": ("results.json", '{"schema": 99}', "has schema 99"),
+    "a number for metrics": ("results.json", '{"schema": 1, "test": {"refined": 3}}', "refined"),
+    "a number for scenes": ("results.json", '{"schema": 1, "test_scenes": {"s": 1}}', "s is a int"),
     "huge scores": (
         "results.json",
         json.dumps({"schema": 1, "test": {"refined": {"abs_rel": 1.7e308}, "pseudo": {}}}),
@@ -110,11 +117,15 @@ def test_damaged_contents_are_named_and_all_other_runs_are_analysed(runs, analyz
     assert code == 0
     assert {"good0", "good1"} <= {row["run"] for row in rows if row["state"] == "finished"}
     assert len(rows) == len(CONTENTS) + 2
+    notes = {row["run"]: row["note"] for row in rows if row["state"] == "left out"}
     for name, (_, _, reason) in CONTENTS.items():
         found = named(lines, folders[name])
+        if reason and "beyond" not in reason:
+            assert reason in notes.pop(folders[name].name), name
         assert len(found) == bool(reason), (name, found)
         assert reason in "".join(found), (name, found)
         assert all(line.isprintable() and len(line) < 700 for line in found)
+    assert not notes
 
 
 def test_what_is_no_regular_file_is_named_at_once(runs, analyze):
@@ -133,6 +144,8 @@ def test_what_is_no_regular_file_is_named_at_once(runs, analyze):
         folders.append(runs.add(f"{document} {kind}"))
         (folders[-1] / document).unlink()
         kinds[kind](folders[-1] / document)
+    folders.append(runs.folder / "loop")
+    folders[-1].symlink_to("loop")
     runs.add("good")
     code, lines, _ = analyze()
     assert code == 0

@@ -130,13 +130,6 @@ def test_uncommitted_changes_do_not_reach_an_older_commit(launch, repository):
     assert "version one" in launch().stdout
 
 
-def test_runs_inside_the_repository_are_no_uncommitted_changes(launch, repository):
-    for value in ("1", "2"):
-        done = launch("--runs", repository.folder / "runs", "KEY", value, commit="HEAD")
-        assert done.returncode == 0, done.stderr
-    assert repository.git("status", "--porcelain") == ""
-
-
 def test_older_spellings_of_options_have_the_same_meaning(tmp_path, repository, config):
     words = [
         *(sys.executable, SCRIPT, "--repo_url", f"file://{repository.folder}"),

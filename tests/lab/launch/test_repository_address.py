@@ -169,8 +169,9 @@ def test_the_password_reaches_git_lfs_on_its_own_server(server, large, home, tmp
 @needs_lfs
 @pytest.mark.parametrize("leak", ["lfs.url", "a redirection", "the place of the objects"])
 def test_git_lfs_does_not_give_the_password_to_another_server(
-    server, other, large, home, tmp_path, leak
+    server, other, large, home, tmp_path, monkeypatch, leak
 ):
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'lfs.transfer.maxretries=1'")  # it waits for each
     commit = large(url_of(other, "/lfs") if leak == "lfs.url" else "")
     if leak == "a redirection":
         server.redirect, server.status = ("/objects/batch", url_of(other)), 307

@@ -4,17 +4,7 @@ import pytest
 import sqlalchemy
 
 from zoerefine.base.errors import UserError
-from zoerefine.lab.search.study.claims import (
-    ClaimLost,
-    claim_trial,
-    complete,
-    fail,
-    is_held,
-    prune,
-    put_back,
-    requeue_lost_trials,
-    requeue_trials_of,
-)
+from zoerefine.lab.search.study import claims
 from zoerefine.lab.search.study.trials import reason_of
 from zoerefine.lab.search.subject import TrialOutcome
 
@@ -34,65 +24,65 @@ def make_heartbeats_old(study):
 
 def test_exactly_as_many_trials_begin_as_are_planned(open_study):
     study = open_study(SPACE, "STUDY.TRIALS", 2)
-    first, second = (claim_trial(study, worker) for worker in "ab")
+    first, second = (claims.claim_trial(study, worker) for worker in "ab")
     assert (first.number, second.number) == (0, 1)
     assert first.values != second.values
-    assert claim_trial(study, "c") is None
+    assert claims.claim_trial(study, "c") is None
     assert not study.is_idle()
     for claim in (first, second):
-        complete(study, claim, TrialOutcome(FIGURES))
+        claims.complete(study, claim, TrialOutcome(FIGURES))
     assert study.is_idle()
-    assert claim_trial(study, "a") is None
+    assert claims.claim_trial(study, "a") is None
 
 
 def test_a_trial_continues_under_its_number_when_its_worker_is_dead(open_study):
     study = open_study(SPACE, "STUDY.TRIALS", 2)
-    lost, other = claim_trial(study, "a"), claim_trial(study, "b")
+    lost, other = claims.claim_trial(study, "a"), claims.claim_trial(study, "b")
     lost.trial.report(0.5, 0)
-    requeue_trials_of(study, "a")
+    claims.requeue_trials_of(study, "a")
     assert states(study) == ["WAITING", "RUNNING"]
-    again = claim_trial(study, "c")
+    again = claims.claim_trial(study, "c")
     assert (again.number, again.values, again.run) == (lost.number, lost.values, lost.run)
     assert study.trials()[0].intermediate_values == {0: 0.5}
-    complete(study, again, TrialOutcome(FIGURES))
-    complete(study, other, TrialOutcome(FIGURES))
+    claims.complete(study, again, TrialOutcome(FIGURES))
+    claims.complete(study, other, TrialOutcome(FIGURES))
     assert [trial.number for trial in study.optuna.trials] == [0, 1]
 
 
 def test_a_trial_is_taken_over_when_its_heartbeat_is_late(open_study):
     study = open_study(SPACE, "STUDY.TRIALS", 1)
-    late = claim_trial(study, "a")
-    assert claim_trial(study, "b") is None
+    late = claims.claim_trial(study, "a")
+    assert claims.claim_trial(study, "b") is None
     make_heartbeats_old(study)
-    again = claim_trial(study, "b")
+    again = claims.claim_trial(study, "b")
     assert again.number == late.number
-    assert is_held(study, again)
-    assert not is_held(study, late)
+    assert claims.is_held(study, again)
+    assert not claims.is_held(study, late)
 
 
 @pytest.mark.parametrize("is_ended", [False, True])
 @pytest.mark.parametrize(
     "end",
     [
-        lambda study, claim: complete(study, claim, TrialOutcome({"abs_rel": 9.0})),
-        lambda study, claim: prune(study, claim, TrialOutcome({"abs_rel": 9.0}, "late")),
-        lambda study, claim: fail(study, claim, "late"),
+        lambda study, claim: claims.complete(study, claim, TrialOutcome({"abs_rel": 9.0})),
+        lambda study, claim: claims.prune(study, claim, TrialOutcome({"abs_rel": 9.0}, "late")),
+        lambda study, claim: claims.fail(study, claim, "late"),
     ],
     ids=["complete", "prune", "fail"],
 )
 def test_a_worker_that_lost_its_trial_cannot_end_it(open_study, end, is_ended):
     study = open_study(SPACE, "STUDY.TRIALS", 1)
-    late = claim_trial(study, "a")
+    late = claims.claim_trial(study, "a")
     make_heartbeats_old(study)
-    again = claim_trial(study, "b")
+    again = claims.claim_trial(study, "b")
     if is_ended:
-        complete(study, again, TrialOutcome(FIGURES))
-    with pytest.raises(ClaimLost):
+        claims.complete(study, again, TrialOutcome(FIGURES))
+    with pytest.raises(claims.ClaimLost):
         end(study, late)
-    put_back(study, late)
+    claims.put_back(study, late)
     if not is_ended:
-        assert is_held(study, again)
-        complete(study, again, TrialOutcome(FIGURES))
+        assert claims.is_held(study, again)
+        claims.complete(study, again, TrialOutcome(FIGURES))
     (trial,) = study.trials()
     assert trial.value == FIGURES["abs_rel"]
     assert reason_of(trial) == ""
@@ -101,18 +91,18 @@ def test_a_worker_that_lost_its_trial_cannot_end_it(open_study, end, is_ended):
 def test_an_interrupted_trial_continues_and_counts_no_death(open_study):
     study = open_study(SPACE, "STUDY.TRIALS", 1, "STUDY.RETRIES", 0)
     for _ in range(3):
-        claim = claim_trial(study, "a")
+        claim = claims.claim_trial(study, "a")
         assert claim.number == 0
-        put_back(study, claim)
+        claims.put_back(study, claim)
     assert states(study) == ["WAITING"]
 
 
 def test_a_trial_fails_after_its_retries_and_the_others_go_on(open_study):
     study = open_study(SPACE, "STUDY.TRIALS", 2, "STUDY.RETRIES", 1)
     numbers = []
-    while (claim := claim_trial(study, "a")).number == 0:
+    while (claim := claims.claim_trial(study, "a")).number == 0:
         numbers.append(claim.number)
-        requeue_trials_of(study, "a")
+        claims.requeue_trials_of(study, "a")
     assert numbers == [0, 0]
     assert states(study) == ["FAIL", "RUNNING"]
     assert reason_of(study.trials()[0]) == "its worker or a process of it died 2 times"
@@ -142,21 +132,21 @@ def kill_at_write(study, count, monkeypatch):
 def test_a_worker_killed_between_any_two_writes_loses_no_trial(open_study, monkeypatch):
     """Each round, worker a dies, and then b at its nth write as it takes the trial over."""
     study = open_study(SPACE, "STUDY.TRIALS", 1, "STUDY.RETRIES", 100)
-    first = claim = claim_trial(study, "a")
+    first = claim = claims.claim_trial(study, "a")
     for count in range(100):
         make_heartbeats_old(study)
         with monkeypatch.context() as patch:
             kill_at_write(study, count, patch)
             try:
-                claim = claim_trial(study, "b")
+                claim = claims.claim_trial(study, "b")
                 break
             except Killed:
                 pass
-        claim = claim_trial(study, "c")
+        claim = claims.claim_trial(study, "c")
         assert (claim.number, claim.values) == (0, first.values)
         assert len(study.trials()[0].user_attrs["lost_claims"]) == count + 1
     assert count > 5
-    complete(study, claim, TrialOutcome(FIGURES))
+    claims.complete(study, claim, TrialOutcome(FIGURES))
     assert [trial.number for trial in study.optuna.trials] == [0]
 
 
@@ -166,26 +156,26 @@ def test_a_worker_killed_as_it_begins_a_new_trial_leaves_its_number(open_study, 
         with monkeypatch.context() as patch:
             kill_at_write(study, count, patch)
             try:
-                claim_trial(study, "a")
+                claims.claim_trial(study, "a")
                 break
             except Killed:
                 pass
-        assert claim_trial(study, "b").number == 0
+        assert claims.claim_trial(study, "b").number == 0
     assert count > 3
 
 
 def test_nothing_is_requeued_while_its_worker_is_alive(open_study):
     study = open_study(SPACE, "STUDY.TRIALS", 1)
-    claim = claim_trial(study, "a")
+    claim = claims.claim_trial(study, "a")
     with study.locked():
-        requeue_lost_trials(study)
-    requeue_trials_of(study, "another")
-    assert is_held(study, claim)
+        claims.requeue_lost_trials(study)
+    claims.requeue_trials_of(study, "another")
+    assert claims.is_held(study, claim)
 
 
 def test_a_study_whose_first_trials_all_fail_ends_with_the_reason(open_study):
     study = open_study(SPACE)
     for _ in range(5):
-        fail(study, claim_trial(study, "a"), "out of memory")
+        claims.fail(study, claims.claim_trial(study, "a"), "out of memory")
     with pytest.raises(UserError, match="the first 5 trials all failed; the last one: out of mem"):
-        claim_trial(study, "a")
+        claims.claim_trial(study, "a")

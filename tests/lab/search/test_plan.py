@@ -31,6 +31,7 @@ def test_a_plan_says_how_many_trials_there_can_be(
     assert line in capsys.readouterr().out
 
 
+@pytest.mark.depth  # it reads the config of our training
 def test_a_plan_needs_no_data(tmp_path, capsys):
     (tmp_path / "config.yaml").write_text("SEARCH: {TRAIN: {LR: [0.1, 0.2]}}\n")
     assert search.main(["--config", str(tmp_path / "config.yaml"), "--plan", "--json"]) == 0

@@ -62,11 +62,6 @@ def test_values_have_the_types_of_the_configs_own_values():
         ("TRAIN: {LRR: [1.0]}", "c.yaml:12: SEARCH.TRAIN.LRR cannot be searched: the config has no "
          "key TRAIN.LRR; did you mean TRAIN.LR?"),
         ("LR: [1.0]", "the config has no key LR; did you mean TRAIN.LR?"),
-        ("TRAIN: {LR: [fast]}", "SEARCH.TRAIN.LR.0 must be a number, got 'fast'"),
-        ("TRAIN: {LR: 0.1}", "SEARCH.TRAIN.LR must be a list of values to try"),
-        ("TRAIN: {LR: []}", "SEARCH.TRAIN.LR must be a list of values to try"),
-        ("TRAIN: {LR: {low: 2, high: 1}}", "has low 2.0 above high 1.0"),
-        ("TRAIN: {LR: {low: 0, high: 1, log: true}}", "it needs low above 0"),
         ("MODEL: {NAME: {low: 1, high: 2}}", "a range needs a number, not a text"),
         ("MODEL: {NORM: [1]}", "must be true or false, got 1"),
         ("MODEL: [mlp, cnn]", "must be a group of keys"),
