@@ -1,11 +1,12 @@
 """Triton kernels of `aoti` engines, written and compiled to machine code of GPUs that are not here.
 
-    python compile_for_gpus.py TRITON GUARD ARCHITECTURE... < cases.json > report.json
+    python compile_for_gpus.py TRITON GUARD SAME ARCHITECTURE... < cases.json > report.json
 
 TRITON is a folder with the package; GUARD a library that lets torch without CUDA compute with fake
 CUDA tensors. A case names a network and a precision. AOTInductor lowers each bundle as for an H100,
-and Triton, with its own assembler, compiles every kernel for every architecture, such as 90. What
-needs a GPU is left out: choosing among configurations, linking, running.
+and Triton, with its own assembler, compiles every kernel for every architecture, such as 90, once
+for all cases: kernels of the `same` text, or of one that differs in `numbers` (sizes, and which of
+the 16-bit types). What needs a GPU is left out: choosing among configurations, linking, running.
 """
 
 import ctypes
@@ -44,6 +45,7 @@ WITHOUT_GPU = {
     "joint_graph_constant_folding": False, "triton.autotune_at_compile_time": False,
     "aot_inductor.package_constants_in_so": False, "compile_threads": 1,
 }  # fmt: skip
+NUMBER = re.compile(r"(?<![\w.])\d+(\.\d+)?\b")
 KERNEL = re.compile(r"async_compile\.triton\('(\w+)', '''(.*?)'''", re.DOTALL)
 
 
@@ -114,6 +116,11 @@ def written(network, precision):
     raise AssertionError("Inductor wrote no code")
 
 
+def without_numbers(kernel):
+    """Its text without sizes, and with one 16-bit type for both."""
+    return NUMBER.sub("", kernel.replace("bfloat16", "float16").replace("bf16", "fp16"))
+
+
 def tuner_of(name, source, folder):
     """A kernel with its configurations, from its source."""
     path = folder / f"{name}.py"
@@ -140,7 +147,7 @@ def compiled(tuner, architecture):
     return kernel.asm["ptx"]
 
 
-def main(triton_folder, guard, *architectures):
+def main(triton_folder, guard, same, *architectures):
     sys.path.append(triton_folder)
     ctypes.CDLL(guard)
     answer_as_a_gpu()
@@ -150,7 +157,7 @@ def main(triton_folder, guard, *architectures):
 
     triton_helpers.set_driver_to_gpu = lambda: None  # there is none; every kernel asks for it
     triton.runtime.driver.set_active(Driver(GPUTarget("cuda", 90, 32)))
-    known, report = {}, {"kernels": {}, "calls": {}, "targets": {}, "failed": []}
+    known, report = set(), {"kernels": {}, "calls": {}, "targets": {}, "failed": []}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TRITON_CACHE_DIR"] = folder  # otherwise it compiles nothing the second time
         for network, precision in json.load(sys.stdin):
@@ -163,10 +170,11 @@ def main(triton_folder, guard, *architectures):
                 set(re.findall(r"(?:extern_kernels|torch\.ops\.\w+)\.[\w.]+(?=\()", calls))
             )
             for name, source in kernels:
-                same = source.replace(name, "kernel")
-                if same in known:
+                text = source.replace(name, "kernel")
+                key = without_numbers(text) if same == "numbers" else text
+                if key in known:
                     continue
-                known[same] = name
+                known.add(key)
                 tuner = tuner_of(name, source.replace("\\'\\'\\'", "'''"), Path(folder))
                 for architecture in architectures:
                     try:
