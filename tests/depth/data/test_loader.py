@@ -1,6 +1,7 @@
 """The loader: the right bytes in the right order with any threads, resumed anywhere; batches."""
 
 import json
+import os
 import threading
 from itertools import islice, zip_longest
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from zoerefine.base.config.schema import KEYS
 from zoerefine.base.errors import UserError
-from zoerefine.base.machine.memory import GPU_WORKERS, PAGE, aligned_empty
+from zoerefine.base.machine.memory import GPU_WORKERS, PAGE, aligned_empty, use_reserved_gpus
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.loading import tiers
 from zoerefine.depth.data.loading.augment import DRAWS, Augmentation, uniform_numbers
@@ -363,12 +364,13 @@ def test_workers_that_share_a_gpu_divide_its_memory(packed, capsys, monkeypatch)
     """A GPU with room for seven times the records; workers may take half of it together."""
     monkeypatch.setattr(tiers, "free_memory_on", lambda device: 7 * packed.nbytes)
     monkeypatch.setattr(tiers, "DeviceRecords", lambda packed, device: packed.records)
+    monkeypatch.delenv(GPU_WORKERS, raising=False)
     found = []
-    for workers in ("", "1", "2", "3", "4"):
-        monkeypatch.setenv(GPU_WORKERS, workers)
+    for share in (0, 1, 0.5, 0.3, 0.25, 2):  # of a GPU, as a job on Ray reserves it
+        use_reserved_gpus(os.environ, share)
         place_records(packed, "auto", torch.device("cuda", 0))
         found.append("on cuda:0" in capsys.readouterr().err)
-    assert found == [True, True, True, True, False]
+    assert found == [True, True, True, True, False, True]
 
 
 @pytest.mark.parametrize("order", sorted(ORDERS))

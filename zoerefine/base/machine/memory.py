@@ -5,7 +5,7 @@ the smallest on the way to the root counts. No torch is needed, so that packing 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PAGE = 4096
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the numbers of glibc's mallopt
 KEPT_BYTES = 2**26
-GPU_WORKERS = "ZOEREFINE_GPU_WORKERS"  # how many workers of a study share this process's GPU
+GPU_WORKERS = "ZOEREFINE_GPU_WORKERS"  # how many workers or jobs share this process's GPU
 
 
 def free_memory() -> int:
@@ -40,6 +40,11 @@ def workers_on_gpu(environment: Mapping[str, str]) -> int:
     """How many workers share this process's GPU, and so its memory."""
     stated = environment.get(GPU_WORKERS, "")
     return max(1, int(stated)) if stated.isdecimal() else 1
+
+
+def use_reserved_gpus(environment: MutableMapping[str, str], gpus: float) -> None:
+    """Let a job divide the memory of a GPU of which Ray has reserved a part: with 0.5, by two."""
+    environment[GPU_WORKERS] = str(int(1 / gpus) if 0 < gpus < 1 else 1)
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: "npt.DTypeLike") -> "np.ndarray":

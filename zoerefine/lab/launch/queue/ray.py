@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.machine.cores import use_reserved_cores
+from zoerefine.base.machine.memory import use_reserved_gpus
 from zoerefine.lab.launch.process.nodes import NODE_LOST, ONLY, NodePlace
 from zoerefine.lab.launch.queue.executor import (
     JobOutcome,
@@ -102,13 +103,13 @@ class RayExecutor:
     def _start(self, ticket: RayTicket) -> None:
         if self._resources.nodes == 1:
             task = self._task.options(max_retries=RETRIES)
-            ticket.references = [task.remote(ticket.words, self._resources.cpus, {})]
+            ticket.references = [task.remote(ticket.words, self._resources, {})]
             return
         from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        nodes, cpus = self._resources.nodes, self._resources.cpus
-        bundle = {"CPU": cpus, "GPU": self._resources.gpus}
+        nodes = self._resources.nodes
+        bundle = {"CPU": self._resources.cpus, "GPU": self._resources.gpus}
         bundle = {name: count for name, count in bundle.items() if count}
         ticket.group = placement_group([bundle] * nodes, strategy="STRICT_SPREAD")
         name = uuid4().hex
@@ -117,7 +118,9 @@ class RayExecutor:
             self._task.options(
                 max_retries=0,  # all of them start again together
                 scheduling_strategy=PlacementGroupSchedulingStrategy(ticket.group, number),
-            ).remote(ticket.words, cpus, {"group": name, "number": number, "nodes": nodes})
+            ).remote(
+                ticket.words, self._resources, {"group": name, "number": number, "nodes": nodes}
+            )
             for number in range(nodes)
         ]
 
@@ -185,14 +188,15 @@ class RayExecutor:
             self._ray.cancel(ticket.references[0], force=ticket.cancelled > 1)
 
 
-def run_launch(words: list[str], cores: int, place: dict[str, Any]) -> JobOutcome:
+def run_launch(words: list[str], reserved: Resources, place: dict[str, Any]) -> JobOutcome:
     """The task: run the launcher on this node to its end.
 
     Args:
-        cores: reserved here.
+        reserved: here.
         place: the node's `NodePlace` without its address; empty for a job on one node.
     """
-    use_reserved_cores(os.environ, cores)
+    use_reserved_cores(os.environ, reserved.cpus)
+    use_reserved_gpus(os.environ, reserved.gpus)
     launch = LaunchProcess(words, place=place_of(place))
     while True:
         try:
