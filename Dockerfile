@@ -75,12 +75,13 @@ RUN for list in requirements-extras.lock requirements-engines.lock requirements-
       .venv/bin/pip install --constraint requirements.lock --requirement "$list" || exit 1; \
     done
 COPY --chown=1000:1000 . .
-# A run belongs to a commit: an image built from an archive gets one of its own.
+# A run belongs to a commit: an image built from an archive gets one of its own. BESIDE: folders for
+# tests of what a GPU's libraries do without a GPU stay out.
 # hadolint ignore=DL3016
 RUN (git rev-parse HEAD >/dev/null 2>&1 \
      || (git init --quiet && git add --all && git -c user.name=image \
          -c user.email=image@localhost commit --quiet --message "Built from an archive")) \
- && make install .venv/.extras-installed \
+ && make install .venv/.extras-installed BESIDE= \
  && npm install --silent --no-package-lock --prefix tests/browser
 VOLUME /opt/zoerefine/runs
 CMD ["make", "demo"]

@@ -91,6 +91,7 @@ def test_the_image_has_what_every_engine_needs(stages):
     needs = {
         "torchscript": {"torch"}, "openvino": {"openvino"}, "onnx": {"onnxruntime", "onnxscript"},
         "tensorrt": {"torch-tensorrt"}, "tensorrt-lean": {"torch-tensorrt"},
+        "tensorrt-pt2": {"torch-tensorrt", "g++", "nvidia-cuda-crt", "nvidia-cuda-cccl"},
         "aoti": {"g++", "nvidia-cuda-crt", "nvidia-cuda-cccl"},
         "tensorrt-rtx": {"tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings", "onnxscript"},
     }  # fmt: skip
@@ -100,6 +101,23 @@ def test_the_image_has_what_every_engine_needs(stages):
     assert set(same) <= set((CHECKOUT / "requirements-torch-tensorrt.lock").read_text().split())
     headers = "CUDA_HOME=/opt/zoerefine/.venv/lib/python3.11/site-packages/nvidia/cu13"
     assert ("ENV", headers) in stages["full"]
+
+
+def test_the_image_has_no_folders_of_tests_without_a_gpu(stages):
+    """Make says what it would install where nothing is installed yet."""
+    text = "\n".join(words for name, words in stages["full"] if name == "RUN")
+    [words] = re.findall(r"make (install [^&]*)", text)
+
+    def installs(*words):
+        command = ["make", "--dry-run", "--always-make", *words]
+        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        loops = re.findall(r"^for name in (.*); do", done.stdout, re.MULTILINE)
+        return {name for loop in loops for name in loop.split()}
+
+    assert installs("install", ".venv/.extras-installed") == {"torch-tensorrt", "gpu-tests"}
+    assert installs(*words.split()) == set()
+    assert ".venv" in (CHECKOUT / ".dockerignore").read_text().split()
 
 
 def test_every_copied_file_exists(stages):
