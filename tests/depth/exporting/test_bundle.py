@@ -12,7 +12,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.depth.exporting.sources import untrained_source
 from zoerefine.base.errors import UserError
-from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, save_bundle, write
+from zoerefine.base.machine.device import make_deterministic
+from zoerefine.depth.exporting.bundle.bundle import (
+    load_bundle,
+    of_this_gpu,
+    read_manifest,
+    save_bundle,
+    write,
+)
 from zoerefine.depth.exporting.bundle.containers import TORCHSCRIPT
 from zoerefine.depth.exporting.engine_kinds import BuiltEngine, engine_kind
 from zoerefine.depth.exporting.engines.torchscript_engine import archive, compile_script
@@ -236,3 +243,22 @@ def test_an_engine_that_cannot_be_built_is_an_error_that_says_why(run, command, 
     assert run.bundle.read_bytes() == before
     (run.checkpoints / "best.safetensors").unlink()
     assert "has no trained weights" in command("export", run.path).err
+
+
+def test_convolutions_are_timed_on_a_gpu_but_never_in_deterministic_work(monkeypatch):
+    """A training of this process that follows turns it off again."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    found = []
+    try:
+        for strict in (True, False, True):
+            make_deterministic(0, strict)
+            torch.backends.cudnn.benchmark = False
+            assert of_this_gpu(None, 0) == (None, torch.device("cuda", 1))
+            found.append(torch.backends.cudnn.benchmark)
+        make_deterministic(0, False)
+        of_this_gpu(None, 0)
+        make_deterministic(0, True)
+        assert found == [False, True, False] and not torch.backends.cudnn.benchmark
+    finally:
+        make_deterministic(0, False)
+        torch.backends.cudnn.benchmark = False

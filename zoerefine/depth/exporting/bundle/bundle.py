@@ -201,5 +201,8 @@ def of_this_gpu(forward: Forward, graphs: int) -> "tuple[Forward, torch.device]"
 
     from zoerefine.depth.exporting.graphed import GraphedForward
 
+    if not torch.are_deterministic_algorithms_enabled():
+        # A network has one size: cuDNN times its algorithms in the first call of each batch size.
+        torch.backends.cudnn.benchmark = True
     device = torch.device("cuda", torch.cuda.current_device())
     return GraphedForward(forward, graphs, device) if graphs else forward, device
