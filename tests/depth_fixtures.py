@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.depth.exporting.substitute_engine import compiled_substitute
 from tests.processes import CHECKOUT, run_script
 from zoerefine.base.config import load_config
 from zoerefine.base.files.atomic import digest_file, digest_json
@@ -156,6 +157,36 @@ def aoti_bundle(request, trusted_bundles):
             (folder / "aoti").replace(path)
     trust(read_manifest(path)["digest"], path)  # it may have been built by other tests
     return path
+
+
+@pytest.fixture(scope="session")
+def tensorrt_pt2_bundles(request, shared, trusted_bundles):
+    """A folder with `tensorrt-pt2` bundles of 1 and 2 outputs, 1.pt2 and 2.pt2. Not to be changed.
+
+    Torch-TensorRT's Python code has made them. Their engine is of the substitute class.
+    """
+    package = Path(sys.prefix) / "torch-tensorrt"  # `make test` puts it there
+    missing = engine_kind("tensorrt-rtx").missing_requirement()
+    if missing or not (package / "torch_tensorrt").is_dir():
+        pytest.skip(missing or f"Torch-TensorRT is not in {package}: `make test` installs it")
+    library = compiled_substitute(request.config.cache)
+
+    def make(folder):
+        binaries = shutil.ignore_patterns("lib", "bin", "include", "_C.*", "__pycache__")
+        for name in ("torch_tensorrt", "dllist"):
+            shutil.copytree(package / name, folder / "packages" / name, ignore=binaries)
+        (folder / "packages" / "torch_tensorrt" / "lib").mkdir()
+        runtime = folder / "packages" / "torch_tensorrt" / "lib" / "libtorchtrt_runtime.so"
+        shutil.copyfile(library, runtime)
+        program = CHECKOUT / "tests" / "depth" / "exporting" / "pack_pt2.py"
+        command = [sys.executable, "-W", "ignore", program, folder / "packages", folder]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+
+    folder = shared("tensorrt-pt2", make)
+    for path in folder.glob("*.pt2"):
+        trust(read_manifest(path)["digest"], path)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,15 @@ from importlib.util import find_spec
 from tests.durations import read_table
 from tests.tiers import tier
 
-FIXTURES = {"world", "tiny", "exported_run", "study", "aoti_bundle", "small_zoedepth"}
+FIXTURES = {
+    "world",
+    "tiny",
+    "exported_run",
+    "study",
+    "aoti_bundle",
+    "tensorrt_pt2_bundles",
+    "small_zoedepth",
+}
 LOADS = (
     *("import torch", "from torch", "from zoerefine.depth"),
     "from zoerefine.base.machine import doctor",

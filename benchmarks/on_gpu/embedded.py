@@ -1,4 +1,4 @@
-"""TensorRT engines inside TorchScript files: built, compared, timed, loaded in a new process.
+"""TensorRT engines in TorchScript files and packages: built, compared, timed, loaded elsewhere.
 
 If Torch-TensorRT is not installed, one row says so.
 """
@@ -19,13 +19,14 @@ from rows import failure
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, save_bundle
-from zoerefine.depth.exporting.engine_kinds import Forward, engine_kind
+from zoerefine.depth.exporting.engine_kinds import EngineKind, Forward, engine_kind
 from zoerefine.depth.exporting.precision import RefinerInputs
 from zoerefine.depth.exporting.source import ExportSource
 from zoerefine.depth.exporting.verify import check_tolerance, compare_with_eager
 
 AGAINST_EAGER = 4.0
 HEIGHT, WIDTH = 192, 256
+PACKED = "tensorrt-pt2"
 
 
 def measure(folder: Path, small: bool) -> Iterator[Row]:
@@ -35,11 +36,13 @@ def measure(folder: Path, small: bool) -> Iterator[Row]:
         yield {**row("TensorRT", 0.0, ""), "note": f"not measured: {kind.missing_requirement()}"}
         return
     source = ExportSource(random_refiner("unet", confidence=True), HEIGHT, WIDTH, noise)
-    for precision in kind.precisions():
+    names = [("TensorRT", kind, precision) for precision in kind.precisions()]
+    for title, one_kind, precision in [*names, ("TensorRT .pt2", engine_kind(PACKED), "fp16")]:
+        label = f"{title} {precision}"
         try:
-            yield from one(source, precision, folder / f"{precision}.ts")
+            yield from one(source, one_kind, precision, folder / label.replace(" ", "-"), label)
         except Exception as error:
-            yield failure(f"TensorRT {precision}", error)
+            yield failure(label, error)
 
 
 def noise() -> Iterator[RefinerInputs]:
@@ -49,10 +52,10 @@ def noise() -> Iterator[RefinerInputs]:
         yield rgb01, torch.rand(1, 1, HEIGHT, WIDTH) * 7 + 0.4
 
 
-def one(source: ExportSource, precision: str, path: Path) -> Iterator[Row]:
-    """The rows of one precision."""
-    label = f"TensorRT {precision}"
-    kind = engine_kind("tensorrt")
+def one(
+    source: ExportSource, kind: EngineKind, precision: str, path: Path, label: str
+) -> Iterator[Row]:
+    """The rows of one engine."""
     built = kind.build(source, precision)
     save_bundle(built, minimal_manifest(kind.NAME, precision), path)
     engine = load_bundle(path)

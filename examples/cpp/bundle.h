@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -125,4 +126,10 @@ inline std::string read_bundle(const std::string& path) {
                              "if you trust who gave it to you, add the line " + digest + " to " +
                              trust_list());
   return bytes;
+}
+
+// Loads the classes and operators that TensorRT engines need, if there is a path.
+inline void load_runtime(const std::string& path) {
+  if (!path.empty() && !dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL))
+    throw std::runtime_error(dlerror());
 }

@@ -12,7 +12,6 @@
 // of the pixels the truth lies within depth * exp(+-spread).
 // A bundle is a program: it is verified, and must be on the user's list of trusted bundles.
 
-#include <dlfcn.h>
 #include <torch/cuda.h>
 #include <torch/script.h>
 
@@ -34,15 +33,10 @@ torch::Device device_of(const std::string& name) {
   return torch::Device(name);
 }
 
-// Loads the classes and operators that a TensorRT engine in TorchScript needs.
-void load_runtime(const std::string& path) {
-  if (!dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) throw std::runtime_error(dlerror());
-}
-
 int run(const std::string& bundle, const std::string& rgb_path, const std::string& zoe_path,
         const std::string& out, const std::string& device_name, const std::string& runtime) {
   const torch::Device device = device_of(device_name);
-  if (!runtime.empty()) load_runtime(runtime);
+  load_runtime(runtime);
   Frame frame(rgb_path, zoe_path);
 
   // Units, sizes and precision are handled inside the bundle.

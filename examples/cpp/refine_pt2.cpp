@@ -1,9 +1,10 @@
-// Refines the depth of one picture with an aoti bundle, as a robot's C++ program would. It uses no
-// TorchScript.
+// Refines the depth of one picture with an aoti or tensorrt-pt2 bundle, as a robot's C++ program
+// would. It uses no TorchScript.
 //
-//   refine_pt2 BUNDLE RGB.ppm ZOE.pgm REFINED.pgm
+//   refine_pt2 BUNDLE RGB.ppm ZOE.pgm REFINED.pgm [RUNTIME]
 //
-// The bundle is a package of AOTInductor, made for the CPU or for a GPU; it knows which.
+// The bundle is a package of AOTInductor, made for the CPU or for a GPU; it knows which. A
+// tensorrt-pt2 bundle needs RUNTIME, as refine.cpp has it.
 // A bundle with confidence also gives REFINED.pgm.confidence.pgm, the spread: value / 10000. At 90%
 // of the pixels the truth lies within depth * exp(+-spread).
 // A bundle is a program: it is verified, and must be on the user's list of trusted bundles.
@@ -52,7 +53,8 @@ std::unique_ptr<Loader> load(const std::string& bundle) {
 }
 
 void run(const std::string& bundle, const std::string& rgb_path, const std::string& zoe_path,
-         const std::string& out) {
+         const std::string& out, const std::string& runtime) {
+  load_runtime(runtime);
   Frame frame(rgb_path, zoe_path);
   torch::InferenceMode no_gradients;
   const auto refiner = load(bundle);
@@ -62,12 +64,12 @@ void run(const std::string& bundle, const std::string& rgb_path, const std::stri
 }
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::cerr << "usage: refine_pt2 BUNDLE RGB.ppm ZOE.pgm REFINED.pgm\n";
+  if (argc < 5 || argc > 6) {
+    std::cerr << "usage: refine_pt2 BUNDLE RGB.ppm ZOE.pgm REFINED.pgm [RUNTIME]\n";
     return 2;
   }
   try {
-    run(argv[1], argv[2], argv[3], argv[4]);
+    run(argv[1], argv[2], argv[3], argv[4], argc > 5 ? argv[5] : "");
     return 0;
   } catch (const c10::Error& error) {
     std::cerr << "error: " << error.what_without_backtrace() << "\n";

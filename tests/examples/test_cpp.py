@@ -86,9 +86,9 @@ def run(program, folder, *words, env=None):
     )
 
 
-def check_output(program, bundle, frame, folder):
+def check_output(program, bundle, frame, folder, *more):
     """The program's results are those of Python, bit by bit."""
-    done = run(program, folder, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm")
+    done = run(program, folder, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm", *more)
     assert (done.returncode, done.stderr) == (0, "")
     rgb, zoe = frame
     expected = load_bundle(bundle).with_confidence(rgb[None], zoe[None])
@@ -121,6 +121,18 @@ def test_a_bundle_with_a_tensorrt_engine_runs_once_the_runtime_is_loaded(
     refined = cv2.imread(str(tmp_path / "refined.pgm"), cv2.IMREAD_UNCHANGED)
     rgb, zoe = frame
     np.testing.assert_array_equal(refined, load_bundle(bundle)(rgb[None], zoe[None])[0])
+
+
+def test_a_package_with_a_tensorrt_engine_runs_once_the_runtime_is_loaded(
+    pt2_program, tensorrt_pt2_bundles, frame, tmp_path, request
+):
+    bundle = tensorrt_pt2_bundles / "2.pt2"
+    runtime = compiled_substitute(request.config.cache)
+    torch.ops.load_library(runtime)
+    check_output(pt2_program, bundle, frame, tmp_path, runtime)
+    done = run(pt2_program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "2.pt2: " in done.stderr and "torch.classes.tensorrt.Engine" in done.stderr
 
 
 @contextmanager

@@ -158,6 +158,7 @@ ENGINES = Registry(
     {
         "tensorrt": "zoerefine.depth.exporting.engines.tensorrt_engine",
         "tensorrt-lean": "zoerefine.depth.exporting.engines.tensorrt_lean_engine",
+        "tensorrt-pt2": "zoerefine.depth.exporting.engines.tensorrt_pt2_engine",
         "tensorrt-rtx": "zoerefine.depth.exporting.engines.tensorrt_rtx_engine",
         "openvino": "zoerefine.depth.exporting.engines.openvino_engine",
         "onnx": "zoerefine.depth.exporting.engines.onnx_engine",

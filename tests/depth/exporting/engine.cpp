@@ -6,17 +6,33 @@
 #include <torch/custom_class.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace {
 
 const std::string ABI = "9";
+// Of a serialized engine, in Torch-TensorRT's order.
+const std::vector<std::string> FIELDS = {
+    "ABI_TARGET", "NAME", "DEVICE", "ENGINE", "INPUT_BINDING_NAMES", "OUTPUT_BINDING_NAMES",
+    "HW_COMPATIBLE", "SERIALIZED_METADATA", "TARGET_PLATFORM", "REQUIRES_OUTPUT_ALLOCATOR",
+    "RESOURCE_ALLOCATION_STRATEGY", "REQUIRES_NATIVE_MULTIDEVICE"};
+const size_t PLAN = 3, OUTPUT_NAMES = 5, METADATA = 7;
 
 struct Engine : torch::CustomClassHolder {
-  // {ABI, largest batch, number of outputs}
+  // {ABI, largest batch, number of outputs}, or Torch-TensorRT's fields of an engine
   std::vector<std::string> info;
   explicit Engine(std::vector<std::string> given) : info(std::move(given)) {}
+  bool has_all_fields() const { return info.size() == FIELDS.size(); }
+  int64_t largest() const { return has_all_fields() ? 16 : std::stoll(info.at(1)); }
+  int64_t outputs() const {
+    if (!has_all_fields()) return std::stoll(info.at(2));
+    const auto& names = info.at(OUTPUT_NAMES);
+    return 1 + std::count(names.begin(), names.end(), '%');
+  }
 };
 
 c10::intrusive_ptr<Engine> unpack(std::vector<std::string> info) {
@@ -28,12 +44,11 @@ c10::intrusive_ptr<Engine> unpack(std::vector<std::string> info) {
 
 std::vector<at::Tensor> execute(
     std::vector<at::Tensor> inputs, const c10::intrusive_ptr<Engine>& engine) {
-  const auto largest = std::stoll(engine->info.at(1));
-  TORCH_CHECK(inputs.at(0).size(0) <= largest, "Error while setting the input shape");
+  TORCH_CHECK(inputs.at(0).size(0) <= engine->largest(), "Error while setting the input shape");
   TORCH_CHECK(
       inputs.at(0).scalar_type() == at::kFloat, "Expected input tensors to have type Float");
   const auto& depth = inputs.at(1);
-  if (engine->info.at(2) == "1") return {depth.mul(2)};
+  if (engine->outputs() == 1) return {depth.mul(2)};
   return {depth.mul(2), depth.mul(0.25)};
 }
 
@@ -66,15 +81,61 @@ c10::IValue embed(std::vector<std::string> info) {
 
 }  // namespace
 
+std::string base64(const std::string& bytes) {
+  static const char* DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    for (size_t j = i; j < i + 3; ++j)
+      group = group << 8 | (j < bytes.size() ? static_cast<uint8_t>(bytes[j]) : 0);
+    for (size_t digit = 0; digit < 4; ++digit)
+      text += i + digit <= bytes.size() ? DIGITS[group >> (18 - 6 * digit) & 63] : '=';
+  }
+  return text;
+}
+
+// From fields of an engine whose plan is bytes. All else that has a plan has it in base64.
+c10::intrusive_ptr<Engine> encoded(std::vector<std::string> info) {
+  if (info.size() == FIELDS.size()) info.at(PLAN) = base64(info.at(PLAN));
+  return c10::make_intrusive<Engine>(std::move(info));
+}
+
+using Field = std::tuple<std::string, std::string>;
+
+// What an exporter is given of an engine: the fields with their names.
+template <size_t... I>
+auto flattened(const Engine& engine, std::index_sequence<I...>) {
+  return std::make_tuple(Field(FIELDS.at(I), engine.info.at(I))...);
+}
+
 TORCH_LIBRARY(tensorrt, m) {
   m.class_<Engine>("Engine")
-      .def(torch::init<std::vector<std::string>>())
+      .def(torch::init(&encoded))
+      .def("__obj_flatten__",
+           [](const c10::intrusive_ptr<Engine>& self) {
+             return flattened(*self, std::make_index_sequence<12>());
+           })
+      .def("get_serialized_metadata",
+           [](const c10::intrusive_ptr<Engine>& self) { return self->info.at(METADATA); })
       .def_pickle(
           [](const c10::intrusive_ptr<Engine>& self) { return self->info; },
           [](std::vector<std::string> info) { return unpack(std::move(info)); });
   m.def("execute_engine(Tensor[] input_tensors, __torch__.torch.classes.tensorrt.Engine engine) -> Tensor[]");
   m.def("embed(str[] info) -> Any", &embed);
   m.def("ABI_VERSION", []() -> std::string { return ABI; });
+  // What Torch-TensorRT's Python package asks of its runtime.
+  for (size_t i = 0; i < FIELDS.size(); ++i)
+    m.def((FIELDS[i] + "_IDX").c_str(), [i]() -> int64_t { return i; });
+  m.def("SERIALIZATION_LEN", []() -> int64_t { return FIELDS.size(); });
+  m.def("get_cudagraphs_mode", []() -> int64_t { return 0; });
+  m.def("get_logging_level", []() -> int64_t { return 0; });
+  m.def("set_logging_level", [](int64_t) {});
+  for (const char* name : {"get_multi_device_safe_mode", "NATIVE_TRT_COLLECTIVES_AVAIL"})
+    m.def(name, []() -> bool { return false; });
+  for (const char* name : {"_platform_unknown", "_platform_linux_x86_64"})
+    m.def(name, []() -> std::string { return "linux_x86_64"; });
+  for (const char* name : {"SERIALIZED_ENGINE_BINDING_DELIM", "SERIALIZED_RT_DEVICE_DELIM"})
+    m.def(name, []() -> std::string { return "%"; });
 }
 
 TORCH_LIBRARY_IMPL(tensorrt, CompositeExplicitAutograd, m) {

@@ -7,6 +7,7 @@ GPU is. What TensorRT's full libraries have beyond the lean one is added as docs
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -103,12 +104,17 @@ def answers(libraries, request, tmp_path_factory):
         embed(folder / f"{name}.ts", TensorRT=allowed, **saved)
         for name, (allowed, saved, _) in BUNDLES.items()
     ]
+    done = load_with(libraries, *bundles)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+def load_with(libraries, *bundles):
+    """Run the program in a process with the real runtime."""
     cudart = PACKAGES / "nvidia" / "cu13" / "lib"
     paths = {"LD_LIBRARY_PATH": f"{libraries}:{cudart}", "PYTHONPATH": f"{ROOT}:{PACKAGES}"}
     words = [sys.executable, "-W", "ignore", "-c", PROGRAM, *bundles]
-    done = subprocess.run(words, env=os.environ | paths, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    return done.stdout.splitlines()
+    return subprocess.run(words, env=os.environ | paths, capture_output=True, text=True)
 
 
 def test_the_real_runtime_is_loaded_without_tensorrts_packages_and_full_libraries(answers):
@@ -123,3 +129,13 @@ def test_its_class_refuses_other_engines_and_our_error_is_one_line(answers):
     assert len(answers) == 4 + len(BUNDLES)
     for line, (_, _, message) in zip(answers[4:], BUNDLES.values(), strict=True):
         assert re.search(message, line), line
+
+
+def test_it_makes_the_engine_of_a_package_up_to_its_question_for_a_gpu(
+    libraries, tensorrt_pt2_bundles
+):
+    """Where a GPU would be, a function of torch for CUDA comes next: ours ends the process."""
+    done = load_with(libraries, tensorrt_pt2_bundles / "2.pt2")
+    assert len(done.stdout.splitlines()) == 4  # no error before
+    assert "[Torch-TensorRT] - Unable to read CUDA capable devices" in done.stderr
+    assert done.returncode == -signal.SIGILL

@@ -171,6 +171,12 @@ def check_requirements(
     )
 
 
+def last_line(error: BaseException) -> str:
+    """What a library's error says last, without the frames of C++ that torch may add."""
+    said = str(error).split("\nException raised from")[0].strip()
+    return said.splitlines()[-1] if said else type(error).__name__
+
+
 def gpu_architecture() -> str:
     """The GPU's compute capability, such as sm_90, or none."""
     import torch

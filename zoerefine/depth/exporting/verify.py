@@ -13,7 +13,7 @@ from torch import Tensor
 from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
-from zoerefine.depth.exporting.engine_kinds import Forward
+from zoerefine.depth.exporting.engine_kinds import Forward, last_line
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 
 # The largest allowed difference from eager fp32: metres at the worst pixel indoors, and mean
@@ -69,7 +69,7 @@ def compare_with_eager(
                     outputs = engine(rgb_u8[part], _rows(zoe_u16, part))
                 except RuntimeError as error:
                     raise UserError(
-                        f"the engine does not run at batch {len(part)}: {_last_line(error)}: "
+                        f"the engine does not run at batch {len(part)}: {last_line(error)}: "
                         "not published"
                     ) from None
                 found.append(differences(outputs, [_rows(values, part) for values in expected]))
@@ -184,8 +184,3 @@ def synchronize() -> None:
 def _rows(values: Tensor, rows: Tensor) -> Tensor:
     """Rows of a uint16 tensor, which torch cannot index on every device."""
     return values.view(torch.int16)[rows].view(torch.uint16)
-
-
-def _last_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__

@@ -22,7 +22,13 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import describe_processor, vector_set
 from zoerefine.base.machine.device import pick_device
 from zoerefine.depth.exporting.bundle.containers import PT2
-from zoerefine.depth.exporting.engine_kinds import BuiltEngine, Bundle, Forward, gpu_architecture
+from zoerefine.depth.exporting.engine_kinds import (
+    BuiltEngine,
+    Bundle,
+    Forward,
+    gpu_architecture,
+    last_line,
+)
 from zoerefine.depth.exporting.engines.torchscript_engine import precisions
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing
 from zoerefine.depth.exporting.source import ExportSource
@@ -34,7 +40,7 @@ CONTAINER = PT2
 GRAPHS = 4
 TAKES_ARRAYS = False
 MODEL = "model"  # the name of a package's only model
-MODEL_FOLDER = f"data/aotinductor/{MODEL}/"
+MODEL_FOLDER, OBJECTS_FOLDER = f"data/aotinductor/{MODEL}", "data/constants"
 
 # Kernels are compiled for AVX2, which x86-64 processors have had since 2013. Convolutions use what
 # the processor has: they are calls of oneDNN.
@@ -140,11 +146,15 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     else:
         content = compile_package(program, OPTIONS | ON_GPU)
         own["GPU"] = [gpu_architecture()]
-    if ANY_PROCESSOR not in known(OPTIONS):
-        own["processor"] = [describe_processor()]
+    requirements = own | of_this_processor()
     return BuiltEngine(
-        content, device=device.type, requirements=own, has_confidence=source.has_confidence
+        content, device=device.type, requirements=requirements, has_confidence=source.has_confidence
     )
+
+
+def of_this_processor() -> dict[str, list[str]]:
+    """The requirement of a library that may hold any instruction of this processor."""
+    return {} if ANY_PROCESSOR in known(OPTIONS) else {"processor": [describe_processor()]}
 
 
 class AnySizeProcessing(PrePostProcessing):
@@ -236,12 +246,11 @@ def load(bundle: Bundle) -> Forward:
             loader = torch._C._aoti.AOTIModelPackageLoader(
                 str(unpack(bundle.data, Path(folder))), MODEL, alone, 1, index
             )
-        except (OSError, RuntimeError) as error:
-            last = str(error).strip().splitlines()[-1]
+        except (OSError, RuntimeError, ValueError) as error:  # ValueError: of an engine class
             raise UserError(
                 f"{bundle.path}, built with torch {bundle.manifest['torch']}, cannot be loaded by "
                 f"torch {torch.__version__} from the temporary folder {tempfile.gettempdir()}: "
-                f"{last}"
+                f"{last_line(error)}"
             ) from None
 
     def forward(rgb_u8: Tensor, zoe_u16: Tensor) -> list[Tensor]:
@@ -253,9 +262,16 @@ def load(bundle: Bundle) -> Forward:
 
 
 def unpack(data: bytes, folder: Path) -> Path:
-    """The folder of a package's files, which the loader reads while it is created."""
+    """The folder of a package's files, which the loader reads while it is created.
+
+    It looks for objects beside the library, where torch's own unpacking puts them.
+    """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         root = archive.namelist()[0].split("/")[0]
-        start = f"{root}/{MODEL_FOLDER}"
-        archive.extractall(folder, [name for name in archive.namelist() if name.startswith(start)])
+        model = folder / root / MODEL_FOLDER
+        model.mkdir(parents=True)
+        for name in archive.namelist():
+            parent, file = name.rsplit("/", 1)
+            if parent in (f"{root}/{MODEL_FOLDER}", f"{root}/{OBJECTS_FOLDER}"):
+                (model / file).write_bytes(archive.read(name))
     return folder / root

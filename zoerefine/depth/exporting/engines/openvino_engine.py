@@ -27,6 +27,7 @@ from zoerefine.depth.exporting.engine_kinds import (
     BuiltEngine,
     Bundle,
     Forward,
+    last_line,
 )
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 from zoerefine.depth.exporting.precision import LARGEST_CODE, SMALLEST_CODE
@@ -174,9 +175,9 @@ def compile_model(files: Sequence[bytes], precision: str, threads: int, conversi
         model = with_conversions(model) if conversions else model
         return runtime().compile_model(model, "CPU", hints)
     except RuntimeError as error:
-        last = str(error).strip().splitlines()[-1]
         raise UserError(
-            f"OpenVINO {openvino.__version__} cannot compile this engine for this processor: {last}"
+            f"OpenVINO {openvino.__version__} cannot compile this engine for this processor: "
+            f"{last_line(error)}"
         ) from None
 
 

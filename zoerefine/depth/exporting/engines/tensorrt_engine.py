@@ -7,6 +7,7 @@ called here. Written from the sources of torch-tensorrt 2.11 (TensorRT 10.15, en
 """
 
 import io
+from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from ctypes import CDLL
 from functools import cache
@@ -165,25 +166,35 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     return build_kind(source, precision, NAME)
 
 
-def build_kind(source: ExportSource, precision: str, kind: str, **options: Any) -> BuiltEngine:
-    """`build` for a kind whose conversion has further options."""
-    if missing_requirement():
-        raise UserError(missing_requirement())
+def in_torchscript(engine: bytes, source: ExportSource) -> bytes:
+    """The shipped module around a serialized engine, as a TorchScript file."""
     import torch_tensorrt
 
-    engine = build_engine(source, precision, **options)
-    check_size(kind, precision, len(engine), source.parameters)
     core = torch_tensorrt.ts.embed_engine_in_new_module(
         engine,
         input_binding_names=INPUTS,
         output_binding_names=OUTPUTS if source.has_confidence else OUTPUTS[:1],
         device=torch_tensorrt.Device(gpu_id=torch.cuda.current_device()),
     )
-    facts = {fact: [value] for fact, value in machine_facts().items()}
+    return frozen_archive(source.shipped(core))
+
+
+def build_kind(
+    source: ExportSource,
+    precision: str,
+    kind: str,
+    packed: Callable[[bytes, ExportSource], bytes] = in_torchscript,
+    **options: Any,
+) -> BuiltEngine:
+    """`build` for a kind with another file around the engine, or further options of conversion."""
+    if missing_requirement():
+        raise UserError(missing_requirement())
+    engine = build_engine(source, precision, **options)
+    check_size(kind, precision, len(engine), source.parameters)
     return BuiltEngine(
-        frozen_archive(source.shipped(core)),
+        packed(engine, source),
         device="cuda",
-        requirements=facts,
+        requirements={fact: [value] for fact, value in machine_facts().items()},
         batches=BATCHES,
         has_confidence=source.has_confidence,
     )

@@ -15,7 +15,7 @@ from torch import nn
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.device import has_bf16, pick_device
 from zoerefine.depth.exporting.bundle.containers import TORCHSCRIPT
-from zoerefine.depth.exporting.engine_kinds import BuiltEngine, Bundle, Forward
+from zoerefine.depth.exporting.engine_kinds import BuiltEngine, Bundle, Forward, last_line
 from zoerefine.depth.exporting.source import ExportSource
 
 NAME = "torchscript"
@@ -115,9 +115,8 @@ def load_module(bundle: Bundle) -> torch.jit.ScriptModule:
                 io.BytesIO(bundle.data), map_location=torch.device(bundle.manifest["device"])
             )
     except (RuntimeError, ValueError) as error:  # ValueError: of an engine class
-        last = str(error).strip().splitlines()[-1]
         raise UserError(
             f"{bundle.path}, built with torch {bundle.manifest['torch']}, cannot be loaded by "
-            f"torch {torch.__version__}: {last}"
+            f"torch {torch.__version__}: {last_line(error)}"
         ) from None
     return module.eval()
