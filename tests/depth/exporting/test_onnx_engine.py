@@ -203,25 +203,93 @@ def test_the_provider_is_named(monkeypatch, provider, words):
     assert kind.description("1.31", provider) == f"ONNX Runtime 1.31 computes on {words}"
 
 
-def test_the_fastest_provider_that_is_offered_is_asked_for(monkeypatch, small):
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+TENSORRT = "TensorrtExecutionProvider"
+
+
+@pytest.fixture
+def offered(monkeypatch):
+    """What ONNX Runtime was asked for where it offers these: offered(providers, broken).
+
+    A broken provider is left out of a session, or its session raises.
+    """
     import onnxruntime
 
     asked = []
 
     class Session:
-        def __init__(self, model, options, providers):
+        def __init__(self, model, options, providers, enable_fallback):
+            names = [one if isinstance(one, str) else one[0] for one in providers]
             asked.append((options.intra_op_num_threads, providers))
+            if "raises" in self.broken and names[0] in self.broken:
+                raise RuntimeError("a library\nis not there")
+            self.names = [name for name in names if name not in self.broken]
+            assert enable_fallback == 0  # it prints to standard output
 
         def get_providers(self):
-            return asked[-1][1]
+            return self.names
 
-    offered = ["CPUExecutionProvider", "CUDAExecutionProvider", "OtherExecutionProvider"]
+    def open_one(providers, broken=()):
+        asked.clear()
+        Session.broken = broken
+        monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: providers)
+        kind.open_session(b"")
+        return asked
+
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: offered)
+    monkeypatch.delenv(kind.ASKED, raising=False)
     monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
-    kind.open_session(b"")
-    assert asked == [(2, ["CUDAExecutionProvider", "CPUExecutionProvider"])]
+    return open_one
+
+
+ALL = [TENSORRT, CUDA, "OtherExecutionProvider", CPU]  # as wheels for GPUs list them
+
+
+@pytest.mark.parametrize("broken", [(CUDA,), (CUDA, "raises")])
+def test_the_first_provider_that_works_is_taken(offered, capsys, broken):
+    assert offered([CPU]) == [(2, [CPU])]
+    assert offered(ALL) == [(2, [CUDA, CPU])]
     assert kind.precisions() == ("fp16", "fp32", "int8")
+    capsys.readouterr()
+    assert offered(ALL, broken) == [(2, [CUDA, CPU]), (2, [CPU])]
+    left_out, chosen = capsys.readouterr().err.splitlines()
+    assert "does not compute on CUDA: " in left_out and chosen.endswith(
+        "computes on CPU, 2 threads"
+    )
+
+
+def test_tensorrt_is_taken_if_it_is_asked_for_and_keeps_its_engines(offered, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(kind.ASKED, "tensorrt")
+    [(_, [(name, options), *rest])] = offered(ALL)
+    assert (name, rest) == (TENSORRT, [CUDA, CPU])
+    assert options["trt_engine_cache_enable"] == "1"
+    assert options["trt_engine_cache_path"].startswith(f"{tmp_path}/zoerefine/onnx-tensorrt-")
+    with pytest.raises(UserError, match=r"cannot run this engine: its libraries are missing or of"):
+        offered(ALL, (TENSORRT,))
+    with pytest.raises(UserError, match=r"is 'tensorrt'; this machine's ONNX Runtime has cuda, cp"):
+        offered([CUDA, CPU])
+
+
+PLUGIN = """
+from zoerefine.depth.exporting.engines import onnx_engine
+import onnxruntime
+print(onnx_engine.providers(), onnx_engine.rtx_cards())
+"""
+
+
+def test_nvidias_plugin_for_rtx_cards_is_left_out_where_it_cannot_be_loaded(tmp_path):
+    """As that of NVIDIA's wheel without a driver."""
+    package = tmp_path / kind.PLUGIN
+    package.mkdir()
+    library = package / "plugin.so"
+    library.write_bytes(b"no library")
+    code = f"def get_library_path():\n    return {str(library)!r}\n"
+    (package / "__init__.py").write_text(code)
+    words = [sys.executable, "-c", f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{PLUGIN}"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.stdout == "['CPUExecutionProvider'] []\n", done.stderr
+    assert f"{kind.PLUGIN} is left out: " in done.stderr and "Traceback" not in done.stderr
 
 
 def triton_definition():

@@ -4,6 +4,8 @@ Batch, height and width are dynamic. Other programs that read ONNX, such as Trit
 file.
 """
 
+import os
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,9 @@ from zoerefine.depth.exporting.engine_kinds import (
     ArrayForward,
     BuiltEngine,
     Bundle,
+    last_line,
 )
+from zoerefine.depth.exporting.engines.timing_cache import cache_file
 
 if TYPE_CHECKING:
     from zoerefine.depth.exporting.source import ExportSource
@@ -31,9 +35,13 @@ CONTAINER = ONNX
 GRAPHS = 0
 TAKES_ARRAYS = True
 BUILD_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-CPU = "CPUExecutionProvider"
-# ONNX Runtime's ways to compute, the fastest first, as we call them.
-PROVIDERS = {"TensorrtExecutionProvider": "TensorRT", "CUDAExecutionProvider": "CUDA", CPU: "CPU"}
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+TENSORRT, RTX = "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"
+# ONNX Runtime's ways to compute, as we call them. The first that works is taken, but TensorRT only
+# if it is asked for: it builds an engine for each new size, and wheels list it without having it.
+PROVIDERS = {CUDA: "CUDA", RTX: "TensorRT-RTX", CPU: "CPU", TENSORRT: "TensorRT"}
+ASKED = "ZOEREFINE_ONNX"  # the variable: one of these, in small letters
+PLUGIN = "onnxruntime_ep_nv_tensorrt_rtx"  # NVIDIA's package with the provider for RTX cards
 
 
 def precisions() -> tuple[str, ...]:
@@ -84,10 +92,29 @@ def load(bundle: Bundle) -> ArrayForward:
 
 
 def open_session(model: bytes) -> Any:
-    """A session of ONNX Runtime, on the first of `PROVIDERS` that works here.
+    """A session of ONNX Runtime, on the first of `providers` that works; says which.
 
-    Raises `UserError` if the installed ONNX Runtime cannot run the model.
+    Raises `UserError` if none does.
     """
+    from onnxruntime import __version__ as version
+
+    for provider in providers():
+        try:
+            session = session_on(provider, model)
+        except Exception as error:  # its errors have no common class
+            problem = last_line(error)
+        else:
+            if session.get_providers()[0] == provider:
+                say(description(version, provider))
+                return session
+            problem = "its libraries are missing or of other versions"
+        if provider != CPU:
+            say(f"ONNX Runtime {version} does not compute on {PROVIDERS[provider]}: {problem}")
+    raise UserError(f"ONNX Runtime {version} cannot run this engine: {problem}")
+
+
+def session_on(provider: str, model: bytes) -> Any:
+    """A session that tries a provider first, and keeps what that builds in the user's cache."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -95,18 +122,46 @@ def open_session(model: bytes) -> Any:
     # Spinning threads would take the cores from whatever else runs: decoding, other processes.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3  # errors
-    available = onnxruntime.get_available_providers()
+    folder = str(cache_file("onnx", PROVIDERS[provider].lower(), onnxruntime.__version__))
+    if provider == RTX:
+        options.add_provider_for_devices(rtx_cards(), {"nv_runtime_cache_path": folder})
+        return onnxruntime.InferenceSession(model, options, enable_fallback=0)
+    cached = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": folder,
+              "trt_timing_cache_enable": "1", "trt_timing_cache_path": folder}  # fmt: skip
+    wanted = [(TENSORRT, cached), CUDA] if provider == TENSORRT else [provider]
+    names = [*wanted, CPU] if provider != CPU else [CPU]
+    # Its own fallback would print to standard output.
+    return onnxruntime.InferenceSession(model, options, providers=names, enable_fallback=0)
+
+
+def providers() -> list[str]:
+    """Those to try, in order. Raises `UserError` if the one that is asked for is not installed."""
+    import onnxruntime
+
+    installed = {*onnxruntime.get_available_providers(), *([RTX] if rtx_cards() else [])}
+    names = {title.lower(): name for name, title in PROVIDERS.items() if name in installed}
+    asked = os.environ.get(ASKED)
+    if asked is None:
+        return [name for name in names.values() if name != TENSORRT]
+    if asked not in names:
+        raise UserError(f"{ASKED} is {asked!r}; this machine's ONNX Runtime has {', '.join(names)}")
+    return [names[asked]]
+
+
+@cache
+def rtx_cards() -> list[Any]:
+    """The cards that NVIDIA's plug-in computes on; none where it is absent or finds no driver."""
+    if not find_spec(PLUGIN):
+        return []
+    import onnxruntime
+    import onnxruntime_ep_nv_tensorrt_rtx as plugin
+
     try:
-        session = onnxruntime.InferenceSession(
-            model, options, providers=[name for name in PROVIDERS if name in available]
-        )
+        onnxruntime.register_execution_provider_library(RTX, plugin.get_library_path())
     except Exception as error:  # its errors have no common class
-        last = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        raise UserError(
-            f"ONNX Runtime {onnxruntime.__version__} cannot run this engine: {last}"
-        ) from None
-    say(description(onnxruntime.__version__, session.get_providers()[0]))
-    return session
+        say(f"{PLUGIN} is left out: {last_line(error)}")
+        return []
+    return [one for one in onnxruntime.get_ep_devices() if one.ep_name == RTX]
 
 
 def description(version: str, provider: str) -> str:
@@ -118,8 +173,4 @@ def description(version: str, provider: str) -> str:
 
 def has_gpu_provider() -> bool:
     """Whether the installed ONNX Runtime is made for NVIDIA GPUs."""
-    if not find_spec("onnxruntime"):
-        return False
-    import onnxruntime
-
-    return any(name in PROVIDERS and name != CPU for name in onnxruntime.get_available_providers())
+    return bool(find_spec("onnxruntime")) and providers()[0] != CPU
