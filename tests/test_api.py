@@ -39,6 +39,15 @@ def test_a_config_comes_from_a_tree_and_dotted_overrides():
         zr.load_config({}, {"TRAIN.EPOCHS": -1})
 
 
+def test_a_key_that_is_misspelt_in_a_config_is_refused(world, tmp_path):
+    cfg = zr.load_config({"DATA": {"ROOT": str(world)}, "RUN": {"ROOT": str(tmp_path)}})
+    cfg.defrost()
+    cfg.TRAIN.EPOCH = 1
+    for call in (zr.train, zr.search):
+        with pytest.raises(zr.UserError, match=r"TRAIN\.EPOCH; did you mean TRAIN\.EPOCHS"):
+            call(cfg)
+
+
 def test_an_epoch_of_batches_holds_every_frame_once_and_can_be_kept(world, tmp_path):
     loader = zr.make_loader(zr.open_dataset(world), 4, size=(24, 32), cache_root=tmp_path)
     kept = list(loader)

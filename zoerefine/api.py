@@ -21,9 +21,10 @@ def train(cfg: "CfgNode") -> "RunDir":
     Raises `UserError` for bad data or a loss that is not finite; `KeyboardInterrupt` after a
     checkpoint has been written.
     """
+    from zoerefine.base.config import load_config
     from zoerefine.depth.training.job import run_training
 
-    return run_training(cfg)
+    return run_training(load_config(cfg))  # keys and values may have been set in it since
 
 
 def search(cfg: "CfgNode") -> "RunDir":
@@ -32,10 +33,12 @@ def search(cfg: "CfgNode") -> "RunDir":
     `load_run(study.path / "best")` is the best run where STUDY.THEN trains it. Raises `UserError`
     where there is nothing to search, or every trial failed.
     """
+    from zoerefine.base.config import load_config
     from zoerefine.depth.study.trials import OwnTraining
     from zoerefine.lab.search.driver import run_study
     from zoerefine.lab.search.space.reader import check_search_space
 
+    cfg = load_config(cfg)
     return run_study(OwnTraining(cfg, check_search_space(cfg)))
 
 

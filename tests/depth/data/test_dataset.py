@@ -112,6 +112,12 @@ def test_16_bit_depth_is_in_millimetres_unless_its_unit_is_stated(listed):
     assert not faults
 
 
+@pytest.mark.parametrize(("unit", "warned"), [("0.004", False), ("0.1", True), ("0.0005", True)])
+def test_a_unit_that_pseudo_depth_contradicts_is_warned_of(listed, unit, warned):
+    folder = listed(HEADER + ",depth_unit_m", f"{LINE},{unit}")
+    assert ("is one of them in another unit?" in inspect(open_dataset(folder))[0]) == warned
+
+
 def test_8_bit_depth_is_refused_unless_its_unit_is_stated(listed):
     folder = listed(HEADER, LINE)
     write_png(folder / "d.png", np.array([[0, 50], [100, 255]], np.uint8).repeat(3, 0).repeat(4, 1))

@@ -273,6 +273,18 @@ def test_a_packed_cache_is_opened_without_writing_anything(world, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_build_leaves_no_file_open(world, tmp_path):
+    program = (
+        "from zoerefine.depth.data.layouts.readers import open_dataset\n"
+        "from zoerefine.depth.data.cache.pack import build_cache\n"
+        "from pathlib import Path\n"
+        f"build_cache(open_dataset({str(world)!r}), 24, 32, Path({str(tmp_path)!r}))\n"
+    )
+    command = [sys.executable, "-W", "error::ResourceWarning", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, "ResourceWarning" in done.stderr) == (0, False), done.stderr
+
+
 def test_too_little_disk_space_is_an_error_before_anything_is_written(world, tmp_path):
     with pytest.raises(UserError, match=r"packing 16 frames needs [\d.,]+ MiB, and .* has .* left"):
         build_cache(open_dataset(world), 100_000, 100_000, tmp_path / "c")

@@ -77,6 +77,13 @@ def test_a_cloud_holds_the_valid_pixels_and_no_others():
     np.testing.assert_array_equal(colors, [[0, 1, 2], [9, 10, 11]])
 
 
+def test_intrinsics_of_pictures_of_another_size_are_refused(infer, make_pair, engine):
+    make_pair("0", 40, 60)
+    camera = ("--clouds", "--intrinsics", "500", "500", "320", "240")
+    done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", *camera)
+    assert done.code and "principal point outside a picture of 60x40" in done.err
+
+
 def test_point_clouds_hold_the_refined_depth_and_their_provenance(infer, make_pair, engine):
     make_pair("0", 40, 60)
     camera = ("--clouds", "--intrinsics", "50", "60", "30", "20")

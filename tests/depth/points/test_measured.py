@@ -238,3 +238,9 @@ def test_with_few_measurements_a_refiner_is_left_away(tmp_path):
     assert not choice_of(tmp_path, 0, points=1).used
     for seed in range(5):  # they may be many, but of one frame
         assert not choice_of(tmp_path, seed, points=30, names="a").used
+
+
+def test_a_camera_of_another_size_is_refused(tmp_path):
+    path = file_of(tmp_path, "a,3,4,2,ray", head=f"{HEAD},along")
+    with pytest.raises(UserError, match="principal point outside a picture of 64x48"):
+        calibrated(path, frames(), Intrinsics(400, 400, 320, 240))

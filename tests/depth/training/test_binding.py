@@ -1,5 +1,6 @@
 """Checkpoints, weights to start from and results belong to their run."""
 
+import os
 import shutil
 
 import pytest
@@ -39,6 +40,20 @@ def test_a_checkpoint_of_other_code_is_refused(train, monkeypatch, fact, name):
     )
     with pytest.raises(UserError, match=f"belong to another run: {name} is .* there and '0000"):
         train(*QUICK)
+
+
+def test_a_finished_run_says_that_its_data_have_changed(train, world, tmp_path, capsys):
+    shutil.copytree(world, tmp_path / "world")
+    words = (*QUICK, "DATA.ROOT", tmp_path / "world")
+    for _ in range(2):
+        run = train(*words)
+    said = capsys.readouterr().err
+    assert "is finished: nothing to do" in said and "since then other" not in said
+    os.utime(next((tmp_path / "world").rglob("*.jpg")))
+    assert train(*words) == run
+    assert f"since then other: the data in {tmp_path / 'world'}" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "world" / "zoe_depth_raw")
+    assert train(*words) == run
 
 
 def test_damaged_results_are_computed_again(train, capsys):

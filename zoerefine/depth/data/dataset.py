@@ -33,6 +33,18 @@ class Intrinsics:
         """fx and fy."""
         return self.fx, self.fy
 
+    def of_size(self, height: int, width: int) -> "Intrinsics":
+        """The camera itself, of pictures of this size.
+
+        Raises `UserError` where its principal point is outside: then it is of another size.
+        """
+        if 0 <= self.cx < width and 0 <= self.cy < height:
+            return self
+        raise UserError(
+            f"the camera ({self}) has its principal point outside a picture of {width}x{height}: "
+            "give intrinsics in pixels of the pictures as they are"
+        )
+
     def __str__(self) -> str:
         return " ".join(f"{name} {value:.6g}" for name, value in vars(self).items())
 

@@ -38,7 +38,7 @@ class CameraOptions:
     def camera(self, height: int, width: int) -> Intrinsics:
         """The camera of a picture of this size."""
         if self.intrinsics:
-            return self.intrinsics
+            return self.intrinsics.of_size(height, width)
         focal = width / 2 / math.tan(math.radians(self.fov_deg) / 2)
         return Intrinsics(focal, focal, (width - 1) / 2, (height - 1) / 2)
 

@@ -137,6 +137,7 @@ def measurement(
             f"{line.where}: {what} needs the camera's intrinsics: give them "
             "(--intrinsics FX FY CX CY)"
         )
+    intrinsics = intrinsics.of_size(*depth_m.shape)
     x, y = np.array(line.pixels).T
     rays = np.stack([
         (x - intrinsics.cx) / intrinsics.fx, (y - intrinsics.cy) / intrinsics.fy, np.ones(len(x))

@@ -1,6 +1,7 @@
 """A training job: config -> data set -> cache -> run."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.base.yaml.keys import differing
 from zoerefine.depth.data import split as splits
 from zoerefine.depth.data.cache.cache import Cache
-from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.cache.pack import build_cache, cache_digest
 from zoerefine.depth.data.dataset import Dataset, select
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.metric_points import with_points
@@ -232,6 +233,8 @@ def run_training(cfg: Config) -> RunDir:
         run = find_run_dir(cfg)
         if has_results(run):
             say(f"{run.path} is finished: nothing to do")
+            if is_writer() and (changed := changed_since(run, cfg)):
+                warn(f"since then other: {changed}; another RUN.NAME trains with them")
             if is_writer() and run.status().state != "finished":  # killed after writing the results
                 with run.writing():
                     complete_provenance(run)
@@ -247,6 +250,20 @@ def run_training(cfg: Config) -> RunDir:
             wait_for_all()
             train(cfg, run, pack(cfg, data[0]), data[1])
     return run
+
+
+def changed_since(run: RunDir, cfg: Config) -> str:
+    """What of a finished run is another one now; empty where nothing is, or it cannot be known."""
+    recorded, found = run.read_json(run.provenance_file), []
+    if run_from_launcher() is None:
+        facts = provenance.source_facts(CHECKOUT)
+        if facts.get("dirty_digest") != recorded.get("dirty_digest"):
+            found.append("the uncommitted changes of zoerefine")
+    with suppress(UserError):
+        now = cache_digest(find_data(cfg)[0], cfg.CACHE.HEIGHT, cfg.CACHE.WIDTH)
+        if now != recorded.get("cache_digest"):
+            found.append(f"the data in {cfg.DATA.ROOT} (names, sizes and times)")
+    return " and ".join(found)
 
 
 def train_and_record(cfg: Config, run: RunDir, dataset: Dataset, split: splits.Split) -> None:

@@ -100,6 +100,11 @@ def build_cache(
         return _pack(PartialCache(packer, folder), mode)
 
 
+def cache_digest(dataset: Dataset, height: int, width: int) -> str:
+    """The digest of the cache of a data set, by its files as they are now."""
+    return FramePacker(dataset, height, width, 1, 1.0).digest
+
+
 def _open_packed(folder: Path, mode: str) -> store.Cache:
     cache = store.open_cache(folder)
     say(f"using the packed cache {folder} ({len(cache)} frames)")

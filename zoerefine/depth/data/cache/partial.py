@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -73,8 +74,9 @@ class PartialCache:
             os.posix_fallocate(file.fileno(), 0, max(1, count * stride))
         self.frames = self._open_frames()
         self._write_facts()
-        self._file = open(path, "r+b", buffering=0)  # noqa: SIM115
-        self.records = np.memmap(self._file, np.uint8, "r", shape=(count, stride))
+        self._fd = os.open(path, os.O_RDWR)
+        weakref.finalize(self, os.close, self._fd)
+        self.records = np.memmap(path, np.uint8, "r", shape=(count, stride))
         self._keep_intact()
 
     @contextmanager
@@ -213,7 +215,7 @@ class PartialCache:
 
     def _write(self, index: int, record: np.ndarray, state: int) -> None:
         # Writing costs half of what the page faults of a file mapped for writing would.
-        os.pwrite(self._file.fileno(), record.data, index * self.packer.stride)
+        os.pwrite(self._fd, record.data, index * self.packer.stride)
         note_record(self.frames, index, record, state)
 
     def publish(self) -> None:

@@ -23,6 +23,7 @@ from zoerefine.depth.data.split import PARTS, Split
 
 FAULTS_SHOWN = 20
 CAMERAS_SHOWN = 3
+OTHER_UNIT = 5.0  # times the true depth: no metric network is as wrong in the median
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class FrameReport:
         nearest_m, farthest_m: of its valid true depth; NaN without any.
         valid_share: of its pixels, by their true depth.
         abs_rel: of its pseudo depth; NaN where no pixel has both depths.
+        ratio: the median of pseudo to true depth there.
         is_usable: whether a pixel has pseudo depth and a truth in the range of the metrics.
         orientation: EXIF's; 1 is upright.
     """
@@ -43,6 +45,7 @@ class FrameReport:
     farthest_m: float = math.nan
     valid_share: float = 0.0
     abs_rel: float = math.nan
+    ratio: float = math.nan
     is_usable: bool = False
     orientation: int = UPRIGHT
     fault: str = ""
@@ -104,6 +107,7 @@ def read_and_report(frame: Frame, dataset: Dataset, limit_m: float) -> FrameRepo
         farthest_m=float(depth_m.max()),
         valid_share=float(valid.mean()),
         abs_rel=float(errors.mean()) if both.any() else math.nan,
+        ratio=float(np.median(zoe_m[both] / depth_m[both])) if both.any() else math.nan,
         is_usable=bool(in_range.any()),
         orientation=orientation,
     )
@@ -125,6 +129,12 @@ def _depth_lines(reports: list[FrameReport], pseudo_label: str) -> list[str]:
     errors = [report.abs_rel for report in usable if not math.isnan(report.abs_rel)]
     if errors:
         lines.append(f"  {pseudo_label}: AbsRel {np.mean(errors):.3f} before refinement")
+    ratio = np.nanmedian([report.ratio for report in usable]) if errors else 1.0
+    if not 1 / OTHER_UNIT < ratio < OTHER_UNIT:
+        lines.append(
+            f"  WARNING: pseudo depth is {ratio:.2g} times the true depth: is one of them in "
+            "another unit? Every metric would be wrong"
+        )
     return lines
 
 
