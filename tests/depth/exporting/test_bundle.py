@@ -245,20 +245,23 @@ def test_an_engine_that_cannot_be_built_is_an_error_that_says_why(run, command, 
     assert "has no trained weights" in command("export", run.path).err
 
 
-def test_convolutions_are_timed_on_a_gpu_but_never_in_deterministic_work(monkeypatch):
-    """A training of this process that follows turns it off again."""
+def test_convolutions_are_timed_in_calls_on_a_gpu_but_never_in_deterministic_work(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     found = []
+
+    def forward(*_):
+        found.append(torch.backends.cudnn.benchmark)
+        return []
+
+    timed, device = of_this_gpu(forward, 0)
+    assert device == torch.device("cuda", 1)
     try:
-        for strict in (True, False, True):
+        for strict in (True, False):
             make_deterministic(0, strict)
             torch.backends.cudnn.benchmark = False
-            assert of_this_gpu(None, 0) == (None, torch.device("cuda", 1))
-            found.append(torch.backends.cudnn.benchmark)
-        make_deterministic(0, False)
-        of_this_gpu(None, 0)
-        make_deterministic(0, True)
-        assert found == [False, True, False] and not torch.backends.cudnn.benchmark
+            timed(torch.zeros(1), torch.zeros(1))
+            assert not torch.backends.cudnn.benchmark  # the process has its own setting again
+        assert found == [False, True]
     finally:
         make_deterministic(0, False)
         torch.backends.cudnn.benchmark = False

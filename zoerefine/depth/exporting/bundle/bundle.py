@@ -201,8 +201,24 @@ def of_this_gpu(forward: Forward, graphs: int) -> "tuple[Forward, torch.device]"
 
     from zoerefine.depth.exporting.graphed import GraphedForward
 
-    if not torch.are_deterministic_algorithms_enabled():
-        # A network has one size: cuDNN times its algorithms in the first call of each batch size.
-        torch.backends.cudnn.benchmark = True
     device = torch.device("cuda", torch.cuda.current_device())
+    forward = with_timed_convolutions(forward)
     return GraphedForward(forward, graphs, device) if graphs else forward, device
+
+
+def with_timed_convolutions(forward: Forward) -> Forward:
+    """The same; cuDNN times its algorithms in the first call of each size, unless bits must agree.
+
+    A network has one size. The setting is the process's, so each call puts it back.
+    """
+    import torch
+
+    def timed(rgb_u8: torch.Tensor, zoe_u16: torch.Tensor) -> list[torch.Tensor]:
+        before = torch.backends.cudnn.benchmark
+        torch.backends.cudnn.benchmark = not torch.are_deterministic_algorithms_enabled()
+        try:
+            return forward(rgb_u8, zoe_u16)
+        finally:
+            torch.backends.cudnn.benchmark = before
+
+    return timed
