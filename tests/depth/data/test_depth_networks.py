@@ -19,6 +19,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb
 from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.dataset import Intrinsics
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.networks import load_network, zoedepth
 
@@ -302,10 +303,13 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
     plain = load_network(str(onnx_file()))
     path = onnx_file(focal=300)
     network, grey = load_network(str(path)), np.full((1, 48, 64, 3), 51, np.uint8)
-    found_m = network.predict(grey, (100, 120))
+    given = Intrinsics(100, 120, 32, 24)
+    found_m = network.predict(grey, given)
     np.testing.assert_allclose(found_m, plain.predict(grey) * (50 + 60) / 2 / 300, rtol=1e-6)
     with pytest.raises(UserError, match=r"tiny needs the camera's focal length: give --intrinsics"):
         network.predict(grey)
+    with pytest.raises(UserError, match="principal point outside a picture of 30x48"):
+        network.predict(grey[:, :, :30], given)
 
     done = data_command("pseudo", pictures, "--model", path)
     assert done.code == 2 and "tiny needs the camera's focal length" in done.err
@@ -316,7 +320,7 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
     done = data_command("pseudo", pictures, "--model", path)
     assert done.code == 0, done.err
     for frame in open_dataset(pictures).frames:
-        expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics.focal_px)[0]
+        expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics)[0]
         np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m, atol=1 / 256)
 
     monkeypatch.chdir(pictures.parent)
@@ -333,14 +337,17 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
 
     assert infer(copied, "--out", "refused") == 2
     rgb = read_rgb(frame.rgb)
-    for folder, more, focal_px in (
-        (copied, camera, (100, 120)),
-        (frame.rgb.parent, (), (rgb.shape[1] / 2,) * 2),  # HabitatDyn's 90 degrees
-        (frame.rgb.parent, camera, (100, 120)),
+    height, width = rgb.shape[:2]
+    # HabitatDyn's 90 degrees.
+    stated = Intrinsics(width / 2, width / 2, width / 2, height / 2)
+    for folder, more, used in (
+        (copied, camera, given),
+        (frame.rgb.parent, (), stated),
+        (frame.rgb.parent, camera, given),
     ):
         assert infer(folder, *more, "--out", "out") == 0
         found_m = read_zoe(Path(f"out/zoe_depth_raw/{name}.png")) / 256
-        expected_m = network.predict(rgb[None], focal_px)[0]
+        expected_m = network.predict(rgb[None], used)[0]
         np.testing.assert_allclose(found_m, expected_m, atol=1 / 256)
 
 

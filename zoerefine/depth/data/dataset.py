@@ -28,11 +28,6 @@ class Intrinsics:
     cx: float
     cy: float
 
-    @property
-    def focal_px(self) -> tuple[float, float]:
-        """fx and fy."""
-        return self.fx, self.fy
-
     def of_size(self, height: int, width: int) -> "Intrinsics":
         """The camera itself, of pictures of this size.
 

@@ -352,9 +352,7 @@ class NetworkDepth:
 
     def predict(self, rgb: np.ndarray) -> np.ndarray:
         """Pictures uint8 [B, H, W, 3] to pseudo depth uint16 [B, H, W], metres * 256."""
-        camera = self.intrinsics and self.intrinsics.of_size(*rgb.shape[1:3])
-        focal_px = camera.focal_px if camera else None
-        return ZOEDEPTH.encode(self.network.predict(rgb, focal_px))
+        return ZOEDEPTH.encode(self.network.predict(rgb, self.intrinsics))
 
     def source(self, names: Iterable[str]) -> PseudoSource:
         """What predicts the depth."""

@@ -41,8 +41,7 @@ def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int
     with ThreadPoolExecutor() as pool, bar(len(frames), "pseudo depth", "frame", done) as progress:
         written: list[Future[None]] = []
         for part, pictures in read_batches(to_do, batch, pool):
-            camera = part[0].intrinsics and part[0].intrinsics.of_size(*pictures.shape[1:3])
-            depths = network.predict(pictures, camera.focal_px if camera else None)
+            depths = network.predict(pictures, part[0].intrinsics)
             for future in written:
                 future.result()
             written = [

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from zoerefine.base.errors import UserError, visible
 from zoerefine.base.files.atomic import JSON_MARK, digest_json, write_json
 from zoerefine.base.progress import say
 from zoerefine.depth.data import ZOEDEPTH_MODEL
+
+if TYPE_CHECKING:
+    from zoerefine.depth.data.dataset import Intrinsics
 
 FILE = "pseudo.json"
 MOST_BYTES = 2**16  # of the file
@@ -165,9 +168,10 @@ class FocalTerm:
     height: int
     width: int
 
-    def factor(self, focal_px: tuple[float, float], height: int, width: int) -> np.float32:
+    def factor(self, camera: "Intrinsics", height: int, width: int) -> np.float32:
         """What outputs are multiplied by, for a camera with pictures of this size."""
-        fx, fy = focal_px[0] * self.width / width, focal_px[1] * self.height / height
+        camera = camera.of_size(height, width)
+        fx, fy = camera.fx * self.width / width, camera.fy * self.height / height
         return np.float32((fx + fy) / 2 / self.constant)
 
 
@@ -186,19 +190,18 @@ class DepthNetwork:
     run: Callable[[np.ndarray], np.ndarray]
     focal: FocalTerm | None = None
 
-    def predict(
-        self, pictures: np.ndarray, focal_px: tuple[float, float] | None = None
-    ) -> np.ndarray:
+    def predict(self, pictures: np.ndarray, camera: "Intrinsics | None" = None) -> np.ndarray:
         """Depth, float32 [B, H, W] metres, of pictures of one size, uint8 [B, H, W, 3] RGB.
 
         Args:
-            focal_px: fx and fy of the camera. Raises `UserError` where they are needed and missing.
+            camera: raises `UserError` where its focal length is needed, and it is missing or of
+                another size.
         """
         if self.focal is None:
             return self.run(pictures)
-        if focal_px is None:
+        if camera is None:
             raise needs_intrinsics(self.source.name)
-        return self.run(pictures) * self.focal.factor(focal_px, *pictures.shape[1:3])
+        return self.run(pictures) * self.focal.factor(camera, *pictures.shape[1:3])
 
 
 def needs_intrinsics(name: str) -> UserError:
