@@ -1,7 +1,8 @@
-"""Threads that work ahead of the code that consumes their results."""
+"""Threads that work ahead of the code that consumes their results, and waiting for Ctrl-C."""
 
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -10,6 +11,16 @@ from typing import Generic, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+def wait_for_ctrl_c() -> None:
+    """Returns never: `KeyboardInterrupt` ends it, within a second.
+
+    A wait without a limit can miss the signal: one that comes after Python has looked for signals
+    and before the wait begins, or in another thread, wakes nobody.
+    """
+    while True:
+        time.sleep(1)
 
 
 class BackgroundIterator(Generic[T]):

@@ -1,11 +1,11 @@
 """zoerefine dashboard: a study, or the curves of any runs, in a browser."""
 
 import argparse
-import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 
 from zoerefine.base.run_dir import RunDir
+from zoerefine.base.threads import wait_for_ctrl_c
 from zoerefine.commands.options import Parser, add_shared, as_path
 
 EPILOG = """\
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
         try:  # Ctrl-C may come as soon as the addresses are printed
             for name, address in addresses.items():
                 print(f"{name:<11}  {address}", flush=True)
-            threading.Event().wait()
+            wait_for_ctrl_c()
         except KeyboardInterrupt:
             print()
     return 0

@@ -14,7 +14,7 @@ from zoerefine.commands.options import CommandParser, add_shared, as_path, print
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
-    from zoerefine.depth.data.dataset import Intrinsics
+    from zoerefine.depth.data.intrinsics import Intrinsics
     from zoerefine.depth.exporting.bundle.bundle import Engine
     from zoerefine.depth.infer.inference import Done, Inference
     from zoerefine.depth.infer.room import Room
@@ -269,7 +269,7 @@ def intrinsics_of(args: argparse.Namespace, source: "FrameSource") -> "Intrinsic
 
     Raises `UserError` for values that no camera has.
     """
-    from zoerefine.depth.data.dataset import checked_intrinsics
+    from zoerefine.depth.data.intrinsics import checked_intrinsics
     from zoerefine.depth.infer.sources import camera_of
 
     if args.intrinsics:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.threads import wait_for_ctrl_c
 from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
 def open_session(args: argparse.Namespace) -> "Session":
     """Open the recording, with depth of some of its frames."""
     from zoerefine.base.files.atomic import check_pairs
-    from zoerefine.depth.data.dataset import checked_intrinsics
+    from zoerefine.depth.data.intrinsics import checked_intrinsics
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.infer.inference import points_alone
     from zoerefine.depth.infer.sources import (
@@ -98,7 +99,7 @@ def serve(session: "Session", host: str, port: int) -> int:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:  # Ctrl-C may come as soon as the address is printed
         print(f"measure at {with_token(server.get_url(), token)}", flush=True)
-        threading.Event().wait()
+        wait_for_ctrl_c()
     except KeyboardInterrupt:
         print()
     return 0

@@ -14,10 +14,10 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb, write_png
 from zoerefine.depth.data.cache.decode import read_depth, read_objects, read_zoe
 from zoerefine.depth.data.cache.pack import build_cache
-from zoerefine.depth.data.dataset import Intrinsics
 from zoerefine.depth.data.depth_codec import HABITATDYN, MILLIMETRES, DepthEncoding
 from zoerefine.depth.data.inspect.contact_sheet import contact_sheet
 from zoerefine.depth.data.inspect.inspection import inspect
+from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.data.layouts.readers import open_dataset, stated_encoding
 from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth

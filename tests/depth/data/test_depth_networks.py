@@ -19,7 +19,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb
 from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_zoe
-from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.networks import load_network, zoedepth
 

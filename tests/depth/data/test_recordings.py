@@ -13,8 +13,9 @@ from zoerefine.base.files.images import jpeg_bytes, write_png
 from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_frame
 from zoerefine.depth.data.cache.pack import build_cache
-from zoerefine.depth.data.dataset import Clip, Intrinsics
+from zoerefine.depth.data.dataset import Clip
 from zoerefine.depth.data.inspect.inspection import inspect
+from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts import readers
 from zoerefine.depth.data.layouts.tum import TUM, associate
 from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from zoerefine.base.files.images import read_rgb
 from zoerefine.depth.data.cache.decode import read_zoe
-from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.infer.point_cloud import CameraOptions, back_project, ply
 
 cameras = st.builds(

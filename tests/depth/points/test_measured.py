@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zoerefine.base.errors import UserError
-from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.points.measured import RefinerChoice, room_of
 from zoerefine.depth.points.measured_file import MeasuredFile, read_measured
 from zoerefine.depth.points.room import calibrate

@@ -9,6 +9,7 @@ OPEN = (
     "dataset",
     "depth_codec",
     "inspect",
+    "intrinsics",
     "layouts",
     "loading",
     "metric_points",

@@ -1,64 +1,18 @@
 """A data set as files: scenes of clips of frames, whatever layout they were read from."""
 
 import hashlib
-import math
 import os
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from zoerefine.base.errors import UserError, number
+from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import DepthEncoding
+from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.networks.source import PseudoSource, sources_of
-
-
-@dataclass(frozen=True)
-class Intrinsics:
-    """A pinhole camera, in pixels of the picture file; (0, 0) is the centre of the first pixel.
-
-    A point (x, y, z) of the camera's axes (right, down, forward) is seen at column
-    fx * x / z + cx and row fy * y / z + cy.
-    """
-
-    fx: float
-    fy: float
-    cx: float
-    cy: float
-
-    def of_size(self, height: int, width: int) -> "Intrinsics":
-        """The camera itself, of pictures of this size.
-
-        Raises `UserError` where its principal point is outside: then it is of another size.
-        """
-        if 0 <= self.cx < width and 0 <= self.cy < height:
-            return self
-        raise UserError(
-            f"the camera ({self}) has its principal point outside a picture of {width}x{height}: "
-            "give intrinsics in pixels of the pictures as they are"
-        )
-
-    def __str__(self) -> str:
-        return " ".join(f"{name} {value:.6g}" for name, value in vars(self).items())
-
-
-def checked_intrinsics(values: Sequence[str | float], place: str) -> Intrinsics:
-    """fx, fy, cx and cy. Raises `UserError`, naming the place, for values that no camera has."""
-    try:
-        intrinsics = Intrinsics(*map(number, values))
-    except (TypeError, ValueError):  # another count of values, or no numbers
-        intrinsics = Intrinsics(math.nan, math.nan, math.nan, math.nan)
-    finite = all(map(math.isfinite, astuple(intrinsics)))
-    if not (finite and intrinsics.fx > 0 and intrinsics.fy > 0):
-        given = " ".join(map(str, values))
-        raise UserError(
-            f"{place}: intrinsics are four numbers in pixels, fx fy cx cy, fx and fy above 0; "
-            f"got {given!r}"
-        )
-    return intrinsics
-
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.intrinsics import Intrinsics
 
 HEADER_BYTES = 8192  # at most
 VERTEX = np.dtype([("xyz", "<f4", 3), ("rgb", "u1", 3)])

@@ -16,8 +16,8 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import JSON_MARK, digest_json, write_json
-from zoerefine.depth.data.dataset import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.layouts.recordings import read_text
 from zoerefine.depth.data.networks.source import PseudoSource, source_from_json
 from zoerefine.depth.exporting.bundle.bundle import Engine

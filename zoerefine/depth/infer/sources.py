@@ -27,8 +27,8 @@ from zoerefine.base.files.images import (
 )
 from zoerefine.base.progress import say
 from zoerefine.depth.data.cache.decode import read_zoe
-from zoerefine.depth.data.dataset import Intrinsics
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
+from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts.readers import stated_intrinsics
 from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.data.networks.source import (

@@ -15,7 +15,7 @@ import numpy as np
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import refuse_foreign
 from zoerefine.base.progress import track
-from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts.readers import UNPRINTABLE
 from zoerefine.depth.data.networks.source import PseudoSource
 from zoerefine.depth.exporting.bundle.bundle import Engine

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zoerefine.base.errors import UserError, one_line
-from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.metric_points import MetricPoints
 from zoerefine.depth.points.measured_file import Measured
 from zoerefine.depth.points.room import (

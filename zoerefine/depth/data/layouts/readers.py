@@ -10,8 +10,9 @@ from typing import Protocol
 
 from zoerefine.base import registries
 from zoerefine.base.errors import UserError
-from zoerefine.depth.data.dataset import Dataset, Frame, Intrinsics
+from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import DepthEncoding
+from zoerefine.depth.data.intrinsics import Intrinsics
 
 LEVELS = 6  # from a picture's folder upwards: HabitatDyn's need five
 MAX_NAME_BYTES = 200  # file systems allow 255, with a suffix

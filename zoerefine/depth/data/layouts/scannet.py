@@ -18,8 +18,9 @@ import re
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.depth.data.dataset import Frame, Intrinsics, checked_intrinsics
+from zoerefine.depth.data.dataset import Frame
 from zoerefine.depth.data.depth_codec import MILLIMETRES
+from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.layouts import recordings
 
 RGB, DEPTH = "color", "depth"

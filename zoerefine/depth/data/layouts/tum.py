@@ -18,8 +18,9 @@ from decimal import Decimal
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.depth.data.dataset import Frame, Intrinsics, checked_intrinsics
+from zoerefine.depth.data.dataset import Frame
 from zoerefine.depth.data.depth_codec import DepthEncoding
+from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.layouts import recordings
 
 RGB_LIST, DEPTH_LIST, PSEUDO_LIST = "rgb.txt", "depth.txt", "pseudo.txt"

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from zoerefine.base.errors import UserError, visible
 from zoerefine.base.files.atomic import JSON_MARK, digest_json, write_json
 from zoerefine.base.progress import say
 from zoerefine.depth.data import ZOEDEPTH_MODEL
-
-if TYPE_CHECKING:
-    from zoerefine.depth.data.dataset import Intrinsics
+from zoerefine.depth.data.intrinsics import Intrinsics
 
 FILE = "pseudo.json"
 MOST_BYTES = 2**16  # of the file
@@ -168,7 +166,7 @@ class FocalTerm:
     height: int
     width: int
 
-    def factor(self, camera: "Intrinsics", height: int, width: int) -> np.float32:
+    def factor(self, camera: Intrinsics, height: int, width: int) -> np.float32:
         """What outputs are multiplied by, for a camera with pictures of this size."""
         camera = camera.of_size(height, width)
         fx, fy = camera.fx * self.width / width, camera.fy * self.height / height
@@ -190,7 +188,7 @@ class DepthNetwork:
     run: Callable[[np.ndarray], np.ndarray]
     focal: FocalTerm | None = None
 
-    def predict(self, pictures: np.ndarray, camera: "Intrinsics | None" = None) -> np.ndarray:
+    def predict(self, pictures: np.ndarray, camera: Intrinsics | None = None) -> np.ndarray:
         """Depth, float32 [B, H, W] metres, of pictures of one size, uint8 [B, H, W, 3] RGB.
 
         Args:
