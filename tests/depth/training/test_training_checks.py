@@ -41,7 +41,7 @@ def check(tiny, capsys, *words):
 
 
 def test_every_check_is_run_and_drawn(tiny, capsys, tmp_path):
-    code, text = check(tiny, capsys, "LOADER.BATCH", 8, "--limit", 10)
+    code, text = check(tiny, capsys, "LOADER.BATCH", 8, "--limit", 60)
     assert code in (0, 1)  # waits depend on the machine
     for name in ("a batch, drawn", "loss before training", "samples do not mix", "gradients",
                  "memory", "overfits one batch", "learning rate", "waits for data",
