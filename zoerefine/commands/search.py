@@ -107,7 +107,8 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
             print("\n".join(plan(cfg, space, args.enqueue, args.earlier)))
         return None
     from zoerefine.depth.study.trials import OwnTraining, study_folder
-    from zoerefine.lab.search.driver import run_study, study_run, worker_settings
+    from zoerefine.lab.search.driver import run_study, study_run
+    from zoerefine.lab.search.worker_pool import worker_settings
 
     with notifying(args.notify, "search") as ending:
         ending.run = study_run(study_folder(cfg)).path
@@ -221,7 +222,8 @@ def search_script(
         else:
             print("\n".join(script_plan(subject, args)))
         return None
-    from zoerefine.lab.search.driver import run_study, study_run, worker_settings
+    from zoerefine.lab.search.driver import run_study, study_run
+    from zoerefine.lab.search.worker_pool import worker_settings
 
     place = (args.executor, resources_of(args, worker_settings({}, subject)))
     with notifying(args.notify, "search") as ending:

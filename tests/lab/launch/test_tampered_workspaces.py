@@ -18,7 +18,8 @@ from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.mirror import fetch_commit
 from zoerefine.lab.launch.workspace.left import collect
-from zoerefine.lab.launch.workspace.workspace import left_files, workspace
+from zoerefine.lab.launch.workspace.record import left_files
+from zoerefine.lab.launch.workspace.workspace import workspace
 
 
 @pytest.fixture
@@ -204,7 +205,7 @@ def test_a_job_that_asks_git_for_the_state_leaves_the_workspace_usable(enter, re
 
 
 def test_only_files_whose_times_changed_are_read_again(enter, monkeypatch):
-    from zoerefine.lab.launch.workspace import workspace as workspace_module
+    from zoerefine.lab.launch.workspace import record
 
     enter("a")
     enter.leave()
@@ -212,9 +213,9 @@ def test_only_files_whose_times_changed_are_read_again(enter, monkeypatch):
     enter("b")  # what was made within the clock's last tick is read once more
     enter.leave()
     read = []
-    digest = workspace_module.digest_content
+    digest = record.digest_content
     monkeypatch.setattr(
-        workspace_module,
+        record,
         "digest_content",
         lambda path: read.append(path.name) or digest(path),
     )

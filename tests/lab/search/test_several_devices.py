@@ -17,11 +17,16 @@ from zoerefine.commands.options import resources_of, settings_of
 from zoerefine.depth.study.processes import report_to
 from zoerefine.lab.launch.process.child import processes_of
 from zoerefine.lab.launch.queue.executor import Resources
-from zoerefine.lab.search.driver import LocalWorkers, open_workers, refuse_too_few, worker_settings
 from zoerefine.lab.search.study.claims import claim_trial, put_back
 from zoerefine.lab.search.study.trials import reason_of, trial_run
 from zoerefine.lab.search.subject import ClaimLost
 from zoerefine.lab.search.worker import run_worker
+from zoerefine.lab.search.worker_pool import (
+    LocalWorkers,
+    open_workers,
+    refuse_too_few,
+    worker_settings,
+)
 
 ONE = "{TRAIN: {LR: [0.001]}}"
 GRID = ("STUDY.SAMPLER", "grid", "STUDY.PRUNER", "none")

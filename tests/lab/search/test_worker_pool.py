@@ -15,9 +15,10 @@ from tests.lab.search.conftest import StudyOnDisk, check_finished_study, trainin
 from tests.processes import children, ended, is_alive, kills
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome
-from zoerefine.lab.search.driver import Driver, LocalWorkers, clean_commit
+from zoerefine.lab.search.driver import Driver
 from zoerefine.lab.search.study.claims import claim_trial, complete
 from zoerefine.lab.search.subject import TrialOutcome
+from zoerefine.lab.search.worker_pool import LocalWorkers, clean_commit
 
 KILLS = kills(1)
 
@@ -232,7 +233,7 @@ def test_no_trial_begins_after_the_timeout_and_workers_that_join_run_them(
 
 
 def test_a_cluster_refuses_a_tree_with_uncommitted_changes(tree, monkeypatch):
-    monkeypatch.setattr("zoerefine.lab.search.driver.CHECKOUT", tree)
+    monkeypatch.setattr("zoerefine.lab.search.worker_pool.CHECKOUT", tree)
     assert len(clean_commit()) == 40
     with open(tree / "zoerefine" / "errors.py", "a") as file:
         file.write("# changed\n")

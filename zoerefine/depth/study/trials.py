@@ -29,12 +29,12 @@ from zoerefine.depth.study.processes import in_processes, reporting
 from zoerefine.depth.training import job
 from zoerefine.depth.training.binding import data_digest, identified
 from zoerefine.lab.launch.record.provenance import source_facts
-from zoerefine.lab.search.driver import refuse_too_few, visible_gpus
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Parameter, Values
 from zoerefine.lab.search.study.pruning import prune_reason_before_training
 from zoerefine.lab.search.study.trials import Criteria, Limit
 from zoerefine.lab.search.subject import TrialMonitor, TrialOutcome, TrialRunner
+from zoerefine.lab.search.worker_pool import refuse_too_few, visible_gpus
 
 
 def publish_training(study: RunDir, name: str, cfg: Config, cache: Cache, split: Split) -> None:

@@ -11,4 +11,5 @@ OPEN = (
     "study",
     "subject",
     "worker",
+    "worker_pool",
 )

@@ -39,7 +39,8 @@ from zoerefine.lab.launch.job import LIMIT_BYTES
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import result_digests
 from zoerefine.lab.launch.workspace.checkout import files_below, remove_empty_folders
-from zoerefine.lab.launch.workspace.workspace import delete_workspace, last_run, left_files
+from zoerefine.lab.launch.workspace.record import left_files
+from zoerefine.lab.launch.workspace.workspace import delete_workspace, last_run
 
 INPUTS_FILE = "inputs.json"
 Inputs = Mapping[str, Mapping[str, str]]  # SHA-256 of files by their paths, by folder

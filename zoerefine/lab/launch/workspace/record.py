@@ -1,0 +1,221 @@
+"""What a fresh workspace holds: its record, and how the files differ from it later.
+
+The record does not depend on the workspace's own repository: a job can change that so that git
+hides other changes. The repository's files are recorded, too. A file whose type, size, times and
+inode are as recorded is not read again; the system, not the user, sets a file's ctime.
+"""
+
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from zoerefine.base.files.atomic import HALF_WRITTEN, digest_file, remove_half_written, replacing
+from zoerefine.lab.launch.workspace.checkout import Contents, files_below, scan
+
+SCHEMA = 1
+# A file that changes twice within one tick of the system's clock keeps its ctime. File systems
+# without fractions of a second have a tick of up to two seconds.
+TICK_NS, COARSE_TICK_NS = 20_000_000, 2_000_000_000
+UNKNOWN = -1  # an inode that no file has: the file is read again
+INDEX = ".git/index"  # git writes it again when a job asks for the state of the files
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """A file or link: `kind` is file, program or link; the digest of a link is of its target."""
+
+    kind: str
+    digest: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        """What changes with the file's content."""
+        return self.mtime_ns, self.ctime_ns, self.inode
+
+
+@dataclass(frozen=True)
+class WorkspaceRecord:
+    """What a fresh workspace holds.
+
+    Attributes:
+        commit: 40 hex digits.
+        changes: the digest of the applied changes; empty without any.
+        files: every file and link by its path, those of its repositories included.
+    """
+
+    commit: str
+    changes: str
+    files: Mapping[str, FileRecord]
+
+    def repositories(self) -> list[str]:
+        """The folders of the workspace's own repository and its submodules', each with a slash."""
+        heads = (name for name in self.files if f"/{name}".endswith("/.git/HEAD"))
+        return [name.removesuffix("HEAD") for name in heads]
+
+
+def record_file(folder: Path) -> Path:
+    """Where a workspace's record is."""
+    return folder.parents[2] / "records" / folder.parent.name / f"{folder.name}.json"
+
+
+def make_record(
+    folder: Path, commit: str, changes: str, digests: Mapping[str, str]
+) -> WorkspaceRecord:
+    """The record of a fresh workspace.
+
+    Args:
+        digests: SHA-256 of its committed files, which are known already.
+    """
+    found = scan(folder)
+    files = {
+        name: describe(facts, digests.get(name) or digest_content(folder / name))
+        for name, facts in (found.files | found.bytecode).items()
+    }
+    return WorkspaceRecord(commit, changes, files)
+
+
+def describe(facts: os.stat_result, digest: str) -> FileRecord:
+    """A file's row. What may still change without another ctime is read again at the next use."""
+    tick_ns = TICK_NS if facts.st_ctime_ns % 1_000_000_000 else COARSE_TICK_NS
+    settled = facts.st_ctime_ns < time.time_ns() - tick_ns
+    times = (facts.st_mtime_ns, facts.st_ctime_ns)
+    inode = facts.st_ino if settled else UNKNOWN
+    return FileRecord(kind_of(facts), digest, facts.st_size, *times, inode)
+
+
+def kind_of(facts: os.stat_result) -> str:
+    """`link`, `program` or `file`, which are what git tells apart, or `other`."""
+    if stat.S_ISLNK(facts.st_mode):
+        return "link"
+    if not stat.S_ISREG(facts.st_mode):
+        return "other"
+    return "program" if facts.st_mode & stat.S_IXUSR else "file"
+
+
+def digest_content(path: Path) -> str:
+    """SHA-256 of a file's bytes, or of the name that a link leads to."""
+    if path.is_symlink():
+        return hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()
+    return digest_file(path)
+
+
+def write_record(folder: Path, record: WorkspaceRecord) -> None:
+    """Write a workspace's record."""
+    rows = {name: list(vars(one).values()) for name, one in record.files.items()}
+    value = {"schema": SCHEMA, "commit": record.commit, "changes": record.changes, "files": rows}
+    with replacing(record_file(folder)) as path:
+        # Names that are not valid UTF-8 are escaped.
+        path.write_text(json.dumps(value, separators=(",", ":")), encoding="ascii")
+
+
+def remove_record(folder: Path) -> None:
+    """Remove a workspace's record, and what a kill left of it. The caller holds its lock."""
+    path = record_file(folder)
+    path.unlink(missing_ok=True)
+    remove_half_written(path.parent.glob(HALF_WRITTEN), re.escape(path.name))
+
+
+def read_record(folder: Path) -> WorkspaceRecord | None:
+    """A workspace's record; None where there is none that can be read."""
+    try:
+        value = json.loads(record_file(folder).read_bytes())
+        files = {name: FileRecord(*row) for name, row in value["files"].items()}
+        return WorkspaceRecord(value["commit"], value["changes"], files)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+@dataclass(frozen=True)
+class Differences:
+    """How a workspace differs from its record.
+
+    Attributes:
+        new: files that are not recorded, those of Python's bytecode left out.
+        changed: recorded files with another content or type, or none.
+        indexes: changed indexes of the workspace's repositories.
+        touched: recorded files with the same content and other times, as they are now.
+        contents: what is in the workspace.
+    """
+
+    new: tuple[str, ...]
+    changed: tuple[str, ...]
+    indexes: tuple[str, ...]
+    touched: Mapping[str, FileRecord]
+    contents: Contents
+
+
+@dataclass(frozen=True)
+class LeftFiles:
+    """What a job left in a workspace.
+
+    Attributes:
+        names: paths of new and changed files, symbolic links among them; relative, sorted.
+        spoiled: whether recorded files were changed or deleted, so that no other run can use the
+            workspace.
+    """
+
+    names: tuple[str, ...]
+    spoiled: bool
+
+
+def left_files(folder: Path) -> LeftFiles:
+    """What a job left in a workspace.
+
+    Files that git ignores count, and files that the job committed; Python's bytecode, pipes and
+    sockets do not. Without a record all files count.
+    """
+    record = read_record(folder)
+    if record is None:
+        return LeftFiles(tuple(sorted(files_below(folder, {".git"}))), spoiled=True)
+    found = compare(folder, record)
+    own = set(in_repositories(record, [*found.new, *found.changed]))
+    kept = [name for name in found.changed if name in found.contents.files]
+    names = sorted({*found.new, *kept} - own)
+    return LeftFiles(tuple(names), spoiled=bool(found.changed or own))
+
+
+def compare(folder: Path, record: WorkspaceRecord) -> Differences:
+    """How a workspace differs from its record. Reads what changed by size, times or inode."""
+    found = scan(folder)
+    committed = found.bytecode.keys() & record.files.keys()
+    files = found.files | {name: found.bytecode[name] for name in committed}
+    changed: list[str] = []
+    touched: dict[str, FileRecord] = {}
+    for name, known in record.files.items():
+        facts = files.get(name)
+        if facts is None or kind_of(facts) != known.kind or facts.st_size != known.size:
+            changed.append(name)
+        elif (facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino) != known.stamp:
+            if has_digest(folder / name, known.digest):
+                touched[name] = describe(facts, known.digest)
+            else:
+                changed.append(name)
+    new = tuple(sorted(files.keys() - record.files.keys()))
+    # Git writes a repository's index again by itself.
+    indexes = tuple(name for name in changed if f"/{name}".endswith(f"/{INDEX}"))
+    others = tuple(sorted(set(changed).difference(indexes)))
+    return Differences(new, others, indexes, touched, found)
+
+
+def has_digest(path: Path, digest: str) -> bool:
+    """Whether a file can be read and has this digest."""
+    try:
+        return digest_content(path) == digest
+    except OSError:
+        return False
+
+
+def in_repositories(record: WorkspaceRecord, names: Iterable[str]) -> list[str]:
+    """Those of some paths that are inside one of the workspace's repositories."""
+    places = tuple(record.repositories())
+    return [name for name in names if name.startswith(places)]
