@@ -23,6 +23,8 @@ from zoerefine.base.yaml.write import read_value
 
 SEED = "SEED"
 OWN_MODULES = "zoerefine."
+# Keys that name weights to start from, group and key, with their fact in provenance.json.
+WEIGHT_KEYS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
 
 
 class Role(Enum):

@@ -12,14 +12,12 @@ from typing import Any
 from zoerefine.base.config import Config, to_dict
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
-from zoerefine.base.identity import training_settings
+from zoerefine.base.identity import WEIGHT_KEYS, training_settings
 from zoerefine.base.registries import NETWORKS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.training.start_weights import find_start_weights
 
-# Keys that name weights, with their fact in provenance.json.
-WEIGHT_KEYS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
 UNPACKED = ("fill", "off")  # modes of a cache whose records are not known before training
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.locks import is_locked
+from zoerefine.base.identity import WEIGHT_KEYS
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm
 from zoerefine.lab.listing.row import DAMAGED, RUNNING, RunRow
@@ -15,8 +16,6 @@ from zoerefine.lab.runs.find import named_paths, runs_at, study_of
 from zoerefine.lab.runs.record import read_tree
 
 LATEST = "latest"  # our link to the run of a name that was started last
-# The keys of a config that name weights to start from, with their fact in provenance.json.
-WEIGHTS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
 NAMES_WEIGHTS = re.compile(r"^\s+(?:FROM|PRETRAINED): (?!''$)", re.MULTILINE)
 
 
@@ -101,12 +100,12 @@ def weights_of(user: Path) -> set[str]:
     os.listdir(user)
     run = RunDir(user)
     facts = run.recorded()
-    found = [facts[fact] for *_, fact in WEIGHTS if isinstance(facts.get(fact), dict)]
+    found = [facts[fact] for *_, fact in WEIGHT_KEYS if isinstance(facts.get(fact), dict)]
     if run.config_file.exists():
         require_file(run.config_file)
         if NAMES_WEIGHTS.search(run.config_file.read_text("utf-8")):
             groups = read_tree(run.config_file)
-            found += [{"path": groups[g].get(key)} for g, key, _ in WEIGHTS
+            found += [{"path": groups[g].get(key)} for g, key, _ in WEIGHT_KEYS
                       if isinstance(groups.get(g), dict)]  # fmt: skip
     paths = {one for weights in found if isinstance(one := weights.get("path"), str) and one}
     digests = {one for weights in found if isinstance(one := weights.get("sha256"), str)}

@@ -14,7 +14,14 @@ from typing import Any, BinaryIO
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
-from zoerefine.base.identity import SEED, Role, compared_settings, group_settings, role_of
+from zoerefine.base.identity import (
+    SEED,
+    WEIGHT_KEYS,
+    Role,
+    compared_settings,
+    group_settings,
+    role_of,
+)
 from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.keys import flatten
@@ -50,8 +57,8 @@ LONGEST_ROW = 2**20  # bytes of a row of metrics.jsonl
 # A run's code in its settings: runs of two commits are no seeds of one.
 CODE = COMMIT, CHANGES = "commit", "uncommitted changes"
 # Of what decides a training beside commit and config, a fact with its digest.
-OUTSIDE = {"started_from": "weights of TRAIN.FROM", "pretrained": "weights of MODEL.PRETRAINED",
-           "network": "file of MODEL.NAME"}  # fmt: skip
+OUTSIDE = {fact: f"weights of {group}.{key}" for group, key, fact in WEIGHT_KEYS}
+OUTSIDE["network"] = "file of MODEL.NAME"
 DIGITS = 8  # of a commit or digest in a name
 
 
