@@ -117,6 +117,13 @@ METRICS = Registry(
 SELECTION_METRIC = "abs_rel"  # of METRICS: it chooses the best checkpoint; lower is better
 # The names of our own runs' metrics that are better where they are higher.
 HIGHER_IS_BETTER = re.compile(r"(val|test)\.(.+\.)?(delta[123]|boundary_f1)")
+
+
+def is_maximized(metric: str, asked: bool) -> bool:
+    """Whether a metric is better where it is higher: as it is asked for, or known of ours."""
+    return asked or HIGHER_IS_BETTER.fullmatch(metric) is not None
+
+
 SCHEDULES = Registry(
     "learning rate schedule",
     {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
-from zoerefine.base.registries import HIGHER_IS_BETTER
+from zoerefine.base.registries import is_maximized
 from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import draw_overview
@@ -90,7 +90,7 @@ def analyze(
     paths = []
     for name in metrics:
         folder = out / folder_name(name) if len(metrics) > 1 else out
-        measure = Measure("", name, maximize or bool(HIGHER_IS_BETTER.fullmatch(name)))
+        measure = Measure("", name, is_maximized(name, maximize))
         paths += write_analysis(collection, measure, view, folder)
     return collection, paths
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.files.atomic import bytes_on_disk, sync_folder
 from zoerefine.base.files.locks import try_lock
-from zoerefine.base.registries import HIGHER_IS_BETTER
+from zoerefine.base.registries import is_maximized
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.listing.labels import LABELS_LOCK, is_run_still
 from zoerefine.lab.listing.protection import LATEST, Protection
@@ -83,7 +83,7 @@ def best_runs(rows: list[RunRow], count: int, rule: Rule) -> set[str]:
         if rule.metric in row.metrics:
             names.setdefault(row.name, []).append(row)
     best: set[str] = set()
-    maximize = rule.maximize or bool(HIGHER_IS_BETTER.fullmatch(rule.metric))
+    maximize = is_maximized(rule.metric, rule.maximize)
     for group in names.values():
         ordered = sorted(group, key=lambda row: row.metrics[rule.metric], reverse=maximize)
         best |= {row.path for row in ordered[:count]}
