@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -76,16 +75,13 @@ def compare_groups(
         pairs = [(group, baseline) for group in scored if group is not baseline]
     tested = [(a, b) for a, b in pairs if min(len(a.scores), len(b.scores)) >= ENOUGH_RUNS]
     p_values = [permutation_p(a.scores, b.scores) for a, b in tested]
-    tests: dict[tuple[str, str], dict[str, Any]] = {}
-    for (a, b), p, adjusted in zip(tested, p_values, holm(p_values), strict=True):
-        tests[a.label, b.label] = {
-            "p": p,
-            "p_adjusted": adjusted,
-            "verdict": verdict(a, b, adjusted, len(tested), measure.sign),
-            "probability": probability_of_improvement(
-                measure.sign * a.scores, measure.sign * b.scores
-            ),
-        }
+    tests = {
+        (a.label, b.label): Test(
+            verdict(a, b, adjusted, len(tested), measure.sign), p, adjusted,
+            probability_of_improvement(measure.sign * a.scores, measure.sign * b.scores),
+        )
+        for (a, b), p, adjusted in zip(tested, p_values, holm(p_values), strict=True)
+    }  # fmt: skip
     by_scene = scene_tests(pairs, measure)
     return [
         _difference(a, b, tests.get((a.label, b.label)), scene_test)
@@ -133,18 +129,28 @@ def scene_tests(pairs: Sequence[Pair], measure: Measure) -> list[SceneTest]:
     return [SceneTest(one, adjusted.get(number)) for number, one in enumerate(found)]
 
 
-def _difference(
-    a: RunGroup, b: RunGroup, test: dict[str, Any] | None, by_scene: SceneTest
-) -> Difference:
+@dataclass(frozen=True)
+class Test:
+    """The outcome of one permutation test; numbers are None where there are too few seeds."""
+
+    verdict: str
+    p: float | None = None
+    p_adjusted: float | None = None
+    probability: float | None = None
+
+
+def _difference(a: RunGroup, b: RunGroup, test: Test | None, by_scene: SceneTest) -> Difference:
     seeds = min(len(a.scores), len(b.scores))
-    too_few = f"no conclusion: {seeds} of at least {ENOUGH_RUNS} seeds"
-    untested = {"p": None, "p_adjusted": None, "probability": None, "verdict": too_few}
+    test = test or Test(f"no conclusion: {seeds} of at least {ENOUGH_RUNS} seeds")
     return Difference(
         first=a.label,
         second=b.label,
         difference=a.mean - b.mean,
         interval=difference_interval(a.scores, b.scores),
-        **(test or untested),
+        probability=test.probability,
+        p=test.p,
+        p_adjusted=test.p_adjusted,
+        verdict=test.verdict,
         scenes_won=int((by_scene.differences < 0).sum()),
         scenes=len(by_scene.differences),
         paired=mean_interval(by_scene.differences),
