@@ -130,8 +130,8 @@ def parser() -> argparse.ArgumentParser:
         help="run N jobs at a time (default: 1; with slurm all at once)")  # fmt: skip
     add_executor_options(many)
     add_shared(made, "--notify", "--quiet")
-    add = made.add_argument_group("disk space").add_argument
     made.add_argument("--planned", type=Path, help=argparse.SUPPRESS)  # by a queue
+    add = made.add_argument_group("disk space").add_argument
     add("--list", action="store_true",
         help="list the workspaces, environments and mirrors on disk")  # fmt: skip
     add("--clean", action="store_true",

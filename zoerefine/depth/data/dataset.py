@@ -163,7 +163,7 @@ def select(
         if (not scenes or clip.scene in scenes)
         and (not classes or set(classes) & set(clip.classes))
         and (not speeds or clip.speed in speeds)
-        and objects in ("", ("", "single", "several")[min(len(clip.classes), 2)])
+        and (not objects or objects == {0: "", 1: "single"}.get(len(clip.classes), "several"))
     )
     names = {clip.name for clip in clips}
     if not clips:
