@@ -8,8 +8,11 @@ import subprocess
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
 
-USER, PASSWORD = "robot", "p@ss w0rd/9c1f"
+# Of this process alone, since a test looks for it in the command lines of all processes.
+WORD = f"w0rd{os.getpid()}"
+USER, PASSWORD = "robot", f"p@ss {WORD}/9c1f"
 LOGIN = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 LARGE = b"large" * 1000
 
@@ -108,8 +111,8 @@ def serving(handler, folder=None):
 
 def url_of(http, path="", login=False):
     """The server's URL, with the user's credentials if asked."""
-    host = f"127.0.0.1:{http.server_address[1]}"
-    return f"http://{USER}:p%40ss%20w0rd%2F9c1f@{host}{path}" if login else f"http://{host}{path}"
+    credentials = f"{USER}:{quote(PASSWORD, safe='')}@" if login else ""
+    return f"http://{credentials}127.0.0.1:{http.server_address[1]}{path}"
 
 
 def pointer(data=LARGE):

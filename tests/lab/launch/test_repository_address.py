@@ -12,6 +12,7 @@ from tests.lab.launch.git_server import (
     LOGIN,
     PASSWORD,
     USER,
+    WORD,
     Handler,
     RepositoryHandler,
     pointer,
@@ -99,8 +100,7 @@ def other():
 def test_a_password_works_and_is_in_no_file_and_no_command_line(
     server, repository, home, launch, tmp_path
 ):
-    address = f"127.0.0.1:{server.server_address[1]}/{repository.folder.name}"
-    url = f"http://{USER}:p%40ss%20w0rd%2F9c1f@{address}"
+    url = url_of(server, f"/{repository.folder.name}", login=True)
     done = launch("URL", url, repo=url)
     assert done.returncode == 0, done.stderr
     assert "version one" in done.stdout
@@ -111,7 +111,7 @@ def test_a_password_works_and_is_in_no_file_and_no_command_line(
             assert b"p%40ss" not in data, path
     launched = [line for line in server.seen.splitlines() if "run_from_commit" not in line]
     assert any("git" in line for line in launched)
-    assert not any("w0rd" in line for line in launched)
+    assert not any(WORD in line for line in launched)
 
 
 def test_a_wrong_password_is_an_error_that_does_not_show_it(server, home, repository):
