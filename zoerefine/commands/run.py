@@ -1,17 +1,17 @@
 """zoerefine run: a commit and a config become a run, in a workspace of its own."""
 
 import argparse
-import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.identity import OWN_MODULES
 from zoerefine.base.progress import is_quiet
-from zoerefine.base.registries import ENVIRONMENTS
 from zoerefine.commands.options import (
+    SHARED,
     CommandParser,
     add_executor_options,
     add_shared,
@@ -19,7 +19,6 @@ from zoerefine.commands.options import (
     existing_config,
     resources_of,
 )
-from zoerefine.lab.launch.environment.build import CURRENT
 from zoerefine.lab.launch.environment.environment import read_named
 from zoerefine.lab.launch.git.mirror import home_folder
 from zoerefine.lab.launch.housekeeping import (
@@ -28,15 +27,7 @@ from zoerefine.lab.launch.housekeeping import (
     print_stored,
     stored_folders,
 )
-from zoerefine.lab.launch.job import (
-    GIB,
-    LIMIT_BYTES,
-    MERGED,
-    NO_CONFIG,
-    OPTIONS,
-    Job,
-    usual_overrides,
-)
+from zoerefine.lab.launch.job import NO_CONFIG, Job, usual_overrides, with_tuples
 from zoerefine.lab.launch.launcher import launch
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.launch.queue.executor import NO_RESOURCES
@@ -47,7 +38,6 @@ OLDER_SPELLINGS = (
     *("--copies_base_path", "--module_path"),
 )
 MOST_SEEDS = 10_000
-MOST_PROCESSES = 1024
 # The options that --help lists; --help-all lists all.
 USUAL = (
     "--repo", "--commit", "--config", "--config-flag", "--module", "--overrides", "--seeds",
@@ -91,14 +81,15 @@ def main(argv: Sequence[str]) -> int:
     args.config = args.config or (args.configs or [None])[0]
     if not args.config and args.module.startswith(OWN_MODULES):
         raise UserError("--config is missing: give a YAML file")
-    if not (args.commit or args.commits or args.branch):
+    args.ref = args.ref or (args.commits or [args.branch])[0]
+    if not args.ref:
         raise UserError("--commit is missing: give a hash, a tag or a branch")
     job = job_of(args, arguments)
     cluster = args.executor != "local" or resources_of(args) != NO_RESOURCES
     if args.commits or args.configs or args.seeds or cluster:
         return queue(args, job, home)
     with notifying(args.notify, "launch") as ending:
-        run, code = launch(job, args.runs, home, args.again, args.planned)
+        run, code = launch(job, args.runs, home, args.once_more, args.planned)
         ending.run, ending.code, ending.message = run.path, code, run.status().reason
     if code and (is_quiet() or job.processes > 1):  # after torchrun's report, or instead of all
         print(f"error: {run.status().reason}; see {run.log_file}", file=sys.stderr)
@@ -147,72 +138,22 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_job_options(group: "argparse._ArgumentGroup") -> None:
-    """The options that describe one job."""
+    """The options that describe one job, and where it runs."""
     add = group.add_argument
-    add("--repo", "--repo_url", metavar="URL", help="a folder or a git URL")
-    add("--commit", "--commit_hash", metavar="REV", help="a hash, tag or branch")
-    add("--branch", "--branch_name", default="", metavar="NAME",
-        help="refuse a commit that is not on this branch; without --commit, run the branch's "
-        "newest commit")  # fmt: skip
-    add_shared(group, "--config", required=False,
-        help="a YAML config; if there is no such file, the commit's file of this path is "
-        "used, or an example of this name, such as demo. A script may have none")  # fmt: skip
-    add("--config-flag", "--cfg_path_arg_name", default="--config", metavar="NAME",
-        help="the option by which the job takes its config, e.g. cfg for --cfg (default: "
-        "--config); '' if the config is its first argument")  # fmt: skip
-    add("--module", "-m", "--module_path", default="zoerefine.train", metavar="NAME",
-        help="package.module, or a script's path in the repository (default: "
-        "zoerefine.train)")  # fmt: skip
-    add("--seed-key", default=Job.seed_key, metavar="KEY",
-        help="the config key of the seed, which the job also finds in ZOEREFINE_SEED "
-        "(default: SEED)")  # fmt: skip
-    add("--cwd", choices=["workspace", "script", "caller", "run"],
-        help="the job's working directory: its workspace (default), its script's folder there, "
-        "your own folder, as with the older spellings, or the run directory")  # fmt: skip
-    add("--overrides", dest="overrides_in", choices=["arguments", *OPTIONS, *MERGED],
-        help="how the job gets KEY VALUE: arguments: as its last arguments (default); options: as "
-        "--KEY=VALUE (default without a config); assignments: as KEY=VALUE, as Hydra takes them; "
-        "file: merged into its copy of the config, for scripts that take only a file; in-place: "
-        "merged into the config at its own path in the workspace, for scripts that read it there "
-        "without being told; +KEY VALUE adds a key")  # fmt: skip
-    add("--left-limit", type=gibibytes, default=LIMIT_BYTES, metavar="GIB",
-        help="collect at most GIB of the files that the job leaves in its workspace, the smallest "
-        f"first; the others stay there (default: {LIMIT_BYTES // GIB})")  # fmt: skip
-    add_shared(group, "--metric-pattern")
-    add("--record-env", action="append", default=[], metavar="NAME[=VALUE]",
-        help="an environment variable that decides the result: it is recorded, a part of the "
-        "job's identity, and set again by `reproduce`; may be repeated")  # fmt: skip
-    add("--input", action="append", default=[], metavar="FOLDER",
-        help="a run or folder whose files the job finds in its workspace, such as data that an "
-        "earlier command of the commit made; they are linked, and their digests recorded; may be "
-        "repeated")  # fmt: skip
-    add("--processes", type=processes, default=1, metavar="N",
-        help="start the job N times by torchrun, on several nodes together; the processes can "
-        "train together (default: 1, without torchrun)")  # fmt: skip
-    add("--name", default="", help="the name of the run (default: RUN.NAME, or the config's "
-        "file name)")  # fmt: skip
-    add("--again", action="store_true",
-        help="run a finished job once more, beside the first run")  # fmt: skip
-    add("--again-number", type=int, default=0, metavar="N",
-        help="the N-th of these further runs, as `zoerefine show` prints it")  # fmt: skip
-    add("--runs", type=as_path, metavar="DIR",
-        help="where run directories are made (default: RUN.ROOT, or ./runs)")  # fmt: skip
-    add("--home", "--copies_base_path", type=as_path, metavar="DIR",
-        help="where mirrors, workspaces and environments are kept (default: $ZOEREFINE_HOME, or "
-        "~/.cache/zoerefine)")  # fmt: skip
-    add("--allow-dirty", action="store_true",
-        help="record the uncommitted changes of a local repository with the run, and apply them; "
-        "otherwise they are refused")  # fmt: skip
-    add("--environment", choices=[CURRENT, *ENVIRONMENTS], default=CURRENT,
-        help="current: the packages of this Python (default); venv: a virtual environment made "
-        "from the commit's requirements.lock, kept for later runs; uv: the same in seconds, also "
-        "from uv.lock or pylock.toml")  # fmt: skip
-    add("--caller", type=as_path, default=Path.cwd(), metavar="DIR",
-        help="your folder (default: the current one): --config and zoerefine's own configs are "
-        "relative to it, other jobs find it in ZOEREFINE_CALLER_FOLDER or with --cwd "
-        "caller")  # fmt: skip
-    add("overrides", nargs="*", metavar="KEY VALUE",
-        help="config keys to set; words after -- go to the job unchanged")  # fmt: skip
+    for one in fields(Job):
+        if one.name == "again":
+            add("--again", dest="once_more", action="store_true",
+                help="run a finished job once more, beside the first run")  # fmt: skip
+        if one.name == "allow_dirty":
+            add("--runs", type=as_path, metavar="DIR",
+                help="where run directories are made (default: RUN.ROOT, or ./runs)")  # fmt: skip
+            add("--home", "--copies_base_path", type=as_path, metavar="DIR",
+                help="where mirrors, workspaces and environments are kept (default: "
+                "$ZOEREFINE_HOME, or ~/.cache/zoerefine)")  # fmt: skip
+        if words := one.metadata.get("words"):
+            words, shared = SHARED.get(words[0], (words, {}))
+            dest = {"dest": one.name} if words[0].startswith("-") else {}
+            add(*words, **shared | one.metadata["parsed"] | dest)
 
 
 def parsed(
@@ -238,14 +179,6 @@ def join_config_flag(words: Sequence[str]) -> list[str]:
     return joined
 
 
-def gibibytes(text: str) -> int:
-    """A size in GiB as bytes. Raises `ValueError` where it is negative or infinite."""
-    size_bytes = float(text) * GIB
-    if not 0 <= size_bytes < math.inf:
-        raise ValueError(text)
-    return round(size_bytes)
-
-
 def listed(text: str) -> list[str]:
     """`a,b` as a list."""
     return [part for part in text.split(",") if part]
@@ -262,13 +195,6 @@ def seeds(text: str) -> list[int]:
     return list(found)
 
 
-def processes(text: str) -> int:
-    """A number of processes."""
-    if not 1 <= int(text) <= MOST_PROCESSES:
-        raise argparse.ArgumentTypeError(f"{text} is not from 1 to {MOST_PROCESSES}")
-    return int(text)
-
-
 def positive(text: str) -> int:
     """A number of at least one."""
     if int(text) < 1:
@@ -278,31 +204,18 @@ def positive(text: str) -> int:
 
 def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
     """The job that the options describe."""
-    flag = args.config_flag
-    config = Path(args.config or NO_CONFIG)
-    return Job(
-        repo=args.repo,
-        ref=args.commit or (args.commits or [args.branch])[0],
-        config=config,
-        module=args.module,
-        overrides=tuple(args.overrides),
-        arguments=arguments,
-        config_flag=flag if flag.startswith("-") or not flag else f"--{flag}",
-        branch=args.branch,
-        allow_dirty=args.allow_dirty,
-        environment=args.environment,
-        caller=args.caller.resolve(),
-        cwd=args.cwd,
-        overrides_in=args.overrides_in or usual_overrides(config),
-        again=args.again_number,
-        metric_patterns=tuple(args.metric_pattern),
-        seed_key=args.seed_key,
-        name=args.name,
-        left_limit_bytes=args.left_limit,
-        processes=args.processes,
-        record_env=read_named(args.record_env),
-        inputs=tuple(str(as_path(folder).resolve()) for folder in args.input),
-    )
+    given = {one.name: getattr(args, one.name) for one in fields(Job) if one.metadata}
+    flag, config = args.config_flag, Path(args.config or NO_CONFIG)
+    given |= {
+        "ref": args.ref or args.branch,
+        "config": config,
+        "config_flag": flag if flag.startswith("-") or not flag else f"--{flag}",
+        "caller": as_path(args.caller).resolve(),
+        "overrides_in": args.overrides_in or usual_overrides(config),
+        "record_env": read_named(args.record_env),
+        "inputs": [str(as_path(folder).resolve()) for folder in args.inputs],
+    }
+    return Job(arguments=arguments, **with_tuples(given))
 
 
 def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
@@ -313,7 +226,7 @@ def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
     commits = args.commits or [job.ref]
     configs = [existing_config(str(name)) for name in args.configs or [job.config]]
     with notifying(args.notify, "queue") as ending:
-        jobs = make_queue(job, commits, configs, args.seeds or [], args.runs, home, args.again)
+        jobs = make_queue(job, commits, configs, args.seeds or [], args.runs, home, args.once_more)
         for one in jobs:
             one.metric = args.metric
         agreed = agreed_settings([one.cluster for one in jobs]) if args.executor != "local" else {}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from zoerefine.lab.search.script.study import LaunchedScript
 
 # Options of a launch that a search refuses.
-REFUSED = "again", "again_number", "allow_dirty", "nodes"
+REFUSED = "once_more", "again", "allow_dirty", "nodes"
 # The options that --help lists; --help-all lists all.
 USUAL = (
     "--plan", "--search", "--trials", "--workers", "--enqueue", "--executor", "--then",
@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if not args.config and not (args.repo and not args.module.startswith(OWN_MODULES)):
         raise UserError("--config is missing: give a YAML file with SEARCH")
-    if args.again or args.again_number:
+    if args.once_more or args.again:
         raise UserError("--again is for single runs: give --name or RUN.NAME to search once more")
     if args.json and not args.plan:
         raise UserError("--json is for --plan: `zoerefine show STUDY --json` prints a study")
@@ -237,7 +237,7 @@ def make_subject(
     """What the options describe. Raises `UserError`; only mirrors are written."""
     from zoerefine.lab.search.script.study import plan_study  # it loads Optuna
 
-    if not (args.commit or args.branch):
+    if not (args.ref or args.branch):
         raise UserError("--commit is missing: give a hash, a tag or a branch")
     if not args.metric:
         raise UserError("--metric is missing: give the metric that trials are compared by")

@@ -423,6 +423,15 @@ def test_a_plan_is_printed_and_nothing_is_run(foreign_repository, tmp_path, caps
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_branch_stands_for_its_newest_commit(foreign_repository, capsys):
+    repository = foreign_repository("plain_prints")
+    words = search_words(repository, "--plan")
+    place = words.index("--commit")
+    words[place : place + 2] = ["--branch", "main"]
+    assert search.main(words) == 0
+    assert f"at commit {repository.commit[:12]}" in capsys.readouterr().out
+
+
 def test_a_plan_and_the_search_refuse_wrong_configs_and_studies_before_anything_is_written(
     foreign_repository, tmp_path, capsys
 ):

@@ -1,19 +1,23 @@
 """A job: its options, each described once, and what its config and its words set.
 
-Words, record and identity follow from the descriptions.
+Options, their help, words, record and identity follow from the descriptions.
 """
 
+import math
 import os
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from zoerefine.base.registries import ENVIRONMENTS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import value_at
 from zoerefine.base.yaml.read import Document, YamlError, load_yaml
 from zoerefine.base.yaml.write import NEW_KEY
+from zoerefine.lab.launch.environment.build import CURRENT
 
 GIB = 2**30
 LIMIT_BYTES = 10 * GIB  # of what a job leaves in its workspace
@@ -31,118 +35,158 @@ def usual_overrides(config: Path) -> str:
     return "options" if config == NO_CONFIG else "arguments"
 
 
-@dataclass(frozen=True)
-class Job:
-    """What to launch.
-
-    Attributes:
-        repo: a folder or URL.
-        ref: a commit, tag or branch.
-        config: the config file for the module. If there is no such file, the commit's is used.
-            `NO_CONFIG` for a module that takes none.
-        module: `package.module`, or the path of a script inside the repository.
-        overrides: KEY VALUE words.
-        arguments: more words for the module, before the overrides.
-        config_flag: the module's option for its config; empty if the config is its first word.
-        branch: if not empty, the commit must be on this branch.
-        allow_dirty: record uncommitted changes of a local repository, and apply them.
-        environment: `current`, or a name of `registries.ENVIRONMENTS`: made from the commit's own
-            lock file.
-        caller: the user's folder. Relative paths of zoerefine's config keys start here.
-        cwd: the job's working directory: `workspace`, `script` (the script's folder there),
-            `caller` or `run` (the run directory).
-        overrides_in: how the job gets the overrides: `arguments`, as its last words; `options`, as
-            --KEY=VALUE; `assignments`, as KEY=VALUE; `file`, merged into its config file;
-            `in-place`, the same in the config's own place, and no word names the config.
-        again: 0 for the first execution of the job, N for the N-th further one.
-        metric_patterns: regular expressions that find metrics in the job's output.
-        seed_key: the config key of the seed.
-        processes: that torchrun starts, on all nodes together; 1: the job starts without it.
-        left_limit_bytes: the most bytes that are collected from the workspace into the run.
-        record_env: environment variables that decide the result, as `NAME=VALUE`.
-        inputs: folders, or runs, whose files the job finds in its workspace.
-        name: the name of the run; if empty, RUN.NAME of the config, else the config file's name.
-    """
-
-    repo: str
-    ref: str
-    config: Path
-    module: str = "zoerefine.train"
-    overrides: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
-    config_flag: str = "--config"
-    branch: str = ""
-    allow_dirty: bool = False
-    environment: str = "current"
-    caller: Path = field(default_factory=Path.cwd)
-    cwd: str = "workspace"
-    overrides_in: str = "arguments"
-    again: int = 0
-    metric_patterns: tuple[str, ...] = ()
-    seed_key: str = "SEED"
-    name: str = ""
-    left_limit_bytes: int = LIMIT_BYTES
-    processes: int = 1
-    record_env: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
+MOST_PROCESSES = 1024
 
 
-@dataclass(frozen=True)
-class JobOption:
-    """An option of `zoerefine run` that a second launch of a job needs.
+def gibibytes(text: str) -> int:
+    """A size in GiB as bytes. Raises `ValueError` where it is negative or infinite."""
+    size_bytes = float(text) * GIB
+    if not 0 <= size_bytes < math.inf:
+        raise ValueError(text)
+    return round(size_bytes)
 
-    Commit, config, run and KEY VALUE words are given in other ways.
 
-    Attributes:
-        option: as it is written; repeated where the field holds several values.
-        field: of `Job`.
-        recorded: the field's name in provenance.json, where it is another one there.
+def processes(text: str) -> int:
+    """A number of processes."""
+    if not 1 <= int(text) <= MOST_PROCESSES:
+        raise ArgumentTypeError(f"{text} is not from 1 to {MOST_PROCESSES}")
+    return int(text)
+
+
+# How argparse reads a field by the type of its default.
+PARSED: Mapping[type, Mapping[str, Any]] = {
+    bool: {"action": "store_true"},
+    int: {"type": int},
+    tuple: {"action": "append", "default": []},
+}
+
+
+def option(
+    usual: Any,
+    *words: str,
+    key: str = "",
+    decides: bool = False,
+    unit: int = 1,
+    kw_only: bool = False,
+    **parsed: Any,
+) -> Any:
+    """Declare a field of `Job`: its default, and the spellings of its option.
+
+    Args:
+        key: of the field in provenance.json, for options that a second launch of the job needs.
+            Commit, config, run and KEY VALUE words are given in other ways.
         decides: whether the job is another one with another value. The others have rules of their
             own in `LaunchPlan.identity`, or decide nothing.
         unit: what a number is divided by for the option.
+        parsed: what argparse is told; its `default` says that the option was not given.
     """
-
-    option: str
-    field: str
-    recorded: str = ""
-    decides: bool = False
-    unit: int = 1
-
-    @property
-    def key(self) -> str:
-        """The field's name in provenance.json."""
-        return self.recorded or self.field
-
-    @property
-    def usual(self) -> Any:
-        """The field's default."""
-        return getattr(Job, self.field)
-
-    @property
-    def holds(self) -> type:
-        """`str`, `int`, or `tuple` of texts."""
-        return type(self.usual)
-
-    def words(self, value: Any) -> list[str]:
-        """The option with its value, or once with each of its values."""
-        values = value if isinstance(value, tuple) else (value,)
-        return [f"{self.option}={one / self.unit if self.unit > 1 else one}" for one in values]
+    parsed = {"default": usual, **PARSED.get(type(usual), {}), **parsed}
+    about = {"words": words, "key": key, "decides": decides, "unit": unit, "parsed": parsed}
+    if callable(usual):
+        return field(default_factory=usual, metadata=about)
+    return field(default=usual, kw_only=kw_only, metadata=about)
 
 
-JOB_OPTIONS = (
-    JobOption("--module", "module"),
-    JobOption("--config-flag", "config_flag"),
-    JobOption("--environment", "environment", recorded="environment_kind"),
-    JobOption("--cwd", "cwd", decides=True),
-    JobOption("--overrides", "overrides_in"),
-    JobOption("--seed-key", "seed_key", decides=True),
-    JobOption("--again-number", "again", decides=True),
-    JobOption("--processes", "processes", decides=True),
-    JobOption("--left-limit", "left_limit_bytes", unit=GIB),
-    JobOption("--metric-pattern", "metric_patterns"),
-    JobOption("--input", "inputs"),
-    JobOption("--record-env", "record_env", decides=True),
-)
+@dataclass(frozen=True)
+class Job:
+    """What to launch. The options of `zoerefine run`, in the order of its help."""
+
+    repo: str = option("", "--repo", "--repo_url", metavar="URL", help="a folder or a git URL")
+    ref: str = option("", "--commit", "--commit_hash", metavar="REV", help="a hash, tag or branch")
+    branch: str = option(
+        "", "--branch", "--branch_name", kw_only=True, metavar="NAME",
+        help="refuse a commit that is not on this branch; without --commit, run the branch's "
+        "newest commit",
+    )  # fmt: skip
+    config: Path = option(  # noqa: RUF009
+        NO_CONFIG, "--config", default=None, required=False,
+        help="a YAML config; if there is no such file, the commit's file of this path is "
+        "used, or an example of this name, such as demo. A script may have none",
+    )  # fmt: skip
+    config_flag: str = option(
+        "--config", "--config-flag", "--cfg_path_arg_name", key="config_flag", kw_only=True,
+        metavar="NAME",
+        help="the option by which the job takes its config, e.g. cfg for --cfg (default: "
+        "--config); '' if the config is its first argument",
+    )  # fmt: skip
+    module: str = option(
+        "zoerefine.train", "--module", "-m", "--module_path", key="module", metavar="NAME",
+        help="package.module, or a script's path in the repository (default: zoerefine.train)",
+    )  # fmt: skip
+    seed_key: str = option(
+        "SEED", "--seed-key", key="seed_key", decides=True, metavar="KEY",
+        help="the config key of the seed, which the job also finds in ZOEREFINE_SEED "
+        "(default: SEED)",
+    )  # fmt: skip
+    cwd: str = option(
+        "workspace", "--cwd", key="cwd", decides=True, default=None,
+        choices=["workspace", "script", "caller", "run"],
+        help="the job's working directory: its workspace (default), its script's folder there, "
+        "your own folder, as with the older spellings, or the run directory",
+    )  # fmt: skip
+    overrides_in: str = option(
+        "arguments", "--overrides", key="overrides_in", default=None,
+        choices=["arguments", *OPTIONS, *MERGED],
+        help="how the job gets KEY VALUE: arguments: as its last arguments (default); options: as "
+        "--KEY=VALUE (default without a config); assignments: as KEY=VALUE, as Hydra takes them; "
+        "file: merged into its copy of the config, for scripts that take only a file; in-place: "
+        "merged into the config at its own path in the workspace, for scripts that read it there "
+        "without being told; +KEY VALUE adds a key",
+    )  # fmt: skip
+    left_limit_bytes: int = option(
+        LIMIT_BYTES, "--left-limit", key="left_limit_bytes", unit=GIB, type=gibibytes,
+        metavar="GIB",
+        help="collect at most GIB of the files that the job leaves in its workspace, the smallest "
+        f"first; the others stay there (default: {LIMIT_BYTES // GIB})",
+    )  # fmt: skip
+    metric_patterns: tuple[str, ...] = option((), "--metric-pattern", key="metric_patterns")
+    record_env: tuple[str, ...] = option(  # as NAME=VALUE
+        (), "--record-env", key="record_env", decides=True, metavar="NAME[=VALUE]",
+        help="an environment variable that decides the result: it is recorded, a part of the "
+        "job's identity, and set again by `reproduce`; may be repeated",
+    )  # fmt: skip
+    inputs: tuple[str, ...] = option(
+        (), "--input", key="inputs", metavar="FOLDER",
+        help="a run or folder whose files the job finds in its workspace, such as data that an "
+        "earlier command of the commit made; they are linked, and their digests recorded; may be "
+        "repeated",
+    )  # fmt: skip
+    processes: int = option(
+        1, "--processes", key="processes", decides=True, type=processes, metavar="N",
+        help="start the job N times by torchrun, on several nodes together; the processes can "
+        "train together (default: 1, without torchrun)",
+    )  # fmt: skip
+    name: str = option(
+        "", "--name", help="the name of the run (default: RUN.NAME, or the config's file name)"
+    )
+    again: int = option(
+        0, "--again-number", key="again", decides=True, metavar="N",
+        help="the N-th of these further runs, as `zoerefine show` prints it",
+    )  # fmt: skip
+    allow_dirty: bool = option(
+        False, "--allow-dirty",
+        help="record the uncommitted changes of a local repository with the run, and apply them; "
+        "otherwise they are refused",
+    )  # fmt: skip
+    environment: str = option(
+        CURRENT, "--environment", key="environment_kind", choices=[CURRENT, *ENVIRONMENTS],
+        help="current: the packages of this Python (default); venv: a virtual environment made "
+        "from the commit's requirements.lock, kept for later runs; uv: the same in seconds, also "
+        "from uv.lock or pylock.toml",
+    )  # fmt: skip
+    caller: Path = option(  # noqa: RUF009
+        Path.cwd, "--caller", default=".", metavar="DIR",
+        help="your folder (default: the current one): --config and zoerefine's own configs are "
+        "relative to it, other jobs find it in ZOEREFINE_CALLER_FOLDER or with --cwd caller",
+    )  # fmt: skip
+    overrides: tuple[str, ...] = option(
+        (), "overrides", action="store", default=None,
+        help="config keys to set; words after -- go to the job unchanged",
+    )  # fmt: skip
+    arguments: tuple[str, ...] = ()  # the words after --, before the overrides
+
+
+JOB_OPTIONS = tuple(one for one in fields(Job) if one.metadata.get("key"))
 
 
 def option_words(job: Job, left_out: Iterable[str] = ()) -> list[str]:
@@ -151,13 +195,14 @@ def option_words(job: Job, left_out: Iterable[str] = ()) -> list[str]:
     Args:
         left_out: fields that are given in another way.
     """
-    usual = {one.field: one.usual for one in JOB_OPTIONS}
+    usual = {one.name: one.default for one in JOB_OPTIONS}
     usual["overrides_in"] = usual_overrides(job.config)
     words = []
     for one in JOB_OPTIONS:
-        value = getattr(job, one.field)
-        if value != usual[one.field] and one.field not in left_out:
-            words += one.words(value)
+        value, unit = getattr(job, one.name), one.metadata["unit"]
+        if value != usual[one.name] and one.name not in left_out:
+            values = value if isinstance(value, tuple) else (value if unit == 1 else value / unit,)
+            words += [f"{one.metadata['words'][0]}={each}" for each in values]
     return words
 
 
@@ -168,7 +213,7 @@ def last_words(job: Job, overrides: Iterable[str]) -> list[str]:
 
 def recorded_options(job: Job) -> dict[str, Any]:
     """The options as provenance.json holds them."""
-    return with_lists({one.key: getattr(job, one.field) for one in JOB_OPTIONS})
+    return with_lists({one.metadata["key"]: getattr(job, one.name) for one in JOB_OPTIONS})
 
 
 def with_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +231,8 @@ def recorded_job(run: RunDir, recorded: Mapping[str, Any]) -> Job:
     from zoerefine.lab.runs.metrics import recorded_patterns  # late: it needs regex
 
     # Earlier versions have recorded fewer options.
-    options = {one.field: recorded[one.key] for one in JOB_OPTIONS if one.key in recorded}
+    keys = {one.name: one.metadata["key"] for one in JOB_OPTIONS}
+    options = {name: recorded[key] for name, key in keys.items() if key in recorded}
     options["metric_patterns"] = recorded_patterns(recorded)
     has_config = recorded["config"] != str(NO_CONFIG)
     return Job(

@@ -89,9 +89,8 @@ class LaunchPlan:
         what = [self.commit, self.changes.digest, settings, job.module]
         what += [job.config_flag, job.arguments, job.environment]
         # Only where they are set, so that the identities of earlier runs stay.
-        options = [one for one in JOB_OPTIONS if one.decides]
-        chosen = {one.field: getattr(job, one.field) for one in options}
-        usual = {one.field: one.usual for one in options}
+        usual = {one.name: one.default for one in JOB_OPTIONS if one.metadata["decides"]}
+        chosen = {name: getattr(job, name) for name in usual}
         if (job.overrides_in in OPTIONS and job.overrides) or job.overrides_in == IN_PLACE:
             chosen["overrides_in"] = job.overrides_in
         if self.included.place:

@@ -18,10 +18,11 @@ from zoerefine.lab.runs.metrics import read_metrics
 # What a launcher records of every job, and what a second launch needs.
 LAUNCH_FACTS = {"repository", "commit", "config", "input", "input_digest", "module"}
 # What is recorded as a text, as a list of texts, and as a number.
-TEXTS = {*LAUNCH_FACTS, "ref", "caller", *(one.key for one in JOB_OPTIONS if one.holds is str)}
+KEYS = {one.metadata["key"]: type(one.default) for one in JOB_OPTIONS}
+TEXTS = {*LAUNCH_FACTS, "ref", "caller", *(key for key, kind in KEYS.items() if kind is str)}
 LISTS = {"overrides", "arguments", "dirty_files"}
-LISTS |= {one.key for one in JOB_OPTIONS if one.holds is tuple}
-NUMBERS = {one.key for one in JOB_OPTIONS if one.holds is int}
+LISTS |= {key for key, kind in KEYS.items() if kind is tuple}
+NUMBERS = {key for key, kind in KEYS.items() if kind is int}
 # What --json shows as it was recorded.
 RECORDED_FACTS = (
     "repository", "commit", "ref", "dirty_files", "module", "arguments", "config", "overrides",

@@ -103,7 +103,9 @@ class LaunchedScript:
         """Commit, script, metric, the config's keys and the space."""
         job = self.plan.job
         found: dict[str, Any] = {
-            one.option: getattr(job, one.field) for one in JOB_OPTIONS if one.holds is str
+            one.metadata["words"][0]: getattr(job, one.name)
+            for one in JOB_OPTIONS
+            if one.type is str
         }
         patterns = job.metric_patterns
         # One pattern is a text, as in studies of earlier versions.
