@@ -1,5 +1,7 @@
 """Packing: the right values, modes, resumes, changes, too little disk, and damaged input."""
 
+import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -17,10 +19,20 @@ from tests.depth.data.conftest import build
 from tests.processes import ended, kills
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.machine.memory import PAGE
-from zoerefine.depth.data.cache.cache import BROKEN, PACKED, open_cache
+from zoerefine.depth.data.cache.cache import (
+    BROKEN,
+    PACKED,
+    SCHEMA,
+    TABLE_DIGEST,
+    open_cache,
+    read_header,
+    write_header,
+)
 from zoerefine.depth.data.cache.decode import read_frame
 from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.cache.packer import FramePacker
 from zoerefine.depth.data.cache.partial import PartialCache
 from zoerefine.depth.data.depth_codec import HABITATDYN
 from zoerefine.depth.data.layouts.readers import open_dataset
@@ -226,6 +238,57 @@ def test_a_file_that_is_listed_in_another_column_is_packed_again(copied_world, t
         found.append(build(tmp_path, tmp_path / "c", max_broken=1.0))
     assert [cache.frames["state"][0] for cache in found] == [BROKEN, PACKED]
     assert found[0].folder != found[1].folder
+
+
+def listed_clips(root, files, names):
+    """A frames.csv of scenes a and b, each a clip; the letter of each frame's clip in `names`."""
+    rows = [
+        f"{clip},{rgb},{depth},{zoe},0.04"
+        for clip, (rgb, depth, zoe) in zip(names, files, strict=True)
+    ]
+    (root / "frames.csv").write_text("\n".join(["clip,rgb,depth,pseudo,depth_unit_m", *rows]))
+    return build(root, root / "c")
+
+
+def test_a_frame_that_is_listed_in_another_clip_is_packed_again(copied_world, tmp_path, capsys):
+    """Its files and its place among the frames are the same, but its scene is another one."""
+    files = [
+        [path.relative_to(tmp_path) for path in frame.files[:3]]
+        for frame in frames_of(copied_world)[:4]
+    ]
+    first, second = (listed_clips(tmp_path, files, names) for names in ("aabb", "abbb"))
+    assert [second.frame_name(i).split("/")[0] for i in range(4)] == ["a", "b", "b", "b"]
+    assert second.indices(("b",)).tolist() == [1, 2, 3]
+    assert first.dataset_digest != second.dataset_digest
+    assert "copying 4 of 4 frames" in capsys.readouterr().err
+    assert listed_clips(tmp_path, files, "aabb").folder == first.folder
+
+
+def test_where_folders_tell_the_clips_a_cache_of_before_is_used(copied_world, tmp_path):
+    """The digest then is of settings, clips and files, as in caches without the frames' clips."""
+    packer = FramePacker(open_dataset(copied_world), 24, 32, 1, 0.0)
+    clips = [dataclasses.asdict(clip) for clip in packer.dataset.clips]
+    files = hashlib.sha256(packer.dataset.fingerprints().tobytes()).hexdigest()
+    pseudo = packer.pseudo.as_json()
+    assert packer.digest == digest_json([SCHEMA, packer.settings, clips, files, pseudo])[:16]
+
+
+def test_a_cache_of_before_with_frames_in_other_clips_is_refused_until_it_is_packed_again(
+    copied_world, packed, tmp_path
+):
+    folder = build(copied_world, tmp_path).folder
+    frames = np.load(folder / "frames.npy")
+    frames["clip"][3] = 1
+    np.save(folder / "frames.npy", frames)
+    header = read_header(folder)
+    write_header(folder, {name: header[name] for name in header if name != TABLE_DIGEST})
+    with pytest.raises(
+        UserError, match=r"its frames were listed in other clips: CACHE.MODE rebuil"
+    ):
+        build(copied_world, tmp_path)
+    again = build(copied_world, tmp_path, mode="rebuild")
+    assert again.frame_name(3) == build(copied_world, tmp_path).frame_name(3)
+    assert again.frame_name(3) == packed.frame_name(3)
 
 
 def test_a_cache_of_an_earlier_version_is_left_alone_and_packed_anew_with_one_line(

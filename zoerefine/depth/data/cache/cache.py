@@ -4,7 +4,7 @@
     <root>/<digest>/frames.npy     a row a frame: clip, name, state, fingerprint, record's digest
     <root>/<digest>/records.bin    record i at i * stride: zoe, depth, rgb, objects
 
-The folder's name is the digest of the sources (fields, names, sizes, times) and the settings.
+The folder's name is the digest of sources (clips; files: fields, names, sizes, times) and settings.
 Opening a cache reads the header and the table, and maps the records.
 `verification.py` compares records with their digests. `pack.py` makes caches.
 """

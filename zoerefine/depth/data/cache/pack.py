@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import create_ignored_folder
 from zoerefine.base.files.locks import lock
 from zoerefine.base.machine.cores import usable_cores
@@ -19,7 +20,7 @@ from zoerefine.base.machine.memory import keep_freed_memory
 from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.cache import cache as store
 from zoerefine.depth.data.cache.packer import FramePacker, note_record, packing_code
-from zoerefine.depth.data.cache.partial import PartialCache
+from zoerefine.depth.data.cache.partial import PartialCache, has_sources_of
 from zoerefine.depth.data.dataset import Dataset
 
 
@@ -92,11 +93,11 @@ def build_cache(
     # A packed cache never changes, so opening it needs neither its lock nor the right to write.
     if folder.exists() and mode != "rebuild":
         with suppress(store.PackedAgain):  # the lock below waits for the end of it
-            return _open_packed(folder, mode)
+            return _open_packed(packer, folder, mode)
     create_ignored_folder(root)
     with lock(Path(f"{folder}.lock")):
         if folder.exists() and mode != "rebuild":  # another process has packed it meanwhile
-            return _open_packed(folder, mode)
+            return _open_packed(packer, folder, mode)
         return _pack(PartialCache(packer, folder), mode)
 
 
@@ -105,8 +106,14 @@ def cache_digest(dataset: Dataset, height: int, width: int) -> str:
     return FramePacker(dataset, height, width, 1, 1.0).digest
 
 
-def _open_packed(folder: Path, mode: str) -> store.Cache:
+def _open_packed(packer: FramePacker, folder: Path, mode: str) -> store.Cache:
+    """Raises `UserError` for a cache of an earlier version, whose digest may miss frames' clips."""
     cache = store.open_cache(folder)
+    if not has_sources_of(cache.frames, packer.frames):
+        raise UserError(
+            f"{folder} was packed when its frames were listed in other clips: CACHE.MODE rebuild "
+            "packs it again"
+        )
     say(f"using the packed cache {folder} ({len(cache)} frames)")
     if cache.code != packing_code():
         warn(

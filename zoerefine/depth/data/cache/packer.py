@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import hashlib
+import os
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from inspect import getfile
@@ -85,9 +86,13 @@ class FramePacker:
         clips = [dataclasses.asdict(clip) for clip in dataset.clips]
         sources = hashlib.sha256(self.frames["fingerprint"].tobytes()).hexdigest()
         self.pseudo = one_source(dataset.pseudo_sources, str(dataset.root))
-        # Data without a pseudo.json keep the digest that they had before there was this file.
-        pseudo = [self.pseudo.as_json()] if self.pseudo.is_known else []
-        self.digest = digest_json([store.SCHEMA, self.settings, clips, sources, *pseudo])[:16]
+        facts: list[Any] = [store.SCHEMA, self.settings, clips, sources]
+        # What earlier versions did not know is left out where it says nothing: caches stay valid.
+        if self.pseudo.is_known:
+            facts.append(self.pseudo.as_json())
+        if not paths_tell_places(dataset):
+            facts.append([(frame.clip, frame.name) for frame in dataset.frames])
+        self.digest = digest_json(facts)[:16]
         self.faults: dict[int, str] = {}
         self._orientation = OrientationWarning()
 
@@ -161,6 +166,20 @@ def frame_table(dataset: Dataset) -> np.ndarray:
     table["name"] = names
     table["fingerprint"] = dataset.fingerprints()
     return table
+
+
+def paths_tell_places(dataset: Dataset) -> bool:
+    """Whether the pictures' paths, and the list of clips, tell each frame's clip and name.
+
+    Then the digest needs no more than the fingerprints. Names may have further zeros in front.
+    """
+    clips = {clip.name for clip in dataset.clips}
+    for frame in dataset.frames:
+        path = Path(os.path.relpath(frame.rgb, dataset.root))
+        told = clips.intersection(path.parts) if len(clips) > 1 else clips
+        if told != {frame.clip} or frame.name.lstrip("0") != path.stem.lstrip("0"):
+            return False
+    return True
 
 
 def record_digest(record: Any) -> bytes:
