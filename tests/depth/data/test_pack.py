@@ -457,6 +457,42 @@ def test_a_damaged_file_is_named_and_left_out(copied_world, tmp_path, damage):
     assert name in (cache.folder / "broken.json").read_text()
 
 
+@pytest.mark.parametrize("mode", ["build", "fill"])
+def test_a_packed_cache_with_more_broken_frames_than_allowed_is_refused(
+    copied_world, tmp_path, mode
+):
+    """As packing would be: what an earlier command allowed does not count."""
+    for frame in frames_of(copied_world)[3:5]:
+        frame.depth.write_bytes(b"")
+    with pytest.raises(UserError) as refused:
+        build(copied_world, tmp_path / "strict", max_broken=0.1)
+    assert str(refused.value).startswith("2 of 16 frames cannot be packed, more than DATA.MAX_BROK")
+    folder = build(copied_world, tmp_path, max_broken=0.125).folder
+    with pytest.raises(UserError) as later:
+        build(copied_world, tmp_path, max_broken=0.1, mode=mode)
+    assert str(later.value).startswith(str(refused.value))
+    assert f"when {folder} was packed" in str(later.value)
+    assert build(copied_world, tmp_path, max_broken=0.125, mode=mode).folder == folder
+    (folder / "broken.json").unlink()
+    with pytest.raises(
+        UserError, match=r"2 of 16 frames cannot be packed.*the first: frame .*00003"
+    ):
+        build(copied_world, tmp_path, max_broken=0.1, mode=mode)
+
+
+def test_broken_frames_that_other_processes_found_count_when_a_filled_cache_is_published(
+    copied_world, tmp_path
+):
+    for frame in frames_of(copied_world)[3:5]:
+        frame.depth.write_bytes(b"")
+    first, second = (build(copied_world, tmp_path, max_broken=0.1, mode="fill") for _ in range(2))
+    row = np.empty((1, first.stride // 8), np.int64)
+    first.records.gather(np.array([3]), row)
+    with pytest.raises(UserError, match="2 of 16 frames cannot be packed"):
+        read_all(second)
+    assert not list(tmp_path.glob("*/cache.json"))
+
+
 def test_file_names_may_have_characters_beyond_ascii(tmp_path, world):
     frame = frames_of(world)[0]
     folder = tmp_path / "größe 米"

@@ -6,6 +6,7 @@ whenever it is needed and keeps nothing.
 """
 
 import dataclasses
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from zoerefine.base.machine.memory import keep_freed_memory
 from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.cache import cache as store
 from zoerefine.depth.data.cache.packer import FramePacker, note_record, packing_code
-from zoerefine.depth.data.cache.partial import PartialCache, has_sources_of
+from zoerefine.depth.data.cache.partial import BROKEN_LIST, PartialCache, has_sources_of
 from zoerefine.depth.data.dataset import Dataset
 
 
@@ -107,13 +108,19 @@ def cache_digest(dataset: Dataset, height: int, width: int) -> str:
 
 
 def _open_packed(packer: FramePacker, folder: Path, mode: str) -> store.Cache:
-    """Raises `UserError` for a cache of an earlier version, whose digest may miss frames' clips."""
+    """Raises `UserError` where more frames are left out than `packer` allows.
+
+    Also for a cache of an earlier version, whose digest may miss the frames' clips.
+    """
     cache = store.open_cache(folder)
     if not has_sources_of(cache.frames, packer.frames):
         raise UserError(
             f"{folder} was packed when its frames were listed in other clips: CACHE.MODE rebuild "
             "packs it again"
         )
+    broken = np.flatnonzero(cache.frames["state"] == store.BROKEN)
+    if len(broken):
+        packer.require_few_broken(len(broken), _first_fault(cache, broken[0]))
     say(f"using the packed cache {folder} ({len(cache)} frames)")
     if cache.code != packing_code():
         warn(
@@ -123,6 +130,15 @@ def _open_packed(packer: FramePacker, folder: Path, mode: str) -> store.Cache:
     # A run in mode `fill` does not know the broken frames when it starts. When it is resumed, it
     # must see the same order, so it must not leave them out then.
     return dataclasses.replace(cache, complete=mode != "fill")
+
+
+def _first_fault(cache: store.Cache, index: int) -> str:
+    """What was wrong with the first frame that a packed cache leaves out."""
+    assert cache.folder is not None
+    fault = f"frame {cache.frame_name(index)}"
+    with suppress(OSError, ValueError, LookupError):
+        fault = json.loads((cache.folder / BROKEN_LIST).read_text(encoding="utf-8"))[0]
+    return f"{fault}, when {cache.folder} was packed (CACHE.MODE rebuild packs it again)"
 
 
 def _pack(partial: PartialCache, mode: str) -> store.Cache:

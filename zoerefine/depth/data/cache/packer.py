@@ -149,11 +149,15 @@ class FramePacker:
 
     def _note_fault(self, index: int, fault: str) -> None:
         self.faults[index] = fault
-        broken, count = len(self.faults), len(self.frames)
+        self.require_few_broken(len(self.faults), self.faults[min(self.faults)])
+
+    def require_few_broken(self, broken: int, first: str) -> None:
+        """Raises `UserError`, with the first fault, where more frames are broken than allowed."""
+        count = len(self.frames)
         if broken > self.max_broken * count:
             raise UserError(
                 f"{broken} of {count} frames cannot be packed, more than DATA.MAX_BROKEN "
-                f"({self.max_broken:g} of them) allows; the first: {self.faults[min(self.faults)]}"
+                f"({self.max_broken:g} of them) allows; the first: {first}"
             )
 
 

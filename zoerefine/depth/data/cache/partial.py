@@ -30,6 +30,7 @@ from zoerefine.depth.data.cache.packer import FramePacker, note_record, packing_
 
 SOURCES = ["clip", "name", "fingerprint"]  # columns that packing does not change
 FACTS = "partial.json"
+BROKEN_LIST = "broken.json"
 MIB = 2**20
 
 
@@ -251,9 +252,10 @@ class PartialCache:
             return
         frames, faults = self.packer.dataset.frames, self.packer.faults
         texts = [faults.get(i, f"{frames[i].rgb}: found broken by another process") for i in broken]
-        path = self.folder / "broken.json"
+        self.packer.require_few_broken(len(broken), texts[0])
+        path = self.folder / BROKEN_LIST
         say(f"left out {len(broken)} broken frames, listed in {path}; the first: {texts[0]}")
-        atomic.write_json(self.partial / "broken.json", texts)
+        atomic.write_json(self.partial / BROKEN_LIST, texts)
 
 
 def has_sources_of(frames: np.ndarray, expected: np.ndarray) -> bool:
