@@ -116,6 +116,34 @@ def test_a_row_with_decimal_commas_and_doubled_columns_are_left_out_and_named(ru
     assert found.faults == ("log: two columns are called acc",)
 
 
+@pytest.mark.parametrize("column", ["split", " Phase", "mode"])
+def test_a_csv_rows_phase_stands_before_its_metrics(run, column):
+    rows = "1,train,0.94,2\n1,val,0.61,\n1,,0.5,\n2, train ,0.96,1\n2,val,0.62,\n"
+    run.write("left/log.csv", f"epoch,{column},acc,loss\n{rows}")
+    assert points(run, "train.acc") == {1: 0.94, 2: 0.96}
+    assert points(run, "val.acc") == {1: 0.61, 2: 0.62}
+    assert points(run, "acc") == {1: 0.5}
+    assert points(run, "train.loss") == {1: 2, 2: 1}
+    assert set(read_metrics(run).series) == {"train.acc", "val.acc", "acc", "train.loss"}
+
+
+def test_a_phase_that_is_a_number_is_a_metric_in_a_csv_and_the_first_text_counts(run):
+    run.write("left/log.csv", "step,mode,phase,acc\n1,3,train,0.5\n1,4,val,0.25\n")
+    assert read_metrics(run).final == {
+        "train.mode": 3, "val.mode": 4, "train.acc": 0.5, "val.acc": 0.25
+    }  # fmt: skip
+
+
+def test_columns_that_differ_only_in_spaces_are_left_out_and_named(run):
+    run.write("left/log.csv", "step,acc, acc,loss\n1,0.5,0.75,2\n")
+    found = read_metrics(run)
+    assert found.final == {"loss": 2}
+    assert found.faults == ("log: two columns are called acc",)
+    run.write("left/log.csv", "step,acc, Step,epoch\n1,0.5,7,3\n")
+    found = read_metrics(run)
+    assert found.final == {} and found.faults == ("log: two columns are called step",)
+
+
 def test_equal_columns_of_several_files_are_named_by_their_files(run):
     run.write("left/logs/train.csv", "epoch,loss\n1,0.5\n")
     run.write("left/logs/val.csv", "epoch,loss\n1,0.75\n")

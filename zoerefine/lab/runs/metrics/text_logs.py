@@ -70,6 +70,8 @@ class LineLog(MetricLog):
 MAX_BYTES = 64 * 2**20  # a larger file is data, not a log
 CSV_SUFFIXES = {".csv", ".tsv"}
 DELIMITERS = ",;\t"
+# Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
+PHASES = ("phase", "split", "mode")
 
 
 @dataclass
@@ -110,16 +112,21 @@ class CsvLog(MetricLog):
         columns = {name: name.strip() for name in rows.fieldnames or []}
         if any(parse_number(name) is not None for name in columns.values()):
             return  # the first row is no header
-        counters = {name.lower(): column for column, name in columns.items()}
-        counter = next((counters[name] for name in STEP_NAMES if name in counters), None)
+        lower = {name.lower(): column for column, name in columns.items()}
+        counter = next((lower[name] for name in STEP_NAMES if name in lower), None)
+        phases = [lower[name] for name in PHASES if name in lower]
         self.has_steps = counter is not None
-        twice = {c for c in columns if c and (rows.fieldnames or ()).count(c) > 1}
+        names = [columns[column] for column in rows.fieldnames or ()]
+        called = [name.lower() if name.lower() in STEP_NAMES else name for name in names]
+        twice = {name for name in called if name and called.count(name) > 1}
         if twice:
             self.faults["columns"] = f"two columns are called {min(twice)}"
+        if counter is not None and counter.strip().lower() in twice:
+            return  # no value has a certain step
         metrics = {
             c: name
             for c, name in columns.items()
-            if name and name.lower() not in STEP_NAMES and c not in twice
+            if name and name.lower() not in STEP_NAMES and name not in twice
         }
         for number, row in enumerate(rows, 1):
             if any(row.get(None, ())):  # the values without a column
@@ -131,14 +138,13 @@ class CsvLog(MetricLog):
             step = number if counter is None else parse_number(row[counter] or "")
             if step is None or isnan(step):
                 continue
+            texts = (text for c in phases if (text := (row[c] or "").strip()))
+            phase = next((text for text in texts if parse_number(text) is None), "")
+            prefix = f"{phase}." if phase else ""
             for column, name in metrics.items():
                 value = parse_number(row[column] or "")
                 if value is not None:
-                    self.add(name, step, value)
-
-
-# Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
-PHASES = ("phase", "split", "mode")
+                    self.add(prefix + name, step, value)
 
 
 @dataclass
