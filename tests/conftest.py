@@ -157,9 +157,10 @@ def small_disk(other_user):
 def script(tmp_path):
     """Run a script of platform/ in the test's folder: script("train", ...) -> finished process.
 
-    It is a fork of a loaded process; `start_script` starts a process of its own.
+    It is a fork of a loaded process; `start_script` starts a process of its own. It must end with
+    the exit code 0, or with `code`.
     """
-    return lambda name, *words: run_script(tmp_path, name, *words)
+    return lambda name, *words, code=0: run_script(tmp_path, name, *words, code=code)
 
 
 @pytest.fixture

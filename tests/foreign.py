@@ -230,7 +230,7 @@ class ForeignRepository:
     """A git repository with such a script.
 
     Attributes:
-        commit: its only commit, unless a test makes more with `change`.
+        commit: its newest commit.
         script, config: paths in the repository.
         keys: the config's own key for each of lr, seed, epochs and epoch_s.
         out: the folder of the outputs in the script's working directory.
@@ -242,23 +242,27 @@ class ForeignRepository:
         self.keys, self.out = self.style.keys, self.style.out
         self.folder.mkdir(parents=True)
         self.git("init", "--quiet", "--initial-branch", "main")
-        self.commit = self.change(self.style.files | {"training.py": TRAINING}, "first")
+        self.change(self.style.files | {"training.py": TRAINING})
 
     def git(self, *words):
         return git(self.folder, *words)
 
-    def change(self, files, message="change"):
-        """Commit files; returns the commit."""
+    def change(self, files):
+        """Commit files."""
         for name, text in files.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_text(text)
         self.git("add", "--all")
-        self.git("commit", "--quiet", "-m", message)
-        return self.git("rev-parse", "HEAD")
+        self.git("commit", "--quiet", "-m", "change")
+        self.commit = self.git("rev-parse", "HEAD")
 
-    def job(self, commit=None):
+    def edit(self, name, edited):
+        """Commit another text of a file: edit("main.py", lambda text: "import os\n" + text)."""
+        self.change({name: edited((self.folder / name).read_text())})
+
+    def job(self):
         """The options of `zoerefine run` and `search` that name its job."""
-        words = ["--repo", self.folder, "--commit", commit or self.commit]
+        words = ["--repo", self.folder, "--commit", self.commit]
         words += ["--module", self.script, "--config", self.config, *self.style.options]
         return [str(word) for word in words]
 

@@ -74,6 +74,13 @@ def ended(process, verb):
         note_kill(verb)
 
 
+def end_of(process, code=0):
+    """What a process prints to its end, to each of both streams; it must have this exit code."""
+    out, errors = process.communicate(timeout=600)  # which only ends a test that would wait forever
+    assert process.returncode == code, errors
+    return out, errors
+
+
 def parent_of(pid):
     """The process that started it, or has adopted it."""
     return int(stat_of(pid)[1])
@@ -87,18 +94,25 @@ def zoerefine_command(*words):
     return [sys.executable, "-m", "zoerefine", *map(str, words)]
 
 
-def run_script(folder, name, *words, env=None):
+def run_script(folder, name, *words, env=None, code=0):
     """Run the command of platform/<name>.py in a folder, in a fork where that is the same."""
-    return run_zoerefine(folder, "run" if name == "run_from_commit" else name, *words, env=env)
+    name = "run" if name == "run_from_commit" else name
+    return run_zoerefine(folder, name, *words, env=env, code=code)
 
 
-def run_zoerefine(folder, *words, env=None):
-    """Run a command in a folder, in a fork where that is the same; `env` adds variables."""
+def run_zoerefine(folder, *words, env=None, code=0):
+    """Run a command in a folder, in a fork where that is the same; `env` adds variables.
+
+    It must end with the exit code `code`; None: with any.
+    """
     words, env = list(map(str, words)), env or {}
     if needs_a_new_process(env):
         pipes = {"capture_output": True, "text": True, "timeout": 900}
-        return subprocess.run(zoerefine_command(*words), cwd=folder, env=os.environ | env, **pipes)
-    return completed(words, run_verb(words, folder, env))
+        done = subprocess.run(zoerefine_command(*words), cwd=folder, env=os.environ | env, **pipes)
+    else:
+        done = completed(words, run_verb(words, folder, env))
+    assert code in (None, done.returncode), done.stdout + done.stderr
+    return done
 
 
 def run_python(code, *words, folder=CHECKOUT):

@@ -11,13 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoerefine.base.config import (
-    defaults,
-    load_config,
-    merge,
-    save_config,
-    to_dict,
-)
+from zoerefine.base.config import defaults, load_config, merge, save_config, to_dict
 from zoerefine.base.config.loading import resolve_config, resolve_path
 from zoerefine.base.errors import UserError
 

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.base.machine.cores import (
-    SPINS,
-    choose_openmp,
-    share_cores,
-    usable_cores,
-    use_reserved_cores,
-)
+from zoerefine.base.machine import cores as machine
 from zoerefine.base.machine.memory import cpu_quota, memory_left
 
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
@@ -84,11 +78,11 @@ def test_the_memory_limit_of_version_2_leaves_out_the_file_cache(tmp_path):
 @pytest.mark.parametrize("quota, cores", [(None, 8), (0.5, 1), (1.5, 2), (64.0, 8)])
 def test_threads_follow_the_quota_and_the_affinity_mask(monkeypatch, quota, cores):
     limited_to(monkeypatch, quota)
-    assert usable_cores() == cores
+    assert machine.usable_cores() == cores
     environment = {}
-    choose_openmp(environment)
+    machine.choose_openmp(environment)
     assert environment.get("OMP_NUM_THREADS") == (str(cores) if cores < 8 else None)
-    assert environment["GOMP_SPINCOUNT"] == SPINS
+    assert environment["GOMP_SPINCOUNT"] == machine.SPINS
 
 
 def limited_to(monkeypatch, quota):
@@ -103,30 +97,30 @@ def limited_to(monkeypatch, quota):
 def test_the_users_settings_win(monkeypatch, name, value):
     limited_to(monkeypatch, 2.0)
     environment = {name: value}
-    choose_openmp(environment)
+    machine.choose_openmp(environment)
     assert environment[name] == value
-    spins = SPINS if name == "OMP_NUM_THREADS" else environment.get(name)
+    spins = machine.SPINS if name == "OMP_NUM_THREADS" else environment.get(name)
     assert environment.get("GOMP_SPINCOUNT") in (None, spins)
 
 
 def test_a_child_process_chooses_again_by_its_own_limits(monkeypatch):
     limited_to(monkeypatch, 2.0)
     environment = {}
-    choose_openmp(environment)
+    machine.choose_openmp(environment)
     limited_to(monkeypatch, 4.0)
-    choose_openmp(environment)
+    machine.choose_openmp(environment)
     assert environment["OMP_NUM_THREADS"] == "4"
 
 
 def test_workers_share_the_cores_and_keep_their_share(monkeypatch):
     limited_to(monkeypatch, 4.0)
     environment = {}
-    choose_openmp(environment)
-    share_cores(environment, 2)
-    choose_openmp(environment)  # in the worker
-    assert (environment["OMP_NUM_THREADS"], environment["GOMP_SPINCOUNT"]) == ("2", SPINS)
+    machine.choose_openmp(environment)
+    machine.share_cores(environment, 2)
+    machine.choose_openmp(environment)  # in the worker
+    assert (environment["OMP_NUM_THREADS"], environment["GOMP_SPINCOUNT"]) == ("2", machine.SPINS)
     of_user = {"OMP_NUM_THREADS": "3"}
-    share_cores(of_user, 2)
+    machine.share_cores(of_user, 2)
     assert of_user["OMP_NUM_THREADS"] == "3"
 
 
@@ -135,15 +129,15 @@ def test_the_processes_of_a_job_on_ray_share_the_reserved_cores(monkeypatch, pro
     monkeypatch.setattr("zoerefine.base.machine.cores.usable_cores", lambda: 12)
     monkeypatch.setattr("zoerefine.base.machine.cores.visible_cores", lambda: 12)
     environment = {"OMP_NUM_THREADS": "4"}  # as Ray sets it
-    choose_openmp(environment)
-    use_reserved_cores(environment, 4)
-    choose_openmp(environment)  # in the launcher
+    machine.choose_openmp(environment)
+    machine.use_reserved_cores(environment, 4)
+    machine.choose_openmp(environment)  # in the launcher
     assert environment["OMP_NUM_THREADS"] == "4"
-    share_cores(environment, processes)
+    machine.share_cores(environment, processes)
     assert environment["OMP_NUM_THREADS"] == threads
     of_user = {"OMP_NUM_THREADS": "3"}
-    use_reserved_cores(of_user, 4)
-    share_cores(of_user, 2)
+    machine.use_reserved_cores(of_user, 4)
+    machine.share_cores(of_user, 2)
     assert of_user["OMP_NUM_THREADS"] == "3"
 
 
@@ -155,7 +149,7 @@ def test_every_entry_chooses_before_torch_is_loaded():
     shown = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert shown.stdout.strip() == SPINS
+    assert shown.stdout.strip() == machine.SPINS
 
 
 @pytest.mark.skipif(

@@ -328,8 +328,7 @@ def test_a_training_by_itself_leaves_its_log_and_the_link_to_the_latest(finished
 
 
 def test_the_log_of_a_failed_training_names_the_error(tiny, tmp_path, script):
-    done = script("train", "--config", tiny, "TRAIN.LR", "1e30")
-    assert done.returncode == 2
+    done = script("train", "--config", tiny, "TRAIN.LR", "1e30", code=2)
     (log,) = tmp_path.glob("runs/tiny/*-*/log.txt")
     assert done.stderr.splitlines()[-1] in log.read_text().splitlines()
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ import pytest
 from tests.processes import git, killed_at_end, run_zoerefine
 from zoerefine.base import secrets
 from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.git.address import parse_address
+from zoerefine.lab.launch.git.changes import Changes, read_changes
+from zoerefine.lab.launch.git.mirror import fetch_commit
+from zoerefine.lab.launch.workspace.workspace import workspace
 
 SCRIPT = Path(__file__).resolve().parents[3] / "platform" / "run_from_commit.py"
 
@@ -169,17 +174,40 @@ def launch_command(*words, **options):
 
 @pytest.fixture
 def launch(tmp_path, home, repository, config):
-    """Launch the repository's job: launch(*words) -> finished process, or one in the background."""
+    """Launch the repository's job: launch(*words) -> finished process, or one in the background.
+
+    A finished one must have the exit code 0, or `code`.
+    """
     with killed_at_end() as start:
 
-        def run(*words, env=None, background=False, **options):
+        def run(*words, env=None, background=False, code=0, **options):
             if not background:
                 words = launch_words(repository, config, *words, **options)
-                return run_zoerefine(tmp_path, "run", *words, env=env)
+                return run_zoerefine(tmp_path, "run", *words, env=env, code=code)
             command = launch_command(repository, config, *words, **options)
             return start(command, cwd=tmp_path, env=os.environ | (env or {}))
 
         yield run
+
+
+@pytest.fixture
+def enter(repository, home, tmp_path):
+    """Enter a commit's workspace for a run, until `enter.leave()` or the test's end.
+
+    `dirty`: with the uncommitted changes.
+    """
+    with ExitStack() as stack:
+
+        def one(commit=None, run="run", repo=None, dirty=False):
+            source = parse_address(str(repo or repository.folder))
+            mirror, full = fetch_commit(source, commit or repository.first, home)
+            none = tmp_path / "none.yaml"  # no config of the repository's
+            changes = read_changes(source, full, True, none) if dirty else Changes()
+            place = workspace(source, mirror, full, changes, home, tmp_path / run)
+            return stack.enter_context(place).folder
+
+        one.leave = stack.close
+        yield one
 
 
 @pytest.fixture
@@ -188,7 +216,10 @@ def only_run(tmp_path):
 
     def find(name="job"):
         there = (tmp_path / "runs" / name).iterdir()
-        (folder,) = (p for p in there if p.is_dir() and not p.is_symlink())
+        folders = [path for path in there if path.is_dir() and not path.is_symlink()]
+        if not folders:
+            raise FileNotFoundError  # `wait_until` waits for it
+        (folder,) = folders
         return RunDir(folder)
 
     return find
@@ -196,5 +227,5 @@ def only_run(tmp_path):
 
 @pytest.fixture
 def command(tmp_path, home):
-    """Run a command of ours in a folder of the user's."""
-    return lambda *words: run_zoerefine(tmp_path, *words)
+    """Run a command in a folder of the user's: command(*words, code=0) -> finished process."""
+    return lambda *words, code=0: run_zoerefine(tmp_path, *words, code=code)

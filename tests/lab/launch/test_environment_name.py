@@ -24,7 +24,6 @@ def says(launch):
 
     def run(kind, commit, *words):
         done = launch("--environment", kind, "--module", "uses.py", *words, commit=commit)
-        assert done.returncode == 0, done.stderr
         return done.stdout.split(" /")[0]
 
     return run

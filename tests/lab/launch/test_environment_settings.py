@@ -49,8 +49,7 @@ def refuses_the_hash(launch, home):
     """Check that a launch of a commit ends with uv's message of another hash."""
 
     def check(commit, name):
-        failed = launch("--environment", "uv", "--module", "uses.py", commit=commit)
-        assert failed.returncode == 2
+        failed = launch("--environment", "uv", "--module", "uses.py", commit=commit, code=2)
         last = failed.stderr.splitlines()[-1]
         assert f"{name} of the commit cannot be installed: " in last
         assert "Hash mismatch" in last
@@ -89,7 +88,6 @@ def test_a_variable_leaves_no_packages_of_uv_lock_out(
     lock_project(repository.folder, project(GROUP + index_of(wheels)))
     monkeypatch.setenv("UV_NO_DEV", "1")
     done = launch("--environment", "uv", "--module", "uses.py", commit=commit_with())
-    assert done.returncode == 0, done.stderr
     assert "tinything 1.0" in done.stdout
 
 
@@ -104,7 +102,7 @@ def test_a_variable_changes_no_environment_of_pip(
     first = os.pathsep.join(filter(None, [str(elsewhere), os.environ.get(variable)]))
     monkeypatch.setenv(variable, first)
     commit = commit_with("requirements.lock", requirements(wheels))
-    assert launch("--environment", "venv", "--module", "uses.py", commit=commit).returncode == 0
+    launch("--environment", "venv", "--module", "uses.py", commit=commit)
     (environment,) = environments(home)
     assert list(environment.glob("lib/*/site-packages/tinything.py"))
 
@@ -118,7 +116,6 @@ def test_variables_say_where_packages_come_from(launch, commit_with, wheels, mon
         monkeypatch.setenv(name, str(wheels))
     commit = commit_with("requirements.lock", "tinything==1.0\n")
     done = launch("--environment", kind, "--module", "uses.py", commit=commit)
-    assert done.returncode == 0, done.stderr
     assert "tinything 1.0" in done.stdout
 
 
@@ -128,9 +125,10 @@ def test_a_variable_may_require_hashes(launch, commit_with, home, wheels, monkey
     for name in ("PIP_REQUIRE_HASHES", "UV_REQUIRE_HASHES"):
         monkeypatch.setenv(name, "1")
     commit = commit_with("requirements.lock", requirements(wheels))
-    failed = launch("--environment", kind, "--module", "uses.py", commit=commit)
-    assert failed.returncode == 2
-    assert "require-hashes" in failed.stderr.splitlines()[-1]
+    failed = launch("--environment", kind, "--module", "uses.py", commit=commit, code=2)
+    last = failed.stderr.splitlines()[-1]
+    assert "requirements.lock of the commit cannot be installed: " in last
+    assert "require-hashes" in last
     assert environments(home) == []
 
 
@@ -138,8 +136,7 @@ def test_files_of_a_commit_do_not_shadow_pip_and_venv(launch, commit_with, wheel
     make_wheel(wheels, "1.0")
     broken = "raise SystemExit('a file of the commit')\n"
     files = ("pip.py", broken, "venv.py", broken, "requirements.lock", requirements(wheels))
-    done = launch("--environment", "venv", "--module", "uses.py", commit=commit_with(*files))
-    assert done.returncode == 0, done.stderr
+    launch("--environment", "venv", "--module", "uses.py", commit=commit_with(*files))
 
 
 @needs_uv
@@ -149,7 +146,7 @@ def test_settings_of_uv_count_for_the_environment(launch, commit_with, home, whe
     second = commit_with("uv.toml", "link-mode = 'copy'\n")
     for commit in (first, second):
         words = ("--environment", "uv", "--module", "uses.py")
-        assert launch(*words, commit=commit).returncode == 0
+        launch(*words, commit=commit)
     assert len(environments(home)) == 2
 
 
@@ -159,11 +156,9 @@ def test_an_environment_whose_python_was_removed_is_made_again(
     make_wheel(wheels, "1.0")
     commit = commit_with("requirements.lock", requirements(wheels))
     words = ("--environment", "venv", "--module", "uses.py", "KEY")
-    assert launch(*words, "1", commit=commit).returncode == 0
+    launch(*words, "1", commit=commit)
     (environment,) = environments(home)
     python = environment / "bin" / "python"
     python.unlink()
     python.symlink_to(tmp_path / "removed" / "python3")
-    again = launch(*words, "2", commit=commit)
-    assert again.returncode == 0, again.stderr
-    assert "tinything 1.0" in again.stdout
+    assert "tinything 1.0" in launch(*words, "2", commit=commit).stdout

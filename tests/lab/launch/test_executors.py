@@ -8,19 +8,16 @@ import importlib.util
 import json
 import os
 import signal
-from contextlib import nullcontext
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from tests.cluster import kill_tree, ray_nodes
+from tests.processes import end_of
 from tests.slurm import needs_slurm
-from zoerefine.base.errors import UserError
 from zoerefine.base.registries import EXECUTORS
 from zoerefine.base.run_dir import RunDir
-from zoerefine.cli import main
-from zoerefine.lab.launch.queue.executor import JobOutcome, Resources, open_executor
+from zoerefine.lab.launch.queue.executor import open_executor
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
@@ -121,16 +118,6 @@ def test_a_second_cancel_kills_the_job(submit, executor, config, only_run, wait_
     wait_until(lambda: only_run().status().state == "killed")
 
 
-def test_unknown_executors_and_resources_are_refused_by_name():
-    with pytest.raises(UserError, match=r"--executor: no executor 'slurn'; known: local"):
-        open_executor("slurn")
-    with (
-        pytest.raises(UserError, match=r"cannot reserve GPUs.*--gpus"),
-        open_executor("local", Resources(gpus=1)),
-    ):
-        pass
-
-
 @needs_ray
 def test_ctrl_c_on_a_queue_reaches_its_jobs_on_the_cluster(cluster, launch, config, logs_of,
                                                            only_run, wait_until):  # fmt: skip
@@ -138,8 +125,7 @@ def test_ctrl_c_on_a_queue_reaches_its_jobs_on_the_cluster(cluster, launch, conf
     running = launch("--executor", "ray", env={"RAY_ADDRESS": cluster[0]}, background=True)
     wait_until(lambda: "waiting" in logs_of(), running)
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=120)
-    assert running.returncode == 130
+    end_of(running, 130)
     assert "stopped with a checkpoint" in logs_of()
     assert only_run().status().state == "killed"
 
@@ -170,8 +156,7 @@ def test_when_a_node_dies_its_job_resumes_on_another(  # the last one: it leaves
     wait_until(lambda: not Path(f"/proc/{launcher}").exists())  # its task has seen that
     kill_tree(nodes[node])
     gate.touch()
-    _, errors = running.communicate(timeout=240)
-    assert running.returncode == 0, errors
+    end_of(running)
     assert [row[0] for row in rows(path)] == [str(step) for step in range(12)]  # none twice or lost
     assert len({row[1] for row in rows(path)}) == 2  # started on one node, ended on another
     runs = [RunDir(path.parent) for path in tmp_path.glob("runs/job/*-*/results.json")]
@@ -180,36 +165,3 @@ def test_when_a_node_dies_its_job_resumes_on_another(  # the last one: it leaves
         assert json.loads(run.provenance_file.read_text())["commit"] == repository.first
     mirrors = {path.parts[-3] for path in homes.glob("*/mirrors/*.git")}
     assert len(mirrors & {"head", "second", "third"}) >= 2  # each node has its own
-
-
-class InstantExecutor:
-    """An executor that runs nothing."""
-
-    submitted: ClassVar[list] = []
-
-    keeps_jobs = False
-
-    def submit(self, words, folder):
-        self.submitted.append(words)
-
-    def poll(self, ticket):
-        return JobOutcome(0)
-
-    def cancel(self, ticket):
-        raise AssertionError("nobody asked to stop")
-
-
-def instant_executor(resources):
-    assert resources == Resources(gpus=0.5)
-    return nullcontext(InstantExecutor())
-
-
-def test_an_executor_is_one_context_manager_and_one_row(
-    monkeypatch, repository, config, home, tmp_path
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(EXECUTORS._places, "instant", f"{__name__}:instant_executor")
-    words = ["--repo", str(repository.folder), "--commit", "HEAD", "--config", str(config)]
-    queue = ["--seeds", "0:3", "--executor", "instant", "--gpus", "0.5", "--module", "job.py"]
-    assert main(["run", *words, *queue]) == 0
-    assert len(InstantExecutor.submitted) == 3

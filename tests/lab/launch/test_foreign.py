@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.foreign import KINDS, Gate
-from tests.processes import run_zoerefine, zoerefine_command
+from tests.lab.launch.conftest import SCRIPT
+from tests.processes import killed_at_end, run_zoerefine, zoerefine_command
 from zoerefine.base.run_dir import RunDir
-
-LAUNCHER = Path(__file__).resolve().parents[3] / "platform" / "run_from_commit.py"
 
 
 @pytest.fixture
@@ -21,17 +20,17 @@ def run_foreign(tmp_path, home):
     """Launch in a folder of the user's: run_foreign(repository, *words) -> finished process."""
     user = tmp_path / "user"
     user.mkdir()
+    with killed_at_end() as start:
 
-    def run(repository, *words, background=False):
-        words = ["run", *repository.job(), *words]
-        run.run = RunDir(user / "runs" / Path(repository.config).stem / "latest")
-        if not background:
-            return run_zoerefine(user, *words)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(zoerefine_command(*words), cwd=user, **pipes)
+        def run(repository, *words, background=False, code=0):
+            words = ["run", *repository.job(), *words]
+            run.run = RunDir(user / "runs" / Path(repository.config).stem / "latest")
+            if background:
+                return start(zoerefine_command(*words), cwd=user)
+            return run_zoerefine(user, *words, code=code)
 
-    run.user = user
-    return run
+        run.user = user
+        yield run
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -41,8 +40,7 @@ def test_a_launch_gives_the_number_that_the_script_gives_by_hand(
     repository = foreign_repository(kind)
     by_hand = repository.run_by_hand(tmp_path / "by hand", lr=0.03, seed=2, epochs=3)
     words = repository.set(lr=0.03, seed=2, epochs=3)
-    done = run_foreign(repository, "--cwd", "caller", *words)
-    assert done.returncode == 0, done.stderr
+    run_foreign(repository, "--cwd", "caller", *words)
     assert repository.final(run_foreign.user) == by_hand
 
 
@@ -53,8 +51,8 @@ def test_outputs_in_the_workspace_are_collected_and_survive_clean(
     repository = foreign_repository(kind)
     by_hand = repository.run_by_hand(tmp_path / "by hand", epochs=3)
     words = repository.set(epochs=3)
-    assert run_foreign(repository, *words).returncode == 0
-    assert run_zoerefine(tmp_path, "run", "--clean").returncode == 0
+    run_foreign(repository, *words)
+    run_zoerefine(tmp_path, "run", "--clean")
     assert not list((tmp_path / "home").glob("workspaces/*/*/"))
     left = run_foreign.run.left
     assert repository.final(left) == by_hand
@@ -79,7 +77,7 @@ def test_a_killed_job_finds_its_checkpoints_again_and_ends_with_the_same_number(
         running.send_signal(number)
         running.communicate()
     gate.open()
-    assert run_foreign(repository, *words).returncode == 0
+    run_foreign(repository, *words)
     assert repository.final(run_foreign.run.left) == by_hand
     assert json.loads(run_foreign.run.provenance_file.read_text())["attempt"] == 3
     if kind == "plain_prints":  # no epoch was trained twice
@@ -91,7 +89,7 @@ def test_two_runs_of_one_commit_keep_what_they_left_apart(foreign_repository, ru
     repository = foreign_repository("plain_prints")
     finals = []
     for seed in (1, 2):
-        assert run_foreign(repository, *repository.set(seed=seed)).returncode == 0
+        run_foreign(repository, *repository.set(seed=seed))
         finals.append((run_foreign.run.path.resolve(), repository.final(run_foreign.run.left)))
     assert finals[0][1] != finals[1][1]
     for run, final in finals:
@@ -100,7 +98,7 @@ def test_two_runs_of_one_commit_keep_what_they_left_apart(foreign_repository, ru
 
 def test_a_job_that_fails_leaves_its_files_in_the_run(foreign_repository, run_foreign):
     repository = foreign_repository("argparse_csv")
-    assert run_foreign(repository, *repository.set(lr=-1)).returncode == 1
+    run_foreign(repository, *repository.set(lr=-1), code=1)
     assert (run_foreign.run.left / "results" / "log.csv").read_text().startswith("epoch,")
     assert run_foreign.run.status().state == "failed"
 
@@ -114,7 +112,7 @@ def test_the_first_launchers_shell_loop_works(foreign_repository, home, tmp_path
         configs[-1].write_text(text.replace("LR: 0.1", f"LR: {lr}").replace("output", f"out{lr}"))
     loop = f"""
     for config in {configs[0]} {configs[1]}; do
-        {sys.executable} {LAUNCHER} --repo_url {repository.folder} --branch_name main \\
+        {sys.executable} {SCRIPT} --repo_url {repository.folder} --branch_name main \\
             --commit_hash {repository.commit} --cfg_path $config --cfg_path_arg_name=cfg \\
             --copies_base_path copies --module_path {repository.script} || exit 1
     done

@@ -1,15 +1,14 @@
 """Files that a job finds in its workspace: those of an earlier run, or of a folder (--input)."""
 
 import json
-import subprocess
 
 import pytest
 
 from tests.foreign import commit_files
+from tests.lab.launch.test_included_configs import PATTERN, loss, run_of
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.workspace.left import digest_inputs
 
-PATTERN = r"--metric-pattern=loss (\S+)"
 MAKE = """
 import json, random
 random.seed(1)
@@ -24,19 +23,10 @@ print("loss", sum(data) + float(sys.argv[1] if len(sys.argv) > 1 else 0))
 """
 
 
-def run_of(done):
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
-
-
-def loss(tmp_path, run):
-    return float((tmp_path / run / "log.txt").read_text().rpartition("loss ")[2])
-
-
 def test_an_earlier_run_gives_its_files_to_another_job(command, tmp_path):
     code = commit_files(tmp_path / "code", {"make.py": MAKE, "train.py": TRAIN})
     words = ["--repo", "code", "--commit", "HEAD", "--module"]
-    assert command("run", *words, "train.py").returncode == 1
+    command("run", *words, "train.py", code=1)
     run_of(command("run", *words, "make.py"))
     job = [*words, "train.py", PATTERN, "--input", "runs/make/latest"]
     run = run_of(command("run", *job))
@@ -44,23 +34,16 @@ def test_an_earlier_run_gives_its_files_to_another_job(command, tmp_path):
     assert [one["path"] for one in left] == ["model.txt"]
     inputs = json.loads((tmp_path / run / "inputs.json").read_text())
     assert [list(files) for files in inputs.values()] == [["data.json"]]
-    assert command("reproduce", run).returncode == 0
+    command("reproduce", run)
     space = ["--metric", "loss", "--search", "x=[1, 2]", "--grid", "--name", "s"]
-    done = command("search", *job, *space, "--", "{x}")
-    assert done.returncode == 0, done.stderr
-    done = command("run", *job, "--seeds", "1,2", "--seed-key", "x", "--", "{x}")
-    assert done.returncode == 0, done.stderr
+    command("search", *job, *space, "--", "{x}")
+    command("run", *job, "--seeds", "1,2", "--seed-key", "x", "--", "{x}")
     source = next((tmp_path / "runs/make").glob("*-*")) / "left/data.json"
     source.write_text("[1]")
-    done = command("reproduce", run)
-    assert done.returncode == 2 and "data.json is not what was recorded" in done.stdout
+    assert "data.json is not what was recorded" in command("reproduce", run, code=2).stdout
     assert loss(tmp_path, run_of(command("run", *job))) == 1.0  # another job
-    (code / "data.json").write_text("[2]")
-    subprocess.run(["git", "add", "data.json"], cwd=code, check=True)
-    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
-    subprocess.run(["git", *who, "commit", "-qm", "data"], cwd=code, check=True)
-    done = command("run", *job)
-    assert done.returncode == 2 and "the commit has a file in the place of" in done.stderr
+    commit_files(code, {"data.json": "[2]"})
+    assert "the commit has a file in the place of" in command("run", *job, code=2).stderr
 
 
 def test_a_folder_lies_in_the_workspace_as_in_the_repository(command, tmp_path):
@@ -73,11 +56,10 @@ def test_a_folder_lies_in_the_workspace_as_in_the_repository(command, tmp_path):
     words += ["--input", str(code / "data"), "--input", "elsewhere/more"]
     run = run_of(command("run", *words))
     assert "loss 3 3" in (tmp_path / run / "log.txt").read_text()
-    assert command("reproduce", run).returncode == 0
+    command("reproduce", run)
     shown = command("show", run).stdout
     assert f"--input={code}/data --input={tmp_path}/elsewhere/more" in shown
-    done = command("run", *words, "--input", "absent")
-    assert done.returncode == 2 and "absent is not a folder" in done.stderr
+    assert "absent is not a folder" in command("run", *words, "--input", "absent", code=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ def elsewhere(tmp_path):
 
 
 def refused(done, message, tmp_path):
-    assert done.returncode == 2, done.stdout
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.glob("runs/*/*/provenance.json"))
@@ -42,13 +41,13 @@ def refused(done, message, tmp_path):
 def test_a_module_that_the_commit_does_not_have_is_refused(
     launch, elsewhere, tmp_path, module, words
 ):
-    done = launch("--module", module, *words, env=elsewhere)
+    done = launch("--module", module, *words, env=elsewhere, code=2)
     assert refused(done, f"the commit has no module {module}: check --module", tmp_path)
 
 
 def test_the_default_module_is_refused_too(launch, tmp_path, config, repository, home):
     words = ["run", "--repo", repository.folder, "--commit", "HEAD", "--config", config]
-    done = run_zoerefine(tmp_path, *words)
+    done = run_zoerefine(tmp_path, *words, code=2)
     assert refused(done, "the commit has no module zoerefine.train", tmp_path)
 
 
@@ -70,7 +69,6 @@ def test_a_module_of_the_commit_runs_from_there(
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "__init__.py").write_text("raise SystemExit('the wrong package')\n")
     done = launch("--module", module, "--cwd", cwd, commit=packaged, env=elsewhere)
-    assert done.returncode == 0, done.stderr
     files = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("file ")]
     assert len(files) == 2
     assert all(file.startswith(str(home / "workspaces")) for file in files)
@@ -90,7 +88,6 @@ def test_packages_in_the_folder_src_of_a_project_are_the_commits(
     commit = repository.commit("a package in src")
     for module in ("tools.fit", "train.py"):
         done = launch("--module", module, "--cwd", cwd, commit=commit, env=elsewhere)
-        assert done.returncode == 0, done.stderr
         (file,) = {line.split()[1] for line in done.stdout.splitlines() if line[:5] == "file "}
         assert file.startswith(str(home / "workspaces"))
 
@@ -101,11 +98,10 @@ def test_a_folder_without_init_does_not_hide_an_installed_package(
     (repository.folder / "tools").mkdir()
     (repository.folder / "tools" / "fit.py").write_text(REPORT)
     commit = repository.commit("no __init__.py")
-    done = launch("--module", "tools.fit", commit=commit, env=elsewhere)
+    done = launch("--module", "tools.fit", commit=commit, env=elsewhere, code=2)
     assert refused(done, "which is not in the commit", tmp_path)
     assert str(tmp_path / "elsewhere" / "tools") in done.stderr
-    alone = launch("--module", "tools.fit", commit=commit)
-    assert alone.returncode == 0, alone.stderr
+    launch("--module", "tools.fit", commit=commit)
 
 
 def hooked_site(tmp_path, place):
@@ -131,7 +127,7 @@ def test_an_import_hook_of_an_editable_installation_is_noticed(
     launch, elsewhere, packaged, tmp_path
 ):
     env = {"PYTHONPATH": hooked_site(tmp_path, elsewhere["PYTHONPATH"])}
-    done = launch("--module", "tools.fit", commit=packaged, env=env)
+    done = launch("--module", "tools.fit", commit=packaged, env=env, code=2)
     assert refused(done, "which is not in the commit", tmp_path)
 
 
@@ -140,25 +136,22 @@ def test_a_link_out_of_the_commit_is_refused(launch, elsewhere, repository, tmp_
     (repository.folder / "tools").symlink_to(tmp_path / "elsewhere" / "tools")
     commit = repository.commit("links")
     for module in ("fit", "fit.py", "tools.fit", "tools/fit.py"):
-        done = launch("--module", module, commit=commit)
-        assert done.returncode == 2, done.stdout
-        assert "commit" in done.stderr
+        assert "commit" in launch("--module", module, commit=commit, code=2).stderr
     assert not list(tmp_path.glob("runs/*/*/provenance.json"))
 
 
 def test_a_module_in_uncommitted_changes_counts(launch, repository):
     (repository.folder / "fit.py").write_text(REPORT)
-    assert launch("--module", "fit", commit="HEAD").returncode == 2
-    done = launch("--module", "fit", "--allow-dirty", commit="HEAD")
-    assert done.returncode == 0, done.stderr
+    launch("--module", "fit", commit="HEAD", code=2)
+    launch("--module", "fit", "--allow-dirty", commit="HEAD")
 
 
 LIBRARY = str(Path(__file__).parents[3])
 
 
 def zoerefine(tmp_path, *words, path=""):
-    """Run a command of ours, with one more folder on PYTHONPATH."""
-    return run_zoerefine(tmp_path, *words, env={"PYTHONPATH": f"{LIBRARY}:{path}"})
+    """A command that is refused, with one more folder on PYTHONPATH."""
+    return run_zoerefine(tmp_path, *words, env={"PYTHONPATH": f"{LIBRARY}:{path}"}, code=2)
 
 
 def test_a_search_refuses_such_a_module_before_its_first_trial(
@@ -174,12 +167,10 @@ def test_a_search_refuses_such_a_module_before_its_first_trial(
 def test_a_repetition_refuses_a_module_from_elsewhere(
     launch, packaged, elsewhere, tmp_path, only_run
 ):
-    done = launch("--module", "tools.fit", commit=packaged)
-    assert done.returncode == 0, done.stderr
+    launch("--module", "tools.fit", commit=packaged)
     run = only_run()
     site = hooked_site(tmp_path, elsewhere["PYTHONPATH"])
     done = zoerefine(tmp_path, "reproduce", run.path, path=site)
-    assert done.returncode == 2
     assert "which is not in the commit" in done.stderr
     assert not list(run.path.parent.glob("*-again1"))
 
@@ -188,14 +179,12 @@ def test_the_library_that_a_script_may_import_is_recorded(launch, tmp_path, only
     package = tmp_path / "library" / "zoerefine"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text('__version__ = "7.8"\n')
-    done = launch(env={"PYTHONPATH": f"{LIBRARY}:{package.parent}"})
-    assert done.returncode == 0, done.stderr
+    launch(env={"PYTHONPATH": f"{LIBRARY}:{package.parent}"})
     first = json.loads(only_run().provenance_file.read_text())["library"]
     assert first["version"] != "7.8"
     assert len(first["digest"]) == 64
     env = {"PYTHONPATH": str(package.parent)}
-    done = launch("KEY", "2", "--name", "second", env=env)
-    assert done.returncode == 0, done.stderr
+    launch("KEY", "2", "--name", "second", env=env)
     second = json.loads(only_run("second").provenance_file.read_text())["library"]
     assert second["version"] == "7.8"
     assert second["digest"] != first["digest"]
@@ -227,8 +216,7 @@ def test_only_our_own_link_named_latest_is_replaced(launch, tmp_path, only_run, 
         latest.mkdir()
     else:
         latest.symlink_to("before")
-    done = launch()
-    assert done.returncode == 0, done.stderr
+    launch()
     assert latest.is_symlink() == (kind == "a link")
     if kind == "a file":
         assert latest.read_text() == "mine"

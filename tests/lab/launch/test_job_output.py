@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from tests.processes import end_of
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.process import child as child_process
 from zoerefine.lab.launch.process.child import run_child
@@ -43,6 +44,13 @@ def run(tmp_path):
     return RunDir(tmp_path / "run")
 
 
+UNTIL_GATE = (
+    "import pathlib, time\n"
+    "print('ready', flush=True)\n"
+    "while not pathlib.Path('gate').exists(): time.sleep(0.02)"
+)
+
+
 def test_stdout_and_stderr_stay_apart_and_unchanged(child, run):
     code = (
         "import sys\n"
@@ -60,13 +68,8 @@ def test_stdout_and_stderr_stay_apart_and_unchanged(child, run):
 
 
 def test_output_is_copied_while_the_job_runs(child, run):
-    code = (
-        "import pathlib, time\n"
-        "print('first', flush=True)\n"
-        "while not pathlib.Path('gate').exists(): time.sleep(0.02)"
-    )
-    process = child(code)
-    assert process.stdout.readline() == b"first\n"
+    process = child(UNTIL_GATE)
+    assert process.stdout.readline() == b"ready\n"
     (run.path / "gate").touch()  # the job ends only after its line was seen
     assert process.wait(120) == 0
 
@@ -159,8 +162,7 @@ def test_a_job_continues_when_nobody_reads_its_output(child, run):
 )
 def test_exit_code_state_and_reason_are_recorded(child, run, code, exit_code, state, reason):
     process = child(code)
-    process.communicate(timeout=120)
-    assert process.returncode == exit_code
+    end_of(process, exit_code)
     status = run.status()
     assert (status.state, status.reason) == (state, reason)
     known = json.loads(run.provenance_file.read_text())
@@ -186,13 +188,8 @@ def test_the_first_ctrl_c_asks_and_the_second_kills(child, run):
 
 
 def test_a_hang_up_that_nohup_ignores_does_not_stop_the_job(child, run):
-    code = (
-        "import pathlib, time\n"
-        "print('ready', flush=True)\n"
-        "while not pathlib.Path('gate').exists(): time.sleep(0.02)"
-    )
     ignore = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
-    process = child(code, preexec_fn=ignore)
+    process = child(UNTIL_GATE, preexec_fn=ignore)
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGHUP)
     (run.path / "gate").touch()

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.foreign import commit_files
+from tests.processes import end_of
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.plan import plan_file
@@ -92,13 +93,11 @@ def test_ctrl_c_stops_every_job_and_the_same_command_resumes(launch, config, tmp
     runs = tmp_path / "runs" / "job"
     wait_until(lambda: len(list(runs.glob("*-*/steps.txt"))) == 2, running)
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=120)
-    assert running.returncode == 130
+    end_of(running, 130)
     states = [RunDir(path).status().state for path in runs.glob("*-*")]
     assert states == ["killed", "killed"]
     gate.touch()
-    done = launch(*words)
-    assert done.returncode == 0, done.stderr
+    launch(*words)
     for path in runs.glob("*-*/steps.txt"):
         steps = [line.split()[0] for line in path.read_text().splitlines()]
         assert steps == [str(step) for step in range(12)]
@@ -133,6 +132,13 @@ def test_a_training_of_ours_is_shown_by_the_metric_that_it_selects_by(tmp_path):
     assert progress_of(row) == "val.refined.abs_rel 0.1"
 
 
+def table_lines(rows):
+    """The table of a queue in a terminal of 80 columns."""
+    console = Console(width=80, file=io.StringIO())
+    console.print(render_table(rows, console.width))
+    return console.file.getvalue().splitlines()
+
+
 def test_a_narrow_table_shows_states_and_seeds_with_running_jobs_first(tmp_path):
     rows = [
         QueueRow(f"{'0' * 12} config.yaml seed {seed}", RunDir(tmp_path / "runs" / "config" / "id"))
@@ -143,13 +149,10 @@ def test_a_narrow_table_shows_states_and_seeds_with_running_jobs_first(tmp_path)
     rows[21].state, rows[21].seconds = "running", 61.0
     (tmp_path / "runs" / "config" / "id").mkdir(parents=True)
     rows[21].run.log_file.write_text("a long line of output " * 9 + "\n")
-    console = Console(width=80)
-    with console.capture() as capture:
-        console.print(render_table(rows, console.width))
-    lines = capture.get().splitlines()
+    lines = table_lines(rows)
     assert "20 of 24 finished" in lines[0]
     assert all(word in lines[4] for word in ("running", "1:01", "seed 21", "a long"))
-    assert all(f"config.yaml seed {seed} " in capture.get() for seed in range(24))
+    assert all(f"config.yaml seed {seed} " in "\n".join(lines) for seed in range(24))
 
 
 class InterruptedExecutor(LocalExecutor):
@@ -180,34 +183,14 @@ def test_a_narrow_table_says_in_full_why_a_job_waits_in_a_cluster(tmp_path):
     row = QueueRow(f"{'0' * 12} config.yaml seed 1", RunDir(tmp_path))
     row.note = "Slurm job 7: its partition is down (PartitionDown)"
     row.run.log_file.write_text("a line of the attempt that was preempted\n")
-    console = Console(width=80, file=io.StringIO())
-    console.print(render_table([row], console.width))
-    lines = console.file.getvalue().splitlines()
-    cells = [line.split("│")[4].strip() for line in lines if "│" in line]
+    cells = [line.split("│")[4].strip() for line in table_lines([row]) if "│" in line]
     assert " ".join(cells) == row.note
-
-
-def test_impossible_options_of_a_queue_are_refused(launch):
-    for words, message in [
-        (("--seeds", "5:5"), "invalid"),
-        (("--seeds", "0:2000000000"), "2000000000 seeds; the limit is 10000"),
-        (("--seeds", "0:2", "--parallel", "0"), "invalid"),
-        (("--seeds", "0:2", "--allow-dirty"), "commit the changes first"),
-        (("--executor", "ray"), "RAY_ADDRESS"),
-        (("--gpus", "1"), "--executor local cannot reserve GPUs"),
-        (("--requeues", "x"), "error: --requeues must be an integer from 0 to 1000000, got 'x'"),
-        (("--gpus", "x"), "error: --gpus must be a number from 0 to 1024, got 'x'"),
-    ]:
-        done = launch(*words, env={"RAY_ADDRESS": ""})
-        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
 def test_a_narrow_terminal_keeps_the_state_and_the_seed_of_each_job(tmp_path):
     title = "0123456789ab a_rather_long_name_of_a_config_for_an_experiment.yaml seed 12"
     row = QueueRow(title, RunDir(tmp_path), "finished before", 3600.0)
-    console = Console(width=80, file=io.StringIO())
-    console.print(render_table([row], console.width))
-    cells = [line.split("│")[1:4] for line in console.file.getvalue().splitlines() if "│" in line]
+    cells = [line.split("│")[1:4] for line in table_lines([row]) if "│" in line]
     state, time, job = ("".join(column).split() for column in zip(*cells, strict=True))
     assert (state, time) == (["finished", "before"], ["60:00"])
     assert "".join(job) == title.replace(" ", "")
@@ -220,6 +203,6 @@ def test_seeds_that_change_nothing_are_named(command, tmp_path):
     words += ["--seed-key", "seed", "--seeds", "9,10"]
     done = command(*words, "--module", "fixed.py")
     question = "the runs of 2 seeds have exactly the same metrics; does the script read seed?"
-    assert done.returncode == 0 and question in done.stderr, done.stderr
+    assert question in done.stderr
     assert question in command(*words, "--module", "fixed.py").stderr
     assert question not in command(*words, "--module", "fit.py").stderr

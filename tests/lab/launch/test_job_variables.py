@@ -29,36 +29,31 @@ def recorded_variables(tmp_path):
 
 def test_what_the_launcher_sets_is_recorded_and_set_again(job, command, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert command(*job, "--processes", 1).returncode == 0
+    command(*job, "--processes", 1)
     recorded = recorded_variables(tmp_path)
     assert recorded["OMP_NUM_THREADS"] == "3" and recorded["PYTHONHASHSEED"] == "0"
     assert recorded["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8" and "FIT_MODE" not in recorded
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    done = command("reproduce", tmp_path / "runs/fit/latest")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "OMP_NUM_THREADS=3" in done.stdout
+    assert "OMP_NUM_THREADS=3" in command("reproduce", tmp_path / "runs/fit/latest").stdout
 
 
 def test_a_variable_that_was_not_set_is_not_set_again(job, command, tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert command(*job).returncode == 0
+    command(*job)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    done = command("reproduce", tmp_path / "runs/fit/latest")
-    assert done.returncode == 0, done.stdout + done.stderr
+    command("reproduce", tmp_path / "runs/fit/latest")
 
 
 def test_a_named_variable_decides_the_job(job, command, tmp_path, monkeypatch):
     monkeypatch.setenv("FIT_MODE", "4")
     first = command(*job, "--record-env", "FIT_MODE")
-    assert first.returncode == 0, first.stderr
     assert recorded_variables(tmp_path)["FIT_MODE"] == "4"
     monkeypatch.setenv("FIT_MODE", "5")
     other = command(*job, "--record-env", "FIT_MODE")
     run = first.stdout.splitlines()[-1]
     assert other.stdout.splitlines()[-1] != run
     monkeypatch.delenv("FIT_MODE")
-    done = command("reproduce", run)
-    assert done.returncode == 0 and "FIT_MODE=4" in done.stdout, done.stdout + done.stderr
+    assert "FIT_MODE=4" in command("reproduce", run).stdout
     shown = command("show", run).stdout
     assert "--record-env=FIT_MODE=4" in shown and "OMP_NUM_THREADS" in shown
 
@@ -66,8 +61,7 @@ def test_a_named_variable_decides_the_job(job, command, tmp_path, monkeypatch):
 def test_a_queue_gives_a_named_variable_to_every_job(job, command, tmp_path, monkeypatch):
     monkeypatch.setenv("FIT_MODE", "4")
     words = ["--record-env", "FIT_MODE", "--seeds", "1,2", "--overrides", "arguments"]
-    done = command(*job, *words)
-    assert done.returncode == 0, done.stderr
+    command(*job, *words)
     assert recorded_variables_of_all(tmp_path) == ["4", "4"]
 
 
@@ -90,6 +84,5 @@ def test_a_variable_that_cannot_be_recorded_is_refused(
 ):
     if value is not None:
         monkeypatch.setenv(name, value)
-    done = command(*job, "--record-env", name)
-    assert done.returncode == 2 and message in done.stderr
+    assert message in command(*job, "--record-env", name, code=2).stderr
     assert not (tmp_path / "runs").exists()

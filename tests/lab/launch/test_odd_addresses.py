@@ -8,36 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.lab.launch.conftest import SCRIPT
-from zoerefine.cli import main
 from zoerefine.lab.launch.housekeeping import clean, stored_folders
 
 
 def one_line(done):
     lines = [line for line in done.stderr.strip().splitlines() if line.startswith("error:")]
-    assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert len(lines) == 1
     return lines[0]
-
-
-@pytest.fixture
-def refused(repository, config, home, tmp_path, monkeypatch, capsys):
-    """Give a command that must be refused in one line: refused(*words) -> the line."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words, repo=None):
-        usual = ["--repo", str(repo or repository.folder), "--commit", "HEAD"]
-        usual += ["--config", str(config), "--module", "job.py"]
-        try:
-            code = main(["run", *usual, *(word.format(file=config) for word in words)])
-        except SystemExit as end:  # of argparse
-            code = end.code
-        lines = capsys.readouterr().err.strip().splitlines()
-        assert code == 2, lines
-        assert "Traceback" not in lines[0]
-        return next(line for line in lines if "error:" in line)
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -47,8 +25,8 @@ def refused(repository, config, home, tmp_path, monkeypatch, capsys):
         *("{file}/below", "ssh://[x/y", "a\0b"),
     ],
 )
-def test_an_odd_repository_is_one_line(refused, config, repo):
-    assert "--repo" in refused(repo=repo.format(file=config))
+def test_an_odd_repository_is_one_line(launch, config, repo):
+    assert "--repo" in one_line(launch(repo=repo.format(file=config), code=2))
 
 
 @pytest.mark.parametrize(
@@ -72,8 +50,8 @@ def test_an_odd_repository_is_one_line(refused, config, repo):
         ("--seeds", "5:1"),
     ],
 )
-def test_an_odd_option_is_one_line(refused, words):
-    assert refused(*words)
+def test_an_odd_option_is_one_line(launch, config, words):
+    one_line(launch(*(word.format(file=config) for word in words), code=2))
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9", "日本".encode(), b"a b:c;d'\"$x", b"new\nline"])
@@ -102,25 +80,23 @@ def test_folders_of_any_name_can_be_launched(repository, config, tmp_path, name,
 
 def test_a_remote_whose_head_is_unborn_can_be_launched(repository, launch):
     repository.git("symbolic-ref", "HEAD", "refs/heads/absent")
-    done = launch(commit="main", repo=f"file://{repository.folder}")
-    assert done.returncode == 0, done.stderr
-    assert "HEAD" in one_line(launch("K", "1", commit="HEAD", repo=f"file://{repository.folder}"))
+    launch(commit="main", repo=f"file://{repository.folder}")
+    done = launch("K", "1", commit="HEAD", repo=f"file://{repository.folder}", code=2)
+    assert "HEAD" in one_line(done)
 
 
 def test_a_run_that_was_moved_can_be_shown_and_reproduced(launch, only_run, tmp_path, command):
-    assert launch().returncode == 0
+    launch()
     moved = tmp_path / "elsewhere" / "deep" / "job" / "id"
     moved.parent.mkdir(parents=True)
     only_run().path.rename(moved)
-    shown, again = command("show", moved), command("reproduce", moved)
-    assert shown.returncode == 0, shown.stderr
+    shown, again = command("show", moved), command("reproduce", moved, code=None)
     assert "Traceback" not in shown.stderr + again.stderr
 
 
 def test_show_makes_control_characters_visible(launch, only_run, command):
-    assert launch("KEY", "\x1b]0;owned\x07\x1b[2Jx\r\u202e").returncode == 0
+    launch("KEY", "\x1b]0;owned\x07\x1b[2Jx\r\u202e")
     done = command("show", only_run().path)
-    assert done.returncode == 0
     assert "\x1b" not in done.stdout
     assert "\x07" not in done.stdout
     assert "\u202e" not in done.stdout

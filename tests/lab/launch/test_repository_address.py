@@ -7,23 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.lab.launch.git_server import (
-    LARGE,
-    LOGIN,
-    PASSWORD,
-    USER,
-    WORD,
-    Handler,
-    RepositoryHandler,
-    pointer,
-    serving,
-    url_of,
-)
+from tests.lab.launch import git_server
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.address import parse_address, submodule_address
-from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirror_folder
-from zoerefine.lab.launch.workspace.workspace import workspace
 
 
 @pytest.mark.parametrize(
@@ -86,37 +73,35 @@ def test_submodule_urls_are_relative_to_the_parent_and_never_local_folders(tmp_p
 @pytest.fixture
 def server(repository):
     """The repository over HTTP for one user."""
-    with serving(RepositoryHandler, repository.folder.parent) as http:
+    with git_server.serving(git_server.RepositoryHandler, repository.folder.parent) as http:
         yield http
 
 
 @pytest.fixture
 def other():
     """Another server, which asks everybody for a password."""
-    with serving(Handler) as http:
+    with git_server.serving(git_server.Handler) as http:
         yield http
 
 
 def test_a_password_works_and_is_in_no_file_and_no_command_line(
     server, repository, home, launch, tmp_path
 ):
-    url = url_of(server, f"/{repository.folder.name}", login=True)
-    done = launch("URL", url, repo=url)
-    assert done.returncode == 0, done.stderr
-    assert "version one" in done.stdout
+    url = git_server.url_of(server, f"/{repository.folder.name}", login=True)
+    assert "version one" in launch("URL", url, repo=url).stdout
     for path in (*home.rglob("*"), *(tmp_path / "runs").rglob("*")):
         if path.is_file():
             data = path.read_bytes()
-            assert PASSWORD.encode() not in data, path
+            assert git_server.PASSWORD.encode() not in data, path
             assert b"p%40ss" not in data, path
     launched = [line for line in server.seen.splitlines() if "run_from_commit" not in line]
     assert any("git" in line for line in launched)
-    assert not any(WORD in line for line in launched)
+    assert not any(git_server.WORD in line for line in launched)
 
 
 def test_a_wrong_password_is_an_error_that_does_not_show_it(server, home, repository):
     address = f"127.0.0.1:{server.server_address[1]}/{repository.folder.name}"
-    source = parse_address(f"http://{USER}:wrong-word@{address}")
+    source = parse_address(f"http://{git_server.USER}:wrong-word@{address}")
     with pytest.raises(UserError, match="cannot be fetched") as caught:
         fetch_commit(source, "main", home)
     assert "wrong-word" not in str(caught.value)
@@ -128,11 +113,11 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(server, home, reposi
 def test_a_redirection_does_not_give_the_password_to_another_server(
     server, other, home, repository, status, what
 ):
-    server.redirect, server.status = (f"/tight/{what}", url_of(other)), status
-    source = parse_address(url_of(server, "/tight", login=True))
+    server.redirect, server.status = (f"/tight/{what}", git_server.url_of(other)), status
+    source = parse_address(git_server.url_of(server, "/tight", login=True))
     with pytest.raises(UserError, match="cannot be fetched"):
         fetch_commit(source, "main", home)
-    assert LOGIN in server.logins
+    assert git_server.LOGIN in server.logins
     assert set(other.logins) <= {None}
 
 
@@ -143,7 +128,7 @@ def large(repository):
     def make(lfs_url=""):
         attributes = "*.bin filter=lfs diff=lfs merge=lfs -text\n"
         (repository.folder / ".gitattributes").write_text(attributes)
-        (repository.folder / "weights.bin").write_text(pointer())
+        (repository.folder / "weights.bin").write_text(git_server.pointer())
         if lfs_url:
             (repository.folder / ".lfsconfig").write_text(f"[lfs]\n\turl = {lfs_url}\n")
         return repository.commit("large")
@@ -151,35 +136,28 @@ def large(repository):
     return make
 
 
-def check_out(source, commit, home, tmp_path):
-    mirror, full = fetch_commit(source, commit, home)
-    with workspace(source, mirror, full, Changes(), home, tmp_path / "run") as place:
-        return (place.folder / "weights.bin").read_bytes()
-
-
 needs_lfs = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 
 
 @needs_lfs
-def test_the_password_reaches_git_lfs_on_its_own_server(server, large, home, tmp_path):
-    source = parse_address(url_of(server, "/tight", login=True))
-    assert check_out(source, large(), home, tmp_path) == LARGE
+def test_the_password_reaches_git_lfs_on_its_own_server(server, large, enter):
+    place = enter(large(), repo=git_server.url_of(server, "/tight", login=True))
+    assert (place / "weights.bin").read_bytes() == git_server.LARGE
 
 
 @needs_lfs
 @pytest.mark.parametrize("leak", ["lfs.url", "a redirection", "the place of the objects"])
 def test_git_lfs_does_not_give_the_password_to_another_server(
-    server, other, large, home, tmp_path, monkeypatch, leak
+    server, other, large, enter, monkeypatch, leak
 ):
     monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'lfs.transfer.maxretries=1'")  # it waits for each
-    commit = large(url_of(other, "/lfs") if leak == "lfs.url" else "")
+    commit = large(git_server.url_of(other, "/lfs") if leak == "lfs.url" else "")
     if leak == "a redirection":
-        server.redirect, server.status = ("/objects/batch", url_of(other)), 307
+        server.redirect, server.status = ("/objects/batch", git_server.url_of(other)), 307
     if leak == "the place of the objects":
-        server.objects_at = url_of(other)
-    source = parse_address(url_of(server, "/tight", login=True))
+        server.objects_at = git_server.url_of(other)
     with pytest.raises(UserError, match="LFS"):
-        check_out(source, commit, home, tmp_path)
+        enter(commit, repo=git_server.url_of(server, "/tight", login=True))
     if leak != "a redirection":  # which some versions of git-lfs do not follow
         assert other.logins, "git-lfs did not ask the other server at all"
     assert set(other.logins) <= {None}

@@ -13,9 +13,8 @@ from zoerefine.lab.launch.record.results import compare_results, is_time
 @pytest.mark.parametrize("kind", KINDS)
 def test_equal_metrics_and_files_are_reproduced(foreign_repository, command, tmp_path, kind):
     repository = foreign_repository(kind)
-    assert command("run", *repository.job(), "--name", "mnist").returncode == 0
+    command("run", *repository.job(), "--name", "mnist")
     done = command("reproduce", tmp_path / "runs/mnist/latest", "--compare", "*model.txt")
-    assert done.returncode == 0, done.stdout + done.stderr
     assert "REPRODUCED" in done.stdout and "exactly the same" in done.stdout
 
 
@@ -23,12 +22,11 @@ def test_a_script_that_is_not_deterministic_is_named_with_the_difference(
     foreign_repository, command, tmp_path
 ):
     repository = foreign_repository("argparse_csv")
-    source = (repository.folder / "training.py").read_text()
-    changed = source.replace('random.Random(f"{seed} {epoch}")', "random.Random()")
-    commit = repository.change({"training.py": changed})
-    assert command("run", *repository.job(commit), "--name", "mnist").returncode == 0
-    done = command("reproduce", tmp_path / "runs/mnist/latest", "--compare", "*.txt")
-    assert done.returncode == 1 and "NOT REPRODUCED" in done.stdout
+    seeded, unseeded = 'random.Random(f"{seed} {epoch}")', "random.Random()"
+    repository.edit("training.py", lambda text: text.replace(seeded, unseeded))
+    command("run", *repository.job(), "--name", "mnist")
+    done = command("reproduce", tmp_path / "runs/mnist/latest", "--compare", "*.txt", code=1)
+    assert "NOT REPRODUCED" in done.stdout
     assert "val_acc at step" in done.stdout and "model.txt" in done.stdout
     assert "MISMATCH" in done.stdout and "(+" in done.stdout + done.stdout.replace("(-", "(+")
 
@@ -69,20 +67,17 @@ def test_the_tolerance_of_a_metric_does_not_depend_on_its_unit(tmp_path, values,
 @pytest.mark.parametrize("tolerance", ["nan", "-0.1", "inf"])
 def test_a_tolerance_that_is_none_is_refused_before_the_job_runs(command, tmp_path, tolerance):
     run = ended_run(tmp_path / "a", [1.0])
-    done = command("reproduce", run.path, "--tolerance", tolerance)
-    assert (done.returncode, done.stderr) == (
-        2, f"error: --tolerance must be from 0 to 1, got {tolerance}\n"
-    )  # fmt: skip
+    done = command("reproduce", run.path, "--tolerance", tolerance, code=2)
+    assert done.stderr == f"error: --tolerance must be from 0 to 1, got {tolerance}\n"  # fmt: skip
 
 
 def test_a_pattern_without_a_file_is_refused_before_the_job_runs(
     foreign_repository, command, tmp_path
 ):
     repository = foreign_repository("argparse_csv")
-    assert command("run", *repository.job(), "--name", "mnist").returncode == 0
+    command("run", *repository.job(), "--name", "mnist")
     run = RunDir((tmp_path / "runs/mnist/latest").resolve())
-    done = command("reproduce", run.path, "--compare", "*.pt")
-    assert done.returncode == 2 and "results/model.txt" in done.stderr
+    assert "results/model.txt" in command("reproduce", run.path, "--compare", "*.pt", code=2).stderr
     assert not run.path.with_name(f"{run.path.name}-again1").exists()
 
 
@@ -99,33 +94,33 @@ def test_a_file_in_a_folder_by_date_is_compared_with_that_of_the_other_date(
     command, tmp_path, words
 ):
     commit_files(tmp_path / "code", {"train.py": DATED})
-    done = command("run", "--repo", "code", "--commit", "HEAD", "--module", "train.py")
-    assert done.returncode == 0, done.stderr
+    command("run", "--repo", "code", "--commit", "HEAD", "--module", "train.py")
     done = command("reproduce", tmp_path / "runs/train/latest", *words)
-    assert done.returncode == 0 and "REPRODUCED: 1 value" in done.stdout, done.stdout + done.stderr
+    assert "REPRODUCED: 1 value" in done.stdout, done.stdout + done.stderr
 
 
 def test_times_are_not_compared(foreign_repository, command, tmp_path):
     repository = foreign_repository("argparse_csv")
-    script = (repository.folder / "train.py").read_text()
-    timed = script.replace('"note"', '"epoch time"').replace('"fine"', "time.time()")
-    commit = repository.change({"train.py": "import time\n" + timed})
-    assert command("run", *repository.job(commit), "--name", "mnist").returncode == 0
-    done = command("reproduce", tmp_path / "runs/mnist/latest")
-    assert done.returncode == 0, done.stdout + done.stderr
+
+    def timed(text):
+        named = text.replace('"note"', '"epoch time"')
+        return "import time\n" + named.replace('"fine"', "time.time()")
+
+    repository.edit("train.py", timed)
+    command("run", *repository.job(), "--name", "mnist")
+    command("reproduce", tmp_path / "runs/mnist/latest")
 
 
 def test_what_other_nodes_left_is_not_compared(foreign_repository, command, tmp_path):
     repository = foreign_repository("argparse_csv")
-    assert command("run", *repository.job(), "--name", "mnist").returncode == 0
+    command("run", *repository.job(), "--name", "mnist")
     run = tmp_path / "runs/mnist/latest"
     left = run / "node-1" / "left"
     left.mkdir(parents=True)
     (left / "results.json").write_text('{"loss": 0.5}')
     (left / "weights.sha256").write_text("ab" * 32)
     assert "weights" not in command("show", run).stdout
-    done = command("reproduce", run)
-    assert done.returncode == 0, done.stdout + done.stderr
+    command("reproduce", run)
 
 
 def test_hidden_folders_of_a_run_are_no_results(foreign_repository, command, tmp_path):
@@ -137,15 +132,13 @@ run = Path(os.environ["ZOEREFINE_RUN_FOLDER"])
 (run / ".parts/0/state.json").write_text("{}")
 (run / "notes.txt").write_text("done")
 """
-    script = (repository.folder / "main.py").read_text()
-    commit = repository.change({"main.py": script + hidden})
-    assert command("run", *repository.job(commit), "--name", "mnist").returncode == 0
+    repository.edit("main.py", lambda text: text + hidden)
+    command("run", *repository.job(), "--name", "mnist")
     run = RunDir((tmp_path / "runs/mnist/latest").resolve())
     names = ["left/checkpoint.json", "left/model.txt", "notes.txt"]
     assert list(run.read_json(run.provenance_file)["outputs"]) == names
     shutil.rmtree(run.path / ".parts")
-    done = command("reproduce", run.path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    command("reproduce", run.path)
 
 
 TIMED = """
@@ -162,29 +155,27 @@ def timed(command, tmp_path):
     """A run whose script prints a result, a speed and a value that is never the same."""
     commit_files(tmp_path / "code", {"fit.py": TIMED})
     words = ["--repo", "code", "--commit", "HEAD", "--module", "fit.py", NAMED]
-    assert command("run", *words, r"--metric-pattern=centimeter (\S+)").returncode == 0
+    command("run", *words, r"--metric-pattern=centimeter (\S+)")
     return tmp_path / "runs/fit/latest"
 
 
 def test_speeds_are_shown_and_never_decide(timed, command):
-    done = command("reproduce", timed)
-    assert done.returncode == 1 and "SPS" in done.stdout, done.stdout + done.stderr
+    done = command("reproduce", timed, code=1)
+    assert "SPS" in done.stdout, done.stdout + done.stderr
     assert "2 of 6 values differ (not counted: 1 speed)" in " ".join(done.stdout.split())
 
 
 def test_ignored_values_do_not_decide(timed, command):
     done = command("reproduce", timed, "--ignore", "noi*", "--ignore", "centi*")
-    assert done.returncode == 0, done.stdout + done.stderr
     text = " ".join(done.stdout.split())
     assert "2 values are exactly the same (not counted: 1 speed, 2 ignored)" in text
-    refused = command("reproduce", timed, "--ignore", "nosie")
-    assert refused.returncode == 2 and "centimeter, loss, noise" in refused.stderr
+    refused = command("reproduce", timed, "--ignore", "nosie", code=2)
+    assert "centimeter, loss, noise" in refused.stderr
 
 
 def test_a_repetition_that_is_there_is_named(timed, command):
-    command("reproduce", timed)
+    command("reproduce", timed, code=1)
     done = command("reproduce", timed, "--ignore", "noise")
-    assert done.returncode == 0
     said = "compared with the repetition of before; --fresh runs the job once more"
     assert said in " ".join(done.stdout.split())
     assert said not in command("reproduce", timed, "--ignore", "noise", "--fresh").stdout

@@ -150,8 +150,8 @@ def test_a_secret_is_found_behind_the_escapes_of_a_config(repository, home, name
 
 def test_a_runs_name_is_no_secret(launch, tmp_path):
     for words in (("--name", "k-4711-secret"), ("RUN.NAME", "k-4711-secret")):
-        done = launch(*words, env={"MY_TOKEN": "k-4711-secret"})
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        done = launch(*words, env={"MY_TOKEN": "k-4711-secret"}, code=2)
+        assert done.stderr.count("\n") == 1
         assert "secret of MY_TOKEN" in done.stderr and "4711" not in done.stderr
     assert not (tmp_path / "runs").exists()
 

@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from tests.cluster import kill_tree
+from tests.processes import end_of
 from tests.slurm import needs_slurm
 from zoerefine.lab.launch.process.nodes import NodePlace
 from zoerefine.lab.launch.process.output import OutputLog
@@ -104,8 +105,7 @@ def until_it_waits(only_run, wait_until):
 
 def check_end(running, run, starts):
     """The launch has succeeded; so often was the job started."""
-    _, errors = running.communicate(timeout=600)
-    assert running.returncode == 0, errors
+    end_of(running)
     assert run.status().state == "finished"
     assert json.loads(run.results_file.read_text()) == {"sum": EXPECTED}
     assert json.loads((run.path / "state.json").read_text())["starts"] == starts
@@ -122,8 +122,7 @@ def test_a_stopped_job_of_two_nodes_goes_on_with_the_same_command(two_nodes, unt
     running = two_nodes()
     run = until_it_waits(running)
     running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=300)
-    assert running.returncode == 130, errors
+    end_of(running, 130)
     assert run.status().state == "killed"
     assert node_of(run, 0) != node_of(run, 1)
     two_nodes.open_gate()
@@ -134,8 +133,7 @@ def test_a_stopped_job_of_two_nodes_goes_on_with_the_same_command(two_nodes, unt
 
 def test_a_process_that_fails_on_another_node_fails_the_job_with_its_message(two_nodes, only_run):
     running = two_nodes(fails=True)
-    _, errors = running.communicate(timeout=300)
-    assert running.returncode == 1
+    _, errors = end_of(running, 1)
     run = only_run()
     assert run.status().state == "failed"
     assert run.status().reason == f"node 1 ({socket.gethostname()}): rank 1 went wrong"
@@ -157,21 +155,6 @@ def test_when_a_node_dies_the_job_goes_on_at_others(two_nodes, until_it_waits, r
     two_nodes.open_gate()
     two_nodes.cluster.start_node(node)  # before Slurm notices
     check_end(running, run, starts=2)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--nodes", "2"), "--processes 1 cannot be divided among --nodes 2: give a multiple"),
-        (("--nodes", "2", "--processes", "3"), "--processes 3 cannot be divided among --nodes 2"),
-        (ON_TWO, "--executor local has no use for --nodes"),
-        (("--nodes", "0"), "--nodes must be an integer from 1 to 1024"),
-    ],
-)
-def test_nodes_that_cannot_be_used_are_refused(launch, words, message):
-    done = launch(*words)
-    assert done.returncode == 2
-    assert message in done.stderr
 
 
 @pytest.mark.parametrize(("code", "stops"), [(0, 0), (1, 2)])

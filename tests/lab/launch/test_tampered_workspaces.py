@@ -8,40 +8,16 @@ import subprocess
 import sys
 import time
 import zlib
-from contextlib import ExitStack
 
 import pytest
 
+from tests.processes import git
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.address import parse_address
-from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.mirror import fetch_commit
 from zoerefine.lab.launch.workspace.left import collect
 from zoerefine.lab.launch.workspace.record import left_files
-from zoerefine.lab.launch.workspace.workspace import workspace
-
-
-@pytest.fixture
-def enter(repository, home, tmp_path):
-    """Enter a workspace for a run, until `enter.leave()` or the test's end."""
-    with ExitStack() as stack:
-
-        def one(run="run", commit=None, dirty=False):
-            source = parse_address(str(repository.folder))
-            mirror, full = fetch_commit(source, commit or repository.first, home)
-            config = tmp_path / "none.yaml"
-            changes = read_changes(source, full, True, config) if dirty else Changes()
-            return stack.enter_context(
-                workspace(source, mirror, full, changes, home, tmp_path / run)
-            ).folder
-
-        one.leave = stack.close
-        yield one
-
-
-def git(place, *words):
-    subprocess.run(["git", *map(str, words)], cwd=place, check=True, capture_output=True)
 
 
 def hide_by_index_bit(bit):
@@ -71,17 +47,9 @@ def lead_to_another_repository(place):
     (place / ".git").write_text(f"gitdir: {place.parent / 'moved'}\n")
 
 
-def plant_setting(place):
-    git(place, "config", "core.fsmonitor", "touch owned")
-
-
 def plant_hook(place):
     (place / ".git" / "hooks").mkdir()
     (place / ".git" / "hooks" / "post-checkout").write_text("#!/bin/sh\n")
-
-
-def move_a_branch(place):
-    git(place, "update-ref", "refs/heads/main", "HEAD")
 
 
 def hard_link(place):
@@ -103,9 +71,9 @@ TAMPERINGS = {
     "times set back": hide_by_times,
     "another repository": replace_repository,
     "a repository elsewhere": lead_to_another_repository,
-    "a setting": plant_setting,
+    "a setting": lambda place: git(place, "config", "core.fsmonitor", "touch owned"),
     "a hook": plant_hook,
-    "a branch": move_a_branch,
+    "a branch": lambda place: git(place, "update-ref", "refs/heads/main", "HEAD"),
     "a hard link": hard_link,
     "a link": make_a_link,
     "a program": lambda place: (place / "version.txt").chmod(0o755),
@@ -120,10 +88,10 @@ TAMPERINGS = {
 
 @pytest.mark.parametrize("tampering", TAMPERINGS)
 def test_a_tampered_workspace_never_reaches_another_run(enter, tampering):
-    first = enter("a")
+    first = enter(run="a")
     TAMPERINGS[tampering](first)
     enter.leave()
-    second = enter("b")
+    second = enter(run="b")
     assert (second / "version.txt").read_bytes() == b"one"
     assert not (second / "version.txt").is_symlink()
     names = {path.name for path in second.iterdir()}
@@ -135,7 +103,7 @@ def test_a_tampered_workspace_never_reaches_another_run(enter, tampering):
 
 
 def test_changes_that_git_does_not_see_are_collected_and_the_workspace_is_deleted(enter, tmp_path):
-    place = enter("a")
+    place = enter(run="a")
     hide_by_index_bit("skip-worktree")(place)
     run = RunDir(tmp_path / "runs" / "job" / "a")
     run.create()
@@ -149,27 +117,27 @@ def test_a_workspace_in_a_submodule_is_verified_too(enter, repository):
     inner.commit("inner one")
     repository.git("submodule", "--quiet", "add", inner.folder, "libs/inner")
     commit = repository.commit("a submodule")
-    first = enter("a", commit)
+    first = enter(commit, "a")
     git(first / "libs/inner", "update-index", "--assume-unchanged", "version.txt")
     (first / "libs/inner/version.txt").write_text("evil")
     enter.leave()
-    second = enter("b", commit)
+    second = enter(commit, "b")
     assert (second / "libs/inner/version.txt").read_text() == "inner one"
     enter.leave()
     git(second / "libs/inner", "config", "core.fsmonitor", "touch owned")
-    third = enter("c", commit)
+    third = enter(commit, "c")
     assert "fsmonitor" not in (third / "libs/inner/.git/config").read_text()
 
 
 def test_planted_bytecode_is_removed(enter, repository):
     (repository.folder / "helper.py").write_text("VALUE = 'the commit'\n")
     commit = repository.commit("helper")
-    place = enter("a", commit)
+    place = enter(commit, "a")
     made = place / py_compile.compile(str(place / "helper.py"))
     head = made.read_bytes()[:16]  # it names the source's time and size
     made.write_bytes(head + marshal.dumps(compile("VALUE = 'evil'", "helper.py", "exec")))
     enter.leave()
-    again = enter("b", commit)
+    again = enter(commit, "b")
     assert again == place
     words = [sys.executable, "-c", "import helper; print(helper.VALUE)"]
     done = subprocess.run(words, cwd=again, capture_output=True, text=True, check=True)
@@ -181,18 +149,18 @@ def test_committed_bytecode_stays(enter, repository):
     (repository.folder / "__pycache__" / "x.pyc").write_bytes(b"committed")
     commit = repository.commit("bytecode")
     for run in "ab":
-        place = enter(run, commit)
+        place = enter(commit, run)
         assert (place / "__pycache__" / "x.pyc").read_bytes() == b"committed"
         enter.leave()
     (place / "__pycache__" / "x.pyc").write_bytes(b"tampered!")
-    assert (enter("c", commit) / "__pycache__" / "x.pyc").read_bytes() == b"committed"
+    assert (enter(commit, "c") / "__pycache__" / "x.pyc").read_bytes() == b"committed"
 
 
 def test_a_job_that_asks_git_for_the_state_leaves_the_workspace_usable(enter, repository):
     (repository.folder / "version.txt").write_text("uncommitted")
     places = set()
     for run in "abc":
-        place = enter(run, repository.second, dirty=True)
+        place = enter(repository.second, run, dirty=True)
         places.add(place)
         os.utime(place / "version.txt")
         git(place, "status")
@@ -207,10 +175,10 @@ def test_a_job_that_asks_git_for_the_state_leaves_the_workspace_usable(enter, re
 def test_only_files_whose_times_changed_are_read_again(enter, monkeypatch):
     from zoerefine.lab.launch.workspace import record
 
-    enter("a")
+    enter(run="a")
     enter.leave()
     time.sleep(0.05)
-    enter("b")  # what was made within the clock's last tick is read once more
+    enter(run="b")  # what was made within the clock's last tick is read once more
     enter.leave()
     read = []
     digest = record.digest_content
@@ -219,17 +187,17 @@ def test_only_files_whose_times_changed_are_read_again(enter, monkeypatch):
         "digest_content",
         lambda path: read.append(path.name) or digest(path),
     )
-    place = enter("c")
+    place = enter(run="c")
     assert read == []
     enter.leave()
     os.utime(place / "job.py")
-    assert enter("d") == place
+    assert enter(run="d") == place
     assert read == ["job.py"]
 
 
 @pytest.mark.parametrize("damage", ["absent", "empty", "of another type", "of another commit"])
 def test_a_workspace_without_a_valid_record_is_not_used(enter, home, damage):
-    place = enter("a")
+    place = enter(run="a")
     (record,) = (home / "records").rglob("*.json")
     enter.leave()
     if damage == "absent":
@@ -238,7 +206,7 @@ def test_a_workspace_without_a_valid_record_is_not_used(enter, home, damage):
         text = record.read_text()
         other = text.replace('"commit":"', '"commit":"0')
         record.write_text({"empty": "", "of another type": "[1]"}.get(damage, other))
-    other = enter("b")
+    other = enter(run="b")
     assert other != place
     assert (other / "version.txt").read_text() == "one"
 
@@ -268,14 +236,14 @@ def test_files_that_git_converts_are_verified_as_well(enter, repository, kind):
     repository.git("update-index", "--cacheinfo", f"100644,{blob.strip()},version.txt")
     repository.git("commit", "-qm", "converted")
     commit = repository.git("rev-parse", "HEAD")
-    place = enter("a", commit)
+    place = enter(commit, "a")
     data = (place / "version.txt").read_bytes()
     assert data == expected if expected else data.startswith(b"$Id: ")
     enter.leave()
-    assert enter("b", commit) == place
+    assert enter(commit, "b") == place
     enter.leave()
     (place / "version.txt").write_bytes(data.replace(b"a", b"X") + b" ")
-    assert (enter("c", commit) / "version.txt").read_bytes() == data
+    assert (enter(commit, "c") / "version.txt").read_bytes() == data
 
 
 @pytest.mark.parametrize("kind", ["blob", "tree", "commit"])
@@ -296,5 +264,5 @@ def test_an_object_with_another_content_is_found(enter, repository, home, kind):
     forged.chmod(0o644)
     forged.write_bytes(zlib.compress(b"%s %d\0" % (kind.encode(), len(content)) + content))
     with pytest.raises(UserError, match=r"damaged|hash mismatch"):
-        enter("a")
+        enter(run="a")
     assert not list((home / "workspaces").glob("*/[0-9a-f]*.0"))

@@ -69,8 +69,8 @@ def test_an_unusable_home_is_one_line_that_suggests_another(user, name):
 
 
 def test_a_home_that_pythonpath_cannot_name_is_refused(launch, tmp_path):
-    done = launch(env={"ZOEREFINE_HOME": f"{tmp_path}/a:b"})
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    done = launch(env={"ZOEREFINE_HOME": f"{tmp_path}/a:b"}, code=2)
+    assert done.stderr.count("\n") == 1
     assert "contains ':'" in done.stderr and "ZOEREFINE_HOME" in done.stderr
     assert not (tmp_path / "a:b").exists()
 

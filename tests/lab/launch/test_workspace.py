@@ -15,21 +15,6 @@ from zoerefine.lab.launch.housekeeping import clean, stored_folders
 from zoerefine.lab.launch.workspace.workspace import workspace
 
 
-@pytest.fixture
-def enter(repository, home, tmp_path):
-    """Enter a workspace of a commit for a run, until `enter.leave()` or the test's end."""
-    with ExitStack() as stack:
-
-        def one(commit=None, run="run", repo=None):
-            source = parse_address(str(repo or repository.folder))
-            mirror, full = fetch_commit(source, commit or repository.first, home)
-            place = workspace(source, mirror, full, Changes(), home, tmp_path / run)
-            return stack.enter_context(place).folder
-
-        one.leave = stack.close
-        yield one
-
-
 def test_a_free_workspace_is_used_again_and_a_used_one_is_not(enter):
     first = enter(run="a")
     second = enter(run="b")
