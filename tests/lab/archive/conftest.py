@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.finished import run_here
 from tests.lab.archive.object_store import object_store
 from tests.processes import killed_at_end, zoerefine_command
-from zoerefine.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = "Xk29vTqp7Lw0RzYe41mB"
@@ -44,12 +44,24 @@ def alone(tmp_path, monkeypatch):
 
 @pytest.fixture
 def command(capsys):
-    """Run `zoerefine runs ...` in this process: its exit code, standard output and error."""
+    """Run `zoerefine runs ...` in this process; it must have the exit code 0, or `code`."""
+
+    def run(*words, code=0):
+        done = run_here(capsys, "runs", *words)
+        assert code in (None, done.code), done.err
+        return done
+
+    return run
+
+
+@pytest.fixture
+def refused(command):
+    """Run a command that is refused in one line: refused(*words) -> the line."""
 
     def run(*words):
-        capsys.readouterr()
-        code = main(["runs", *map(str, words)])
-        return code, *capsys.readouterr()
+        _, out, err = command(*words, code=2)
+        assert (out, err.count("\n")) == ("", 1), err
+        return err
 
     return run
 
