@@ -138,34 +138,22 @@ def test_values_with_colours_or_transparency_are_refused(tmp_path):
         images.read_values(saved(tmp_path / "b.png", hidden))
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+DAMAGES = {
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("404: not found\n"),
+    "folder": lambda path: (path.unlink(), path.mkdir()),
+    "absent": lambda path: path.unlink(),
+}
 
 
-def empty(path):
-    path.write_bytes(b"")
-
-
-def text(path):
-    path.write_text("404: not found\n")
-
-
-def folder(path):
-    path.unlink()
-    path.mkdir()
-
-
-def absent(path):
-    path.unlink()
-
-
-@pytest.mark.parametrize("damage", [cut, empty, text, folder, absent], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
     ("name", "read"), [("a.jpg", images.read_rgb), ("a.png", images.read_values)]
 )
 def test_a_damaged_file_is_named(tmp_path, name, read, damage):
     path = saved(tmp_path / name, RGB)
-    damage(path)
+    DAMAGES[damage](path)
     with pytest.raises(UserError, match=name):
         read(path)
 

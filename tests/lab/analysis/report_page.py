@@ -1,10 +1,11 @@
 """A report page in a real browser: opened in any width and colour scheme, and read."""
 
-import csv
 import re
 from decimal import ROUND_HALF_UP, Decimal
 
 from selenium.webdriver.support.ui import Select
+
+from tests.tables import csv_rows
 
 NUMBER = re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?|\d+%")
 
@@ -70,8 +71,7 @@ class ReportPage:
 
     def rows(self, name):
         """The rows of a CSV file beside the page."""
-        with open(self.folder / name, newline="") as file:
-            return list(csv.DictReader(file))
+        return csv_rows(self.folder / name)
 
     def numbers_of(self, *names):
         """Every number of CSV files as the page may write it."""

@@ -1,10 +1,10 @@
 """Comparing by any metric: our own runs too, several metrics, mixed and damaged runs."""
 
-import csv
 import json
 
 import pytest
 
+from tests.tables import csv_rows
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import HIGHER_IS_BETTER, METRICS
 from zoerefine.base.run_dir import RunDir
@@ -38,8 +38,7 @@ def foreign(tmp_path):
 
 
 def groups_of(out):
-    with open(out / "groups.csv") as file:
-        return [row["group"] for row in csv.DictReader(file)]
+    return [row["group"] for row in csv_rows(out / "groups.csv")]
 
 
 def compared(folder, metric, maximize=False):
@@ -74,8 +73,7 @@ def test_the_only_metric_is_taken_and_values_that_are_not_finite_have_no_place(f
     foreign("b", {"LR": 2}, [{"loss": 0.5}, {"loss": 0.25}])
     analyze([str(tmp_path / "runs")], tmp_path / "out")
     assert groups_of(tmp_path / "out") == ["lr 2", "lr 1"]
-    with open(tmp_path / "out" / "groups.csv") as file:
-        assert [row["scored"] for row in csv.DictReader(file)] == ["1", "0"]
+    assert [row["scored"] for row in csv_rows(tmp_path / "out" / "groups.csv")] == ["1", "0"]
 
 
 def test_verdicts_follow_the_direction(foreign, tmp_path):
@@ -145,8 +143,7 @@ def test_the_table_names_damaged_logs_and_has_no_seed_that_is_unknown_and_no_dep
         file.write("{not json}\n")
     collection, _ = analyze([str(folder)], tmp_path / "out")
     assert collection.runs[0].faults == ["metrics.jsonl: line 2 is not a JSON object"]
-    with open(tmp_path / "out" / "runs.csv") as file:
-        (row,) = csv.DictReader(file)
+    (row,) = csv_rows(tmp_path / "out" / "runs.csv")
     assert "line 2 is not a JSON object" in str(row.values())
     assert (row["acc"], row["seed"]) == ("0.5", "")
     assert not any("abs_rel" in name for name in row)
@@ -214,8 +211,7 @@ def test_seeds_that_change_nothing_count_as_one(foreign, tmp_path):
         foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"acc": 0.5}])
         foreign(f"b{seed}", {"LR": 2, "SEED": seed}, [{"acc": 0.5 + seed / 10}])
     analyze([str(tmp_path / "runs")], tmp_path / "out")
-    with open(tmp_path / "out" / "groups.csv") as file:
-        rows = {row["group"]: row for row in csv.DictReader(file)}
+    rows = {row["group"]: row for row in csv_rows(tmp_path / "out" / "groups.csv")}
     assert (rows["lr 1"]["scored"], rows["lr 1"]["low"]) == ("1", "")
     assert rows["lr 2"]["scored"] == "3"
     page = (tmp_path / "out" / "report.html").read_text()

@@ -1,6 +1,5 @@
 """One damaged run never stops the analysis of the others, and it is named in one line."""
 
-import csv
 import json
 import os
 import zipfile
@@ -8,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from tests.tables import csv_rows
 from zoerefine.cli import main
 
 ROW = {
@@ -90,10 +90,7 @@ def analyze(runs, tmp_path, capsys):
         code = main(["analyze", str(runs.folder), "--out", str(tmp_path / "out"), *words])
         printed = capsys.readouterr()
         assert "Traceback" not in printed.err
-        rows = []
-        if code == 0:
-            with open(tmp_path / "out" / "runs.csv", newline="") as file:
-                rows = list(csv.DictReader(file))
+        rows = csv_rows(tmp_path / "out" / "runs.csv") if code == 0 else []
         return code, printed.out.splitlines(), rows
 
     return run

@@ -165,7 +165,7 @@ def test_control_characters_never_reach_the_terminal(runs):
     (failed / "status.json").write_text(json.dumps(reason))
     for words in ([], ["--where", "TRAIN.NO>1"], ["--tag", "x", "runs"], ["--metric", "\x1b[1m"],
                   ["--sort", "\x1b[1m"], ["--remove", "--keep-best", "0"]):  # fmt: skip
-        printed = run_zoerefine(runs.root, "runs", *words)
+        printed = run_zoerefine(runs.root, "runs", *words, code=None)
         text = printed.stdout + printed.stderr
         assert all(char.isprintable() or char == "\n" for char in text), words
         assert len(text.splitlines()) < 12

@@ -24,14 +24,6 @@ def tag(runs, folder):
     runs.run(folder, "--tag", "paper")
 
 
-def damage(runs, folder):
-    (folder / "status.json").write_text("{")
-
-
-def damage_digest(runs, folder):
-    (folder / "weights.sha256").write_bytes(b"\xff")
-
-
 def export(runs, folder):
     (folder / "engine").mkdir()
     (folder / "engine" / "refiner.ts").touch()
@@ -60,28 +52,22 @@ def use_in_study(runs, folder):
     (study / "config.yaml").write_text(f"TRAIN:\n  FROM: {folder}/checkpoints/best.safetensors\n")
 
 
-def link_from_outside(runs, folder):
-    (folder.parent / "paper_best").symlink_to(folder.name)
-
-
-def be_a_study(runs, folder):
-    (folder / "study.db").touch()
-
-
 NEEDED_ITSELF = [
     (tag, "it is tagged"),
     (export, "an engine bundle was exported from it"),
-    (be_a_study, "it belongs to a study"),
-    (damage_digest, "weights.sha256 is damaged"),
-]
+    (lambda _, folder: (folder / "study.db").touch(), "it belongs to a study"),
+    (lambda _, folder: (folder / "weights.sha256").write_bytes(b"\xff"),
+     "weights.sha256 is damaged"),
+]  # fmt: skip
 NEEDED_BY_OTHERS = [
     (use_path, "starts from its weights"),
     (use_copy, "starts from its weights"),
     (use_in_a_config, "starts from its weights"),
     (use_in_study, "starts from its weights"),
-    (link_from_outside, "paper_best leads to it"),
-    (damage, "it cannot be read"),
-]
+    (lambda _, folder: (folder.parent / "paper_best").symlink_to(folder.name),
+     "paper_best leads to it"),
+    (lambda _, folder: (folder / "status.json").write_text("{"), "it cannot be read"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("protect", "reason"), [*NEEDED_ITSELF, *NEEDED_BY_OTHERS])

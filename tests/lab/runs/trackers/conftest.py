@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
+from zoerefine.base.yaml.keys import flatten
+
 # No test may contact a server.
 os.environ["WANDB_MODE"] = "offline"
 os.environ["WANDB_ERROR_REPORTING"] = "false"
@@ -39,12 +41,7 @@ class LoggedRun:
 
     @property
     def flat(self):
-        return {
-            "model": "mlp" if self.lr > 0.3 else "cnn",
-            "seed": self.seed,
-            "training.epochs": STEPS,
-            "training.lr": self.lr,
-        }
+        return flatten(self.settings)
 
     @property
     def rows(self):

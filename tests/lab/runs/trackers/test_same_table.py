@@ -1,6 +1,5 @@
 """The same six runs in every tracker give one table, and nothing of a tracker is changed."""
 
-import csv
 import json
 import shutil
 import subprocess
@@ -9,6 +8,7 @@ import sys
 import pytest
 
 from tests.lab.runs.trackers.conftest import LOGGED, WAYS
+from tests.tables import csv_rows
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.runs.collect import RunCache, collect
@@ -33,8 +33,7 @@ sys.exit(main(sys.argv[1:]))
 
 def table(folder):
     """The rows of runs.csv without their places."""
-    with open(folder / "runs.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_rows(folder / "runs.csv")
     return [{key: value for key, value in row.items() if key != "path"} for row in rows]
 
 
@@ -133,8 +132,7 @@ def test_a_filter_and_grouping_work_on_settings_of_a_tracker(logged, tmp_path):
     found = collect([place], keeps=lambda settings: settings["training.lr"] < 0.3).runs
     assert {run.settings["model"] for run in found} == {"cnn"}
     analyze([place], tmp_path, by="model", metrics=["val_acc"], maximize=True)
-    with open(tmp_path / "groups.csv") as file:
-        assert [row["group"] for row in csv.DictReader(file)] == ["mlp", "cnn"]
+    assert [row["group"] for row in csv_rows(tmp_path / "groups.csv")] == ["mlp", "cnn"]
 
 
 def test_parts_of_a_run_are_no_runs(tmp_path):

@@ -136,6 +136,6 @@ def test_a_server_that_does_not_answer_is_one_line(logged, monkeypatch):
     "uri", ["https://me:se/cr?et@host/x", "postgresql://me:secret@host/db", "http://secret@host"]
 )
 def test_a_password_in_the_address_is_refused_and_not_shown(uri, script, logged):
-    done = script("analyze", logged("contract"), "--out", "out", "--to-mlflow", uri)
-    assert done.returncode == 2 and done.stderr.startswith("error: --to-mlflow")
+    done = script("analyze", logged("contract"), "--out", "out", "--to-mlflow", uri, code=2)
+    assert done.stderr.startswith("error: --to-mlflow")
     assert "cret" not in done.stdout + done.stderr and "out" not in done.stdout
