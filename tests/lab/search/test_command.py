@@ -93,8 +93,7 @@ def test_joining_a_folder_that_is_not_a_study_is_refused(tmp_path):
 
 def test_a_database_that_cannot_be_reached_is_one_line(tiny, script):
     url = "postgresql://me@127.0.0.1:1/d"
-    done = script("search", "--config", tiny, "--storage", url, *LR)
-    assert done.returncode == 2
+    done = script("search", "--config", tiny, "--storage", url, *LR, code=2)
     assert re.search("cannot be used|needs psycopg", done.stderr)
     assert "Traceback" not in done.stderr
 

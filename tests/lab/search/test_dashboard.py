@@ -15,7 +15,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from tests.processes import children, is_alive
+from tests.processes import children, end_of, is_alive
 from zoerefine.base.config import defaults, save_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
@@ -102,6 +102,12 @@ def fail(run):
 def served(filled):
     """Addresses of the filled study's page and of TensorBoard, served by this process."""
     return start_dashboard(filled.run, "", "127.0.0.1", 0)
+
+
+@pytest.fixture(params=[0, 1], ids=["study", "TensorBoard"])
+def url(request, served):
+    """Each of both addresses."""
+    return served[request.param]
 
 
 @pytest.fixture
@@ -197,8 +203,7 @@ def test_no_process_or_port_is_left_when_it_ends(filled, serve, number):
     process, page, tensorboard = serve(filled.run.path, "--port", 0)
     inner = children(process.pid)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=180)
-    assert process.returncode == (0 if number == signal.SIGINT else -number)
+    _, errors = end_of(process, 0 if number == signal.SIGINT else -number)
     assert errors == ""
     until(lambda: not any(map(is_alive, inner)))
     for url in (page, tensorboard):
@@ -247,18 +252,14 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["study", "TensorBoard"])
 @pytest.mark.parametrize("headers", FOREIGN, ids=str)
-def test_a_request_of_another_site_is_refused_even_with_the_token(served, which, headers):
-    url = served[which]
+def test_a_request_of_another_site_is_refused_even_with_the_token(url, headers):
     assert request(url)[0] == 200
     for method in ("GET", "POST", "DELETE", "OPTIONS"):
         assert request(url, method, **headers)[0] == 403
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["study", "TensorBoard"])
-def test_nothing_is_shown_without_the_printed_token(served, which):
-    url = served[which]
+def test_nothing_is_shown_without_the_printed_token(url):
     wrong = url[:-1] + ("A" if url[-1] != "A" else "B")
     assert request(url, token=False)[0] == 403
     assert request(wrong)[0] == 403
@@ -268,24 +269,18 @@ def test_nothing_is_shown_without_the_printed_token(served, which):
         assert request(url, token=False, Cookie=cookie)[0] == 403
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["study", "TensorBoard"])
-def test_the_token_becomes_a_cookie_and_leaves_the_address(served, which):
-    url = served[which]
+def test_the_token_becomes_a_cookie_and_leaves_the_address(url):
     status, headers = request(url, **OWN)
     assert (status, headers["Location"]) == (303, urlsplit(url).path)
     assert "HttpOnly; SameSite=Strict" in headers["Set-Cookie"]
     cookie = headers["Set-Cookie"].partition(";")[0]
     assert request(url, token=False, Cookie=cookie)[0] == 200
-    origin = f"http://{urlsplit(url).netloc}"
+    origin, token = f"http://{urlsplit(url).netloc}", urlsplit(url).query
     assert request(url, token=False, Cookie=cookie, Origin=origin)[0] == 200
     for host in ("localhost:9999", "[::1]:8080", socket.gethostname(), "10.0.0.1"):  # a tunnel
         assert request(url, token=False, Cookie=cookie, Host=host)[0] == 200
-    assert (
-        request(f"http://{urlsplit(url).netloc}//evil.example/?{urlsplit(url).query}", **OWN)[1][
-            "Location"
-        ]
-        == "/evil.example/"
-    )
+    elsewhere = request(f"{origin}//evil.example/?{token}", **OWN)[1]["Location"]
+    assert elsewhere == "/evil.example/"
 
 
 def test_a_page_of_another_name_cannot_delete_a_study(filled, served):
@@ -312,8 +307,7 @@ def test_a_port_in_use_is_named(made, which):
 
 
 def test_a_folder_that_is_not_a_study_is_one_line(tmp_path, script):
-    done = script("dashboard", tmp_path)
-    assert done.returncode == 2
+    done = script("dashboard", tmp_path, code=2)
     assert "is not a study: give the folder that a search wrote" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -321,7 +315,6 @@ def test_a_folder_that_is_not_a_study_is_one_line(tmp_path, script):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (shutil.rmtree, "is not a study: give the folder that a search wrote"),
         (lambda path: (path / "study.db").unlink(), "is not a study: there is no database"),
         (lambda path: (path / "study.db").write_text("not a database" * 99), "cannot be used"),
         (lambda path: (path / "study.db").write_bytes(b""), "has no study made"),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.foreign import Gate
 from tests.lab.search.conftest import search_words, study_on_disk
-from tests.processes import is_alive
+from tests.processes import end_of, is_alive
 from zoerefine.lab.search.study.claims import requeue_trials_of
 from zoerefine.lab.search.study.trials import reason_of
 from zoerefine.lab.search.worker import run_worker
@@ -40,11 +40,9 @@ signal.signal(signal.SIGINT, lambda *_: (marks / f"asked-{rank}").touch())
 def marked_search(foreign_repository, tmp_path, start_script, monkeypatch):
     """Start a search of one trial, whose processes wait at a gate."""
     repository, gate = foreign_repository("plain_prints"), Gate(tmp_path, monkeypatch)
-    text = (repository.folder / "main.py").read_text()
 
     def start(processes, more=""):
-        marked = MARKED + more + OTHER_RANKS_WAIT + text
-        repository.commit = repository.change({"main.py": marked})
+        repository.edit("main.py", lambda text: MARKED + more + OTHER_RANKS_WAIT + text)
         words = ("--grid", "--processes", processes, *repository.set(epochs=2))
         return start_script("search", *search_words(repository, *words, space="[0.1]"))
 
@@ -69,8 +67,7 @@ def test_a_trial_of_which_a_process_is_killed_goes_on(
     os.kill(before[-1], signal.SIGKILL)
     wait_until(lambda: (marked_pids(tmp_path, processes) or before)[-1] != before[-1], driver)
     marked_search.gate.open()
-    _, errors = driver.communicate(timeout=180)
-    assert driver.returncode == 0, errors
+    _, errors = end_of(driver)
     assert "died with exit code 137: another is started" in errors
     (trial,) = study_on_disk(tmp_path)[1]
     assert trial.state.name == "COMPLETE"
@@ -80,7 +77,7 @@ def test_a_trial_of_which_a_process_is_killed_goes_on(
 def test_a_trial_whose_script_is_killed_each_time_fails(foreign_repository, open_script_study):
     repository = foreign_repository("plain_prints")
     killed = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
-    repository.commit = repository.change({"main.py": killed})
+    repository.change({"main.py": killed})
     study = open_script_study(repository, "--grid", "STUDY.RETRIES", 1, space="[0.1]")
     for _ in range(2):
         with pytest.raises(SystemExit) as ended:
@@ -103,8 +100,7 @@ def test_a_second_ctrl_c_kills_the_processes_of_a_trial(marked_search, tmp_path,
         driver.send_signal(signal.SIGINT)
         wait_until(lambda: len([*tmp_path.glob("asked-?")]) == 2, driver)
         driver.send_signal(signal.SIGINT)
-        driver.communicate(timeout=180)
-        assert driver.returncode == 130
+        end_of(driver, 130)
         assert not any(map(is_alive, pids))
     finally:
         for pid in pids:

@@ -65,10 +65,9 @@ def test_a_killed_study_ends_with_the_same_trials(
     killed = open_study(space, *words, "STUDY.RETRIES", 1000, folder="killed")
     moments = random.Random(0)
     for kill in range(kills):
-        with monkeypatch.context() as patch:
+        with monkeypatch.context() as patch, suppress(Killed):
             kill_at_write(killed, moments.randrange(1, 40), patch)
-            with suppress(Killed):
-                run_trials(killed)
+            run_trials(killed)
         requeue_trials_of(killed, "worker", with_its_driver=kill % 2 == 0)
     run_trials(killed)
     assert trials(killed) == trials(expected)
@@ -79,13 +78,10 @@ def test_each_write_of_a_claim_may_be_the_last_of_its_worker(open_study, monkeyp
     run_trials(expected)
     for count in range(100):
         study = open_study(CONTINUOUS, "STUDY.TRIALS", 1, folder=f"killed{count}")
-        with monkeypatch.context() as patch:
+        with monkeypatch.context() as patch, suppress(Killed):
             kill_at_write(study, count, patch)
-            try:
-                run_trials(study)
-                break
-            except Killed:
-                pass
+            run_trials(study)
+            break
         requeue_trials_of(study, "worker")
         run_trials(study)
         assert trials(study) == trials(expected)
@@ -135,13 +131,10 @@ def test_a_study_killed_at_any_write_keeps_to_its_budget(
     assert sum(state == "COMPLETE" for _, state, *_ in whole) == ended
     for count in range(0, 1000, WRITES_BETWEEN_KILLS):
         study = open_study(FEW, *words, folder=f"killed{count}")
-        with monkeypatch.context() as patch:
+        with monkeypatch.context() as patch, suppress(Killed):
             kill_at_write(study, count, patch)
-            try:
-                run_study(study, queue(queued))
-                break
-            except Killed:
-                pass
+            run_study(study, queue(queued))
+            break
         requeue_trials_of(study, "worker", with_its_driver=True)
         run_study(study, queue(queued))
         assert outcomes(study) == whole, count

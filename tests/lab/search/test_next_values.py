@@ -56,12 +56,6 @@ def test_a_grid_tries_every_combination_whatever_the_number_of_trials(open_study
     assert len(tried) == len({str(one) for one in tried}) == 6
 
 
-def test_a_grid_without_an_end_is_refused(open_study):
-    space = "{TRAIN: {LR: {low: 0.1, high: 0.2}}}"
-    with pytest.raises(UserError, match="grid"):
-        open_study(space, "STUDY.SAMPLER", "grid")
-
-
 def test_a_config_on_the_grid_is_not_tried_again_as_its_neighbor_by_rounding(
     open_study, tiny, tmp_path
 ):
@@ -110,14 +104,6 @@ def rates_of(run):
 
     trials = sorted((RunDir(path) for path in (run.path / "trials").iterdir()), key=abs_rel)
     return [load_config(trial.config_file).TRAIN.LR for trial in trials]
-
-
-def test_a_config_outside_the_space_cannot_be_enqueued(open_study, tmp_path):
-    config = tmp_path / "far.yaml"
-    config.write_text("TRAIN: {LR: 3.0}\n")
-    study = open_study("{TRAIN: {LR: {low: 0.0001, high: 0.01}}}")
-    with pytest.raises(UserError, match=r"far\.yaml: its values lie outside"):
-        params_to_try(study.subject, [config])
 
 
 @pytest.mark.parametrize(

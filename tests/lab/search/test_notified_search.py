@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.lab.search.conftest import training_runs
+from tests.processes import end_of
 from zoerefine.base.errors import UserError
 from zoerefine.commands import search
 
@@ -26,8 +27,7 @@ def test_a_search_that_is_stopped_names_its_study(
     driver = start_script("search", *gated.words, *notified.words)
     wait_until(lambda: training_runs(tmp_path), driver)
     driver.send_signal(number)
-    _, errors = driver.communicate(timeout=180)
-    assert driver.returncode == 130, errors
+    end_of(driver, 130)
     told = notified.message()
     assert (told["what"], told["state"]) == ("search", "interrupted")
     assert told["run"] == notified.study
@@ -39,7 +39,8 @@ def test_a_search_that_fails_before_it_begins_names_its_study(tiny, notified):
     with pytest.raises(UserError, match="missing"):
         search.main([*words, "SEARCH", "{TRAIN: {LR: [0.1]}}"])
     told = notified.message()
-    assert (told["state"], told["run"]) == ("failed", notified.study)
+    assert (told["what"], told["state"], told["code"]) == ("search", "failed", 2)
+    assert told["run"] == notified.study
     assert f", {notified.study}, " in told["text"] and "missing" in told["text"]
 
 

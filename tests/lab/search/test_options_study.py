@@ -21,6 +21,9 @@ for epoch in range(args.epochs):
     print(f"epoch {epoch} val_acc={1 - args.lr - (args.name == 'b') + epoch / 100!r}")
 """
 
+JOB = ("--repo", ".", "--commit", "HEAD", "--module", "fit.py")
+VAL_ACC = ("--metric", "val_acc", r"--metric-pattern=val_acc=(\S+)")
+
 
 @pytest.fixture
 def user(tmp_path, monkeypatch):
@@ -30,27 +33,27 @@ def user(tmp_path, monkeypatch):
     commit_files(repository, {"fit.py": SCRIPT})
 
     def call(*words, code=0):
-        done = run_zoerefine(repository, *words)
-        assert done.returncode == code, done.stderr
-        return done.stderr
+        return run_zoerefine(repository, *words, code=code).stderr
 
-    call.folder = repository
+    call.folder, call.runs = repository, repository / "runs" / "fit"
+    call.study = call.runs / "study"
     return call
 
 
+def best_again(printed):
+    """The words of the command that runs the best trial again."""
+    return shlex.split(printed.split("best again: zoerefine ")[1].splitlines()[0])
+
+
 def test_searched_values_are_options_and_the_best_runs_again(user, capsys):
-    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py"]
-    job += [r"--metric-pattern=val_acc=(\S+)"]
     space = ["--search", "lr=[0.5, 0.25]", "--search", "net.name=[a, b]"]
-    command = ["search", *job, "--metric", "val_acc", "--maximize", "--grid", *space, "epochs", "2"]
+    command = ["search", *JOB, *VAL_ACC, "--maximize", "--grid", *space, "epochs", "2"]
     printed = user(*command)
     assert "best val_acc 0.76" in printed
-    study = user.folder / "runs" / "fit" / "study"
+    study = user.study
     assert read_yaml(study / "best.yaml").tree == {"lr": 0.25, "net": {"name": "a"}}
-    again = printed.split("best again: zoerefine ")[1].splitlines()[0]
-    words = [word.strip("'") for word in again.split()]
-    user(*words)
-    log = (user.folder / "runs" / "fit" / "latest" / "log.txt").read_text()
+    user(*best_again(printed))
+    log = (user.runs / "latest" / "log.txt").read_text()
     assert log.splitlines()[-1] == "epoch 1 val_acc=0.76"
     assert "4 of 4 trials ended" in user(*command)  # and trains none of them again
     assert len(list((study / "trials").iterdir())) == 4
@@ -72,7 +75,7 @@ print("val_acc", 0.4 if "--opt=1e-3" in sys.argv else 0.5, sep="=")
 
 def called_with(user):
     """The words that the script got, by trial."""
-    logs = sorted((user.folder / "runs" / "fit" / "study" / "trials").glob("*/log.txt"))
+    logs = sorted(user.study.glob("trials/*/log.txt"))
     lines = [line for log in logs for line in log.read_text().splitlines()]
     return [json.loads(line.removeprefix("words ")) for line in lines if line.startswith("words ")]
 
@@ -81,8 +84,7 @@ def called_with(user):
 def echo(user):
     """The words that the script gets in each trial of a grid: echo(values) -> [word, ...]."""
     commit_files(user.folder, {"fit.py": ECHO})
-    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
-    job += [r"--metric-pattern=val_acc=(\S+)", "--grid"]
+    job = [*JOB, *VAL_ACC, "--grid"]
 
     def call(values, *words):
         call.printed = printed = user("search", *job, "--search", f"opt={values}", *words)
@@ -100,9 +102,8 @@ def test_a_script_gets_texts_as_options_without_quotes_and_the_best_again_too(us
     shown = [*texts, True, 1, 1.0, "null", "[1, 'a']"]
     found = echo(json.dumps([*texts, True, 1, 1.0, None, [1, "a"]]), "--workers", "2")
     assert sorted(found) == sorted(f"--opt={text}" for text in shown)
-    command = shlex.split(echo.printed.split("best again: zoerefine ")[1].splitlines()[0])
-    user(*command)
-    log = (user.folder / "runs" / "fit" / "latest" / "log.txt").read_text()
+    user(*best_again(echo.printed))
+    log = (user.runs / "latest" / "log.txt").read_text()
     assert 'words ["--opt=1e-3"]' in log
 
 
@@ -116,27 +117,23 @@ def test_a_script_with_a_config_gets_texts_as_options_too(user, echo):
 
 
 def test_patience_ends_a_study_whose_script_no_longer_improves(user):
-    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
-    job += [r"--metric-pattern=val_acc=(\S+)", "--search", "epochs=1..50"]
-    printed = user("search", *job, "--trials", "9", "lr", "0.5", "STUDY.PATIENCE", "2")
+    words = ["--search", "epochs=1..50", "--trials", "9", "lr", "0.5", "STUDY.PATIENCE", "2"]
+    printed = user("search", *JOB, *VAL_ACC, *words)
     assert "no better trial among the last 2 (STUDY.PATIENCE)" in printed
-    trials = list((user.folder / "runs" / "fit" / "study" / "trials").iterdir())
-    assert 3 <= len(trials) < 9
+    assert 3 <= len(list((user.study / "trials").iterdir())) < 9
 
 
 def test_a_range_ends_at_its_last_step(user):
-    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
-    job += [r"--metric-pattern=val_acc=(\S+)", "--search", "lr=0.1..0.4 step 0.2"]
-    job += ["--search", "epochs=1..4 step 2", "--grid"]
+    space = ["--search", "lr=0.1..0.4 step 0.2", "--search", "epochs=1..4 step 2", "--grid"]
+    job = [*JOB, *VAL_ACC, *space]
     plan = run_zoerefine(user.folder, "search", *job, "--plan").stdout
     assert "lr: 0.1 to 0.3 in steps of 0.2" in plan
     assert "epochs: 1 to 3 in steps of 2" in plan
     printed = user("search", *job)
-    study = user.folder / "runs" / "fit" / "study"
-    logs = [path.read_text() for path in study.glob("workers/*.log")]
+    logs = [path.read_text() for path in user.study.glob("workers/*.log")]
     assert "Warning" not in "".join([printed, *logs])
     assert "4 of 4 trials ended" in printed
-    assert read_yaml(study / "best.yaml").tree == {"lr": 0.3, "epochs": 1}  # it is minimized
+    assert read_yaml(user.study / "best.yaml").tree == {"lr": 0.3, "epochs": 1}  # it is minimized
 
 
 THREADS = """
@@ -149,17 +146,13 @@ def test_a_trial_and_the_best_again_have_the_threads_of_the_worker(user, monkeyp
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("ZOEREFINE_CORES", "3")
     commit_files(user.folder, {"fit.py": THREADS})
-    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py"]
-    job += [r"--metric-pattern=threads=(\S+)"]
+    metric = ["--metric", "threads", r"--metric-pattern=threads=(\S+)"]
     space = ["--search", "lr=[0.5, 0.25]", "--workers", "3", "--grid"]
-    printed = user("search", *job, "--metric", "threads", *space)
-    study = user.folder / "runs" / "fit" / "study"
+    printed = user("search", *JOB, *metric, *space)
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    user("reproduce", str(study / "trials" / "0001"))
-    again = printed.split("best again: zoerefine ")[1].splitlines()[0]
-    user(*shlex.split(again))
-    log = (user.folder / "runs" / "fit" / "latest" / "log.txt").read_text()
-    assert log == "threads=1\n"
+    user("reproduce", user.study / "trials" / "0001")
+    user(*best_again(printed))
+    assert (user.runs / "latest" / "log.txt").read_text() == "threads=1\n"
 
 
 @pytest.mark.parametrize(
@@ -174,23 +167,20 @@ def test_a_trial_and_the_best_again_have_the_threads_of_the_worker(user, monkeyp
 )  # fmt: skip
 def test_a_key_whose_values_change_nothing_is_named(user, script, space, question):
     commit_files(user.folder, {"fit.py": script + "\n"})
-    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--grid"]
-    job += [r"--metric-pattern=val_acc=(\S+)", "--metric", "val_acc"]
-    printed = user("search", *job, *(word for one in space for word in ("--search", one)))
+    words = (word for one in space for word in ("--search", one))
+    printed = user("search", *JOB, *VAL_ACC, "--grid", *words)
     same = "finished trials have exactly the same metrics as another; does the script"
     assert question.format(same=same) in printed
     assert (same in printed) == bool(question)
 
 
 def test_a_misspelled_metric_ends_the_search_and_the_right_one_continues_it(user):
-    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--maximize"]
-    job += ["--search", "lr=[0.5, 0.25, 0.125]", "--grid"]
+    job = [*JOB, "--maximize", "--search", "lr=[0.5, 0.25, 0.125]", "--grid"]
     assert "it has none; --metric-pattern" in user("search", *job, "--metric", "val_ac", code=2)
     job += [r"--metric-pattern=val_acc=(\S+)"]
     message = user("search", *job, "--metric", "val_ac", code=2)
     assert "no metric val_ac: it has val_acc" in message.splitlines()[-1], message
-    trials = user.folder / "runs" / "fit" / "study" / "trials"
-    (first,) = trials.iterdir()
+    (first,) = (user.study / "trials").iterdir()
     started = (first / "status.json").read_text()
     printed = user("search", *job, "--metric", "val_acc")
     assert "3 of 3 trials ended" in printed and "val_acc 0.875" in printed

@@ -44,11 +44,6 @@ def test_a_study_ends_after_so_many_trials_without_a_better_one(open_study, outc
     assert study.is_idle()
 
 
-def test_without_patience_every_trial_runs(open_study):
-    study = open_study(SPACE, "STUDY.TRIALS", 9)
-    assert end_trials(study, [0.5] * 20) == 9
-
-
 def test_more_patience_continues_a_study(open_study):
     assert end_trials(open_study(SPACE, "STUDY.PATIENCE", 2), [0.5] * 9) == 3
     assert end_trials(open_study(SPACE, "STUDY.PATIENCE", 2), [0.1]) == 0

@@ -8,7 +8,7 @@ import pytest
 
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
-from zoerefine.base.registries import SAMPLERS
+from zoerefine.base.registries import OBJECTIVES, PRUNERS, SAMPLERS
 from zoerefine.lab.search.space import reader
 from zoerefine.lab.search.space.reader import check_search_space
 from zoerefine.lab.search.space.space import suggest
@@ -155,3 +155,13 @@ def test_a_missing_package_is_one_line(tiny, monkeypatch, sampler, package):
 def test_cmaes_refuses_what_it_cannot_search(open_study, space, words, message):
     with pytest.raises(UserError, match=f"STUDY.SAMPLER cmaes .* {message}"):
         open_study(space, "STUDY.SAMPLER", "cmaes", *words)
+
+
+def test_every_name_of_a_sampler_a_pruner_and_an_objective_loads_its_part():
+    samplers = [type(SAMPLERS.load(name)(seed=0)).__name__ for name in SAMPLERS]
+    assert samplers == ["TPESampler", "RandomSampler", "RandomSampler", "ResumableGP", "CmaEs",
+                        "NSGAIISampler", "Auto"]  # fmt: skip
+    pruners = [type(PRUNERS.load(name)(steps=8)).__name__ for name in PRUNERS]
+    assert pruners == ["Dominated", "MedianPruner", "SuccessiveHalvingPruner", "NopPruner"]
+    maximized = [name for name in OBJECTIVES if OBJECTIVES.load(name).direction == "maximize"]
+    assert maximized == ["delta1"]

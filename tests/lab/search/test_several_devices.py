@@ -17,16 +17,11 @@ from zoerefine.commands.options import resources_of, settings_of
 from zoerefine.depth.study.processes import report_to
 from zoerefine.lab.launch.process.child import processes_of
 from zoerefine.lab.launch.queue.executor import Resources
+from zoerefine.lab.search import worker_pool
 from zoerefine.lab.search.study.claims import claim_trial, put_back
 from zoerefine.lab.search.study.trials import reason_of, trial_run
 from zoerefine.lab.search.subject import ClaimLost
 from zoerefine.lab.search.worker import run_worker
-from zoerefine.lab.search.worker_pool import (
-    LocalWorkers,
-    open_workers,
-    refuse_too_few,
-    worker_settings,
-)
 
 ONE = "{TRAIN: {LR: [0.001]}}"
 GRID = ("STUDY.SAMPLER", "grid", "STUDY.PRUNER", "none")
@@ -162,7 +157,7 @@ def test_workers_share_gpus_and_cores(tmp_path, monkeypatch):
         (["0"], 1, 1, [None] * 3, "4", 3),
         ([], 2, 2, [None] * 3, "2", 1),
     ):
-        workers = LocalWorkers(RunDir(tmp_path), 3, gpus, devices, processes)
+        workers = worker_pool.LocalWorkers(RunDir(tmp_path), 3, gpus, devices, processes)
         given = [workers._environment(number) for number in range(3)]
         assert [one.get("CUDA_VISIBLE_DEVICES") for one in given] == groups
         assert {one["OMP_NUM_THREADS"] for one in given} == {threads}
@@ -171,7 +166,7 @@ def test_workers_share_gpus_and_cores(tmp_path, monkeypatch):
 
 def test_more_devices_than_the_machine_has_are_refused():
     with pytest.raises(UserError, match=r"STUDY\.DEVICES is 3, and this machine has 2 GPUs"):
-        refuse_too_few(["0", "1"], 3)
+        worker_pool.refuse_too_few(["0", "1"], 3)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +182,7 @@ def test_more_devices_than_the_machine_has_are_refused():
 def test_a_clusters_workers_reserve_the_gpus_of_a_trial(open_study, words, options, reserved):
     subject = open_study(ONE, *words).subject
     args = search.parser().parse_args(["--executor", "slurm", *options])
-    resources = resources_of(args, worker_settings(settings_of(subject.cfg), subject))
+    resources = resources_of(args, worker_pool.worker_settings(settings_of(subject.cfg), subject))
     assert (resources.gpus, resources.cpus) == reserved
 
 
@@ -202,6 +197,6 @@ def test_other_gpus_than_the_devices_are_refused(open_study):
     study = open_study(ONE, "STUDY.DEVICES", 4)
     with (
         pytest.raises(UserError, match=r"--gpus 2 and STUDY\.DEVICES 4 differ"),
-        open_workers(study, "slurm", Resources(gpus=2.0)),
+        worker_pool.open_workers(study, "slurm", Resources(gpus=2.0)),
     ):
         pass

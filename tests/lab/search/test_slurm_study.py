@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from tests.lab.search.conftest import check_finished_study, training_runs
+from tests.processes import end_of
 from tests.slurm import needs_slurm
 
 
@@ -26,8 +27,7 @@ def test_after_a_logout_the_same_search_finds_its_workers(slurm, tree, gated, tm
     try:
         wait_until(lambda: len(training_runs(tmp_path)) == 2, driver, seconds=240)
         driver.send_signal(signal.SIGHUP)
-        driver.communicate(timeout=300)
-        assert driver.returncode == 130
+        end_of(driver, 130)
         jobs = slurm.run("squeue", "--noheader", "--format=%i %T").split()
         assert jobs.count("RUNNING") == 2
         slurm.run("scontrol", "requeue", jobs[0])  # as a preemption does

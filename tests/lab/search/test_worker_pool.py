@@ -12,7 +12,7 @@ import time
 import pytest
 
 from tests.lab.search.conftest import StudyOnDisk, check_finished_study, training_runs
-from tests.processes import children, ended, is_alive, kills
+from tests.processes import children, end_of, ended, is_alive, kills
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome
 from zoerefine.lab.search.driver import Driver
@@ -44,8 +44,7 @@ def test_workers_share_the_trials_and_a_killed_one_is_replaced(
     os.kill(training_runs(tmp_path)[0].status().pid, signal.SIGKILL)
     wait_until(lambda: busy_workers(StudyOnDisk(tmp_path)) - first, driver)
     gated.open()
-    _, errors = driver.communicate(timeout=180)
-    assert driver.returncode == 0, errors
+    _, errors = end_of(driver)
     assert "died with exit code 137: another is started" in errors
     study = check_finished_study(tmp_path)
     (continued,) = study.continued()
@@ -63,8 +62,7 @@ def test_after_ctrl_c_and_after_a_kill_the_same_command_resumes_the_study(
     driver = start_script("search", *gated.words)
     wait_until(lambda: training_runs(tmp_path), driver)
     driver.send_signal(signal.SIGINT)
-    _, errors = driver.communicate(timeout=180)
-    assert driver.returncode == 130, errors
+    _, errors = end_of(driver, 130)
     assert "run the same command again" in errors
     study = StudyOnDisk(tmp_path)
     assert study.run.status().state == "killed"
@@ -85,11 +83,9 @@ def test_after_ctrl_c_and_after_a_kill_the_same_command_resumes_the_study(
         ended(driver, "search")
         wait_until(lambda w=workers: not any(map(is_alive, w)))
 
-    done = script("search", *gated.words)
-    assert done.returncode == 0, done.stderr
+    script("search", *gated.words)
     killed = check_finished_study(tmp_path)
-    alone = script("search", *gated.words, "RUN.NAME", "alone")
-    assert alone.returncode == 0, alone.stderr
+    script("search", *gated.words, "RUN.NAME", "alone")
     assert killed.outcomes() == StudyOnDisk(tmp_path, "alone").outcomes()
 
 
@@ -207,8 +203,7 @@ def test_a_suspended_worker_loses_its_trial_to_another(tmp_path, gated, start_sc
     study = StudyOnDisk(tmp_path)
     wait_until(study.continued, driver)
     os.kill(suspended, signal.SIGCONT)
-    _, errors = driver.communicate(timeout=180)
-    assert driver.returncode == 0, errors
+    end_of(driver)
     check_finished_study(tmp_path, trials=2)
     assert "was taken over by another worker" in logs_of(study)
 
@@ -218,15 +213,13 @@ def test_no_trial_begins_after_the_timeout_and_workers_that_join_run_them(
 ):
     tiny.write_text(tiny.read_text() + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.002}}}\n")
     words = ("--trials", 2, "--timeout", "0.001")
-    done = script("search", "--config", tiny, *words, "TRAIN.EPOCHS", "1")
-    assert done.returncode == 2
+    done = script("search", "--config", tiny, *words, "TRAIN.EPOCHS", "1", code=2)
     assert "no trial was completed" in done.stderr
     assert StudyOnDisk(tmp_path).trials() == []
     run = tmp_path / "runs" / "tiny" / "study"
     joined = [start_script("search", "--join", run) for _ in range(2)]
     for process in joined:
-        _, errors = process.communicate(timeout=180)
-        assert process.returncode == 0, errors
+        end_of(process)
     study = check_finished_study(tmp_path, trials=2)
     assert not study.continued()
     assert all(t.user_attrs["worker"].startswith("joined-") for t in study.trials())
@@ -259,8 +252,7 @@ def test_a_study_says_which_stopped_process_it_waits_for(tmp_path, gated, start_
     finally:
         os.kill(stopped, signal.SIGCONT)  # it has a SIGTERM to obey
         gated.open()
-    _, errors = again.communicate(timeout=180)
-    assert again.returncode == 0, errors
+    end_of(again)
     check_finished_study(tmp_path, trials=1)
 
 
