@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from zoerefine.lab.launch.git.commands import (
     GitError,
     commit_tree,
     git,
+    read_objects,
     read_tree,
 )
 
@@ -209,3 +211,38 @@ except UserError as error:
     assert "127.0.0.1:9/repository cannot be fetched: git fetch failed" in done.stdout
     for secret in ("s3cret-word", "robot-name"):
         assert secret not in done.stdout + done.stderr
+
+
+SIZE_BYTES = 24 * 2**20
+
+
+@pytest.fixture
+def blobs(repository):
+    """The ids of eight large objects and three small ones."""
+    contents = [bytes([n]) * SIZE_BYTES for n in range(8)] + [b"a", b"", b"c\n"]
+    command = ["git", "hash-object", "-w", "--stdin"]
+    return [
+        subprocess.run(command, cwd=repository.folder, input=one, capture_output=True)
+        .stdout.decode()
+        .strip()
+        for one in contents
+    ]
+
+
+def test_large_objects_are_not_in_memory_together(repository, blobs):
+    tracemalloc.start()
+    try:
+        found = [
+            (one, len(content)) for one, content in read_objects(repository.folder, "blob", blobs)
+        ]
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == list(zip(blobs, [SIZE_BYTES] * 8 + [1, 0, 2], strict=True))
+    assert peak_bytes < 10 * SIZE_BYTES  # of all at once: more than 16
+
+
+def test_a_missing_object_is_named(repository, blobs):
+    missing = "1" * 40
+    with pytest.raises(UserError, match=f"does not have the object {missing}"):
+        list(read_objects(repository.folder, "blob", [*blobs[-3:], missing]))
