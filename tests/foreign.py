@@ -249,11 +249,7 @@ class ForeignRepository:
 
     def change(self, files):
         """Commit files."""
-        for name, text in files.items():
-            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).write_text(text)
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "-m", "change")
+        commit_files(self.folder, files)
         self.commit = self.git("rev-parse", "HEAD")
 
     def edit(self, name, edited):
@@ -299,11 +295,16 @@ class ForeignRepository:
         return float((Path(folder) / self.out / "model.txt").read_text())
 
 
-def commit_files(folder, files):
-    """Commit files to a folder, which becomes a repository; returns the folder."""
+def write_files(folder, files):
+    """Write files, text by path, and the folders that they need."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+
+
+def commit_files(folder, files):
+    """Commit files to a folder, which becomes a repository; returns the folder."""
+    write_files(folder, files)
     for words in (["init", "-q"], ["add", "--all"], ["commit", "-qm", "change"]):
         git(folder, *words)
     return folder

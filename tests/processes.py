@@ -120,5 +120,13 @@ def run_python(code, *words, folder=CHECKOUT):
     return completed(words, run_verb(["-c", code, *words], folder))
 
 
+def run_new_python(code, *words, exit_code=0, **options):
+    """Run code in a new Python process; `options` are those of `subprocess.run`."""
+    command = [sys.executable, "-c", code, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == exit_code, done.stderr
+    return done
+
+
 def completed(words, done):
     return subprocess.CompletedProcess(words, done.code, done.out, done.err)

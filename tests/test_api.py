@@ -1,18 +1,15 @@
 """The Python API: cheap to import, complete, and usable without the command line."""
 
-import subprocess
-import sys
-
 import pytest
 
 import zoerefine as zr
+from tests.processes import run_new_python
 
 
 def test_importing_the_package_loads_nothing_heavy():
     heavy = ("torch", "numpy", "optuna", "matplotlib", "cv2", "yaml", "yacs")
     program = f"import sys, zoerefine; print([m for m in {heavy} if m in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert found.stdout.strip() == "[]", found.stderr
+    assert run_new_python(program).stdout.strip() == "[]"
 
 
 def test_every_promised_name_is_there_and_documented():

@@ -11,6 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.conftest import CHECKOUT
+from tests.processes import run_new_python
 from zoerefine.base.registries import ENGINES
 from zoerefine.depth.data.synthetic import synthesize
 
@@ -163,8 +164,7 @@ def test_inference_needs_no_other_packages_than_its_image_has(stages, exported_r
     words = ["infer", exported_run.bundle, "--rgb", tmp_path / "world" / rgb,
              "--depth", tmp_path / "world" / zoe, "--out", tmp_path / "out"]  # fmt: skip
     code = INFER.format(blocked=blocked, words=[str(word) for word in words])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_new_python(code)
     assert len(list((tmp_path / "out").rglob("*.png"))) == 2
 
 

@@ -16,14 +16,11 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 def wheel(installed, tmp_path):
     """Run a command of the installed wheel in an empty folder: wheel("config", "TRAIN")."""
 
-    def run(*words, **variables):
-        return subprocess.run(
-            [installed / "zoerefine", *map(str, words)],
-            cwd=tmp_path,
-            env=run.environment | variables,
-            capture_output=True,
-            text=True,
-        )
+    def run(*words, code=0, **variables):
+        command, env = [installed / "zoerefine", *map(str, words)], run.environment | variables
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        return done
 
     run.environment = os.environ | {"PYTHONPATH": "", "ZOEREFINE_HOME": str(tmp_path / "home")}
     return run
@@ -31,49 +28,41 @@ def wheel(installed, tmp_path):
 
 def test_every_command_has_its_help(wheel):
     for name in COMMANDS:
-        done = wheel(name, "--help")
-        assert (done.returncode, done.stderr) == (0, ""), name
+        assert wheel(name, "--help").stderr == "", name
 
 
 def test_example_configs_come_with_the_wheel(wheel, tmp_path):
     shipped = wheel("config", "--example", "demo")
     assert shipped.stdout == (CHECKOUT / "configs" / "demo.yaml").read_text()
     for name in ("demo", "configs/demo.yaml", "compare/unet"):
-        assert wheel("config", "--config", name, "MODEL.NAME").returncode == 0, name
-    wrong = wheel("config", "--example", "dmeo")
+        wheel("config", "--config", name, "MODEL.NAME")
+    wrong = wheel("config", "--example", "dmeo", code=2)
     assert wrong.stderr.startswith("error: no example config dmeo; there are compare/guided, ")
     (tmp_path / "demo").write_text("RUN: {NAME: mine}\n")
     assert "mine" in wheel("config", "--config", "demo", "RUN").stdout
 
 
 def test_training_and_the_rest_need_no_checkout(wheel, tmp_path):
-    def succeeds(*words):
-        done = wheel(*words)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    succeeds("data", "synthesize", "data/synthetic", "--scenes", 8, "--clips", 1, "--frames", 2)
-    succeeds("search", "--config", "demo", "--plan", "DATA.ROOT", "data/synthetic")
+    wheel("data", "synthesize", "data/synthetic", "--scenes", 8, "--clips", 1, "--frames", 2)
+    wheel("search", "--config", "demo", "--plan", "DATA.ROOT", "data/synthetic")
     (tmp_path / ".git").mkdir()  # somebody's repository is not ours
-    succeeds("train", "--config", "demo", "DATA.ROOT", "data/synthetic", "TRAIN.EPOCHS", 1,
-             "MODEL.BASE", 8)  # fmt: skip
+    words = ("DATA.ROOT", "data/synthetic", "TRAIN.EPOCHS", 1, "MODEL.BASE", 8)
+    wheel("train", "--config", "demo", *words)
     run = RunDir(tmp_path / "runs" / "demo" / "latest")
     assert run.read_json(run.provenance_file)["commit"] == ""
 
 
 def test_the_demo_launches_from_a_repository_of_its_own(wheel, installed, tmp_path):
-    made = wheel("data", "synthesize", "world", "--scenes", 8, "--clips", 1, "--frames", 1)
-    assert made.returncode == 0, made.stderr
+    wheel("data", "synthesize", "world", "--scenes", 8, "--clips", 1, "--frames", 1)
     script = (
         "from zoerefine.commands.demo import demo_repository; demo_repository(); demo_repository()"
     )
     subprocess.run(
         [installed / "python", "-c", script], cwd=tmp_path, check=True, env=wheel.environment
     )
-    done = wheel("run", "--repo", "zoerefine-demo", "--commit", "HEAD", "--config", "demo",
-                 "--module", "search.py", "DATA.ROOT", tmp_path / "world", "STUDY.TRIALS", 1,
-                 "STUDY.EPOCHS", 1, "STUDY.THEN", "", "MODEL.BASE", 8)  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    wheel("run", "--repo", "zoerefine-demo", "--commit", "HEAD", "--config", "demo",
+          "--module", "search.py", "DATA.ROOT", tmp_path / "world", "STUDY.TRIALS", 1,
+          "STUDY.EPOCHS", 1, "STUDY.THEN", "", "MODEL.BASE", 8)  # fmt: skip
     assert (tmp_path / "runs" / "demo" / "latest" / "best.yaml").exists()
 
 
@@ -90,7 +79,6 @@ def test_a_missing_package_is_one_line(words, package, wheel, installed, tmp_pat
     blocked.mkdir()
     text = f"raise ModuleNotFoundError('none', name='{package}')"
     (blocked / f"{package}.py").write_text(text)
-    done = wheel(*words, PYTHONPATH=str(blocked))
-    assert done.returncode == 2
+    done = wheel(*words, code=2, PYTHONPATH=str(blocked))
     advice = f"has no package {package}: `pip install zoerefine` installs what is missing"
     assert done.stderr.endswith(f"error: {installed / 'python'} {advice}\n")

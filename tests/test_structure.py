@@ -6,12 +6,12 @@ CONTRIBUTING.md draws the wings. A package's `OPEN` names what others may import
 import ast
 import importlib
 import re
-import subprocess
-import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_new_python
 
 ROOT = Path(__file__).parents[1]
 # The package's own file offers the API's functions, which import what they need when called.
@@ -90,8 +90,7 @@ def test_the_laboratory_loads_neither_depth_nor_torch():
         "    importlib.import_module(module.name)\n"
         "print({'torch', 'zoerefine.depth'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "set()\n", done.stderr
+    assert run_new_python(program).stdout == "set()\n"
 
 
 def test_no_modules_import_one_another_in_a_circle(imports):

@@ -2,14 +2,13 @@
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import fields
 from functools import singledispatch
 from typing import get_origin
 
 import pytest
 
+from tests.processes import run_new_python
 from zoerefine.base.config import defaults, load_config
 from zoerefine.base.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.base.config.schema import GROUPS, KEYS, Config
@@ -254,9 +253,8 @@ def test_commands_refuse_every_wrong_value_at_once_and_write_nothing(tmp_path):
     (tmp_path / "empty.yaml").write_text("")
     folder = tmp_path / "folder"
     folder.mkdir()
-    words = [sys.executable, "-c", COMMANDS, tmp_path / "pairs.json", tmp_path / "empty.yaml"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    files = (tmp_path / "pairs.json", tmp_path / "empty.yaml")
+    done = run_new_python(COMMANDS, *files, cwd=folder)
     assert json.loads(done.stdout) == [[], []]
 
 

@@ -1,11 +1,10 @@
 """`zoerefine config`: the tree with meanings and origins, keys in detail, the table in the docs."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_new_python
 from zoerefine.base.config import load_config
 from zoerefine.base.config.schema import KEYS
 from zoerefine.base.errors import UserError
@@ -85,8 +84,7 @@ def test_it_needs_no_heavy_package():
         "assert main(['config', 'TRAIN.LR']) == 0\n"
         "assert not {'torch', 'numpy', 'optuna', 'rich', 'cv2'} & set(sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_new_python(code)
 
 
 def test_the_identity_table_in_the_docs_names_every_key_of_the_table():

@@ -1,12 +1,12 @@
 """Cores, memory and OpenMP: container limits, the affinity mask, and the user's own settings."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.foreign import write_files
+from tests.processes import run_new_python
 from zoerefine.base.machine import cores as machine
 from zoerefine.base.machine.memory import cpu_quota, memory_left
 
@@ -15,11 +15,7 @@ CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 
 def container(root, group, mountinfo, files):
     """A file system as a process in a control group sees it."""
-    files |= {"proc/self/cgroup": group, "proc/self/mountinfo": mountinfo}
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    write_files(root, files | {"proc/self/cgroup": group, "proc/self/mountinfo": mountinfo})
     return root
 
 
@@ -146,10 +142,7 @@ def test_every_entry_chooses_before_torch_is_loaded():
             "assert 'torch' not in sys.modules\n"
             "print(os.environ['GOMP_SPINCOUNT'])")  # fmt: skip
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP", "GOMP", "ZOE"))}
-    shown = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert shown.stdout.strip() == machine.SPINS
+    assert run_new_python(code, env=environment).stdout.strip() == machine.SPINS
 
 
 @pytest.mark.skipif(
@@ -165,8 +158,6 @@ def test_a_real_quota_of_half_a_core_gives_one_thread():
                 "import zoerefine\n"
                 "print(os.environ['OMP_NUM_THREADS'])\n")  # fmt: skip
         environment = {k: v for k, v in os.environ.items() if not k.startswith("OMP")}
-        shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
-                               text=True)  # fmt: skip
-        assert (shown.returncode, shown.stdout.strip()) == (0, "1"), shown.stderr
+        assert run_new_python(code, env=environment).stdout.strip() == "1"
     finally:
         group.rmdir()

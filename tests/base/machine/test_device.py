@@ -1,11 +1,9 @@
 """The number format of `TRAIN.PRECISION auto`: bf16 only where it is faster. Determinism."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
+from tests.processes import run_new_python
 from zoerefine.base.machine.device import compute_dtype, has_amx, has_bf16, make_deterministic
 
 CPU = torch.device("cpu")
@@ -75,4 +73,4 @@ def test_determinism_does_not_fill_new_tensors():
 def test_vector_functions_are_ready_before_threads_can_call_them(module):
     """Otherwise the first calls of two threads sometimes differ from later ones."""
     code = f"import sys, {module}; sys.exit('zoerefine.base.machine.device' not in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    run_new_python(code)

@@ -1,10 +1,10 @@
 """Memory that is freed and needed again."""
 
 import platform
-import subprocess
-import sys
 
 import pytest
+
+from tests.processes import run_new_python
 
 PROGRAM = """
 import resource, threading
@@ -30,7 +30,5 @@ thread.join()
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these limits")
 def test_memory_that_was_freed_is_not_cleared_again():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
     pages_of_one_round = 8 * 2**20 // 4096
-    assert int(done.stdout) < pages_of_one_round
+    assert int(run_new_python(PROGRAM).stdout) < pages_of_one_round

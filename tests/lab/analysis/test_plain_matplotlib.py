@@ -1,10 +1,10 @@
 """What a user has set for their own figures decides about none of ours."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.processes import run_new_python
 
 # Both kinds of drawing: a whole analysis, and the panel of an inference or a training.
 DRAW = """
@@ -32,30 +32,24 @@ savefig.transparent: True
 
 @pytest.fixture
 def draw(tmp_path, runs):
-    """Draw in a new folder, with a matplotlibrc there: draw(text, **environment) -> process."""
+    """Draw in a new folder, with a matplotlibrc there: draw(name, text, **environment)."""
     for seed in range(3):
         runs.add(f"a{seed}", seed=seed)
         runs.add(f"b{seed}", {"LR": 1e-2}, (0.4, 0.6), seed=seed)
 
-    def start(name, text="", **environment):
+    def start(name, text="", exit_code=0, **environment):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "matplotlibrc").write_text(text, encoding="latin-1")
-        return subprocess.run(
-            [sys.executable, "-c", DRAW, runs.folder],
-            cwd=folder,
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-        )
+        options = {"cwd": folder, "env": os.environ | environment}
+        return run_new_python(DRAW, runs.folder, exit_code=exit_code, **options)
 
     return start
 
 
 def test_all_drawings_have_the_same_bytes_whatever_is_set(draw, tmp_path):
     def pictures(name, *words, **environment):
-        done = draw(name, *words, **environment)
-        assert done.returncode == 0, done.stderr
+        draw(name, *words, **environment)
         files = [path for path in (tmp_path / name / "report").iterdir() if path.suffix != ".json"]
         return {path.name: path.read_bytes() for path in files}
 
@@ -65,7 +59,6 @@ def test_all_drawings_have_the_same_bytes_whatever_is_set(draw, tmp_path):
 
 
 def test_a_matplotlibrc_that_cannot_be_read_is_one_line(draw):
-    done = draw("other", "font.family: Ä\n")
-    assert done.returncode == 2
+    done = draw("other", "font.family: Ä\n", exit_code=2)
     assert "error: matplotlib cannot read its matplotlibrc" in done.stderr
     assert "Traceback" not in done.stderr

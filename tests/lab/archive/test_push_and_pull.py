@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.archive.conftest import KEYS, SECRET, contents, make_run
+from tests.processes import run_new_python
 from zoerefine.cli import main
 from zoerefine.depth.data.layouts import habitatdyn
 
@@ -181,9 +182,8 @@ sys.exit(1 if "torch" in sys.modules else code)
 
 
 def test_a_missing_package_is_one_line_and_torch_is_not_loaded(run):
-    words = [sys.executable, "-c", WITHOUT_S3FS, "runs", "push", run, "s3://bucket/a"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    done = run_new_python(WITHOUT_S3FS, "runs", "push", run, "s3://bucket/a", exit_code=2)
+    assert done.stderr.count("\n") == 1
     assert "pip install 'zoerefine[archive]'" in done.stderr
 
 

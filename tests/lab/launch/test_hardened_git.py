@@ -3,13 +3,13 @@
 import ast
 import os
 import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from tests.lab.launch.conftest import launch_command
+from tests.processes import run_new_python
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.commands import (
     REPOSITORY_VARIABLES,
@@ -175,9 +175,7 @@ def test_git_that_is_not_installed_is_one_line(bare, repository, monkeypatch, tm
 def test_gitpython_is_imported_where_git_is_not_installed(tmp_path):
     code = "from zoerefine.lab.launch.git.commands import git; git('init', 'x')"
     variables = os.environ | {"PATH": str(tmp_path), "GIT_PYTHON_REFRESH": "raise"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=variables, cwd=tmp_path, capture_output=True, text=True
-    )
+    done = run_new_python(code, env=variables, cwd=tmp_path, exit_code=1)
     assert done.stderr.splitlines()[-1].endswith("install it (e.g. apt install git)")
 
 
@@ -206,8 +204,7 @@ except UserError as error:
     print(error)
 """
     variables = os.environ | {"GIT_PYTHON_TRACE": "full", "GIT_TRACE": "1", "GIT_TRACE_CURL": "1"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True)
+    done = run_new_python(code, env=variables, cwd=tmp_path)
     assert "127.0.0.1:9/repository cannot be fetched: git fetch failed" in done.stdout
     for secret in ("s3cret-word", "robot-name"):
         assert secret not in done.stdout + done.stderr

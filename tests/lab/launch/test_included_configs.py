@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.foreign import commit_files
+from tests.foreign import commit_files, write_files
 
 # Reads `_BASE_` as fvcore does, and prints what it got.
 FVCORE = """
@@ -145,13 +145,11 @@ def test_an_included_file_that_the_commit_does_not_have_is_copied(code, command,
 
 
 def test_a_config_outside_of_the_repository_brings_its_files(code, command, tmp_path):
-    for name in ("base/common.yaml", "base/seeds.yaml"):
-        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "mine" / name).write_text(YAML_FILES[name])
-    (tmp_path / "mine/exp").mkdir()
     absolute = tmp_path / "mine/base/common.yaml"
-    (tmp_path / "mine/exp/a.yaml").write_text("_BASE_: ../base/common.yaml\nDEPTH: 5\n")
-    (tmp_path / "mine/exp/b.yaml").write_text(f"_BASE_: {absolute}\nDEPTH: 6\n")
+    files = {name: YAML_FILES[name] for name in ("base/common.yaml", "base/seeds.yaml")}
+    files["exp/a.yaml"] = "_BASE_: ../base/common.yaml\nDEPTH: 5\n"
+    files["exp/b.yaml"] = f"_BASE_: {absolute}\nDEPTH: 6\n"
+    write_files(tmp_path / "mine", files)
     a, b = (run_of(command("run", *job(f"mine/exp/{name}.yaml"))) for name in "ab")
     assert got(tmp_path, a) == {"DEPTH": 5, "LR": 0.5, "SEED": 4}
     assert got(tmp_path, b) == {"DEPTH": 6, "LR": 0.5, "SEED": 4}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.foreign import commit_files
+from tests.foreign import commit_files, write_files
 from tests.lab.launch.test_included_configs import PATTERN, loss, run_of
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.workspace.left import digest_inputs
@@ -49,9 +49,7 @@ def test_an_earlier_run_gives_its_files_to_another_job(command, tmp_path):
 def test_a_folder_lies_in_the_workspace_as_in_the_repository(command, tmp_path):
     script = 'print("loss", open("data/a/x.txt").read(), open("more/y.txt").read())'
     code = commit_files(tmp_path / "code", {"train.py": script, ".gitignore": "data\n"})
-    for name in ("code/data/a/x.txt", "elsewhere/more/y.txt"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text("3")
+    write_files(tmp_path, {"code/data/a/x.txt": "3", "elsewhere/more/y.txt": "3"})
     words = ["--repo", "code", "--commit", "HEAD", "--module", "train.py", PATTERN]
     words += ["--input", str(code / "data"), "--input", "elsewhere/more"]
     run = run_of(command("run", *words))
@@ -66,9 +64,8 @@ def test_a_folder_lies_in_the_workspace_as_in_the_repository(command, tmp_path):
     ("second", "words"), [("x.txt", "would lie at one place"), ("x.txt/y", "would lie inside the")]
 )
 def test_two_folders_with_a_file_for_one_path_are_refused(tmp_path, second, words):
-    for name in ("a/data/x.txt", f"b/data/{second}", "b/data/z.txt"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
+    names = ("a/data/x.txt", f"b/data/{second}", "b/data/z.txt")
+    write_files(tmp_path, {name: name for name in names})
     folders = [tmp_path / "a/data", tmp_path / "b/data"]
     assert len(digest_inputs([folders[0]] * 2, None)) == 1
     with pytest.raises(UserError, match=f"^--input: .*{second} .*{words}"):

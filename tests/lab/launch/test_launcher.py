@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_new_python
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir
 
@@ -269,8 +270,7 @@ def test_a_databases_password_can_be_named_by_its_variable(launch, config, tmp_p
 
 def test_the_launcher_loads_neither_the_config_schema_nor_numerical_packages():
     program = "import sys, zoerefine.commands.run; print(*sys.modules, sep='\\n')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    loaded = set(done.stdout.split())
+    loaded = set(run_new_python(program).stdout.split())
     assert "zoerefine.lab.launch.launcher" in loaded
     assert not loaded & {"zoerefine.base.config", "yacs", "numpy", "torch", "optuna", "rich"}
 

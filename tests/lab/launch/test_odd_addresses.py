@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.foreign import write_files
 from tests.lab.launch.conftest import SCRIPT
 from zoerefine.lab.launch.housekeeping import clean, stored_folders
 
@@ -107,9 +108,7 @@ def test_show_makes_control_characters_visible(launch, only_run, command):
 def precious(tmp_path):
     """A user's folder with a file in every place that --clean might look into."""
     names = ["0" * 40 + ".0", "tight-" + "0" * 12 + ".git", "0" * 16, "." + "0" * 40 + ".0.ab.tmp"]
-    for name in names:
-        (tmp_path / "precious" / name).mkdir(parents=True)
-        (tmp_path / "precious" / name / "file").write_text("precious")
+    write_files(tmp_path / "precious", {f"{name}/file": "precious" for name in names})
     return tmp_path / "precious"
 
 
@@ -132,8 +131,6 @@ def test_clean_follows_no_symbolic_link(tmp_path, precious, level, discard):
 def test_clean_removes_only_folders_that_have_our_names(tmp_path):
     """A project may have folders of these names, and be given as --home by mistake."""
     mine = ["environments/dev/a", "workspaces/a/data/b", "mirrors/mine.git/c", "records/x"]
-    for name in mine:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("mine")
+    write_files(tmp_path, dict.fromkeys(mine, "mine"))
     assert clean(tmp_path, older_than_days=0, keep=0, discard=True) == []
     assert all(Path(tmp_path / name).exists() for name in mine)

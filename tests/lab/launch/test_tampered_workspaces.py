@@ -5,13 +5,12 @@ import os
 import py_compile
 import shutil
 import subprocess
-import sys
 import time
 import zlib
 
 import pytest
 
-from tests.processes import git
+from tests.processes import git, run_new_python
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.address import parse_address
@@ -139,8 +138,7 @@ def test_planted_bytecode_is_removed(enter, repository):
     enter.leave()
     again = enter(commit, "b")
     assert again == place
-    words = [sys.executable, "-c", "import helper; print(helper.VALUE)"]
-    done = subprocess.run(words, cwd=again, capture_output=True, text=True, check=True)
+    done = run_new_python("import helper; print(helper.VALUE)", cwd=again)
     assert done.stdout.strip() == "the commit"
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.processes import run_zoerefine
+from tests.processes import run_new_python, run_zoerefine
 from zoerefine.lab.runs.stored import MANY
 
 
@@ -254,8 +254,7 @@ from zoerefine.cli import main
 assert main(["runs", "--where", "TRAIN.LR>0"]) == 0
 assert not {"torch", "numpy", "rich"} & set(sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_new_python(code)
 
 
 def test_links_that_lead_in_circles_or_nowhere_do_not_stop_the_list(three):

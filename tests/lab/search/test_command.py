@@ -3,12 +3,11 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 
 import pytest
 
 from tests.conftest import CHECKOUT
+from tests.processes import run_new_python
 from zoerefine.base.config import load_config, to_dict
 from zoerefine.base.errors import UserError
 from zoerefine.commands import search
@@ -19,8 +18,7 @@ HEAVY = ("torch", "optuna", "sqlalchemy", "scipy")
 def modules_loaded_by(code):
     """Which of the slow packages some code loads."""
     code += f"\nimport sys; print([name for name in {HEAVY} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    return done.stdout.splitlines()[-1]
+    return run_new_python(code).stdout.splitlines()[-1]
 
 
 DEMO = CHECKOUT / "configs" / "demo.yaml"

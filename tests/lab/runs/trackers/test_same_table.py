@@ -2,12 +2,11 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from tests.lab.runs.trackers.conftest import LOGGED, WAYS
+from tests.processes import run_new_python
 from tests.tables import csv_rows
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.lab.analysis.analyze import analyze
@@ -117,12 +116,7 @@ def test_reading_changes_no_file_and_contacts_no_server(way, logged, tmp_path):
         return {str(path): digest_file(path) for path in files}
 
     before = digests()
-    done = subprocess.run(
-        [sys.executable, "-c", WATCHED, *map(str, words)],
-        cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "CONNECTED" not in done.stdout
+    assert "CONNECTED" not in run_new_python(WATCHED, *words, cwd=tmp_path).stdout
     assert digests() == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
