@@ -170,6 +170,29 @@ def start_script(tmp_path):
         yield lambda name, *words: start(platform_command(name, *words), cwd=tmp_path)
 
 
+WRITE = """
+import sys
+from pathlib import Path
+from zoerefine.base.run_dir import RunDir
+with RunDir(Path(sys.argv[1])).writing():
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def writer():
+    """Starts processes that write a run and hold its lock until they are ended: writer(folder)."""
+    with killed_at_end() as start:
+
+        def started(folder):
+            process = start([sys.executable, "-c", WRITE, folder], stdin=subprocess.PIPE)
+            assert process.stdout.readline() == "writing\n"
+            return process
+
+        yield started
+
+
 @pytest.fixture(scope="session")
 def chromium():
     """A headless Chromium, controlled by selenium."""

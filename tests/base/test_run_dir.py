@@ -1,23 +1,12 @@
 """The run directory: states, the lock, and incomplete or damaged files."""
 
 import subprocess
-import sys
 
 import pytest
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
 from zoerefine.lab.launch.git.commands import uncommitted_files
-
-HOLD = """
-import sys
-from pathlib import Path
-from zoerefine.lab.launch.git.commands import uncommitted_files
-from zoerefine.base.run_dir import RunDir
-with RunDir(Path(sys.argv[1])).writing():
-    print("held", flush=True)
-    sys.stdin.read()
-"""
 
 
 def test_writing_records_how_the_run_ended(tmp_path):
@@ -31,12 +20,9 @@ def test_writing_records_how_the_run_ended(tmp_path):
     assert (run.status().state, run.status().reason) == ("failed", "division by zero")
 
 
-def test_only_one_process_writes_and_a_killed_one_is_recognized(tmp_path):
+def test_only_one_process_writes_and_a_killed_one_is_recognized(tmp_path, writer):
     run = RunDir(tmp_path / "run")
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, run.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert holder.stdout.readline() == b"held\n"
+    holder = writer(run.path)
     assert run.status().state == "running"
     with pytest.raises(UserError, match="being written by another process"), run.writing():
         pass

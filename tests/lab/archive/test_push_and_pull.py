@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -84,28 +82,14 @@ def test_a_part_of_a_run_is_refused(folder, run, command):
     assert folder.names() == []
 
 
-LOCKED = """
-import sys, time
-from pathlib import Path
-from zoerefine.base.files.locks import lock
-with lock(Path(sys.argv[1])):
-    print("locked", flush=True)
-    time.sleep(600)
-"""
-
-
 @pytest.mark.parametrize("writes", [".", "trials/3", "node-1"])
-def test_a_run_that_is_running_is_refused(folder, run, command, writes):
+def test_a_run_that_is_running_is_refused(folder, run, command, writer, writes):
     if writes != ".":
         make_run(run / writes)
-    words = [sys.executable, "-c", LOCKED, run / writes / ".lock"]
-    writer = subprocess.Popen(words, stdout=subprocess.PIPE)
-    writer.stdout.readline()
-    try:
-        _, out, err = command("push", run, folder.url, code=2)
-    finally:
-        writer.kill()
-        writer.communicate()
+    process = writer(run / writes)
+    _, out, err = command("push", run, folder.url, code=2)
+    process.kill()
+    process.communicate()
     assert not out and "is running" in err
     assert folder.names() == []
     command("push", run, folder.url)

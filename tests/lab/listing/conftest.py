@@ -1,24 +1,12 @@
 """Run directories as other programs leave them, and `zoerefine runs` over them."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import yaml
 
-from tests.processes import killed_at_end
 from zoerefine.cli import main
 from zoerefine.lab.listing import index
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from zoerefine.base.run_dir import RunDir
-with RunDir(Path(sys.argv[1])).writing():
-    print("writing", flush=True)
-    sys.stdin.read()
-"""
 
 
 class RunsFolder:
@@ -64,19 +52,6 @@ class RunsFolder:
 def runs(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return RunsFolder(tmp_path, capsys)
-
-
-@pytest.fixture
-def writer():
-    """Starts processes that write a run and hold its lock until they are ended."""
-    with killed_at_end() as start:
-
-        def started(folder):
-            process = start([sys.executable, "-c", HOLD, folder], stdin=subprocess.PIPE)
-            assert process.stdout.readline() == "writing\n"
-            return process
-
-        yield started
 
 
 @pytest.fixture
