@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.cluster import ray_nodes
+from tests.finished import run_here
 from tests.foreign import ForeignRepository
 from tests.machine_faults import OtherUser, SmallDisk
 from tests.processes import killed_at_end, platform_command, run_script
@@ -161,6 +162,21 @@ def script(tmp_path):
     the exit code 0, or with `code`.
     """
     return lambda name, *words, code=0: run_script(tmp_path, name, *words, code=code)
+
+
+@pytest.fixture
+def here(capsys):
+    """Run a command in this process: here("show", folder) -> its code, out and err.
+
+    It must have the exit code 0, or `code`; None: any.
+    """
+
+    def run(*words, code=0):
+        done = run_here(capsys, *words)
+        assert code in (None, done.code), done.err
+        return done
+
+    return run
 
 
 @pytest.fixture

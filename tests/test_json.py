@@ -80,9 +80,8 @@ def test_plan_of_a_search(document, tiny):
     assert [one["label"] for one in by_kind["choice"]["options"]] == [4, 8]
 
 
-def test_a_search_without_a_plan_has_no_document(tiny, capsys):
-    assert main(["search", "--config", str(tiny), "--json"]) == 2
-    shown = capsys.readouterr()
+def test_a_search_without_a_plan_has_no_document(tiny, here):
+    shown = here("search", "--config", tiny, "--json", code=2)
     assert (shown.out, shown.err.startswith("error: --json is for --plan")) == ("", True)
 
 
@@ -115,10 +114,9 @@ def test_doctor(document, tmp_path):
     assert set(found["checks"][0]) == set(documented("a check"))
 
 
-def test_a_bad_path_prints_no_document(capsys, tmp_path):
+def test_a_bad_path_prints_no_document(here, tmp_path):
     for command in ("show", "reproduce"):
-        assert main([command, str(tmp_path / "none"), "--json"]) == 2
-        shown = capsys.readouterr()
+        shown = here(command, tmp_path / "none", "--json", code=2)
         assert (shown.out, len(shown.err.splitlines())) == ("", 1)
 
 

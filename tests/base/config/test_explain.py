@@ -17,14 +17,9 @@ CONFIGS = sorted((CHECKOUT / "configs").glob("*.yaml"))
 
 
 @pytest.fixture
-def shown(capsys):
+def shown(here):
     """Run the command in this process: shown("TRAIN.LR") -> what it prints."""
-
-    def run(*words):
-        assert main([str(word) for word in words]) == 0
-        return capsys.readouterr().out
-
-    return run
+    return lambda *words: here("config", *words).out
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)

@@ -1,12 +1,10 @@
 """The doctor: every part of the machine is checked, and a missing one has its cost beside it."""
 
 from zoerefine.base.machine import doctor
-from zoerefine.cli import main
 
 
-def test_every_part_is_listed(tmp_path, capsys):
-    assert main(["doctor", "--folder", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
+def test_every_part_is_listed(tmp_path, here):
+    shown = here("doctor", "--folder", tmp_path).out
     for part in ("CPU cores", "OpenMP", "free memory", "libjpeg-turbo", "disk reads", "GPU",
                  "Torch-TensorRT", "OpenVINO", "git", "Git LFS", "transformers",
                  "Ray"):  # fmt: skip
@@ -28,9 +26,8 @@ def not_installed(name):
     raise doctor.metadata.PackageNotFoundError(name)
 
 
-def test_a_missing_folder_is_named(tmp_path, capsys):
-    assert main(["doctor", "--folder", str(tmp_path / "x")]) == 2
-    assert "x does not exist" in capsys.readouterr().err
+def test_a_missing_folder_is_named(tmp_path, here):
+    assert "x does not exist" in here("doctor", "--folder", tmp_path / "x", code=2).err
 
 
 def test_limits_of_a_container_are_reported(monkeypatch):

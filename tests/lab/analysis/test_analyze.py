@@ -205,7 +205,7 @@ def test_tables_of_something_else_are_never_overwritten(runs, tmp_path, capsys, 
     assert path.read_text() == "mine"
 
 
-def test_two_runs_side_by_side(study, tmp_path, capsys):
+def test_two_runs_side_by_side(study, tmp_path, capsys, here):
     from zoerefine.base.errors import UserError
     from zoerefine.lab.analysis.diff import diff_runs
 
@@ -221,8 +221,7 @@ def test_two_runs_side_by_side(study, tmp_path, capsys):
     assert "val abs_rel: " in text
     with Image.open(picture) as image:
         assert image.size[0] > 1000
-    assert main(["diff", str(trials / "0000"), str(tmp_path)]) == 2
-    assert f"{tmp_path} is not a run" in capsys.readouterr().err
+    assert f"{tmp_path} is not a run" in here("diff", trials / "0000", tmp_path, code=2).err
     with pytest.raises(UserError, match=r"holds 4 runs: name one"):
         diff_runs(str(study.path), str(trials / "0000"))
 
@@ -236,25 +235,22 @@ def test_two_runs_side_by_side(study, tmp_path, capsys):
         ({}, {}, ["one  ", "other"]),
     ],
 )
-def test_diff_calls_runs_by_what_differs(runs, capsys, first, second, labels):
+def test_diff_calls_runs_by_what_differs(runs, here, first, second, labels):
     folders = [runs.add("one", **first), runs.add("other", **second)]
-    assert main(["diff", *map(str, folders)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = here("diff", *folders).out.splitlines()
     assert lines[:2] == [f"{a}  {b}" for a, b in zip(labels, folders, strict=True)]
 
 
-def test_a_commit_that_is_no_hash_never_reaches_git(runs, tmp_path, capsys):
+def test_a_commit_that_is_no_hash_never_reaches_git(runs, tmp_path, here):
     for name, commit in (("a", f"--output={tmp_path}/written"), ("b", "ab" * 20)):
         document = {"commit": commit, "repository": str(tmp_path)}
         (runs.add(name) / "provenance.json").write_text(json.dumps(document))
-    assert main(["diff", str(runs.folder / "a"), str(runs.folder / "b")]) == 0
-    assert "commits between" not in capsys.readouterr().out
+    assert "commits between" not in here("diff", runs.folder / "a", runs.folder / "b").out
 
 
-def test_a_damaged_run_is_one_line_of_diff(runs, capsys):
+def test_a_damaged_run_is_one_line_of_diff(runs, here):
     (runs.add("a") / "metrics.jsonl").write_bytes(b"\xff\n")
-    assert main(["diff", str(runs.folder / "a"), str(runs.add("b"))]) == 2
-    assert "damaged in line 1" in capsys.readouterr().err
+    assert "damaged in line 1" in here("diff", runs.folder / "a", runs.add("b"), code=2).err
 
 
 def test_a_row_of_runs_csv_names_settings_results_and_origin(runs, tmp_path):

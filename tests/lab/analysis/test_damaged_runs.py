@@ -83,15 +83,13 @@ DOCUMENTS = ("config.yaml", "provenance.json", "results.json", "metrics.jsonl", 
 
 
 @pytest.fixture
-def analyze(runs, tmp_path, capsys):
-    """Analyse all runs: exit code, printed lines by run, and the rows of runs.csv."""
+def analyze(runs, tmp_path, here):
+    """Analyse all runs: the lines that are printed, and the rows of runs.csv."""
 
     def run(*words):
-        code = main(["analyze", str(runs.folder), "--out", str(tmp_path / "out"), *words])
-        printed = capsys.readouterr()
-        assert "Traceback" not in printed.err
-        rows = csv_rows(tmp_path / "out" / "runs.csv") if code == 0 else []
-        return code, printed.out.splitlines(), rows
+        done = here("analyze", runs.folder, "--out", tmp_path / "out", *words)
+        assert "Traceback" not in done.err
+        return done.out.splitlines(), csv_rows(tmp_path / "out" / "runs.csv")
 
     return run
 
@@ -110,8 +108,7 @@ def test_damaged_contents_are_named_and_all_other_runs_are_analysed(runs, analyz
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     for seed in range(2):
         runs.add(f"good{seed}", seed=seed)
-    code, lines, rows = analyze()
-    assert code == 0
+    lines, rows = analyze()
     assert {"good0", "good1"} <= {row["run"] for row in rows if row["state"] == "finished"}
     assert len(rows) == len(CONTENTS) + 2
     notes = {row["run"]: row["note"] for row in rows if row["state"] == "left out"}
@@ -144,8 +141,7 @@ def test_what_is_no_regular_file_is_named_at_once(runs, analyze):
     folders.append(runs.folder / "loop")
     folders[-1].symlink_to("loop")
     runs.add("good")
-    code, lines, _ = analyze()
-    assert code == 0
+    lines, _ = analyze()
     for folder in folders:
         assert len(named(lines, folder)) == 1, (folder.name, lines)
 
@@ -159,8 +155,8 @@ def test_manifests_with_fields_of_other_types_are_named(runs, analyze):
         with zipfile.ZipFile(folder / "engine" / "refiner.ts", "w") as archive:
             archive.writestr("refiner/extra/manifest.json", json.dumps(manifest))
     runs.add("good")
-    code, lines, rows = analyze()
-    assert code == 0 and len(rows) == len(manifests) + 1
+    lines, rows = analyze()
+    assert len(rows) == len(manifests) + 1
     for number in range(len(manifests)):
         assert len(named(lines, runs.folder / f"bad{number}")) == 1, lines
 
@@ -170,7 +166,7 @@ def test_cells_of_tables_are_no_formulas_and_numbers_stay_numbers(runs, analyze)
     numbers = ["-5.0e-3", "+7"]
     for number, value in enumerate([*formulas, *numbers]):
         runs.add(f"run{number}", {"NAME": value, "LR": -0.5})
-    _, _, rows = analyze()
+    _, rows = analyze()
     cells = {row["TRAIN.NAME"] for row in rows}
     assert cells == {f"'{value}" for value in formulas} | set(numbers)
 
@@ -187,12 +183,11 @@ def test_nothing_is_written_where_a_metric_must_be_named_first(runs, tmp_path, c
     assert not (tmp_path / "out").exists()
 
 
-def test_show_prints_control_characters_as_escapes(runs, capsys):
+def test_show_prints_control_characters_as_escapes(runs, here):
     folder = runs.add("odd")
     recorded = {"commit": "ab\x1b[31m", "repository": "a\nb\u202ec", "module": "x.py"}
     (folder / "provenance.json").write_text(json.dumps(recorded))
-    assert main(["show", str(folder)]) == 0
-    out = capsys.readouterr().out
+    out = here("show", folder).out
     assert "ab\\x1b[31m" in out and "a\\nb\\u202ec" in out
     assert all(line.isprintable() for line in out.splitlines())
 
@@ -206,7 +201,7 @@ def test_a_damaged_digest_of_weights_is_named_and_a_pipe_is_not_waited_for(runs,
         ("has 10001 bytes; up to 10000 are read", lambda: digest.write_bytes(b"0" * 10_001)),
     ):
         damage()
-        assert analyze()[0] == 0  # of many runs, the digest only tells copies apart
+        analyze()  # of many runs, the digest only tells copies apart
         capsys.readouterr()
         for words in (["diff", str(first), str(second)], ["show", str(first)]):
             assert main(words) == 2

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.finished import run_here
 from tests.lab.archive.object_store import object_store
 from tests.processes import killed_at_end, zoerefine_command
 
@@ -43,15 +42,9 @@ def alone(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def command(capsys):
+def command(here):
     """Run `zoerefine runs ...` in this process; it must have the exit code 0, or `code`."""
-
-    def run(*words, code=0):
-        done = run_here(capsys, "runs", *words)
-        assert code in (None, done.code), done.err
-        return done
-
-    return run
+    return lambda *words, code=0: here("runs", *words, code=code)
 
 
 @pytest.fixture

@@ -317,7 +317,7 @@ def recording_executor(resources):
 
 
 def test_a_queue_of_our_own_training_reads_its_resources_from_the_config(
-    repository, config, home, monkeypatch, capsys
+    repository, config, home, monkeypatch, here
 ):
     monkeypatch.setitem(EXECUTORS._places, "recording", f"{__name__}:recording_executor")
     (repository.folder / "zoerefine").mkdir()
@@ -331,11 +331,9 @@ def test_a_queue_of_our_own_training_reads_its_resources_from_the_config(
     assert main([*words, "--config", str(config), "--partition", "gpu", "CLUSTER.CPUS", "4"]) == 0
     asked = Resources(time="12:00:00", gpus=1, partition="gpu", cpus=4)
     assert RecordingExecutor.opened == [asked] and len(RecordingExecutor.submitted) == 1
-    assert main([*words, "--configs", f"{config},{other}"]) == 2
-    assert "differ in CLUSTER.GPUS" in capsys.readouterr().err
+    assert "differ in CLUSTER.GPUS" in here(*words, "--configs", f"{config},{other}", code=2).err
     config.write_text("CLUSTER: {GPUS: many}\n")
-    assert main([*words, "--config", str(config)]) == 2
-    assert "CLUSTER.GPUS must be a number" in capsys.readouterr().err
+    assert "CLUSTER.GPUS must be a number" in here(*words, "--config", config, code=2).err
 
 
 def test_without_slurm_the_executor_is_refused(monkeypatch, tmp_path):

@@ -158,19 +158,17 @@ def test_spaces_in_words_and_in_a_file_join_the_configs_own(tiny, tmp_path):
     ],
 )  # fmt: skip
 def test_a_plan_says_how_many_trials_there_can_be(
-    words, space, line, tiny, tmp_path, capsys, monkeypatch
+    words, space, line, tiny, tmp_path, here, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     for name, rate in (("first", 0.1), ("second", 0.2)):
         (tmp_path / f"{name}.yaml").write_text(f"TRAIN: {{LR: {rate}}}\n")
     searched = ["--search", f"TRAIN.LR={space}"]
-    assert search.main(["--config", str(tiny), "--plan", *searched, *words]) == 0
-    assert line in capsys.readouterr().out
+    assert line in here("search", "--config", tiny, "--plan", *searched, *words).out
 
 
 @pytest.mark.depth  # it reads the config of our training
-def test_a_plan_needs_no_data(tmp_path, capsys):
+def test_a_plan_needs_no_data(tmp_path, here):
     (tmp_path / "config.yaml").write_text("SEARCH: {TRAIN: {LR: [0.1, 0.2]}}\n")
-    assert search.main(["--config", str(tmp_path / "config.yaml"), "--plan", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(here("search", "--config", tmp_path / "config.yaml", "--plan", "--json").out)
     assert (found["combinations"], found["estimate"], found["limits"]) == (2, None, {})

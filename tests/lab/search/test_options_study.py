@@ -8,7 +8,6 @@ import pytest
 from tests.foreign import commit_files
 from tests.processes import run_zoerefine
 from zoerefine.base.yaml.read import read_yaml
-from zoerefine.cli import main
 
 SCRIPT = """
 import argparse
@@ -45,7 +44,7 @@ def best_again(printed):
     return shlex.split(printed.split("best again: zoerefine ")[1].splitlines()[0])
 
 
-def test_searched_values_are_options_and_the_best_runs_again(user, capsys):
+def test_searched_values_are_options_and_the_best_runs_again(user, here):
     space = ["--search", "lr=[0.5, 0.25]", "--search", "net.name=[a, b]"]
     command = ["search", *JOB, *VAL_ACC, "--maximize", "--grid", *space, "epochs", "2"]
     printed = user(*command)
@@ -57,8 +56,7 @@ def test_searched_values_are_options_and_the_best_runs_again(user, capsys):
     assert log.splitlines()[-1] == "epoch 1 val_acc=0.76"
     assert "4 of 4 trials ended" in user(*command)  # and trains none of them again
     assert len(list((study / "trials").iterdir())) == 4
-    assert main(["show", str(study)]) == 0
-    page = capsys.readouterr().out
+    page = here("show", study).out
     assert "kept as" not in page
     assert page.endswith(
         "its study, maximize val_acc:\n  trials    4: 4 completed\n"

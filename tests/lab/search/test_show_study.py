@@ -2,7 +2,6 @@
 
 import pytest
 
-from zoerefine.cli import main
 from zoerefine.lab.search.study.claims import claim_trial, complete, fail, prune
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.subject import TrialOutcome
@@ -11,15 +10,13 @@ SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
 
 
 @pytest.fixture
-def page(capsys):
+def page(here):
     """The page of a study's run: page(study) -> lines."""
 
     def show(study):
         study.subject.save(study.run)
         study.run.set_status("finished")
-        capsys.readouterr()
-        assert main(["show", str(study.run.path)]) == 0
-        return capsys.readouterr().out.splitlines()
+        return here("show", study.run.path).out.splitlines()
 
     return show
 
@@ -75,6 +72,5 @@ def test_a_study_without_its_database_is_shown_with_the_reason(open_study, page)
     assert "is not a study: there is no database" in page(study)[-1]
 
 
-def test_a_run_is_no_study(study, capsys):
-    assert main(["show", str(study.path / "trials" / "0000")]) == 0
-    assert "its study" not in capsys.readouterr().out
+def test_a_run_is_no_study(study, here):
+    assert "its study" not in here("show", study.path / "trials" / "0000").out

@@ -7,7 +7,6 @@ import pytest
 
 from tests.lab.runs.trackers.conftest import LOGGED, WAYS, log_mlflow, start_wandb
 from zoerefine import RunDir, read_metrics
-from zoerefine.cli import main
 from zoerefine.lab.runs.collect import collect
 
 STORES = {
@@ -28,7 +27,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("way", STORES)
-def test_a_store_that_a_script_left_is_read(way, run, capsys, monkeypatch):
+def test_a_store_that_a_script_left_is_read(way, run, here, monkeypatch):
     WAYS[way](run.left, [LOGGED[1]])
     for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:
         monkeypatch.delenv(name)
@@ -43,8 +42,7 @@ def test_a_store_that_a_script_left_is_read(way, run, capsys, monkeypatch):
     assert os.environ == before, "a job that is launched later would get what differs"
     (known,) = collect([str(run.path)], metrics=["val_acc"]).runs
     assert (known.settings["training.lr"], known.final("loss")) == (0.25, found.final["loss"])
-    assert main(["show", str(run.path)]) == 0
-    assert f"(from {STORES[way]}" in capsys.readouterr().out
+    assert f"(from {STORES[way]}" in here("show", run.path).out
 
 
 def test_of_several_runs_in_a_store_the_last_one_counts(run):
