@@ -16,7 +16,10 @@ from zoerefine.lab.analysis.pictures.style import style
 from zoerefine.lab.analysis.report.tables import difference_rows
 from zoerefine.lab.analysis.statistics.comparisons import compare_groups
 from zoerefine.lab.launch.record.show import show_run
+from zoerefine.lab.listing.index import RunIndex
+from zoerefine.lab.listing.selection import Selection, select
 from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.filter import parse_filter
 
 
 @pytest.fixture
@@ -240,6 +243,44 @@ def test_a_script_launched_in_another_way_is_another_group(foreign, tmp_path, fa
         other = foreign(f"b{seed}", {"SEED": seed}, [{"loss": 2 + seed / 10}], **facts)
     assert compared(tmp_path / "runs", "loss")[0] == names
     assert ("AUG" in diff_runs(str(tmp_path / "runs/a2"), str(other))) == ("record_env" in facts)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"module": "resnet"}, {"module": "vit"}),
+        ({"commit": "a"}, {"commit": "b"}),
+        ({"arguments": 1}, {"arguments": 2}),
+        ({"optimizer": {"adam": {}}}, {"optimizer": {"sgd": {}}}),
+        ({"optimizer": {"adam": {}}}, {"optimizer": {}}),
+    ],
+)
+def test_every_key_of_a_scripts_config_makes_groups(foreign, tmp_path, one, other):
+    for seed in range(3):
+        facts = {"arguments": ["--quick"]}
+        foreign(f"a{seed}", {"SEED": seed} | one, [{"loss": 1 + seed / 10}], **facts)
+        foreign(f"b{seed}", {"SEED": seed} | other, [{"loss": 2 + seed / 10}], **facts)
+    assert len(set(compared(tmp_path / "runs", "loss")[0])) == 2
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["loss"])
+    assert len(groups_of(tmp_path / "out")) == 2
+
+
+def test_an_option_replaces_the_keys_inside_and_around_it(foreign, tmp_path):
+    words = {"overrides": ["optimizer.adam.lr", "0.1"]}
+    foreign("a", {"SEED": 0, "optimizer": {"adam": {}}}, [{"loss": 1}], **words)
+    foreign("b", {"SEED": 1, "optimizer": {"adam": {"lr": 0.1}}}, [{"loss": 2}])
+    assert len(compared(tmp_path / "runs", "loss")[0]) == 1
+
+
+def test_a_filter_finds_the_seed_that_a_config_has_under_its_own_name(foreign, tmp_path):
+    for seed in (3, 4):
+        foreign(f"a{seed}", {"seed": seed}, [{"loss": seed}])
+    keeps = parse_filter("seed != 3")
+    assert [run.name for run in collect([str(tmp_path / "runs")], keeps).runs] == ["a4"]
+    index = RunIndex(None)
+    rows = index.rows([str(tmp_path / "runs" / name) for name in ("a3", "a4")])
+    found, _ = select(rows, index, Selection("seed != 3"))
+    assert [row.path for row in found] == [str(tmp_path / "runs" / "a4")]
 
 
 def test_other_inputs_make_another_group(foreign, tmp_path):

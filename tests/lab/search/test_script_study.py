@@ -438,3 +438,19 @@ def test_a_plan_and_the_search_refuse_wrong_configs_and_studies_before_anything_
     assert search.main(search_words(repository, "--plan", "--enqueue", near)) == 0
     assert capsys.readouterr().out.endswith("tried first (--enqueue): 1\n")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("change", ["EXTRA: {B: {}}", "EXTRA: {A: {}}\ncommit: x"])
+def test_a_study_is_refused_where_any_key_of_its_config_is_another(
+    change, foreign_repository, open_script_study, tmp_path
+):
+    repository = foreign_repository("yacs_tensorboard")
+    text = (repository.folder / repository.config).read_text()
+    config = tmp_path / "own.yaml"
+    words = ("--config", config, "--name", "own")
+    config.write_text(f"{text}\nEXTRA: {{A: {{}}}}\n")
+    open_script_study(repository, *words)
+    open_script_study(repository, *words)
+    config.write_text(f"{text}\n{change}\n")
+    with pytest.raises(UserError, match="has other settings"):
+        open_script_study(repository, *words)

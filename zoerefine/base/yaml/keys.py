@@ -5,16 +5,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 
-def flatten(tree: Mapping[str, Any], joint: str = ".", prefix: str = "") -> dict[str, Any]:
-    """The leaves of a tree by their path. A list is a leaf; an empty mapping has no leaves."""
+def flatten(
+    tree: Mapping[str, Any], joint: str = ".", prefix: str = "", keeps_empty: bool = False
+) -> dict[str, Any]:
+    """The leaves of a tree by their path. A list is a leaf; an empty mapping has no leaves.
+
+    Args:
+        keeps_empty: an empty mapping is a leaf: `optimizer: {adam: {}}` names an optimizer.
+    """
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         path = f"{prefix}{joint}{key}" if prefix else str(key)
-        if isinstance(value, Mapping):
-            flat |= flatten(value, joint, path)
+        if isinstance(value, Mapping) and (value or not keeps_empty):
+            flat |= flatten(value, joint, path, keeps_empty)
         else:
             flat[path] = value
     return flat
+
+
+def with_facts(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a config with facts about it; a setting named as one is `NAME (config)`."""
+    return {f"{k} (config)" if k in facts else k: v for k, v in settings.items()} | dict(facts)
 
 
 def differing(

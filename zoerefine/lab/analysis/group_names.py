@@ -116,7 +116,7 @@ def full_text(value: Any, digits: int = 2) -> str:
     if isinstance(value, list):
         return f"[{', '.join(full_text(item, digits) for item in value)}]"
     if isinstance(value, dict):
-        return " ".join(full_text(item, digits) for item in value.values())
+        return " ".join(full_text(item, digits) for item in value.values()) or "{}"
     return " ".join(str(value).split())
 
 

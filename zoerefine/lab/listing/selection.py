@@ -52,7 +52,8 @@ class FilterFields(Mapping[str, Any]):
         self.row, self.index = row, index
 
     def __getitem__(self, key: str) -> Any:
-        if key in FIELDS:
+        unknown = key == "seed" and self.row.seed is None
+        if key in FIELDS and not (unknown and key in self._settings):  # a config's own `seed`
             return FIELDS[key](self.row)
         return self.row.metrics[key] if key in self.row.metrics else self._settings[key]
 

@@ -145,7 +145,9 @@ def read_source(source: Source, metrics: Sequence[str]) -> tuple[str, str]:
 def why_left_out(run: Run, keeps: Callable[[Mapping[str, Any]], bool] | None) -> str:
     """Why a filter leaves a run out; empty where it keeps it."""
     try:
-        fields = {"state": run.state, "seed": run.seed, "commit": run.commit}
+        fields: dict[str, Any] = {"state": run.state, "seed": run.seed, "commit": run.commit}
+        if run.seed is None:  # a config may have a key `seed` of its own
+            fields["seed"] = run.settings.get("seed")
         kept = keeps is None or keeps(run.settings | fields)
     except UserError as error:  # it has no such setting
         return one_line(str(error))

@@ -14,7 +14,7 @@ from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.identity import SEED
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir, require_file
-from zoerefine.base.yaml.keys import flatten, merged
+from zoerefine.base.yaml.keys import flatten, merged, with_facts
 from zoerefine.base.yaml.write import NEW_KEY, YAML_SUFFIXES, read_value
 from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import MERGED, NO_CONFIG
@@ -58,7 +58,8 @@ def read_foreign_run(
     metrics = read_metrics(run, patterns)
     settings = read_settings(run, recorded) or metrics.hyperparameters
     seed = settings.pop(str(recorded.get("seed_key", SEED)).lstrip("+"), None)
-    settings |= command_settings(run, recorded, bool(settings)) | origin_settings(recorded)
+    facts = command_settings(run, recorded, bool(settings)) | origin_settings(recorded)
+    settings = with_facts(settings, facts)
     return Run(
         path=str(run.path),
         state=run.status().state,
@@ -83,14 +84,15 @@ def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
     """
     path = run.path / str(recorded.get("input", "input.yaml"))
     included = read_included(run.path).tree or {}
-    settings = flatten(merged(included, read_config(path))) or hydra_settings(run)
+    tree = merged(included, read_config(path))
+    settings = flatten(tree, keeps_empty=True) or hydra_settings(run)
     if recorded.get("overrides_in") not in MERGED:
         words = recorded_words(recorded, "overrides")
         for word, text in zip(words[::2], words[1::2], strict=False):
             key = word.lstrip(NEW_KEY)
-            inner = f"{key}."
-            settings = {k: v for k, v in settings.items() if not k.startswith(inner)}
-            settings |= flatten({key: read_value(text)})
+            settings = {k: v for k, v in settings.items()
+                        if not (k.startswith(f"{key}.") or key.startswith(f"{k}."))}  # fmt: skip
+            settings |= flatten({key: read_value(text)}, keeps_empty=True)
     return json.loads(json.dumps(settings))
 
 
@@ -100,7 +102,7 @@ def hydra_settings(run: RunDir) -> dict[str, Any]:
     Those of its own multirun are several, so none of them is the run's.
     """
     found = [path for path in run.path.rglob(".hydra/config.yaml") if "multirun" not in path.parts]
-    return flatten(read_config(max(found))) if found else {}
+    return flatten(read_config(max(found)), keeps_empty=True) if found else {}
 
 
 def recorded_words(recorded: Mapping[str, Any], name: str) -> list[str]:

@@ -113,11 +113,26 @@ def test_equal_tags_of_several_folders_are_named_by_their_folders(run):
     ("Nov22_16-34-32_host", "Nov22_17-01-10_host"),
     ("version_2", "version_10"),
     ("1700000000.5", "1700000900.25"),
+    ("20241126_235900", "20241127_000100"),
+    ("exp_2024-11-26_23-59-00", "exp_2024-11-27_00-01-00"),
+    ("run-20241126_120000-k3j2h1g0", "run-20241126_130000-a1b2c3d4"),
 ])  # fmt: skip
 def test_folders_named_by_date_or_version_continue_each_other(run, folders):
     for number, folder in enumerate(folders):
         write_scalars(run.path / "left/runs" / folder, {1: 1.0 + number, 2 + number: 3.0})
     assert points(run, "val/acc") == {1: 2.0, 2: 3.0, 3: 3.0}
+
+
+@pytest.mark.parametrize("folders", [
+    ("student_224_0.0001_256", "teacher_224_0.0001_256"),
+    ("user_10000001", "user_10000002"),
+    ("ab12cd34ef5678", "12ab34cd56ef78"),
+    ("results_20241126_fold0", "results_20241126_fold1"),
+])  # fmt: skip
+def test_other_folders_with_numbers_are_named(run, folders):
+    for number, folder in enumerate(folders):
+        write_scalars(run.path / "left/runs" / folder, {1: 1.0 + number})
+    assert sorted(read_metrics(run).final.values()) == [1.0, 2.0]
 
 
 def test_hyperparameters_are_read(run):

@@ -18,10 +18,18 @@ JSON_SUFFIXES = (".json", ".jsonl")
 EVENT_NAME = re.compile(translate(EVENT_FILES))
 STORE_SUFFIXES = {".wandb", ".db", ".sqlite", ".sqlite3"}  # of W&B's logs, MLflow's databases
 NAMED = 3  # logs that `RunMetrics.source` names
-# Parts of a path that differ each time a script starts: version_3, attempt-2, a date and time, or
-# the time alone (Hydra). And the checkpoints of Hugging Face's Trainer.
+# Folders that differ each time a script starts: version_3, attempt-2, a time alone (Hydra), those
+# of TensorBoard with the machine's name and of W&B. And checkpoints of Hugging Face's Trainer.
 EACH_TIME = re.compile(
-    r"version_\d+|attempt\W?\d+|checkpoint-\d+|.*(\d\D*){8}|\d\d-\d\d-\d\d", re.IGNORECASE
+    r"version_\d+|attempt\W?\d+|checkpoint-\d+|\d\d-\d\d-\d\d"
+    r"|[a-z]{3}\d\d_\d\d-\d\d-\d\d.*|(offline-)?run-\d{8}_\d{6}-.*",
+    re.IGNORECASE,
+)
+# A date, perhaps with a time, or the seconds since the epoch, in a name that may say more.
+STAMP = re.compile(
+    r"(?<!\d)(?:(?:19|20)\d\d(?P<d>[-_.]?)(?:0[1-9]|1[0-2])(?P=d)[0-3]\d"
+    r"(?:[-_.T ]{0,2}[0-2]\d(?P<t>[-_.]?)[0-5]\d(?:(?P=t)[0-5]\d)?)?"
+    r"|1[5-9]\d{8}(?:\d{3}|\.\d+)?)(?!\d)"
 )
 
 
@@ -170,8 +178,9 @@ def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
 
 
 def lasting_place(place: str) -> str:
-    """A place without the parts that differ each time a script starts."""
-    return str(PurePosixPath(*(p for p in Path(place).parts if not EACH_TIME.fullmatch(p))))
+    """A place without the folders and stamps that differ each time a script starts."""
+    parts = [STAMP.sub("", p) for p in Path(place).parts if not EACH_TIME.fullmatch(p)]
+    return str(PurePosixPath(*(p for p in parts if p.strip("-_. "))))
 
 
 def place_of_rows(path: Path, place: Path) -> str:

@@ -222,11 +222,12 @@ def read_log(path: Path, record_class: Any) -> TrackedRun:
     series = facts.series()
     last = {name: one.values[-1] for name, one in series.items()}
     finals = last | metrics_in(numbers_of(facts.summary))
+    config = flatten(facts.config, keeps_empty=True)
     return TrackedRun(
         path=str(path.parent),
         name=facts.name,
         state=facts.state,
-        settings={k: v for k, v in flatten(facts.config).items() if not k.startswith("_")},
+        settings={k: v for k, v in config.items() if not k.startswith("_")},
         finals={k: v for k, v in finals.items() if k not in facts.step_keys.values()},
         series=series,
         commit=facts.commit,

@@ -21,7 +21,7 @@ from zoerefine.base.files.atomic import replacing, write_text
 from zoerefine.base.machine.cores import THREADS
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.keys import flatten, value_at, with_values
+from zoerefine.base.yaml.keys import flatten, value_at, with_facts, with_values
 from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
 from zoerefine.base.yaml.write import YAML_SUFFIXES, dump_value, dump_yaml, same_data
 from zoerefine.lab.launch.git.changes import Changes
@@ -124,7 +124,8 @@ class LaunchedScript:
             "KEY VALUE words": list(self.plan.override_arguments),
             "words after --": list(job.arguments),
         }
-        return found | flatten(self.tree) | flatten({SEARCH: self.search})
+        keys = flatten(self.tree, keeps_empty=True) | flatten({SEARCH: self.search})
+        return with_facts(keys, found)
 
     def data_digest(self) -> str:
         """Empty: which data a script reads is not known."""
