@@ -15,6 +15,7 @@ import pytest
 from tests.cluster import kill_tree, ray_nodes
 from tests.processes import end_of
 from tests.slurm import needs_slurm
+from zoerefine.base.errors import UserError
 from zoerefine.base.registries import EXECUTORS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.queue.executor import open_executor
@@ -116,6 +117,11 @@ def test_a_second_cancel_kills_the_job(submit, executor, config, only_run, wait_
     executor.cancel(ticket)
     assert submit.wait(ticket).code > 128
     wait_until(lambda: only_run().status().state == "killed")
+
+
+def test_an_unknown_executor_is_refused_by_name():
+    with pytest.raises(UserError, match=r"--executor: no executor 'slurn'; known: local"):
+        open_executor("slurn")
 
 
 @needs_ray

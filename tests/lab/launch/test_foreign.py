@@ -76,6 +76,7 @@ def test_a_killed_job_finds_its_checkpoints_again_and_ends_with_the_same_number(
         wait_until(gate.waiting, running)
         running.send_signal(number)
         running.communicate()
+        gate.waiting()  # what the script of this attempt said last
     gate.open()
     run_foreign(repository, *words)
     assert repository.final(run_foreign.run.left) == by_hand
