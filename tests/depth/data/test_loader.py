@@ -149,6 +149,23 @@ def test_a_script_gets_batches_of_a_folder_in_two_calls(world, tmp_path):
     for name, value in (("tier", "tape"), ("batch", 0), ("order", "sorted"), ("threads", -1)):
         with pytest.raises(UserError, match=rf"LOADER\.{name.upper()} must be"):
             make_loader(dataset, **options, **{name: value})
+    with pytest.raises(UserError, match=r"CACHE\.WIDTH must be"):
+        make_loader(dataset, **options | {"size": (24, 0)})
+
+
+@pytest.mark.parametrize("tier", ["mmap", "device"])
+def test_each_iteration_over_a_folder_is_a_whole_epoch(world, tmp_path, tier):
+    options = {"size": (24, 32), "cache_root": tmp_path, "device": "cpu", "tier": tier}
+    dataset = open_dataset(world)
+    whole = make_loader(dataset, 3, **options)
+    expected = [indices(whole) for _ in range(4)]
+    assert len({str(epoch) for epoch in expected}) == 4
+    batches = make_loader(dataset, 3, **options)
+    assert next(iter(batches)).index.tolist() == expected[0][0]
+    assert indices(batches) == expected[1]
+    both = iter(batches), iter(batches)  # at the same time
+    pairs = list(zip(*both, strict=True))
+    assert [[b.index.tolist() for b in part] for part in zip(*pairs, strict=True)] == expected[2:]
 
 
 def test_epochs_and_seeds_differ_and_a_sequential_order_does_not(packed):

@@ -33,8 +33,8 @@ def make_loader(
 ) -> Prefetcher:
     """An iterable of `DeviceBatch`; the data set is packed first if it is not yet.
 
-    Each iteration is an epoch, and `len()` is its number of batches. Batches own their memory and
-    can be kept::
+    Each iteration is an epoch, also after one that was left early, and `len()` is its number of
+    batches. Batches own their memory and can be kept::
 
         dataset = open_dataset("data/synthetic")
         for batch in make_loader(dataset, batch=8, scenes=["scene00"]):
@@ -63,10 +63,12 @@ def make_loader(
         raise UserError(f"scenes: {dataset.root} has no {unknown[0]!r}; known: {known}")
     for key, value in (("BATCH", batch), ("ORDER", order), ("TIER", tier), ("THREADS", threads)):
         check_value(f"LOADER.{key}", value)
+    for key, value in zip(("HEIGHT", "WIDTH"), size, strict=True):
+        check_value(f"CACHE.{key}", value)
     target = pick_device() if device is None else torch.device(device)
     packed = build_cache(dataset, *size, Path(cache_root), max_broken=max_broken)
     cache = place_records(packed, tier, target)
     indices = cache.indices(tuple(scenes) or cache.scenes)
     sampler = Sampler(cache, indices, batch, seed, OrderOptions(order))
     loader = Loader(cache, sampler, threads, pinned=target.type == "cuda")
-    return Prefetcher(loader, target, transform)
+    return Prefetcher(loader, target, transform, whole_epochs=True)

@@ -5,6 +5,7 @@ allocation. NumPy releases the GIL meanwhile, so threads scale, without the copi
 processes would add.
 """
 
+import copy
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -112,6 +113,13 @@ class Loader:
     def __len__(self) -> int:
         """Number of batches in the current epoch."""
         return self.sampler.batches(self._epoch)
+
+    def at_epoch(self, epoch: int) -> "Loader":
+        """This loader at the beginning of an epoch, with buffers of its own."""
+        other = copy.copy(self)
+        other._buffers = []
+        other._epoch, other._batch = epoch, 0
+        return other
 
     def state_dict(self) -> dict[str, int]:
         """The epoch, and how many of its batches have been taken."""

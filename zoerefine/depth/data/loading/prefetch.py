@@ -81,13 +81,15 @@ Transform = Callable[[DeviceBatch], DeviceBatch]
 class Prefetcher:
     """Iterates a loader's batches on the device: as floats, resized and transformed.
 
-    An iteration is an epoch, the next iteration the next epoch.
+    An iteration is an epoch, the next iteration the next epoch. One that follows an iteration that
+    was left early goes on in its epoch, unless `whole_epochs`.
 
     Args:
         loader: for a GPU, one with pinned buffers.
         device: where the batches are used.
         transform: applied last, on the device.
         size: height and width to resize batches to, on the device; None: as packed.
+        whole_epochs: each iteration is a whole epoch, also after one that was left early.
 
     Attributes:
         wait_s: how long the consumer waited for its current batch.
@@ -100,37 +102,41 @@ class Prefetcher:
         device: torch.device,
         transform: Transform | None = None,
         size: tuple[int, int] | None = None,
+        whole_epochs: bool = False,
     ) -> None:
         self.loader, self.device, self.transform, self.size = loader, device, transform, size
+        self._epochs = itertools.count() if whole_epochs else None
         self.wait_s = self.copy_s = 0.0
 
     def __iter__(self) -> Iterator[DeviceBatch]:
+        if self._epochs is not None:
+            self.loader = self.loader.at_epoch(next(self._epochs))
         records = self.loader.cache.records
         if isinstance(records, DeviceRecords):
-            return self._on_device(records)
+            return self._on_device(self.loader, records)
         if self.device.type == "cuda":
-            return self._through_slots()
-        return self._on_cpu()
+            return self._through_slots(self.loader)
+        return self._on_cpu(self.loader)
 
     def __len__(self) -> int:
         """Number of batches in the current epoch."""
         return len(self.loader)
 
-    def _on_device(self, records: DeviceRecords) -> Iterator[DeviceBatch]:
+    def _on_device(self, loader: Loader, records: DeviceRecords) -> Iterator[DeviceBatch]:
         """Batches of records that are on the device already: no batch is copied."""
-        for number, numbers in enumerate(self.loader.indices()):
+        for number, numbers in enumerate(loader.indices()):
             start = time.perf_counter()
-            with self.loader.timeline.span("gather", number):
+            with loader.timeline.span("gather", number):
                 index = torch.from_numpy(numbers)
                 rows = records.take(index)
-                batch = self._convert(Batch(rows, index, self.loader.cache.fields))
+                batch = self._convert(Batch(rows, index, loader.cache.fields))
             self.wait_s, self.copy_s = 0.0, time.perf_counter() - start
             yield batch
 
-    def _on_cpu(self) -> Iterator[DeviceBatch]:
-        for number, batch in enumerate(self._timed(iter(self.loader))):
+    def _on_cpu(self, loader: Loader) -> Iterator[DeviceBatch]:
+        for number, batch in enumerate(self._timed(iter(loader))):
             start = time.perf_counter()
-            with self.loader.timeline.span("convert", number):
+            with loader.timeline.span("convert", number):
                 converted = self._convert(batch)
             self.copy_s = time.perf_counter() - start
             yield converted
@@ -146,14 +152,14 @@ class Prefetcher:
                 return
             yield item
 
-    def _through_slots(self) -> Iterator[DeviceBatch]:
-        slots = [_Slot(self.loader, self.device) for _ in range(AHEAD + 1)]
+    def _through_slots(self, loader: Loader) -> Iterator[DeviceBatch]:
+        slots = [_Slot(loader, self.device) for _ in range(AHEAD + 1)]
         free: queue.Queue[_Slot] = queue.Queue()
         for slot in slots:
             free.put(slot)
         stream = torch.cuda.current_stream(self.device)
         copied = BackgroundIterator[tuple[_Slot, float]](
-            lambda items: self._fill_slots(items, free), AHEAD
+            lambda items: self._fill_slots(loader, items, free), AHEAD
         )
         for slot, copy_s in self._timed(iter(copied)):
             self.copy_s = copy_s
@@ -164,16 +170,19 @@ class Prefetcher:
             yield batch
 
     def _fill_slots(
-        self, items: "BackgroundIterator[tuple[_Slot, float]]", free: "queue.Queue[_Slot]"
+        self,
+        loader: Loader,
+        items: "BackgroundIterator[tuple[_Slot, float]]",
+        free: "queue.Queue[_Slot]",
     ) -> None:
         """In the copying thread: copy the loader's batches into slots that were consumed."""
         stream = torch.cuda.Stream(self.device)
         with torch.cuda.stream(stream):
-            for number, batch in enumerate(self.loader):
+            for number, batch in enumerate(loader):
                 slot = _take(free, items)
                 if slot is None:
                     return
-                with self.loader.timeline.span("copy", number):
+                with loader.timeline.span("copy", number):
                     copy_s = slot.fill(batch, stream)
                 if not items.put((slot, copy_s)):
                     return
