@@ -324,6 +324,12 @@ def evaluate(job: "Inference", done: "Done", args: argparse.Namespace, refines: 
 
     report = evaluate(job, done, args.eval)
     write_json(job.results.root / METRICS_FILE, JSON_MARK | report)
+    if not report["frames"]:
+        print(
+            f"--eval {args.eval}: no frame has a pixel with both pseudo depth and true depth in "
+            "range, so there are no metrics; are its files in the unit that it states?"
+        )
+        return max(1, len(report["left_out"]))
     print(f"compared with the true depth of {report['frames']} frames:")
     print(table(report))
     if note := leave_away(report, bool(args.bundle) and refines):

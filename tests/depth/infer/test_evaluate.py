@@ -61,6 +61,15 @@ def test_metrics_are_those_computed_independently_with_the_ratio(infer, truth):
     assert line.split()[1:] == [f"{before:.4f}", f"{after:.4f}", f"{after / before:.3f}"]
 
 
+def test_true_depth_that_is_all_out_of_range_is_named_and_the_exit_code_is_1(infer, truth):
+    for path in truth.rglob("*.png"):
+        cv2.imwrite(str(path), np.full((480, 640), 60_000, np.uint16))  # not millimetres
+    done = infer(*FOLDERS, "--eval", "truth")
+    assert done.code == 1, done.err
+    assert "--eval truth: no frame has a pixel with both pseudo depth and true depth" in done.out
+    assert "compared with" not in done.out and len(list(Path("out/depth").rglob("*.png"))) == 16
+
+
 def test_truth_in_millimetres_is_read_and_frames_without_truth_are_not_counted(infer, truth):
     some = dict(list(metres_of_8_bits(truth).items())[3:9])
     shutil.rmtree(truth)
