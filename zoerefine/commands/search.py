@@ -15,6 +15,7 @@ from zoerefine.base.config.schema import SEARCH
 from zoerefine.base.config.search import OWN_KEYS
 from zoerefine.base.errors import UserError
 from zoerefine.base.identity import OWN_MODULES
+from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.base.yaml.read import read_yaml
 from zoerefine.base.yaml.write import dump_value
@@ -225,6 +226,10 @@ def search_script(
     from zoerefine.lab.search.driver import run_study, study_run
     from zoerefine.lab.search.worker_pool import worker_settings
 
+    for line in (line for parameter in subject.space for line in parameter.lines()):
+        say(f"searching {line}")
+    for line in subject.number_notes():
+        say(line)
     place = (args.executor, resources_of(args, worker_settings({}, subject)))
     with notifying(args.notify, "search") as ending:
         ending.run = study_run(subject.folder).path
@@ -293,7 +298,8 @@ def script_plan(subject: "LaunchedScript", args: argparse.Namespace) -> list[str
     from zoerefine.lab.search.plan_lines import first_lines, plan_lines
 
     plan = subject.plan
-    about = [f"each trial: {plan.job.module} at commit {plan.commit[:12]}"]
+    each = f"each trial: {plan.job.module} at commit {plan.commit[:12]}"
+    about = [*subject.number_notes(), each]
     return [
         *plan_lines(subject.space, subject.options, subject.criteria, about),
         *first_lines(lambda: subject, args.enqueue, args.earlier),

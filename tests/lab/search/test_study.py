@@ -10,6 +10,8 @@ from tests.lab.search.conftest import commit
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.split import Split, write_split
+from zoerefine.depth.training.job import find_data
 from zoerefine.lab.search.driver import publish_best
 from zoerefine.lab.search.study.claims import claim_trial, complete
 from zoerefine.lab.search.study.trials import reason_of, trial_run
@@ -67,6 +69,20 @@ def test_best_yaml_keeps_a_seed_that_was_searched(open_study):
     complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
     publish_best(study)
     assert load_config(study.run.path / "best.yaml").SEED == 7
+
+
+def test_best_yaml_trains_on_the_validation_scenes_of_a_split_file_too(
+    open_study, tmp_path, capsys
+):
+    split = Split(("scene00",), ("scene01", "scene03"), ("scene02",))
+    write_split(split, tmp_path / "split.json")
+    study = open_study("{SEED: [7]}", "STUDY.TRIALS", 1, "DATA.SPLIT", tmp_path / "split.json")
+    complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
+    publish_best(study)
+    file = study.run.path / "best.yaml"
+    _, found = find_data(load_config(file))
+    assert found == Split(("scene00", "scene01", "scene03"), (), ("scene02",))
+    assert f"{file} trains at full length, on validation scenes too" in capsys.readouterr().err
 
 
 def test_a_refiner_with_more_parameters_than_the_limit_is_not_trained(searched):

@@ -22,7 +22,7 @@ from zoerefine.base.registries import OBJECTIVES
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import with_values
 from zoerefine.depth.data.cache.cache import Cache
-from zoerefine.depth.data.split import Split
+from zoerefine.depth.data.split import Split, write_split
 from zoerefine.depth.metrics import arrow
 from zoerefine.depth.study.objectives import measure, measure_config
 from zoerefine.depth.study.processes import in_processes, reporting
@@ -49,7 +49,13 @@ def publish_training(study: RunDir, name: str, cfg: Config, cache: Cache, split:
     then, seeds = cfg.STUDY.THEN, cfg.STUDY.SEEDS
     cfg.STUDY.THEN = ""
     cfg.DATA.VAL_FRACTION = 0.0  # at full length, validation scenes included in training
-    save_config(cfg, study.path / f"{name}.yaml")
+    split = Split(tuple(sorted(split.train + split.val)), (), split.test)
+    if cfg.DATA.SPLIT:
+        cfg.DATA.SPLIT = str(study.path / f"{name}-split.json")
+        write_split(split, Path(cfg.DATA.SPLIT))
+    file = study.path / f"{name}.yaml"
+    save_config(cfg, file)
+    say(f"{file} trains at full length, on validation scenes too: its figures are not the trial's")
     for seed in range(cfg.SEED, cfg.SEED + seeds) if then else ():
         run = RunDir(study.path / (name if seed == cfg.SEED else f"{name}-seed{seed}"))
         seeded = with_values(cfg, {"SEED": seed})
@@ -60,12 +66,11 @@ def publish_training(study: RunDir, name: str, cfg: Config, cache: Cache, split:
 
 
 def train_fully(study: RunDir, cfg: Config, run: RunDir, cache: Cache, split: Split) -> None:
-    """Train on all scenes but the test scenes, and test; a finished run is left as it is."""
+    """Train and test; a finished run is left as it is."""
     if run.status().state != "finished":
         say(f"training {run.path.name} at full length, validation scenes included")
-    everything = Split(tuple(sorted(split.train + split.val)), (), split.test)
     elsewhere = in_processes(study, cfg.STUDY.DEVICES)
-    job.train_for_study(study, run, cfg, cache, everything, elsewhere=elsewhere)
+    job.train_for_study(study, run, cfg, cache, split, elsewhere=elsewhere)
 
 
 def export_run(run: RunDir) -> None:

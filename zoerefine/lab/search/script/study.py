@@ -54,7 +54,7 @@ from zoerefine.lab.search.space.sources import (
     with_options,
     without_space,
 )
-from zoerefine.lab.search.space.space import Parameter, Values
+from zoerefine.lab.search.space.space import Parameter, Range, Values
 from zoerefine.lab.search.study.trials import SCRIPT_STUDY, Criteria, Direction, settings_file
 from zoerefine.lab.search.subject import TrialRunner
 
@@ -98,6 +98,16 @@ class LaunchedScript:
         self.devices = max(options.DEVICES, self.processes)  # torchrun's jobs take one each
         # Whether the script gets the values as words that no config need hold.
         self.has_options = takes_any_key(plan.job.config, plan.job.overrides_in)
+
+    def number_notes(self) -> list[str]:
+        """How a range of whole numbers is made one of all numbers, where the config has no value
+        that shows which ones the script takes."""
+        return [
+            f"{one.key} tries whole numbers only: write {one.low}.0..{one.high} for fractions, too"
+            for one in self.space
+            if isinstance(one, Range) and one.is_whole and not one.step and one.low < one.high
+            if value_at(self.tree, one.key) is None
+        ]
 
     def identity(self) -> dict[str, Any]:
         """Commit, script, metric, the config's keys and the space."""

@@ -78,7 +78,11 @@ class Range:
 
     def lines(self) -> list[str]:
         """The range on one line of a plan."""
-        ends = f"{self.low:g} to {self.high:g}" + (", logarithmic" if self.log else "")
+        if self.is_whole:
+            ends = f"{self.low} to {self.high}" + ("" if self.step else ", whole numbers")
+        else:
+            ends = f"{self.low:g} to {self.high:g}"
+        ends += ", logarithmic" if self.log else ""
         return [f"{self.key}: {ends}" + (f" in steps of {self.step:g}" if self.step else "")]
 
 
