@@ -13,7 +13,7 @@ from zoerefine.base.run_dir import BUNDLE_NAMES, ENGINE, RunDir
 from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
 from zoerefine.lab.runs.metrics.find_files import files_with_stats
 from zoerefine.lab.runs.read import MOST_METRICS, read_curves, read_run
-from zoerefine.lab.runs.record import Collection, Run
+from zoerefine.lab.runs.record import COMMIT, DIGITS, Collection, Run
 from zoerefine.lab.runs.trackers.stores import TrackerStore
 from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
 
@@ -27,6 +27,8 @@ def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
     Raises `ValueError` where a text in it cannot be written as UTF-8.
     """
     settings, seed = without_seed(dict(sorted(found.settings.items())))
+    if found.commit:
+        settings[COMMIT] = found.commit[:DIGITS]
     json.dumps([settings, found.name, list(found.finals)], ensure_ascii=False).encode()
     return Run(
         path=found.path,

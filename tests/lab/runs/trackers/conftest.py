@@ -135,12 +135,13 @@ def log_wandb(folder, runs=LOGGED):
 
 
 @contextmanager
-def start_wandb(wandb, folder, run):
+def start_wandb(wandb, folder, run, **settings):
     """An offline run of W&B, whose file is whole at the end.
 
     W&B's own process writes it, and may still do so when the run has finished.
     """
-    quiet = wandb.Settings(disable_git=True, x_disable_stats=True, console="off", silent=True)
+    settings = {"disable_git": True} | settings
+    quiet = wandb.Settings(x_disable_stats=True, console="off", silent=True, **settings)
     with wandb.init(
         project="six", name=run.name, config=run.settings, dir=str(folder), mode="offline",
         settings=quiet,

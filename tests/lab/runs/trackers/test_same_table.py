@@ -5,11 +5,12 @@ import shutil
 
 import pytest
 
-from tests.lab.runs.trackers.conftest import LOGGED, WAYS
+from tests.lab.runs.trackers.conftest import INSTALL, LOGGED, WAYS, log_mlflow, start_wandb
 from tests.processes import run_new_python
 from tests.tables import csv_rows
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.lab.analysis.analyze import analyze
+from zoerefine.lab.analysis.groups import Measure, make_groups
 from zoerefine.lab.runs.collect import RunCache, collect
 
 TRACKERS = [way for way in WAYS if way != "contract"]
@@ -155,3 +156,35 @@ def test_a_summary_that_the_script_set_is_the_final_value(tmp_path):
     assert found.curves["val_acc"].epochs == [10, 20]
     assert found.settings["note"] == "x" * 100_000
     assert json.dumps(found.faults) == "[]"
+
+
+COMMITS = ("1" * 40, "2" * 40, "2" * 40)
+
+
+def commits_in_mlflow(folder):
+    client = log_mlflow((folder / "mlruns").as_uri(), LOGGED[:3])
+    experiment = client.get_experiment_by_name("six").experiment_id
+    runs = sorted(client.search_runs([experiment]), key=lambda run: run.info.start_time)
+    for run, commit in zip(runs, COMMITS, strict=True):
+        client.set_tag(run.info.run_id, "mlflow.source.git.commit", commit)
+
+
+def commits_in_wandb(folder):
+    wandb = pytest.importorskip("wandb", reason=f"W&B is not installed: {INSTALL}")
+    for run, commit in zip(LOGGED[:3], COMMITS, strict=True):
+        (folder / run.name).mkdir()
+        place, of_git = folder / run.name, {"disable_git": False, "git_commit": commit}
+        with start_wandb(wandb, place, run, git_remote_url="x", **of_git) as started:
+            started.log({"val_acc": 0.5 + run.seed})
+
+
+@pytest.mark.parametrize("log", [commits_in_mlflow, commits_in_wandb])
+def test_runs_of_another_commit_are_no_seeds_of_one_group(log, tmp_path):
+    log(tmp_path)
+    runs = collect([str(tmp_path)], metrics=["val_acc"]).runs
+    assert [run.commit for run in runs] == list(COMMITS)
+    groups = make_groups(runs, Measure(metric="val_acc"))
+    assert {(group.label, len(group.runs)) for group in groups} == {
+        ("11111111", 1),
+        ("22222222", 2),
+    }
