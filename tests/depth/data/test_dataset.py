@@ -105,7 +105,7 @@ def test_a_frames_csv_lists_frames_anywhere_with_a_scene_for_each_clip(world, tm
 
 def test_16_bit_depth_is_in_millimetres_unless_its_unit_is_stated(listed):
     assert open_dataset(listed(HEADER, LINE)).depth_encoding == MILLIMETRES
-    folder = listed(HEADER + ",depth_unit_m", LINE + ",0.0005", "l" + LINE[1:] + ",5e-4")
+    folder = listed(HEADER + ",scene,depth_unit_m", LINE + ",s,0.0005", "l" + LINE[1:] + ",s,5e-4")
     assert open_dataset(folder).depth_encoding == DepthEncoding(16, 1, 0.0005)
     report, faults = inspect(open_dataset(folder))
     assert "depth: 1.00 to 1.00 m, 98% of the pixels are valid" in report
@@ -215,8 +215,13 @@ UNIT = HEADER + ",depth_unit_m"
             r"line 3: clip k has classes none here and cat\+dog before",
         ),
         ((HEADER + ",fx", LINE + ",525"), "line 2: intrinsics are four numbers"),
-        ((UNIT, LINE + ",0.01", "l,a.png,d.png,z.png,0.02"), "line 3: depth_unit_m is 0.02 here"),
-        ((UNIT, LINE + ",0.01", "l,a.png,d.png,z.png,"), "line 3: depth_unit_m is empty here"),
+        ((UNIT, LINE + ",0.01", "k,d.png,,,0.02"), "line 3: depth_unit_m is 0.02 here"),
+        ((UNIT, LINE + ",0.01", "k,d.png,,,"), "line 3: depth_unit_m is empty here"),
+        (
+            (HEADER, LINE, "l,../listed/a.png,,"),
+            r"line 3: .*a\.png \(rgb\) is in scene l here and in scene k in line 2, so",
+        ),
+        ((HEADER, LINE, "l,frames.csv,d.png,"), r"line 3: .*d\.png \(depth\) is in scene l here"),
         ((UNIT, LINE + ",1_0"), "line 2: depth_unit_m must be .* above 0; got '1_0'"),
         ((UNIT, LINE + ",٠.٠٠١"), "line 2: depth_unit_m must be"),
         ((HEADER + ",fx,fy,cx,cy", LINE + ",5_25,525,319,239"), "line 2: .*got '5_25 525 319 239'"),
@@ -228,6 +233,12 @@ UNIT = HEADER + ",depth_unit_m"
 def test_a_list_that_cannot_be_used_is_one_error_with_its_line(listed, lines, words):
     with pytest.raises(UserError, match=words):
         open_dataset(listed(*lines))
+
+
+def test_one_picture_may_be_in_several_clips_of_one_scene(listed):
+    """Such as with the pseudo depth of two networks."""
+    folder = listed(HEADER + ",scene", LINE + ",s", "l,a.png,d.png,,s")
+    assert [frame.clip for frame in open_dataset(folder).frames] == ["k", "l"]
 
 
 @pytest.mark.parametrize("clip", ["../..", "/tmp", "a/../../b", ".."])

@@ -8,13 +8,14 @@ picture file).
 Paths are relative to the folder. Depth is a PNG in millimetres, of 16 bits; with `depth_unit_m`
 (metres for one unit, the same in every line) it is in that unit, and all files have 8 bits or all
 have 16. Pseudo depth is a 16-bit PNG, metres = value / 256. In both 0 marks an invalid pixel.
-Without a scene column each clip is a scene of its own.
+Without a scene column each clip is a scene of its own. A file belongs to one scene.
 """
 
 import codecs
 import csv
 import io
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -48,9 +49,11 @@ def read(root: Path) -> Dataset:
     frames: list[Frame] = []
     clips: dict[str, Clip] = {}
     units: dict[str, int] = {}
+    scenes: dict[str, tuple[str, int]] = {}
     for line, row in _rows(root):
         frame = _frame(root, row, line)
         frames.append(frame)
+        _refuse_two_scenes(scenes, frame, root / MARK, line)
         _add_clip(clips, _clip(root, row, frame, line), f"{root / MARK} line {line}")
         units.setdefault(row.get("depth_unit_m", ""), line)
     _refuse_duplicates(root, frames)
@@ -80,7 +83,7 @@ def enter_pseudo(root: Path, paths: Mapping[Path, Path]) -> None:
     rows = [row for _, row in _rows(root)]
     for row in rows:
         path = paths.get(root / row["rgb"])
-        if path:
+        if path and not row["pseudo"]:
             row["pseudo"] = path.relative_to(root).as_posix()
     data = (root / MARK).read_bytes()
     encoding = "utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-8"
@@ -220,6 +223,26 @@ def _add_clip(clips: dict[str, Clip], clip: Clip, where: str) -> None:
                 f"{where}: clip {clip.name} has {column} {_words(here)} here and {_words(before)} "
                 "before: write the same in all its lines"
             )
+
+
+def _refuse_two_scenes(
+    scenes: dict[str, tuple[str, int]], frame: Frame, file: Path, line: int
+) -> None:
+    """Raises `UserError` for a file that an earlier line has in another scene: a split by scene
+    would train on the picture that it validates or tests with.
+
+    Args:
+        scenes: the scene of each file so far, and its first line.
+    """
+    for column, path in (("rgb", frame.rgb), ("depth", frame.depth), ("pseudo", frame.zoe)):
+        if path is not None:
+            scene, first = scenes.setdefault(os.path.normpath(path), (frame.scene, line))
+            if scene != frame.scene:
+                raise UserError(
+                    f"{file} line {line}: {path} ({column}) is in scene {frame.scene} here "
+                    f"and in scene {scene} in line {first}, so that a split could train and test "
+                    "on it: give both lines the same scene, or remove one"
+                )
 
 
 def _words(value: int | tuple[str, ...]) -> str:
