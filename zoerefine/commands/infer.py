@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zoerefine.depth.exporting.bundle.bundle import Engine
     from zoerefine.depth.infer.inference import Done, Inference
     from zoerefine.depth.infer.room import Room
-    from zoerefine.depth.infer.sources import FrameSource, PseudoDepth
+    from zoerefine.depth.infer.sources import Cameras, FrameSource, PseudoDepth
 
 ROOM_FILE = "room.json"
 BATCH = 4
@@ -228,12 +228,17 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     points = PointFiles(args.points) if args.points else None
     if points:
         points.check(source.names)
-    camera = cache(lambda: intrinsics_of(args, source))
+    cameras = cache(lambda: cameras_for(args, source))
+    fov_deg = FOV_DEG if args.fov is None else args.fov
+
+    def camera_of(name: str) -> CameraOptions:
+        return CameraOptions(cameras().of(name), fov_deg)
+
     results = ResultFolder(
         args.out,
         engine.digest,
         engine.manifest["commit"],
-        CameraOptions(camera(), FOV_DEG if args.fov is None else args.fov) if args.clouds else None,
+        camera_of if args.clouds and camera_of("") else None,
         args.confidence,
         args.colors,
         args.stream,
@@ -247,9 +252,9 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     pseudo: PseudoDepth = (
         DepthFiles(args.depth)
         if args.depth
-        else load_network_depth(args.depth_model, args.out / PSEUDO_DEPTH, camera)
+        else load_network_depth(args.depth_model, args.out / PSEUDO_DEPTH, cameras)
     )
-    room = room_for(args, engine, source, pseudo, camera()) if args.measured else None
+    room = room_for(args, engine, source, pseudo, cameras().one) if args.measured else None
     engine = room.engine(engine) if room else engine
     results = replace(results, bundle=engine.digest)
     if room:
@@ -264,17 +269,17 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     return Inference(engine, source, pseudo, results, points), room
 
 
-def intrinsics_of(args: argparse.Namespace, source: "FrameSource") -> "Intrinsics | None":
+def cameras_for(args: argparse.Namespace, source: "FrameSource") -> "Cameras":
     """What --intrinsics gives, else what a data set states of its pictures.
 
     Raises `UserError` for values that no camera has.
     """
     from zoerefine.depth.data.intrinsics import checked_intrinsics
-    from zoerefine.depth.infer.sources import camera_of
+    from zoerefine.depth.infer.sources import Cameras, cameras_of
 
     if args.intrinsics:
-        return checked_intrinsics(args.intrinsics, "--intrinsics")
-    return camera_of(source) if args.fov is None else None
+        return Cameras(checked_intrinsics(args.intrinsics, "--intrinsics"))
+    return cameras_of(source) if args.fov is None else Cameras()
 
 
 def room_for(
@@ -308,7 +313,9 @@ def work_of(job: "Inference", args: argparse.Namespace) -> str:
     facts = {name: path and os.path.abspath(path) for name, path in places.items()}
     for name in ("depth_model", "confidence", "colors", "range", "stream", "intrinsics"):
         facts[name] = getattr(args, name)
-    facts |= {"bundle": job.engine.digest, "camera": str(job.results.camera)}
+    camera_of, names = job.results.camera, ("", *job.source.names)
+    cameras = sorted({str(camera_of(name)) for name in names}) if camera_of else None
+    facts |= {"bundle": job.engine.digest, "camera": cameras}
     return json.dumps(facts, indent=2) + "\n"
 
 

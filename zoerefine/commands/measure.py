@@ -63,9 +63,10 @@ def open_session(args: argparse.Namespace) -> "Session":
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.infer.inference import points_alone
     from zoerefine.depth.infer.sources import (
+        Cameras,
         DepthFiles,
         PseudoDepth,
-        camera_of,
+        cameras_of,
         load_network_depth,
         open_source,
     )
@@ -74,15 +75,15 @@ def open_session(args: argparse.Namespace) -> "Session":
     given = checked_intrinsics(args.intrinsics, "--intrinsics") if args.intrinsics else None
     engine = load_bundle(bundle_of(args.bundle), args.trust) if args.bundle else points_alone()
     source = open_source(args.rgb)
-    intrinsics = given or camera_of(source)
+    cameras = Cameras(given) if given else cameras_of(source)
     pseudo: PseudoDepth
     if args.depth:
         check_pairs(args.depth, source.names, "pseudo depth")
         pseudo = DepthFiles(args.depth)
     else:
-        pseudo = load_network_depth(args.depth_model, args.file.parent, lambda: intrinsics)
+        pseudo = load_network_depth(args.depth_model, args.file.parent, lambda: cameras)
     recording = Recording(engine, source, pseudo)
-    return Session(args.file, args.out or args.file.with_suffix(".json"), recording, intrinsics)
+    return Session(args.file, args.out or args.file.with_suffix(".json"), recording, cameras.one)
 
 
 def serve(session: "Session", host: str, port: int) -> int:

@@ -323,6 +323,20 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
         expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics)[0]
         np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m, atol=1 / 256)
 
+    again = data_command("pseudo", pictures, "--model", path)
+    assert again.out.startswith("0 of ")
+    lines = listed.read_text().splitlines()
+    lines[1] = lines[1].replace(",120,", ",120.00001,")
+    listed.write_text("\n".join(lines) + "\n")
+    assert data_command("pseudo", pictures, "--model", path).out.startswith("1 of ")
+    lines[1:] = [line.replace(",120", ",60") for line in lines[1:]]
+    listed.write_text("\n".join(lines) + "\n")
+    done = data_command("pseudo", pictures, "--model", path)
+    assert done.out.startswith(f"{len(rows)} of {len(rows)} frames got"), done.err
+    for frame in open_dataset(pictures).frames:
+        expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics)[0]
+        np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m, atol=1 / 256)
+
     monkeypatch.chdir(pictures.parent)
     camera = ("--intrinsics", "100", "120", "32", "24")
     points = pictures.parent / "points"
@@ -349,6 +363,40 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
         found_m = read_zoe(Path(f"out/zoe_depth_raw/{name}.png")) / 256
         expected_m = network.predict(rgb[None], used)[0]
         np.testing.assert_allclose(found_m, expected_m, atol=1 / 256)
+
+
+def test_infer_uses_the_camera_of_each_frame(onnx_file, pictures, monkeypatch, capsys):
+    network_file = str(onnx_file(focal=300))
+    network = load_network(network_file)
+    monkeypatch.chdir(pictures)
+    Path("k").mkdir()
+    Path("points").mkdir()
+    for number, frame in enumerate(open_dataset(".").frames):
+        shutil.copy(frame.rgb, f"k/{number}.jpg")
+    Path("points/0.csv").write_text("x,y,metres\n1,1,2\n")
+
+    def infer(*focal_lengths):
+        lines = [f"k,k/{k}.jpg,,,{fx},120,32,24" for k, fx in enumerate(focal_lengths)]
+        Path("frames.csv").write_text("\n".join(["clip,rgb,depth,pseudo,fx,fy,cx,cy", *lines]))
+        words = ["--rgb", "k", "--depth-model", network_file, "--points", "points", "--clouds"]
+        assert main(["infer", *words, "--out", "../out"]) == 0
+        for frame in open_dataset(".").frames:
+            found_m = read_zoe(Path(f"../out/zoe_depth_raw/{frame.name}.png")) / 256
+            expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics)[0]
+            np.testing.assert_allclose(found_m, expected_m, atol=1 / 256)
+            cloud = Path(f"../out/clouds/{frame.name}.ply").read_bytes()
+            assert f"comment camera {frame.intrinsics}\n".encode() in cloud
+        return capsys.readouterr()
+
+    printed = infer(100, 150, 200)
+    assert f"the cameras of the pictures are those of the data set {pictures}: 3" in printed.err
+    assert "1 frames refined, 2 kept" in infer(100, 150.00001, 200).out
+    assert "the camera is that of the data set" in infer(100, 100, 100).err
+    lines = Path("frames.csv").read_text().splitlines()
+    Path("frames.csv").write_text("\n".join([*lines[:-1], "k,k/2.jpg,,,,,,"]))
+    words = ["--rgb", "k", "--depth-model", network_file, "--points", "points"]
+    assert main(["infer", *words, "--out", "../refused"]) == 2
+    assert "needs the camera's focal length" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -288,23 +288,28 @@ def test_pictures_of_a_recording_have_the_camera_that_it_states(tum, scannet):
     assert readers.stated_intrinsics(pictures) is None
     write_file(folder / "intrinsics.txt", "525 526 319.5 239.5\n")
     camera = Intrinsics(525, 526, 319.5, 239.5)
-    assert readers.stated_intrinsics(pictures) == (folder, camera)
-    assert readers.stated_intrinsics(pictures[:1]) == (folder, camera)
+    assert readers.stated_intrinsics(pictures) == (folder, dict.fromkeys(pictures, camera))
+    assert readers.stated_intrinsics(pictures[:1]) == (folder, {pictures[0]: camera})
     assert readers.stated_intrinsics([folder / "depth" / "10.01.png"]) is None
 
     root = scannet("scene0000_00")
-    found = readers.stated_intrinsics([root / "scene0000_00" / "color" / "2.jpg"])
-    assert found == (root / "scene0000_00", readers.open_dataset(root).frames[0].intrinsics)
+    picture = root / "scene0000_00" / "color" / "2.jpg"
+    camera = readers.open_dataset(root).frames[0].intrinsics
+    assert readers.stated_intrinsics([picture]) == (root / "scene0000_00", {picture: camera})
 
 
-def test_pictures_of_several_cameras_or_of_a_damaged_data_set_have_none(tum):
+def test_each_picture_has_its_own_camera_and_those_of_a_damaged_data_set_have_none(tum):
     folder = tum("one")
     write_file(folder / "intrinsics.txt", "525 526 319.5 239.5\n")
     other = tum("two")
     write_file(other / "intrinsics.txt", "400 400 319.5 239.5\n")
     both = [frame.rgb for frame in readers.open_dataset(folder.parent).frames]
+    root, cameras = readers.stated_intrinsics(both)
+    assert root == folder.parent
+    assert [cameras[path].fx for path in both] == [525, 525, 400, 400]
+    assert readers.stated_intrinsics(both[:2])[1][both[0]].fx == 525
+    (other / "intrinsics.txt").unlink()
     assert readers.stated_intrinsics(both) is None
-    assert readers.stated_intrinsics(both[:2])[1].fx == 525
     write_file(folder / "intrinsics.txt", "525 0 319.5 239.5\n")
     assert readers.stated_intrinsics(both[:2]) is None
     assert readers.stated_intrinsics([]) is None

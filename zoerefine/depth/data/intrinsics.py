@@ -33,7 +33,8 @@ class Intrinsics:
         )
 
     def __str__(self) -> str:
-        return " ".join(f"{name} {value:.6g}" for name, value in vars(self).items())
+        """All digits: files record their camera by this text."""
+        return " ".join(f"{k} {str(float(v)).removesuffix('.0')}" for k, v in vars(self).items())
 
 
 def checked_intrinsics(values: Sequence[str | float], place: str) -> Intrinsics:

@@ -185,7 +185,8 @@ def with_pseudo_depth(
         if batch[0].zoe is not None:
             yield batch
             continue
-        depths = network.predict(aligned_stack([frame.rgb for frame in batch]))
+        pictures = aligned_stack([frame.rgb for frame in batch])
+        depths = network.predict(pictures, (frame.name for frame in batch))
         yield [
             replace(frame, zoe=zoe, zoe_is_new=True)
             for frame, zoe in zip(batch, depths, strict=True)

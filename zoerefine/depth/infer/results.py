@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -61,7 +61,7 @@ class ResultFolder:
 
     Attributes:
         bundle, commit: digest and commit of the engine, recorded in every file.
-        camera: for point clouds; None: no point clouds.
+        camera: of a frame by its name, for point clouds; None: no point clouds.
         with_confidence: whether the spread of depth is written, too.
         with_colors: whether `color_pictures` draws the frames afterwards.
         with_stream: whether depth is steady from frame to frame.
@@ -70,7 +70,7 @@ class ResultFolder:
     root: Path
     bundle: str
     commit: str
-    camera: CameraOptions | None = None
+    camera: Callable[[str], CameraOptions] | None = None
     with_confidence: bool = False
     with_colors: bool = False
     with_stream: bool = False
@@ -90,7 +90,7 @@ class ResultFolder:
         if self.with_confidence:
             files[self.picture(CONFIDENCE, name)] = origin | SPREAD_SCALE
         if self.camera:
-            files[self.root / CLOUDS / f"{name}.ply"] = origin | {"camera": str(self.camera)}
+            files[self.root / CLOUDS / f"{name}.ply"] = origin | {"camera": str(self.camera(name))}
         return files
 
     def is_done(self, name: str, inputs: str) -> bool:
@@ -126,7 +126,7 @@ class ResultFolder:
         for path, provenance in files.items():
             if path.suffix == ".ply":
                 assert self.camera
-                camera = self.camera.camera(*depth_u16.shape)
+                camera = self.camera(name).camera(*depth_u16.shape)
                 write_bytes(path, ply(depth_u16 * np.float32(ZOE_UNIT_M), rgb, camera, provenance))
             else:
                 is_depth = path == self.picture(DEPTH, name)

@@ -310,7 +310,7 @@ def depth_of(
     """Depth of one frame."""
     rgb, zoe = read(), pseudo.read(name, "")
     if zoe is None and isinstance(pseudo, NetworkDepth):
-        zoe = pseudo.predict(rgb[None])[0]
+        zoe = pseudo.predict(rgb[None], [name])[0]
     assert zoe is not None
     unit = np.float32(ZOE_UNIT_M)
     if engine.digest == POINTS_ALONE:

@@ -7,8 +7,8 @@ whose output is kept in files.
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -173,17 +173,42 @@ class VideoFile:
 FrameSource = PictureFiles | VideoFile
 
 
-def camera_of(source: FrameSource) -> Intrinsics | None:
-    """The camera that the data set around pictures states for them; says which one it is.
+@dataclass(frozen=True)
+class Cameras:
+    """What is known of the cameras of a source; false where nothing is.
 
-    None for a video, and where there is no data set, or it states none or several.
+    Attributes:
+        one: of all frames; None where they have several.
+        own: of each frame by its name, where they have several.
+    """
+
+    one: Intrinsics | None = None
+    own: Mapping[str, Intrinsics] = field(default_factory=dict)
+
+    def of(self, name: str) -> Intrinsics | None:
+        """The camera of a frame."""
+        return self.one or self.own.get(name)
+
+    def __bool__(self) -> bool:
+        return bool(self.one or self.own)
+
+
+def cameras_of(source: FrameSource) -> Cameras:
+    """The cameras that the data set around pictures states for them; says which they are.
+
+    None are known for a video, and where there is no data set, or it lacks that of a picture.
     """
     found = stated_intrinsics(source.files.values()) if isinstance(source, PictureFiles) else None
-    if found is None:
-        return None
-    root, intrinsics = found
-    say(f"the camera is that of the data set {root}: {intrinsics}")
-    return intrinsics
+    if found is None or not isinstance(source, PictureFiles):
+        return Cameras()
+    root, by_file = found
+    several = set(by_file.values())
+    if len(several) == 1:
+        [one] = several
+        say(f"the camera is that of the data set {root}: {one}")
+        return Cameras(one)
+    say(f"the cameras of the pictures are those of the data set {root}: {len(several)}")
+    return Cameras(own={name: by_file[path.resolve()] for name, path in source.files.items()})
 
 
 def open_source(rgb: str) -> FrameSource:
@@ -324,14 +349,14 @@ class NetworkDepth:
         folder: for 16-bit PNG files, metres * 256.
         name: of the network: a folder, a name on the Hugging Face hub, or an ONNX file.
         version: changes when the network changes.
-        intrinsics: of the camera, where the network needs them.
+        cameras: of the pictures, where the network needs them.
     """
 
     folder: Path
     name: str
     version: str
     network: DepthNetwork
-    intrinsics: Intrinsics | None = None
+    cameras: Cameras = field(default_factory=Cameras)
 
     def path(self, name: str) -> Path:
         """The file of a frame."""
@@ -339,7 +364,7 @@ class NetworkDepth:
 
     def fingerprint(self, name: str) -> str:
         """A text that changes when the pseudo depth of a frame changes."""
-        return self.version
+        return f"{self.version}\n{self.cameras.of(name)}" if self.cameras else self.version
 
     def provenance(self, inputs: str) -> dict[str, str]:
         """The text in a file."""
@@ -350,9 +375,9 @@ class NetworkDepth:
         path = self.path(name)
         return read_zoe(path) if has_provenance(path, self.provenance(inputs)) else None
 
-    def predict(self, rgb: np.ndarray) -> np.ndarray:
+    def predict(self, rgb: np.ndarray, names: Iterable[str]) -> np.ndarray:
         """Pictures uint8 [B, H, W, 3] to pseudo depth uint16 [B, H, W], metres * 256."""
-        return ZOEDEPTH.encode(self.network.predict(rgb, self.intrinsics))
+        return ZOEDEPTH.encode(self.network.predict(rgb, *map(self.cameras.of, names)))
 
     def source(self, names: Iterable[str]) -> PseudoSource:
         """What predicts the depth."""
@@ -371,22 +396,17 @@ class NetworkDepth:
 PseudoDepth = DepthFiles | NetworkDepth
 
 
-def load_network_depth(
-    name: str, folder: Path, camera: Callable[[], Intrinsics | None]
-) -> NetworkDepth:
+def load_network_depth(name: str, folder: Path, cameras: Callable[[], Cameras]) -> NetworkDepth:
     """A depth network by its name; its output is kept in `folder`.
 
     Args:
-        camera: returns the intrinsics, if they are known; only asked where the network needs them.
+        cameras: returns what is known of them; only called where the network needs them.
 
     Raises as `zoerefine.depth.data.networks.load_network`, and where the network needs intrinsics
     and there are none.
     """
     network = load_network(name)
-    version, intrinsics = f"{name}\n{network.source.digest}", None
-    if network.focal:
-        intrinsics = camera()
-        if intrinsics is None:
-            raise needs_intrinsics(network.source.name)
-        version += f"\n{intrinsics}"
-    return NetworkDepth(folder, name, version, network, intrinsics)
+    needed = cameras() if network.focal else Cameras()
+    if network.focal and not needed:
+        raise needs_intrinsics(network.source.name)
+    return NetworkDepth(folder, name, f"{name}\n{network.source.digest}", network, needed)

@@ -108,21 +108,26 @@ def stated_encoding(folder: Path) -> DepthEncoding | None:
     return None
 
 
-def stated_intrinsics(pictures: Collection[Path]) -> tuple[Path, Intrinsics] | None:
-    """The data set around pictures, and the camera that it states for them.
+def stated_intrinsics(pictures: Collection[Path]) -> tuple[Path, dict[Path, Intrinsics]] | None:
+    """The data set around pictures, and the camera that it states for each resolved path.
 
-    None where there is no such data set, or it states none or several. One that cannot be read
-    counts as none: the pictures themselves may have nothing to do with it.
+    Where it states a single one, that is the camera of pictures that it does not list, too. None
+    where there is no such data set, or it states none or several for a picture. One that cannot be
+    read counts as none: the pictures themselves may have nothing to do with it.
     """
     given = {path.resolve() for path in pictures}
     folder = Path(os.path.commonpath([path.parent for path in given])) if given else Path()
     for root in (folder, *folder.parents)[:LEVELS] if given else ():
         if _layout_name(root) is not None:
             with suppress(UserError):
-                frames = open_dataset(root).frames
-                found = {frame.intrinsics for frame in frames if frame.rgb.resolve() in given}
-                if len(found) == 1 and (camera := found.pop()):
-                    return root, camera
+                frames = [(frame.rgb.resolve(), frame) for frame in open_dataset(root).frames]
+                pairs = {(path, frame.intrinsics) for path, frame in frames if path in given}
+                cameras = {camera for _, camera in pairs}
+                if len(cameras) == 1:
+                    pairs = {(path, camera) for path in given for camera in cameras}
+                found = {path: camera for path, camera in pairs if camera}
+                if len(found) == len(pairs) == len(given):
+                    return root, found
     return None
 
 

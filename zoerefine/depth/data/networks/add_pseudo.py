@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.images import read_rgb, write_png
+from zoerefine.base.files.images import png_text, read_rgb, write_png
 from zoerefine.base.progress import bar, say
 from zoerefine.base.threads import submitted_ahead
 from zoerefine.depth.data.dataset import Dataset, Frame
@@ -17,11 +17,22 @@ from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.layouts.readers import load_layout
 from zoerefine.depth.data.networks import source as sources
 
+CAMERA = "zoerefine-camera"  # in a file's text: the camera that its metres depend on
+
+
+def lacks_pseudo_depth(frame: Frame, path: Path | None) -> bool:
+    """Whether a frame has no pseudo depth in `path`, or ours for a camera with other intrinsics."""
+    if path is None or not path.exists():
+        return True
+    return png_text(path).get(CAMERA, str(frame.intrinsics)) != str(frame.intrinsics)
+
 
 def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int) -> int:
     """Write a 16-bit PNG (metres * 256) for every frame without pseudo depth; returns how many.
 
-    Files are written whole or not at all, so the same call continues after a kill. Reading, the
+    Depth that depended on the focal length is written again where the frame's intrinsics are
+    others now. Files are written whole or not at all, so the same call continues after a kill.
+    Reading, the
     network and writing overlap. Each folder that gets files gets a pseudo.json, too, unless it
     holds depth of unknown origin.
 
@@ -29,30 +40,39 @@ def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int
     data set has pseudo depth of another network.
     """
     layout = load_layout(dataset.layout)
-    frames = [frame for frame in dataset.frames if frame.zoe is None]
-    paths = {frame: layout.pseudo_path(dataset.root, frame) for frame in frames}
-    to_do = [frame for frame in frames if not paths[frame].exists()]
+    frames = [frame for frame in dataset.frames if lacks_pseudo_depth(frame, frame.zoe)]
+    paths = {frame: frame.zoe or layout.pseudo_path(dataset.root, frame) for frame in frames}
+    to_do = [frame for frame in frames if lacks_pseudo_depth(frame, paths[frame])]
     done = len(frames) - len(to_do)
     listed = [frame.zoe for frame in dataset.frames if frame.zoe is not None]
     existing = listed + [paths[frame] for frame in set(frames) - set(to_do)]
     if network.focal and not all(frame.intrinsics for frame in to_do):
         raise sources.needs_intrinsics(network.source.name)
+    if network.focal and (older := sum(CAMERA not in png_text(path) for path in existing)):
+        say(f"{older} files of pseudo depth do not say which camera they are of: remove those "
+            "whose intrinsics you have corrected, and run this command again")  # fmt: skip
     state_source(dataset.root, existing, set(paths.values()), network.source)
+
+    def write(frame: Frame, depth_m: np.ndarray) -> None:
+        camera = {CAMERA: str(frame.intrinsics)} if network.focal else {}
+        write_png(paths[frame], ZOEDEPTH.encode(depth_m), SCALE | camera)
+
     with ThreadPoolExecutor() as pool, bar(len(frames), "pseudo depth", "frame", done) as progress:
         written: list[Future[None]] = []
         for part, pictures in read_batches(to_do, batch, pool):
-            depths = network.predict(pictures, part[0].intrinsics)
+            depths = network.predict(pictures, *(frame.intrinsics for frame in part))
             for future in written:
                 future.result()
             written = [
-                pool.submit(write_png, paths[frame], ZOEDEPTH.encode(depth_m), SCALE)
+                pool.submit(write, frame, depth_m)
                 for frame, depth_m in zip(part, depths, strict=True)
             ]
             progress.update(len(part))
         for future in written:
             future.result()
-    if frames:
-        layout.enter_pseudo(dataset.root, {frame.rgb: path for frame, path in paths.items()})
+    new = {frame.rgb: path for frame, path in paths.items() if frame.zoe is None}
+    if new:
+        layout.enter_pseudo(dataset.root, new)
     return len(to_do)
 
 
@@ -83,7 +103,7 @@ def state_source(
 def read_batches(
     frames: Sequence[Frame], batch: int, pool: ThreadPoolExecutor
 ) -> Iterator[tuple[list[Frame], np.ndarray]]:
-    """Frames and their pictures [B, H, W, 3] of one size and camera, read one batch ahead."""
+    """Frames and their pictures [B, H, W, 3] of one size, read one batch ahead."""
 
     def read(part: Sequence[Frame]) -> Any:
         return list(zip(part, pool.map(lambda frame: read_rgb(frame.rgb), part), strict=True))
@@ -91,6 +111,6 @@ def read_batches(
     parts = [frames[start : start + batch] for start in range(0, len(frames), batch)]
     with ThreadPoolExecutor(1) as reader:
         for pairs in submitted_ahead(parts, lambda part: reader.submit(read, part), 1):
-            for _, same in groupby(pairs, key=lambda pair: (pair[1].shape, pair[0].intrinsics)):
+            for _, same in groupby(pairs, key=lambda pair: pair[1].shape):
                 group = list(same)
                 yield [frame for frame, _ in group], np.stack([picture for _, picture in group])

@@ -188,18 +188,19 @@ class DepthNetwork:
     run: Callable[[np.ndarray], np.ndarray]
     focal: FocalTerm | None = None
 
-    def predict(self, pictures: np.ndarray, camera: Intrinsics | None = None) -> np.ndarray:
+    def predict(self, pictures: np.ndarray, *cameras: Intrinsics | None) -> np.ndarray:
         """Depth, float32 [B, H, W] metres, of pictures of one size, uint8 [B, H, W, 3] RGB.
 
         Args:
-            camera: raises `UserError` where its focal length is needed, and it is missing or of
-                another size.
+            cameras: of each picture, or one of all. Raises `UserError` where a focal length is
+                needed, and the camera is missing or of another size.
         """
         if self.focal is None:
             return self.run(pictures)
-        if camera is None:
+        if not cameras or None in cameras:
             raise needs_intrinsics(self.source.name)
-        return self.run(pictures) * self.focal.factor(camera, *pictures.shape[1:3])
+        factors = [self.focal.factor(one, *pictures.shape[1:3]) for one in cameras if one]
+        return self.run(pictures) * np.array(factors)[:, None, None]
 
 
 def needs_intrinsics(name: str) -> UserError:
