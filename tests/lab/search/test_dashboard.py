@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import optuna
 import pytest
 from optuna.trial import TrialState
+from torch.utils.tensorboard.writer import SummaryWriter
 
 from tests.processes import children, end_of, is_alive
 from zoerefine.base.config import defaults, save_config
@@ -196,6 +197,63 @@ def test_tensorboard_shows_the_curves_of_every_trial(browser, served):
     until(lambda: set(json.load(urllib.request.urlopen(runs))) == names)
     browser.get(tensorboard)
     until(lambda: browser.title == "TensorBoard")
+
+
+OWNED = "document.title='owned'"
+HOSTILE = (
+    f"</script><script>{OWNED}</script>",
+    f'<img src=x onerror="{OWNED}">',
+    f"' onmouseover={OWNED} autofocus onfocus={OWNED} x='",
+    f"</style></title><svg onload={OWNED}>",
+    f"`<b onclick={OWNED}>` [link](javascript:{OWNED}) ${{{OWNED}}} {{{{7*7}}}}",
+    "left \u202eright\u2066 mark",
+    "two\nlines\r\tand a tab",
+    "x" * 240,
+)
+
+
+def shows_text_only(browser):
+    """Whether nothing of `HOSTILE` has become a part of the page, or was run."""
+    tags = "[onerror], [onload], [onclick], [onmouseover], [href^=javascript]"
+    return browser.title != "owned" and not browser.find_elements("css selector", tags)
+
+
+def test_hostile_names_are_text_on_every_page(browser, tmp_path, study):
+    folder = tmp_path / f"made`<img src=x onerror={OWNED}>"
+    made = HandMadeStudy(folder, study.path / "trials" / "0000")
+    made.study.set_metric_names(list(HOSTILE[:2]))
+    for name in HOSTILE:
+        trial, run = made.ask()
+        for key in HOSTILE:
+            trial.suggest_categorical(key, list(HOSTILE))
+        with SummaryWriter(str(run.path / name.replace("/", "_"))) as writer:
+            writer.add_scalar(name, 0.5, 1)
+        trial.set_user_attr("reason", name)
+        made.describe(trial, run)
+        made.study.tell(trial, [made.lr, made.base])
+    page, tensorboard = start_dashboard(made.run, "", "127.0.0.1", 0)
+    browser.get(page)
+    assert graph(browser, "graph-hyperparameter-importances") and shows_text_only(browser)
+    browser.get(inside(page, "/trials"))
+    until(lambda: f"{len(HOSTILE)} Trials" in text(browser))
+    assert shows_text_only(browser)
+    for number, name in enumerate(HOSTILE):
+        browser.get(inside(page, "/trials", f"numbers={number}"))
+        until(lambda: "finished after" in text(browser))
+        assert shows_text_only(browser), name
+        assert " ".join(name.split()) in " ".join(text(browser).split())
+    assert browser.get_log("browser") == []
+    browser.get(tensorboard)
+    until(lambda: browser.title == "TensorBoard")
+    tags = inside(tensorboard, "data/plugin/scalars/tags")
+    until(lambda: set(HOSTILE) <= {*flat_tags(tags)})
+    assert shows_text_only(browser)
+
+
+def flat_tags(address):
+    """The names of all metrics that TensorBoard has read."""
+    found = json.load(urllib.request.urlopen(address))
+    return [tag for of_run in found.values() for tag in of_run]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
