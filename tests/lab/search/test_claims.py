@@ -62,6 +62,19 @@ def test_a_trial_is_taken_over_when_its_heartbeat_is_late(open_study):
     assert not claims.is_held(study, late)
 
 
+def test_a_trial_whose_worker_lives_does_not_fail_however_often_a_clock_jumps(open_study):
+    study = open_study("{TRAIN: {LR: [0.001]}}", "STUDY.TRIALS", 1, "STUDY.RETRIES", 0)
+    claim = claims.claim_trial(study, "a")
+    claim.run.path.mkdir(parents=True)
+    with claim.run.writing():
+        for worker in "bcd":
+            make_heartbeats_old(study)
+            claim = claims.claim_trial(study, worker)
+    make_heartbeats_old(study)
+    assert claims.claim_trial(study, "e") is None  # now its worker is gone
+    assert reason_of(study.trials()[0]) == "its worker or a process of it died 1 times"
+
+
 @pytest.mark.parametrize("is_ended", [False, True])
 @pytest.mark.parametrize(
     "end",

@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing
+from zoerefine.base.files.locks import is_locked
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import hide_secrets
 from zoerefine.lab.search.space.space import Values
@@ -39,7 +40,11 @@ def requeue_lost_trials(study: Study) -> None:
     for trial in _running(study):
         if not is_claimed(trial):  # its worker died while it claimed: we hold the lock now
             put_in_queue(study, trial._trial_id)
-        elif trial._trial_id in stale:
+        elif trial._trial_id not in stale:
+            continue
+        elif is_locked(trial_run(study.run, trial.number).lock_file):
+            put_in_queue(study, trial._trial_id)  # late, not dead: stopped, or a clock jumped
+        else:
             _lose(study, trial)
 
 
