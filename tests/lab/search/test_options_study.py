@@ -188,8 +188,7 @@ def test_a_misspelled_metric_ends_the_search_and_the_right_one_continues_it(user
 
 def test_a_range_of_whole_numbers_says_so_before_the_first_trial(user):
     """Where no config shows which numbers the script takes, `0..1` is 0 and 1."""
-    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
-    job += [r"--metric-pattern=val_acc=(\S+)", "--trials", "2"]
+    job = [*JOB, *VAL_ACC, "--trials", "2"]
     note = "lr tries whole numbers only: write 0.0..1 for fractions, too\n"
     printed = user("search", *job, "--search", "lr=0..1")
     before = printed[: printed.index("best:")]
@@ -204,9 +203,8 @@ def test_a_range_of_whole_numbers_says_so_before_the_first_trial(user):
 
 def test_a_number_in_the_config_says_which_numbers_a_range_tries(user):
     (user.folder / "fit.yaml").write_text("lr: 0.1\nepochs: 1\n")
-    job = ["--repo", ".", "--commit", "HEAD", "--module", "fit.py", "--metric", "val_acc"]
-    job += ["--config", "fit.yaml", "--overrides", "options", "--plan"]
-    plan = run_zoerefine(user.folder, "search", *job, "--search", "lr=0..1",
-                         "--search", "epochs=1..3").stdout  # fmt: skip
+    job = [*JOB, *VAL_ACC, "--config", "fit.yaml", "--overrides", "options"]
+    job += ["--search", "lr=0..1", "--search", "epochs=1..3"]
+    plan = run_zoerefine(user.folder, "search", *job, "--plan").stdout
     assert "  lr: 0 to 1\n  epochs: 1 to 3, whole numbers\n" in plan
     assert "whole numbers only" not in plan
