@@ -25,6 +25,8 @@ SEED = "SEED"
 OWN_MODULES = "zoerefine."
 # Keys that name weights to start from, group and key, with their fact in provenance.json.
 WEIGHT_KEYS = (("TRAIN", "FROM", "started_from"), ("MODEL", "PRETRAINED", "pretrained"))
+# Keys that name files which decide results: their digest counts, not their place.
+FILE_KEYS = (*WEIGHT_KEYS, ("DATA", "SPLIT", "split_file"))
 
 
 class Role(Enum):

@@ -58,6 +58,24 @@ def test_a_run_uses_a_split_file_and_keeps_it(data_command, tiny, world, tmp_pat
     run = run_training(load_config(tiny, ["DATA.SPLIT", "split.json"]))
     assert run.read_json(run.split_file) == split
     assert list(run.read_json(run.results_file)["test_scenes"]) == ["scene02"]
+    split["train"], split["test"] = [*split["train"][1:], "scene02"], split["train"][:1]
+    (tmp_path / "split.json").write_text(json.dumps(split))
+    other = run_training(load_config(tiny, ["DATA.SPLIT", "split.json"]))
+    assert other.path != run.path and other.read_json(other.split_file) == split
+
+
+def test_a_split_file_that_changes_after_it_was_recorded_is_not_trained(
+    tiny, tmp_path, monkeypatch
+):
+    def find_and_exchange(cfg):
+        found = find_data(cfg)
+        write_split(Split(("scene00",), ("scene02",), ("scene03",)), tmp_path / "split.json")
+        return found
+
+    write_split(Split(("scene00",), ("scene03",), ("scene02",)), tmp_path / "split.json")
+    monkeypatch.setattr("zoerefine.depth.training.job.find_data", find_and_exchange)
+    with pytest.raises(UserError, match="has changed since this training recorded it"):
+        run_training(load_config(tiny, ["DATA.SPLIT", "split.json"]))
 
 
 def test_a_split_file_that_does_not_fit_the_data_is_named(tiny, tmp_path, capsys):

@@ -11,6 +11,7 @@ from zoerefine.base.config import defaults
 from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.analysis.group_names import _unique
 from zoerefine.lab.analysis.groups import Measure, choose_measure, make_groups
+from zoerefine.lab.analysis.pictures import captions
 from zoerefine.lab.analysis.report.tables import summarize
 from zoerefine.lab.analysis.statistics.comparisons import compare_groups
 from zoerefine.lab.runs.collect import collect
@@ -211,12 +212,32 @@ def test_with_a_baseline_only_pairs_with_it_are_tested(runs):
 
 
 @pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({}, ""),
+        ({"data_digest": "d2"}, " NOT COMPARABLE: different data."),
+        ({"scenes": (0.2, 0.3, 0.4)}, " NOT COMPARABLE: different test scenes."),
+    ],
+)
+def test_runs_that_were_measured_on_other_data_or_scenes_are_marked(runs, other, words):
+    runs.add("a")
+    runs.add("b", {"LR": 1e-2}, **other)
+    collection, measure = collect([str(runs.folder / "*")]), Measure("test")
+    text = " ".join(captions.facts(collection, make_groups(collection.runs, measure), measure))
+    assert words in text
+    assert ("NOT COMPARABLE" in text) == bool(words)
+
+
+@pytest.mark.parametrize(
     ("facts", "key"),
     [
         ({"commit": "cd" * 20}, "commit"),
         ({"commit": "ab" * 20, "dirty_digest": "ef" * 32}, "uncommitted changes"),
         ({"commit": "ab" * 20, "started_from": {"path": "a", "sha256": "ef" * 32}},
          "weights of TRAIN.FROM"),
+        ({"commit": "ab" * 20, "split_file": {"path": "a", "sha256": "ef" * 32}},
+         "file of DATA.SPLIT"),
+        ({"commit": "ab" * 20, "processes": 2}, "--processes"),
     ],
 )  # fmt: skip
 def test_runs_of_other_code_are_no_further_seeds(runs, tmp_path, facts, key):

@@ -3,7 +3,8 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,16 @@ PARTS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Split:
-    """The names of the scenes of each part, sorted."""
+    """The names of the scenes of each part, sorted.
+
+    Attributes:
+        file_digest: SHA-256 of the file that it was read from, in hex; empty without one.
+    """
 
     train: tuple[str, ...]
     val: tuple[str, ...]
     test: tuple[str, ...]
+    file_digest: str = field(default="", compare=False)
 
     @property
     def scenes(self) -> set[str]:
@@ -71,7 +77,7 @@ def _share(count: int, fraction: float) -> int:
 
 def write_split(split: Split, path: Path) -> None:
     """Write a split as JSON: {"train": [scenes], "val": [scenes], "test": [scenes]}."""
-    write_json(path, asdict(split))
+    write_json(path, {part: getattr(split, part) for part in PARTS})
 
 
 def read_split(path: Path, scenes: Sequence[str] = ()) -> Split:
@@ -81,7 +87,8 @@ def read_split(path: Path, scenes: Sequence[str] = ()) -> Split:
     scene.
     """
     try:
-        parts = json.loads(read_given_file(path, LARGEST_DOCUMENT))
+        data = read_given_file(path, LARGEST_DOCUMENT)
+        parts = json.loads(data)
         lists = [[str(name) for name in parts[part]] for part in PARTS]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
@@ -91,7 +98,8 @@ def read_split(path: Path, scenes: Sequence[str] = ()) -> Split:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"{path} names {twice[0]} twice: a scene belongs to one part")
-    return among(Split(*(tuple(sorted(part)) for part in lists)), scenes or names, path)
+    split = Split(*(tuple(sorted(part)) for part in lists), file_digest=sha256(data).hexdigest())
+    return among(split, scenes or names, path)
 
 
 def among(split: Split, scenes: Sequence[str], path: Path) -> Split:
@@ -99,8 +107,8 @@ def among(split: Split, scenes: Sequence[str], path: Path) -> Split:
 
     Raises `UserError` where it leaves no training scene.
     """
-    parts = (tuple(scene for scene in getattr(split, part) if scene in scenes) for part in PARTS)
-    found = Split(*parts)
+    parts = {part: tuple(s for s in getattr(split, part) if s in scenes) for part in PARTS}
+    found = replace(split, **parts)
     if not found.train:
         raise UserError(f"{path} has no training scene among the scenes of the data")
     return found

@@ -18,6 +18,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -179,7 +180,7 @@ def train_here(study: RunDir, run: RunDir, claim: Sequence[str], test: bool) -> 
     with process_group():
         cfg, shared = load_config(run.config_file), load_config(study.config_file)
         dataset, _ = find_data(shared)  # all trials have the study's data
-        split = read_split(run.split_file, dataset.scenes)
+        split = replace(read_split(run.split_file, dataset.scenes), file_digest="")  # of the run
         report = None
         if is_writer():
             provenance.add(run, processes=world_size())

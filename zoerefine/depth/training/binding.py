@@ -1,4 +1,4 @@
-"""What a run belongs to: its code, its data, its settings and the weights it starts from.
+"""What a run belongs to: its code, its data, its settings, and files that they name.
 
 A run's folder and its checkpoints record it. Training goes on from them only where all of it is
 the same, so that no result is mixed from two runs.
@@ -12,9 +12,10 @@ from typing import Any
 from zoerefine.base.config import Config, to_dict
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
-from zoerefine.base.identity import WEIGHT_KEYS, training_settings
+from zoerefine.base.identity import FILE_KEYS, training_settings
 from zoerefine.base.registries import NETWORKS
 from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data import split as splits
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.training.start_weights import find_start_weights
 
@@ -22,18 +23,18 @@ UNPACKED = ("fill", "off")  # modes of a cache whose records are not known befor
 
 
 def identified(cfg: Config) -> dict[str, Any]:
-    """A config's tree, with the digests of weight files in the place of their paths."""
-    tree, files = to_dict(cfg), weight_files(cfg)
-    for group, name, fact in WEIGHT_KEYS:
+    """A config's tree, with the digests of deciding files in the place of their paths."""
+    tree, files = to_dict(cfg), deciding_files(cfg)
+    for group, name, fact in FILE_KEYS:
         if fact in files:
             tree[group][name] = files[fact]["sha256"]
     return tree
 
 
-def weight_files(cfg: Config) -> dict[str, dict[str, str]]:
-    """Path and digest of the weights that TRAIN.FROM and MODEL.PRETRAINED name.
+def deciding_files(cfg: Config) -> dict[str, dict[str, str]]:
+    """Path and digest of the files that FILE_KEYS name, by their fact in provenance.json.
 
-    Raises `UserError` where there are no such weights.
+    Raises `UserError` where there are no such weights, or the split is none.
     """
     found = {}
     if start := find_start_weights(cfg):
@@ -43,15 +44,18 @@ def weight_files(cfg: Config) -> dict[str, dict[str, str]]:
             found["pretrained"] = {"path": path, "sha256": digest_file(path)}
         except OSError as error:
             raise UserError(f"MODEL.PRETRAINED {path} cannot be read: {error.strerror}") from None
+    if path := cfg.DATA.SPLIT:
+        digest = splits.read_split(Path(path)).file_digest
+        found["split_file"] = {"path": str(Path(path).absolute()), "sha256": digest}
     return found
 
 
 def require_recorded(loaded: Mapping[str, str], facts: Mapping[str, Any]) -> None:
-    """Raises `UserError` where other weights were loaded than the run has recorded: the file was
-    exchanged in between.
+    """Raises `UserError` where another file was read than the run has recorded: it was exchanged
+    in between.
 
     Args:
-        loaded: digests by the fact that records them, of `weight_files`.
+        loaded: digests by the fact that records them, of `deciding_files`.
         facts: of the run's provenance.json.
     """
     for fact, digest in loaded.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoerefine.base.config import Config, load_config, save_config, to_dict
 from zoerefine.base.errors import UserError, counted
-from zoerefine.base.identity import TRAINING, WEIGHT_KEYS, Role, settings, training_digest
+from zoerefine.base.identity import FILE_KEYS, TRAINING, Role, settings, training_digest
 from zoerefine.base.progress import say, warn
 from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.base.run_dir import RunDir, run_from_launcher
@@ -60,7 +60,7 @@ def refuse_another_configuration(run: RunDir, cfg: Config) -> None:
         return
     there, here = to_dict(load_config(run.config_file)), binding.identified(cfg)
     facts = run.recorded()
-    for group, name, fact in WEIGHT_KEYS:
+    for group, name, fact in FILE_KEYS:
         if there[group][name]:  # a folder without its digest was killed before it had one
             there[group][name] = facts.get(fact, {}).get("sha256", here[group][name])
     old, new = (settings(tree, TRAINING | {Role.DATA}) for tree in (there, here))
@@ -162,7 +162,7 @@ def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | N
         "pseudo": cache.pseudo.as_json(),
         "processes": world_size(),
         **binding.outside_network(cfg.MODEL.NAME),
-        **binding.weight_files(cfg),
+        **binding.deciding_files(cfg),
         **provenance.job_facts(),
         **provenance.device_facts(),
     }

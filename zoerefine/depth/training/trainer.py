@@ -55,7 +55,8 @@ class Trainer:
         self.cache = place_records(cache, cfg.LOADER.TIER, self.device)
         self.dtype = compute_dtype(cfg.TRAIN.PRECISION, self.device)
         make_deterministic(cfg.SEED, cfg.TRAIN.DETERMINISTIC)
-        self.loaded_digests: dict[str, str] = {}  # of other weights, by their fact of a run
+        # Of files that decide the result, by their fact of a run.
+        self.loaded_digests = {"split_file": split.file_digest} if split.file_digest else {}
         refiner = self.make_refiner()
         refiner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.refiner = refiner.to(self.device)

@@ -58,7 +58,8 @@ class Manifest:
     Attributes:
         name: the run's path in its runs folder, such as `demo/b77d9226-3c3c1f53`.
         state: one of `run_dir.STATES`.
-        identity: facts of provenance.json that say which run this is.
+        identity: facts of provenance.json that say which run this is, and of a finished one when it
+            ended: another machine has runs of the same commit and config, with other data.
         files: every regular file, sorted by path.
         left_out: paths that are not archived, since they are links or no files.
     """

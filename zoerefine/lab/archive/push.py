@@ -244,8 +244,10 @@ def describe(run: RunDir) -> Manifest:
         raise changed(error.filename) from None
     recorded = run.recorded()
     identity = {key: str(recorded[key]) for key in IDENTITY if recorded.get(key)}
-    state = run.status().state
-    made = Manifest(archive_name(run.path), state, identity, tuple(files), tuple(left_out))
+    status = run.status()
+    if status.state == "finished" and "study_id" not in recorded:  # a study goes on after its end
+        identity["ended"] = str(status.ended)
+    made = Manifest(archive_name(run.path), status.state, identity, tuple(files), tuple(left_out))
     try:
         return decode(made.encoded())
     except DamagedManifestError as error:

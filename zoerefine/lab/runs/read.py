@@ -135,8 +135,6 @@ def command_settings(run: RunDir, recorded: Mapping[str, Any], has_config: bool)
         found[f"--record-env {name}"] = value
     if inputs := read_inputs(run):
         found["--input"] = digest_json(list(inputs.values()))[:DIGITS]
-    if (processes := recorded.get("processes", 1)) != 1:
-        found["--processes"] = processes
     if arguments := recorded_words(recorded, "arguments"):
         found["arguments"] = shlex.join(arguments)
     if not has_config and recorded.get("config") != str(NO_CONFIG):

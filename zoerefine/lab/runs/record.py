@@ -58,7 +58,7 @@ LONGEST_ROW = 2**20  # bytes of a row of metrics.jsonl
 CODE = COMMIT, CHANGES = "commit", "uncommitted changes"
 # Of what decides a training beside commit and config, a fact with its digest.
 OUTSIDE = {fact: f"weights of {group}.{key}" for group, key, fact in WEIGHT_KEYS}
-OUTSIDE["network"] = "file of MODEL.NAME"
+OUTSIDE |= {"split_file": "file of DATA.SPLIT", "network": "file of MODEL.NAME"}
 DIGITS = 8  # of a commit or digest in a name
 
 
@@ -68,6 +68,8 @@ def origin_settings(recorded: Mapping[str, Any]) -> dict[str, str]:
     found = dict(zip(CODE, code, strict=True))
     facts = {name: recorded.get(fact) for fact, name in OUTSIDE.items()}
     found |= {name: fact.get("sha256") for name, fact in facts.items() if isinstance(fact, dict)}
+    if (processes := recorded.get("processes", 1)) != 1:
+        found["--processes"] = processes
     return {name: str(value)[:DIGITS] for name, value in found.items()}
 
 

@@ -71,6 +71,8 @@ def facts(collection: Collection, groups: Sequence[RunGroup], measure: Measure) 
     ]
     if len({str(run.results.get("data_digest")) for run in measured}) > 1:
         parts.append("NOT COMPARABLE: different data.")
+    elif len({frozenset(measure.scenes(run)) for run in measured} - {frozenset()}) > 1:
+        parts.append(f"NOT COMPARABLE: different {measure.place}.")
     if min((len(group.scores) for group in groups if len(group.scores)), default=0) < ENOUGH_RUNS:
         parts.append(f"Fewer than {ENOUGH_RUNS} seeds in a group: no conclusions.")
     expected = runs if measure.metric else measured
