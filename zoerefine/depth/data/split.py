@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class Split:
     train: tuple[str, ...]
     val: tuple[str, ...]
     test: tuple[str, ...]
-    file_digest: str = field(default="", compare=False)
+    file_digest: str = field(default="", compare=False, kw_only=True)
 
     @property
     def scenes(self) -> set[str]:
@@ -107,8 +107,8 @@ def among(split: Split, scenes: Sequence[str], path: Path) -> Split:
 
     Raises `UserError` where it leaves no training scene.
     """
-    parts = {part: tuple(s for s in getattr(split, part) if s in scenes) for part in PARTS}
-    found = replace(split, **parts)
+    parts = (tuple(scene for scene in getattr(split, part) if scene in scenes) for part in PARTS)
+    found = Split(*parts, file_digest=split.file_digest)
     if not found.train:
         raise UserError(f"{path} has no training scene among the scenes of the data")
     return found
