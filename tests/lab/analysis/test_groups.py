@@ -42,6 +42,20 @@ def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
     assert difference.verdict == "the first looks better; significance needs 4 seeds per group"
 
 
+def test_runs_that_did_not_finish_neither_win_nor_count_beside_finished_ones(runs):
+    for seed in range(4):
+        runs.add(f"a{seed}", {"LR": 1e-3}, seed=seed, scenes=(0.2 + 0.01 * seed,))
+        crashed = runs.add(f"b{seed}", {"LR": 1e-2}, seed=seed, scenes=(0.1 + 0.01 * seed,))
+        (crashed / "status.json").write_text('{"state": "failed", "reason": "exit code 1"}')
+    (runs.add("a4", {"LR": 1e-3}, seed=4, scenes=(0.01,)) / "status.json").unlink()
+    groups = make_groups(collected(runs), Measure("test"))
+    assert [(group.label, len(group.scores)) for group in groups] == [
+        ("lr 0.001", 4), ("lr 0.01", 4)
+    ]  # fmt: skip
+    (found,) = compare_groups(groups, Measure("test"))
+    assert (found.verdict, found.p) == ("no conclusion: no run of a group finished", None)
+
+
 def test_many_seeds_show_real_differences_and_no_others(runs):
     for seed in range(8):
         shift = 0.002 * seed

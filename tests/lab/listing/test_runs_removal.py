@@ -22,6 +22,12 @@ def test_without_yes_nothing_is_removed_and_everything_is_named(runs):
     assert [path for path in sorted(runs.folder.rglob("*")) if path.name[0] != "."] == before
 
 
+def test_a_run_that_did_not_finish_is_not_the_best(runs):
+    runs.add("unet/a", 0.1, state="failed")
+    runs.add("unet/b", 0.2)
+    assert runs.run("--remove", "--keep-best", 1).out == f"would remove {runs.folder}/unet/a\n"
+
+
 def test_the_size_that_a_removal_reports_is_measured_then(runs, monkeypatch):
     monkeypatch.setattr(index, "FRESH_S", -60.0)  # as if some seconds had passed
     folder = runs.add("unet/a", 0.1)

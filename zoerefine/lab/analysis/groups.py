@@ -92,8 +92,8 @@ class RunGroup:
 
     Attributes:
         label: the settings in which the group differs from others, or the run's name.
-        scored: the runs with a final metric on the chosen split. Of runs that are the same with
-            every seed, the first one.
+        scored: the finished runs with a final metric on the chosen split; where none finished,
+            those with a metric so far. Of runs that are the same with every seed, the first one.
         scores: their final metrics, float64 [len(scored)].
     """
 
@@ -101,6 +101,11 @@ class RunGroup:
     runs: list[Run]
     scored: list[Run]
     scores: np.ndarray
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its scores are those of finished runs."""
+        return all(run.state == "finished" for run in self.scored)
 
     @property
     def mean(self) -> float:
@@ -114,7 +119,7 @@ class RunGroup:
 
 
 def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> list[RunGroup]:
-    """Groups, the best mean first; those without a score come last.
+    """Groups, the best mean first; those of which no run finished follow, then those without one.
 
     Args:
         by: a setting to group by; None: all settings but the seed.
@@ -130,13 +135,17 @@ def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> lis
         make_group(name, found, measure)
         for name, found in zip(names, members.values(), strict=True)
     ]
-    return sorted(groups, key=lambda g: (not len(g.scores), measure.sign * g.mean, g.label))
+    return sorted(
+        groups,
+        key=lambda g: (not len(g.scores), not g.is_finished, measure.sign * g.mean, g.label),
+    )
 
 
 def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     """A group and its scores."""
     found = {run.path: measure.score(run) for run in runs}
     scored = [run for run in runs if found[run.path] is not None]
+    scored = [run for run in scored if run.state == "finished"] or scored
     scored = scored[:1] if have_same_metrics(scored) else scored
     return RunGroup(label, runs, scored, np.array([found[run.path] for run in scored], np.float64))
 

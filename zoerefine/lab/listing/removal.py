@@ -77,7 +77,7 @@ def to_remove(rows: list[RunRow], rule: Rule) -> list[RunRow]:
 
 
 def best_runs(rows: list[RunRow], count: int, rule: Rule) -> set[str]:
-    """The paths of the best runs of each name."""
+    """The paths of the best runs of each name; finished runs come first."""
     names: dict[str, list[RunRow]] = {}
     for row in rows:
         if rule.metric in row.metrics:
@@ -86,6 +86,7 @@ def best_runs(rows: list[RunRow], count: int, rule: Rule) -> set[str]:
     maximize = is_maximized(rule.metric, rule.maximize)
     for group in names.values():
         ordered = sorted(group, key=lambda row: row.metrics[rule.metric], reverse=maximize)
+        ordered.sort(key=lambda row: row.state != "finished")  # a crash may look good
         best |= {row.path for row in ordered[:count]}
     return best
 

@@ -194,7 +194,8 @@ def summarize(
     unfinished = [run for run in collection.runs if run.state != "finished"]
     if unfinished:
         lines.append(
-            f"Not finished: {counted(len(unfinished), 'run')}; their results so far are included."
+            f"Not finished: {counted(len(unfinished), 'run')}; their results so far count only "
+            "where no run of the group finished, and nothing is concluded from them."
         )
     if collection.left_out:
         count = counted(len(collection.left_out), "run")

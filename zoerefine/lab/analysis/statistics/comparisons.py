@@ -63,7 +63,7 @@ Pair = tuple[RunGroup, RunGroup]
 def compare_groups(
     groups: Sequence[RunGroup], measure: Measure, baseline: RunGroup | None = None
 ) -> list[Difference]:
-    """Every pair of groups with scores; pairs with enough seeds are tested.
+    """Every pair of groups with scores; pairs with enough finished seeds are tested.
 
     Args:
         baseline: only pairs of a group and this one, which comes second. Fewer tests need fewer
@@ -73,7 +73,11 @@ def compare_groups(
     pairs = list(combinations(scored, 2))
     if baseline is not None:
         pairs = [(group, baseline) for group in scored if group is not baseline]
-    tested = [(a, b) for a, b in pairs if min(len(a.scores), len(b.scores)) >= ENOUGH_RUNS]
+    tested = [
+        (a, b)
+        for a, b in pairs
+        if min(len(a.scores), len(b.scores)) >= ENOUGH_RUNS and a.is_finished and b.is_finished
+    ]
     p_values = [permutation_p(a.scores, b.scores) for a, b in tested]
     tests = {
         (a.label, b.label): Test(
@@ -140,8 +144,10 @@ class Test:
 
 
 def _difference(a: RunGroup, b: RunGroup, test: Test | None, by_scene: SceneTest) -> Difference:
-    seeds = min(len(a.scores), len(b.scores))
-    test = test or Test(f"no conclusion: {seeds} of at least {ENOUGH_RUNS} seeds")
+    lack = f"{min(len(a.scores), len(b.scores))} of at least {ENOUGH_RUNS} seeds"
+    if not (a.is_finished and b.is_finished):
+        lack = "no run of a group finished"
+    test = test or Test(f"no conclusion: {lack}")
     return Difference(
         first=a.label,
         second=b.label,
