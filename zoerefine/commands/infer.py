@@ -326,7 +326,7 @@ def evaluate(job: "Inference", done: "Done", args: argparse.Namespace, refines: 
         refines: whether the bundle, if there is one, made refined depth.
     """
     from zoerefine.base.files.atomic import JSON_MARK, write_json
-    from zoerefine.depth.infer.evaluate import evaluate, leave_away, table
+    from zoerefine.depth.infer.evaluate import advice, evaluate, table
     from zoerefine.depth.infer.results import METRICS_FILE
 
     report = evaluate(job, done, args.eval)
@@ -339,7 +339,7 @@ def evaluate(job: "Inference", done: "Done", args: argparse.Namespace, refines: 
         return max(1, len(report["left_out"]))
     print(f"compared with the true depth of {report['frames']} frames:")
     print(table(report))
-    if note := leave_away(report, bool(args.bundle) and refines):
+    if note := advice(report, bool(args.bundle) and refines):
         print(note)
     return len(report["left_out"])
 

@@ -112,7 +112,7 @@ def test_16_bit_depth_is_in_millimetres_unless_its_unit_is_stated(listed):
     assert not faults
 
 
-@pytest.mark.parametrize(("unit", "warned"), [("0.004", False), ("0.1", True), ("0.0005", True)])
+@pytest.mark.parametrize(("unit", "warned"), [("0.002", False), ("0.1", True), ("0.001", True)])
 def test_a_unit_that_pseudo_depth_contradicts_is_warned_of(listed, unit, warned):
     folder = listed(HEADER + ",depth_unit_m", f"{LINE},{unit}")
     assert ("is one of them in another unit?" in inspect(open_dataset(folder))[0]) == warned

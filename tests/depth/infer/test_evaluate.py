@@ -11,7 +11,7 @@ import pytest
 from tests.protocol import plain_metrics
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.layouts import habitatdyn
-from zoerefine.depth.infer.evaluate import leave_away
+from zoerefine.depth.infer.evaluate import advice
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
 
@@ -129,10 +129,10 @@ def test_a_refiner_that_is_no_better_is_to_be_left_away(infer, truth):
     assert done.code == 0, done.err
     report = json.loads(Path("out/metrics.json").read_text())
     error = f"abs_rel is {report['refined']['abs_rel']:.4f} with it"
-    assert f"leave the refiner away: {error} and 0.0" in done.out
+    assert f"leave the refiner out: {error} and 0.0" in done.out
     assert done.out.count("by the pseudo depth as it is") == 1
-    assert leave_away(report, has_refiner=False) == ""
+    assert advice(report, has_refiner=False) == ""
     better = report | {"refined": {"abs_rel": 0.0}, "pseudo": {"abs_rel": 0.1}}
-    assert leave_away(better, has_refiner=True) == ""
+    assert advice(better, has_refiner=True) == ""
     with_points = better | {"points": {"abs_rel": 0.0}}
-    assert "0.0000 by the points alone" in leave_away(with_points, has_refiner=True)
+    assert "0.0000 by the points alone" in advice(with_points, has_refiner=True)

@@ -92,8 +92,8 @@ def table(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def leave_away(report: dict[str, Any], has_refiner: bool) -> str:
-    """The advice to leave the refiner away, where its depth is no better; empty otherwise.
+def advice(report: dict[str, Any], has_refiner: bool) -> str:
+    """The advice to leave the refiner out, where its depth is no better; empty otherwise.
 
     Args:
         has_refiner: whether refined depth comes from one.
@@ -104,6 +104,6 @@ def leave_away(report: dict[str, Any], has_refiner: bool) -> str:
         return ""
     what = {"points": "the points alone", "pseudo": "the pseudo depth as it is"}[other]
     return (
-        f"leave the refiner away: {SELECTION_METRIC} is {errors['refined']:.4f} with it and "
+        f"leave the refiner out: {SELECTION_METRIC} is {errors['refined']:.4f} with it and "
         f"{errors[other]:.4f} by {what}"
     )

@@ -133,9 +133,13 @@ class Room:
                 f"{network}: measure it again with this network"
             )
         if engine.digest != self.bundle:
+            ours, theirs = (
+                "no bundle" if one.startswith(POINTS_ALONE) else f"the bundle {one[:16]}"
+                for one in (engine.digest, self.bundle)
+            )
             raise UserError(
-                f"the room was measured with the bundle {self.bundle[:16]}, and this is "
-                f"{engine.digest[:16]}: measure it again with this one"
+                f"the room was measured with {theirs}, and this is {ours}: measure it again with "
+                "this, into another file"
             )
         if self.intrinsics and intrinsics and self.intrinsics != intrinsics:
             raise UserError(

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.images import write_png
 from zoerefine.base.progress import say
 from zoerefine.base.ranks import is_writer, wait_for_all
 from zoerefine.base.run_dir import RunDir
@@ -118,6 +120,8 @@ def final_results(trainer: Trainer, run: RunDir, test: bool) -> dict[str, Any]:
         calibration = trainer.calibrate()
         if is_writer():
             save_best(run, trainer.weights.state_dict())
+            if pictures := [picture for _, picture in trainer.pictures(split.val)]:
+                write_png(run.validation_picture, np.concatenate(pictures))  # as the bundle refines
     results: dict[str, Any] = {
         "schema": 1,
         "data": trainer.cache.label,

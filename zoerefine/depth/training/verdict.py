@@ -90,7 +90,8 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
     by_points, both = errors["points"], errors["refined_points"]
     if by_points is not None and both is not None and not both < by_points:
         found.append(
-            f"with metric points leave the refiner away: on held-out scenes {SELECTION_METRIC} is "
+            "with as many metric points a frame as in this evaluation, leave the refiner out: on "
+            f"held-out scenes {SELECTION_METRIC} is "
             f"{both:.4f} with it and {by_points:.4f} by the points alone."
         )
     shuffled = errors["shuffled"]

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from zoerefine.base.errors import UserError, first_few
+from zoerefine.base.errors import UserError, first_few, visible
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
+from zoerefine.base.progress import say
 from zoerefine.base.registries import is_maximized
 from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups
@@ -128,7 +129,7 @@ def only_metric(runs: Sequence[Run]) -> str:
     if not names:
         raise UserError(
             "no run has a metric: none left metrics.jsonl, results.json, TensorBoard files or a "
-            "CSV log; --metric-pattern of `zoerefine run` finds metrics in a job's output"
+            "CSV log; --metric-pattern finds metrics in a job's output"
         )
     if len(names) > 1:
         raise UserError(f"which metric? {NAME_ONE}: {listed(names)}")
@@ -200,6 +201,8 @@ def write_analysis(collection: Collection, measure: Measure, view: View, out: Pa
             continue
         tables.write_csv(out / name, header, rows)
         paths.append(out / name)
+    for line in tables.summarize(collection, groups, differences, measure):
+        say(visible(line))
     paths += write_tables(groups, differences, measure, baseline, out)
     paths += write_report(collection, groups, differences, measure, shares, out)
     return paths
