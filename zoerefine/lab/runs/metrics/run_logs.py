@@ -28,7 +28,7 @@ EACH_TIME = re.compile(
 # A date, perhaps with a time, or the seconds since the epoch, in a name that may say more.
 STAMP = re.compile(
     r"(?<!\d)(?:(?:19|20)\d\d(?P<d>[-_.]?)(?:0[1-9]|1[0-2])(?P=d)[0-3]\d"
-    r"(?:[-_.T ]{0,2}[0-2]\d(?P<t>[-_.]?)[0-5]\d(?:(?P=t)[0-5]\d)?)?"
+    r"(?:[-_.T ]{0,2}[0-2]\d(?P<t>[-_.:]?)[0-5]\d(?:(?P=t)[0-5]\d(?:[-_.]?\d{3,9})?)?)?"
     r"|1[5-9]\d{8}(?:\d{3}|\.\d+)?)(?!\d)"
 )
 
