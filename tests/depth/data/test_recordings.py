@@ -19,6 +19,7 @@ from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts import readers
 from zoerefine.depth.data.layouts.tum import TUM, associate
 from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth
+from zoerefine.depth.exporting.source import sample_frames
 from zoerefine.depth.infer.point_cloud import VERTEX
 from zoerefine.depth.infer.room import Room
 
@@ -227,6 +228,15 @@ def test_scannet_depth_is_brought_to_the_picture_by_nearest_neighbour(scannet):
     np.testing.assert_array_equal(small["depth"], depth)
     report, faults = inspect(dataset)
     assert "sizes: 8x6 (3)" in report and not faults
+
+
+def test_an_engine_is_compared_on_pseudo_depth_on_the_pictures_grid(scannet):
+    root = scannet("scene0000_00")
+    for path in root.rglob("pseudo/*.png"):
+        write_image(path, np.arange(12, dtype=np.uint16).reshape(3, 4) + 1)
+    rgb_u8, zoe_u16 = sample_frames(str(root))
+    assert rgb_u8.shape == (3, 6, 8, 3) and zoe_u16.shape == (3, 6, 8)
+    assert zoe_u16[0, :2, :4].tolist() == [[1, 1, 2, 2]] * 2
 
 
 def test_depth_of_another_shape_than_its_picture_is_a_fault(scannet):

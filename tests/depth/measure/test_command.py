@@ -4,6 +4,7 @@ import signal
 import urllib.request
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -65,6 +66,17 @@ def test_a_fault_is_one_line_and_leaves_no_calibration(measure, line, words):
     done = measure()
     assert done.code == 2
     assert words in done.err
+    assert not Path("room.json").exists()
+
+
+def test_pixels_of_a_picture_are_not_looked_up_in_depth_of_another_size(measure, command):
+    write_measurements()
+    rgb = cv2.imread("rgb/b.jpg")
+    assert cv2.imwrite("rgb/b.jpg", cv2.resize(rgb, (128, 96)))
+    words = ("--rgb", "rgb", "--depth", "zoe", "--out", "out", "--measured", "room.csv")
+    for done in (measure(), command("infer", *words)):
+        assert done.code == 2
+        assert "the picture and zoe/b.png differ in size: 128x96 and 64x48" in done.err
     assert not Path("room.json").exists()
 
 

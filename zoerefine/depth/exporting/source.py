@@ -147,10 +147,11 @@ def frames_with_zoe(root: str) -> list[Frame]:
 
 
 def read(frame: Frame) -> tuple[np.ndarray, np.ndarray]:
-    """RGB uint8 [H, W, 3] and pseudo depth uint16 [H, W]."""
+    """RGB uint8 [H, W, 3] and pseudo depth uint16 [H, W], on the picture's grid."""
     # Late: an engine without real frames is built without OpenCV and Pillow.
     from zoerefine.base.files.images import read_rgb
-    from zoerefine.depth.data.cache.decode import read_zoe
+    from zoerefine.depth.data.cache.decode import on_grid_of, read_zoe
 
     assert frame.zoe is not None
-    return read_rgb(frame.rgb), read_zoe(frame.zoe)
+    rgb, zoe = read_rgb(frame.rgb), read_zoe(frame.zoe)
+    return rgb, on_grid_of(rgb, zoe, frame.zoe, frame.rgb) if frame.sizes_may_differ else zoe

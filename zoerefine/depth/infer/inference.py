@@ -303,14 +303,20 @@ def read_frame(
 ) -> FrameInWork:
     """Decode a frame. Raises `UserError` for a damaged file, or two different sizes."""
     rgb, zoe = frame.read(), job.pseudo.read(frame.name, inputs)
-    if zoe is not None and zoe.shape != rgb.shape[:2]:
-        sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
-        raise UserError(f"the picture and {job.pseudo.path(frame.name)} differ in size: {sizes}")
+    if zoe is not None:
+        require_one_size(rgb, zoe, job.pseudo.path(frame.name))
     points = job.points_of(frame.name, *rgb.shape[:2])
     if job.points and zoe is not None and len(points):
         file = str(job.points.path(frame.name))
         refuse_points_in_other_unit(file, points, zoe * ZOE_UNIT_M)
     return FrameInWork(frame.name, inputs, rgb, zoe, points, nbytes, place=place)
+
+
+def require_one_size(rgb: np.ndarray, zoe: np.ndarray, path: Path) -> None:
+    """Raises `UserError` where a picture and its pseudo depth, from a file, differ in size."""
+    if zoe.shape != rgb.shape[:2]:
+        sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
+        raise UserError(f"the picture and {path} differ in size: {sizes}")
 
 
 def batches_of_one_size(

@@ -22,7 +22,7 @@ from zoerefine.depth.data.layouts.recordings import read_text
 from zoerefine.depth.data.networks.source import PseudoSource, source_from_json
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
-from zoerefine.depth.infer.inference import POINTS_ALONE
+from zoerefine.depth.infer.inference import POINTS_ALONE, require_one_size
 from zoerefine.depth.infer.sources import FrameSource, NetworkDepth, PseudoDepth
 from zoerefine.depth.points.measured import RefinerChoice, room_of
 from zoerefine.depth.points.measured_file import Measured
@@ -311,11 +311,12 @@ def predicted(
 def depth_of(
     name: str, read: Callable[[], Array], engine: Engine, pseudo: PseudoDepth
 ) -> FrameDepth:
-    """Depth of one frame."""
+    """Depth of one frame. Raises `UserError` for a damaged file, or two different sizes."""
     rgb, zoe = read(), pseudo.read(name, "")
     if zoe is None and isinstance(pseudo, NetworkDepth):
         zoe = pseudo.predict(rgb[None], [name])[0]
     assert zoe is not None
+    require_one_size(rgb, zoe, pseudo.path(name))
     unit = np.float32(ZOE_UNIT_M)
     if engine.digest == POINTS_ALONE:
         return FrameDepth(zoe * unit)
