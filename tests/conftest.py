@@ -22,9 +22,11 @@ from tests.machine_faults import OtherUser, SmallDisk
 from tests.processes import killed_at_end, platform_command, run_script
 from tests.slurm import slurm_on_this_machine
 from zoerefine.base.files.locks import lock
+from zoerefine.base.machine.memory import free_memory
 from zoerefine.base.progress import be_quiet
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+MEMORY, MUCH_MEMORY = "/dev/shm", 8 * 2**30
 # Bytecode of the tests and of zoerefine is kept, also where PYTHONDONTWRITEBYTECODE is set.
 sys.dont_write_bytecode = False
 pytest_plugins = ["tests.tiers", "tests.durations", "tests.without_torch"]
@@ -38,6 +40,21 @@ settings.load_profile("machines differ")
 # processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def is_memory_for_tests(folder):
+    """Whether it has room for the tests' folders, and programs may be started there."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    room = min(disk.f_bavail * disk.f_frsize, free_memory())
+    return room >= MUCH_MEMORY and not disk.f_flag & os.ST_NOEXEC
+
+
+# Databases and runs are written to the disk thousands of times, and each time waits for it.
+if is_memory_for_tests(MEMORY):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 
 CHROMIUM = (
     "--headless",
