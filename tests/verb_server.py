@@ -26,11 +26,16 @@ from functools import cache
 from pathlib import Path
 
 LOADED = (
+    "PIL.JpegImagePlugin",
+    "alembic.command",
     "cv2",
-    "matplotlib.figure",
     "matplotlib.backends.backend_agg",
-    "optuna",
+    "matplotlib.backends.backend_pdf",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.figure",
+    "optuna.storages._rdb.models",
     "rich.table",
+    "sqlalchemy.dialects.sqlite",
     "zoerefine.lab.analysis.analyze",
     "zoerefine.lab.analysis.diff",
     "zoerefine.lab.search.driver",
@@ -50,6 +55,8 @@ LOADED_WITH_TORCH = (
 )
 # What torch.use_deterministic_algorithms loads, in seconds: only servers that train load it.
 LOADED_TO_TRAIN = "torch._inductor"
+# Commands that never load torch: a fork of a process without it costs half.
+LABORATORY = {"analyze", "diff", "reproduce", "run", "runs"}
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 # Variables that count when a process starts: a fork would not see a change.
@@ -69,9 +76,9 @@ class Done:
 class VerbServer:
     """The side of the tests: asks for commands, one after the other."""
 
-    def __init__(self, user):
+    def __init__(self, user, *words):
         self.process = user.start(
-            [sys.executable, "-m", "tests.verb_server"],
+            [sys.executable, "-m", "tests.verb_server", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -124,36 +131,43 @@ class ThisUser:
 
 
 @cache
-def own_server():
+def own_server(*words):
     """This test process's server, and the environment that it was started with."""
-    server = VerbServer(ThisUser())
+    server = VerbServer(ThisUser(), *words)
     atexit.register(server.close)
     return server, dict(os.environ)
 
 
-def changed_variables():
+def server_of(verb):
+    """The server that runs a command."""
+    return own_server(*["without torch"] * (verb in LABORATORY))
+
+
+def changed_variables(verb):
     """Variables that were set since the server started; None for one that was removed."""
-    old, new = own_server()[1], os.environ
+    old, new = server_of(verb)[1], os.environ
     return {name: new.get(name) for name in {*old, *new} if old.get(name) != new.get(name)}
 
 
-def needs_a_new_process(env):
+def needs_a_new_process(verb, env):
     """Whether a variable differs that Python or a library reads only at its start."""
-    return any(name.startswith(READ_AT_START) for name in changed_variables() | env)
+    return any(name.startswith(READ_AT_START) for name in changed_variables(verb) | env)
 
 
 def run_verb(words, cwd, env=None, **options):
     """Run a command in the tests' environment and the folder `cwd`; options as `run` has them."""
-    return own_server()[0].run(words, cwd, changed_variables() | (env or {}), **options)
+    env = changed_variables(words[0]) | (env or {})
+    return server_of(words[0])[0].run(words, cwd, env, **options)
 
 
-def serve():
+def serve(*words):
     """The side of the commands: a fork for each line of standard input."""
     for name in LOADED:
         importlib.import_module(name)
-    with suppress(ModuleNotFoundError):  # of torch
-        for name in LOADED_WITH_TORCH:
-            importlib.import_module(name)
+    if "without torch" not in words:
+        with suppress(ModuleNotFoundError):  # of torch
+            for name in LOADED_WITH_TORCH:
+                importlib.import_module(name)
     gc.freeze()  # a fork would copy every page whose objects its collector looks at
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
@@ -240,4 +254,4 @@ def run_code(code, *words):
 
 
 if __name__ == "__main__":
-    serve()
+    serve(*sys.argv[1:])
