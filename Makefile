@@ -22,9 +22,11 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 pytho
 # One thread for each test process: more would only wait for one another.
 # A test process that crashes ends the run: with a new one in its place pytest-xdist may never end.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --max-worker-restart 0
-# Tests often wait (for a clock, a cluster, a disk), so that three processes keep two cores busy. One
-# that has run its own tests takes over half of those that wait for another one.
-SPREAD := --numprocesses 3 --dist worksteal
+# Tests often wait (for a clock, a cluster, a disk), so that three processes keep two cores busy, and
+# four those of the full tier. One that has run its own tests takes over half of those that wait for
+# another one.
+PROCESSES := 3
+SPREAD = --numprocesses $(PROCESSES) --dist worksteal
 # How often each kill test of the quick tier kills.
 KILLS := 1
 QUICK := not full and not nightly
@@ -40,7 +42,7 @@ COMPILED := $(VENV)/.compiled
 COMPILING := tests/examples/test_cpp.py::test_an_aoti_bundle_gives_the_same_bits_as_in_python \
   tests/depth/exporting/test_tensorrt_engine.py::test_pitfall_6_another_type
 
-.PHONY: help demo test test-full test-all test-nightly test-lab durations fuzz test-processors check lint format docs package bench install clean
+.PHONY: help demo test test-full test-all test-nightly test-lab durations fuzz test-processors check lint format docs package bench install install-lab clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -51,6 +53,7 @@ demo: install ## run the main job on a small synthetic world (or DATA=folder)
 test: install $(EXTRAS_READY) $(COMPILED) ## test every behaviour once (without tests/full.txt and nightly.txt)
 	@ZOEREFINE_TEST_KILLS=$${ZOEREFINE_TEST_KILLS:-$(KILLS)} $(PYTEST) -m "$(QUICK)" $(SPREAD)
 
+test-full: PROCESSES := 4
 test-full: install $(EXTRAS_READY) $(COMPILED) ## run the tests that tests/full.txt lists
 	@$(PYTEST) -m full $(SPREAD)
 
@@ -111,6 +114,8 @@ bench: install ## run every benchmark with --quick, and write benchmarks/RESULTS
 	@$(BIN)/python benchmarks/common/bench_all.py
 
 install: $(READY)
+
+install-lab: $(LAB_READY)
 
 # The stamp is written last, so an installation that was interrupted is completed by the next one.
 $(READY): $(LOCK) pyproject.toml
