@@ -116,6 +116,18 @@ def test_equal_tags_of_several_folders_are_named_by_their_folders(run):
     ("20241126_235900", "20241127_000100"),
     ("exp_2024-11-26_23-59-00", "exp_2024-11-27_00-01-00"),
     ("run-20241126_120000-k3j2h1g0", "run-20241126_130000-a1b2c3d4"),
+    ("CartPole-v1__ppo__3__1795533127", "CartPole-v1__ppo__3__1795533999"),
+    ("2026-11-25/16-34-32", "2026-11-26/09-01-10"),
+    ("20261125-163432", "20261126-090110"),
+    ("student_20261125_163432", "student_20261126_090110"),
+    ("2026_11_25_16_34_32_fit", "2026_11_26_09_01_10_fit"),
+    ("2026-11-25T16:34:32.123456", "2026-11-26T09:01:10.654321"),
+    ("2026-11-5 6:34:32", "2026-11-26 9:01:10"),
+    ("25-11-2026_16-34", "26-11-2026_09-01"),
+    ("mnist_261125_163432", "mnist_261126_090110"),
+    ("1125_163432", "1126_090110"),
+    ("11-25_16-34", "11-26_09-01"),
+    ("offline-run-20261125_163432-ab12cd34", "run-20261126_090110-ef56ab78"),
 ])  # fmt: skip
 def test_folders_named_by_date_or_version_continue_each_other(run, folders):
     for number, folder in enumerate(folders):
@@ -123,16 +135,53 @@ def test_folders_named_by_date_or_version_continue_each_other(run, folders):
     assert points(run, "val/acc") == {1: 2.0, 2: 3.0, 3: 3.0}
 
 
-@pytest.mark.parametrize("folders", [
-    ("student_224_0.0001_256", "teacher_224_0.0001_256"),
-    ("user_10000001", "user_10000002"),
-    ("ab12cd34ef5678", "12ab34cd56ef78"),
-    ("results_20241126_fold0", "results_20241126_fold1"),
+@pytest.mark.parametrize("folders, names", [
+    (("student_224_0.0001_256", "teacher_224_0.0001_256"), None),
+    (("r18_224_0.0001_256", "r50_224_0.0001_256"), None),
+    (("256-256-10-256", "512-256-10-512"), None),
+    (("12345678", "87654321"), None),
+    (("user_10000001", "user_10000002"), None),
+    (("ab12cd34ef5678", "12ab34cd56ef78"), None),
+    (("results_20241126_0", "results_20241126_1"), ("results_time_0", "results_time_1")),
+    (("64-32-16", "96-32-16"), None),
+    (("20261399", "20261398"), None),
+    (("lr_0.00010000", "lr_0.00020000"), None),
+    (("2026-11-25_0.1", "2026-11-26_0.2"), ("time_0.1", "time_0.2")),
+    (("student_20261125_163432", "teacher_20261125_163433"), ("student_time", "teacher_time")),
+    (("ppo__1__1795533127", "ppo__2__1795533127"), ("ppo__1__time", "ppo__2__time")),
+    (("Nov22_16-34-32_hostLR_1", "Nov22_16-34-33_hostLR_2"), ("time_hostLR_1", "time_hostLR_2")),
 ])  # fmt: skip
-def test_other_folders_with_numbers_are_named(run, folders):
+def test_folders_that_differ_in_more_than_a_time_are_told_apart(run, folders, names):
     for number, folder in enumerate(folders):
         write_scalars(run.path / "left/runs" / folder, {1: 1.0 + number})
-    assert sorted(read_metrics(run).final.values()) == [1.0, 2.0]
+    for number, name in enumerate(names or folders):
+        assert points(run, f"{name}/val/acc") == {1: 1.0 + number}
+
+
+def test_an_attempt_on_another_machine_continues_the_first(run, monkeypatch):
+    """SummaryWriter puts the machine's name into the folder, with the comment behind it."""
+    for number, host in enumerate(("node1", "node2.cluster.org")):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        write_scalars(run.path / f"left/runs/Nov22_16-34-3{number}_{host}LR_1", {number: number})
+    assert points(run, "val/acc") == {0: 0, 1: 1}
+
+
+def test_folders_of_times_that_one_start_of_a_job_filled_are_noted(run):
+    """They may be two trainings, and not two attempts of one."""
+    for folder, value in (("20261125-163432", 0.25), ("20261126-090110", 0.5)):
+        write_scalars(run.path / "left/runs" / folder, {1: value})
+    run.record(attempt=2)
+    assert read_metrics(run).faults == ()
+    run.record(attempt=1)
+    metrics = read_metrics(run)
+    assert metrics.final == {"val/acc": 0.5}
+    assert metrics.faults == (
+        "val/acc begins again in another folder that differs in its time or number "
+        "(runs/20261125-163432, runs/20261126-090110), though the job was started once: the last "
+        "value counts. If they are several trainings, name their folders by more than a time",
+    )
+    write_scalars(run.path / "left/runs/20261126-090110", {1: 0.25})
+    assert read_metrics(run).faults == ()
 
 
 def test_hyperparameters_are_read(run):

@@ -27,7 +27,8 @@ def read_metrics(run: RunDir, patterns: Sequence[str] = ()) -> RunMetrics:
         recorded = run.recorded()
     except UserError as error:
         recorded, fault = {}, str(error)
-    logs = RunLogs(run, (*recorded_patterns(recorded), *patterns), attempt_starts(recorded))
+    patterns = (*recorded_patterns(recorded), *patterns)
+    logs = RunLogs(run, patterns, attempt_starts(recorded), recorded.get("attempt") == 1)
     logs.update()
     metrics = logs.metrics()
     return replace(metrics, faults=(fault, *metrics.faults)) if fault else metrics

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from zoerefine.base.errors import UserError, first_few
@@ -12,25 +13,45 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.metrics import text_logs
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, find_files
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
-from zoerefine.lab.runs.metrics.series import Kind, MetricLog, Points, RunMetrics, as_series
+from zoerefine.lab.runs.metrics.series import (
+    Kind,
+    MetricLog,
+    Points,
+    RunMetrics,
+    as_series,
+    same_number,
+)
 
 JSON_SUFFIXES = (".json", ".jsonl")
 EVENT_NAME = re.compile(translate(EVENT_FILES))
 STORE_SUFFIXES = {".wandb", ".db", ".sqlite", ".sqlite3"}  # of W&B's logs, MLflow's databases
 NAMED = 3  # logs that `RunMetrics.source` names
-# Folders that differ each time a script starts: version_3, attempt-2, a time alone (Hydra), those
-# of TensorBoard with the machine's name and of W&B. And checkpoints of Hugging Face's Trainer.
+DAY, MONTH, YEAR = r"(?:[12]\d|3[01]|0?[1-9])", r"(?:1[0-2]|0?[1-9])", r"(?:19|20)\d\d"
+MMDD = r"(?:1[0-2]|0[1-9])(?:[12]\d|3[01]|0[1-9])"
+CLOCK = r"(?:\d\d?[-_.:h]\d\d?[-_.:m]\d\d?s?|\d\d[-_.:h]\d\d|\d{6})(?:[-_.]?\d{3,9})?"
+NAMED_DATE = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\d\d?_\d\d-\d\d-\d\d"
+# A date, with or without the time of day, or seconds since 1970, anywhere in a name.
+TIME = re.compile(
+    rf"""(?<![\d.]) (?:
+      (?: {YEAR} (?P<a>[-_.]) {MONTH} (?P=a) {DAY}  # 2026-01-31
+        | {DAY} (?P<b>[-_.]) {MONTH} (?P=b) {YEAR} | {MONTH} (?P<c>[-_.]) {DAY} (?P=c) {YEAR}
+        | {YEAR} {MMDD}  # 20260131
+      ) (?: [-_T\ ,.@]+ {CLOCK} | \d{{6}})?
+      | \d\d {MMDD} [-_T] \d{{6}}  # 260131_123456
+      | 1[4-9]\d{{8}} (?: \.\d+ | \d{{3}})?
+    ) (?!\d) | {NAMED_DATE} (?!\d)  # Jan31_12-34-56: TensorBoard's""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# Parts of a path that differ each time a script starts: version_3, attempt-2, a time, also without
+# the year (Hydra: 12-34-56). And runs of W&B, and the checkpoints of Hugging Face's Trainer.
 EACH_TIME = re.compile(
-    r"version_\d+|attempt\W?\d+|checkpoint-\d+|\d\d-\d\d-\d\d"
-    r"|[a-z]{3}\d\d_\d\d-\d\d-\d\d.*|(offline-)?run-\d{8}_\d{6}-.*",
-    re.IGNORECASE,
+    rf"""version_\d+ | attempt\W?\d+ | checkpoint-\d+ | (?:offline-)?run-\d{{8}}_\d{{6}}-\w+
+    | [-_.]* (?:{TIME.pattern}
+    ) [-_.]* | (?:[01]\d|2[0-3])(?:-[0-5]\d){{2}}
+    | (?:{MMDD} | {MONTH} [-_.] {DAY}) [-_] {CLOCK}""",
+    re.IGNORECASE | re.VERBOSE,
 )
-# A date, perhaps with a time, or the seconds since the epoch, in a name that may say more.
-STAMP = re.compile(
-    r"(?<!\d)(?:(?:19|20)\d\d(?P<d>[-_.]?)(?:0[1-9]|1[0-2])(?P=d)[0-3]\d"
-    r"(?:[-_.T ]{0,2}[0-2]\d(?P<t>[-_.:]?)[0-5]\d(?:(?P=t)[0-5]\d(?:[-_.]?\d{3,9})?)?)?"
-    r"|1[5-9]\d{8}(?:\d{3}|\.\d+)?)(?!\d)"
-)
+MACHINE = re.compile(rf"({NAMED_DATE}_)(.*)", re.IGNORECASE)  # with a comment, of SummaryWriter
 
 
 @dataclass
@@ -40,6 +61,7 @@ class RunLogs:
     Attributes:
         patterns: find metrics in the job's output.
         starts: how many bytes a log had when the job was started last, by its name.
+        started_once: whether it is known that the job was started no second time.
         logs: by path, in the order in which later values replace earlier ones.
         results: the numbers of results.json.
         faults: of files other than the logs.
@@ -48,6 +70,7 @@ class RunLogs:
     run: RunDir
     patterns: Sequence[str] = ()
     starts: Mapping[str, int] = field(default_factory=dict)
+    started_once: bool = False
     logs: dict[Path, MetricLog] = field(default_factory=dict)
     results: dict[str, float] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
@@ -129,6 +152,8 @@ class RunLogs:
         places = [self._shown_place(log) for log in used if log.points or log.finals]
         places += [self.run.results_file.name] if self.results else []
         faults = [f"{log.place}: {fault}" for log in used for fault in log.faults.values()]
+        if self.started_once:
+            faults += filter(None, map(begun_again, self._by_kind()))
         return RunMetrics(
             source=first_few(places, NAMED),
             series=series,
@@ -162,14 +187,15 @@ class RunLogs:
 def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
     """The metrics of logs of one kind; those of equal name are told apart by their folders.
 
-    Logs whose places differ only in a date or version continue each other.
+    Logs whose places differ only in a time or version continue each other.
     """
     found: dict[str, dict[str, Points]] = {}
     for log in logs:
+        place = lasting_place(log)
         for name, points in log.points.items():
             if not points:  # discarded, or damaged
                 continue
-            found.setdefault(name, {}).setdefault(lasting_place(log.place), {}).update(points)
+            found.setdefault(name, {}).setdefault(place, {}).update(points)
     for name, places in found.items():
         common = os.path.commonpath(places)
         for place, points in places.items():
@@ -177,10 +203,37 @@ def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
             yield str(inner / name) if inner.parts and len(places) > 1 else name, points
 
 
-def lasting_place(place: str) -> str:
-    """A place without the folders and stamps that differ each time a script starts."""
-    parts = [STAMP.sub("", p) for p in Path(place).parts if not EACH_TIME.fullmatch(p)]
-    return str(PurePosixPath(*(p for p in parts if p.strip("-_. "))))
+def begun_again(logs: Sequence[MetricLog]) -> str:
+    """What to note where a log has other values at the steps of one that it continues."""
+    found: dict[tuple[str, str], MetricLog] = {}
+    for log in logs:
+        for name, points in log.points.items():
+            first = found.setdefault((lasting_place(log), name), log)
+            known = first.points[name]
+            if any(not same_number(points[step], known[step]) for step in points.keys() & known):
+                return (
+                    f"{name} begins again in another folder that differs in its time or number "
+                    f"({first.place}, {log.place}), though the job was started once: the last "
+                    "value counts. If they are several trainings, name their folders by more than "
+                    "a time"
+                )
+    return ""
+
+
+def lasting_place(log: MetricLog) -> str:
+    """A log's place without what differs each time a script starts, or on another machine."""
+    parts = [part for part in Path(log.place).parts if not EACH_TIME.fullmatch(part)]
+    if log.kind is Kind.EVENTS and any(map(MACHINE.fullmatch, parts)):
+        file = next(iter(log.path.glob(EVENT_FILES))).name
+        parts = [MACHINE.sub(partial(_without_machine, file), part) for part in parts]
+        parts = [part for part in parts if not EACH_TIME.fullmatch(part)]
+    return str(PurePosixPath(*(TIME.sub("time", part) for part in parts)))
+
+
+def _without_machine(file: str, folder: re.Match[str]) -> str:
+    """The folder's name without the machine's, which the name of the event file has, too."""
+    rest, machine = folder[2], file.split(".", 4)[-1]  # events.out.tfevents.<time>.<machine>
+    return folder[1] + rest[len(os.path.commonprefix([rest, machine])) :]  # noqa: RUF071
 
 
 def place_of_rows(path: Path, place: Path) -> str:
