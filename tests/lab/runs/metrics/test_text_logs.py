@@ -144,6 +144,30 @@ def test_columns_that_differ_only_in_spaces_are_left_out_and_named(run):
     assert found.final == {} and found.faults == ("log: two columns are called step",)
 
 
+@pytest.mark.parametrize("name, text, found", [
+    ("log.tsv", "step\tval, acc\n1\t0.5\n", {"val, acc": {1: 0.5}}),
+    ("log.csv", "step\tval, acc\n1\t0.5\n", {"val, acc": {1: 0.5}}),
+    ("log.csv", 'step;"a, b, c"\n1;0.5\n', {"a, b, c": {1: 0.5}}),
+    ("log.csv", "# run of today, by me\n\n# lr 0.1\nstep,acc\n1,0.5\n", {"acc": {1: 0.5}}),
+    ("log.csv", "#params,acc\n7,0.5\n", {"#params": {1: 7}, "acc": {1: 0.5}}),
+    ("log.csv", "step,epoch,acc\n,1,0.5\n,2,0.75\n", {"acc": {1: 0.5, 2: 0.75}}),
+    ("log.csv", "epoch,step,acc\n1,100,0.5\n2,nan,0.75\n", {"acc": {100: 0.5, 2: 0.75}}),
+    ("log.csv", "step,acc\n1,0.5\n".encode("utf-16"), {"acc": {1: 0.5}}),
+    ("metrics.json", '\ufeff{"acc": 0.5}\n', {"acc": {1: 0.5}}),
+    ("log.jsonl", '\ufeff{"step": 3, "acc": 0.5}\n', {"acc": {3: 0.5}}),
+])  # fmt: skip
+def test_unusual_text_files_are_read(run, name, text, found):
+    run.write(f"left/{name}", text)
+    assert {metric: points(run, metric) for metric in read_metrics(run).series} == found
+    assert read_metrics(run).faults == ()
+
+
+def test_a_row_is_named_by_its_line_in_the_file(run):
+    run.write("left/log.csv", "# today\n\nstep,acc\n1,0,5\n")
+    [fault] = read_metrics(run).faults
+    assert fault.startswith("log: line 4 has more values than columns")
+
+
 def test_equal_columns_of_several_files_are_named_by_their_files(run):
     run.write("left/logs/train.csv", "epoch,loss\n1,0.5\n")
     run.write("left/logs/val.csv", "epoch,loss\n1,0.75\n")

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
-from functools import partial
 from pathlib import Path, PurePosixPath
 
 from zoerefine.base.errors import UserError, first_few
@@ -51,7 +50,7 @@ EACH_TIME = re.compile(
     | (?:{MMDD} | {MONTH} [-_.] {DAY}) [-_] {CLOCK}""",
     re.IGNORECASE | re.VERBOSE,
 )
-MACHINE = re.compile(rf"({NAMED_DATE}_)(.*)", re.IGNORECASE)  # with a comment, of SummaryWriter
+MACHINE = re.compile(rf"{NAMED_DATE}_([^/]*)", re.IGNORECASE)  # and a comment behind it
 
 
 @dataclass
@@ -191,7 +190,7 @@ def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
     """
     found: dict[str, dict[str, Points]] = {}
     for log in logs:
-        place = lasting_place(log)
+        place = lasting_place(place_on_any_machine(log))
         for name, points in log.points.items():
             if not points:  # discarded, or damaged
                 continue
@@ -207,8 +206,9 @@ def begun_again(logs: Sequence[MetricLog]) -> str:
     """What to note where a log has other values at the steps of one that it continues."""
     found: dict[tuple[str, str], MetricLog] = {}
     for log in logs:
+        place = lasting_place(place_on_any_machine(log))
         for name, points in log.points.items():
-            first = found.setdefault((lasting_place(log), name), log)
+            first = found.setdefault((place, name), log)
             known = first.points[name]
             if any(not same_number(points[step], known[step]) for step in points.keys() & known):
                 return (
@@ -220,20 +220,23 @@ def begun_again(logs: Sequence[MetricLog]) -> str:
     return ""
 
 
-def lasting_place(log: MetricLog) -> str:
-    """A log's place without what differs each time a script starts, or on another machine."""
-    parts = [part for part in Path(log.place).parts if not EACH_TIME.fullmatch(part)]
-    if log.kind is Kind.EVENTS and any(map(MACHINE.fullmatch, parts)):
-        file = next(iter(log.path.glob(EVENT_FILES))).name
-        parts = [MACHINE.sub(partial(_without_machine, file), part) for part in parts]
-        parts = [part for part in parts if not EACH_TIME.fullmatch(part)]
+def lasting_place(place: str) -> str:
+    """A place without what differs each time a script starts."""
+    parts = (part for part in Path(place).parts if not EACH_TIME.fullmatch(part))
     return str(PurePosixPath(*(TIME.sub("time", part) for part in parts)))
 
 
-def _without_machine(file: str, folder: re.Match[str]) -> str:
-    """The folder's name without the machine's, which the name of the event file has, too."""
-    rest, machine = folder[2], file.split(".", 4)[-1]  # events.out.tfevents.<time>.<machine>
-    return folder[1] + rest[len(os.path.commonprefix([rest, machine])) :]  # noqa: RUF071
+def place_on_any_machine(log: MetricLog) -> str:
+    """A log's place without the machine's name, which TensorBoard puts into a folder's.
+
+    The name of the event file has it, too: `events.out.tfevents.<time>.<machine>.<process>.0`.
+    """
+    found = MACHINE.search(log.place)
+    if found is None or log.kind is not Kind.EVENTS:
+        return log.place
+    machine = next(iter(log.path.glob(EVENT_FILES))).name.split(".", 4)[-1]
+    same = len(os.path.commonprefix([found[1], machine]))  # noqa: RUF071
+    return log.place[: found.start(1)] + log.place[found.start(1) + same :]
 
 
 def place_of_rows(path: Path, place: Path) -> str:

@@ -1,11 +1,12 @@
 """Logs that are text: tables, JSON, and a job's output."""
 
+import codecs
 import csv
 import io
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 from math import isnan
@@ -99,7 +100,9 @@ class CsvLog(MetricLog):
         if status.st_size > MAX_BYTES:
             self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
             return
-        text = self.path.read_text(encoding="utf-8-sig", errors="replace")
+        with open(self.path, "rb") as file:
+            is_wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # PowerShell's
+        text = self.path.read_text("utf-16" if is_wide else "utf-8-sig", "replace")
         complete = text if ended else text[: text.rfind("\n") + 1]
         try:
             self._read(complete)
@@ -107,22 +110,25 @@ class CsvLog(MetricLog):
             self.faults["row"] = f"not a valid CSV file: {error}"
 
     def _read(self, text: str) -> None:
-        head = text.partition("\n")[0]
-        rows = csv.DictReader(io.StringIO(text), delimiter=max(DELIMITERS, key=head.count))
+        lines = list(io.StringIO(text))
+        above = lines_above_header(lines)
+        delimiter = self._delimiter(*lines[above : above + 2])
+        rows = csv.DictReader(lines[above:], delimiter=delimiter)
         columns = {name: name.strip() for name in rows.fieldnames or []}
         if any(parse_number(name) is not None for name in columns.values()):
             return  # the first row is no header
         lower = {name.lower(): column for column, name in columns.items()}
-        counter = next((lower[name] for name in STEP_NAMES if name in lower), None)
+        counters = [lower[name] for name in STEP_NAMES if name in lower]
         phases = [lower[name] for name in PHASES if name in lower]
-        self.has_steps = counter is not None
+        self.has_steps = bool(counters)
         names = [columns[column] for column in rows.fieldnames or ()]
         called = [name.lower() if name.lower() in STEP_NAMES else name for name in names]
         twice = {name for name in called if name and called.count(name) > 1}
         if twice:
             self.faults["columns"] = f"two columns are called {min(twice)}"
-        if counter is not None and counter.strip().lower() in twice:
+        if counters and columns[counters[0]].lower() in twice:
             return  # no value has a certain step
+        counters = [column for column in counters if columns[column].lower() not in twice]
         metrics = {
             c: name
             for c, name in columns.items()
@@ -131,12 +137,14 @@ class CsvLog(MetricLog):
         for number, row in enumerate(rows, 1):
             if any(row.get(None, ())):  # the values without a column
                 self.faults["row"] = (
-                    f"line {rows.line_num} has more values than columns: write decimal points, "
-                    "not commas"
+                    f"line {above + rows.line_num} has more values than columns: write decimal "
+                    "points, not commas"
                 )
                 continue
-            step = number if counter is None else parse_number(row[counter] or "")
-            if step is None or isnan(step):
+            steps = (parse_number(row[column] or "") for column in counters)
+            known = (step for step in steps if step is not None and not isnan(step))
+            step = next(known, None if counters else number)
+            if step is None:
                 continue
             texts = (text for c in phases if (text := (row[c] or "").strip()))
             phase = next((text for text in texts if parse_number(text) is None), "")
@@ -145,6 +153,28 @@ class CsvLog(MetricLog):
                 value = parse_number(row[column] or "")
                 if value is not None:
                     self.add(prefix + name, step, value)
+
+    def _delimiter(self, head: str = "", first: str = "") -> str:
+        """What separates the columns: most frequent in the header, as often in the first row."""
+        if self.path.suffix.lower() == ".tsv" and "\t" in head:
+            return "\t"
+        head, first = (re.sub('"[^"]*"', "", line) for line in (head, first))
+        return max(
+            DELIMITERS, key=lambda one: (head.count(one), head.count(one) == first.count(one))
+        )
+
+
+def lines_above_header(lines: Sequence[str]) -> int:
+    """The number of empty lines and comments (#) before the header of a table.
+
+    A line that begins with # is the header where numbers follow.
+    """
+    for number, line in enumerate(lines):
+        cells = re.split(f"[{DELIMITERS}]", lines[number + 1]) if number + 1 < len(lines) else [""]
+        is_header = any(parse_number(cell) is not None for cell in cells)
+        if line.strip() and (is_header or not line.startswith("#")):
+            return number
+    return 0
 
 
 @dataclass
@@ -302,7 +332,7 @@ def read_results(path: Path) -> tuple[dict[str, float], str]:
 def parse_object(text: str) -> dict[str, Any] | None:
     """The leaves of a JSON object by their path; None where the text is something else."""
     try:
-        value = json.loads(text)
+        value = json.loads(text.removeprefix("\ufeff"))
         return flatten(value) if isinstance(value, dict) else None
     except (ValueError, RecursionError):
         return None
