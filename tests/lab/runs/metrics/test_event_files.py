@@ -176,7 +176,7 @@ def test_folders_of_times_that_one_start_of_a_job_filled_are_noted(run):
     metrics = read_metrics(run)
     assert metrics.final == {"val/acc": 0.5}
     assert metrics.faults == (
-        "val/acc begins again in another folder that differs in its time or number "
+        "val/acc begins again in another file or folder that differs in its time or number "
         "(runs/20261125-163432, runs/20261126-090110), though the job was started once: the last "
         "value counts. If they are several trainings, name their folders by more than a time",
     )

@@ -300,6 +300,15 @@ def test_final_metrics_in_a_json_document_are_read(run):
     assert read_metrics(run).final == {"loss": 0.125} and read_metrics(run).faults == ()
 
 
+def test_documents_of_one_folder_with_other_values_are_named_by_their_files(run):
+    run.write("left/out/val_metrics.json", '{"acc": 0.75, "loss": 0.5}')
+    run.write("left/out/test_metrics.json", '{"acc": 0.5, "loss": 0.5}')
+    assert read_metrics(run).final == {"val/acc": 0.75, "test/acc": 0.5, "loss": 0.5}
+    run.write("left/out/metrics.json", '{"acc": 0.25}')
+    found = {"val/acc": 0.75, "test/acc": 0.5, "acc": 0.25, "loss": 0.5}
+    assert read_metrics(run).final == found
+
+
 def test_sacreds_metrics_are_read_over_its_numbered_folders(run):
     for number, steps, values in (("1", [0, 1], [0.5, 0.25]), ("2", [0, 1, 2], [1, 0.5, 0.125])):
         document = {"train.loss": {"steps": steps, "timestamps": ["t"] * 3, "values": values}}

@@ -196,6 +196,9 @@ def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
                 continue
             found.setdefault(name, {}).setdefault(place, {}).update(points)
     for name, places in found.items():
+        first = next(iter(places.values()))
+        if logs[0].kind is Kind.DOCUMENT and all(points == first for points in places.values()):
+            places = {"": first}  # all_results.json repeats what others state
         common = os.path.commonpath(places)
         for place, points in places.items():
             inner = PurePosixPath(place).relative_to(common)
@@ -210,12 +213,14 @@ def begun_again(logs: Sequence[MetricLog]) -> str:
         for name, points in log.points.items():
             first = found.setdefault((place, name), log)
             known = first.points[name]
-            if any(not same_number(points[step], known[step]) for step in points.keys() & known):
+            if first.place != log.place and any(
+                not same_number(points[step], known[step]) for step in points.keys() & known
+            ):
                 return (
-                    f"{name} begins again in another folder that differs in its time or number "
-                    f"({first.place}, {log.place}), though the job was started once: the last "
-                    "value counts. If they are several trainings, name their folders by more than "
-                    "a time"
+                    f"{name} begins again in another file or folder that differs in its time or "
+                    f"number ({first.place}, {log.place}), though the job was started once: the "
+                    "last value counts. If they are several trainings, name their folders by more "
+                    "than a time"
                 )
     return ""
 
@@ -240,11 +245,14 @@ def place_on_any_machine(log: MetricLog) -> str:
 
 
 def place_of_rows(path: Path, place: Path) -> str:
-    """The place of a JSON log: its folder; of Sacred the one with the folders of all attempts."""
+    """The place of a JSON log: its folder, and what stands before `metrics` or `results` in its
+    name; of Sacred the folder with the folders of all attempts."""
     if path.suffix == ".jsonl":
         return str(place.with_suffix(""))
-    is_sacred = (path.parent / text_logs.SACRED_RUN).is_file()
-    return str(place.parent.parent if is_sacred else place.parent)
+    if (path.parent / text_logs.SACRED_RUN).is_file():
+        return str(place.parent.parent)
+    found = text_logs.JSON_FILES.fullmatch(path.name)
+    return str(place.parent / ((found and found["part"]) or ""))
 
 
 def _logs_in(

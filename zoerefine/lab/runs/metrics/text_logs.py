@@ -217,7 +217,9 @@ class JsonLog(LineLog):
 
 # Files of JSON objects, one a line: scalars.json of MMLab, metrics.json of detectron2, any .jsonl.
 # Or one document: metrics.json of DVC and Sacred, all_results.json of Hugging Face.
-JSON_FILES = re.compile(r"scalars\.json|.*\.(jsonl|log\.json)|(.*[_-])?(metrics|results)\.json")
+JSON_FILES = re.compile(
+    r"scalars\.json|.*\.(jsonl|log\.json)|((?P<part>.*)[_-])?(metrics|results)\.json"
+)
 SACRED_RUN = "run.json"  # beside the metrics.json of Sacred
 
 
