@@ -147,6 +147,7 @@ def test_folders_named_by_date_or_version_continue_each_other(run, folders):
     (("20261399", "20261398"), None),
     (("lr_0.00010000", "lr_0.00020000"), None),
     (("2026-11-25_0.1", "2026-11-26_0.2"), ("time_0.1", "time_0.2")),
+    (("2026-11-25_16-34-32_256", "2026-11-26_16-34-32_512"), ("time_256", "time_512")),
     (("student_20261125_163432", "teacher_20261125_163433"), ("student_time", "teacher_time")),
     (("ppo__1__1795533127", "ppo__2__1795533127"), ("ppo__1__time", "ppo__2__time")),
     (("Nov22_16-34-32_hostLR_1", "Nov22_16-34-33_hostLR_2"), ("time_hostLR_1", "time_hostLR_2")),

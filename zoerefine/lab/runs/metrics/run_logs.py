@@ -27,7 +27,7 @@ STORE_SUFFIXES = {".wandb", ".db", ".sqlite", ".sqlite3"}  # of W&B's logs, MLfl
 NAMED = 3  # logs that `RunMetrics.source` names
 DAY, MONTH, YEAR = r"(?:[12]\d|3[01]|0?[1-9])", r"(?:1[0-2]|0?[1-9])", r"(?:19|20)\d\d"
 MMDD = r"(?:1[0-2]|0[1-9])(?:[12]\d|3[01]|0[1-9])"
-CLOCK = r"(?:\d\d?[-_.:h]\d\d?[-_.:m]\d\d?s?|\d\d[-_.:h]\d\d|\d{6})(?:[-_.]?\d{3,9})?"
+CLOCK = r"(?:\d\d?[-_.:h]\d\d?[-_.:m]\d\d?s?|\d\d[-_.:h]\d\d|\d{6})(?:\.\d{3,9}|[-_]\d{6})?"
 NAMED_DATE = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\d\d?_\d\d-\d\d-\d\d"
 # A date, with or without the time of day, or seconds since 1970, anywhere in a name.
 TIME = re.compile(
