@@ -9,7 +9,7 @@ are found without following a link.
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha1, sha256
@@ -311,33 +311,6 @@ def is_bytecode(name: str) -> bool:
     return name.endswith(BYTECODE_SUFFIX) or f"/{BYTECODE_FOLDER}/" in f"/{name}"
 
 
-def files_below(folder: Path, left_out: Collection[str] = ()) -> Iterator[str]:
-    """Paths of files and links below a folder, relative to it. No link is followed.
-
-    A folder that cannot be read is named itself. Bytecode, pipes and sockets are left out.
-
-    Args:
-        left_out: relative paths of folders that are not entered.
-    """
-    waiting = [""]
-    while waiting:
-        place = waiting.pop()
-        try:
-            entries = list(os.scandir(folder / place))
-        except PermissionError:
-            yield place
-            continue
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for entry in entries:
-            name = f"{place}/{entry.name}" if place else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if name not in left_out and entry.name != BYTECODE_FOLDER:
-                    waiting.append(name)
-            elif has_content(entry) and not is_bytecode(name):
-                yield name
-
-
 def has_content(entry: "os.DirEntry[str]") -> bool:
     """Whether an entry is a file or a link. Pipes and sockets hold nothing."""
     return entry.is_symlink() or entry.is_file(follow_symlinks=False)
@@ -348,16 +321,11 @@ def remove_empty_folders(folder: Path) -> None:
 
     A commit has no empty folders, so a job made them. Repositories keep theirs.
     """
-    places = [folder]
-    for place in places:
-        with suppress(OSError):
-            for entry in os.scandir(place):
-                path = place / entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name != ".git" or not (path / "HEAD").exists():
-                        places.append(path)
-                elif not has_content(entry):
-                    path.unlink()
-    for place in reversed(places[1:]):
-        with suppress(OSError):  # it is not empty
-            place.rmdir()
+    found = scan(folder)
+    heads = (name for name in found.files if f"/{name}".endswith("/.git/HEAD"))
+    kept = tuple(name.removesuffix("HEAD") for name in heads)
+    for name in (*found.others, *reversed(found.folders)):
+        path = folder / name
+        if not f"{name}/".startswith(kept):
+            with suppress(OSError):  # it is not empty
+                path.rmdir() if path.is_dir() else path.unlink()

@@ -38,7 +38,7 @@ from zoerefine.lab.launch.included import CommitFiles, Included, read_included
 from zoerefine.lab.launch.job import LIMIT_BYTES
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import result_digests
-from zoerefine.lab.launch.workspace.checkout import files_below, remove_empty_folders
+from zoerefine.lab.launch.workspace.checkout import remove_empty_folders, scan
 from zoerefine.lab.launch.workspace.record import left_files
 from zoerefine.lab.launch.workspace.workspace import delete_workspace, last_run
 
@@ -60,6 +60,8 @@ def digest_inputs(folders: Iterable[Path], repository: Path | None) -> Inputs:
         folder = RunDir(given).left if RunDir(given).left_file.is_file() else given
         if not folder.is_dir():
             raise UserError(f"--input {given} is not a folder, nor a run that left files")
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise UserError(f"--input: {folder} cannot be read: {os.strerror(errno.EACCES)}")
         folder = folder.resolve()
         root = folder if folder.name == "left" and folder.parent == given.resolve() else None
         if root is None:
@@ -91,7 +93,7 @@ def refuse_same_paths(inputs: Inputs) -> None:
 
 def digest_folder(folder: Path, root: Path) -> Iterator[tuple[str, str]]:
     """The path below a root and the SHA-256 of every file in a folder."""
-    for name in sorted(files_below(folder)):
+    for name in sorted(scan(folder).files):
         path = folder / name
         try:
             facts = path.stat()
@@ -262,7 +264,7 @@ def choose(
     run: RunDir, folder: Path, names: Sequence[str], limit_bytes: int
 ) -> tuple[list[str], list[NotCollected]]:
     """The files that fit into the limit, and those that do not."""
-    collected = set(files_below(run.left)).difference(names)
+    collected = scan(run.left).files.keys() - set(names)
     room_bytes = limit_bytes - sum(size_of(run.left / name) for name in collected)
     sizes = sorted((size_of(folder / name), name) for name in names)
     fitting: list[str] = []
@@ -351,7 +353,7 @@ def summary(run: RunDir, limit_bytes: int, skipped: Sequence[NotCollected]) -> d
     return {
         "schema": SCHEMA,
         "limit_bytes": limit_bytes,
-        "files": [describe(run.left, name) for name in sorted(files_below(run.left))],
+        "files": [describe(run.left, name) for name in sorted(scan(run.left).files)],
         "not_collected": [asdict(one) for one in skipped],
     }
 
@@ -382,7 +384,7 @@ def put_back(run: RunDir, folder: Path) -> None:
     The caller holds the locks of the run and of the workspace, and has recorded the workspace.
     """
     run.left_file.unlink(missing_ok=True)
-    names = sorted(files_below(run.left))
+    names = sorted(scan(run.left).files)
     if not names:
         return
     with scratch_folder(folder / ".git") as scratch:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.base.files.atomic import HALF_WRITTEN, digest_file, remove_half_written, replacing
-from zoerefine.lab.launch.workspace.checkout import Contents, files_below, scan
+from zoerefine.lab.launch.workspace.checkout import Contents, scan
 
 SCHEMA = 1
 # A file that changes twice within one tick of the system's clock keeps its ctime. File systems
@@ -176,7 +176,8 @@ def left_files(folder: Path) -> LeftFiles:
     """
     record = read_record(folder)
     if record is None:
-        return LeftFiles(tuple(sorted(files_below(folder, {".git"}))), spoiled=True)
+        names = sorted(name for name in scan(folder).files if not name.startswith(".git/"))
+        return LeftFiles(tuple(names), spoiled=True)
     found = compare(folder, record)
     own = set(in_repositories(record, [*found.new, *found.changed]))
     kept = [name for name in found.changed if name in found.contents.files]
