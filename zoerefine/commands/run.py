@@ -4,22 +4,21 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.identity import OWN_MODULES
 from zoerefine.base.progress import is_quiet
 from zoerefine.commands.options import (
-    SHARED,
     CommandParser,
     add_executor_options,
+    add_job_options,
     add_shared,
-    as_path,
     existing_config,
+    job_of,
+    parsed,
     resources_of,
 )
-from zoerefine.lab.launch.environment.environment import read_named
 from zoerefine.lab.launch.git.mirror import home_folder
 from zoerefine.lab.launch.housekeeping import (
     clean,
@@ -27,16 +26,11 @@ from zoerefine.lab.launch.housekeeping import (
     print_stored,
     stored_folders,
 )
-from zoerefine.lab.launch.job import NO_CONFIG, Job, usual_overrides, with_tuples
+from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.launcher import launch
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.launch.queue.executor import NO_RESOURCES
 
-# Option names of the first launcher, which ran jobs in the caller's folder.
-OLDER_SPELLINGS = (
-    *("--repo_url", "--branch_name", "--commit_hash", "--cfg_path", "--cfg_path_arg_name"),
-    *("--copies_base_path", "--module_path"),
-)
 MOST_SEEDS = 10_000
 # The options that --help lists; --help-all lists all.
 USUAL = (
@@ -137,48 +131,6 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def add_job_options(group: "argparse._ArgumentGroup") -> None:
-    """The options that describe one job, and where it runs."""
-    add = group.add_argument
-    for one in fields(Job):
-        if one.name == "again":
-            add("--again", dest="once_more", action="store_true",
-                help="run a finished job once more, beside the first run")  # fmt: skip
-        if one.name == "allow_dirty":
-            add("--runs", type=as_path, metavar="DIR",
-                help="where run directories are made (default: RUN.ROOT, or ./runs)")  # fmt: skip
-            add("--home", "--copies_base_path", type=as_path, metavar="DIR",
-                help="where mirrors, workspaces and environments are kept (default: "
-                "$ZOEREFINE_HOME, or ~/.cache/zoerefine)")  # fmt: skip
-        if words := one.metadata.get("words"):
-            words, shared = SHARED.get(words[0], (words, {}))
-            dest = {"dest": one.name} if words[0].startswith("-") else {}
-            add(*words, **shared | one.metadata["parsed"] | dest)
-
-
-def parsed(
-    parser: argparse.ArgumentParser, argv: Sequence[str]
-) -> tuple[argparse.Namespace, tuple[str, ...]]:
-    """The options, with a default of --cwd, and the job's words after the first `--`."""
-    place = argv.index("--") if "--" in argv else len(argv)
-    words = join_config_flag(argv[:place])
-    args = parser.parse_intermixed_args(words)
-    older = any(word.partition("=")[0] in OLDER_SPELLINGS for word in words)
-    args.cwd = args.cwd or ("caller" if older else Job.cwd)
-    return args, tuple(argv[place + 1 :])
-
-
-def join_config_flag(words: Sequence[str]) -> list[str]:
-    """`--config-flag --cfg` as `--config-flag=--cfg`, which argparse needs for its value."""
-    joined: list[str] = []
-    for word in words:
-        if joined and joined[-1] in ("--config-flag", "--cfg_path_arg_name"):
-            joined[-1] += f"={word}"
-        else:
-            joined.append(word)
-    return joined
-
-
 def listed(text: str) -> list[str]:
     """`a,b` as a list."""
     return [part for part in text.split(",") if part]
@@ -200,22 +152,6 @@ def positive(text: str) -> int:
     if int(text) < 1:
         raise ValueError(text)
     return int(text)
-
-
-def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> Job:
-    """The job that the options describe."""
-    given = {one.name: getattr(args, one.name) for one in fields(Job) if one.metadata}
-    flag, config = args.config_flag, Path(args.config or NO_CONFIG)
-    given |= {
-        "ref": args.ref or args.branch,
-        "config": config,
-        "config_flag": flag if flag.startswith("-") or not flag else f"--{flag}",
-        "caller": as_path(args.caller).resolve(),
-        "overrides_in": args.overrides_in or usual_overrides(config),
-        "record_env": read_named(args.record_env),
-        "inputs": [str(as_path(folder).resolve()) for folder in args.inputs],
-    }
-    return Job(arguments=arguments, **with_tuples(given))
 
 
 def queue(args: argparse.Namespace, job: Job, home: Path) -> int:

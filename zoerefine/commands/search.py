@@ -22,13 +22,15 @@ from zoerefine.base.yaml.write import dump_value
 from zoerefine.commands.options import (
     CommandParser,
     add_executor_options,
+    add_job_options,
     add_shared,
     as_path,
+    job_of,
+    parsed,
     print_json,
     resources_of,
     settings_of,
 )
-from zoerefine.commands.run import add_job_options, job_of, parsed
 from zoerefine.lab.launch.git.mirror import home_folder
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.search.space.reader import check_sampler, check_search_space

@@ -16,12 +16,12 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from zoerefine.base.errors import KILLED, UserError
 from zoerefine.base.files.atomic import write_text
@@ -39,23 +39,10 @@ from zoerefine.lab.launch.process.child import (
     stop_group,
 )
 from zoerefine.lab.launch.process.output import LOST_CONNECTION
-from zoerefine.lab.search.study.trials import Criteria
 from zoerefine.lab.search.subject import ClaimLost, TrialMonitor
-
-if TYPE_CHECKING:  # importing this file does not import torch
-    from zoerefine.depth.training.loop import Report
 
 PROGRAM = "zoerefine.depth.study.processes"
 FAILURES = ".failure-of-rank-{}"  # in the run: why a process failed
-
-Training = Callable[[RunDir, bool, int], dict[str, Any]]
-
-
-def in_processes(
-    study: RunDir, processes: int, monitor: TrialMonitor | None = None
-) -> Training | None:
-    """What trains a run of a study in several processes; None where this process trains."""
-    return partial(train_in_processes, study, processes, monitor) if processes > 1 else None
 
 
 def train_in_processes(
@@ -125,20 +112,6 @@ def take_failure(run: RunDir) -> str:
     return messages[0] if messages else ""
 
 
-def reporting(criteria: Criteria, known: Mapping[str, float], monitor: TrialMonitor) -> "Report":
-    """What a training calls after each evaluation; it ends early where this returns True.
-
-    Args:
-        known: what was known before the training.
-    """
-
-    def report(epoch: int, metrics: Mapping[str, float]) -> bool:
-        is_measured = criteria.objectives[0] in metrics  # else no trial is pruned
-        return monitor.is_pruned(epoch, {**known, **metrics} if is_measured else {})
-
-    return report
-
-
 def main(argv: Sequence[str]) -> int:
     """As one of the processes, train the run that the arguments name; returns the exit code."""
     # Killed with torchrun, which alone keeps the run's lock. A checkpoint is whole at any moment.
@@ -202,8 +175,9 @@ def report_to(study: RunDir, run: RunDir, claim: Sequence[str]) -> Any:
     number, identifier = claim
     trials = opened.optuna.get_trials(deepcopy=False)
     trial = optuna.Trial(opened.optuna, trials[int(number)]._trial_id)
-    known = measure_config(load_config(run.config_file), opened.criteria.measured)
-    return reporting(opened.criteria, known, Monitor(opened, Claim(trial, {}, run, identifier)))
+    monitor = Monitor(opened, Claim(trial, {}, run, identifier))
+    monitor.known = measure_config(load_config(run.config_file), opened.criteria.measured)
+    return monitor.is_pruned
 
 
 def end_process(code: int) -> NoReturn:

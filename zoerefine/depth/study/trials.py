@@ -25,7 +25,7 @@ from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.split import Split, write_split
 from zoerefine.depth.metrics import arrow
 from zoerefine.depth.study.objectives import measure, measure_config
-from zoerefine.depth.study.processes import in_processes, reporting
+from zoerefine.depth.study.processes import train_in_processes
 from zoerefine.depth.training import job
 from zoerefine.depth.training.binding import data_digest, identified
 from zoerefine.lab.launch.record.provenance import source_facts
@@ -69,7 +69,8 @@ def train_fully(study: RunDir, cfg: Config, run: RunDir, cache: Cache, split: Sp
     """Train and test; a finished run is left as it is."""
     if run.status().state != "finished":
         say(f"training {run.path.name} at full length, validation scenes included")
-    elsewhere = in_processes(study, cfg.STUDY.DEVICES)
+    count = cfg.STUDY.DEVICES
+    elsewhere = partial(train_in_processes, study, count, None) if count > 1 else None
     job.train_for_study(study, run, cfg, cache, split, elsewhere=elsewhere)
 
 
@@ -150,10 +151,12 @@ class OwnTraining:
         if reason := prune_reason_before_training(criteria, known):
             return TrialOutcome(known, reason)
 
+        monitor.known, elsewhere = known, None
+        if self.processes > 1:
+            elsewhere = partial(train_in_processes, study, self.processes, monitor)
         results = job.train_for_study(
-            study, run, cfg, *self.data, reporting(criteria, known, monitor), test=False,
-            elsewhere=in_processes(study, self.processes, monitor),
-        )  # fmt: skip
+            study, run, cfg, *self.data, monitor.is_pruned, test=False, elsewhere=elsewhere
+        )
         note = training_note(results)
         if results["pruned"]:
             reason = f"pruned after epoch {results['epochs']}"

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -189,26 +189,23 @@ class Job:
 JOB_OPTIONS = tuple(one for one in fields(Job) if one.metadata.get("key"))
 
 
-def option_words(job: Job, left_out: Iterable[str] = ()) -> list[str]:
-    """The words for the options that are not at their defaults.
+def launch_words(job: Job, *others: str) -> list[str]:
+    """The words of `zoerefine run` for a job, without options that are at their defaults.
 
     Args:
-        left_out: fields that are given in another way.
+        others: further options.
     """
-    usual = {one.name: one.default for one in JOB_OPTIONS}
-    usual["overrides_in"] = usual_overrides(job.config)
-    words = []
+    words = ["--repo", job.repo, "--commit", job.ref]
+    words += ["--config", str(job.config)] if job.config != NO_CONFIG else []
+    words += ["--allow-dirty"] if job.allow_dirty else []
+    words += [*others, "--name", job.name]
     for one in JOB_OPTIONS:
         value, unit = getattr(job, one.name), one.metadata["unit"]
-        if value != usual[one.name] and one.name not in left_out:
+        usual = usual_overrides(job.config) if one.name == "overrides_in" else one.default
+        if value != usual:
             values = value if isinstance(value, tuple) else (value if unit == 1 else value / unit,)
             words += [f"{one.metadata['words'][0]}={each}" for each in values]
-    return words
-
-
-def last_words(job: Job, overrides: Iterable[str]) -> list[str]:
-    """What follows the options: KEY VALUE words, and the job's own words."""
-    return [*overrides, *(["--", *job.arguments] if job.arguments else [])]
+    return [*words, *job.overrides, *(["--", *job.arguments] if job.arguments else [])]
 
 
 def recorded_options(job: Job) -> dict[str, Any]:

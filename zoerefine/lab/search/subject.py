@@ -40,7 +40,13 @@ class NoSuchMetric(UserError):
 
 
 class TrialMonitor(Protocol):
-    """What a running trial reports to its study."""
+    """What a running trial reports to its study.
+
+    Attributes:
+        known: figures that were known before the trial began.
+    """
+
+    known: Mapping[str, float]
 
     @property
     def claim_words(self) -> Sequence[str]:
@@ -50,9 +56,9 @@ class TrialMonitor(Protocol):
         """Raises `ClaimLost` where another worker has taken the trial over."""
 
     def is_pruned(self, step: int, figures: Mapping[str, float]) -> bool:
-        """Record the objectives that are known at a step; whether the trial is to be stopped.
+        """Record the objectives at a step; whether the trial is to be stopped.
 
-        Raises `ClaimLost` like `check_held`.
+        Without the first objective no trial is stopped. Raises `ClaimLost` like `check_held`.
         """
 
 

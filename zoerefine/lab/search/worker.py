@@ -116,6 +116,7 @@ class Monitor:
 
     def __init__(self, study: Study, claim: claims.Claim) -> None:
         self.study, self.claim = study, claim
+        self.known: Mapping[str, float] = {}
 
     @property
     def claim_words(self) -> Sequence[str]:
@@ -127,7 +128,9 @@ class Monitor:
 
     def is_pruned(self, step: int, figures: Mapping[str, float]) -> bool:
         self.check_held()
-        return self.study.is_pruned(self.claim.trial, step, figures)
+        is_measured = self.study.criteria.objectives[0] in figures  # else no trial is pruned
+        found = {**self.known, **figures} if is_measured else {}
+        return self.study.is_pruned(self.claim.trial, step, found)
 
 
 def heartbeat(study: Study, claim: claims.Claim) -> AbstractContextManager[None]:

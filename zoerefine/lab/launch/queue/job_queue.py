@@ -18,7 +18,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.write import NEW_KEY
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
-from zoerefine.lab.launch.job import NO_CONFIG, Job, last_words, option_words
+from zoerefine.lab.launch.job import NO_CONFIG, Job, launch_words
 from zoerefine.lab.launch.launcher import create_run_root
 from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution, plan_file
 from zoerefine.lab.launch.process.child import StopForwarding
@@ -120,12 +120,10 @@ def launcher_words(plan: LaunchPlan, run: RunDir) -> tuple[str, ...]:
     job = plan.job
     os.environ.update({name: value for name, value in plan.address.login().items() if value})
     config = job.caller / job.config
-    words = ["--repo", plan.address.url, "--commit", plan.commit]
-    if job.config != NO_CONFIG:
-        words += ["--config", str(config if config.exists() else job.config)]
-    words += ["--runs", str(run.path.parents[1]), "--caller", str(job.caller), "--name", plan.name]
-    words += ["--planned", str(plan_file(run))]
-    return (*words, *option_words(job), *last_words(job, job.overrides))
+    config = config if config.exists() else job.config
+    exact = replace(job, repo=plan.address.url, ref=plan.commit, config=config, name=plan.name)
+    others = ("--runs", str(run.path.parents[1]), "--caller", str(job.caller))
+    return tuple(launch_words(exact, *others, "--planned", str(plan_file(run))))
 
 
 def run_queue(

@@ -4,13 +4,14 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError, visible
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.launch.job import JOB_OPTIONS, NO_CONFIG, last_words, option_words, recorded_job
+from zoerefine.lab.launch.job import JOB_OPTIONS, NO_CONFIG, launch_words, recorded_job
 from zoerefine.lab.launch.record.provenance import seed_of
 from zoerefine.lab.launch.record.results import left_digests, weight_digests
 from zoerefine.lab.runs.metrics import read_metrics
@@ -185,14 +186,11 @@ def launch_command(run: RunDir, recorded: dict[str, Any]) -> str:
     The config is the user's own file while it is unchanged, otherwise the run's copy.
     """
     job = recorded_job(run, recorded)
-    words = ["zoerefine", "run", "--repo", job.repo, "--commit", job.ref]
-    if job.config != NO_CONFIG:
-        words += ["--config", str(config_file(run, recorded))]
-    if recorded.get("dirty_digest"):
-        words.append("--allow-dirty")
-    words += ["--caller", str(job.caller), "--runs", str(run.path.parents[1])]
-    words += ["--name", run.path.parent.name, *option_words(job), *last_words(job, job.overrides)]
-    return shlex.join(words)
+    config = config_file(run, recorded) if job.config != NO_CONFIG else job.config
+    dirty, name = bool(recorded.get("dirty_digest")), run.path.parent.name
+    job = replace(job, config=config, allow_dirty=dirty, name=name)
+    others = ("--caller", str(job.caller), "--runs", str(run.path.parents[1]))
+    return shlex.join(["zoerefine", "run", *launch_words(job, *others)])
 
 
 def config_file(run: RunDir, recorded: dict[str, Any]) -> Path:

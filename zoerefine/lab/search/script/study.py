@@ -34,8 +34,8 @@ from zoerefine.lab.launch.job import (
     NO_CONFIG,
     OPTIONS,
     Job,
-    last_words,
-    option_words,
+    launch_words,
+    usual_overrides,
     with_lists,
     with_tuples,
 )
@@ -189,23 +189,19 @@ class LaunchedScript:
 
     def publish(self, study: RunDir, name: str, values: Values) -> None:
         """Write the config with the best values, and print the command that runs it."""
-        job = self.plan.job
-        words = self.words(values)
+        job, words = self.plan.job, self.words(values)
         file = study.path / f"{name}{Path(self.plan.input_name).suffix}"
         with replacing(file) as path:
             path.write_bytes(self.config_with(values))
-        command = ["zoerefine", "run", "--repo", self.plan.address.url]
-        command += ["--commit", self.plan.commit, "--name", self.name]
         if not self.has_options:
-            command, words = [*command, "--config", str(file)], []
+            way = job.overrides_in if job.overrides_in == IN_PLACE else usual_overrides(file)
+            job, words = replace(job, config=file, overrides_in=way), []
         elif job.config != NO_CONFIG:
-            command += ["--config", str(study.path / self.plan.input_name)]
-        if threads := trial_threads(study):
-            job = replace(job, record_env=(*job.record_env, *threads))
-        stays = self.has_options or job.overrides_in == IN_PLACE
-        command += option_words(job, () if stays else ("overrides_in",))
-        command += last_words(job, [*self.plan.override_arguments, *words])
-        say(f"{name} again: {shlex.join(command)}")
+            job = replace(job, config=study.path / self.plan.input_name)
+        overrides = (*self.plan.override_arguments, *words)
+        variables = (*job.record_env, *trial_threads(study))
+        job = replace(job, overrides=overrides, record_env=variables)
+        say(f"{name} again: {shlex.join(['zoerefine', 'run', *launch_words(job)])}")
         if note := unread_values(study):
             warn(note)
 
