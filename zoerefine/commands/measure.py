@@ -91,7 +91,7 @@ def serve(session: "Session", host: str, port: int) -> int:
     import logging
 
     from zoerefine.base.guarded_server import Server, listen, new_token, with_token
-    from zoerefine.depth.measure.page import page
+    from zoerefine.depth.measure.server import page
 
     session.state()  # a fault of the file ends the command before the page is there
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # no line for every request

@@ -12,16 +12,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 from zoerefine.lab.launch.git.mirror import home_folder, mirrors_in_use
 from zoerefine.lab.launch.launcher import start
-from zoerefine.lab.launch.record.reproduce import (
-    check_commit,
-    check_data,
-    check_machine,
-    check_run,
-    next_run_dir,
-    recorded_plan,
-    recorded_variables,
-)
-from zoerefine.lab.launch.record.results import (
+from zoerefine.lab.launch.record.comparison import (
     DIFFERS,
     IGNORED,
     MISMATCH,
@@ -32,6 +23,15 @@ from zoerefine.lab.launch.record.results import (
     check_ignored,
     compare_results,
     matching_files,
+)
+from zoerefine.lab.launch.record.reproduce import (
+    check_commit,
+    check_data,
+    check_machine,
+    check_run,
+    next_run_dir,
+    recorded_plan,
+    recorded_variables,
 )
 
 MAX_ROWS = 20

@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     args = options().parse_args(argv)
     check_options(args)
     if args.watch:
-        from zoerefine.lab.listing.row import watch
+        from zoerefine.lab.listing.table import watch
 
         watch(lambda: selected(args)[1][: args.limit], args.metric)
         return 0
@@ -198,7 +198,7 @@ def listed_metric(rows: "list[RunRow]", asked: str) -> str:
 def show(rows: "list[RunRow]", args: argparse.Namespace) -> int:
     """Print the list."""
     from zoerefine.base.progress import say
-    from zoerefine.lab.listing.row import fitted, header, line_of, summary
+    from zoerefine.lab.listing.table import fitted, header, line_of, summary
 
     shown = rows if args.limit is None else rows[: args.limit]
     if args.json:

@@ -86,7 +86,7 @@ def say_total(removed: "list[RunRow]", count: int, is_done: bool) -> None:
     """Say how many runs are removed, or would be, their size, and how they come back."""
     from zoerefine.base.progress import say
     from zoerefine.lab.listing.removal import KEPT_DAYS
-    from zoerefine.lab.listing.row import shown_size
+    from zoerefine.lab.listing.table import shown_size
 
     size = shown_size(sum(row.bytes for row in removed))
     done = "removed" if is_done else "--yes removes"

@@ -34,7 +34,7 @@ from zoerefine.commands.options import (
 from zoerefine.lab.launch.git.mirror import home_folder
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.search.space.reader import check_sampler, check_search_space
-from zoerefine.lab.search.space.sources import combined, space_in_file, space_of_words
+from zoerefine.lab.search.space.words import combined, space_in_file, space_of_words
 
 if TYPE_CHECKING:
     from zoerefine.lab.search.script.study import LaunchedScript

@@ -10,7 +10,7 @@ import pytest
 
 from zoerefine.base.guarded_server import Server, listen, with_token
 from zoerefine.commands.measure import open_session, parser
-from zoerefine.depth.measure.page import page
+from zoerefine.depth.measure.server import page
 
 HEIGHT, WIDTH = 48, 64
 TOKEN = "a-token"

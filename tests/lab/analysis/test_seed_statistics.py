@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoerefine.lab.analysis.statistics.seeds import (
+from zoerefine.lab.analysis.statistics.significance import (
     difference_interval,
     estimate,
     half_width,

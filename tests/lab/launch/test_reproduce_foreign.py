@@ -7,7 +7,8 @@ import pytest
 
 from tests.foreign import KINDS, commit_files
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.launch.record.results import compare_results, is_time
+from zoerefine.lab.launch.record.comparison import compare_results
+from zoerefine.lab.launch.record.results import is_time
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,8 +11,8 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import with_values
 from zoerefine.base.yaml.read import Document
 from zoerefine.lab.search.space.reader import endless_ranges, read_space
-from zoerefine.lab.search.space.sources import SpaceSource
 from zoerefine.lab.search.space.space import all_names, combinations, params_of, size_of, suggest
+from zoerefine.lab.search.space.words import SpaceSource
 
 
 def space_of(tree, keys=OWN_KEYS):

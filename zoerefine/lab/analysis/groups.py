@@ -13,7 +13,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.identity import SEED
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.lab.analysis.group_names import group_names, shortened
-from zoerefine.lab.analysis.statistics.seeds import estimate, mean_interval, pareto_front
+from zoerefine.lab.analysis.statistics.significance import estimate, mean_interval, pareto_front
 from zoerefine.lab.launch.record.results import is_time
 from zoerefine.lab.runs.record import CODE, Curve, Run, differing_keys
 

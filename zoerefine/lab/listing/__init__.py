@@ -8,4 +8,5 @@ OPEN = (
     "removal",
     "row",
     "selection",
+    "table",
 )

@@ -8,7 +8,7 @@ from zoerefine.base.errors import counted, first_few
 from zoerefine.lab.analysis.group_names import shortened
 from zoerefine.lab.analysis.groups import Measure, RunGroup, front_of_means, group_costs
 from zoerefine.lab.analysis.pictures.style import PALETTE
-from zoerefine.lab.analysis.statistics.seeds import ENOUGH_RUNS, ESTIMATOR, INTERVAL
+from zoerefine.lab.analysis.statistics.significance import ENOUGH_RUNS, ESTIMATOR, INTERVAL
 from zoerefine.lab.runs.record import Collection, Run
 
 SPLIT_PREFIXES = ("val.", "test.")  # of metrics of our own runs that belong to a checkpoint

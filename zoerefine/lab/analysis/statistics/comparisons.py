@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from zoerefine.lab.analysis.groups import Measure, RunGroup
-from zoerefine.lab.analysis.statistics.seeds import (
+from zoerefine.lab.analysis.statistics.significance import (
     ALPHA,
     ENOUGH_RUNS,
     ENOUGH_SCENES,

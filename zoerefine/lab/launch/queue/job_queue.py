@@ -24,7 +24,7 @@ from zoerefine.lab.launch.plan import LaunchPlan, make_plan, next_execution, pla
 from zoerefine.lab.launch.process.child import StopForwarding
 from zoerefine.lab.launch.queue.executor import Executor, ExecutorBusy, cluster_settings
 from zoerefine.lab.launch.queue.table import QueueRow, live_table
-from zoerefine.lab.launch.record.results import have_same_numbers
+from zoerefine.lab.launch.record.comparison import have_same_numbers
 
 POLL_S = 0.25
 

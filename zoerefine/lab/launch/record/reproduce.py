@@ -25,7 +25,7 @@ from zoerefine.lab.launch.job import recorded_job
 from zoerefine.lab.launch.job_module import library_facts
 from zoerefine.lab.launch.plan import LaunchPlan, kept_plan
 from zoerefine.lab.launch.record import provenance
-from zoerefine.lab.launch.record.results import DIFFERS, MISMATCH, SAME, Comparison, compare
+from zoerefine.lab.launch.record.comparison import DIFFERS, MISMATCH, SAME, Comparison, compare
 from zoerefine.lab.launch.record.show import LAUNCH_FACTS
 from zoerefine.lab.launch.workspace.left import Inputs, read_inputs
 

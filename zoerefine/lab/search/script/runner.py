@@ -17,7 +17,7 @@ from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
 from zoerefine.lab.launch.launcher import start
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.process.child import StopForwarding
-from zoerefine.lab.launch.record.results import compared_numbers
+from zoerefine.lab.launch.record.comparison import compared_numbers
 from zoerefine.lab.runs.metrics import (
     MetricFollower,
     read_metrics,

@@ -1,0 +1,191 @@
+"""The results of a run beside those of its repetition: weights, files and numbers."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.git.changes import shortened_list
+from zoerefine.lab.launch.record import provenance
+from zoerefine.lab.launch.record.results import (
+    is_time,
+    left_digests,
+    result_numbers,
+    weight_digests,
+)
+
+TOLERANCE = 0.02  # relative, between different machines or versions
+ROUNDING = 1e-9
+SAME, DIFFERS, MISMATCH = "same", "differs", "MISMATCH"
+SPEED, IGNORED = "speed", "ignored"  # shown, and never counted
+AT_STEP = " at step "
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A recorded value and the same value now.
+
+    Attributes:
+        verdict: `same`; `differs`, which can change results a little; or `MISMATCH`: this is not
+            the recorded job, or not its result. `speed` and `ignored` do not count.
+    """
+
+    what: str
+    recorded: str
+    now: str
+    verdict: str
+
+
+def compare(what: str, recorded: str, now: str, otherwise: str) -> Comparison:
+    """Compare two texts; `otherwise` is the verdict where they differ."""
+    return Comparison(what, recorded, now, SAME if recorded == now else otherwise)
+
+
+def compare_results(
+    first: RunDir,
+    again: RunDir,
+    tolerance: float,
+    patterns: Sequence[str] = (),
+    ignored: Sequence[str] = (),
+) -> list[Comparison]:
+    """Compare weights and chosen left files by their digests, and every metric.
+
+    Speeds and ignored metrics come last, their final values alone.
+
+    Args:
+        patterns: which left files to compare, e.g. `*.pt`.
+        ignored: names of metrics that do not count, e.g. `charts/*`.
+        tolerance: the relative difference that metrics may have, on another machine or with other
+            versions. With a tolerance weights may differ. 0: everything must be bit-exact.
+    """
+    comparisons = []
+    before = weight_digests(first) | matching_files(first, patterns)
+    after = weight_digests(again) | left_digests(again)
+    for name, digest in before.items():
+        otherwise = DIFFERS if tolerance else MISMATCH
+        comparisons.append(compare(name, digest, digest_at(name, after), otherwise))
+    recorded, repeated = compared_numbers(first), compared_numbers(again)
+    sizes: dict[str, float] = {}
+    for name, value in recorded.items():
+        metric = metric_of(name)
+        sizes[metric] = max(sizes.get(metric, 0.0), abs(value))
+    left_out = []
+    for name, value in recorded.items():
+        size = sizes[metric_of(name)]
+        one = compare_numbers(name, value, repeated.get(name), tolerance, size)
+        if not is_ignored(name, ignored):
+            comparisons.append(one)
+        elif AT_STEP not in name:
+            left_out.append(replace(one, verdict=IGNORED))
+    speeds, now = speeds_of(first), speeds_of(again)
+    left_out += [Comparison(k, f"{v:.4g}", f"{now.get(k, math.nan):.4g}", SPEED)
+                 for k, v in speeds.items()]  # fmt: skip
+    return [*(comparisons or compare_files(first, again)), *left_out]
+
+
+def metric_of(name: str) -> str:
+    """The metric of a compared number."""
+    return name.partition(AT_STEP)[0]
+
+
+def is_ignored(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a compared number belongs to a metric that is left out."""
+    return any(fnmatch(metric_of(name), pattern) for pattern in patterns)
+
+
+def check_ignored(run: RunDir, patterns: Sequence[str]) -> None:
+    """Raises `UserError` for a pattern that matches no metric."""
+    names = sorted(set(map(metric_of, compared_numbers(run))))
+    for pattern in patterns:
+        if not any(fnmatch(name, pattern) for name in names):
+            known = shortened_list(names) or "none"
+            raise UserError(f"--ignore {pattern} matches no metric; there are: {known}")
+
+
+def speeds_of(run: RunDir) -> dict[str, float]:
+    """The final values of metrics that are times or speeds."""
+    from zoerefine.lab.runs.metrics import read_metrics  # late: it needs regex
+
+    return {name: value for name, value in read_metrics(run).final.items() if is_time(name)}
+
+
+def have_same_numbers(runs: Sequence[RunDir]) -> bool:
+    """Whether several runs have metrics, and every one of them at every step is the same."""
+    numbers = [repr(sorted(compared_numbers(run).items())) for run in runs]
+    return len(runs) > 1 and len(set(numbers)) == 1 and numbers[0] != "[]"
+
+
+def compared_numbers(run: RunDir) -> dict[str, float]:
+    """Every number that a repetition must give again.
+
+    Of another repository's script these are its metrics, at every step.
+    """
+    from zoerefine.lab.runs.metrics import read_metrics
+
+    numbers = result_numbers(run)
+    recorded = run.read_json(run.provenance_file)
+    if provenance.is_own_training(recorded):
+        return numbers
+    metrics = read_metrics(run)
+    numbers |= metrics.final
+    numbers = {name: value for name, value in numbers.items() if not is_time(name)}
+    for name, series in metrics.series.items():
+        if not is_time(name):
+            points = zip(series.steps, series.values, strict=True)
+            numbers |= {f"{name}{AT_STEP}{step:.15g}": value for step, value in points}
+    return numbers
+
+
+def compare_numbers(
+    name: str, recorded: float, now: float | None, tolerance: float, size: float
+) -> Comparison:
+    """Compare a number with that of the repetition; None: it is absent there.
+
+    Args:
+        size: the largest recorded value of the metric. A value near 0 may differ by ROUNDING of it.
+    """
+    from zoerefine.lab.runs.metrics.series import same_number  # late: it needs regex
+
+    if now is None:
+        return Comparison(name, f"{recorded:.8g}", "absent", MISMATCH)
+    if same_number(recorded, now):
+        return Comparison(name, f"{recorded:.8g}", f"{now:.8g}", SAME)
+    rounding = ROUNDING * (size or 1.0) if tolerance else 0.0
+    close = math.isclose(recorded, now, rel_tol=tolerance, abs_tol=rounding)
+    shown = f"{now:.8g} ({now - recorded:+.2g})"
+    return Comparison(name, f"{recorded:.8g}", shown, DIFFERS if close else MISMATCH)
+
+
+def matching_files(run: RunDir, patterns: Sequence[str]) -> dict[str, str]:
+    """The digests of the left files that match a pattern.
+
+    Raises `UserError` where a pattern matches none.
+    """
+    files = left_digests(run)
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        matched = {name: digest for name, digest in files.items() if fnmatch(name, pattern)}
+        if not matched:
+            known = shortened_list(list(files)) or "none"
+            raise UserError(f"--compare {pattern} matches no left file; there are: {known}")
+        found |= matched
+    return found
+
+
+def compare_files(first: RunDir, again: RunDir) -> list[Comparison]:
+    """Compare result files by digest, for a job without weights and metrics."""
+    recorded = first.read_json(first.provenance_file).get("outputs", {})
+    now = again.read_json(again.provenance_file).get("outputs", {})
+    return [
+        compare(name, digest, digest_at(name, now), MISMATCH) for name, digest in recorded.items()
+    ]
+
+
+def digest_at(name: str, digests: Mapping[str, str]) -> str:
+    """The digest of a file of this name, or in another folder by date; `absent` without one."""
+    from zoerefine.lab.runs.metrics.run_logs import lasting_place  # late: it needs regex
+
+    places = {lasting_place(other): digest for other, digest in digests.items()}
+    return digests.get(name) or places.get(lasting_place(name), "absent")
