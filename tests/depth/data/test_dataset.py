@@ -20,7 +20,7 @@ from zoerefine.depth.data.inspect.inspection import inspect
 from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.data.layouts.readers import open_dataset, stated_encoding
-from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth
+from zoerefine.depth.data.networks.add_pseudo import CAMERA, add_pseudo_depth
 
 DEPTH = np.full((6, 8), 2000, np.uint16)
 DEPTH[0, 0] = 0
@@ -140,6 +140,16 @@ def test_a_frames_csv_may_state_intrinsics_line_by_line(listed):
     assert (
         "intrinsics: fx 525.5 fy 526 cx 319.5 cy 239.5 px (1); unknown (1)\n" in inspect(dataset)[0]
     )
+
+
+def test_pseudo_depth_of_a_camera_that_was_corrected_is_a_fault(listed):
+    folder = listed(HEADER + ",fx,fy,cx,cy", LINE + ",525,525,1,1")
+    for fx, faults in ((525, 0), (524, 1)):
+        camera = Intrinsics(fx, 525, 1, 1)
+        write_png(folder / "z.png", DEPTH, {CAMERA: str(camera)})
+        report, found = inspect(open_dataset(folder))
+        assert found == faults, report
+    assert "z.png was made for another camera than fx 525 fy 525 cx 1 cy 1" in report
 
 
 def test_a_file_of_other_bits_than_the_rest_is_a_fault(listed):
