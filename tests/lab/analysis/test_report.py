@@ -34,6 +34,9 @@ EVIL = (
     "=1+2",
     "@SUM(A1)",
     "left \u202eright\u2066 mark",
+    "</style></title><svg onload=\"document.title='owned'\">",
+    "x" * 200,
+    "two\nlines",
 )
 
 
@@ -349,8 +352,8 @@ def test_strings_of_runs_are_shown_as_text_everywhere(open_page, runs, tmp_path)
     assert page.browser.get_log("browser") == []
     text = page.script("return document.body.innerText")
     assert not {"\u202e", "\u2066"} & set(text)
-    shown = {text: text.replace("\u202e", r"\u202e").replace("\u2066", r"\u2066") for text in EVIL}
-    for value in shown.values():
+    escapes = {ord("\u202e"): r"\u202e", ord("\u2066"): r"\u2066", ord("\n"): r"\n"}
+    for value in (name.translate(escapes) for name in EVIL):
         assert value in page.cells("runs", "TRAIN.NAME")
     for section in ("results", "learning", "settings", "open"):
         assert len(page.find_all(f"#{section} script, #{section} [onerror]")) == 0
