@@ -143,6 +143,8 @@ def space_of_words(words: Sequence[str]) -> list[SpaceSource]:
     """The spaces of `KEY=LOW..HIGH [log | step S]` and `KEY=[A, B]`. Raises `UserError`."""
     keys = [word.partition("=")[0].strip() for word in words]
     for key in keys:
+        if keys.count(key) > 1:
+            raise UserError(f"--search: {key} is given twice: keep one")
         if inner := next((one for one in keys if one.startswith(f"{key}.")), ""):
             raise UserError(
                 f"--search: {key} and {inner} cannot both be searched, since one is inside the "
