@@ -135,7 +135,7 @@ def test_a_group_and_a_key_inside_it_are_refused_with_the_way_to_search_both():
 
 def test_a_key_that_is_given_twice_is_refused():
     with pytest.raises(UserError, match="--search: lr is given twice: keep one"):
-        sources.space_of_words(["lr=[0.1, 0.2]", " lr =0.3..0.4"])
+        written.space_of_words(["lr=[0.1, 0.2]", " lr =0.3..0.4"])
 
 
 def test_a_file_holds_the_tree_with_or_without_its_name(tmp_path):
