@@ -19,8 +19,15 @@ def test_the_table_names_only_keys_that_exist():
 def test_every_training_key_decides_results_unless_the_table_names_it():
     others = [key for key in KEYS if identity.role_of(key) is not identity.Role.RESULT]
     assert {key.partition(".")[0] for key in others} == {
-        "RUN", "DATA", "CACHE", "LOADER", "POINTS", "TRAIN", "STUDY", "CLUSTER"}  # fmt: skip
-    for key in ("SEED", "DATA.SPLIT", "CACHE.MODE", "TRAIN.PRECISION", "MODEL.OPTIONS.depth"):
+        "RUN", "DATA", "CACHE", "LOADER", "TRAIN", "STUDY", "CLUSTER"}  # fmt: skip
+    for key in (
+        "SEED",
+        "DATA.SPLIT",
+        "CACHE.MODE",
+        "POINTS.EVALUATED",
+        "TRAIN.PRECISION",
+        "MODEL.OPTIONS.depth",
+    ):
         assert identity.role_of(key) is identity.Role.RESULT
     assert identity.role_of("OF.ANOTHER.VERSION") is identity.Role.RESULT
 

@@ -231,6 +231,10 @@ def test_with_a_baseline_only_pairs_with_it_are_tested(runs):
         ({}, ""),
         ({"data_digest": "d2"}, " NOT COMPARABLE: different data."),
         ({"scenes": (0.2, 0.3, 0.4)}, " NOT COMPARABLE: different test scenes."),
+        (
+            {"test": {"pseudo": {"abs_rel": 0.61}, "refined": {"abs_rel": 0.25}}},
+            " NOT COMPARABLE: different pixels of the test scenes.",
+        ),
     ],
 )
 def test_runs_that_were_measured_on_other_data_or_scenes_are_marked(runs, other, words):

@@ -100,6 +100,24 @@ def test_a_file_in_a_folder_by_date_is_compared_with_that_of_the_other_date(
     assert "REPRODUCED: 1 value" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("results", "line"),
+    [
+        ('{"b": 1.0, "acc": [0.5, time.time()]}', "acc[1]"),
+        ('{"b": 1.0, "folds": [{"acc": time.time()}]}', "folds[0].acc"),
+        ('{"b": 1.0} | ({"c": 2.0} if "again" in os.environ["ZOEREFINE_RUN_FOLDER"] else {})', "c"),
+    ],
+)
+def test_numbers_in_lists_and_those_of_the_repetition_alone_are_compared(
+    command, tmp_path, results, line
+):
+    text = f"import json, os, time\njson.dump({results}, open('results.json', 'w'))\n"
+    commit_files(tmp_path / "code", {"train.py": text})
+    command("run", "--repo", "code", "--commit", "HEAD", "--module", "train.py")
+    done = command("reproduce", tmp_path / "runs/train/latest", code=1)
+    assert f" {line} " in done.stdout and "NOT REPRODUCED: " in done.stdout, done.stdout
+
+
 def test_times_are_not_compared(foreign_repository, command, tmp_path):
     repository = foreign_repository("argparse_csv")
 

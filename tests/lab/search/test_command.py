@@ -44,6 +44,8 @@ LR = ("SEARCH", "{TRAIN: {LR: [0.001]}}")
         (["--search", "DATA.ROOT=[a, b]"], "SEARCH.DATA cannot be searched: trials of other data"),
         (["--search", "CACHE.HEIGHT=[24, 48]"],
          "SEARCH.CACHE cannot be searched: trials of other data"),
+        (["SEARCH", "{LOADER: {HEIGHT: [24, 48], WIDTH: [32]}}"],
+         "SEARCH.LOADER.HEIGHT cannot be searched: trials are measured at this size"),
         (["SEARCH", "{TRAIN: {EPOCHS: [1, 2]}}", "STUDY.EPOCHS", "1"],
          "STUDY.EPOCHS 1 sets how long every trial is, so SEARCH cannot list TRAIN.EPOCHS"),
         (["SEARCH", "{TRAIN: [{STEPS: 3, LR: [0.1]}, {LR: [0.2]}]}", "STUDY.EPOCHS", "1"],

@@ -25,8 +25,11 @@ from zoerefine.base.config.value_types import (
 from zoerefine.base.yaml.keys import flatten, has_key, value_at
 
 OTHER_DATA = "trials of other data cannot be compared: begin a study for each"
-# Groups of keys that are the same for all trials of a study, and why.
-FIXED_GROUPS = {
+OTHER_SIZE = "trials are measured at this size and could not be compared: begin a study for each"
+# Keys, and groups of keys, that are the same for all trials of a study, and why.
+FIXED_KEYS = {
+    "LOADER.HEIGHT": OTHER_SIZE,
+    "LOADER.WIDTH": OTHER_SIZE,
     "RUN": "it says where the study is written",
     "DATA": OTHER_DATA,
     "CACHE": OTHER_DATA,
@@ -53,17 +56,17 @@ class SchemaKeys:
     """The keys of our own training."""
 
     def is_group(self, key: str) -> bool:
-        return key == OPTIONS or (key in GROUPS and key not in FIXED_GROUPS)
+        return key == OPTIONS or (key in GROUPS and key not in FIXED_KEYS)
 
     def type_of(self, key: str) -> ValueType | None:
-        if key in KEYS and key.partition(".")[0] not in FIXED_GROUPS:
+        if key in KEYS and not FIXED_KEYS.keys() & {key, key.partition(".")[0]}:
             return KEYS[key].type
         group, _, word = key.rpartition(".")
         return OpenMapping() if group == OPTIONS and word.isidentifier() else None
 
     def unknown(self, key: str) -> str:
-        group = key.partition(".")[0]
-        return FIXED_GROUPS.get(group, f"{key} is no config key of a training")
+        fixed = FIXED_KEYS.get(key) or FIXED_KEYS.get(key.partition(".")[0])
+        return fixed or f"{key} is no config key of a training"
 
 
 OWN_KEYS = SchemaKeys()

@@ -78,6 +78,26 @@ class Measure:
         return run.curves.get(self.metric) if self.metric else run.curve
 
 
+SAME_ERROR = 1e-4  # relative: the pseudo depth's error on the same pixels, beside rounding
+
+
+def not_comparable(runs: Sequence[Run], measure: Measure) -> str:
+    """What differs in what the runs were measured on; empty where nothing does.
+
+    Pseudo depth is not trained, so its error differs only where other pixels were measured.
+    """
+    measured = [run for run in runs if run.results]
+    if len({str(run.results.get("data_digest")) for run in measured}) > 1:
+        return "data"
+    split = measure.metric.partition(".")[0] if measure.metric else measure.split
+    found = Measure(split)
+    if len({frozenset(found.scenes(run)) for run in measured} - {frozenset()}) > 1:
+        return found.place
+    errors = [error for run in measured if (error := found.pseudo(run)) is not None]
+    differ = errors and max(errors) - min(errors) > SAME_ERROR * max(errors)
+    return f"pixels of the {found.place}" if differ else ""
+
+
 def choose_measure(runs: Sequence[Run]) -> Measure:
     """AbsRel, on `test` where every run with a finite AbsRel was tested, else on `val`."""
     val, test = Measure("val"), Measure("test")

@@ -6,7 +6,13 @@ from typing import Any
 
 from zoerefine.base.errors import counted, first_few
 from zoerefine.lab.analysis.group_names import shortened
-from zoerefine.lab.analysis.groups import Measure, RunGroup, front_of_means, group_costs
+from zoerefine.lab.analysis.groups import (
+    Measure,
+    RunGroup,
+    front_of_means,
+    group_costs,
+    not_comparable,
+)
 from zoerefine.lab.analysis.pictures.style import PALETTE
 from zoerefine.lab.analysis.statistics.significance import ENOUGH_RUNS, ESTIMATOR, INTERVAL
 from zoerefine.lab.runs.record import Collection, Run
@@ -69,10 +75,8 @@ def facts(collection: Collection, groups: Sequence[RunGroup], measure: Measure) 
         f"{counted(len(runs), 'run')}, commit {shortened(', '.join(commits), 60)}.",
         *([] if measure.metric else [f"Data: {shortened('; '.join(data), 80) or 'unknown'}."]),
     ]
-    if len({str(run.results.get("data_digest")) for run in measured}) > 1:
-        parts.append("NOT COMPARABLE: different data.")
-    elif len({frozenset(measure.scenes(run)) for run in measured} - {frozenset()}) > 1:
-        parts.append(f"NOT COMPARABLE: different {measure.place}.")
+    if other := not_comparable(runs, measure):
+        parts.append(f"NOT COMPARABLE: different {other}.")
     if min((len(group.scores) for group in groups if len(group.scores)), default=0) < ENOUGH_RUNS:
         parts.append(f"Fewer than {ENOUGH_RUNS} seeds in a group: no conclusions.")
     expected = runs if measure.metric else measured

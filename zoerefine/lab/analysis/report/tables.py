@@ -10,7 +10,7 @@ from typing import Any
 from zoerefine.base import registries
 from zoerefine.base.errors import counted
 from zoerefine.base.files.atomic import replacing
-from zoerefine.lab.analysis.groups import Measure, RunGroup, same_metrics_note
+from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable, same_metrics_note
 from zoerefine.lab.analysis.pictures.captions import pseudo_label
 from zoerefine.lab.analysis.report.page_pictures import ExampleFrame
 from zoerefine.lab.analysis.statistics.comparisons import (
@@ -179,6 +179,8 @@ def summarize(
     """The best group, the next one, and what limits the conclusions."""
     scored = [group for group in groups if len(group.scores)]
     lines = [best_line(scored[0], groups, measure)] if scored else []
+    if other := not_comparable(collection.runs, measure):
+        lines.append(f"NOT COMPARABLE: the runs were measured on different {other}.")
     if differences:
         lines.append(comparison_line(with_best(differences, scored), measure))
     if note := seeds_note(groups, differences):

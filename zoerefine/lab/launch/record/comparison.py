@@ -68,13 +68,13 @@ def compare_results(
         comparisons.append(compare(name, digest, digest_at(name, after), otherwise))
     recorded, repeated = compared_numbers(first), compared_numbers(again)
     sizes: dict[str, float] = {}
-    for name, value in recorded.items():
+    for name, value in (repeated | recorded).items():
         metric = metric_of(name)
         sizes[metric] = max(sizes.get(metric, 0.0), abs(value))
     left_out = []
-    for name, value in recorded.items():
+    for name in recorded | repeated:
         size = sizes[metric_of(name)]
-        one = compare_numbers(name, value, repeated.get(name), tolerance, size)
+        one = compare_numbers(name, recorded.get(name), repeated.get(name), tolerance, size)
         if not is_ignored(name, ignored):
             comparisons.append(one)
         elif AT_STEP not in name:
@@ -139,17 +139,18 @@ def compared_numbers(run: RunDir) -> dict[str, float]:
 
 
 def compare_numbers(
-    name: str, recorded: float, now: float | None, tolerance: float, size: float
+    name: str, recorded: float | None, now: float | None, tolerance: float, size: float
 ) -> Comparison:
-    """Compare a number with that of the repetition; None: it is absent there.
+    """Compare a number with that of the repetition; None: it is absent in one of them.
 
     Args:
-        size: the largest recorded value of the metric. A value near 0 may differ by ROUNDING of it.
+        size: the largest value of the metric. A value near 0 may differ by ROUNDING of it.
     """
     from zoerefine.lab.runs.metrics.series import same_number  # late: it needs regex
 
-    if now is None:
-        return Comparison(name, f"{recorded:.8g}", "absent", MISMATCH)
+    if recorded is None or now is None:
+        texts = ("absent" if one is None else f"{one:.8g}" for one in (recorded, now))
+        return Comparison(name, *texts, MISMATCH)
     if same_number(recorded, now):
         return Comparison(name, f"{recorded:.8g}", f"{now:.8g}", SAME)
     rounding = ROUNDING * (size or 1.0) if tolerance else 0.0

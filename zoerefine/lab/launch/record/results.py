@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
@@ -56,9 +57,23 @@ def result_numbers(run: RunDir) -> dict[str, float]:
         with suppress(ValueError):  # another repository's results.json may not be JSON
             results = json.loads(path.read_text(encoding="utf-8"))
             for name, value in flatten(results if isinstance(results, dict) else {}).items():
-                is_number = isinstance(value, int | float) and not isinstance(value, bool)
-                if is_number and not any(map(TIMING.search, name.split("."))):
-                    found[prefix + name] = float(value)
+                if not any(map(TIMING.search, name.split("."))):
+                    found |= numbers_in(value, prefix + name)
+    return found
+
+
+def numbers_in(value: Any, name: str) -> dict[str, float]:
+    """The numbers of a JSON value by name: those of a list are `name[0]`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {name: float(value)}
+    if isinstance(value, Mapping):
+        parts = [(f"{name}.{key}", inner) for key, inner in value.items()]
+    else:
+        items = value if isinstance(value, list) else []
+        parts = [(f"{name}[{place}]", inner) for place, inner in enumerate(items)]
+    found: dict[str, float] = {}
+    for place, inner in parts:
+        found |= numbers_in(inner, place)
     return found
 
 
