@@ -149,8 +149,8 @@ def compare_numbers(
     from zoerefine.lab.runs.metrics.series import same_number  # late: it needs regex
 
     if recorded is None or now is None:
-        texts = ("absent" if one is None else f"{one:.8g}" for one in (recorded, now))
-        return Comparison(name, *texts, MISMATCH)
+        then, later = ("absent" if one is None else f"{one:.8g}" for one in (recorded, now))
+        return Comparison(name, then, later, MISMATCH)
     if same_number(recorded, now):
         return Comparison(name, f"{recorded:.8g}", f"{now:.8g}", SAME)
     rounding = ROUNDING * (size or 1.0) if tolerance else 0.0
