@@ -62,11 +62,13 @@ def test_values_of_a_killed_attempt_do_not_count(job, gate, command, tmp_path, w
     words = [*job, "--metric-pattern", r"score (\S+)"]
     running = subprocess.Popen([sys.executable, "-m", "zoerefine", *words], cwd=tmp_path)
     wait_until(gate.waiting, running)
+    log = tmp_path / "runs/fit/latest/log.txt"
+    wait_until(lambda: "score 0.5" in log.read_text(), running)  # until then it is in a pipe
     running.send_signal(signal.SIGKILL)
     running.wait()
     gate.open()
     wait_until(lambda: command(*words, code=None).returncode == 0)
-    assert (tmp_path / "runs/fit/latest/log.txt").read_text().count("score 0.5") == 2
+    assert log.read_text().count("score 0.5") == 2
     command("reproduce", "runs/fit/latest")
     recorded = json.loads((tmp_path / "runs/fit/latest/provenance.json").read_text())
     assert recorded["attempt"] == 2

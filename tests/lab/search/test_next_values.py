@@ -102,7 +102,7 @@ def rates_of(run):
     def abs_rel(trial):
         return trial.read_json(trial.results_file)["val"]["refined"]["abs_rel"]
 
-    trials = sorted((RunDir(path) for path in (run.path / "trials").iterdir()), key=abs_rel)
+    trials = sorted(map(RunDir, sorted((run.path / "trials").iterdir())), key=abs_rel)
     return [load_config(trial.config_file).TRAIN.LR for trial in trials]
 
 
